@@ -1,0 +1,188 @@
+//! One piece of work per volume, run to its end even if the caller leaves.
+//!
+//! When a gRPC client gives up, its handler is dropped at the next await. Work that changes a disk
+//! must not stop there, so it is spawned here; a second caller for the same volume is told at once,
+//! or waits a while, and finds the work done when it asks again.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+/// The volumes that are being worked on.
+#[derive(Debug, Clone, Default)]
+pub struct Busy {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    keys: Mutex<HashSet<String>>,
+    released: Notify,
+}
+
+/// Why the work was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum BusyError<E> {
+    /// Another piece of work on the same volume is under way; nothing was started.
+    #[error("another operation on this volume is under way; ask again")]
+    Busy,
+    /// The work panicked; its volume is free again.
+    #[error("the operation ended in a fault of the driver")]
+    Fault,
+    /// The work was done and failed.
+    #[error(transparent)]
+    Work(E),
+}
+
+struct Held {
+    shared: Arc<Shared>,
+    key: String,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        lock(&self.shared.keys).remove(&self.key);
+        self.shared.released.notify_waiters();
+    }
+}
+
+fn lock(keys: &Mutex<HashSet<String>>) -> std::sync::MutexGuard<'_, HashSet<String>> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Busy {
+    /// Nothing is busy.
+    pub fn new() -> Self {
+        Busy::default()
+    }
+
+    /// Run `work` alone on the volume `key`, to its end.
+    ///
+    /// # Errors
+    /// [`BusyError::Busy`] at once while other work on the same key runs; else what the work says.
+    pub async fn run<T, E, F>(&self, key: &str, work: F) -> Result<T, BusyError<E>>
+    where
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        self.run_within(Duration::ZERO, key, work).await
+    }
+
+    /// Run `work` alone on the volume `key`, waiting up to `patience` for other work to end.
+    ///
+    /// # Errors
+    /// [`BusyError::Busy`] when the patience is over; else what the work says.
+    pub async fn run_within<T, E, F>(
+        &self,
+        patience: Duration,
+        key: &str,
+        work: F,
+    ) -> Result<T, BusyError<E>>
+    where
+        F: Future<Output = Result<T, E>> + Send + 'static,
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let held = self.take(patience, key).await.ok_or(BusyError::Busy)?;
+        let task = tokio::spawn(async move {
+            let result = work.await;
+            drop(held);
+            result
+        });
+        match task.await {
+            Ok(result) => result.map_err(BusyError::Work),
+            Err(_) => Err(BusyError::Fault),
+        }
+    }
+
+    async fn take(&self, patience: Duration, key: &str) -> Option<Held> {
+        let deadline = tokio::time::Instant::now() + patience;
+        loop {
+            let mut released = std::pin::pin!(self.shared.released.notified());
+            released.as_mut().enable(); // Before the look, so that no release is missed.
+            if lock(&self.shared.keys).insert(key.to_owned()) {
+                return Some(Held {
+                    shared: self.shared.clone(),
+                    key: key.to_owned(),
+                });
+            }
+            if patience.is_zero() || tokio::time::timeout_at(deadline, released).await.is_err() {
+                return None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use tokio::sync::oneshot;
+
+    #[tokio::test]
+    async fn a_second_caller_is_told_at_once_and_others_go_on() {
+        let busy = Busy::new();
+        let (finish, finished) = oneshot::channel::<()>();
+        let first = tokio::spawn({
+            let busy = busy.clone();
+            async move {
+                busy.run("a", async { finished.await.map_err(|_| ()) })
+                    .await
+            }
+        });
+        while busy.take(Duration::ZERO, "a").await.is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(
+            busy.run("a", async { Ok::<_, ()>(()) }).await,
+            Err(BusyError::Busy)
+        ));
+        assert!(busy.run("b", async { Ok::<_, ()>(()) }).await.is_ok());
+        finish.send(()).unwrap();
+        assert!(first.await.unwrap().is_ok());
+        assert!(busy.run("a", async { Ok::<_, ()>(()) }).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn work_goes_on_when_its_caller_leaves() {
+        let busy = Busy::new();
+        let done = Arc::new(AtomicBool::new(false));
+        let (finish, finished) = oneshot::channel::<()>();
+        let call = busy.run("a", {
+            let done = done.clone();
+            async move {
+                finished.await.map_err(|_| ())?;
+                done.store(true, Ordering::SeqCst);
+                Ok::<_, ()>(())
+            }
+        });
+        {
+            let mut call = std::pin::pin!(call);
+            assert!(
+                tokio::time::timeout(Duration::from_millis(1), &mut call)
+                    .await
+                    .is_err()
+            );
+        }
+        finish.send(()).unwrap();
+        let patience = Duration::from_secs(60);
+        busy.run_within(patience, "a", async { Ok::<_, ()>(()) })
+            .await
+            .unwrap();
+        assert!(done.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn a_panic_frees_the_volume() {
+        let busy = Busy::new();
+        let fault = busy
+            .run("a", async { panic!("on purpose") as Result<(), ()> })
+            .await;
+        assert!(matches!(fault, Err(BusyError::Fault)));
+        assert!(busy.run("a", async { Ok::<_, ()>(()) }).await.is_ok());
+    }
+}

@@ -1,0 +1,266 @@
+//! Sizes in bytes: parse what people write, print what people read, round to extents.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// A size or an offset in bytes, never negative.
+///
+/// Arithmetic with `+` and `-` panics on overflow in every build, because a wrapped size is a lost
+/// volume; use [`Bytes::checked_add`] where the numbers come from a caller.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Bytes(u64);
+
+impl Bytes {
+    /// No bytes at all.
+    pub const ZERO: Bytes = Bytes(0);
+    /// The largest size that fits the signed 64-bit fields of CSI.
+    pub const MAX: Bytes = Bytes(i64::MAX as u64);
+
+    /// Wrap a count of bytes.
+    pub const fn new(bytes: u64) -> Self {
+        Bytes(bytes)
+    }
+
+    /// `n` kibibytes.
+    pub const fn kib(n: u64) -> Self {
+        Bytes(n << 10)
+    }
+
+    /// `n` mebibytes.
+    pub const fn mib(n: u64) -> Self {
+        Bytes(n << 20)
+    }
+
+    /// `n` gibibytes.
+    pub const fn gib(n: u64) -> Self {
+        Bytes(n << 30)
+    }
+
+    /// The count of bytes.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Add, or `None` beyond [`Bytes::MAX`].
+    pub fn checked_add(self, other: Bytes) -> Option<Bytes> {
+        self.0
+            .checked_add(other.0)
+            .map(Bytes)
+            .filter(|sum| *sum <= Bytes::MAX)
+    }
+
+    /// Multiply, or `None` beyond [`Bytes::MAX`].
+    pub fn checked_mul(self, times: u64) -> Option<Bytes> {
+        self.0
+            .checked_mul(times)
+            .map(Bytes)
+            .filter(|product| *product <= Bytes::MAX)
+    }
+
+    /// Subtract, stopping at zero.
+    pub fn saturating_sub(self, other: Bytes) -> Bytes {
+        Bytes(self.0.saturating_sub(other.0))
+    }
+
+    /// How many whole units of `unit` are needed to hold this size.
+    ///
+    /// # Panics
+    /// If `unit` is zero.
+    pub fn div_ceil(self, unit: Bytes) -> u64 {
+        self.0.div_ceil(unit.0)
+    }
+
+    /// Take a signed size from the protocol; `None` if it is negative.
+    pub fn from_i64(bytes: i64) -> Option<Bytes> {
+        u64::try_from(bytes).ok().map(Bytes)
+    }
+
+    /// The size for a signed field of the protocol; sizes beyond [`Bytes::MAX`] become that maximum.
+    pub fn to_i64(self) -> i64 {
+        i64::try_from(self.0).unwrap_or(i64::MAX)
+    }
+}
+
+impl Add for Bytes {
+    type Output = Bytes;
+    fn add(self, other: Bytes) -> Bytes {
+        Bytes(
+            self.0
+                .checked_add(other.0)
+                .expect("a sum of sizes fits 64 bits"),
+        )
+    }
+}
+
+impl Sub for Bytes {
+    type Output = Bytes;
+    fn sub(self, other: Bytes) -> Bytes {
+        Bytes(
+            self.0
+                .checked_sub(other.0)
+                .expect("the smaller size is subtracted"),
+        )
+    }
+}
+
+impl std::iter::Sum for Bytes {
+    fn sum<I: Iterator<Item = Bytes>>(sizes: I) -> Bytes {
+        sizes.fold(Bytes::ZERO, Add::add)
+    }
+}
+
+const UNITS: [(&str, u32); 6] = [
+    ("EiB", 60),
+    ("PiB", 50),
+    ("TiB", 40),
+    ("GiB", 30),
+    ("MiB", 20),
+    ("KiB", 10),
+];
+
+/// Prints in the largest binary unit with at most two decimals: `1.5 GiB`, `512 B`.
+///
+/// The print rounds down, so that a printed free size can always be asked for.
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((name, shift)) = UNITS.iter().find(|(_, shift)| self.0 >> shift > 0) else {
+            return write!(f, "{} B", self.0);
+        };
+        let hundredths = (u128::from(self.0) * 100) >> shift;
+        let (whole, part) = (hundredths / 100, hundredths % 100);
+        match (part, part % 10) {
+            (0, _) => write!(f, "{whole} {name}"),
+            (_, 0) => write!(f, "{whole}.{} {name}", part / 10),
+            _ => write!(f, "{whole}.{part:02} {name}"),
+        }
+    }
+}
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} B", self.0)
+    }
+}
+
+/// Why a text is not a size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a size: write a whole or decimal number with one of Ki, Mi, Gi, Ti, Pi, Ei, k, M, G, T, P, E or no unit, e.g. 10Gi"
+)]
+pub struct ParseBytesError(String);
+
+/// Parses the Kubernetes notation (`10Gi`, `1.5Gi`, `500M`, `4096`); a fraction of a byte rounds up.
+///
+/// # Errors
+/// [`ParseBytesError`] for a negative number, an unknown unit, or a size beyond [`Bytes::MAX`].
+impl FromStr for Bytes {
+    type Err = ParseBytesError;
+
+    fn from_str(text: &str) -> Result<Bytes, ParseBytesError> {
+        parse(text).ok_or_else(|| ParseBytesError(text.to_owned()))
+    }
+}
+
+fn parse(text: &str) -> Option<Bytes> {
+    let digits = text
+        .bytes()
+        .take_while(|b| b.is_ascii_digit() || *b == b'.')
+        .count();
+    let (number, unit) = text.split_at(digits);
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && part.is_empty() || part.contains('.') {
+        return None;
+    }
+    let times: u128 = match unit {
+        "" => 1,
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        "P" => 1_000_000_000_000_000,
+        "E" => 1_000_000_000_000_000_000,
+        binary => {
+            let (_, shift) = UNITS.iter().find(|(name, _)| name[..2] == *binary)?;
+            1 << shift
+        }
+    };
+    let part = part.trim_end_matches('0');
+    let scale = 10u128.checked_pow(u32::try_from(part.len()).ok()?)?;
+    let digits = format!("{whole}{part}").parse::<u128>().ok()?;
+    let bytes = digits.checked_mul(times)?.div_ceil(scale);
+    u64::try_from(bytes)
+        .ok()
+        .map(Bytes)
+        .filter(|size| *size <= Bytes::MAX)
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn parses_the_kubernetes_notation() {
+        let cases = [
+            ("0", 0),
+            ("4096", 4096),
+            ("1Ki", 1024),
+            ("1.5Gi", 1_610_612_736),
+            ("0.1Gi", 107_374_183),
+            ("500M", 500_000_000),
+            ("1k", 1000),
+            (".5Ki", 512),
+            ("7Ei", 7 << 60),
+        ];
+        for (text, bytes) in cases {
+            assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_size() {
+        for text in [
+            "", ".", "-1", "1 Gi", "1gi", "1.2.3", "8Ei", "1e3", "Gi", "1K", "1GiB",
+        ] {
+            assert!(text.parse::<Bytes>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn prints_for_people() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1 << 30, "1 GiB"),
+            (1_610_612_736, "1.5 GiB"),
+            ((1 << 30) - 1, "1023.99 MiB"),
+            (1 << 40, "1 TiB"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(Bytes(bytes).to_string(), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_is_parsed_or_refused(text in ".{0,40}") {
+            let _ = text.parse::<Bytes>();
+        }
+
+        #[test]
+        fn whole_bytes_come_back(bytes in 0..=i64::MAX as u64) {
+            prop_assert_eq!(bytes.to_string().parse(), Ok(Bytes(bytes)));
+        }
+    }
+}

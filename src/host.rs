@@ -1,0 +1,440 @@
+//! The door: the only room that touches the machine.
+//!
+//! Everything that this driver does to a machine or learns from it passes through the trait
+//! [`Host`]: programs, LVM commands, block devices, device-mapper, mounts, file system ioctls.
+//! [`RealHost`] does it; the fake of the tests is a machine in memory that can lose its power
+//! before and after each effect. Nothing in here decides anything.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::bytes::Bytes;
+
+/// What went wrong at the door.
+///
+/// The variants are the decisions that a caller can take; the words are for people.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The program could not be started: it is not installed or may not be executed.
+    #[error("`{what}` could not be started")]
+    NotStarted {
+        /// The command as one would type it.
+        what: String,
+        /// Why the kernel refused.
+        source: io::Error,
+    },
+    /// The call has not come back within its limit. **It still runs**: nothing was killed.
+    #[error("`{what}` has not come back after {} s", limit.as_secs())]
+    TimedOut {
+        /// The command or call as one would type it.
+        what: String,
+        /// The limit that passed.
+        limit: Duration,
+    },
+    /// The program died before it could say how it ended; its effects may be half done.
+    #[error("`{what}` died half-way")]
+    Died {
+        /// The command as one would type it.
+        what: String,
+    },
+    /// A system call failed.
+    #[error("{what}")]
+    System {
+        /// The call with its main argument, such as `BLKZEROOUT /dev/dm-3`.
+        what: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+impl HostError {
+    /// The errno of a failed system call.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            HostError::System { source, .. } | HostError::NotStarted { source, .. } => {
+                source.raw_os_error()
+            }
+            HostError::TimedOut { .. } | HostError::Died { .. } => None,
+        }
+    }
+}
+
+/// One command line: a program and its arguments, never a shell.
+///
+/// Prints as one would type it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Cmd {
+    /// The program's name, looked up in a fixed `PATH`.
+    pub program: &'static str,
+    /// Its arguments, each passed as it is.
+    pub args: Vec<OsString>,
+    /// How long the caller waits; the program is never killed when it passes.
+    pub limit: Duration,
+}
+
+impl Cmd {
+    /// A command that its caller waits one minute for.
+    pub fn new(program: &'static str) -> Self {
+        Cmd {
+            program,
+            args: Vec::new(),
+            limit: Duration::from_secs(60),
+        }
+    }
+
+    /// Append one argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Append arguments in order.
+    #[must_use]
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Wait this long instead of a minute.
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+}
+
+impl fmt::Display for Cmd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.program)?;
+        for arg in &self.args {
+            let arg = arg.to_string_lossy();
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%!&#".contains(c);
+            if !arg.is_empty() && arg.chars().all(plain) {
+                write!(f, " {arg}")?;
+            } else {
+                write!(f, " '{}'", arg.replace('\'', r"'\''"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Cmd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{self}`")
+    }
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    /// The exit code; 128 + the signal's number if a signal ended it.
+    pub code: i32,
+    /// All of standard output.
+    pub stdout: String,
+    /// The last 4 KiB of standard error.
+    pub stderr: String,
+}
+
+/// A device number; prints as `major:minor`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceNumber {
+    /// The driver's number.
+    pub major: u32,
+    /// The device's number within the driver.
+    pub minor: u32,
+}
+
+impl fmt::Display for DeviceNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+/// A block device of the machine that could carry a physical volume, from sysfs.
+///
+/// Devices of size zero, device-mapper volumes, and the members of an md array or a multipath map
+/// are left out: they are never the top of a stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// `/dev/` and the kernel's name.
+    pub path: PathBuf,
+    /// Its number.
+    pub number: DeviceNumber,
+    /// Its size.
+    pub size: Bytes,
+    /// Whether the kernel refuses writes.
+    pub read_only: bool,
+    /// Whether it has partitions.
+    pub partitioned: bool,
+}
+
+/// A device-mapper device as the kernel lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DmDevice {
+    /// The dm name: `vg-lv` with hyphens doubled.
+    pub name: String,
+    /// The dm uuid; for a logical volume `LVM-`, the group's and the volume's uuid without dashes,
+    /// and for hidden layers a suffix such as `-real` or `-cow`.
+    pub uuid: String,
+    /// Its number: `/dev/dm-<minor>` is the node that devtmpfs keeps for it.
+    pub number: DeviceNumber,
+}
+
+/// The live state of one device-mapper device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // They are the kernel's flags.
+pub struct DmInfo {
+    /// Its number.
+    pub number: DeviceNumber,
+    /// How many openers and mounts hold it.
+    pub open_count: u32,
+    /// I/O waits until it is resumed.
+    pub suspended: bool,
+    /// It has a table that serves I/O.
+    pub live_table: bool,
+    /// It has a loaded table that waits to become live.
+    pub inactive_table: bool,
+    /// It refuses writes.
+    pub read_only: bool,
+}
+
+/// One line of a live device-mapper table; units are sectors of 512 bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DmTarget {
+    /// First sector of the device that it maps.
+    pub start: u64,
+    /// How many sectors.
+    pub length: u64,
+    /// The target type: `linear`, `snapshot-origin`, …
+    pub kind: String,
+    /// The rest of the line, as the kernel prints it.
+    pub params: String,
+}
+
+/// One line of the mount table, octal escapes decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Number of the mounted device.
+    pub device: DeviceNumber,
+    /// The part of the file system that is mounted: `/`, or a path inside for bind mounts. For a
+    /// bind-mounted device node: the node's path inside devtmpfs, such as `/dm-3`.
+    pub root: PathBuf,
+    /// Where.
+    pub target: PathBuf,
+    /// File system type as the kernel names it.
+    pub kind: String,
+    /// The source as given to mount.
+    pub source: String,
+    /// Per-mount options: `ro`, `nodev`, …
+    pub mount_options: Vec<String>,
+    /// Options of the file system itself: `ro` here means that it is read-only everywhere.
+    pub super_options: Vec<String>,
+}
+
+impl Mount {
+    /// Whether writes through this mount are refused, by the mount or by its file system.
+    pub fn read_only(&self) -> bool {
+        self.mount_options
+            .iter()
+            .chain(&self.super_options)
+            .any(|option| option == "ro")
+    }
+}
+
+/// A file system to mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewMount {
+    /// The block device.
+    pub device: PathBuf,
+    /// An existing directory.
+    pub target: PathBuf,
+    /// The kernel's name of the type.
+    pub kind: &'static str,
+    /// Mount options, one an element: flags by name (`ro`, `nodev`, `noatime`), the rest goes to the
+    /// file system.
+    pub options: Vec<String>,
+}
+
+/// What `statfs` says of a mounted file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Size of the file system.
+    pub total: Bytes,
+    /// Written.
+    pub used: Bytes,
+    /// Left for unprivileged writers.
+    pub available: Bytes,
+    /// Inodes in all; 0 where the file system makes them as needed (btrfs).
+    pub inodes: u64,
+    /// Inodes free.
+    pub inodes_free: u64,
+}
+
+/// What a path is, without following a link at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathKind {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File,
+    /// A block device node.
+    Block(DeviceNumber),
+    /// Anything else: a link, a socket, …
+    Other,
+}
+
+/// Geometry of a mounted xfs (`XFS_IOC_FSGEOMETRY`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XfsGeometry {
+    /// Bytes in a block.
+    pub block_size: u32,
+    /// Blocks of the data section.
+    pub data_blocks: u64,
+    /// Largest share of inodes in percent; growing passes it back unchanged.
+    pub inode_max_percent: u32,
+}
+
+/// Keeps other LVM commands away from a group until it is dropped.
+pub trait GroupLock: Send {}
+
+/// The machine.
+///
+/// Every path is absolute. A call that changes something may be repeated: making what is there and
+/// removing what is gone are said in the method's text. No call outlives its limit for the caller;
+/// none is ever killed.
+///
+/// # Errors
+/// Each method: [`HostError::System`] with the errno, [`HostError::TimedOut`] when the kernel did not
+/// come back, and for programs the other variants.
+#[async_trait]
+pub trait Host: Send + Sync + fmt::Debug + 'static {
+    // Programs.
+
+    /// Run a program to its end and say how it ended; a non-zero exit is not an error here.
+    async fn run(&self, cmd: Cmd) -> Result<Output, HostError>;
+
+    /// Run one LVM command (`lvcreate …`, without `lvm`) in the shell that serves `lane`, and return
+    /// the JSON object that it wrote to its report descriptor (report, then command log).
+    ///
+    /// Commands of one lane run one after the other; lanes run in parallel. A lane is a volume
+    /// group's name.
+    async fn lvm(&self, lane: &str, cmd: Cmd) -> Result<String, HostError>;
+
+    /// Make exactly these block devices visible to LVM commands.
+    async fn pin_devices(&self, devices: &[PathBuf]) -> Result<(), HostError>;
+
+    /// Take the lock file of a group as LVM does, or `None` while another command holds it.
+    async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError>;
+
+    // Disks and volumes as block devices.
+
+    /// List the disks that could carry a physical volume.
+    async fn disks(&self) -> Result<Vec<Disk>, HostError>;
+
+    /// The size of a block device.
+    async fn device_size(&self, device: &Path) -> Result<Bytes, HostError>;
+
+    /// Read from a block device past the page cache; short only at its end.
+    async fn read_at(
+        &self,
+        device: &Path,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>, HostError>;
+
+    /// Write zeroes, unmapping nothing that would not read back as zeroes (`BLKZEROOUT`).
+    async fn write_zeroes(&self, device: &Path, range: Range<u64>) -> Result<(), HostError>;
+
+    /// Discard (`BLKDISCARD`): the content is undefined afterwards unless the disk promises zeroes.
+    async fn discard(&self, device: &Path, range: Range<u64>) -> Result<(), HostError>;
+
+    /// Make everything written to the device durable (`fsync`, which sends a cache flush).
+    async fn flush(&self, device: &Path) -> Result<(), HostError>;
+
+    // Device-mapper.
+
+    /// List all device-mapper devices.
+    async fn dm_list(&self) -> Result<Vec<DmDevice>, HostError>;
+
+    /// Find a device by its dm uuid.
+    async fn dm_info(&self, uuid: &str) -> Result<Option<DmInfo>, HostError>;
+
+    /// The live table of a device; empty without one.
+    async fn dm_table(&self, uuid: &str) -> Result<Vec<DmTarget>, HostError>;
+
+    /// Drop the table that waits (`DM_TABLE_CLEAR`).
+    async fn dm_clear(&self, uuid: &str) -> Result<(), HostError>;
+
+    /// Let I/O go on with the table that is live, or with the waiting one if there is one.
+    async fn dm_resume(&self, uuid: &str) -> Result<(), HostError>;
+
+    /// Remove a device that nobody holds open; already gone is success.
+    async fn dm_remove(&self, uuid: &str) -> Result<(), HostError>;
+
+    // Mounts and paths.
+
+    /// Read the mount table.
+    async fn mounts(&self) -> Result<Vec<Mount>, HostError>;
+
+    /// Mount a file system.
+    async fn mount(&self, mount: &NewMount) -> Result<(), HostError>;
+
+    /// Bind `source` (a directory, or a device node onto a file) to `target`, with per-mount flags by
+    /// name (`ro`, `nodev`, `nosuid`, `noexec`, `noatime`, …).
+    async fn bind(&self, source: &Path, target: &Path, flags: &[String]) -> Result<(), HostError>;
+
+    /// Unmount the topmost mount at `target`.
+    async fn unmount(&self, target: &Path) -> Result<(), HostError>;
+
+    /// What `path` is, or `None` if there is nothing. No symbolic link is followed on the way.
+    async fn path_kind(&self, path: &Path) -> Result<Option<PathKind>, HostError>;
+
+    /// Make a directory with its parents; there already is success.
+    async fn make_dir(&self, path: &Path) -> Result<(), HostError>;
+
+    /// Make an empty file in an existing directory; there already is success.
+    async fn make_file(&self, path: &Path) -> Result<(), HostError>;
+
+    /// Remove an empty directory or a file; already gone is success.
+    async fn remove_path(&self, path: &Path) -> Result<(), HostError>;
+
+    /// Say how full a mounted file system is.
+    async fn usage(&self, path: &Path) -> Result<Usage, HostError>;
+
+    // Growing mounted file systems.
+
+    /// `EXT4_IOC_RESIZE_FS`: the new count of file system blocks.
+    async fn ext_resize(&self, mounted: &Path, blocks: u64) -> Result<(), HostError>;
+
+    /// `XFS_IOC_FSGEOMETRY`.
+    async fn xfs_geometry(&self, mounted: &Path) -> Result<XfsGeometry, HostError>;
+
+    /// `XFS_IOC_FSGROWFSDATA`: the new count of data blocks, and the inode share to keep.
+    async fn xfs_grow(
+        &self,
+        mounted: &Path,
+        blocks: u64,
+        inode_max_percent: u32,
+    ) -> Result<(), HostError>;
+
+    /// `BTRFS_IOC_DEV_INFO` of the only device: how many bytes the file system uses of it.
+    async fn btrfs_device_bytes(&self, mounted: &Path) -> Result<Bytes, HostError>;
+
+    /// `BTRFS_IOC_RESIZE` of the only device to all of it.
+    async fn btrfs_grow_to_device(&self, mounted: &Path) -> Result<(), HostError>;
+
+    // What was spent.
+
+    /// Counts since the start, by name: `processes`, `lvm_commands`, `fsyncs`, and one per kind of
+    /// call. Benchmarks and metrics print them.
+    fn counts(&self) -> BTreeMap<&'static str, u64>;
+}

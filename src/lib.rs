@@ -1,0 +1,21 @@
+//! Pliant: an LVM storage driver for Kubernetes whose volumes grow, shrink and move while they are
+//! in use. The map of the house, in the direction of its arrows:
+//!
+//! `csi` → (`node` | later `cluster`) → `lvm`, `fs`, `mount` → `host`
+
+pub mod busy; // one piece of work per volume, run to its end
+pub mod bytes; // sizes
+pub mod cli; // subcommands are roles
+pub mod config; // the settings file and the flags, checked
+pub mod csi; // the protocol: parse, reply, status
+pub mod doctor; // looks at a machine, changes nothing
+pub mod fs; // probe, make, check, grow file systems
+pub mod host; // the only door to the machine
+pub mod lvm; // volume groups and logical volumes
+pub mod metrics; // names, units, help
+pub mod mount; // the mount table
+pub mod node; // what this machine can do with a volume
+pub mod run; // the wiring; sees every room
+#[cfg(any(test, feature = "testing"))]
+pub mod testing; // a machine in memory
+pub mod volume; // the words of the field

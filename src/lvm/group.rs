@@ -1,0 +1,163 @@
+//! A volume group as its metadata text describes it, and the arithmetic of its extents.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::PathBuf;
+
+use crate::bytes::Bytes;
+
+/// A volume group at one sequence number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Its uuid as LVM prints it, with dashes.
+    pub uuid: String,
+    /// Grows by one at each change.
+    pub seqno: u64,
+    /// Size of an extent.
+    pub extent_size: Bytes,
+    /// Status flags such as `RESIZEABLE`, `EXPORTED`.
+    pub flags: BTreeSet<String>,
+    /// Tags of the group.
+    pub tags: BTreeSet<String>,
+    /// Its physical volumes by the name that the text gives them (`pv0`).
+    pub pvs: BTreeMap<String, Pv>,
+    /// Its logical volumes by name, the hidden ones too.
+    pub lvs: BTreeMap<String, Lv>,
+}
+
+/// A physical volume of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pv {
+    /// Its uuid with dashes.
+    pub uuid: String,
+    /// The device that carries it now; `None` while it is missing. Filled in by the reader, not by
+    /// the text.
+    pub device: Option<PathBuf>,
+    /// First sector of the first extent.
+    pub pe_start: u64,
+    /// Extents in all.
+    pub pe_count: u64,
+    /// Size of the device when it was last written.
+    pub size: Bytes,
+    /// Status flags such as `ALLOCATABLE`, `MISSING`.
+    pub flags: BTreeSet<String>,
+    /// Tags.
+    pub tags: BTreeSet<String>,
+}
+
+/// A logical volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lv {
+    /// Its name.
+    pub name: String,
+    /// Its uuid with dashes.
+    pub uuid: String,
+    /// Status flags such as `READ`, `WRITE`, `VISIBLE`, `LOCKED`.
+    pub flags: BTreeSet<String>,
+    /// Tags.
+    pub tags: BTreeSet<String>,
+    /// Its segments in order.
+    pub segments: Vec<Segment>,
+}
+
+/// A run of extents of a logical volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// First extent within the logical volume.
+    pub start: u64,
+    /// How many extents of the logical volume.
+    pub extents: u64,
+    /// The type: `striped` (one stripe is linear), `snapshot`, `thin`, `raid1`, …
+    pub kind: String,
+    /// The physical extents that it takes: one entry a stripe.
+    pub pieces: Vec<Piece>,
+    /// Other logical volumes that it names: origin, cow store, images, pool.
+    pub volumes: BTreeMap<String, String>,
+}
+
+/// Consecutive extents of one physical volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The text's name of the physical volume.
+    pub pv: String,
+    /// The extents.
+    pub range: Range<u64>,
+}
+
+impl Lv {
+    /// Its size in extents.
+    pub fn extents(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.extents).sum()
+    }
+}
+
+impl Group {
+    /// Extents free on usable physical volumes, as ranges in the order of the disks.
+    pub fn free(&self) -> Vec<Piece> {
+        let mut free = Vec::new();
+        for (name, pv) in &self.pvs {
+            if pv.device.is_none() || !pv.flags.contains("ALLOCATABLE") {
+                continue;
+            }
+            let mut used: Vec<Range<u64>> = self
+                .lvs
+                .values()
+                .flat_map(|lv| &lv.segments)
+                .flat_map(|segment| &segment.pieces)
+                .filter(|piece| piece.pv == *name)
+                .map(|piece| piece.range.clone())
+                .collect();
+            used.sort_by_key(|range| range.start);
+            let mut next = 0;
+            for range in used
+                .into_iter()
+                .chain(std::iter::once(pv.pe_count..pv.pe_count))
+            {
+                if range.start > next {
+                    free.push(Piece {
+                        pv: name.clone(),
+                        range: next..range.start,
+                    });
+                }
+                next = next.max(range.end);
+            }
+        }
+        free
+    }
+
+    /// How many extents are free.
+    pub fn free_extents(&self) -> u64 {
+        self.free()
+            .iter()
+            .map(|piece| piece.range.end - piece.range.start)
+            .sum()
+    }
+
+    /// How many extents it has in all.
+    pub fn extents(&self) -> u64 {
+        self.pvs.values().map(|pv| pv.pe_count).sum()
+    }
+
+    /// The size of this many extents.
+    pub fn size_of(&self, extents: u64) -> Bytes {
+        Bytes::new(self.extent_size.get().saturating_mul(extents))
+    }
+
+    /// The physical volumes that no device carries now.
+    pub fn missing(&self) -> impl Iterator<Item = &Pv> {
+        self.pvs
+            .values()
+            .filter(|pv| pv.device.is_none() || pv.flags.contains("MISSING"))
+    }
+
+    /// The device-mapper uuid of a logical volume's top layer.
+    pub fn dm_uuid(&self, lv: &Lv) -> String {
+        format!(
+            "LVM-{}{}",
+            self.uuid.replace('-', ""),
+            lv.uuid.replace('-', "")
+        )
+    }
+}

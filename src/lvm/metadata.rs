@@ -1,0 +1,1 @@
+//! The on-disk format of LVM2: label, metadata area header, metadata text. Read only.

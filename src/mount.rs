@@ -1,0 +1,1 @@
+//! The mount table and what is done to it.

@@ -1,0 +1,488 @@
+//! The words of the field: what a volume is, what is asked of it, and what can be answered.
+//!
+//! Both makers of volumes (this machine, and later a whole cluster) speak these words, and so does
+//! the protocol above them. Types in here cannot be wrong: each is parsed once, at the edge.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::bytes::Bytes;
+
+mod class;
+mod error;
+
+pub use class::{Class, ClassError, MkfsOptions, Safety, Wipe};
+pub use error::VolumeError;
+
+/// Lower-case base32 without look-alikes to digits (RFC 4648 alphabet).
+const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// The first `letters` base32 letters of the SHA-256 of `text`: 5 bits a letter.
+fn digest(text: &str, letters: usize) -> String {
+    let hash = Sha256::digest(text.as_bytes());
+    let bit = |i: usize| (hash[i / 8] >> (7 - i % 8)) & 1;
+    (0..letters)
+        .map(|l| (0..5).fold(0, |letter, b| letter << 1 | bit(l * 5 + b)))
+        .map(|letter| char::from(BASE32[usize::from(letter)]))
+        .collect()
+}
+
+fn is_base32(text: &str, letters: usize) -> bool {
+    text.len() == letters && text.bytes().all(|b| BASE32.contains(&b))
+}
+
+/// The short stable id of a node: 8 base32 letters.
+///
+/// Volume ids begin with it, so whoever holds an id knows which node to ask.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeKey(String);
+
+impl NodeKey {
+    /// Letters in a node key.
+    pub const LETTERS: usize = 8;
+
+    /// Derive the key of a node from its name.
+    pub fn of(node: &str) -> Self {
+        NodeKey(digest(node, Self::LETTERS))
+    }
+
+    /// The letters.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What a `CreateVolume` name becomes: 26 base32 letters (130 bits) of its SHA-256.
+///
+/// The same name gives the same key for ever, which makes creating idempotent; names of any length
+/// and script fit the limits of logical volume names.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeKey(String);
+
+impl VolumeKey {
+    /// Letters in a volume key.
+    pub const LETTERS: usize = 26;
+
+    /// Derive the key from the name that the caller gave.
+    pub fn of(name: &str) -> Self {
+        VolumeKey(digest(name, Self::LETTERS))
+    }
+
+    /// The letters.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for VolumeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A volume's id on the wire: `<node key>-<volume key>`, 35 characters of `[a-z2-7-]`.
+///
+/// A text of any other shape names no volume of ours; it never reaches a path or a command.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeId {
+    node: NodeKey,
+    key: VolumeKey,
+}
+
+impl VolumeId {
+    /// The id of the volume with this key on this node.
+    pub fn new(node: NodeKey, key: VolumeKey) -> Self {
+        VolumeId { node, key }
+    }
+
+    /// The node that made it.
+    pub fn node(&self) -> &NodeKey {
+        &self.node
+    }
+
+    /// The key of its name.
+    pub fn key(&self) -> &VolumeKey {
+        &self.key
+    }
+}
+
+impl fmt::Display for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.node.0, self.key.0)
+    }
+}
+
+impl fmt::Debug for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// The text is not an id that this driver ever gave out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a volume id of this driver")]
+pub struct ForeignId;
+
+impl FromStr for VolumeId {
+    type Err = ForeignId;
+
+    fn from_str(text: &str) -> Result<Self, ForeignId> {
+        let (node, key) = text.split_once('-').ok_or(ForeignId)?;
+        if !is_base32(node, NodeKey::LETTERS) || !is_base32(key, VolumeKey::LETTERS) {
+            return Err(ForeignId);
+        }
+        Ok(VolumeId {
+            node: NodeKey(node.to_owned()),
+            key: VolumeKey(key.to_owned()),
+        })
+    }
+}
+
+/// The name of a pool: 1 to 63 of `[a-z0-9-]`, beginning and ending with a letter or digit.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PoolName(String);
+
+impl PoolName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for PoolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for PoolName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let ends = text.bytes().next().is_some_and(plain) && text.bytes().last().is_some_and(plain);
+        if ends && text.len() <= 63 && text.bytes().all(|b| plain(b) || b == b'-') {
+            Ok(PoolName(text.to_owned()))
+        } else {
+            Err(format!(
+                "`{text}` is not a pool name: use 1 to 63 of a-z, 0-9 and -, with a letter or digit \
+                 at both ends"
+            ))
+        }
+    }
+}
+
+impl TryFrom<String> for PoolName {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<PoolName> for String {
+    fn from(name: PoolName) -> String {
+        name.0
+    }
+}
+
+/// A file system that this driver makes, checks and grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FsKind {
+    /// ext2.
+    Ext2,
+    /// ext3.
+    Ext3,
+    /// ext4.
+    Ext4,
+    /// xfs.
+    Xfs,
+    /// btrfs on one device.
+    Btrfs,
+}
+
+impl FsKind {
+    /// All of them.
+    pub const ALL: [FsKind; 5] = [
+        FsKind::Ext2,
+        FsKind::Ext3,
+        FsKind::Ext4,
+        FsKind::Xfs,
+        FsKind::Btrfs,
+    ];
+
+    /// The kernel's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            FsKind::Ext2 => "ext2",
+            FsKind::Ext3 => "ext3",
+            FsKind::Ext4 => "ext4",
+            FsKind::Xfs => "xfs",
+            FsKind::Btrfs => "btrfs",
+        }
+    }
+
+    /// Whether it is one of the ext family, which share a superblock and their tools.
+    pub const fn is_ext(self) -> bool {
+        matches!(self, FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4)
+    }
+}
+
+impl fmt::Display for FsKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for FsKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        FsKind::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == text)
+            .ok_or_else(|| {
+                format!(
+                    "`{text}` is not a supported file system: use ext4, xfs, btrfs, ext3 or ext2"
+                )
+            })
+    }
+}
+
+/// How the workload sees a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// A block device; its content is the tenant's own.
+    Block,
+    /// A mounted file system.
+    Filesystem(FsKind),
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mode::Block => f.write_str("block"),
+            Mode::Filesystem(kind) => kind.fmt(f),
+        }
+    }
+}
+
+/// How a logical volume lies on its disks.
+///
+/// Thin, striped and RAID layouts are further variants; `lvm/layout.rs` has the sizes and the command
+/// of each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Extents one after the other.
+    #[default]
+    Linear,
+}
+
+/// A wanted size: at least this, and at most that if a limit was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// The real size will not be below.
+    pub at_least: Bytes,
+    /// The real size will not be above.
+    pub at_most: Option<Bytes>,
+}
+
+/// A volume to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewVolume {
+    /// The caller's name for it, 1 to 128 characters of any script.
+    pub name: String,
+    /// Its size; [`Wanted::at_least`] is the default size where the caller gave none.
+    pub size: Wanted,
+    /// What the workload sees.
+    pub mode: Mode,
+    /// What the class asks for.
+    pub class: Class,
+    /// The nodes that it may be made on; empty: any.
+    pub nodes: BTreeSet<String>,
+}
+
+impl NewVolume {
+    /// The key of its name.
+    pub fn key(&self) -> VolumeKey {
+        VolumeKey::of(&self.name)
+    }
+}
+
+/// Where a volume stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Its extents are taken but not yet wiped; nobody may use it.
+    Creating,
+    /// In use or ready for it; the file system fills the device, as far as it is known.
+    Ready,
+    /// The logical volume has its new size, the file system follows.
+    Resizing,
+    /// A growth has ended since the driver started.
+    Resized,
+    /// It is being wiped before it goes.
+    Deleting {
+        /// Wiped so far.
+        wiped: Bytes,
+    },
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            State::Creating => "creating",
+            State::Ready => "ready",
+            State::Resizing => "resizing",
+            State::Resized => "resized",
+            State::Deleting { .. } => "deleting",
+        })
+    }
+}
+
+/// One thing that is wrong with a volume or a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ailment {
+    /// How bad.
+    pub severity: Severity,
+    /// CamelCase, for machines.
+    pub reason: &'static str,
+    /// A sentence: what, where, what to type.
+    pub message: String,
+}
+
+/// How bad an [`Ailment`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Usable, not as it should be.
+    Degraded,
+    /// Not usable now.
+    Inaccessible,
+    /// Data is known or suspected to be lost.
+    DataLoss,
+}
+
+/// A volume as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// Its id.
+    pub id: VolumeId,
+    /// The name that its creator gave.
+    pub name: String,
+    /// Its pool.
+    pub pool: PoolName,
+    /// The node that holds it.
+    pub node: String,
+    /// Its real size: whole extents.
+    pub size: Bytes,
+    /// What the workload sees.
+    pub mode: Mode,
+    /// Where it stands.
+    pub state: State,
+    /// Whether a workload has it mounted or open on its node.
+    pub published: bool,
+    /// What is wrong; empty for a healthy volume.
+    pub ailments: Vec<Ailment>,
+}
+
+/// A growth that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Growth {
+    /// The wanted size.
+    pub size: Wanted,
+    /// What the caller believes the workload sees, if it said so.
+    pub block: Option<bool>,
+}
+
+/// The outcome of a growth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grown {
+    /// The real size now.
+    pub size: Bytes,
+    /// Whether the file system still has to be grown by the node.
+    pub node_expansion_required: bool,
+}
+
+/// Whose capacity is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CapacityQuery {
+    /// What the class asks for; without a pool: all pools.
+    pub class: Class,
+    /// What the workload would see, if the caller said so.
+    pub mode: Option<Mode>,
+    /// The node; `None`: any.
+    pub node: Option<String>,
+}
+
+/// What can still be made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// All free extents of usable groups, and blank spare disks, as they would count after joining.
+    pub free: Bytes,
+    /// The largest single volume that would succeed now.
+    pub largest: Bytes,
+    /// The smallest volume that is made: one extent, or what the file system needs.
+    pub smallest: Bytes,
+}
+
+/// Makes, grows, removes and tells of volumes.
+///
+/// # Errors
+/// [`VolumeError`]; its variants say what a caller can do.
+#[async_trait]
+pub trait Volumes: Send + Sync + 'static {
+    /// Make the volume exist with at least the wanted size, wiped and ready; again changes nothing
+    /// and returns the same volume.
+    async fn ensure(&self, want: &NewVolume) -> Result<Volume, VolumeError>;
+
+    /// Make the volume gone, its bytes unreadable; already gone is success.
+    async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError>;
+
+    /// Grow the volume, and its file system where that can be done here; at or beyond the size
+    /// already is success, and the answer does not depend on how often it is asked.
+    async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError>;
+
+    /// Find one volume; `None` only if it really is gone.
+    async fn find(&self, id: &VolumeId) -> Result<Option<Volume>, VolumeError>;
+
+    /// List all volumes in the order of their ids.
+    async fn list(&self) -> Result<Vec<Volume>, VolumeError>;
+
+    /// Say what could be made.
+    async fn capacity(&self, query: &CapacityQuery) -> Result<Capacity, VolumeError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ids_are_stable() {
+        // Never change: ids are stored in clusters.
+        let id = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-1"));
+        assert_eq!(id.to_string().parse(), Ok(id.clone()));
+        assert_eq!(id.to_string().len(), 35);
+        assert_eq!(digest("", 8), "4oymiquy");
+    }
+
+    proptest! {
+        #[test]
+        fn only_our_own_ids_parse(text in ".{0,80}") {
+            if let Ok(id) = text.parse::<VolumeId>() {
+                prop_assert_eq!(id.to_string(), text);
+            }
+        }
+
+        #[test]
+        fn any_name_has_a_key(name in "\\PC{1,128}") {
+            prop_assert!(is_base32(VolumeKey::of(&name).as_str(), VolumeKey::LETTERS));
+        }
+    }
+}
