@@ -1,6 +1,73 @@
 //! Volume groups and logical volumes: read without LVM, changed only by LVM.
+//!
+//! [`scan`] finds the groups on the machine's disks; [`VolumeGroup`] reads one of them, orders the
+//! commands that change it, and heals what a killed command left.
 
+mod commands;
 pub mod group;
+pub mod layout;
 pub mod metadata;
+mod heal;
+mod read;
+mod report;
+mod scan;
+pub mod tags;
+mod volume_group;
 
+use std::sync::Arc;
+
+use crate::host::HostError;
+use crate::lvm::metadata::MetadataError;
+
+pub use commands::NewLv;
 pub use group::{Group, Lv, Piece, Pv, Segment};
+pub use scan::{Member, Scan, scan};
+pub use volume_group::{Turn, VolumeGroup};
+
+/// Why a group could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LvmError {
+    /// No disk of the machine carries a group of this name; its disks may be away.
+    #[error("no disk of this machine carries volume group {0}; see `pvs` and the kernel log")]
+    Absent(String),
+    /// A group that cannot be told apart, or that changes must not touch.
+    #[error("volume group {group}: {reason}")]
+    Unusable {
+        /// The group.
+        group: String,
+        /// What was seen, with the devices, and what to do.
+        reason: String,
+    },
+    /// An earlier call on the group has not come back; nothing was sent.
+    #[error("volume group {group} does not answer: {what}")]
+    Hung {
+        /// The group.
+        group: String,
+        /// The call that hangs.
+        what: String,
+    },
+    /// The metadata on the disks cannot be read as LVM's.
+    #[error("the metadata of volume group {group} is damaged")]
+    Damaged {
+        /// The group.
+        group: String,
+        /// What is wrong with it.
+        source: Arc<MetadataError>,
+    },
+    /// LVM refused a command; a look at the group shows what became of it.
+    #[error("`{command}` was refused by LVM: {words}")]
+    Refused {
+        /// The command as one would type it.
+        command: String,
+        /// LVM's own words.
+        words: String,
+    },
+    /// The machine failed a call.
+    #[error("volume group {group}")]
+    Host {
+        /// The group.
+        group: String,
+        /// The call and the kernel's answer.
+        source: HostError,
+    },
+}

@@ -1,14 +1,107 @@
-//! What this machine can do with a volume.
+//! What this machine can do with a volume: make it, grow it, show it to a workload, remove it.
+//!
+//! The record of a volume is the tags of its logical volume ([`record`]); nothing is kept elsewhere,
+//! so each call looks, acts and looks again, and a call that was cut short is finished by the next.
 
-use std::path::PathBuf;
+use std::collections::HashSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
 
 use crate::bytes::Bytes;
-use crate::host::Usage;
-use crate::volume::{Ailment, Growth, Mode, PoolName, Severity, VolumeError, VolumeId};
+use crate::host::{DeviceNumber, DmInfo, Host, Mount, Usage};
+use crate::lvm::{Group, Lv, VolumeGroup};
+use crate::mount::MountTable;
+use crate::volume::{
+    Ailment, Capacity, CapacityQuery, Growth, Grown, Mode, NewVolume, NodeKey, PoolName, Severity,
+    State, Volume, VolumeError, VolumeId, VolumeKey, Volumes,
+};
+
+mod create;
+mod error;
+mod grow;
+mod offline;
+pub mod pools;
+mod publish;
+pub mod record;
+mod remove;
+mod setup;
+mod stage;
+mod stats;
+mod wipe;
+
+use error::{failed, unavailable};
+use pools::Pool;
+use record::Record;
+
+pub use setup::{GroupSource, PoolPlan, SetupError};
 
 /// This machine: its pools, and the volumes in them.
-#[derive(Debug)]
-pub struct Node {}
+pub struct Node {
+    settings: NodeSettings,
+    host: Arc<dyn Host>,
+    pools: Vec<Arc<Pool>>,
+    wipes: wipe::Wipes,
+    /// Volumes whose growth has ended since the start, to be told as `resized`.
+    resized: Mutex<HashSet<VolumeKey>>,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// What a node is told at its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// The node's name.
+    pub name: String,
+    /// Its short stable id, derived from the name.
+    pub key: NodeKey,
+    /// How many volumes it takes; 0: the caller decides.
+    pub max_volumes: u32,
+    /// Whether growing a volume leaves its file system to the node step, always.
+    pub two_step: bool,
+    /// Bytes a second that a wipe may write; `None`: no limit.
+    pub wipe_rate: Option<Bytes>,
+    /// How long a call waits for a wipe before its caller is told to ask again.
+    pub wipe_patience: Duration,
+    /// Where the driver keeps what does not outlive a reboot.
+    pub state_dir: PathBuf,
+}
+
+impl NodeSettings {
+    /// Where unmounted file systems are mounted while they are grown.
+    pub fn private_mounts(&self) -> PathBuf {
+        self.state_dir.join("grow")
+    }
+}
+
+/// A volume that was found, as its group had it then.
+#[derive(Debug, Clone)]
+struct Found {
+    pool: Arc<Pool>,
+    group: Arc<VolumeGroup>,
+    seen: Arc<Group>,
+    lv: Lv,
+    record: Record,
+}
+
+impl Found {
+    /// The real size.
+    fn size(&self) -> Bytes {
+        self.seen.size_of(self.lv.extents())
+    }
+}
+
+/// The node of a device-mapper device that devtmpfs keeps; never a link that may be stale.
+fn device_node(number: DeviceNumber) -> PathBuf {
+    PathBuf::from(format!("/dev/dm-{}", number.minor))
+}
 
 /// What the node tells the cluster about itself, from memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,66 +181,214 @@ pub struct PoolAilment {
 impl Node {
     /// What the node tells about itself, from memory.
     pub fn info(&self) -> NodeInfo {
-        todo!()
+        NodeInfo { name: self.settings.name.clone(), max_volumes: self.settings.max_volumes }
     }
 
-    /// Make the volume usable at its staging path; again changes nothing.
-    pub async fn stage(&self, _stage: &Stage) -> Result<(), VolumeError> {
-        todo!()
+    /// The pools.
+    pub fn pools(&self) -> &[Arc<Pool>] {
+        &self.pools
     }
 
-    /// Undo [`Node::stage`]; not staged, or no such volume, is success.
-    pub async fn unstage(
-        &self,
-        _id: &VolumeId,
-        _staging: &std::path::Path,
-    ) -> Result<(), VolumeError> {
-        todo!()
+    fn groups(&self) -> impl Iterator<Item = &Arc<VolumeGroup>> {
+        self.pools.iter().flat_map(|pool| &pool.groups)
     }
 
-    /// Show a staged volume at the target; again changes nothing.
-    pub async fn publish(&self, _publish: &Publish) -> Result<(), VolumeError> {
-        todo!()
+    /// Find a volume by the key of its name.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unavailable`] if it was not seen and not all groups could be read: it may be
+    /// in one of those.
+    async fn find_key(&self, key: &VolumeKey) -> Result<Option<Found>, VolumeError> {
+        let mut unread = None;
+        for pool in &self.pools {
+            for group in &pool.groups {
+                match group.read().await {
+                    Err(error) => unread = Some(error),
+                    Ok(seen) => {
+                        if let Some(found) = find_in(pool, group, seen, key) {
+                            return Ok(Some(found));
+                        }
+                    }
+                }
+            }
+        }
+        let trouble = self.pools.iter().find(|pool| pool.trouble.is_some());
+        match (unread, trouble) {
+            (Some(error), _) => Err(unavailable(error)),
+            (None, Some(pool)) => Err(VolumeError::Unavailable {
+                what: format!("pool {}", pool.name),
+                reason: pool.trouble.clone().unwrap_or_default(),
+            }),
+            (None, None) => Ok(None),
+        }
     }
 
-    /// Undo [`Node::publish`] and remove the target; not published is success.
-    pub async fn unpublish(
-        &self,
-        _id: &VolumeId,
-        _target: &std::path::Path,
-    ) -> Result<(), VolumeError> {
-        todo!()
+    /// Find the volume with this id.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotFound`] only if all groups were looked at.
+    async fn must_find(&self, id: &VolumeId) -> Result<Found, VolumeError> {
+        let found = self.find_key(id.key()).await?.filter(|found| found.record.id == *id);
+        found.ok_or_else(|| VolumeError::NotFound { id: id.to_string() })
     }
 
-    /// Say how full the volume at `path` is; starts no process.
-    pub async fn stats(
-        &self,
-        _id: &VolumeId,
-        _path: &std::path::Path,
-    ) -> Result<Stats, VolumeError> {
-        todo!()
+    /// Find a volume that is ready for use.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotFound`], or [`VolumeError::Working`] while it is being made or removed.
+    async fn usable(&self, id: &VolumeId) -> Result<Found, VolumeError> {
+        let found = self.must_find(id).await?;
+        match found.record.stage {
+            record::Stage::Ready => Ok(found),
+            record::Stage::Creating | record::Stage::Deleting => Err(VolumeError::Working {
+                what: format!("volume {id} is {}", self.state(&found)),
+                progress: "it can not be used".to_owned(),
+            }),
+        }
     }
 
-    /// Grow the file system at `path` to its device, and the device if it is still too small;
-    /// returns the device's size.
-    pub async fn expand(
-        &self,
-        _id: &VolumeId,
-        _path: &std::path::Path,
-        _growth: Option<Growth>,
-    ) -> Result<Bytes, VolumeError> {
-        todo!()
+    /// Find a volume by the last reading of its group, so that no disk is touched; else by a new one.
+    async fn recall(&self, id: &VolumeId) -> Result<Found, VolumeError> {
+        let remembered = self.pools.iter().find_map(|pool| {
+            pool.groups.iter().find_map(|group| {
+                find_in(pool, group, group.remembered()?, id.key())
+            })
+        });
+        match remembered.filter(|found| found.record.id == *id) {
+            Some(found) => Ok(found),
+            None => self.must_find(id).await,
+        }
     }
 
-    /// Say what is wrong with a volume as seen from here.
-    pub async fn volume_health(&self, _id: &VolumeId) -> Result<Vec<Ailment>, VolumeError> {
-        todo!()
+    /// The live device of a volume; `None` while it is inactive.
+    async fn live_device(&self, found: &Found) -> Result<Option<(PathBuf, DmInfo)>, VolumeError> {
+        let uuid = found.seen.dm_uuid(&found.lv);
+        let info = self.host.dm_info(&uuid).await.map_err(failed("device-mapper"))?;
+        Ok(info.map(|info| (device_node(info.number), info)))
     }
 
-    /// Say what is wrong with the pools.
-    pub async fn storage_health(&self) -> Vec<PoolAilment> {
-        let _ = Severity::Degraded;
-        let _ = Mode::Block;
-        todo!()
+    /// Make the volume's device live, whole and unsuspended; again changes nothing.
+    async fn activate(&self, found: &Found) -> Result<(PathBuf, DmInfo), VolumeError> {
+        let turn = found.group.turn().await.map_err(unavailable)?;
+        turn.heal(&found.lv).await.map_err(unavailable)?;
+        if self.live_device(found).await?.is_none() {
+            turn.activate(&found.lv.name).await.map_err(unavailable)?;
+        }
+        // With the activation-skip flag LVM succeeds and does nothing; so look.
+        self.live_device(found).await?.ok_or_else(|| VolumeError::Refused {
+            reason: format!(
+                "logical volume {}/{} does not become active; see `lvs -o+lv_skip_activation`",
+                found.group.name(),
+                found.lv.name
+            ),
+        })
+    }
+
+    /// The mounts of a device that workloads see: not those of ours for growing.
+    fn shown<'a>(&self, table: &'a MountTable, device: DeviceNumber) -> Vec<&'a Mount> {
+        let private = self.settings.private_mounts();
+        table.of(device).filter(|mount| !mount.target.starts_with(&private)).collect()
+    }
+
+    /// # Errors
+    /// [`VolumeError::InUse`] with the holder if the volume is mounted or open.
+    async fn refuse_if_held(&self, found: &Found) -> Result<(), VolumeError> {
+        let Some((device, info)) = self.live_device(found).await? else { return Ok(()) };
+        let table = MountTable::read(self.host.as_ref()).await;
+        let table = table.map_err(failed("the mount table could not be read"))?;
+        let kernel_name = format!("dm-{}", info.number.minor);
+        let mut mounts = self.shown(&table, info.number).into_iter().chain(table.of_node(&kernel_name));
+        let holder = match mounts.next() {
+            Some(mount) => format!("it is mounted at {}; unmount it there", mount.target.display()),
+            // The origin of a safety snapshot is held by device-mapper itself.
+            None if info.open_count > 0 && !self.has_snapshot(found) => format!(
+                "a process has {} open; see `fuser -v {}`",
+                device.display(),
+                device.display()
+            ),
+            None => return Ok(()),
+        };
+        Err(VolumeError::InUse { id: found.record.id.to_string(), holder })
+    }
+
+    fn has_snapshot(&self, found: &Found) -> bool {
+        found.seen.lvs.contains_key(&record::safety_name(found.record.id.key()))
+    }
+
+    /// Make all changes of all groups durable.
+    async fn flush_all(&self) -> Result<(), VolumeError> {
+        for group in self.groups() {
+            group.flush().await.map_err(unavailable)?;
+        }
+        Ok(())
+    }
+
+    fn resized(&self) -> MutexGuard<'_, HashSet<VolumeKey>> {
+        self.resized.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_resized(&self, key: &VolumeKey) {
+        self.resized().insert(key.clone());
+    }
+
+    fn forget(&self, key: &VolumeKey) {
+        self.resized().remove(key);
+    }
+
+    fn state(&self, found: &Found) -> State {
+        let key = found.record.id.key();
+        match found.record.stage {
+            record::Stage::Creating => State::Creating,
+            record::Stage::Deleting => State::Deleting {
+                wiped: self.wipes.progress(key).unwrap_or_default().max(found.record.wiped),
+            },
+            record::Stage::Ready if self.wipes.progress(key).is_some() => State::Resizing,
+            record::Stage::Ready if self.has_snapshot(found) => State::Resizing,
+            record::Stage::Ready if self.resized().contains(key) => State::Resized,
+            record::Stage::Ready => State::Ready,
+        }
+    }
+}
+
+fn find_in(
+    pool: &Arc<Pool>,
+    group: &Arc<VolumeGroup>,
+    seen: Arc<Group>,
+    key: &VolumeKey,
+) -> Option<Found> {
+    let lv = seen.lvs.get(&record::lv_name(key))?.clone();
+    let record = Record::read(&lv)?;
+    Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record })
+}
+
+#[async_trait]
+impl Volumes for Node {
+    async fn ensure(&self, want: &NewVolume) -> Result<Volume, VolumeError> {
+        let found = self.ensure_volume(want).await?;
+        Ok(self.describe(&found, &self.look().await?))
+    }
+
+    async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        self.remove_volume(id.key()).await
+    }
+
+    async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError> {
+        self.grow_volume(id, growth).await
+    }
+
+    async fn find(&self, id: &VolumeId) -> Result<Option<Volume>, VolumeError> {
+        match self.must_find(id).await {
+            Ok(found) => Ok(Some(self.describe(&found, &self.look().await?))),
+            Err(VolumeError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<Volume>, VolumeError> {
+        self.list_volumes().await
+    }
+
+    async fn capacity(&self, query: &CapacityQuery) -> Result<Capacity, VolumeError> {
+        self.capacity_of(query).await
     }
 }

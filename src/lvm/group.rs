@@ -152,6 +152,13 @@ impl Group {
             .filter(|pv| pv.device.is_none() || pv.flags.contains("MISSING"))
     }
 
+    /// Whether LVM would change it: no disk is away, it is not exported, and it is writable here.
+    pub fn changeable(&self) -> bool {
+        self.missing().next().is_none()
+            && !self.flags.contains("EXPORTED")
+            && self.flags.contains("RESIZEABLE")
+    }
+
     /// The device-mapper uuid of a logical volume's top layer.
     pub fn dm_uuid(&self, lv: &Lv) -> String {
         format!(

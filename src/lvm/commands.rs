@@ -1,0 +1,185 @@
+//! The commands that change a group. Each looks at the group afterwards: what happened is what is
+//! seen, not what the command said.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::host::Cmd;
+use crate::lvm::group::{Group, Lv, Piece};
+use crate::lvm::report::{self, Outcome};
+use crate::lvm::volume_group::Turn;
+use crate::lvm::{LvmError, layout};
+use crate::volume::Layout;
+
+/// A logical volume to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewLv {
+    /// Its name.
+    pub name: String,
+    /// Its layout.
+    pub layout: Layout,
+    /// Its size in extents.
+    pub extents: u64,
+    /// Its tags, committed together with it.
+    pub tags: Vec<String>,
+}
+
+impl Turn {
+    /// Read the group.
+    pub async fn read(&self) -> Result<Arc<Group>, LvmError> {
+        self.group.read().await
+    }
+
+    /// Make a logical volume, active and **not wiped**: its tags must say so.
+    pub async fn create(&self, new: &NewLv) -> Result<Lv, LvmError> {
+        let cmd = Cmd::new("lvcreate")
+            .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-ay"])
+            .args(layout::arguments(new.layout))
+            .args(["-l", &new.extents.to_string(), "-n", &new.name])
+            .args(new.tags.iter().flat_map(|tag| ["--addtag", tag]))
+            .arg(self.group.name());
+        let said = self.command(cmd).await?;
+        self.expect(&new.name, said, |lv| lv.extents() == new.extents).await
+    }
+
+    /// Take a snapshot of a logical volume into `extents` extents of its own.
+    pub async fn snapshot(&self, origin: &str, new: &NewLv) -> Result<Lv, LvmError> {
+        let cmd = Cmd::new("lvcreate")
+            .args(["-y", "-s", "-l", &new.extents.to_string(), "-n", &new.name])
+            .args(new.tags.iter().flat_map(|tag| ["--addtag", tag]))
+            .arg(self.path(origin));
+        let said = self.command(cmd).await?;
+        self.expect(&new.name, said, |_| true).await
+    }
+
+    /// Grow a logical volume to `extents` extents in all, onto `pieces` if any are named.
+    pub async fn extend(&self, lv: &str, extents: u64, pieces: &[Piece]) -> Result<Lv, LvmError> {
+        let group = self.read().await?;
+        let on = pieces.iter().filter_map(|piece| {
+            let device = group.pvs.get(&piece.pv)?.device.as_ref()?;
+            Some(format!("{}:{}-{}", device.display(), piece.range.start, piece.range.end - 1))
+        });
+        let cmd = Cmd::new("lvextend")
+            .args(["-y", "-l", &extents.to_string()])
+            .arg(self.path(lv))
+            .args(on);
+        let said = self.command(cmd).await?;
+        self.expect(lv, said, |lv| lv.extents() >= extents).await
+    }
+
+    /// Replace tags of a logical volume in one commit.
+    pub async fn retag(&self, lv: &str, gone: &[&str], new: &[String]) -> Result<Lv, LvmError> {
+        let cmd = Cmd::new("lvchange")
+            .arg("-y")
+            .args(gone.iter().flat_map(|tag| ["--deltag", tag]))
+            .args(new.iter().flat_map(|tag| ["--addtag", tag.as_str()]))
+            .arg(self.path(lv));
+        let said = self.command(cmd).await?;
+        self.expect(lv, said, |lv| {
+            new.iter().all(|tag| lv.tags.contains(tag))
+                && !gone.iter().any(|tag| lv.tags.contains(*tag) && !new.iter().any(|n| n == tag))
+        })
+        .await
+    }
+
+    /// Activate a logical volume; active already is success.
+    pub async fn activate(&self, lv: &str) -> Result<(), LvmError> {
+        let cmd = Cmd::new("lvchange").args(["-y", "-ay", "--poll", "n"]).arg(self.path(lv));
+        self.must(cmd).await
+    }
+
+    /// Deactivate a logical volume; inactive already is success.
+    pub async fn deactivate(&self, lv: &str) -> Result<(), LvmError> {
+        self.must(Cmd::new("lvchange").args(["-y", "-an"]).arg(self.path(lv))).await
+    }
+
+    /// Load the table that the metadata describes.
+    pub async fn refresh(&self, lv: &str) -> Result<(), LvmError> {
+        self.must(Cmd::new("lvchange").args(["-y", "--refresh"]).arg(self.path(lv))).await
+    }
+
+    /// Remove a logical volume; already gone is success.
+    pub async fn remove(&self, lv: &str) -> Result<(), LvmError> {
+        let cmd = Cmd::new("lvremove").args(["-y", "-f"]).arg(self.path(lv));
+        let said = self.command(cmd).await?;
+        match self.read().await?.lvs.contains_key(lv) {
+            false => Ok(()),
+            true => Err(said.into_error()),
+        }
+    }
+
+    /// Make the group on one disk, with room for the metadata of thousands of volumes: the area
+    /// cannot be enlarged later.
+    pub async fn create_group(&self, device: &Path, tags: &[String]) -> Result<(), LvmError> {
+        let cmd = Cmd::new("vgcreate")
+            .args(["-y", "--metadatasize", "16m"])
+            .args(tags.iter().flat_map(|tag| ["--addtag", tag]))
+            .arg(self.group.name())
+            .arg(device);
+        let said = self.command(cmd).await?;
+        match self.read().await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(said.into_error()),
+        }
+    }
+
+    /// Add a disk to the group.
+    pub async fn extend_group(&self, device: &Path) -> Result<(), LvmError> {
+        self.must(Cmd::new("vgextend").args(["-y", self.group.name()]).arg(device)).await
+    }
+
+    fn path(&self, lv: &str) -> String {
+        format!("{}/{lv}", self.group.name())
+    }
+
+    /// Run a command and believe its own word, where nothing in the metadata would show it.
+    async fn must(&self, cmd: Cmd) -> Result<(), LvmError> {
+        let said = self.command(cmd).await?;
+        match said.outcome {
+            Outcome::Success => Ok(()),
+            Outcome::Failure(_) => Err(said.into_error()),
+        }
+    }
+
+    /// Run a command in the group's shell.
+    pub(super) async fn command(&self, cmd: Cmd) -> Result<Said, LvmError> {
+        let command = cmd.to_string();
+        tracing::debug!(group = self.group.name(), command);
+        let json = self.group.host.lvm(self.group.name(), cmd).await;
+        self.group.count_change(); // After it: a flush that ran meanwhile may have missed it.
+        let json = json.map_err(|error| self.group.failed(error))?;
+        let outcome = report::parse(&json).unwrap_or_else(|error| {
+            Outcome::Failure(format!("its report could not be read: {error}"))
+        });
+        Ok(Said { command, outcome })
+    }
+
+    /// The logical volume as it is now, if it is as it should be; else what the command said.
+    async fn expect(
+        &self,
+        lv: &str,
+        said: Said,
+        as_it_should_be: impl Fn(&Lv) -> bool,
+    ) -> Result<Lv, LvmError> {
+        match self.read().await?.lvs.get(lv) {
+            Some(lv) if as_it_should_be(lv) => Ok(lv.clone()),
+            _ => Err(said.into_error()),
+        }
+    }
+}
+
+/// What a command said of itself.
+pub(super) struct Said {
+    command: String,
+    outcome: Outcome,
+}
+
+impl Said {
+    fn into_error(self) -> LvmError {
+        let words = match self.outcome {
+            Outcome::Success => "it said that it succeeded, but the group does not show it".into(),
+            Outcome::Failure(words) => words,
+        };
+        LvmError::Refused { command: self.command, words }
+    }
+}

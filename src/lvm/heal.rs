@@ -1,0 +1,106 @@
+//! Undo what a killed LVM command left in the kernel.
+//!
+//! A killed `lvextend` leaves the volume suspended: a writer on it is unkillable and waits for ever.
+//! Whether the new table that may wait there was committed is not known to the kernel, so it is
+//! dropped first; what the metadata says is then loaded by LVM itself.
+
+use std::sync::Arc;
+
+use crate::host::{DmInfo, DmTarget, HostError};
+use crate::lvm::group::{Group, Lv};
+use crate::lvm::volume_group::Turn;
+use crate::lvm::LvmError;
+
+const SECTOR: u64 = 512;
+
+impl Turn {
+    /// Bring the live device of a logical volume in line with the metadata; inactive stays so.
+    ///
+    /// Says whether anything had to be done. Costs two system calls where nothing has.
+    ///
+    /// # Errors
+    /// [`LvmError::Unusable`] if another LVM command holds the group while the volume is suspended.
+    pub async fn heal(&self, lv: &Lv) -> Result<bool, LvmError> {
+        let group = self.read().await?;
+        let uuid = group.dm_uuid(lv);
+        let Some(info) = self.ask(self.group.host.dm_info(&uuid).await)? else { return Ok(false) };
+        let waits = info.suspended || info.inactive_table;
+        if waits {
+            self.clear_and_resume(&uuid, &info).await?;
+        }
+        let live = self.ask(self.group.host.dm_table(&uuid).await)?;
+        if info.live_table && maps(&live, &group, lv) {
+            return Ok(waits);
+        }
+        tracing::warn!(group = self.group.name(), lv = lv.name, "reloading a half-changed volume");
+        self.refresh(&lv.name).await?;
+        Ok(true)
+    }
+
+    /// Remove devices of this group that no logical volume of its metadata has, if nobody holds
+    /// them: what a killed `lvremove` or snapshot left. Only devices with our names are touched.
+    pub async fn remove_orphans(&self) -> Result<(), LvmError> {
+        let group = self.read().await?;
+        let ours = format!("LVM-{}", group.uuid.replace('-', ""));
+        let known: Vec<String> = group.lvs.values().map(|lv| group.dm_uuid(lv)).collect();
+        for device in self.ask(self.group.host.dm_list().await)? {
+            let listed = known.iter().any(|uuid| device.uuid.starts_with(uuid));
+            if !device.uuid.starts_with(&ours) || listed || !device.name.contains("-pliant--") {
+                continue;
+            }
+            let info = self.ask(self.group.host.dm_info(&device.uuid).await)?;
+            let Some(info) = info.filter(|info| info.open_count == 0) else { continue };
+            if info.suspended {
+                self.clear_and_resume(&device.uuid, &info).await?;
+            }
+            tracing::warn!(device = device.name, "removing a device that no volume has");
+            self.ask(self.group.host.dm_remove(&device.uuid).await)?;
+        }
+        Ok(())
+    }
+
+    /// Clear, then resume: resuming alone would make an uncommitted table live.
+    async fn clear_and_resume(&self, uuid: &str, info: &DmInfo) -> Result<(), LvmError> {
+        // The lock shows that no LVM command, ours or the administrator's, is at work right now.
+        let lock = self.ask(self.group.host.try_lock_group(self.group.name()).await)?;
+        let Some(_lock) = lock else {
+            return Err(LvmError::Unusable {
+                group: self.group.name().to_owned(),
+                reason: "a volume is suspended by an LVM command that still runs; see `ps -C lvm`"
+                    .to_owned(),
+            });
+        };
+        tracing::warn!(group = self.group.name(), uuid, "resuming a suspended volume");
+        self.ask(self.group.host.dm_clear(uuid).await)?;
+        if info.suspended {
+            self.ask(self.group.host.dm_resume(uuid).await)?;
+        }
+        Ok(())
+    }
+
+    fn ask<T>(&self, answer: Result<T, HostError>) -> Result<T, LvmError> {
+        answer.map_err(|error| self.group.failed(error))
+    }
+}
+
+/// Whether a live table is what the metadata describes: same length, and for linear segments the
+/// same place on the disk. The top of a snapshot's origin maps to a hidden layer: length only.
+fn maps(live: &[DmTarget], group: &Arc<Group>, lv: &Lv) -> bool {
+    let sectors = group.extent_size.get() / SECTOR;
+    let length: u64 = live.iter().map(|target| target.length).sum();
+    if length != lv.extents() * sectors {
+        return false;
+    }
+    let mut linear = live.iter().filter(|target| target.kind == "linear");
+    linear.all(|target| {
+        let offset = target.params.split(' ').nth(1).and_then(|offset| offset.parse::<u64>().ok());
+        lv.segments.iter().any(|segment| {
+            segment.pieces.iter().any(|piece| {
+                let Some(pv) = group.pvs.get(&piece.pv) else { return false };
+                let start = pv.pe_start + piece.range.start * sectors;
+                let into = target.start.checked_sub(segment.start * sectors);
+                into.is_some_and(|into| Some(start + into) == offset)
+            })
+        })
+    })
+}

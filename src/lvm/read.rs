@@ -1,0 +1,90 @@
+//! Read the metadata of one physical volume, consistently and without a lock.
+//!
+//! LVM writes new text to fresh space of the ring and commits it by one sector write. So: read the
+//! header, the text it points to, and the header again; if it moved meanwhile, start over.
+
+use std::path::Path;
+
+use crate::host::{Host, HostError};
+use crate::lvm::group::Group;
+use crate::lvm::metadata::{self, AreaHeader, Label, MetadataError};
+
+/// Bytes of a metadata area's header.
+const HEADER_BYTES: usize = 512;
+
+/// A group changes at most this often while it is being read, unless something is very wrong.
+const TRIES: usize = 16;
+
+/// What one physical volume says.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    /// The change check: equal bytes mean equal metadata. `None` if this disk keeps none.
+    pub mark: Option<[u8; 24]>,
+    /// The group; `None` if the disk keeps no metadata or belongs to no group.
+    pub group: Option<Group>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+}
+
+/// Read only the change check of a disk: one sector.
+pub(crate) async fn mark(
+    host: &dyn Host,
+    device: &Path,
+    label: &Label,
+) -> Result<Option<[u8; 24]>, ReadError> {
+    Ok(header(host, device, label).await?.map(|header| header.raw))
+}
+
+/// Read the metadata of a disk.
+pub(crate) async fn copy(
+    host: &dyn Host,
+    device: &Path,
+    label: &Label,
+) -> Result<Copy, ReadError> {
+    for _ in 0..TRIES {
+        let Some(before) = header(host, device, label).await? else {
+            return Ok(Copy { mark: None, group: None });
+        };
+        let Some(text) = before.text.as_ref() else {
+            return Ok(Copy { mark: Some(before.raw), group: None });
+        };
+        let mut bytes = Vec::new();
+        for range in before.text_ranges() {
+            let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+            bytes.extend(host.read_at(device, range.start, length).await?);
+        }
+        let good = metadata::check_text(&bytes, text.checksum);
+        let after = header(host, device, label).await?;
+        if after.is_some_and(|after| after.raw != before.raw) {
+            continue;
+        }
+        if !good {
+            return Err(MetadataError::Checksum("metadata text").into());
+        }
+        let group = metadata::parse_group(&bytes)?;
+        return Ok(Copy { mark: Some(before.raw), group: Some(group) });
+    }
+    Err(MetadataError::Checksum("metadata text, which keeps changing,").into())
+}
+
+/// The header of the first metadata area that LVM has not set aside.
+async fn header(
+    host: &dyn Host,
+    device: &Path,
+    label: &Label,
+) -> Result<Option<AreaHeader>, ReadError> {
+    for area in &label.areas {
+        let sector = host.read_at(device, area.offset, HEADER_BYTES).await?;
+        let header = metadata::parse_area(&sector)?;
+        if !header.ignored {
+            return Ok(Some(header));
+        }
+    }
+    Ok(None)
+}

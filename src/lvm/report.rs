@@ -1,0 +1,85 @@
+//! What an LVM command says of its own outcome.
+
+use serde::Deserialize;
+
+/// Success in the last row of a command log (`ECMD_PROCESSED` of LVM).
+const PROCESSED: &str = "1";
+
+#[derive(Deserialize)]
+struct Report {
+    #[serde(default)]
+    log: Vec<Row>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    #[serde(default)]
+    log_type: String,
+    #[serde(default)]
+    log_message: String,
+    #[serde(default)]
+    log_ret_code: String,
+}
+
+/// How a command ended, as it says itself. What it did is learnt by looking at the group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It says that it succeeded.
+    Success,
+    /// It says that it failed, and why; the words are for people only.
+    Failure(String),
+}
+
+/// Parse the JSON object that a command wrote to its report descriptor.
+///
+/// # Errors
+/// The parser's words if this is not such an object.
+pub fn parse(json: &str) -> Result<Outcome, serde_json::Error> {
+    let report: Report = serde_json::from_str(json)?;
+    let last = report.log.iter().rev().find(|row| row.log_type == "status");
+    if last.is_some_and(|row| row.log_ret_code == PROCESSED) {
+        return Ok(Outcome::Success);
+    }
+    let words: Vec<&str> = report
+        .log
+        .iter()
+        .filter(|row| row.log_type == "error")
+        .map(|row| row.log_message.trim())
+        .filter(|message| !message.is_empty())
+        .collect();
+    Ok(Outcome::Failure(if words.is_empty() {
+        "it gave no reason".to_owned()
+    } else {
+        words.join("; ")
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_last_status_row_decides() {
+        let json = r#"{"log":[
+            {"log_type":"status","log_context":"processing","log_message":"success","log_ret_code":"1"},
+            {"log_type":"error","log_context":"processing","log_message":"Insufficient free space","log_ret_code":"0"},
+            {"log_type":"status","log_context":"shell","log_message":"failure","log_ret_code":"5"}]}"#;
+        assert_eq!(parse(json).unwrap(), Outcome::Failure("Insufficient free space".to_owned()));
+        let json = r#"{"report":[{"lv":[]}],"log":[
+            {"log_type":"status","log_context":"shell","log_message":"success","log_ret_code":"1"}]}"#;
+        assert_eq!(parse(json).unwrap(), Outcome::Success);
+    }
+
+    #[test]
+    fn a_log_without_status_is_a_failure() {
+        assert_eq!(parse("{}").unwrap(), Outcome::Failure("it gave no reason".to_owned()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_parsed_or_refused(text in ".{0,200}") {
+            let _ = parse(&text);
+        }
+    }
+}

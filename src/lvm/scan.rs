@@ -1,0 +1,105 @@
+//! Find out which disks carry which group, by reading their labels.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use crate::host::{Disk, Host, HostError};
+use crate::lvm::group::Group;
+use crate::lvm::metadata::{self, Label, MetadataError};
+use crate::lvm::read;
+
+/// Labels stand in one of the first four sectors.
+const LABEL_BYTES: usize = 2048;
+
+/// A disk with an LVM label.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// The disk.
+    pub disk: Disk,
+    /// Its label.
+    pub label: Label,
+    /// The change check that goes with `group`; `None` if it keeps no metadata.
+    pub mark: Option<[u8; 24]>,
+    /// The group that its metadata describes; `None` for a physical volume without a group, and for
+    /// one that keeps no metadata of its own.
+    pub group: Option<Group>,
+    /// Why its metadata could not be understood.
+    pub damage: Option<Arc<MetadataError>>,
+}
+
+impl Member {
+    /// Whether it surely belongs to no group: it keeps metadata and that is empty.
+    pub fn is_orphan(&self) -> bool {
+        self.group.is_none() && self.damage.is_none() && !self.label.areas.is_empty()
+    }
+}
+
+/// What the disks of the machine say.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// The disks with a label, in the order of their paths.
+    pub members: Vec<Member>,
+    /// The disks that could not be read.
+    pub unreadable: Vec<(PathBuf, HostError)>,
+}
+
+impl Scan {
+    /// The members of the group of this name.
+    pub fn of<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Member> {
+        self.members.iter().filter(move |m| m.group.as_ref().is_some_and(|g| g.name == group))
+    }
+
+    /// The member on this disk.
+    pub fn on(&self, path: &std::path::Path) -> Option<&Member> {
+        self.members.iter().find(|member| member.disk.path == path)
+    }
+}
+
+/// Read the labels and metadata of all disks of the machine.
+///
+/// # Errors
+/// [`HostError`] if the disks cannot be listed; a disk that cannot be read is part of the answer.
+pub async fn scan(host: &Arc<dyn Host>) -> Result<Scan, HostError> {
+    Ok(scan_disks(host, host.disks().await?).await)
+}
+
+/// Read the labels and metadata of these disks, each with its own time limit, side by side.
+pub(crate) async fn scan_disks(host: &Arc<dyn Host>, disks: Vec<Disk>) -> Scan {
+    let mut reads = JoinSet::new();
+    for disk in disks {
+        let host = host.clone();
+        reads.spawn(async move {
+            let path = disk.path.clone();
+            (path, look(host.as_ref(), disk).await)
+        });
+    }
+    let mut scan = Scan::default();
+    while let Some(read) = reads.join_next().await {
+        match read {
+            Ok((_, Ok(Some(member)))) => scan.members.push(member),
+            Ok((path, Err(error))) => scan.unreadable.push((path, error)),
+            Ok((_, Ok(None))) | Err(_) => {}
+        }
+    }
+    scan.members.sort_by(|a, b| a.disk.path.cmp(&b.disk.path));
+    scan.unreadable.sort_by(|a, b| a.0.cmp(&b.0));
+    scan
+}
+
+async fn look(host: &dyn Host, disk: Disk) -> Result<Option<Member>, HostError> {
+    let head = host.read_at(&disk.path, 0, LABEL_BYTES).await?;
+    // A label with a bad checksum is no label to LVM either; the disk is then "not blank" to others.
+    let Ok(Some(label)) = metadata::find_label(&head) else { return Ok(None) };
+    let mut member = Member { disk, label, mark: None, group: None, damage: None };
+    match read::copy(host, &member.disk.path, &member.label).await {
+        Ok(copy) => {
+            member.mark = copy.mark;
+            member.group = copy.group;
+        }
+        Err(read::ReadError::Metadata(error)) => member.damage = Some(Arc::new(error)),
+        Err(read::ReadError::Host(error)) => return Err(error),
+    }
+    Ok(Some(member))
+}

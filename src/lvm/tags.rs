@@ -1,0 +1,90 @@
+//! Tags: the only store of what this driver knows about a logical volume.
+//!
+//! LVM commits a tag together with the volume that carries it, so a volume is never without its
+//! tags, and a driver that lost everything else finds all its volumes again.
+
+use std::collections::BTreeSet;
+
+/// All tags of this driver begin with it; tags of others are never touched.
+const PREFIX: &str = "pliant.";
+
+/// Bytes that stand for themselves in the value of a tag. `!` is LVM's too, but begins an escape.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_+.-/=:&#".contains(&byte)
+}
+
+/// Write a tag: `pliant.<key>=<value>`, with every byte that LVM refuses as `!` and two hex digits.
+pub fn tag(key: &str, value: &str) -> String {
+    let mut tag = format!("{PREFIX}{key}=");
+    for byte in value.bytes() {
+        if is_plain(byte) {
+            tag.push(char::from(byte));
+        } else {
+            tag.push_str(&format!("!{byte:02x}"));
+        }
+    }
+    tag
+}
+
+/// Read the value of the tag with this key; `None` if it is absent or was not written by [`tag`].
+pub fn value(tags: &BTreeSet<String>, key: &str) -> Option<String> {
+    let text = tags.iter().find_map(|tag| {
+        tag.strip_prefix(PREFIX)?.strip_prefix(key)?.strip_prefix('=')
+    })?;
+    decode(text)
+}
+
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'!' {
+            let hex = [rest.next()?, rest.next()?];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&hex).ok()?, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The exact tag that carries this key now, for removing it.
+pub fn find<'a>(tags: &'a BTreeSet<String>, key: &str) -> Option<&'a str> {
+    tags.iter().map(String::as_str).find(|tag| {
+        tag.strip_prefix(PREFIX)
+            .and_then(|rest| rest.strip_prefix(key))
+            .is_some_and(|rest| rest.starts_with('='))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn writes_what_lvm_takes() {
+        assert_eq!(tag("name", "pvc-1 ä,@!"), "pliant.name=pvc-1!20!c3!a4!2c!40!21");
+    }
+
+    #[test]
+    fn finds_by_the_whole_key() {
+        let tags = BTreeSet::from(["pliant.wiped=1".to_owned(), "other".to_owned()]);
+        assert_eq!(find(&tags, "wipe"), None);
+        assert_eq!(find(&tags, "wiped"), Some("pliant.wiped=1"));
+    }
+
+    proptest! {
+        #[test]
+        fn values_come_back(text in ".{0,128}") {
+            let written = tag("name", &text);
+            prop_assert!(written.bytes().all(|b| is_plain(b) || b == b'!'));
+            prop_assert_eq!(value(&BTreeSet::from([written]), "name"), Some(text));
+        }
+
+        #[test]
+        fn any_tag_is_read_or_passed_over(text in ".{0,60}") {
+            let _ = value(&BTreeSet::from([format!("pliant.name={text}")]), "name");
+        }
+    }
+}

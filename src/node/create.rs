@@ -1,0 +1,171 @@
+//! Make a volume, and finish one whose making was cut short.
+
+use std::sync::Arc;
+
+use crate::bytes::Bytes;
+use crate::fs;
+use crate::lvm::{NewLv, layout};
+use crate::node::error::unavailable;
+use crate::node::pools::{Pool, place, roomiest};
+use crate::node::record::{Record, Stage};
+use crate::node::wipe::{self, Task};
+use crate::node::{Found, Node};
+use crate::volume::{Mode, NewVolume, VolumeError, Wanted, Wipe};
+
+impl Node {
+    /// Make the volume exist, wiped, ready and durable.
+    pub(super) async fn ensure_volume(&self, want: &NewVolume) -> Result<Found, VolumeError> {
+        let found = match self.find_key(&want.key()).await? {
+            Some(found) => found,
+            None => self.make_volume(want).await?,
+        };
+        same_as_wanted(&found, want)?;
+        let found = match found.record.stage {
+            Stage::Creating => self.make_ready(found).await?,
+            Stage::Ready => found,
+            Stage::Deleting => {
+                return Err(VolumeError::Working {
+                    what: format!("deleting the earlier volume {:?}", want.name),
+                    progress: "it is being wiped".to_owned(),
+                });
+            }
+        };
+        found.group.flush().await.map_err(unavailable)?;
+        Ok(found)
+    }
+
+    /// Take the extents, tagged as not yet wiped.
+    async fn make_volume(&self, want: &NewVolume) -> Result<Found, VolumeError> {
+        if !want.nodes.is_empty() && !want.nodes.contains(&self.settings.name) {
+            return Err(VolumeError::Invalid {
+                field: "accessibility_requirements".to_owned(),
+                reason: format!("this is node {}, which is not among them", self.settings.name),
+            });
+        }
+        let pool = self.pool_of(&want.class)?.clone();
+        let size = wanted_size(want)?;
+        if let Some(made) = self.make_where_it_fits(&pool, want, size).await? {
+            return Ok(made);
+        }
+        let seen = pool.see().await;
+        if let Some((group, read)) = roomiest(&seen) {
+            let turn = group.turn().await.map_err(unavailable)?;
+            let extents = size.div_ceil(read.extent_size);
+            self.add_spares(&pool, &turn, want.class.layout, extents).await?;
+            drop(turn);
+            if let Some(made) = self.make_where_it_fits(&pool, want, size).await? {
+                return Ok(made);
+            }
+        }
+        let seen = pool.see().await;
+        if seen.groups.is_empty() {
+            return Err(VolumeError::Unavailable {
+                what: format!("pool {}", pool.name),
+                reason: seen.trouble().unwrap_or_else(|| "it has no group".to_owned()),
+            });
+        }
+        Err(VolumeError::NoRoomToCreate {
+            pool: pool.name.clone(),
+            asked: size,
+            free: seen.free(),
+            largest: seen.largest(want.class.layout),
+        })
+    }
+
+    async fn make_where_it_fits(
+        &self,
+        pool: &Arc<Pool>,
+        want: &NewVolume,
+        size: Bytes,
+    ) -> Result<Option<Found>, VolumeError> {
+        let seen = pool.see().await;
+        let Some(index) = place(&seen.candidates(want.class.layout), size) else { return Ok(None) };
+        let (group, _) = &seen.groups[index];
+        let turn = group.turn().await.map_err(unavailable)?;
+        let read = turn.read().await.map_err(unavailable)?;
+        let extents = size.div_ceil(read.extent_size);
+        if layout::largest(&read, want.class.layout) < extents {
+            return Ok(None); // Another volume took the room while we waited for our turn.
+        }
+        keeps_limit(read.size_of(extents), want.size)?;
+        let record = Record::new(&self.settings.key, want);
+        let new = NewLv {
+            name: record.lv_name(),
+            layout: want.class.layout,
+            extents,
+            tags: record.tags(),
+        };
+        let lv = turn.create(&new).await.map_err(unavailable)?;
+        let seen = turn.read().await.map_err(unavailable)?;
+        Ok(Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record }))
+    }
+
+    /// Wipe, flush, commit `ready`. The flush of the commit is the caller's.
+    async fn make_ready(&self, found: Found) -> Result<Found, VolumeError> {
+        let (device, _) = self.activate(&found).await?;
+        self.wipes
+            .wipe(Task {
+                key: found.record.id.key().clone(),
+                device,
+                ranges: wipe::before_first_use(found.record.mode, found.size()),
+                how: Wipe::Zero,
+                write_down: None,
+            })
+            .await?;
+        let turn = found.group.turn().await.map_err(unavailable)?;
+        let (gone, new) = (Stage::Creating.tag(), Stage::Ready.tag());
+        let lv = turn.retag(&found.lv.name, &[&gone], &[new]).await.map_err(unavailable)?;
+        let record = Record { stage: Stage::Ready, ..found.record };
+        Ok(Found { lv, record, ..found })
+    }
+}
+
+/// The size to make: what was asked for, or what its file system needs if that is more and allowed.
+fn wanted_size(want: &NewVolume) -> Result<Bytes, VolumeError> {
+    let smallest = match want.mode {
+        Mode::Block => Bytes::new(1),
+        Mode::Filesystem(kind) => fs::smallest(kind),
+    };
+    keeps_limit(smallest, want.size).map_err(|_| VolumeError::SizeOutOfRange {
+        reason: format!("{} needs at least {smallest}; the limit is lower", want.mode),
+    })?;
+    Ok(want.size.at_least.max(smallest))
+}
+
+/// # Errors
+/// [`VolumeError::SizeOutOfRange`] if a real size is above the limit of the request.
+pub(super) fn keeps_limit(size: Bytes, wanted: Wanted) -> Result<(), VolumeError> {
+    match wanted.at_most {
+        Some(limit) if size > limit => Err(VolumeError::SizeOutOfRange {
+            reason: format!(
+                "in whole extents the volume would have {} bytes, above the limit of {} bytes",
+                size.get(),
+                limit.get()
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// # Errors
+/// [`VolumeError::Exists`] if the volume of that name is not what is asked for now.
+fn same_as_wanted(found: &Found, want: &NewVolume) -> Result<(), VolumeError> {
+    let differs = |difference: String| {
+        Err(VolumeError::Exists { name: want.name.clone(), difference })
+    };
+    let record = &found.record;
+    if record.name != want.name {
+        return differs(format!("its name is {:?}", record.name));
+    }
+    if record.mode != want.mode {
+        return differs(format!("it is {}, {} was asked for", record.mode, want.mode));
+    }
+    if want.class.pool.as_ref().is_some_and(|pool| *pool != found.pool.name) {
+        return differs(format!("it is in pool {}", found.pool.name));
+    }
+    let size = found.size();
+    if size < want.size.at_least || want.size.at_most.is_some_and(|limit| size > limit) {
+        return differs(format!("it has {} bytes", size.get()));
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Grow a volume, and its file system with it.
+
+use std::path::PathBuf;
+
+use crate::fs;
+use crate::host::Mount;
+use crate::lvm::{NewLv, Piece, layout};
+use crate::mount::MountTable;
+use crate::node::create::keeps_limit;
+use crate::node::error::{failed, fs_failed, unavailable};
+use crate::node::record::{self, Stage};
+use crate::node::wipe::{self, Task};
+use crate::node::{Found, Node};
+use crate::volume::{FsKind, Growth, Grown, Layout, Mode, VolumeError, VolumeId, Wipe};
+
+impl Node {
+    /// Grow the volume to the wanted size or beyond, and its file system where that is ours to do.
+    pub(super) async fn grow_volume(
+        &self,
+        id: &VolumeId,
+        growth: Growth,
+    ) -> Result<Grown, VolumeError> {
+        let found = self.usable(id).await?;
+        let block = found.record.mode == Mode::Block;
+        if growth.block.is_some_and(|wanted| wanted != block) {
+            return Err(VolumeError::Invalid {
+                field: "volume_capability".to_owned(),
+                reason: format!("the volume is {}", found.record.mode),
+            });
+        }
+        let found = self.grow_device(found, growth).await?;
+        let size = found.size();
+        let node_expansion_required = match found.record.mode {
+            Mode::Block => false,
+            Mode::Filesystem(_) if self.settings.two_step => true,
+            Mode::Filesystem(kind) => !self.grow_file_system_here(&found, kind).await,
+        };
+        found.group.flush().await.map_err(unavailable)?;
+        Ok(Grown { size, node_expansion_required })
+    }
+
+    /// Grow the logical volume; at or beyond the wanted size already changes nothing.
+    pub(super) async fn grow_device(
+        &self,
+        found: Found,
+        growth: Growth,
+    ) -> Result<Found, VolumeError> {
+        let wanted = growth.size.at_least.div_ceil(found.seen.extent_size);
+        let now = found.lv.extents();
+        keeps_limit(found.seen.size_of(wanted.max(now)), growth.size)?;
+        if wanted <= now {
+            return Ok(found);
+        }
+        match found.record.mode {
+            Mode::Block => self.grow_block(found, wanted).await,
+            Mode::Filesystem(_) => self.grow_under_file_system(found, wanted).await,
+        }
+    }
+
+    /// Let spare disks join if the growth needs them.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoRoomToGrow`] with what is possible, [`VolumeError::Unavailable`] while a disk
+    /// of the group is away.
+    async fn make_room(&self, found: &Found, more: u64) -> Result<(), VolumeError> {
+        let turn = found.group.turn().await.map_err(unavailable)?;
+        self.add_spares(&found.pool, &turn, Layout::Linear, more).await?;
+        let group = turn.read().await.map_err(unavailable)?;
+        if group.missing().next().is_some() {
+            return Err(VolumeError::Unavailable {
+                what: format!("volume group {}", found.group.name()),
+                reason: "one of its disks is away, so LVM changes nothing in it; see `vgs` and `pvs`"
+                    .to_owned(),
+            });
+        }
+        let largest = layout::largest(&group, Layout::Linear);
+        if largest >= more {
+            return Ok(());
+        }
+        Err(VolumeError::NoRoomToGrow {
+            pool: found.pool.name.clone(),
+            asked: group.size_of(found.lv.extents() + more),
+            free: group.size_of(group.free_extents()),
+            largest: group.size_of(found.lv.extents() + largest),
+        })
+    }
+
+    /// Grow a volume whose bytes a file system guards: the new extents are hidden until it takes
+    /// them over, so only the places of signatures are wiped, before it hears of them.
+    async fn grow_under_file_system(&self, found: Found, wanted: u64) -> Result<Found, VolumeError> {
+        self.make_room(&found, wanted - found.lv.extents()).await?;
+        let old = found.size().get();
+        let turn = found.group.turn().await.map_err(unavailable)?;
+        let lv = turn.extend(&found.lv.name, wanted, &[]).await.map_err(unavailable)?;
+        let seen = turn.read().await.map_err(unavailable)?;
+        drop(turn);
+        let found = Found { lv, seen, ..found };
+        if let Some((device, _)) = self.live_device(&found).await? {
+            for range in wipe::ends(old..found.size().get()) {
+                self.host.write_zeroes(&device, range).await.map_err(failed("wiping new extents"))?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Grow a raw block volume. A tenant sees its bytes as soon as they join, so they are wiped
+    /// before, in a logical volume of their own, and then joined exactly as they lie on the disks.
+    async fn grow_block(&self, found: Found, wanted: u64) -> Result<Found, VolumeError> {
+        let more = self.take_more(&found, wanted - found.lv.extents()).await?;
+        let (device, _) = self.activate(&more).await?;
+        let task = Task {
+            key: found.record.id.key().clone(),
+            device,
+            ranges: std::iter::once(0..more.size().get()).collect(),
+            how: Wipe::Zero,
+            write_down: None,
+        };
+        self.wipes.wipe(task).await?;
+        let pieces: Vec<Piece> = more.lv.segments.iter().flat_map(|s| s.pieces.clone()).collect();
+        let turn = found.group.turn().await.map_err(unavailable)?;
+        turn.remove(&more.lv.name).await.map_err(unavailable)?;
+        let lv = turn.extend(&found.lv.name, wanted, &pieces).await.map_err(unavailable)?;
+        let seen = turn.read().await.map_err(unavailable)?;
+        Ok(Found { lv, seen, ..found })
+    }
+
+    /// Take the extents that are to join, or find them taken by an earlier call.
+    async fn take_more(&self, found: &Found, extents: u64) -> Result<Found, VolumeError> {
+        let name = record::more_name(found.record.id.key());
+        let taken = found.seen.lvs.get(&name);
+        if let Some(lv) = taken.filter(|lv| lv.extents() == extents) {
+            return Ok(Found { lv: lv.clone(), ..found.clone() });
+        }
+        if let Some(wiped) = self.wipes.progress(found.record.id.key()) {
+            return Err(VolumeError::Working {
+                what: "an earlier growth to another size".to_owned(),
+                progress: format!("{wiped} wiped"),
+            });
+        }
+        self.remove_helpers(found).await?;
+        self.make_room(found, extents).await?;
+        let tags = vec![Stage::Creating.tag()];
+        let turn = found.group.turn().await.map_err(unavailable)?;
+        let lv = turn.create(&NewLv { name, layout: Layout::Linear, extents, tags }).await;
+        let lv = lv.map_err(unavailable)?;
+        let seen = turn.read().await.map_err(unavailable)?;
+        Ok(Found { lv, seen, ..found.clone() })
+    }
+
+    /// Grow the file system if this machine can do it now, without a workload noticing; says whether
+    /// it fills the device. A failure is no failure of the growth: the node step will say it.
+    async fn grow_file_system_here(&self, found: &Found, kind: FsKind) -> bool {
+        if !found.record.made {
+            return false;
+        }
+        match self.try_to_grow_file_system(found, kind).await {
+            Ok(filled) => filled,
+            Err(error) => {
+                tracing::warn!(volume = %found.record.id, %error, "the file system was not grown");
+                false
+            }
+        }
+    }
+
+    async fn try_to_grow_file_system(
+        &self,
+        found: &Found,
+        kind: FsKind,
+    ) -> Result<bool, VolumeError> {
+        let table = MountTable::read(self.host.as_ref()).await.map_err(failed("the mount table"))?;
+        let live = self.live_device(found).await?;
+        let mounts: Vec<&Mount> = match &live {
+            Some((_, info)) => self.shown(&table, info.number),
+            None => Vec::new(),
+        };
+        if mounts.is_empty() {
+            return self.grow_unmounted(found, kind).await.map(|()| true);
+        }
+        let Some(mount) = mounts.iter().find(|mount| !mount.read_only()) else { return Ok(false) };
+        let Some((device, _)) = live else { return Ok(false) };
+        self.grow_mounted(found, kind, &device, &mount.target.clone()).await.map(|()| true)
+    }
+
+    /// Grow a mounted file system to its device.
+    pub(super) async fn grow_mounted(
+        &self,
+        found: &Found,
+        kind: FsKind,
+        device: &std::path::Path,
+        mounted: &std::path::Path,
+    ) -> Result<(), VolumeError> {
+        let grew = fs::grow_mounted(self.host.as_ref(), mounted, device, kind)
+            .await
+            .map_err(fs_failed(format!("the {kind} file system could not be grown")))?;
+        if grew.from != grew.to {
+            self.note_resized(found.record.id.key());
+        }
+        Ok(())
+    }
+
+    /// Where unmounted file systems are mounted to be grown.
+    pub(super) fn private_mount_point(&self, found: &Found) -> PathBuf {
+        self.settings.private_mounts().join(found.record.id.key().as_str())
+    }
+}

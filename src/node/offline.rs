@@ -1,0 +1,173 @@
+//! Check and resize a file system that is mounted nowhere, with a way back.
+//!
+//! A resize of an unmounted ext file system moves metadata. Before it, a snapshot of the logical
+//! volume is taken where there is room; it goes when the result was verified, and is merged back
+//! when the result is not good. A snapshot that is found belongs to an attempt that was cut short.
+
+use crate::fs;
+use crate::host::Cmd;
+use crate::lvm::NewLv;
+use crate::node::error::{failed, fs_failed, unavailable};
+use crate::node::record::{self, Stage};
+use crate::node::{Found, Node};
+use crate::volume::{FsKind, Layout, Safety, VolumeError};
+
+/// The share of the volume that a safety snapshot may take: one in this many extents.
+const SHARE: u64 = 8;
+/// But at least this many extents, since the first metadata block copied takes a chunk of its own.
+const LEAST: u64 = 4;
+/// How long a merge may take; it copies no more than the snapshot holds.
+const MERGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(3600);
+
+impl Node {
+    /// Grow an unmounted file system to its device.
+    pub(super) async fn grow_unmounted(
+        &self,
+        found: &Found,
+        kind: FsKind,
+    ) -> Result<(), VolumeError> {
+        self.conclude_cut_resize(found, kind).await?;
+        let was_active = self.live_device(found).await?.is_some();
+        let (device, _) = self.activate(found).await?;
+        let full = self.fills(found, kind, &device).await?;
+        if !full {
+            self.resize_with_a_way_back(found, kind, &device).await?;
+            self.note_resized(found.record.id.key());
+        }
+        if !was_active {
+            let turn = found.group.turn().await.map_err(unavailable)?;
+            turn.deactivate(&found.lv.name).await.map_err(unavailable)?;
+        }
+        Ok(())
+    }
+
+    async fn fills(
+        &self,
+        found: &Found,
+        kind: FsKind,
+        device: &std::path::Path,
+    ) -> Result<bool, VolumeError> {
+        let superblock = fs::superblock_of(self.host.as_ref(), device)
+            .await
+            .map_err(fs_failed("the device could not be read"))?;
+        match superblock {
+            Some(superblock) if superblock.kind == kind => Ok(superblock.fills(found.size())),
+            other => Err(VolumeError::Refused {
+                reason: format!(
+                    "volume {} should carry {kind} and carries {}; nothing was changed",
+                    found.record.id,
+                    other.map_or("no known file system".to_owned(), |other| other.kind.to_string())
+                ),
+            }),
+        }
+    }
+
+    async fn resize_with_a_way_back(
+        &self,
+        found: &Found,
+        kind: FsKind,
+        device: &std::path::Path,
+    ) -> Result<(), VolumeError> {
+        let snapshot = if kind.is_ext() { self.take_snapshot(found).await? } else { None };
+        let dir = self.private_mount_point(found);
+        let grew = fs::grow_unmounted(self.host.as_ref(), device, kind, &dir).await;
+        match (grew, snapshot) {
+            (Ok(_), None) => Ok(()),
+            (Ok(_), Some(name)) => {
+                // The snapshot is the only way back until the result is durable.
+                self.host.flush(device).await.map_err(failed("flushing the resized file system"))?;
+                let turn = found.group.turn().await.map_err(unavailable)?;
+                turn.remove(&name).await.map_err(unavailable)
+            }
+            (Err(error), None) => {
+                Err(fs_failed(format!("the unmounted {kind} file system could not be grown"))(error))
+            }
+            (Err(error), Some(name)) => {
+                self.roll_back(found, &name).await?;
+                Err(fs_failed(format!(
+                    "the unmounted {kind} file system could not be grown and is as it was before"
+                ))(error))
+            }
+        }
+    }
+
+    /// Take the safety snapshot that the class asks for.
+    ///
+    /// # Errors
+    /// [`VolumeError::Refused`] if it is required and there is no room for it.
+    async fn take_snapshot(&self, found: &Found) -> Result<Option<String>, VolumeError> {
+        let safety = found.record.safety;
+        if safety == Safety::Off {
+            return Ok(None);
+        }
+        let turn = found.group.turn().await.map_err(unavailable)?;
+        let free = turn.read().await.map_err(unavailable)?.free_extents();
+        let wanted = (found.lv.extents() / SHARE).max(LEAST);
+        if free < wanted {
+            let words = format!(
+                "a safety snapshot of volume {} takes {}, and {} is free in volume group {}",
+                found.record.id,
+                found.seen.size_of(wanted),
+                found.seen.size_of(free),
+                found.group.name()
+            );
+            if safety == Safety::Required {
+                return Err(VolumeError::Refused {
+                    reason: format!("{words}; free some, or set safety to best-effort"),
+                });
+            }
+            tracing::warn!("{words}; resizing without one");
+            return Ok(None);
+        }
+        let name = record::safety_name(found.record.id.key());
+        let tags = vec![Stage::Ready.tag()];
+        let new = NewLv { name, layout: Layout::Linear, extents: wanted, tags };
+        turn.snapshot(&found.lv.name, &new).await.map_err(unavailable)?;
+        found.group.flush().await.map_err(unavailable)?;
+        Ok(Some(new.name))
+    }
+
+    /// Merge a snapshot back: the volume is then as it was when it was taken.
+    async fn roll_back(&self, found: &Found, snapshot: &str) -> Result<(), VolumeError> {
+        let turn = found.group.turn().await.map_err(unavailable)?;
+        let path = format!("{}/{snapshot}", found.group.name());
+        // A process of its own: it comes back when all is copied, however long that takes.
+        let merge = Cmd::new("lvm").args(["lvconvert", "-y", "--merge", "-i", "1", &path]);
+        let output = self.host.run(merge.limit(MERGE_LIMIT)).await;
+        let output = output.map_err(failed("the safety snapshot could not be merged back"))?;
+        let seen = turn.read().await.map_err(unavailable)?;
+        if seen.lvs.contains_key(snapshot) {
+            return Err(VolumeError::Refused {
+                reason: format!(
+                    "the resize of volume {} failed, and its safety snapshot {path} could not be \
+                     merged back: {}; look at both before anything else",
+                    found.record.id,
+                    output.stderr.trim()
+                ),
+            });
+        }
+        found.group.flush().await.map_err(unavailable)
+    }
+
+    /// Finish what an attempt that was cut short left: a good file system keeps its state and the
+    /// snapshot goes; else the snapshot is merged back.
+    pub(super) async fn conclude_cut_resize(
+        &self,
+        found: &Found,
+        kind: FsKind,
+    ) -> Result<(), VolumeError> {
+        let name = record::safety_name(found.record.id.key());
+        if !found.seen.lvs.contains_key(&name) {
+            return Ok(());
+        }
+        let (device, _) = self.activate(found).await?;
+        let good = fs::check(self.host.as_ref(), &device, kind, fs::Check::Repair).await.is_ok();
+        tracing::warn!(volume = %found.record.id, good, "concluding a resize that was cut short");
+        if !good {
+            return self.roll_back(found, &name).await;
+        }
+        self.host.flush(&device).await.map_err(failed("flushing the checked file system"))?;
+        let turn = found.group.turn().await.map_err(unavailable)?;
+        turn.remove(&name).await.map_err(unavailable)
+    }
+}

@@ -1,0 +1,279 @@
+//! Pools: named sets of volume groups, with room to count, a place to choose and disks to add.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::bytes::Bytes;
+use crate::fs;
+use crate::lvm::{Group, LvmError, Turn, VolumeGroup, layout, scan};
+use crate::node::Node;
+use crate::node::error::unavailable;
+use crate::volume::{
+    Ailment, Capacity, CapacityQuery, Class, Layout, Mode, PoolName, Severity, VolumeError,
+};
+
+/// A named set of volume groups.
+#[derive(Debug)]
+pub struct Pool {
+    /// Its name.
+    pub name: PoolName,
+    /// Its groups; one a disk is recommended, so that a lost disk freezes nothing else.
+    pub groups: Vec<Arc<VolumeGroup>>,
+    /// Blank disks that join a group when one is needed.
+    pub spares: Vec<PathBuf>,
+    /// Why nothing can be made in it: its group could not be set up.
+    pub trouble: Option<String>,
+}
+
+/// A pool as its disks have it now.
+pub(super) struct Seen<'a> {
+    pub pool: &'a Pool,
+    /// The groups that can be read.
+    pub groups: Vec<(Arc<VolumeGroup>, Arc<Group>)>,
+    /// Why others cannot.
+    pub failures: Vec<LvmError>,
+}
+
+impl Pool {
+    pub(super) async fn see(&self) -> Seen<'_> {
+        let mut seen = Seen { pool: self, groups: Vec::new(), failures: Vec::new() };
+        for group in &self.groups {
+            match group.read().await {
+                Ok(read) => seen.groups.push((group.clone(), read)),
+                Err(error) => seen.failures.push(error),
+            }
+        }
+        seen
+    }
+}
+
+/// What placement needs to know of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Size of an extent.
+    pub extent_size: Bytes,
+    /// The most extents that one volume could have.
+    pub largest: u64,
+}
+
+/// Choose the group for a volume of this size: the one with the most room, the first of equals.
+///
+/// The most room, because volumes here grow, and a volume cannot leave its group.
+pub fn place(candidates: &[Candidate], size: Bytes) -> Option<usize> {
+    let fits = |candidate: &Candidate| {
+        size.div_ceil(candidate.extent_size) <= candidate.largest
+    };
+    let room = |candidate: &Candidate| candidate.largest.saturating_mul(candidate.extent_size.get());
+    let fitting = candidates.iter().enumerate().filter(|(_, candidate)| fits(candidate));
+    // The last of equals wins `max_by_key`, so look from the end.
+    fitting.rev().max_by_key(|(_, candidate)| room(candidate)).map(|(index, _)| index)
+}
+
+impl Seen<'_> {
+    pub fn candidates(&self, layout: Layout) -> Vec<Candidate> {
+        self.groups
+            .iter()
+            .map(|(_, group)| Candidate {
+                extent_size: group.extent_size,
+                largest: layout::largest(group, layout),
+            })
+            .collect()
+    }
+
+    /// Free extents of the groups that can be changed.
+    pub fn free(&self) -> Bytes {
+        let changeable = self.groups.iter().filter(|(_, group)| group.changeable());
+        changeable.map(|(_, group)| group.size_of(group.free_extents())).sum()
+    }
+
+    pub fn largest(&self, layout: Layout) -> Bytes {
+        let sizes = self.groups.iter().map(|(_, g)| g.size_of(layout::largest(g, layout)));
+        sizes.max().unwrap_or(Bytes::ZERO)
+    }
+
+    /// Why the pool is not whole, for people; `None` if it is.
+    pub fn trouble(&self) -> Option<String> {
+        let missing = self.groups.iter().filter_map(|(handle, group)| {
+            let away: Vec<&str> = group.missing().map(|pv| pv.uuid.as_str()).collect();
+            (!away.is_empty()).then(|| {
+                format!("volume group {} misses physical volume {}", handle.name(), away.join(", "))
+            })
+        });
+        let failures = self.failures.iter().map(crate::node::error::chain);
+        let own = self.pool.trouble.iter().cloned();
+        let all: Vec<String> = own.chain(failures).chain(missing).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// The ailments of the pool, and whether nothing of it can be reached.
+    pub fn ailments(&self) -> Option<(Ailment, bool)> {
+        let unreachable = self.groups.is_empty();
+        self.trouble().map(|message| {
+            let severity = if unreachable { Severity::Inaccessible } else { Severity::Degraded };
+            (Ailment { severity, reason: "PoolNotWhole", message }, unreachable)
+        })
+    }
+}
+
+impl Node {
+    /// The pool that a class asks for: the one it names, the only one, or the one named `default`.
+    pub(super) fn pool_of(&self, class: &Class) -> Result<&Arc<Pool>, VolumeError> {
+        let known = || self.pools.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
+        let found = match (&class.pool, &self.pools[..]) {
+            (Some(name), pools) => pools.iter().find(|pool| pool.name == *name),
+            (None, [only]) => Some(only),
+            (None, pools) => pools.iter().find(|pool| pool.name.as_str() == "default"),
+        };
+        found.ok_or_else(|| VolumeError::Invalid {
+            field: "class parameter pool".to_owned(),
+            reason: match &class.pool {
+                Some(name) => format!("this node has no pool {name}; it has: {}", known()),
+                None => format!("name one of this node's pools: {}", known()),
+            },
+        })
+    }
+
+    /// What could be made; spare disks count with what they would bring.
+    pub(super) async fn capacity_of(&self, query: &CapacityQuery) -> Result<Capacity, VolumeError> {
+        if query.node.as_ref().is_some_and(|node| *node != self.settings.name) {
+            return Ok(Capacity::default());
+        }
+        let pools: Vec<&Arc<Pool>> = match query.class.pool {
+            // A pool that this node does not have is no error of the asker: it has no room.
+            Some(ref name) => self.pools.iter().filter(|pool| pool.name == *name).collect(),
+            None => match self.pool_of(&query.class) {
+                Ok(pool) => vec![pool],
+                Err(_) => Vec::new(),
+            },
+        };
+        let mut capacity = Capacity::default();
+        for pool in pools {
+            let seen = pool.see().await;
+            let spares = self.spare_room(&seen).await;
+            capacity.free = capacity.free + seen.free() + spares;
+            let largest = seen.largest(query.class.layout) + spares;
+            capacity.largest = capacity.largest.max(largest);
+            let extent = seen.groups.iter().map(|(_, group)| group.extent_size).min();
+            let needed = match query.mode {
+                Some(Mode::Filesystem(kind)) => fs::smallest(kind),
+                Some(Mode::Block) | None => Bytes::new(1),
+            };
+            if let Some(extent) = extent {
+                capacity.smallest = Bytes::new(needed.div_ceil(extent) * extent.get());
+            }
+        }
+        if capacity.largest < capacity.smallest {
+            capacity.largest = Bytes::ZERO;
+        }
+        Ok(capacity)
+    }
+
+    /// What the spare disks that could join the pool's roomiest group would add to it.
+    async fn spare_room(&self, seen: &Seen<'_>) -> Bytes {
+        let mut room = Bytes::ZERO;
+        let Some((_, group)) = roomiest(seen) else { return room };
+        for spare in &seen.pool.spares {
+            if self.is_spare(spare, group).await
+                && let Ok(size) = self.host.device_size(spare).await
+            {
+                // LVM aligns the first extent to 1 MiB and keeps metadata of its default size there.
+                let usable = size.saturating_sub(Bytes::mib(1)).get() / group.extent_size.get();
+                room = room + group.size_of(usable);
+            }
+        }
+        room
+    }
+
+    /// Whether a disk named as spare may join a group: nothing at all on it, or the label of a
+    /// physical volume without a group, which a `vgextend` cut half-way leaves.
+    async fn is_spare(&self, disk: &std::path::Path, group: &Group) -> bool {
+        if group.pvs.values().any(|pv| pv.device.as_deref() == Some(disk)) {
+            return false;
+        }
+        match fs::probe(self.host.as_ref(), disk).await {
+            Ok(fs::Probe::Blank(_)) => true,
+            Ok(fs::Probe::Foreign(_)) => scan(&self.host)
+                .await
+                .is_ok_and(|scan| scan.on(disk).is_some_and(|member| member.is_orphan())),
+            Ok(fs::Probe::Known(_)) | Err(_) => false,
+        }
+    }
+
+    /// Let spare disks join `turn`'s group until `extents` are free in it or no spare is left.
+    ///
+    /// A crash in between leaves a blank disk, a label without a group, or the larger group; each is
+    /// taken up again by the next call.
+    pub(super) async fn add_spares(
+        &self,
+        pool: &Pool,
+        turn: &Turn,
+        layout: Layout,
+        extents: u64,
+    ) -> Result<(), VolumeError> {
+        for spare in &pool.spares {
+            let group = turn.read().await.map_err(unavailable)?;
+            if layout::largest(&group, layout) >= extents || !group.changeable() {
+                return Ok(());
+            }
+            if !self.is_spare(spare, &group).await {
+                continue;
+            }
+            let devices = turn.group().devices().into_iter().chain([spare.clone()]);
+            self.pin(devices).await?;
+            turn.extend_group(spare).await.map_err(unavailable)?;
+            turn.read().await.map_err(unavailable)?; // Learns of the new disk, which has to be flushed too.
+            turn.group().flush().await.map_err(unavailable)?;
+            tracing::info!(
+                pool = %pool.name,
+                group = turn.group().name(),
+                disk = %spare.display(),
+                "a spare disk joined the group, because it was needed"
+            );
+        }
+        Ok(())
+    }
+
+    /// Let LVM see the disks of all groups, and these.
+    pub(super) async fn pin(
+        &self,
+        more: impl IntoIterator<Item = PathBuf>,
+    ) -> Result<(), VolumeError> {
+        let mut devices: Vec<PathBuf> = self.groups().flat_map(|g| g.devices()).chain(more).collect();
+        devices.sort();
+        devices.dedup();
+        self.host.pin_devices(&devices).await.map_err(|source| VolumeError::Failed {
+            what: "LVM could not be shown its disks".to_owned(),
+            source: Box::new(source),
+        })
+    }
+}
+
+/// The group that a new disk helps most: the one with the most room already.
+pub(super) fn roomiest<'a>(seen: &'a Seen<'_>) -> Option<&'a (Arc<VolumeGroup>, Arc<Group>)> {
+    let changeable = seen.groups.iter().filter(|(_, group)| group.changeable());
+    changeable.rev().max_by_key(|(_, group)| group.free_extents() * group.extent_size.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(extent_mib: u64, largest: u64) -> Candidate {
+        Candidate { extent_size: Bytes::mib(extent_mib), largest }
+    }
+
+    #[test]
+    fn the_roomiest_group_that_fits_is_chosen() {
+        let table = [
+            (vec![], 1, None),
+            (vec![candidate(4, 10)], 40, Some(0)),
+            (vec![candidate(4, 10)], 41, None),
+            (vec![candidate(4, 10), candidate(4, 20), candidate(4, 20)], 8, Some(1)),
+            (vec![candidate(4, 10), candidate(64, 1)], 60, Some(1)),
+            (vec![candidate(4, 0), candidate(4, 1)], 4, Some(1)),
+        ];
+        for (candidates, mib, chosen) in table {
+            assert_eq!(place(&candidates, Bytes::mib(mib)), chosen, "{candidates:?} {mib}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Show a staged volume to a workload, and take it away again.
+
+use std::path::Path;
+
+use crate::host::{DeviceNumber, DmInfo};
+use crate::mount::{self, MountError, MountTable};
+use crate::node::error::failed;
+use crate::node::{Access, Found, Node, Publish, device_node};
+use crate::volume::{Growth, Mode, VolumeError, VolumeId};
+
+use crate::bytes::Bytes;
+
+impl Node {
+    /// Show a staged volume at the target; again changes nothing.
+    ///
+    /// # Errors
+    /// [`VolumeError::Refused`] if it is not staged, [`VolumeError::InUse`] if it is to be shown
+    /// alone and is shown elsewhere already.
+    pub async fn publish(&self, publish: &Publish) -> Result<(), VolumeError> {
+        let found = self.usable(&publish.id).await?;
+        let not_staged = || VolumeError::Refused {
+            reason: format!("volume {} is not staged; stage it first", publish.id),
+        };
+        let (device, info) = self.live_device(&found).await?.ok_or_else(not_staged)?;
+        let table = MountTable::read(self.host.as_ref()).await;
+        let table = table.map_err(failed("the mount table could not be read"))?;
+        if publish.alone {
+            self.refuse_second_target(&table, publish, &info)?;
+        }
+        match (&publish.access, found.record.mode) {
+            (Access::Block, Mode::Block) => {
+                self.show_device(&table, publish, &device, &info).await
+            }
+            (Access::Mount { .. }, Mode::Filesystem(_)) => {
+                let staged = table.at(&publish.staging).filter(|m| m.device == info.number);
+                staged.ok_or_else(not_staged)?;
+                self.show_directory(&table, publish).await
+            }
+            (_, mode) => Err(VolumeError::Invalid {
+                field: "volume_capability".to_owned(),
+                reason: format!("the volume is {mode}"),
+            }),
+        }
+    }
+
+    async fn show_directory(
+        &self,
+        table: &MountTable,
+        publish: &Publish,
+    ) -> Result<(), VolumeError> {
+        self.host.make_dir(&publish.target).await.map_err(failed("making the target path"))?;
+        let flags: Vec<String> = if publish.read_only { vec!["ro".to_owned()] } else { Vec::new() };
+        let (source, target) = (&publish.staging, &publish.target);
+        let bound = mount::ensure_bound(self.host.as_ref(), table, source, target, &flags).await;
+        bound.map(|_| ()).map_err(|source| not_shown(target, source))
+    }
+
+    async fn show_device(
+        &self,
+        table: &MountTable,
+        publish: &Publish,
+        device: &Path,
+        info: &DmInfo,
+    ) -> Result<(), VolumeError> {
+        if publish.read_only {
+            return Err(VolumeError::Invalid {
+                field: "readonly".to_owned(),
+                reason: "a raw block volume can not be shown read-only: a bind mount does not keep \
+                         a process from writing to a device; use a file system volume"
+                    .to_owned(),
+            });
+        }
+        if let Some(parent) = publish.target.parent() {
+            self.host.make_dir(parent).await.map_err(failed("making the target's directory"))?;
+        }
+        self.host.make_file(&publish.target).await.map_err(failed("making the target file"))?;
+        let target = &publish.target;
+        let host = self.host.as_ref();
+        let bound = mount::ensure_node_bound(host, table, device, info.number, target).await;
+        bound.map(|_| ()).map_err(|source| not_shown(target, source))
+    }
+
+    fn refuse_second_target(
+        &self,
+        table: &MountTable,
+        publish: &Publish,
+        info: &DmInfo,
+    ) -> Result<(), VolumeError> {
+        let node = format!("dm-{}", info.number.minor);
+        let shown = self.shown(table, info.number).into_iter().chain(table.of_node(&node));
+        let mut others = shown
+            .map(|mount| &mount.target)
+            .filter(|target| **target != publish.target && **target != publish.staging);
+        match others.next() {
+            None => Ok(()),
+            Some(other) => Err(VolumeError::InUse {
+                id: publish.id.to_string(),
+                holder: format!(
+                    "its access mode allows one workload, and it is shown at {} already",
+                    other.display()
+                ),
+            }),
+        }
+    }
+
+    /// Undo [`Node::publish`] and remove the target; not published is success.
+    pub async fn unpublish(&self, id: &VolumeId, target: &Path) -> Result<(), VolumeError> {
+        let number = match self.must_find(id).await {
+            Ok(found) => self.live_device(&found).await?.map(|(_, info)| info.number),
+            Err(VolumeError::NotFound { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        self.unmount(number, target).await
+    }
+
+    /// Unmount a path that shows the device `number`, or any volume of ours where the volume itself is
+    /// gone, and remove it.
+    ///
+    /// # Errors
+    /// [`VolumeError::Refused`] if something else is mounted there.
+    pub(super) async fn unmount(
+        &self,
+        number: Option<DeviceNumber>,
+        target: &Path,
+    ) -> Result<(), VolumeError> {
+        let table = MountTable::read(self.host.as_ref()).await;
+        let table = table.map_err(failed("the mount table could not be read"))?;
+        if let Some(mount) = table.at(target) {
+            let shows = |number: DeviceNumber| {
+                let node = format!("dm-{}", number.minor);
+                mount.device == number || table.of_node(&node).any(|m| m.target == target)
+            };
+            let ours = match number {
+                Some(number) => shows(number),
+                None => self.our_devices().await?.into_iter().any(shows),
+            };
+            if !ours {
+                return Err(VolumeError::Refused {
+                    reason: format!(
+                        "{} shows {}, which is not this volume; nothing was unmounted",
+                        target.display(),
+                        mount.source
+                    ),
+                });
+            }
+            let unmounted = mount::ensure_unmounted(self.host.as_ref(), &table, target).await;
+            unmounted.map_err(|source| VolumeError::Failed {
+                what: format!("{} could not be unmounted", target.display()),
+                source: Box::new(source),
+            })?;
+        }
+        self.host.remove_path(target).await.map_err(failed("removing the path"))
+    }
+
+    /// The live devices of all groups of this driver, also of volumes that are gone.
+    async fn our_devices(&self) -> Result<Vec<DeviceNumber>, VolumeError> {
+        let groups: Vec<String> = self
+            .groups()
+            .filter_map(|group| group.remembered())
+            .map(|group| format!("LVM-{}", group.uuid.replace('-', "")))
+            .collect();
+        let devices = self.host.dm_list().await.map_err(failed("device-mapper"))?;
+        let ours = devices.into_iter().filter(|d| groups.iter().any(|uuid| d.uuid.starts_with(uuid)));
+        Ok(ours.map(|device| device.number).collect())
+    }
+
+    /// Grow the file system at `path` to its device, and the device if it is still too small;
+    /// returns the device's size.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotFound`] if there is no such volume or it is not at `path`.
+    pub async fn expand(
+        &self,
+        id: &VolumeId,
+        path: &Path,
+        growth: Option<Growth>,
+    ) -> Result<Bytes, VolumeError> {
+        let found = self.usable(id).await?;
+        let mount = self.mount_at(&found, path).await?;
+        let found = match growth {
+            Some(growth) => self.grow_device(found, growth).await?,
+            None => found,
+        };
+        if let (Mode::Filesystem(kind), Some((info, read_only))) = (found.record.mode, mount) {
+            if read_only {
+                return Err(VolumeError::Refused {
+                    reason: format!("{} is mounted read-only, so it can not grow", path.display()),
+                });
+            }
+            self.grow_mounted(&found, kind, &device_node(info.number), path).await?;
+        }
+        found.group.flush().await.map_err(super::unavailable)?;
+        Ok(found.size())
+    }
+
+    /// The device behind a mounted path and whether its file system refuses writes; `None` for a
+    /// block volume.
+    async fn mount_at(
+        &self,
+        found: &Found,
+        path: &Path,
+    ) -> Result<Option<(DmInfo, bool)>, VolumeError> {
+        let not_there = || VolumeError::NotFound {
+            id: format!("{} at {}", found.record.id, path.display()),
+        };
+        let kind = self.host.path_kind(path).await.map_err(failed("the volume path"))?;
+        let (_, info) = self.live_device(found).await?.ok_or_else(not_there)?;
+        kind.ok_or_else(not_there)?;
+        if found.record.mode == Mode::Block {
+            return Ok(None);
+        }
+        let table = MountTable::read(self.host.as_ref()).await;
+        let table = table.map_err(failed("the mount table could not be read"))?;
+        let mount = table.at(path).filter(|mount| mount.device == info.number);
+        let mount = mount.ok_or_else(not_there)?;
+        // A read-only bind of a writable file system grows as well as the file system itself.
+        let read_only = mount.super_options.iter().any(|option| option == "ro");
+        Ok(Some((info, read_only)))
+    }
+}
+
+fn not_shown(target: &Path, source: MountError) -> VolumeError {
+    VolumeError::Failed {
+        what: format!("the volume could not be shown at {}", target.display()),
+        source: Box::new(source),
+    }
+}

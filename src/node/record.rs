@@ -1,0 +1,206 @@
+//! What the tags of a logical volume say: the record of a volume, and its only store.
+
+use crate::bytes::Bytes;
+use crate::lvm::{Group, Lv, tags};
+use crate::volume::{
+    Class, FsKind, MkfsOptions, Mode, NewVolume, NodeKey, Safety, VolumeId, VolumeKey, Wipe,
+};
+
+/// Begins the names of our logical volumes.
+const PREFIX: &str = "pliant-";
+
+/// The key of the tag that says how far the life of a volume has come.
+const STATE: &str = "state";
+const MADE: &str = "made";
+const WIPED: &str = "wiped";
+
+/// Where a volume stands in its life; what LVM stores of [`crate::volume::State`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Not yet wiped.
+    Creating,
+    /// Usable.
+    Ready,
+    /// To be wiped and removed.
+    Deleting,
+}
+
+impl Stage {
+    const ALL: [Stage; 3] = [Stage::Creating, Stage::Ready, Stage::Deleting];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Stage::Creating => "creating",
+            Stage::Ready => "ready",
+            Stage::Deleting => "deleting",
+        }
+    }
+}
+
+/// A volume as its tags record it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its id.
+    pub id: VolumeId,
+    /// The caller's name for it.
+    pub name: String,
+    /// What the workload sees.
+    pub mode: Mode,
+    /// Where it stands.
+    pub stage: Stage,
+    /// Whether its file system was made, durably; only then may it hold data.
+    pub made: bool,
+    /// The size that its creator asked for.
+    pub requested: Bytes,
+    /// How it is wiped at its end.
+    pub wipe: Wipe,
+    /// Whether an unmounted resize wants a safety snapshot.
+    pub safety: Safety,
+    /// Options for making its file system.
+    pub mkfs: MkfsOptions,
+    /// How much of it the wipe at its end had done when that was last written down.
+    pub wiped: Bytes,
+}
+
+/// The name of the logical volume of a key.
+pub fn lv_name(key: &VolumeKey) -> String {
+    format!("{PREFIX}{}", key.as_str())
+}
+
+/// The name of the safety snapshot of a volume.
+pub fn safety_name(key: &VolumeKey) -> String {
+    format!("{PREFIX}{}.safety", key.as_str())
+}
+
+/// The name of the logical volume that holds extents while they are wiped before they join a volume.
+pub fn more_name(key: &VolumeKey) -> String {
+    format!("{PREFIX}{}.more", key.as_str())
+}
+
+impl Record {
+    /// The record of a volume about to be made on this node.
+    pub fn new(node: &NodeKey, want: &NewVolume) -> Self {
+        let Class { wipe, safety, ref mkfs_options, .. } = want.class;
+        Record {
+            id: VolumeId::new(node.clone(), want.key()),
+            name: want.name.clone(),
+            mode: want.mode,
+            stage: Stage::Creating,
+            made: false,
+            requested: want.size.at_least,
+            wipe,
+            safety,
+            mkfs: mkfs_options.clone(),
+            wiped: Bytes::ZERO,
+        }
+    }
+
+    /// Read the record of a logical volume; `None` if it is not a volume of ours.
+    pub fn read(lv: &Lv) -> Option<Record> {
+        let value = |key| tags::value(&lv.tags, key);
+        let id: VolumeId = value("id")?.parse().ok()?;
+        if lv.name != lv_name(id.key()) {
+            return None;
+        }
+        let stage = value(STATE)?;
+        let mode = value("mode")?;
+        Some(Record {
+            name: value("name")?,
+            mode: match mode.as_str() {
+                "block" => Mode::Block,
+                kind => Mode::Filesystem(kind.parse::<FsKind>().ok()?),
+            },
+            stage: Stage::ALL.into_iter().find(|known| known.as_str() == stage)?,
+            made: value(MADE).is_some(),
+            requested: bytes(value("requested")),
+            wipe: value("wipe").and_then(|text| Wipe::parse(&text)).unwrap_or_default(),
+            safety: value("safety").and_then(|text| Safety::parse(&text)).unwrap_or_default(),
+            mkfs: MkfsOptions::from_words(value("mkfs").unwrap_or_default().split(' ')),
+            wiped: bytes(value(WIPED)),
+            id,
+        })
+    }
+
+    /// The tags that write it down.
+    pub fn tags(&self) -> Vec<String> {
+        let mut tags = vec![
+            tags::tag("id", &self.id.to_string()),
+            tags::tag("name", &self.name),
+            tags::tag("mode", &self.mode.to_string()),
+            tags::tag("requested", &self.requested.get().to_string()),
+            tags::tag("wipe", self.wipe.as_str()),
+            tags::tag("safety", self.safety.as_str()),
+            self.stage.tag(),
+        ];
+        if !self.mkfs.words().is_empty() {
+            tags.push(tags::tag("mkfs", &self.mkfs.words().join(" ")));
+        }
+        tags
+    }
+
+    /// The name of its logical volume.
+    pub fn lv_name(&self) -> String {
+        lv_name(self.id.key())
+    }
+}
+
+impl Stage {
+    /// The tag that says so.
+    pub fn tag(self) -> String {
+        tags::tag(STATE, self.as_str())
+    }
+}
+
+/// The tag that says that the file system was made.
+pub fn made_tag() -> String {
+    tags::tag(MADE, "yes")
+}
+
+/// The tag that says how far a wipe is.
+pub fn wiped_tag(wiped: Bytes) -> String {
+    tags::tag(WIPED, &wiped.get().to_string())
+}
+
+/// The tag about the wipe that a logical volume has now, if any.
+pub fn current_wiped_tag(lv: &Lv) -> Option<&str> {
+    tags::find(&lv.tags, WIPED)
+}
+
+fn bytes(text: Option<String>) -> Bytes {
+    text.and_then(|text| text.parse().ok()).map_or(Bytes::ZERO, Bytes::new)
+}
+
+/// The volumes of ours in a group.
+pub fn volumes(group: &Group) -> impl Iterator<Item = (&Lv, Record)> {
+    group.lvs.values().filter_map(|lv| Record::read(lv).map(|record| (lv, record)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::Wanted;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_record_comes_back_from_its_tags() {
+        let want = NewVolume {
+            name: "pvc-1 with, any “name”".to_owned(),
+            size: Wanted { at_least: Bytes::gib(3), at_most: None },
+            mode: Mode::Filesystem(FsKind::Xfs),
+            class: Class { wipe: Wipe::Discard, safety: Safety::Required, ..Class::default() },
+            nodes: BTreeSet::new(),
+        };
+        let record = Record::new(&NodeKey::of("alpha"), &want);
+        let lv = Lv {
+            name: record.lv_name(),
+            uuid: String::new(),
+            flags: BTreeSet::new(),
+            tags: record.tags().into_iter().collect(),
+            segments: Vec::new(),
+        };
+        assert_eq!(Record::read(&lv), Some(record.clone()));
+
+        let foreign = Lv { name: "data".to_owned(), ..lv };
+        assert_eq!(Record::read(&foreign), None, "the tags of a renamed volume do not make it ours");
+    }
+}

@@ -1,0 +1,200 @@
+//! Make a volume usable on this machine: active, formatted once, mounted, filling its device.
+
+use std::path::Path;
+
+use crate::fs::{self, Probe};
+use crate::host::{DmInfo, NewMount};
+use crate::mount::{self, MountTable};
+use crate::node::error::{failed, fs_failed, unavailable};
+use crate::node::{Access, Found, Node, Stage, record};
+use crate::volume::{FsKind, Mode, VolumeError, VolumeId};
+
+impl Node {
+    /// Make the volume usable at its staging path; again changes nothing.
+    ///
+    /// # Errors
+    /// [`VolumeError::Refused`] if the device does not carry what the record says: nothing is
+    /// formatted then.
+    pub async fn stage(&self, stage: &Stage) -> Result<(), VolumeError> {
+        let found = self.usable(&stage.id).await?;
+        match (&stage.access, found.record.mode) {
+            (Access::Block, Mode::Block) => self.activate(&found).await.map(|_| ()),
+            (Access::Mount { fs, options }, Mode::Filesystem(kind))
+                if fs.is_none_or(|wanted| wanted == kind) =>
+            {
+                let options = mount_options(kind, options, stage.read_only)?;
+                self.stage_file_system(found, kind, stage, options).await
+            }
+            (Access::Block, mode) => Err(differs("a block device", mode)),
+            (Access::Mount { fs: Some(wanted), .. }, mode) => Err(differs(wanted.as_str(), mode)),
+            (Access::Mount { fs: None, .. }, mode) => Err(differs("a file system", mode)),
+        }
+    }
+
+    async fn stage_file_system(
+        &self,
+        found: Found,
+        kind: FsKind,
+        stage: &Stage,
+        options: Vec<String>,
+    ) -> Result<(), VolumeError> {
+        let (device, info) = self.activate(&found).await?;
+        let table = MountTable::read(self.host.as_ref()).await;
+        let table = table.map_err(failed("the mount table could not be read"))?;
+        if self.shown(&table, info.number).is_empty() {
+            self.conclude_cut_resize(&found, kind).await?;
+            self.prepare(&found, kind, &device, stage.read_only).await?;
+        }
+        self.host.make_dir(&stage.staging).await.map_err(failed("making the staging path"))?;
+        let target = stage.staging.clone();
+        let new = NewMount { device: device.clone(), target, kind: kind.as_str(), options };
+        self.mount_verified(&table, &new, &info).await?;
+        if stage.read_only {
+            return Ok(());
+        }
+        // Restored larger than its source, or its growth was cut short: nobody else will ask.
+        self.grow_mounted(&found, kind, &device, &stage.staging).await
+    }
+
+    async fn mount_verified(
+        &self,
+        table: &MountTable,
+        new: &NewMount,
+        info: &DmInfo,
+    ) -> Result<(), VolumeError> {
+        let mounted = mount::ensure_mounted(self.host.as_ref(), table, new, info.number).await;
+        mounted.map(|_| ()).map_err(|source| VolumeError::Failed {
+            what: format!("{} could not be mounted at {}", new.kind, new.target.display()),
+            source: Box::new(source),
+        })
+    }
+
+    /// Make sure that the device carries its file system: format it if that was never completed,
+    /// look at it if it was.
+    async fn prepare(
+        &self,
+        found: &Found,
+        kind: FsKind,
+        device: &Path,
+        read_only: bool,
+    ) -> Result<(), VolumeError> {
+        if !found.record.made {
+            return self.format(found, kind, device, read_only).await;
+        }
+        let superblock = fs::superblock_of(self.host.as_ref(), device)
+            .await
+            .map_err(fs_failed("the device could not be read"))?;
+        let Some(superblock) = superblock.filter(|superblock| superblock.kind == kind) else {
+            return Err(VolumeError::Refused {
+                reason: format!(
+                    "volume {} holds a {kind} file system by its record, and its device {} does not \
+                     show one; nothing was formatted: look at it with `blkid -p {}`",
+                    found.record.id,
+                    device.display(),
+                    device.display()
+                ),
+            });
+        };
+        let only_unmounted = !superblock.fills(found.size()) && !fs::grows_online(&superblock);
+        if only_unmounted && !read_only {
+            self.grow_unmounted(found, kind).await?;
+        }
+        Ok(())
+    }
+
+    /// Format a volume that was wiped and never mounted, then record it, durably, before any mount.
+    async fn format(
+        &self,
+        found: &Found,
+        kind: FsKind,
+        device: &Path,
+        read_only: bool,
+    ) -> Result<(), VolumeError> {
+        if read_only {
+            return Err(VolumeError::Refused {
+                reason: format!(
+                    "volume {} has no file system yet, and a read-only use formats nothing; use it \
+                     once with write access",
+                    found.record.id
+                ),
+            });
+        }
+        let probe = fs::probe_unmade(self.host.as_ref(), device).await;
+        match probe.map_err(fs_failed("the device could not be probed"))? {
+            Probe::Blank(blank) => {
+                fs::make(self.host.as_ref(), blank, kind, &found.record.mkfs)
+                    .await
+                    .map_err(fs_failed(format!("{kind} could not be made")))?;
+            }
+            Probe::Known(superblock) if superblock.kind == kind => {}
+            Probe::Known(superblock) => return Err(carries(found, superblock.kind.as_str())),
+            Probe::Foreign(what) => return Err(carries(found, &what)),
+        }
+        let turn = found.group.turn().await.map_err(unavailable)?;
+        turn.retag(&found.lv.name, &[], &[record::made_tag()]).await.map_err(unavailable)?;
+        drop(turn);
+        found.group.flush().await.map_err(unavailable)
+    }
+
+    /// Undo [`Node::stage`]; not staged, or no such volume, is success.
+    ///
+    /// # Errors
+    /// [`VolumeError::InUse`] if something still holds the volume.
+    pub async fn unstage(&self, id: &VolumeId, staging: &Path) -> Result<(), VolumeError> {
+        let found = match self.must_find(id).await {
+            Ok(found) => found,
+            Err(VolumeError::NotFound { .. }) => return self.unmount(None, staging).await,
+            Err(error) => return Err(error),
+        };
+        let Some((_, info)) = self.live_device(&found).await? else {
+            return self.unmount(None, staging).await;
+        };
+        self.unmount(Some(info.number), staging).await?;
+        if self.wipes.progress(id.key()).is_some() {
+            return Ok(()); // The volume is being deleted; its device goes with it.
+        }
+        self.refuse_if_held(&found).await?;
+        let turn = found.group.turn().await.map_err(unavailable)?;
+        turn.heal(&found.lv).await.map_err(unavailable)?;
+        turn.deactivate(&found.lv.name).await.map_err(unavailable)
+    }
+}
+
+/// What is always mounted with, what was asked for, and `ro` for a read-only use.
+fn mount_options(
+    kind: FsKind,
+    asked: &[String],
+    read_only: bool,
+) -> Result<Vec<String>, VolumeError> {
+    let asked = mount::parse_options(Some(kind), asked).map_err(|reason| VolumeError::Invalid {
+        field: "volume_capability.mount.mount_flags".to_owned(),
+        reason,
+    })?;
+    let mut options: Vec<String> =
+        fs::always_mounted_with(kind).iter().map(|option| (*option).to_owned()).collect();
+    options.extend(asked);
+    if read_only {
+        options.push("ro".to_owned());
+    }
+    options.dedup();
+    Ok(options)
+}
+
+fn differs(wanted: &str, mode: Mode) -> VolumeError {
+    VolumeError::Invalid {
+        field: "volume_capability".to_owned(),
+        reason: format!("{wanted} was asked for, and the volume is {mode}"),
+    }
+}
+
+fn carries(found: &Found, what: &str) -> VolumeError {
+    VolumeError::Refused {
+        reason: format!(
+            "volume {} was never formatted by this driver and carries {what}; nothing was formatted: \
+             look at logical volume {}/{}, and wipe it with `wipefs -a` if it can go",
+            found.record.id,
+            found.group.name(),
+            found.lv.name
+        ),
+    }
+}

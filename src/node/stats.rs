@@ -1,0 +1,201 @@
+//! How volumes and pools are: from system calls and the last reading, never by a process.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::host::{DeviceNumber, DmInfo, PathKind};
+use crate::lvm::VolumeGroup;
+use crate::mount::MountTable;
+use crate::node::error::failed;
+use crate::node::record::{self, Stage};
+use crate::node::{Found, Node, PoolAilment, Stats};
+use crate::volume::{Ailment, Severity, Volume, VolumeError, VolumeId};
+
+/// What is looked at once for many volumes.
+pub(super) struct Look {
+    table: MountTable,
+    /// Numbers of the live devices by dm uuid.
+    live: HashMap<String, DeviceNumber>,
+}
+
+impl Node {
+    pub(super) async fn look(&self) -> Result<Look, VolumeError> {
+        let table = MountTable::read(self.host.as_ref()).await;
+        let devices = self.host.dm_list().await.map_err(failed("device-mapper"))?;
+        Ok(Look {
+            table: table.map_err(failed("the mount table could not be read"))?,
+            live: devices.into_iter().map(|device| (device.uuid, device.number)).collect(),
+        })
+    }
+
+    /// Describe a volume.
+    pub(super) fn describe(&self, found: &Found, look: &Look) -> Volume {
+        let number = look.live.get(&found.seen.dm_uuid(&found.lv));
+        let published = number.is_some_and(|number| {
+            let node = format!("dm-{}", number.minor);
+            !self.shown(&look.table, *number).is_empty() || look.table.of_node(&node).next().is_some()
+        });
+        Volume {
+            id: found.record.id.clone(),
+            name: found.record.name.clone(),
+            pool: found.pool.name.clone(),
+            node: self.settings.name.clone(),
+            size: found.size(),
+            mode: found.record.mode,
+            state: self.state(found),
+            published,
+            ailments: self.ailments(found, number.copied(), &look.table),
+        }
+    }
+
+    /// List all volumes in the order of their ids: one reading a group, one mount table, one device
+    /// list.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unavailable`] if a group was never read: a list without its volumes would
+    /// say that they are gone. A group that was read before is listed as it was then.
+    pub(super) async fn list_volumes(&self) -> Result<Vec<Volume>, VolumeError> {
+        let look = self.look().await?;
+        let mut volumes = Vec::new();
+        for pool in &self.pools {
+            for group in &pool.groups {
+                let seen = match group.read().await {
+                    Ok(seen) => seen,
+                    Err(error) => {
+                        group.remembered().ok_or_else(|| super::unavailable(error))?
+                    }
+                };
+                for (lv, record) in record::volumes(&seen) {
+                    let (pool, group) = (pool.clone(), group.clone());
+                    let found = Found { pool, group, seen: seen.clone(), lv: lv.clone(), record };
+                    volumes.push(self.describe(&found, &look));
+                }
+            }
+        }
+        volumes.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(volumes)
+    }
+
+    fn ailments(
+        &self,
+        found: &Found,
+        number: Option<DeviceNumber>,
+        table: &MountTable,
+    ) -> Vec<Ailment> {
+        let mut ailments = Vec::new();
+        let mut add = |severity, reason, message| {
+            ailments.push(Ailment { severity, reason, message });
+        };
+        if let Some(what) = found.group.hung() {
+            add(Severity::Inaccessible, "GroupDoesNotAnswer", format!("its volume group does not answer: {what}"));
+        }
+        if self.misses_a_disk(found) {
+            let group = found.group.name();
+            add(
+                Severity::Inaccessible,
+                "DiskMissing",
+                format!("a disk that holds a part of it is away; see `pvs` and `vgs {group}`"),
+            );
+        } else if found.seen.missing().next().is_some() {
+            add(
+                Severity::Degraded,
+                "GroupFrozen",
+                "another disk of its volume group is away, so it cannot be changed".to_owned(),
+            );
+        }
+        if found.record.stage == Stage::Creating {
+            add(Severity::Degraded, "NotReady", "it is not wiped yet".to_owned());
+        }
+        let turned = number.into_iter().flat_map(|number| self.shown(table, number)).find(|mount| {
+            let has = |options: &[String]| options.iter().any(|option| option == "ro");
+            has(&mount.super_options) && !has(&mount.mount_options)
+        });
+        if let Some(mount) = turned {
+            add(
+                Severity::Degraded,
+                "FilesystemReadOnly",
+                format!(
+                    "the file system at {} refuses writes after an error; see the kernel log, stop \
+                     the workload and check it",
+                    mount.target.display()
+                ),
+            );
+        }
+        ailments
+    }
+
+    fn misses_a_disk(&self, found: &Found) -> bool {
+        found.lv.segments.iter().flat_map(|segment| &segment.pieces).any(|piece| {
+            found.seen.pvs.get(&piece.pv).is_none_or(|pv| pv.device.is_none())
+        })
+    }
+
+    /// Say how full the volume at `path` is; starts no process and reads no disk.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotFound`] if there is no such volume or it is not at `path`.
+    pub async fn stats(&self, id: &VolumeId, path: &Path) -> Result<Stats, VolumeError> {
+        let found = self.recall(id).await?;
+        let not_there = || VolumeError::NotFound { id: format!("{id} at {}", path.display()) };
+        let (_, info) = self.live_device(&found).await?.ok_or_else(not_there)?;
+        let kind = self.host.path_kind(path).await.map_err(failed("the volume path"))?;
+        let table = MountTable::read(self.host.as_ref()).await;
+        let table = table.map_err(failed("the mount table could not be read"))?;
+        let mut ailments = self.ailments(&found, Some(info.number), &table);
+        let usage = match kind {
+            Some(PathKind::Block(number)) if number == info.number => None,
+            Some(PathKind::Directory)
+                if self.shown(&table, info.number).iter().any(|mount| mount.target == path) =>
+            {
+                self.usage_unless_suspended(path, &info, &mut ailments).await?
+            }
+            _ => return Err(not_there()),
+        };
+        Ok(Stats { size: found.size(), usage, ailments })
+    }
+
+    /// Asking a file system on a suspended device could wait for ever.
+    async fn usage_unless_suspended(
+        &self,
+        path: &Path,
+        info: &DmInfo,
+        ailments: &mut Vec<Ailment>,
+    ) -> Result<Option<crate::host::Usage>, VolumeError> {
+        if info.suspended {
+            ailments.push(Ailment {
+                severity: Severity::Inaccessible,
+                reason: "Suspended",
+                message: "its device is suspended: a change was cut short; the next operation on \
+                          it resumes it"
+                    .to_owned(),
+            });
+            return Ok(None);
+        }
+        let usage = self.host.usage(path).await;
+        usage.map(Some).map_err(failed("the file system could not be asked how full it is"))
+    }
+
+    /// Say what is wrong with a volume as seen from here.
+    pub async fn volume_health(&self, id: &VolumeId) -> Result<Vec<Ailment>, VolumeError> {
+        let found = self.must_find(id).await?;
+        let look = self.look().await?;
+        Ok(self.describe(&found, &look).ailments)
+    }
+
+    /// Say what is wrong with the pools; empty if nothing is.
+    pub async fn storage_health(&self) -> Vec<PoolAilment> {
+        let mut ailing = Vec::new();
+        for pool in &self.pools {
+            if let Some((ailment, unreachable)) = pool.see().await.ailments() {
+                ailing.push(PoolAilment { pool: pool.name.clone(), ailment, unreachable });
+            }
+        }
+        ailing
+    }
+
+    /// The groups that hang now, by name.
+    pub fn hanging_groups(&self) -> Vec<String> {
+        let hanging = self.groups().filter(|group| group.hung().is_some());
+        hanging.map(|group: &std::sync::Arc<VolumeGroup>| group.name().to_owned()).collect()
+    }
+}

@@ -1,0 +1,233 @@
+//! Make bytes unreadable, in pieces: with progress, at a rate, joined by whoever asks again.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::bytes::Bytes;
+use crate::host::{Host, HostError};
+use crate::lvm::{VolumeGroup, tags};
+use crate::node::record;
+use crate::volume::{FsKind, Mode, VolumeError, VolumeKey, Wipe};
+
+/// One call to the kernel zeroes this much: long enough to be cheap, short enough to show progress.
+const PIECE: u64 = 1 << 30;
+/// After this much a long wipe writes down how far it is.
+const WRITE_DOWN_EVERY: u64 = 16 << 30;
+/// The ends of a device, where signatures stand.
+const END: u64 = 1 << 20;
+/// Where btrfs keeps copies of its superblock, each of 4 KiB.
+const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
+
+/// What has to be zero before a new volume is handed out.
+///
+/// A raw block volume shows every byte, so all of it. A file system shows only what was written
+/// through it, so the places where signatures stand.
+pub(super) fn before_first_use(mode: Mode, size: Bytes) -> Vec<Range<u64>> {
+    let size = size.get();
+    match mode {
+        Mode::Block => vec![whole(size)],
+        Mode::Filesystem(kind) => {
+            let mut ranges = ends(0..size);
+            if kind == FsKind::Btrfs {
+                let copies = BTRFS_COPIES.iter().map(|at| *at..at + 4096);
+                ranges.extend(copies.filter(|copy| copy.end <= size));
+            }
+            ranges
+        }
+    }
+}
+
+#[allow(clippy::single_range_in_vec_init)] // It is a list of ranges that has one.
+fn whole(size: u64) -> Range<u64> {
+    0..size
+}
+
+/// The first and the last MiB of a range; all of it where they meet.
+pub(super) fn ends(range: Range<u64>) -> Vec<Range<u64>> {
+    if range.end - range.start <= 2 * END {
+        return vec![range];
+    }
+    vec![range.start..range.start + END, range.end - END..range.end]
+}
+
+/// A wipe to be done.
+#[derive(Debug, Clone)]
+pub(super) struct Task {
+    /// The volume.
+    pub key: VolumeKey,
+    /// The device.
+    pub device: PathBuf,
+    /// What to wipe, in this order.
+    pub ranges: Vec<Range<u64>>,
+    /// How: [`Wipe::Discard`] trusts the disk, anything else writes zeroes.
+    pub how: Wipe,
+    /// Where to write down the progress: the group and the logical volume.
+    pub write_down: Option<(Arc<VolumeGroup>, String)>,
+}
+
+/// The wipes under way.
+#[derive(Debug)]
+pub(super) struct Wipes {
+    jobs: Mutex<HashMap<VolumeKey, Job>>,
+    host: Arc<dyn Host>,
+    /// Bytes a second, all wipes together do not know of each other; `None`: as fast as it goes.
+    rate: Option<Bytes>,
+    /// How long a caller waits before it is told to ask again.
+    patience: Duration,
+}
+
+#[derive(Debug, Clone)]
+struct Job {
+    done: Arc<AtomicU64>,
+    total: u64,
+    ended: watch::Receiver<Option<Result<(), String>>>,
+}
+
+impl Wipes {
+    pub fn new(host: Arc<dyn Host>, rate: Option<Bytes>, patience: Duration) -> Self {
+        Wipes { jobs: Mutex::default(), host, rate, patience }
+    }
+
+    fn jobs(&self) -> std::sync::MutexGuard<'_, HashMap<VolumeKey, Job>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much of a volume's wipe is done; `None` if none is under way.
+    pub fn progress(&self, key: &VolumeKey) -> Option<Bytes> {
+        self.jobs().get(key).map(|job| Bytes::new(job.done.load(Ordering::Relaxed)))
+    }
+
+    /// Start a wipe without waiting for it; one that is under way for the volume goes on.
+    pub fn start(&self, task: Task) {
+        self.join(task);
+    }
+
+    /// Wipe, or join the wipe that is under way, and wait for its end; durable then.
+    ///
+    /// # Errors
+    /// [`VolumeError::Working`] with the progress when the patience is over; the wipe goes on.
+    pub async fn wipe(&self, task: Task) -> Result<(), VolumeError> {
+        let key = task.key.clone();
+        let mut job = self.join(task);
+        let ended = tokio::time::timeout(self.patience, job.ended.wait_for(Option::is_some)).await;
+        let outcome = match ended {
+            Ok(Ok(outcome)) => outcome.clone(),
+            Ok(Err(_)) => Some(Err("the wipe stopped".to_owned())),
+            Err(_) => None,
+        };
+        match outcome {
+            None => Err(VolumeError::Working {
+                what: "wiping".to_owned(),
+                progress: progress_text(job.done.load(Ordering::Relaxed), job.total),
+            }),
+            Some(result) => {
+                self.jobs().remove(&key);
+                result.map_err(|words| VolumeError::Failed {
+                    what: "the volume could not be wiped".to_owned(),
+                    source: words.into(),
+                })
+            }
+        }
+    }
+
+    fn join(&self, task: Task) -> Job {
+        let mut jobs = self.jobs();
+        if let Some(job) = jobs.get(&task.key) {
+            return job.clone();
+        }
+        let total = task.ranges.iter().map(|range| range.end - range.start).sum();
+        let (tell, ended) = watch::channel(None);
+        let job = Job { done: Arc::default(), total, ended };
+        jobs.insert(task.key.clone(), job.clone());
+        let (host, rate, done) = (self.host.clone(), self.rate, job.done.clone());
+        tokio::spawn(async move {
+            let result = run(host.as_ref(), &task, rate, &done).await;
+            let _ = tell.send(Some(result.map_err(|error| words(&error))));
+        });
+        job
+    }
+}
+
+fn words(error: &HostError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+fn progress_text(done: u64, total: u64) -> String {
+    let percent = done.saturating_mul(100).checked_div(total).unwrap_or(100);
+    format!("{percent} % ({} of {})", Bytes::new(done), Bytes::new(total))
+}
+
+async fn run(
+    host: &dyn Host,
+    task: &Task,
+    rate: Option<Bytes>,
+    done: &AtomicU64,
+) -> Result<(), HostError> {
+    let begin = Instant::now();
+    let mut written_down = 0;
+    for range in &task.ranges {
+        let mut at = range.start;
+        while at < range.end {
+            let piece = at..range.end.min(at + PIECE);
+            at = piece.end;
+            let length = piece.end - piece.start;
+            match task.how {
+                Wipe::Discard => host.discard(&task.device, piece).await?,
+                Wipe::Zero | Wipe::None => host.write_zeroes(&task.device, piece).await?,
+            }
+            let so_far = done.fetch_add(length, Ordering::Relaxed) + length;
+            if so_far - written_down >= WRITE_DOWN_EVERY {
+                written_down = so_far;
+                host.flush(&task.device).await?;
+                write_down(task, at).await;
+            }
+            if let Some(rate) = rate {
+                let earliest = Duration::from_secs_f64(so_far as f64 / rate.get().max(1) as f64);
+                tokio::time::sleep_until(begin + earliest).await;
+            }
+        }
+    }
+    host.flush(&task.device).await
+}
+
+/// Note in a tag that everything before `wiped` is done. Failing to is no harm: a restart would do
+/// a part again.
+async fn write_down(task: &Task, wiped: u64) {
+    let Some((group, lv)) = &task.write_down else { return };
+    let Ok(turn) = group.turn().await else { return };
+    let Ok(seen) = turn.read().await else { return };
+    let Some(now) = seen.lvs.get(lv) else { return };
+    let old = tags::find(&now.tags, record::WIPED).into_iter().collect::<Vec<_>>();
+    if let Err(error) = turn.retag(lv, &old, &[record::wiped_tag(Bytes::new(wiped))]).await {
+        tracing::warn!(lv, %error, "the progress of a wipe could not be written down");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_needs_only_the_places_of_signatures() {
+        let mib = 1 << 20;
+        assert_eq!(before_first_use(Mode::Block, Bytes::mib(8)), vec![whole(8 * mib)]);
+        let ext4 = Mode::Filesystem(FsKind::Ext4);
+        assert_eq!(before_first_use(ext4, Bytes::mib(8)), vec![0..mib, 7 * mib..8 * mib]);
+        assert_eq!(before_first_use(ext4, Bytes::mib(2)), vec![whole(2 * mib)]);
+        let btrfs = Mode::Filesystem(FsKind::Btrfs);
+        assert_eq!(
+            before_first_use(btrfs, Bytes::mib(128)),
+            vec![0..mib, 127 * mib..128 * mib, 64 * mib..64 * mib + 4096]
+        );
+    }
+}
