@@ -88,7 +88,9 @@ pub(super) fn parse_yaml(text: &str) -> Result<Node, NotParsed> {
         .map(Node::from)
         .map_err(|error| NotParsed {
             line: error.location().map_or(1, |place| yaml_line(&place)),
-            reason: UserMessageFormatter.format_message(error.without_snippet()).into_owned(),
+            reason: UserMessageFormatter
+                .format_message(error.without_snippet())
+                .into_owned(),
         })
 }
 

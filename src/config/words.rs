@@ -328,7 +328,9 @@ impl FromStr for LogFilter {
     fn from_str(text: &str) -> Result<Self, String> {
         // A lone word that is no level would be a target: a typo that silences everything.
         let level = |word: &str| word.parse::<tracing::metadata::LevelFilter>().is_ok();
-        let said = text.split(',').all(|word| word.contains('=') || level(word));
+        let said = text
+            .split(',')
+            .all(|word| word.contains('=') || level(word));
         match text.parse::<tracing_subscriber::filter::Targets>() {
             Ok(_) if said && !text.is_empty() => Ok(LogFilter(text.to_owned())),
             _ => Err(format!(
