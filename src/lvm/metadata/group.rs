@@ -1,0 +1,223 @@
+//! From the tree of a metadata text to a volume group.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::text::{self, Section, Value};
+use super::{MetadataError, SECTOR, malformed};
+use crate::bytes::Bytes;
+use crate::lvm::group::{Group, Lv, Piece, Pv, Segment};
+
+const PART: &str = "volume group";
+
+/// Parse the metadata text of a volume group. No physical volume has a device yet: the text holds only
+/// a hint of it.
+///
+/// A segment of any type is understood as far as it names physical volumes (`pieces`) and logical
+/// volumes: `volumes` holds these by the key that names them (`origin`, `cow_store`, `thin_pool`), and
+/// elements of an array by the key and their place in it (`raids.0`).
+///
+/// # Errors
+/// [`MetadataError::Malformed`].
+pub fn parse_group(text: &[u8]) -> Result<Group, MetadataError> {
+    let file = text::parse(text)?;
+    let mut sections = file.sections();
+    let (Some((name, section)), None) = (sections.next(), sections.next()) else {
+        return Err(malformed(PART, "the text is not that of one group"));
+    };
+    let pvs = named(section, "physical_volumes", |_, pv| parse_pv(pv))?;
+    let lv_names = section.section("logical_volumes");
+    let known = Known {
+        pvs: &pvs,
+        lvs: lv_names
+            .iter()
+            .flat_map(|lvs| lvs.sections())
+            .map(|(name, _)| name)
+            .collect(),
+    };
+    let lvs = named(section, "logical_volumes", |name, lv| known.lv(name, lv))?;
+    Ok(Group {
+        name: name.to_owned(),
+        uuid: string(section, "id")?,
+        seqno: number(section, "seqno")?,
+        extent_size: sectors(section, "extent_size")?,
+        flags: flags(section),
+        tags: strings(section, "tags"),
+        pvs,
+        lvs,
+    })
+}
+
+fn parse_pv(pv: &Section) -> Result<Pv, MetadataError> {
+    Ok(Pv {
+        uuid: string(pv, "id")?,
+        device: None,
+        pe_start: number(pv, "pe_start")?,
+        pe_count: extents(pv, "pe_count")?,
+        size: sectors(pv, "dev_size")?,
+        flags: flags(pv),
+        tags: strings(pv, "tags"),
+    })
+}
+
+/// Keys of a segment whose text is a setting, even where a logical volume is called the same.
+const SETTINGS: [&str; 4] = ["type", "discards", "cache_mode", "policy"];
+
+/// The names that a segment may use.
+struct Known<'a> {
+    pvs: &'a BTreeMap<String, Pv>,
+    lvs: BTreeSet<&'a str>,
+}
+
+impl Known<'_> {
+    fn lv(&self, name: &str, lv: &Section) -> Result<Lv, MetadataError> {
+        let mut segments = lv
+            .sections()
+            .filter(|(key, _)| key.starts_with("segment"))
+            .map(|(_, segment)| self.segment(segment))
+            .collect::<Result<Vec<_>, _>>()?;
+        segments.sort_by_key(|segment| segment.start);
+        let mut next = 0;
+        for segment in &segments {
+            if segment.start != next {
+                let what = format!("the segments of `{name}` leave a gap or overlap");
+                return Err(malformed(PART, what));
+            }
+            next += segment.extents;
+        }
+        Ok(Lv {
+            name: name.to_owned(),
+            uuid: string(lv, "id")?,
+            flags: flags(lv),
+            tags: strings(lv, "tags"),
+            segments,
+        })
+    }
+
+    fn segment(&self, section: &Section) -> Result<Segment, MetadataError> {
+        let mut segment = Segment {
+            start: extents(section, "start_extent")?,
+            extents: extents(section, "extent_count")?,
+            kind: string(section, "type")?,
+            pieces: Vec::new(),
+            volumes: BTreeMap::new(),
+        };
+        for (key, value) in &section.0 {
+            match value {
+                Value::Text(name) => self.name_volume(&mut segment, key.clone(), name),
+                Value::Array(items) => self.array(&mut segment, key, items)?,
+                Value::Number(_) | Value::Section(_) => {}
+            }
+        }
+        Ok(segment)
+    }
+
+    fn name_volume(&self, segment: &mut Segment, key: String, name: &str) {
+        if self.lvs.contains(name) && !SETTINGS.contains(&key.as_str()) {
+            segment.volumes.insert(key, name.to_owned());
+        }
+    }
+
+    /// An array of names, or of pairs of a name and the first extent there.
+    fn array(
+        &self,
+        segment: &mut Segment,
+        key: &str,
+        items: &[Value],
+    ) -> Result<(), MetadataError> {
+        // Stripes share the extents of the segment; images of a mirror have all of them.
+        let stripes = if key == "stripes" { items.len() / 2 } else { 1 };
+        for (place, item) in items.iter().enumerate() {
+            let Value::Text(name) = item else { continue };
+            match (self.pvs.get(name), items.get(place + 1)) {
+                (Some(pv), Some(Value::Number(first))) => {
+                    let length = segment.extents / stripes.max(1) as u64;
+                    segment.pieces.push(piece(name, pv, *first, length)?);
+                }
+                _ => self.name_volume(segment, format!("{key}.{place}"), name),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn piece(name: &str, pv: &Pv, first: i64, length: u64) -> Result<Piece, MetadataError> {
+    let range = u64::try_from(first)
+        .ok()
+        .and_then(|first| Some(first..first.checked_add(length)?))
+        .filter(|range| range.end <= pv.pe_count)
+        .ok_or_else(|| malformed(PART, format!("a segment lies outside of `{name}`")))?;
+    Ok(Piece {
+        pv: name.to_owned(),
+        range,
+    })
+}
+
+/// The sections in section `list`, each parsed, by name.
+fn named<T>(
+    group: &Section,
+    list: &str,
+    parse: impl Fn(&str, &Section) -> Result<T, MetadataError>,
+) -> Result<BTreeMap<String, T>, MetadataError> {
+    let mut found = BTreeMap::new();
+    for (name, section) in group.section(list).iter().flat_map(|list| list.sections()) {
+        if found
+            .insert(name.to_owned(), parse(name, section)?)
+            .is_some()
+        {
+            return Err(malformed(PART, format!("`{name}` is there twice")));
+        }
+    }
+    Ok(found)
+}
+
+fn string(section: &Section, key: &str) -> Result<String, MetadataError> {
+    match section.get(key) {
+        Some(Value::Text(text)) => Ok(text.clone()),
+        _ => Err(malformed(PART, format!("it has no text `{key}`"))),
+    }
+}
+
+fn number(section: &Section, key: &str) -> Result<u64, MetadataError> {
+    let found = match section.get(key) {
+        Some(Value::Number(number)) => u64::try_from(*number).ok(),
+        _ => None,
+    };
+    found.ok_or_else(|| malformed(PART, format!("it has no number `{key}`")))
+}
+
+/// A count of extents, which LVM keeps in 32 bits; so no sum of them overflows.
+fn extents(section: &Section, key: &str) -> Result<u64, MetadataError> {
+    number(section, key).and_then(|count| match u32::try_from(count) {
+        Ok(_) => Ok(count),
+        Err(_) => Err(malformed(PART, format!("`{key}` is too large"))),
+    })
+}
+
+fn sectors(section: &Section, key: &str) -> Result<Bytes, MetadataError> {
+    Bytes::new(SECTOR as u64)
+        .checked_mul(number(section, key)?)
+        .ok_or_else(|| malformed(PART, format!("`{key}` is too large")))
+}
+
+/// The strings of an array; a string alone counts as an array of one.
+fn strings(section: &Section, key: &str) -> BTreeSet<String> {
+    let items = match section.get(key) {
+        Some(Value::Array(items)) => items.as_slice(),
+        Some(text) => std::slice::from_ref(text),
+        None => &[],
+    };
+    items
+        .iter()
+        .filter_map(|item| match item {
+            Value::Text(text) => Some(text.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Status flags: LVM keeps those that old versions must understand apart from the others.
+fn flags(section: &Section) -> BTreeSet<String> {
+    let mut flags = strings(section, "status");
+    flags.append(&mut strings(section, "flags"));
+    flags
+}

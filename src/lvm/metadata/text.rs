@@ -1,0 +1,256 @@
+//! The grammar of LVM's configuration text, in which metadata is written.
+//!
+//! `name { … }` is a section, `name = value` an entry; a value is a number, a quoted string or an
+//! array of those. `#` begins a comment. A zero byte ends the text.
+
+use super::{MetadataError, malformed};
+
+const PART: &str = "metadata text";
+/// Metadata nests four deep; more is no metadata.
+const MAX_DEPTH: usize = 8;
+
+/// The right side of an entry, or a section.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    /// A whole number.
+    Number(i64),
+    /// A string without its quotes and escapes, or a number with a fraction as written.
+    Text(String),
+    /// Values of the two kinds above.
+    Array(Vec<Value>),
+    /// Named values in braces.
+    Section(Section),
+}
+
+/// Named values in the order of the text.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Section(pub Vec<(String, Value)>);
+
+impl Section {
+    /// The first value with this name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value)
+    }
+
+    /// The sections in it, in the order of the text.
+    pub fn sections(&self) -> impl Iterator<Item = (&str, &Section)> {
+        self.0.iter().filter_map(|(name, value)| match value {
+            Value::Section(section) => Some((name.as_str(), section)),
+            _ => None,
+        })
+    }
+
+    /// The section with this name; a text without it is as one where it is empty.
+    pub fn section(&self, name: &str) -> Option<&Section> {
+        self.sections()
+            .find(|(key, _)| *key == name)
+            .map(|(_, section)| section)
+    }
+}
+
+/// Parse a whole text.
+pub(super) fn parse(text: &[u8]) -> Result<Section, MetadataError> {
+    let mut reader = Reader { text, at: 0 };
+    let section = reader.section(0)?;
+    match reader.peek() {
+        None => Ok(section),
+        Some(_) => Err(reader.error("a closing brace too many")),
+    }
+}
+
+struct Reader<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn error(&self, what: &str) -> MetadataError {
+        malformed(PART, format!("{what} at byte {}", self.at))
+    }
+
+    /// The byte at the reading position, `None` at the end.
+    fn here(&self) -> Option<u8> {
+        self.text.get(self.at).copied().filter(|byte| *byte != 0)
+    }
+
+    /// Skip blanks and comments and look at the next byte.
+    fn peek(&mut self) -> Option<u8> {
+        let mut comment = false;
+        while let Some(byte) = self.here() {
+            comment = byte == b'#' || comment && byte != b'\n';
+            if !comment && !byte.is_ascii_whitespace() {
+                return Some(byte);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    /// Skip the next byte if it is this one.
+    fn accept(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn section(&mut self, depth: usize) -> Result<Section, MetadataError> {
+        if depth > MAX_DEPTH {
+            return Err(self.error("too many nested sections"));
+        }
+        let mut section = Section::default();
+        while self.peek().is_some_and(|byte| byte != b'}') {
+            let name = self.name()?;
+            let value = if self.accept(b'{') {
+                let inner = self.section(depth + 1)?;
+                if !self.accept(b'}') {
+                    return Err(self.error("a section without an end"));
+                }
+                Value::Section(inner)
+            } else if self.accept(b'=') {
+                self.value()?
+            } else {
+                return Err(self.error("a name without a value"));
+            };
+            section.0.push((name, value));
+        }
+        Ok(section)
+    }
+
+    fn name(&mut self) -> Result<String, MetadataError> {
+        if self.peek() == Some(b'"') {
+            return self.string();
+        }
+        self.word(|byte| byte.is_ascii_alphanumeric() || b"_.+-/@".contains(&byte))
+            .ok_or_else(|| self.error("no name"))
+    }
+
+    /// The longest run of these bytes; `None` if it is empty.
+    fn word(&mut self, belongs: impl Fn(u8) -> bool) -> Option<String> {
+        let start = self.at;
+        while self.here().is_some_and(&belongs) {
+            self.at += 1;
+        }
+        let word = &self.text[start..self.at];
+        (!word.is_empty()).then(|| String::from_utf8_lossy(word).into_owned())
+    }
+
+    fn value(&mut self) -> Result<Value, MetadataError> {
+        if !self.accept(b'[') {
+            return self.scalar();
+        }
+        let mut array = Vec::new();
+        while !self.accept(b']') {
+            array.push(self.scalar()?);
+            if !self.accept(b',') && self.peek() != Some(b']') {
+                return Err(self.error("an array without an end"));
+            }
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn scalar(&mut self) -> Result<Value, MetadataError> {
+        if self.peek() == Some(b'"') {
+            return self.string().map(Value::Text);
+        }
+        let word = self
+            .word(|byte| byte.is_ascii_digit() || b"+-.".contains(&byte))
+            .ok_or_else(|| self.error("no value"))?;
+        if word.contains('.') {
+            return Ok(Value::Text(word));
+        }
+        let number = word.parse();
+        number
+            .map(Value::Number)
+            .map_err(|_| self.error("no number"))
+    }
+
+    fn string(&mut self) -> Result<String, MetadataError> {
+        self.at += 1; // The opening quote.
+        let mut bytes = Vec::new();
+        loop {
+            let mut byte = self.here();
+            let quote = byte == Some(b'"');
+            if byte == Some(b'\\') {
+                self.at += 1;
+                byte = self.here();
+            }
+            self.at += 1;
+            match byte {
+                None => return Err(self.error("a string without an end")),
+                Some(_) if quote => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+                Some(byte) => bytes.push(byte),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+
+    fn entry(name: &str, value: Value) -> (String, Value) {
+        (name.to_owned(), value)
+    }
+
+    #[test]
+    fn reads_sections_values_arrays_comments_and_escapes() {
+        let source = concat!(
+            "# first line\n",
+            "a-b {\nn=-7 s = \"say \\\"hi\\\" \\\\\" # \"no\" }\n",
+            "empty = []\nlist = [\"x#y\", 1,\n\"z\"]\ninner { }\n}\n",
+            "\"quoted\" { ratio = 0.5 }\n\0 trailing {"
+        );
+        let inner = Section(vec![
+            entry("n", Value::Number(-7)),
+            entry("s", text("say \"hi\" \\")),
+            entry("empty", Value::Array(vec![])),
+            entry(
+                "list",
+                Value::Array(vec![text("x#y"), Value::Number(1), text("z")]),
+            ),
+            entry("inner", Value::Section(Section::default())),
+        ]);
+        let quoted = Section(vec![entry("ratio", text("0.5"))]);
+        let whole = Section(vec![
+            entry("a-b", Value::Section(inner)),
+            entry("quoted", Value::Section(quoted)),
+        ]);
+        assert_eq!(parse(source.as_bytes()), Ok(whole));
+    }
+
+    #[test]
+    fn refuses_what_is_not_its_grammar() {
+        for source in [
+            "a",
+            "a =",
+            "a = [",
+            "a = [1",
+            "a = \"x",
+            "a {",
+            "}",
+            "a = x",
+            "= 1",
+            "a = [1 2]",
+            "a = \"x\\",
+            "a = [[1]]",
+            "a = -",
+            "a = 99999999999999999999",
+        ] {
+            assert!(parse(source.as_bytes()).is_err(), "{source}");
+        }
+    }
+
+    #[test]
+    fn nesting_is_limited() {
+        assert!(parse("a{".repeat(100_000).as_bytes()).is_err());
+        let fair = format!("{}{}", "a{".repeat(MAX_DEPTH), "}".repeat(MAX_DEPTH));
+        assert!(parse(fair.as_bytes()).is_ok());
+    }
+}
