@@ -1,1 +1,315 @@
-//! cli
+//! The command line: each subcommand is a role.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::bytes::Bytes;
+use crate::config::{
+    DiskPath, Expansion, Flags, Layer, LogFilter, LogFormat, NodeName, PoolFlag, Rate, SocketPath,
+    Span, SpareFlag, StateDir,
+};
+use crate::volume::{FsKind, Mode, PoolName};
+
+/// LVM storage driver (CSI): volumes that grow while they are in use.
+#[derive(Debug, Parser)]
+#[command(name = "pliant", version, max_term_width = 100)]
+pub struct Cli {
+    /// The role.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What this process is.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve CSI on one machine: Identity, Controller and Node on one Unix socket.
+    Standalone(Standalone),
+    /// Check settings and print those in effect as TOML, or everything that is wrong with them.
+    CheckConfig(CheckConfig),
+    /// Look at this machine: what is there, what is missing, what to type. Changes nothing.
+    Doctor(Doctor),
+    /// Walk a volume through its whole life against a running driver: create, write, grow, delete.
+    Try(Try),
+}
+
+/// `pliant standalone`.
+#[derive(Debug, Args)]
+pub struct Standalone {
+    /// Settings file, TOML or YAML by its ending; flags and environment lie over it
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "PLIANT_CONFIG",
+        hide_env_values = true
+    )]
+    pub config: Option<PathBuf>,
+    /// Everything that a settings file can say too.
+    #[command(flatten)]
+    pub settings: SettingsFlags,
+}
+
+/// `pliant check-config`.
+#[derive(Debug, Args)]
+pub struct CheckConfig {
+    /// Settings file, TOML or YAML by its ending
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// What will be given besides the file.
+    #[command(flatten)]
+    pub settings: SettingsFlags,
+}
+
+/// The settings as flags; each has its environment variable and its key in the settings file.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Settings")]
+pub struct SettingsFlags {
+    /// Socket to serve, a path with or without unix:// [default: unix:///run/pliant/csi.sock]
+    #[arg(
+        long,
+        value_name = "SOCKET",
+        env = "PLIANT_ENDPOINT",
+        hide_env_values = true
+    )]
+    endpoint: Option<SocketPath>,
+
+    /// Name of this node in the cluster, 1 to 63 characters; volume ids contain a digest of it, so
+    /// it stays the same for ever [required]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "PLIANT_NODE_ID",
+        hide_env_values = true
+    )]
+    node_id: Option<NodeName>,
+
+    /// Pool of volume groups [at least one is required; repeat it for several groups or pools]
+    ///
+    /// NAME=VG takes an existing volume group; the same NAME again adds a group to the pool.
+    /// NAME=create:/dev/sdb,/dev/sdc makes one group of each disk, if it is blank. If the flag is
+    /// given, pools of the settings file are not taken.
+    #[arg(
+        long = "pool",
+        value_name = "NAME=VG|NAME=create:DISK[,DISK]",
+        env = "PLIANT_POOL",
+        hide_env_values = true,
+        value_delimiter = ' '
+    )]
+    pools: Vec<PoolFlag>,
+
+    /// Blank disk that joins a pool when it is full [repeatable; default: none]
+    #[arg(
+        long = "spare",
+        value_name = "NAME=DISK",
+        env = "PLIANT_SPARE",
+        hide_env_values = true,
+        value_delimiter = ' '
+    )]
+    spares: Vec<SpareFlag>,
+
+    /// Disk of --pool or --spare that may be initialised although it is not blank: what is on it
+    /// is lost [repeatable; default: none]
+    #[arg(
+        long = "allow-wipe-disk",
+        value_name = "DISK",
+        env = "PLIANT_ALLOW_WIPE_DISK",
+        hide_env_values = true,
+        value_delimiter = ' '
+    )]
+    allow_wipe_disks: Vec<DiskPath>,
+
+    /// Whether ControllerExpandVolume grows the file system too, or leaves it to NodeExpandVolume
+    /// [one-step or two-step; default: one-step]
+    #[arg(long, value_name = "STEPS", env = "PLIANT_EXPANSION", hide_env_values = true,
+        value_parser = str::parse::<Expansion>)]
+    expansion: Option<Expansion>,
+
+    /// File system where neither the request nor the class names one [ext4, xfs, btrfs, ext3 or
+    /// ext2; default: ext4]
+    #[arg(
+        long,
+        value_name = "FS",
+        env = "PLIANT_DEFAULT_FS",
+        hide_env_values = true
+    )]
+    default_fs: Option<FsKind>,
+
+    /// How many volumes this node takes; 0 leaves it to the caller [default: 0]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        env = "PLIANT_MAX_VOLUMES",
+        hide_env_values = true
+    )]
+    max_volumes: Option<u32>,
+
+    /// Directory for the driver's own lvm.conf and links to devices; may be lost at a reboot
+    /// [default: /run/pliant]
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "PLIANT_STATE_DIR",
+        hide_env_values = true
+    )]
+    state_dir: Option<StateDir>,
+
+    /// Address and port to serve /metrics and /healthz on, such as 127.0.0.1:9808 [default: off]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "PLIANT_METRICS_ADDRESS",
+        hide_env_values = true
+    )]
+    metrics_address: Option<SocketAddr>,
+
+    /// Bytes a second that wiping writes at most, such as 200Mi [default: unlimited]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        env = "PLIANT_WIPE_RATE",
+        hide_env_values = true
+    )]
+    wipe_rate: Option<Rate>,
+
+    /// How long CreateVolume and DeleteVolume wait for a wipe before they answer ABORTED, which
+    /// asks the caller to come again; in ms, s, m or h [default: 20s]
+    #[arg(
+        long,
+        value_name = "TIME",
+        env = "PLIANT_WIPE_PATIENCE",
+        hide_env_values = true
+    )]
+    wipe_patience: Option<Span>,
+
+    /// How log lines are written [text or json; default: text]
+    #[arg(long, value_name = "FORMAT", env = "PLIANT_LOG_FORMAT", hide_env_values = true,
+        value_parser = str::parse::<LogFormat>)]
+    log_format: Option<LogFormat>,
+
+    /// Which log lines are written: a level, or directives such as warn,pliant::lvm=debug
+    /// [error, warn, info, debug or trace; default: info]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "PLIANT_LOG_LEVEL",
+        hide_env_values = true
+    )]
+    log_level: Option<LogFilter>,
+}
+
+impl From<SettingsFlags> for Flags {
+    fn from(flags: SettingsFlags) -> Flags {
+        Flags {
+            values: Layer {
+                endpoint: flags.endpoint,
+                node_id: flags.node_id,
+                pools: Vec::new(),
+                expansion: flags.expansion,
+                default_fs: flags.default_fs,
+                max_volumes: flags.max_volumes,
+                state_dir: flags.state_dir,
+                metrics_address: flags.metrics_address,
+                wipe_rate: flags.wipe_rate,
+                wipe_patience: flags.wipe_patience,
+                log_format: flags.log_format,
+                log_level: flags.log_level,
+            },
+            pools: flags.pools,
+            spares: flags.spares,
+            allow_wipe_disks: flags.allow_wipe_disks,
+        }
+    }
+}
+
+/// `pliant doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// How findings are printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+/// How a result is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// `pliant try`.
+#[derive(Debug, Args)]
+pub struct Try {
+    /// Socket of the running driver
+    #[arg(long, value_name = "SOCKET", env = "PLIANT_ENDPOINT", hide_env_values = true,
+        default_value = crate::config::Settings::DEFAULT_ENDPOINT)]
+    pub endpoint: SocketPath,
+    /// Pool to take the volume from; without it the driver's default pool
+    #[arg(long, value_name = "NAME")]
+    pub pool: Option<PoolName>,
+    /// File system to make, or block for a raw device; repeatable
+    #[arg(long = "fs", value_name = "FS", default_values = ["ext4", "xfs", "btrfs", "block"], value_parser = mode)]
+    pub modes: Vec<Mode>,
+    /// Size of the volume at first, in bytes
+    #[arg(long, value_name = "SIZE", default_value = "320Mi")]
+    pub size: Bytes,
+    /// Size after growing under a running writer; growing offline adds as much again
+    #[arg(long, value_name = "SIZE", default_value = "512Mi")]
+    pub grow_to: Bytes,
+    /// Directory for staging and mounting; it is made and emptied
+    #[arg(long, value_name = "DIR", default_value = "/run/pliant/try")]
+    pub dir: PathBuf,
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    if text == "block" {
+        return Ok(Mode::Block);
+    }
+    text.parse().map(Mode::Filesystem)
+}
+
+/// The flags that these words say, for tests.
+#[cfg(test)]
+pub(crate) fn flags_of(words: &[&str]) -> Flags {
+    let words = ["pliant", "standalone"].iter().chain(words);
+    match Cli::parse_from(words).command {
+        Command::Standalone(standalone) => standalone.settings.into(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_setting_has_an_environment_variable_and_names_its_default() {
+        let cli = Cli::command();
+        let standalone = cli.find_subcommand("standalone").unwrap();
+        for arg in standalone
+            .get_arguments()
+            .filter(|arg| arg.get_long() != Some("help"))
+        {
+            let flag = arg.get_long().unwrap();
+            let env = format!("PLIANT_{}", flag.replace('-', "_").to_uppercase());
+            assert_eq!(
+                arg.get_env().and_then(|env| env.to_str()),
+                Some(env.as_str())
+            );
+            let help = arg.get_help().unwrap().to_string();
+            let says = ["default: ", "required"]
+                .iter()
+                .any(|word| help.contains(word));
+            assert!(says || flag == "config", "--{flag}: {help}");
+        }
+    }
+}

@@ -1,1 +1,198 @@
-//! config
+//! The settings: flags over environment over file over defaults, checked into one [`Settings`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::bytes::Bytes;
+use crate::volume::{FsKind, PoolName};
+
+mod check;
+mod file;
+mod print;
+mod tree;
+mod words;
+
+pub use words::{
+    DiskPath, Expansion, GroupName, LogFilter, LogFormat, NodeName, PoolFlag, PoolSource, Rate,
+    SocketPath, Span, SpareFlag, StateDir,
+};
+
+/// Everything that the driver is told, checked; prints as the TOML file that says the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The socket to serve.
+    pub endpoint: SocketPath,
+    /// The node's name in the cluster.
+    pub node: NodeName,
+    /// The pools by name; never empty.
+    pub pools: BTreeMap<PoolName, PoolSettings>,
+    /// Whether ControllerExpandVolume grows the file system too.
+    pub expansion: Expansion,
+    /// The file system where neither request nor class names one.
+    pub default_fs: FsKind,
+    /// How many volumes the node takes; 0: the caller decides.
+    pub max_volumes: u32,
+    /// Where lvm.conf, device links and locks of this driver live.
+    pub state_dir: StateDir,
+    /// Where metrics are served; `None`: nowhere.
+    pub metrics_address: Option<SocketAddr>,
+    /// Bytes a second that wiping writes at most; `None`: as fast as the disk.
+    pub wipe_rate: Option<Bytes>,
+    /// How long CreateVolume and DeleteVolume wait for a wipe before they answer ABORTED.
+    pub wipe_patience: Duration,
+    /// How log lines are written.
+    pub log_format: LogFormat,
+    /// Which log lines are written.
+    pub log_level: LogFilter,
+}
+
+/// Where the space of one pool comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// Volume groups that are there.
+    pub groups: Vec<GroupName>,
+    /// Disks that each become a group of their own.
+    pub create: Vec<NewDisk>,
+    /// Disks that join when the pool is full.
+    pub spares: Vec<NewDisk>,
+}
+
+/// A disk that may be initialised.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewDisk {
+    /// The disk.
+    pub path: DiskPath,
+    /// Whether it may be initialised although it is not blank: what is on it is lost.
+    pub wipe: bool,
+}
+
+/// One thing that is wrong with the settings; prints as `pliant.toml:7: pools[0].name: …`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {reason}")]
+pub struct ConfigError {
+    /// Where it was said.
+    pub place: Place,
+    /// What is wrong and what would be right.
+    pub reason: String,
+}
+
+/// Where a setting was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Nowhere: the setting is missing.
+    Missing(&'static str),
+    /// On the command line or in its environment variable.
+    Flag(&'static str),
+    /// In a file.
+    Line {
+        /// The file as it was named.
+        file: String,
+        /// From 1.
+        line: usize,
+        /// The path of the key: `pools[0].name`; empty for the file as a whole.
+        key: String,
+    },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Missing(key) => f.write_str(key),
+            Place::Flag(flag) => f.write_str(flag),
+            Place::Line { file, line, key } if key.is_empty() => write!(f, "{file}:{line}"),
+            Place::Line { file, line, key } => write!(f, "{file}:{line}: {key}"),
+        }
+    }
+}
+
+/// A value and where it was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed<T> {
+    /// The value.
+    pub value: T,
+    /// Where.
+    pub place: Place,
+}
+
+/// What one source of settings says; `None` is silence.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layer {
+    /// `endpoint`.
+    pub endpoint: Option<SocketPath>,
+    /// `node-id`.
+    pub node_id: Option<NodeName>,
+    /// `pools`.
+    pub pools: Vec<PoolLayer>,
+    /// `expansion`.
+    pub expansion: Option<Expansion>,
+    /// `default-fs`.
+    pub default_fs: Option<FsKind>,
+    /// `max-volumes`.
+    pub max_volumes: Option<u32>,
+    /// `state-dir`.
+    pub state_dir: Option<StateDir>,
+    /// `metrics-address`.
+    pub metrics_address: Option<SocketAddr>,
+    /// `wipe-rate`.
+    pub wipe_rate: Option<Rate>,
+    /// `wipe-patience`.
+    pub wipe_patience: Option<Span>,
+    /// `log-format`.
+    pub log_format: Option<LogFormat>,
+    /// `log-level`.
+    pub log_level: Option<LogFilter>,
+}
+
+/// A pool as one source says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolLayer {
+    /// Its name.
+    pub name: PoolName,
+    /// Where it was said.
+    pub place: Place,
+    /// Its groups.
+    pub groups: Vec<Placed<GroupName>>,
+    /// Its disks that become groups.
+    pub create: Vec<WantedDisk>,
+    /// Its spare disks.
+    pub spares: Vec<WantedDisk>,
+}
+
+/// A disk as one source says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WantedDisk {
+    /// The disk.
+    pub path: Placed<DiskPath>,
+    /// Whether it may be wiped.
+    pub wipe: bool,
+}
+
+/// What the command line and its environment say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// Single values; its pools are empty.
+    pub values: Layer,
+    /// `--pool`; if there is any, the pools of the file are not taken.
+    pub pools: Vec<PoolFlag>,
+    /// `--spare`; added to the pools in effect.
+    pub spares: Vec<SpareFlag>,
+    /// `--allow-wipe-disk`; each must be named as a disk to create from or as a spare.
+    pub allow_wipe_disks: Vec<DiskPath>,
+}
+
+/// The known word that `word` was probably meant to be, or `None` if none is near.
+///
+/// Near is: a third of its letters, rounded up, are wrong, missing, too many or swapped.
+pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    known
+        .iter()
+        .map(|known| (strsim::damerau_levenshtein(word, known), *known))
+        .min()
+        .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests;

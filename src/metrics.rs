@@ -1,1 +1,281 @@
-//! metrics
+//! Figures for Prometheus: one table of names, filled as things happen or when somebody asks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::bytes::Bytes;
+use crate::volume::{State, Volume};
+
+mod serve;
+mod table;
+
+pub use serve::serve;
+pub use table::{Figure, Kind, TABLE};
+
+type Labels = Vec<(&'static str, String)>;
+
+/// What is counted while it happens. Clones count together.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    rpc_duration: Family<Labels, Histogram, fn() -> Histogram>,
+    rpc_errors: Family<Labels, Counter>,
+    lvm_duration: Family<Labels, Histogram, fn() -> Histogram>,
+    expansions: Family<Labels, Counter>,
+    wiped: Counter,
+}
+
+/// How a growth ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expanded {
+    /// The logical volume and all above it have the new size.
+    Whole,
+    /// The logical volume has the new size; the file system is left to the node.
+    VolumeOnly,
+    /// Nothing has the new size.
+    Failed,
+}
+
+/// What is looked up when somebody asks.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Figures {
+    /// One element a pool.
+    pub pools: Vec<PoolFigures>,
+    /// One element a volume.
+    pub volumes: Vec<VolumeFigures>,
+    /// Calls of the machine by kind, as [`crate::host::Host::counts`] has them.
+    pub host_calls: BTreeMap<&'static str, u64>,
+}
+
+/// How a pool is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolFigures {
+    /// Its name.
+    pub pool: String,
+    /// All of its groups' extents.
+    pub size: Bytes,
+    /// Free extents.
+    pub free: Bytes,
+    /// The largest volume that could be made now.
+    pub largest: Bytes,
+    /// Whether all of its groups answer.
+    pub available: bool,
+    /// How long ago it was last read without an error; `None`: never since the start.
+    pub last_reading: Option<Duration>,
+}
+
+/// How a volume is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeFigures {
+    /// Its id.
+    pub volume: String,
+    /// The name that its creator gave.
+    pub name: String,
+    /// Its pool.
+    pub pool: String,
+    /// Its size.
+    pub size: Bytes,
+    /// Its state in a word.
+    pub state: String,
+    /// Of a volume that is being deleted: wiped so far.
+    pub wiped: Option<Bytes>,
+}
+
+impl From<&Volume> for VolumeFigures {
+    fn from(volume: &Volume) -> Self {
+        VolumeFigures {
+            volume: volume.id.to_string(),
+            name: volume.name.clone(),
+            pool: volume.pool.to_string(),
+            size: volume.size,
+            state: volume.state.to_string(),
+            wiped: match volume.state {
+                State::Deleting { wiped } => Some(wiped),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Knows the figures of now.
+#[async_trait]
+pub trait FigureSource: Send + Sync + 'static {
+    /// The figures, from memory: a disk that hangs must not hang whoever asks.
+    async fn figures(&self) -> Figures;
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics {
+            rpc_duration: Family::new_with_constructor(latencies),
+            rpc_errors: Family::default(),
+            lvm_duration: Family::new_with_constructor(latencies),
+            expansions: Family::default(),
+            wiped: Counter::default(),
+        }
+    }
+}
+
+/// From half a millisecond, a command in a warm shell, to two minutes, the kubelet's limit.
+fn latencies() -> Histogram {
+    Histogram::new([
+        0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+        60.0, 120.0,
+    ])
+}
+
+impl Metrics {
+    /// Count one answered RPC: `method` such as `CreateVolume`, `code` such as `OK` or `ABORTED`.
+    pub fn observe(&self, method: &str, code: &str, duration: Duration) {
+        let method = ("method", method.to_owned());
+        self.rpc_duration
+            .get_or_create(&vec![method.clone()])
+            .observe(duration.as_secs_f64());
+        if code != "OK" {
+            let code = ("code", code.to_owned());
+            self.rpc_errors.get_or_create(&vec![method, code]).inc();
+        }
+    }
+
+    /// Count one LVM command, by its first word.
+    pub fn lvm_command(&self, command: &str, duration: Duration) {
+        self.lvm_duration
+            .get_or_create(&vec![("command", command.to_owned())])
+            .observe(duration.as_secs_f64());
+    }
+
+    /// Count one growth that was asked for.
+    pub fn expansion(&self, outcome: Expanded) {
+        let outcome = match outcome {
+            Expanded::Whole => "whole",
+            Expanded::VolumeOnly => "volume-only",
+            Expanded::Failed => "failed",
+        };
+        self.expansions
+            .get_or_create(&vec![("outcome", outcome.to_owned())])
+            .inc();
+    }
+
+    /// Add bytes that were wiped.
+    pub fn wiped(&self, bytes: Bytes) {
+        self.wiped.inc_by(bytes.get());
+    }
+
+    /// All of it in the OpenMetrics text format.
+    ///
+    /// # Errors
+    /// None in practice: writing to a string does not fail.
+    pub fn text(&self, figures: &Figures) -> Result<String, fmt::Error> {
+        let mut registry = Registry::default();
+        table::RPC_DURATION.put(&mut registry, self.rpc_duration.clone());
+        table::RPC_ERRORS.put(&mut registry, self.rpc_errors.clone());
+        table::LVM_DURATION.put(&mut registry, self.lvm_duration.clone());
+        table::EXPANSIONS.put(&mut registry, self.expansions.clone());
+        table::WIPED.put(&mut registry, self.wiped.clone());
+        put_pools(&mut registry, &figures.pools);
+        put_volumes(&mut registry, &figures.volumes);
+        put_process(&mut registry, &figures.host_calls);
+        let mut text = String::new();
+        encode_registry(&mut text, &registry)?;
+        encode_eof(&mut text)?;
+        Ok(text)
+    }
+}
+
+fn put_pools(registry: &mut Registry, pools: &[PoolFigures]) {
+    let each = |figure: fn(&PoolFigures) -> Option<f64>| {
+        gauges(
+            pools
+                .iter()
+                .map(|pool| (vec![("pool", pool.pool.clone())], figure(pool))),
+        )
+    };
+    table::POOL_SIZE.put(registry, each(|pool| Some(float(pool.size.get()))));
+    table::POOL_FREE.put(registry, each(|pool| Some(float(pool.free.get()))));
+    table::POOL_LARGEST.put(registry, each(|pool| Some(float(pool.largest.get()))));
+    table::POOL_AVAILABLE.put(
+        registry,
+        each(|pool| Some(f64::from(u8::from(pool.available)))),
+    );
+    table::POOL_READING.put(
+        registry,
+        each(|pool| pool.last_reading.map(|age| age.as_secs_f64())),
+    );
+}
+
+fn put_volumes(registry: &mut Registry, volumes: &[VolumeFigures]) {
+    let labels = |volume: &VolumeFigures| vec![("volume", volume.volume.clone())];
+    table::VOLUME_SIZE.put(
+        registry,
+        gauges(volumes.iter().map(|volume| {
+            let mut labels = labels(volume);
+            labels.push(("name", volume.name.clone()));
+            labels.push(("pool", volume.pool.clone()));
+            (labels, Some(float(volume.size.get())))
+        })),
+    );
+    table::VOLUME_STATE.put(
+        registry,
+        gauges(volumes.iter().map(|volume| {
+            let mut labels = labels(volume);
+            labels.push(("state", volume.state.clone()));
+            (labels, Some(1.0))
+        })),
+    );
+    table::VOLUME_WIPED.put(
+        registry,
+        gauges(
+            volumes
+                .iter()
+                .map(|volume| (labels(volume), volume.wiped.map(|wiped| float(wiped.get())))),
+        ),
+    );
+}
+
+fn put_process(registry: &mut Registry, calls: &BTreeMap<&'static str, u64>) {
+    let counters = Family::<Labels, Counter>::default();
+    for (call, count) in calls {
+        counters
+            .get_or_create(&vec![("call", (*call).to_owned())])
+            .inc_by(*count);
+    }
+    table::HOST_CALLS.put(registry, counters);
+    table::RESIDENT.put(registry, gauges([(Vec::new(), resident_memory())]));
+}
+
+/// Gauges of what is known; the unknown has no line, rather than a zero that lies.
+fn gauges(
+    figures: impl IntoIterator<Item = (Labels, Option<f64>)>,
+) -> Family<Labels, Gauge<f64, AtomicU64>> {
+    let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+    for (labels, figure) in figures {
+        if let Some(figure) = figure {
+            family.get_or_create(&labels).set(figure);
+        }
+    }
+    family
+}
+
+/// Prometheus has only floats: above 2^53 a size loses its last bits.
+#[allow(clippy::cast_precision_loss)]
+fn float(count: u64) -> f64 {
+    count as f64
+}
+
+fn resident_memory() -> Option<f64> {
+    let process = procfs::process::Process::myself().ok()?;
+    let pages = process.statm().ok()?.resident;
+    Some(float(pages * procfs::page_size()))
+}
+
+#[cfg(test)]
+mod tests;

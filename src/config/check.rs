@@ -1,0 +1,257 @@
+//! From what was said to what holds: precedence, defaults, and what only all of it together shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use super::{
+    ConfigError, Flags, Layer, NewDisk, Place, Placed, PoolFlag, PoolLayer, PoolSettings,
+    PoolSource, Settings, WantedDisk, file,
+};
+use crate::volume::{FsKind, PoolName};
+
+impl Settings {
+    /// The file system where neither request nor class names one.
+    pub const DEFAULT_FS: FsKind = FsKind::Ext4;
+    /// Where the socket is.
+    pub const DEFAULT_ENDPOINT: &'static str = "unix:///run/pliant/csi.sock";
+    /// Where lvm.conf, device links and locks of this driver live.
+    pub const DEFAULT_STATE_DIR: &'static str = "/run/pliant";
+    /// How long a call waits for a wipe.
+    pub const DEFAULT_WIPE_PATIENCE: Duration = Duration::from_secs(20);
+
+    /// Read the settings file, if one is named, lay the flags over it, and check the whole.
+    ///
+    /// # Errors
+    /// Everything that is wrong, not only the first.
+    pub fn read(flags: Flags, path: Option<&Path>) -> Result<Settings, Vec<ConfigError>> {
+        let Some(path) = path else {
+            return Settings::check(flags, Layer::default());
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let place = Place::Line {
+                file: path.display().to_string(),
+                line: 1,
+                key: String::new(),
+            };
+            vec![ConfigError {
+                place,
+                reason: format!("cannot be read: {error}"),
+            }]
+        })?;
+        Settings::check(flags, file::parse(path, &text)?)
+    }
+
+    /// Lay the flags over the file's settings and the defaults below both.
+    ///
+    /// # Errors
+    /// Everything that is wrong, not only the first.
+    pub fn check(flags: Flags, file: Layer) -> Result<Settings, Vec<ConfigError>> {
+        let mut errors = Vec::new();
+        let over = flags.values.clone();
+        let node = over.node_id.or(file.node_id).or_else(|| {
+            errors.push(missing(
+                "node-id",
+                "give the node's name with --node-id NAME",
+            ));
+            None
+        });
+        let pools = pools(flags, file.pools, &mut errors);
+        let (Some(node), true) = (node, errors.is_empty()) else {
+            return Err(errors);
+        };
+        Ok(Settings {
+            node,
+            pools,
+            endpoint: pick(
+                over.endpoint,
+                file.endpoint,
+                "endpoint",
+                Self::DEFAULT_ENDPOINT,
+            )?,
+            state_dir: pick(
+                over.state_dir,
+                file.state_dir,
+                "state-dir",
+                Self::DEFAULT_STATE_DIR,
+            )?,
+            expansion: over.expansion.or(file.expansion).unwrap_or_default(),
+            default_fs: over
+                .default_fs
+                .or(file.default_fs)
+                .unwrap_or(Self::DEFAULT_FS),
+            max_volumes: over.max_volumes.or(file.max_volumes).unwrap_or_default(),
+            metrics_address: over.metrics_address.or(file.metrics_address),
+            wipe_rate: over.wipe_rate.or(file.wipe_rate).map(|rate| rate.0),
+            wipe_patience: over
+                .wipe_patience
+                .or(file.wipe_patience)
+                .map_or(Self::DEFAULT_WIPE_PATIENCE, |span| span.0),
+            log_format: over.log_format.or(file.log_format).unwrap_or_default(),
+            log_level: over.log_level.or(file.log_level).unwrap_or_default(),
+        })
+    }
+}
+
+/// The flag's value, else the file's, else the default's text read like any other.
+fn pick<T: std::str::FromStr<Err = String>>(
+    flag: Option<T>,
+    file: Option<T>,
+    key: &'static str,
+    default: &str,
+) -> Result<T, Vec<ConfigError>> {
+    flag.or(file)
+        .map_or_else(|| default.parse(), Ok)
+        .map_err(|reason| {
+            vec![ConfigError {
+                place: Place::Missing(key),
+                reason,
+            }]
+        })
+}
+
+fn missing(key: &'static str, what: &str) -> ConfigError {
+    ConfigError {
+        place: Place::Missing(key),
+        reason: format!("is missing: {what}"),
+    }
+}
+
+fn pools(
+    flags: Flags,
+    from_file: Vec<PoolLayer>,
+    errors: &mut Vec<ConfigError>,
+) -> BTreeMap<PoolName, PoolSettings> {
+    let mut pools = if flags.pools.is_empty() {
+        from_file
+    } else {
+        pools_of(flags.pools)
+    };
+    for spare in flags.spares {
+        let place = Place::Flag("--spare");
+        match pools.iter_mut().find(|pool| pool.name == spare.name) {
+            Some(pool) => pool.spares.push(unwiped(Placed {
+                value: spare.disk,
+                place,
+            })),
+            None => errors.push(ConfigError {
+                place,
+                reason: format!("there is no pool `{}`; name it with --pool too", spare.name),
+            }),
+        }
+    }
+    for disk in flags.allow_wipe_disks {
+        let mut named = pools
+            .iter_mut()
+            .flat_map(|pool| pool.create.iter_mut().chain(&mut pool.spares))
+            .filter(|wanted| wanted.path.value == disk)
+            .peekable();
+        if named.peek().is_none() {
+            errors.push(ConfigError {
+                place: Place::Flag("--allow-wipe-disk"),
+                reason: format!("`{disk}` is no disk of a --pool NAME=create:… and no --spare"),
+            });
+        }
+        named.for_each(|wanted| wanted.wipe = true);
+    }
+    find_doubles(&pools, errors);
+    if pools.is_empty() {
+        errors.push(missing("pools", "name at least one with --pool NAME=VG"));
+    }
+    pools.into_iter().map(settled).collect()
+}
+
+/// Flags that name the same pool add up to one.
+fn pools_of(flags: Vec<PoolFlag>) -> Vec<PoolLayer> {
+    let mut pools: Vec<PoolLayer> = Vec::new();
+    for flag in flags {
+        let place = Place::Flag("--pool");
+        let at = pools
+            .iter()
+            .position(|pool| pool.name == flag.name)
+            .unwrap_or_else(|| {
+                pools.push(PoolLayer {
+                    name: flag.name,
+                    place: place.clone(),
+                    groups: Vec::new(),
+                    create: Vec::new(),
+                    spares: Vec::new(),
+                });
+                pools.len() - 1
+            });
+        match flag.source {
+            PoolSource::Group(value) => pools[at].groups.push(Placed { value, place }),
+            PoolSource::Create(disks) => pools[at].create.extend(disks.into_iter().map(|value| {
+                unwiped(Placed {
+                    value,
+                    place: place.clone(),
+                })
+            })),
+        }
+    }
+    pools
+}
+
+fn unwiped(path: Placed<super::DiskPath>) -> WantedDisk {
+    WantedDisk { path, wipe: false }
+}
+
+/// A group or disk in two places would be counted, and could be initialised, twice.
+fn find_doubles(pools: &[PoolLayer], errors: &mut Vec<ConfigError>) {
+    let mut names = BTreeSet::new();
+    let mut taken = BTreeMap::new();
+    for pool in pools {
+        let mut fail = |place: &Place, reason| {
+            errors.push(ConfigError {
+                place: place.clone(),
+                reason,
+            });
+        };
+        if !names.insert(&pool.name) {
+            fail(
+                &pool.place,
+                format!("pool `{}` is there already", pool.name),
+            );
+        }
+        if pool.groups.is_empty() && pool.create.is_empty() {
+            let what =
+                "it has neither groups nor disks to create them from: add `groups` or `create`";
+            fail(
+                &pool.place,
+                format!("pool `{}` is empty: {what}", pool.name),
+            );
+        }
+        let groups = pool
+            .groups
+            .iter()
+            .map(|group| ("group", group.value.to_string(), &group.place));
+        let disks = pool.create.iter().chain(&pool.spares);
+        let disks = disks.map(|disk| ("disk", disk.path.value.to_string(), &disk.path.place));
+        for (kind, name, place) in groups.chain(disks) {
+            if let Some(other) = taken.insert((kind, name.clone()), &pool.name) {
+                fail(
+                    place,
+                    format!("{kind} `{name}` is in pool `{other}` already"),
+                );
+            }
+        }
+    }
+}
+
+fn settled(pool: PoolLayer) -> (PoolName, PoolSettings) {
+    let disks = |disks: Vec<WantedDisk>| {
+        disks
+            .into_iter()
+            .map(|disk| NewDisk {
+                path: disk.path.value,
+                wipe: disk.wipe,
+            })
+            .collect()
+    };
+    let settings = PoolSettings {
+        groups: pool.groups.into_iter().map(|group| group.value).collect(),
+        create: disks(pool.create),
+        spares: disks(pool.spares),
+    };
+    (pool.name, settings)
+}

@@ -1,0 +1,289 @@
+//! The settings file: a closed schema, every error at once, each with its line.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::str::FromStr;
+
+use super::tree::{self, Entry, Node, Value};
+use super::{ConfigError, Layer, Place, Placed, PoolLayer, WantedDisk};
+
+/// Read the settings of a file's text; its name picks the format: `.toml`, `.yaml` or `.yml`.
+pub(super) fn parse(path: &Path, text: &str) -> Result<Layer, Vec<ConfigError>> {
+    let file = path.display().to_string();
+    let fail = |line, reason| {
+        vec![ConfigError {
+            place: Place::Line {
+                file: file.clone(),
+                line,
+                key: String::new(),
+            },
+            reason,
+        }]
+    };
+    let tree = match path.extension().and_then(|end| end.to_str()) {
+        Some("toml") => tree::parse_toml(text),
+        Some("yaml" | "yml") => tree::parse_yaml(text),
+        _ => {
+            return Err(fail(
+                1,
+                "a settings file ends in .toml, .yaml or .yml".to_owned(),
+            ));
+        }
+    }
+    .map_err(|error| fail(error.line, error.reason))?;
+
+    let mut errors = Vec::new();
+    let layer = Section::open(&file, "", &tree, &mut errors)
+        .map(layer)
+        .unwrap_or_default();
+    if errors.is_empty() {
+        Ok(layer)
+    } else {
+        Err(errors)
+    }
+}
+
+fn layer(mut top: Section<'_>) -> Layer {
+    let layer = Layer {
+        endpoint: top.take("endpoint", text),
+        node_id: top.take("node-id", text),
+        pools: top.tables("pools", pool),
+        expansion: top.take("expansion", text),
+        default_fs: top.take("default-fs", text),
+        max_volumes: top.take("max-volumes", number),
+        state_dir: top.take("state-dir", text),
+        metrics_address: top.take("metrics-address", text),
+        wipe_rate: top.take("wipe-rate", text_or_number),
+        wipe_patience: top.take("wipe-patience", text),
+        log_format: top.take("log-format", text),
+        log_level: top.take("log-level", text),
+    };
+    top.close();
+    layer
+}
+
+fn pool(mut section: Section<'_>) -> Option<PoolLayer> {
+    let place = section.place();
+    let name = section.take("name", text);
+    let groups = section.list("groups", text);
+    let create = section.tables("create", disk);
+    let spares = section.tables("spares", disk);
+    if name.is_none() && !section.has("name") {
+        section.fail(place.clone(), "a pool needs a name: add `name`".to_owned());
+    }
+    section.close();
+    name.map(|name| PoolLayer {
+        name,
+        place,
+        groups,
+        create,
+        spares,
+    })
+}
+
+fn disk(mut section: Section<'_>) -> Option<WantedDisk> {
+    let place = section.place();
+    let disk = section.take("disk", text);
+    let wipe = section.take("wipe", flag).unwrap_or(false);
+    if disk.is_none() && !section.has("disk") {
+        section.fail(place.clone(), "no disk is named: add `disk`".to_owned());
+    }
+    section.close();
+    disk.map(|path| WantedDisk {
+        path: Placed { value: path, place },
+        wipe,
+    })
+}
+
+/// One table of the file, whose keys are taken one by one.
+struct Section<'a> {
+    file: &'a str,
+    path: String,
+    line: usize,
+    entries: &'a [Entry],
+    known: Vec<&'static str>,
+    errors: &'a mut Vec<ConfigError>,
+}
+
+impl<'a> Section<'a> {
+    fn open(
+        file: &'a str,
+        path: &str,
+        node: &'a Node,
+        errors: &'a mut Vec<ConfigError>,
+    ) -> Option<Section<'a>> {
+        let path = path.to_owned();
+        if let Value::Table(entries) = &node.value {
+            return Some(Section {
+                file,
+                path,
+                line: node.line,
+                entries,
+                known: Vec::new(),
+                errors,
+            });
+        }
+        errors.push(ConfigError {
+            place: Place::Line {
+                file: file.to_owned(),
+                line: node.line,
+                key: path,
+            },
+            reason: format!(
+                "expected a table with keys, found {}",
+                node.value.in_words()
+            ),
+        });
+        None
+    }
+
+    fn place(&self) -> Place {
+        self.place_of(self.line, &self.path)
+    }
+
+    fn place_of(&self, line: usize, key: &str) -> Place {
+        Place::Line {
+            file: self.file.to_owned(),
+            line,
+            key: key.to_owned(),
+        }
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == key)
+    }
+
+    fn fail(&mut self, place: Place, reason: String) {
+        self.errors.push(ConfigError { place, reason });
+    }
+
+    fn find(&mut self, key: &'static str) -> Option<&'a Node> {
+        self.known.push(key);
+        self.entries
+            .iter()
+            .find(|entry| entry.key == key)
+            .map(|entry| &entry.node)
+    }
+
+    fn take<T>(&mut self, key: &'static str, parse: fn(&Value) -> Result<T, String>) -> Option<T> {
+        let node = self.find(key)?;
+        let path = self.path_of(key);
+        self.read(node, &path, parse).map(|placed| placed.value)
+    }
+
+    fn read<T>(
+        &mut self,
+        node: &Node,
+        path: &str,
+        parse: fn(&Value) -> Result<T, String>,
+    ) -> Option<Placed<T>> {
+        let place = self.place_of(node.line, path);
+        match parse(&node.value) {
+            Ok(value) => Some(Placed { value, place }),
+            Err(reason) => {
+                self.fail(place, reason);
+                None
+            }
+        }
+    }
+
+    fn nodes(&mut self, key: &'static str) -> Vec<(String, &'a Node)> {
+        let path = self.path_of(key);
+        let Some(node) = self.find(key) else {
+            return Vec::new();
+        };
+        if let Value::List(nodes) = &node.value {
+            return nodes
+                .iter()
+                .enumerate()
+                .map(|(i, node)| (format!("{path}[{i}]"), node))
+                .collect();
+        }
+        let place = self.place_of(node.line, &path);
+        self.fail(
+            place,
+            format!("expected a list, found {}", node.value.in_words()),
+        );
+        Vec::new()
+    }
+
+    fn list<T>(
+        &mut self,
+        key: &'static str,
+        parse: fn(&Value) -> Result<T, String>,
+    ) -> Vec<Placed<T>> {
+        let nodes = self.nodes(key);
+        nodes
+            .into_iter()
+            .filter_map(|(path, node)| self.read(node, &path, parse))
+            .collect()
+    }
+
+    fn tables<T>(&mut self, key: &'static str, read: fn(Section<'_>) -> Option<T>) -> Vec<T> {
+        let nodes = self.nodes(key);
+        nodes
+            .into_iter()
+            .filter_map(|(path, node)| {
+                Section::open(self.file, &path, node, self.errors).and_then(read)
+            })
+            .collect()
+    }
+
+    /// Refuse what nobody took.
+    fn close(self) {
+        for entry in self.entries {
+            if self.known.contains(&entry.key.as_str()) {
+                continue;
+            }
+            let place = self.place_of(entry.line, &self.path_of(&entry.key));
+            let reason = match super::nearest(&entry.key, &self.known) {
+                Some(known) => format!("there is no such key; did you mean `{known}`?"),
+                None => format!("there is no such key; known are {}", self.known.join(", ")),
+            };
+            self.errors.push(ConfigError { place, reason });
+        }
+    }
+}
+
+fn text<T: FromStr<Err: Display>>(value: &Value) -> Result<T, String> {
+    match value {
+        Value::Text(text) => text.parse().map_err(|error: T::Err| error.to_string()),
+        other => Err(format!(
+            "expected a text in quotes, found {}",
+            other.in_words()
+        )),
+    }
+}
+
+fn text_or_number<T: FromStr<Err: Display>>(value: &Value) -> Result<T, String> {
+    match value {
+        Value::Number(number) => text(&Value::Text(number.to_string())),
+        other => text(other),
+    }
+}
+
+fn number(value: &Value) -> Result<u32, String> {
+    match value {
+        Value::Number(number) => u32::try_from(*number)
+            .map_err(|_| format!("{number} is not between 0 and {}", u32::MAX)),
+        other => Err(format!("expected a number, found {}", other.in_words())),
+    }
+}
+
+fn flag(value: &Value) -> Result<bool, String> {
+    match value {
+        Value::Bool(bool) => Ok(*bool),
+        other => Err(format!(
+            "expected true or false, found {}",
+            other.in_words()
+        )),
+    }
+}

@@ -1,0 +1,66 @@
+//! The settings as the TOML file that says the same.
+
+use std::fmt;
+
+use super::{NewDisk, Settings, Span};
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        text(f, "node-id", &self.node)?;
+        text(f, "endpoint", &self.endpoint)?;
+        text(f, "expansion", &self.expansion)?;
+        text(f, "default-fs", &self.default_fs)?;
+        writeln!(f, "max-volumes = {}", self.max_volumes)?;
+        text(f, "state-dir", &self.state_dir)?;
+        if let Some(address) = self.metrics_address {
+            text(f, "metrics-address", &address)?;
+        }
+        if let Some(rate) = self.wipe_rate {
+            text(f, "wipe-rate", &rate.get())?;
+        }
+        text(f, "wipe-patience", &Span(self.wipe_patience))?;
+        text(f, "log-format", &self.log_format)?;
+        text(f, "log-level", &self.log_level)?;
+        for (name, pool) in &self.pools {
+            writeln!(f, "\n[[pools]]")?;
+            text(f, "name", name)?;
+            let groups: Vec<String> = pool.groups.iter().map(quoted).collect();
+            list(f, "groups", &groups)?;
+            list(
+                f,
+                "create",
+                &pool.create.iter().map(disk).collect::<Vec<_>>(),
+            )?;
+            list(
+                f,
+                "spares",
+                &pool.spares.iter().map(disk).collect::<Vec<_>>(),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn quoted(value: &impl ToString) -> String {
+    toml::Value::String(value.to_string()).to_string()
+}
+
+fn text(f: &mut fmt::Formatter<'_>, key: &str, value: &impl ToString) -> fmt::Result {
+    writeln!(f, "{key} = {}", quoted(value))
+}
+
+fn list(f: &mut fmt::Formatter<'_>, key: &str, items: &[String]) -> fmt::Result {
+    if items.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "{key} = [{}]", items.join(", "))
+}
+
+fn disk(disk: &NewDisk) -> String {
+    let path = quoted(&disk.path);
+    if disk.wipe {
+        format!("{{ disk = {path}, wipe = true }}")
+    } else {
+        format!("{{ disk = {path} }}")
+    }
+}

@@ -1,0 +1,296 @@
+use std::path::Path;
+
+use super::*;
+
+fn flags(words: &[&str]) -> Flags {
+    crate::cli::flags_of(words)
+}
+
+fn read(name: &str, text: &str) -> Result<Settings, Vec<String>> {
+    let printed = |errors: Vec<ConfigError>| errors.iter().map(ToString::to_string).collect();
+    let layer = file::parse(Path::new(name), text).map_err(printed)?;
+    Settings::check(Flags::default(), layer).map_err(printed)
+}
+
+fn error(name: &str, text: &str) -> String {
+    read(name, text).unwrap_err().join("\n")
+}
+
+fn settings(words: &[&str], text: &str) -> Settings {
+    let layer = file::parse(Path::new("pliant.toml"), text).unwrap();
+    Settings::check(flags(words), layer).unwrap()
+}
+
+const WHOLE: &str = r#"node-id = "alpha"
+endpoint = "unix:///run/other/csi.sock"
+expansion = "two-step"
+default-fs = "xfs"
+max-volumes = 16
+state-dir = "/run/other"
+metrics-address = "127.0.0.1:9808"
+wipe-rate = "104857600"
+wipe-patience = "5s"
+log-format = "json"
+log-level = "warn,pliant::lvm=debug"
+
+[[pools]]
+name = "fast"
+groups = ["vg0", "vg1"]
+spares = [{ disk = "/dev/sdd" }]
+
+[[pools]]
+name = "large"
+create = [{ disk = "/dev/sdb", wipe = true }, { disk = "/dev/sdc" }]
+"#;
+
+#[test]
+fn a_file_that_says_everything_is_printed_back() {
+    assert_eq!(read("pliant.toml", WHOLE).unwrap().to_string(), WHOLE);
+}
+
+#[test]
+fn yaml_says_the_same() {
+    let yaml = r#"
+node-id: alpha
+endpoint: unix:///run/other/csi.sock
+expansion: two-step
+default-fs: xfs
+max-volumes: 16
+state-dir: /run/other
+metrics-address: 127.0.0.1:9808
+wipe-rate: 100Mi
+wipe-patience: 5s
+log-format: json
+log-level: warn,pliant::lvm=debug
+pools:
+  - name: fast
+    groups: [vg0, vg1]
+    spares:
+      - disk: /dev/sdd
+  - name: large
+    create:
+      - {disk: /dev/sdb, wipe: true}
+      - disk: /dev/sdc
+"#;
+    assert_eq!(read("pliant.yaml", yaml), read("pliant.toml", WHOLE));
+}
+
+#[test]
+fn two_flags_are_enough() {
+    let settings = Settings::check(
+        flags(&["--node-id=alpha", "--pool=fast=vg0"]),
+        Layer::default(),
+    );
+    let expected = r#"node-id = "alpha"
+endpoint = "unix:///run/pliant/csi.sock"
+expansion = "one-step"
+default-fs = "ext4"
+max-volumes = 0
+state-dir = "/run/pliant"
+wipe-patience = "20s"
+log-format = "text"
+log-level = "info"
+
+[[pools]]
+name = "fast"
+groups = ["vg0"]
+"#;
+    assert_eq!(settings.unwrap().to_string(), expected);
+}
+
+#[test]
+fn flags_lie_over_the_file() {
+    let words = [
+        "--node-id=beta",
+        "--endpoint=/run/x.sock",
+        "--expansion=one-step",
+        "--default-fs=btrfs",
+        "--max-volumes=1",
+        "--state-dir=/run/x",
+        "--metrics-address=[::1]:1",
+        "--wipe-rate=1Ki",
+        "--wipe-patience=1m",
+        "--log-format=text",
+        "--log-level=trace",
+        "--pool=a=vg5",
+        "--pool=b=create:/dev/sdx,/dev/sdy",
+        "--pool=a=vg6",
+        "--spare=b=/dev/sdz",
+        "--allow-wipe-disk=/dev/sdy",
+        "--allow-wipe-disk=/dev/sdz",
+    ];
+    let expected = r#"node-id = "beta"
+endpoint = "unix:///run/x.sock"
+expansion = "one-step"
+default-fs = "btrfs"
+max-volumes = 1
+state-dir = "/run/x"
+metrics-address = "[::1]:1"
+wipe-rate = "1024"
+wipe-patience = "1m"
+log-format = "text"
+log-level = "trace"
+
+[[pools]]
+name = "a"
+groups = ["vg5", "vg6"]
+
+[[pools]]
+name = "b"
+create = [{ disk = "/dev/sdx" }, { disk = "/dev/sdy", wipe = true }]
+spares = [{ disk = "/dev/sdz", wipe = true }]
+"#;
+    assert_eq!(settings(&words, WHOLE).to_string(), expected);
+}
+
+#[test]
+fn spares_join_the_pools_of_the_file() {
+    let spares =
+        &settings(&["--spare=large=/dev/sde"], WHOLE).pools[&"large".parse().unwrap()].spares;
+    assert_eq!(
+        *spares,
+        [NewDisk {
+            path: "/dev/sde".parse().unwrap(),
+            wipe: false
+        }]
+    );
+}
+
+#[test]
+fn every_error_is_told_with_its_line_and_key() {
+    let text = r#"nodeid = "alpha"
+endpoint = "tcp://127.0.0.1:1"
+expansion = "three-step"
+default-fs = "ntfs"
+max-volumes = -1
+state-dir = 'run'
+metrics-address = "localhost"
+wipe-rate = 0
+wipe-patience = 20
+log-format = "xml"
+log-level = "loud"
+
+[[pools]]
+name = "Fast"
+groups = ["-f", 7]
+
+[[pools]]
+grops = ["vg0"]
+create = "/dev/sdb"
+spares = [{ disk = "sdb", wipe = "yes" }, { wipe = true }]
+"#;
+    assert_eq!(
+        error("pliant.toml", text),
+        "pliant.toml:2: endpoint: `tcp://127.0.0.1:1` is not a socket: write unix:// and an absolute path, such as unix:///run/pliant/csi.sock
+pliant.toml:14: pools[0].name: `Fast` is not a pool name: use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends
+pliant.toml:15: pools[0].groups[0]: `-f` is not the name of a volume group: LVM takes A-Z, a-z, 0-9, ., _, + and -, not beginning with -; `vgs` lists the groups
+pliant.toml:15: pools[0].groups[1]: expected a text in quotes, found the number 7
+pliant.toml:19: pools[1].create: expected a list, found the text `/dev/sdb`
+pliant.toml:20: pools[1].spares[0].disk: `sdb` is not the path of a disk: write it as below /dev, such as /dev/sdb or /dev/disk/by-id/…
+pliant.toml:20: pools[1].spares[0].wipe: expected true or false, found the text `yes`
+pliant.toml:20: pools[1].spares[1]: no disk is named: add `disk`
+pliant.toml:17: pools[1]: a pool needs a name: add `name`
+pliant.toml:18: pools[1].grops: there is no such key; did you mean `groups`?
+pliant.toml:3: expansion: `three-step` is not a way to expand: use one-step or two-step
+pliant.toml:4: default-fs: `ntfs` is not a supported file system: use ext4, xfs, btrfs, ext3 or ext2
+pliant.toml:5: max-volumes: -1 is not between 0 and 4294967295
+pliant.toml:6: state-dir: `run` cannot be the state directory: write an absolute path of A-Z, a-z, 0-9, ., _ and -, such as /run/pliant
+pliant.toml:7: metrics-address: invalid socket address syntax
+pliant.toml:8: wipe-rate: a rate of 0 would never end: leave it out for no limit
+pliant.toml:9: wipe-patience: expected a text in quotes, found the number 20
+pliant.toml:10: log-format: `xml` is not a log format: use text or json
+pliant.toml:11: log-level: `loud` is not a log level: use error, warn, info, debug or trace, or directives such as warn,pliant::lvm=debug
+pliant.toml:1: nodeid: there is no such key; did you mean `node-id`?"
+    );
+}
+
+#[test]
+fn yaml_errors_have_lines_too() {
+    let cases = [
+        (
+            "node-id: alpha\npools:\n  - name: fast\n    grops: [vg0]\n",
+            "c.yml:4: pools[0].grops: there is no such key; did you mean `groups`?",
+        ),
+        (
+            "node-id: 12\n",
+            "c.yml:1: node-id: expected a text in quotes, found the number 12",
+        ),
+        (
+            "node-id: alpha\nmax-volumes: 1.5\n",
+            "c.yml:2: max-volumes: expected a number, found a number with a fraction",
+        ),
+        ("- a\n", "c.yml:1: expected a table with keys, found a list"),
+        (
+            "zebra: 1\nnode-id: a\n",
+            "c.yml:1: zebra: there is no such key; known are endpoint, node-id, pools, expansion, default-fs, max-volumes, state-dir, metrics-address, wipe-rate, wipe-patience, log-format, log-level",
+        ),
+    ];
+    for (text, message) in cases {
+        assert_eq!(error("c.yml", text), message);
+    }
+}
+
+#[test]
+fn what_is_no_toml_or_yaml_has_a_line() {
+    assert_eq!(
+        error("c.toml", "node-id = \"a\"\nnode-id = \"b\"\n"),
+        "c.toml:2: duplicate key"
+    );
+    assert_eq!(
+        error("c.toml", "a = 1\n\nb = \n"),
+        "c.toml:3: string values must be quoted, expected literal string"
+    );
+    assert_eq!(
+        error("c.json", "{}"),
+        "c.json:1: a settings file ends in .toml, .yaml or .yml"
+    );
+    assert_eq!(
+        error("c.yaml", "node-id: a\nnode-id: b\n"),
+        "c.yaml:2: duplicate mapping key `node-id` is not allowed here"
+    );
+}
+
+#[test]
+fn what_only_the_whole_shows() {
+    assert_eq!(
+        error("c.toml", ""),
+        "node-id: is missing: give the node's name with --node-id NAME\n\
+         pools: is missing: name at least one with --pool NAME=VG"
+    );
+    let text = r#"node-id = "a"
+pools = [
+  { name = "p", groups = ["vg0"], spares = [{ disk = "/dev/sdb" }] },
+  { name = "q", groups = ["vg0"], create = [{ disk = "/dev/sdb" }] },
+  { name = "q", groups = ["vg1"] },
+  { name = "r" },
+]
+"#;
+    assert_eq!(
+        error("c.toml", text),
+        "c.toml:4: pools[1].groups[0]: group `vg0` is in pool `p` already
+c.toml:4: pools[1].create[0]: disk `/dev/sdb` is in pool `p` already
+c.toml:5: pools[2]: pool `q` is there already
+c.toml:6: pools[3]: pool `r` is empty: it has neither groups nor disks to create them from: add `groups` or `create`"
+    );
+}
+
+#[test]
+fn flags_that_point_nowhere_are_refused() {
+    let words = [
+        "--node-id=a",
+        "--pool=p=vg0",
+        "--pool=p=vg0",
+        "--spare=q=/dev/sdb",
+        "--allow-wipe-disk=/dev/sdc",
+    ];
+    let errors = Settings::check(flags(&words), Layer::default()).unwrap_err();
+    let printed: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        printed,
+        [
+            "--spare: there is no pool `q`; name it with --pool too",
+            "--allow-wipe-disk: `/dev/sdc` is no disk of a --pool NAME=create:… and no --spare",
+            "--pool: group `vg0` is in pool `p` already",
+        ]
+    );
+}

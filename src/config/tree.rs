@@ -1,0 +1,191 @@
+//! A settings file as a tree whose nodes know their line, whichever format it is written in.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{MessageFormatter, UserMessageFormatter};
+use toml::de::{DeTable, DeValue};
+
+/// One value with the line on which it stands, from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Node {
+    pub line: usize,
+    pub value: Value,
+}
+
+/// What a settings file can say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Value {
+    Text(String),
+    Number(i64),
+    Bool(bool),
+    List(Vec<Node>),
+    Table(Vec<Entry>),
+    /// Something that no setting is, in words.
+    Other(&'static str),
+}
+
+/// A key of a table with its line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub key: String,
+    pub line: usize,
+    pub node: Node,
+}
+
+/// The text is not of its format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NotParsed {
+    pub line: usize,
+    pub reason: String,
+}
+
+/// Read TOML.
+pub(super) fn parse_toml(text: &str) -> Result<Node, NotParsed> {
+    let line = |span: Range<usize>| 1 + text[..span.start].matches('\n').count();
+    let table = DeTable::parse(text).map_err(|error| NotParsed {
+        line: error.span().map_or(1, line),
+        reason: error.message().to_owned(),
+    })?;
+    Ok(Node {
+        line: 1,
+        value: toml_table(table.get_ref(), &line),
+    })
+}
+
+fn toml_table(table: &DeTable<'_>, line: &impl Fn(Range<usize>) -> usize) -> Value {
+    let entry = |(key, value): (&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| Entry {
+        key: AsRef::<str>::as_ref(key.get_ref()).to_owned(),
+        line: line(key.span()),
+        node: toml_node(value, line),
+    };
+    Value::Table(table.iter().map(entry).collect())
+}
+
+fn toml_node(node: &toml::Spanned<DeValue<'_>>, line: &impl Fn(Range<usize>) -> usize) -> Node {
+    let value = match node.get_ref() {
+        DeValue::String(text) => Value::Text(text.to_string()),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .map_or(Value::Other("a number beyond 64 bits"), Value::Number),
+        DeValue::Boolean(bool) => Value::Bool(*bool),
+        DeValue::Array(list) => {
+            Value::List(list.iter().map(|node| toml_node(node, line)).collect())
+        }
+        DeValue::Table(table) => toml_table(table, line),
+        DeValue::Float(_) => Value::Other("a number with a fraction"),
+        DeValue::Datetime(_) => Value::Other("a date"),
+    };
+    Node {
+        line: line(node.span()),
+        value,
+    }
+}
+
+/// Read YAML; one document, no key twice.
+pub(super) fn parse_yaml(text: &str) -> Result<Node, NotParsed> {
+    serde_saphyr::from_str::<serde_saphyr::Spanned<Value>>(text)
+        .map(Node::from)
+        .map_err(|error| NotParsed {
+            line: error.location().map_or(1, |place| yaml_line(&place)),
+            reason: UserMessageFormatter
+                .format_message(error.without_snippet())
+                .into_owned(),
+        })
+}
+
+fn yaml_line(place: &serde_saphyr::Location) -> usize {
+    usize::try_from(place.line()).unwrap_or(usize::MAX)
+}
+
+impl From<serde_saphyr::Spanned<Value>> for Node {
+    fn from(spanned: serde_saphyr::Spanned<Value>) -> Node {
+        Node {
+            line: yaml_line(&spanned.referenced),
+            value: spanned.value,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a setting")
+    }
+
+    fn visit_bool<E>(self, bool: bool) -> Result<Value, E> {
+        Ok(Value::Bool(bool))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Number(number))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(i64::try_from(number).map_or(Value::Other("a number beyond 64 bits"), Value::Number))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
+        Ok(Value::Other("a number with a fraction"))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(text.to_owned()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Other("nothing"))
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Other("nothing"))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, value: D) -> Result<Value, D::Error> {
+        value.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(node) = list.next_element::<serde_saphyr::Spanned<Value>>()? {
+            nodes.push(node.into());
+        }
+        Ok(Value::List(nodes))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(key) = map.next_key::<serde_saphyr::Spanned<String>>()? {
+            let node: Node = map.next_value::<serde_saphyr::Spanned<Value>>()?.into();
+            entries.push(Entry {
+                line: yaml_line(&key.referenced),
+                key: key.value,
+                node,
+            });
+        }
+        Ok(Value::Table(entries))
+    }
+}
+
+impl Value {
+    /// What it is, in words for a message.
+    pub(super) fn in_words(&self) -> String {
+        match self {
+            Value::Text(text) => format!("the text `{text}`"),
+            Value::Number(number) => format!("the number {number}"),
+            Value::Bool(bool) => bool.to_string(),
+            Value::List(_) => "a list".to_owned(),
+            Value::Table(_) => "a table".to_owned(),
+            Value::Other(words) => (*words).to_owned(),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `/metrics` and `/healthz` on an address of choice.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{FigureSource, Metrics};
+
+/// With this type Prometheus reads it as OpenMetrics, where help and types of counters are right.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+type Shared = (Metrics, Arc<dyn FigureSource>);
+
+/// Serve until `stop`; `/healthz` answers `ok` as long as the process can answer at all.
+///
+/// # Errors
+/// What the listener says when it can no longer accept.
+pub async fn serve(
+    listener: TcpListener,
+    metrics: Metrics,
+    source: Arc<dyn FigureSource>,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let routes = Router::new()
+        .route("/metrics", get(tell))
+        .route("/healthz", get(async || "ok\n"))
+        .with_state((metrics, source));
+    axum::serve(listener, routes)
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await
+}
+
+async fn tell(State((metrics, source)): State<Shared>) -> Response {
+    match metrics.text(&source.figures().await) {
+        Ok(text) => ([(CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}

@@ -1,0 +1,93 @@
+//! The one table of what is measured; `docs/src/reference/metrics.md` is compared with it.
+
+use prometheus_client::registry::{Metric, Registry};
+
+/// One row: a name with its unit in it, its kind, its labels, and what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Figure {
+    /// The name as Prometheus stores it.
+    pub name: &'static str,
+    /// How to read its numbers.
+    pub kind: Kind,
+    /// The labels in order.
+    pub labels: &'static [&'static str],
+    /// A sentence without a full stop.
+    pub help: &'static str,
+}
+
+/// How the numbers of a figure behave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows, from 0 at the start.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by how long something took; adds `_bucket`, `_count` and `_sum`.
+    Histogram,
+}
+
+impl Kind {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+impl Figure {
+    /// Add it to what is told; the format itself appends `_total` to a counter's name and a full
+    /// stop to the help.
+    pub(super) fn put(&self, registry: &mut Registry, metric: impl Metric) {
+        registry.register(self.name.trim_end_matches("_total"), self.help, metric);
+    }
+}
+
+macro_rules! table {
+    ($($row:ident = $kind:ident $name:literal $labels:expr, $help:literal;)*) => {
+        $(pub(super) const $row: Figure = Figure {
+            name: $name,
+            kind: Kind::$kind,
+            labels: &$labels,
+            help: $help,
+        };)*
+
+        /// All rows.
+        pub const TABLE: &[Figure] = &[$($row),*];
+    };
+}
+
+table! {
+    RPC_DURATION = Histogram "pliant_rpc_duration_seconds" ["method"],
+        "How long calls of the CSI protocol took";
+    RPC_ERRORS = Counter "pliant_rpc_errors_total" ["method", "code"],
+        "Calls of the CSI protocol that were not answered OK";
+    LVM_DURATION = Histogram "pliant_lvm_command_duration_seconds" ["command"],
+        "How long LVM commands took, by their first word";
+    EXPANSIONS = Counter "pliant_expansions_total" ["outcome"],
+        "Growths by outcome: whole, volume-only where the file system is left to the node, failed";
+    WIPED = Counter "pliant_wiped_bytes_total" [],
+        "Bytes that were wiped before use or at delete";
+    POOL_SIZE = Gauge "pliant_pool_size_bytes" ["pool"],
+        "Size of a pool: all extents of its groups";
+    POOL_FREE = Gauge "pliant_pool_free_bytes" ["pool"],
+        "Free extents of a pool";
+    POOL_LARGEST = Gauge "pliant_pool_largest_volume_bytes" ["pool"],
+        "The largest volume that could be made in a pool now";
+    POOL_AVAILABLE = Gauge "pliant_pool_available" ["pool"],
+        "1 if all groups of a pool answer, else 0";
+    POOL_READING = Gauge "pliant_pool_last_reading_age_seconds" ["pool"],
+        "How long ago a pool was last read without an error; absent if never since the start";
+    VOLUME_SIZE = Gauge "pliant_volume_size_bytes" ["volume", "name", "pool"],
+        "Size of a volume: whole extents";
+    VOLUME_STATE = Gauge "pliant_volume_state" ["volume", "state"],
+        "1 for the state in which a volume is: creating, ready, resizing, resized or deleting";
+    VOLUME_WIPED = Gauge "pliant_volume_wiped_bytes" ["volume"],
+        "How much of a volume that is being deleted is wiped; absent for others";
+    HOST_CALLS = Counter "pliant_host_calls_total" ["call"],
+        "Calls of the machine by kind: processes that were started, LVM commands, fsyncs and others";
+    RESIDENT = Gauge "pliant_resident_memory_bytes" [],
+        "Memory of the driver's own process that is resident";
+}

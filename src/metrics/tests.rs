@@ -1,0 +1,144 @@
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+fn figures() -> Figures {
+    Figures {
+        pools: vec![PoolFigures {
+            pool: "fast".to_owned(),
+            size: Bytes::gib(2),
+            free: Bytes::gib(1),
+            largest: Bytes::mib(512),
+            available: true,
+            last_reading: Some(Duration::from_millis(1500)),
+        }],
+        volumes: vec![VolumeFigures {
+            volume: "v".to_owned(),
+            name: "pvc-1".to_owned(),
+            pool: "fast".to_owned(),
+            size: Bytes::gib(1),
+            state: "deleting".to_owned(),
+            wiped: Some(Bytes::mib(1)),
+        }],
+        host_calls: BTreeMap::from([("processes", 3)]),
+    }
+}
+
+fn text() -> String {
+    let metrics = Metrics::default();
+    metrics.observe("CreateVolume", "OK", Duration::from_millis(3));
+    metrics.observe("CreateVolume", "ABORTED", Duration::from_secs(20));
+    metrics.lvm_command("lvcreate", Duration::from_millis(2));
+    metrics.expansion(Expanded::Whole);
+    metrics.wiped(Bytes::kib(4));
+    metrics.text(&figures()).unwrap()
+}
+
+#[test]
+fn every_figure_is_told_as_it_is() {
+    let text = text();
+    let told: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.contains("_bucket{"))
+        .filter(|line| !line.starts_with("pliant_resident"))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            r#"pliant_rpc_duration_seconds_sum{method="CreateVolume"} 20.003"#,
+            r#"pliant_rpc_duration_seconds_count{method="CreateVolume"} 2"#,
+            r#"pliant_rpc_errors_total{method="CreateVolume",code="ABORTED"} 1"#,
+            r#"pliant_lvm_command_duration_seconds_sum{command="lvcreate"} 0.002"#,
+            r#"pliant_lvm_command_duration_seconds_count{command="lvcreate"} 1"#,
+            r#"pliant_expansions_total{outcome="whole"} 1"#,
+            "pliant_wiped_bytes_total 4096",
+            r#"pliant_pool_size_bytes{pool="fast"} 2147483648.0"#,
+            r#"pliant_pool_free_bytes{pool="fast"} 1073741824.0"#,
+            r#"pliant_pool_largest_volume_bytes{pool="fast"} 536870912.0"#,
+            r#"pliant_pool_available{pool="fast"} 1.0"#,
+            r#"pliant_pool_last_reading_age_seconds{pool="fast"} 1.5"#,
+            r#"pliant_volume_size_bytes{volume="v",name="pvc-1",pool="fast"} 1073741824.0"#,
+            r#"pliant_volume_state{volume="v",state="deleting"} 1.0"#,
+            r#"pliant_volume_wiped_bytes{volume="v"} 1048576.0"#,
+            r#"pliant_host_calls_total{call="processes"} 3"#,
+        ]
+    );
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn every_row_of_the_table_is_told_with_its_help_and_kind() {
+    let text = text();
+    for row in TABLE {
+        let base = row.name.trim_end_matches("_total");
+        assert!(
+            text.contains(&format!("# HELP {base} {}.\n", row.help)),
+            "{row:?}"
+        );
+        assert!(
+            text.contains(&format!("# TYPE {base} {}\n", row.kind.as_str())),
+            "{row:?}"
+        );
+        assert_eq!(
+            row.kind == Kind::Counter,
+            row.name.ends_with("_total"),
+            "{row:?}"
+        );
+        let told = text
+            .lines()
+            .find(|line| line.starts_with(row.name))
+            .unwrap();
+        for label in row.labels {
+            assert!(told.contains(&format!("{label}=\"")), "{told}");
+        }
+    }
+    assert_eq!(text.matches("# TYPE ").count(), TABLE.len());
+}
+
+struct Now;
+
+#[async_trait]
+impl FigureSource for Now {
+    async fn figures(&self) -> Figures {
+        figures()
+    }
+}
+
+async fn get(address: std::net::SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn prometheus_can_read_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let server = tokio::spawn(serve(
+        listener,
+        Metrics::default(),
+        Arc::new(Now),
+        stop.clone(),
+    ));
+
+    let answer = get(address, "/metrics").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let kind = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n";
+    assert!(answer.contains(kind), "{answer}");
+    assert!(
+        answer.contains("pliant_pool_size_bytes{pool=\"fast\"} 2147483648.0\n"),
+        "{answer}"
+    );
+    assert!(get(address, "/healthz").await.ends_with("\r\n\r\nok\n"));
+
+    stop.cancel();
+    server.await.unwrap().unwrap();
+}
