@@ -5,9 +5,9 @@
 
 mod commands;
 pub mod group;
+mod heal;
 pub mod layout;
 pub mod metadata;
-mod heal;
 mod read;
 mod report;
 mod scan;

@@ -67,6 +67,16 @@ impl MountTable {
         self.0.iter().rfind(|mount| mount.target == target)
     }
 
+    /// The mount points below a directory, the innermost first.
+    pub fn below(&self, directory: &Path) -> Vec<PathBuf> {
+        let inside = self
+            .0
+            .iter()
+            .rev()
+            .filter(|mount| mount.target.starts_with(directory));
+        inside.map(|mount| mount.target.clone()).collect()
+    }
+
     /// How many mounts lie on each other at `target`.
     pub fn layers(&self, target: &Path) -> usize {
         self.0.iter().filter(|mount| mount.target == target).count()

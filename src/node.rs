@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::host::{DeviceNumber, DmInfo, Host, Mount, Usage};
 use crate::lvm::{Group, Lv, VolumeGroup};
 use crate::mount::MountTable;
 use crate::volume::{
-    Ailment, Capacity, CapacityQuery, Growth, Grown, Mode, NewVolume, NodeKey, PoolName, Severity,
-    State, Volume, VolumeError, VolumeId, VolumeKey, Volumes,
+    Ailment, Capacity, CapacityQuery, Grown, Growth, NewVolume, NodeKey, PoolName, State, Volume,
+    VolumeError, VolumeId, VolumeKey, Volumes,
 };
 
 mod create;
@@ -51,7 +51,9 @@ pub struct Node {
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Node")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -181,7 +183,10 @@ pub struct PoolAilment {
 impl Node {
     /// What the node tells about itself, from memory.
     pub fn info(&self) -> NodeInfo {
-        NodeInfo { name: self.settings.name.clone(), max_volumes: self.settings.max_volumes }
+        NodeInfo {
+            name: self.settings.name.clone(),
+            max_volumes: self.settings.max_volumes,
+        }
     }
 
     /// The pools.
@@ -228,7 +233,10 @@ impl Node {
     /// # Errors
     /// [`VolumeError::NotFound`] only if all groups were looked at.
     async fn must_find(&self, id: &VolumeId) -> Result<Found, VolumeError> {
-        let found = self.find_key(id.key()).await?.filter(|found| found.record.id == *id);
+        let found = self
+            .find_key(id.key())
+            .await?
+            .filter(|found| found.record.id == *id);
         found.ok_or_else(|| VolumeError::NotFound { id: id.to_string() })
     }
 
@@ -250,9 +258,9 @@ impl Node {
     /// Find a volume by the last reading of its group, so that no disk is touched; else by a new one.
     async fn recall(&self, id: &VolumeId) -> Result<Found, VolumeError> {
         let remembered = self.pools.iter().find_map(|pool| {
-            pool.groups.iter().find_map(|group| {
-                find_in(pool, group, group.remembered()?, id.key())
-            })
+            pool.groups
+                .iter()
+                .find_map(|group| find_in(pool, group, group.remembered()?, id.key()))
         });
         match remembered.filter(|found| found.record.id == *id) {
             Some(found) => Ok(found),
@@ -263,7 +271,11 @@ impl Node {
     /// The live device of a volume; `None` while it is inactive.
     async fn live_device(&self, found: &Found) -> Result<Option<(PathBuf, DmInfo)>, VolumeError> {
         let uuid = found.seen.dm_uuid(&found.lv);
-        let info = self.host.dm_info(&uuid).await.map_err(failed("device-mapper"))?;
+        let info = self
+            .host
+            .dm_info(&uuid)
+            .await
+            .map_err(failed("device-mapper"))?;
         Ok(info.map(|info| (device_node(info.number), info)))
     }
 
@@ -275,31 +287,44 @@ impl Node {
             turn.activate(&found.lv.name).await.map_err(unavailable)?;
         }
         // With the activation-skip flag LVM succeeds and does nothing; so look.
-        self.live_device(found).await?.ok_or_else(|| VolumeError::Refused {
-            reason: format!(
-                "logical volume {}/{} does not become active; see `lvs -o+lv_skip_activation`",
-                found.group.name(),
-                found.lv.name
-            ),
-        })
+        self.live_device(found)
+            .await?
+            .ok_or_else(|| VolumeError::Refused {
+                reason: format!(
+                    "logical volume {}/{} does not become active; see `lvs -o+lv_skip_activation`",
+                    found.group.name(),
+                    found.lv.name
+                ),
+            })
     }
 
     /// The mounts of a device that workloads see: not those of ours for growing.
     fn shown<'a>(&self, table: &'a MountTable, device: DeviceNumber) -> Vec<&'a Mount> {
         let private = self.settings.private_mounts();
-        table.of(device).filter(|mount| !mount.target.starts_with(&private)).collect()
+        table
+            .of(device)
+            .filter(|mount| !mount.target.starts_with(&private))
+            .collect()
     }
 
     /// # Errors
     /// [`VolumeError::InUse`] with the holder if the volume is mounted or open.
     async fn refuse_if_held(&self, found: &Found) -> Result<(), VolumeError> {
-        let Some((device, info)) = self.live_device(found).await? else { return Ok(()) };
+        let Some((device, info)) = self.live_device(found).await? else {
+            return Ok(());
+        };
         let table = MountTable::read(self.host.as_ref()).await;
         let table = table.map_err(failed("the mount table could not be read"))?;
         let kernel_name = format!("dm-{}", info.number.minor);
-        let mut mounts = self.shown(&table, info.number).into_iter().chain(table.of_node(&kernel_name));
+        let mut mounts = self
+            .shown(&table, info.number)
+            .into_iter()
+            .chain(table.of_node(&kernel_name));
         let holder = match mounts.next() {
-            Some(mount) => format!("it is mounted at {}; unmount it there", mount.target.display()),
+            Some(mount) => format!(
+                "it is mounted at {}; unmount it there",
+                mount.target.display()
+            ),
             // The origin of a safety snapshot is held by device-mapper itself.
             None if info.open_count > 0 && !self.has_snapshot(found) => format!(
                 "a process has {} open; see `fuser -v {}`",
@@ -308,11 +333,17 @@ impl Node {
             ),
             None => return Ok(()),
         };
-        Err(VolumeError::InUse { id: found.record.id.to_string(), holder })
+        Err(VolumeError::InUse {
+            id: found.record.id.to_string(),
+            holder,
+        })
     }
 
     fn has_snapshot(&self, found: &Found) -> bool {
-        found.seen.lvs.contains_key(&record::safety_name(found.record.id.key()))
+        found
+            .seen
+            .lvs
+            .contains_key(&record::safety_name(found.record.id.key()))
     }
 
     /// Make all changes of all groups durable.
@@ -340,7 +371,11 @@ impl Node {
         match found.record.stage {
             record::Stage::Creating => State::Creating,
             record::Stage::Deleting => State::Deleting {
-                wiped: self.wipes.progress(key).unwrap_or_default().max(found.record.wiped),
+                wiped: self
+                    .wipes
+                    .progress(key)
+                    .unwrap_or_default()
+                    .max(found.record.wiped),
             },
             record::Stage::Ready if self.wipes.progress(key).is_some() => State::Resizing,
             record::Stage::Ready if self.has_snapshot(found) => State::Resizing,
@@ -358,7 +393,13 @@ fn find_in(
 ) -> Option<Found> {
     let lv = seen.lvs.get(&record::lv_name(key))?.clone();
     let record = Record::read(&lv)?;
-    Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record })
+    Some(Found {
+        pool: pool.clone(),
+        group: group.clone(),
+        seen,
+        lv,
+        record,
+    })
 }
 
 #[async_trait]

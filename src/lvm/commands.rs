@@ -39,7 +39,8 @@ impl Turn {
             .args(new.tags.iter().flat_map(|tag| ["--addtag", tag]))
             .arg(self.group.name());
         let said = self.command(cmd).await?;
-        self.expect(&new.name, said, |lv| lv.extents() == new.extents).await
+        self.expect(&new.name, said, |lv| lv.extents() == new.extents)
+            .await
     }
 
     /// Take a snapshot of a logical volume into `extents` extents of its own.
@@ -57,7 +58,12 @@ impl Turn {
         let group = self.read().await?;
         let on = pieces.iter().filter_map(|piece| {
             let device = group.pvs.get(&piece.pv)?.device.as_ref()?;
-            Some(format!("{}:{}-{}", device.display(), piece.range.start, piece.range.end - 1))
+            Some(format!(
+                "{}:{}-{}",
+                device.display(),
+                piece.range.start,
+                piece.range.end - 1
+            ))
         });
         let cmd = Cmd::new("lvextend")
             .args(["-y", "-l", &extents.to_string()])
@@ -77,25 +83,35 @@ impl Turn {
         let said = self.command(cmd).await?;
         self.expect(lv, said, |lv| {
             new.iter().all(|tag| lv.tags.contains(tag))
-                && !gone.iter().any(|tag| lv.tags.contains(*tag) && !new.iter().any(|n| n == tag))
+                && !gone
+                    .iter()
+                    .any(|tag| lv.tags.contains(*tag) && !new.iter().any(|n| n == tag))
         })
         .await
     }
 
     /// Activate a logical volume; active already is success.
     pub async fn activate(&self, lv: &str) -> Result<(), LvmError> {
-        let cmd = Cmd::new("lvchange").args(["-y", "-ay", "--poll", "n"]).arg(self.path(lv));
+        let cmd = Cmd::new("lvchange")
+            .args(["-y", "-ay", "--poll", "n"])
+            .arg(self.path(lv));
         self.must(cmd).await
     }
 
     /// Deactivate a logical volume; inactive already is success.
     pub async fn deactivate(&self, lv: &str) -> Result<(), LvmError> {
-        self.must(Cmd::new("lvchange").args(["-y", "-an"]).arg(self.path(lv))).await
+        self.must(Cmd::new("lvchange").args(["-y", "-an"]).arg(self.path(lv)))
+            .await
     }
 
     /// Load the table that the metadata describes.
     pub async fn refresh(&self, lv: &str) -> Result<(), LvmError> {
-        self.must(Cmd::new("lvchange").args(["-y", "--refresh"]).arg(self.path(lv))).await
+        self.must(
+            Cmd::new("lvchange")
+                .args(["-y", "--refresh"])
+                .arg(self.path(lv)),
+        )
+        .await
     }
 
     /// Remove a logical volume; already gone is success.
@@ -125,7 +141,12 @@ impl Turn {
 
     /// Add a disk to the group.
     pub async fn extend_group(&self, device: &Path) -> Result<(), LvmError> {
-        self.must(Cmd::new("vgextend").args(["-y", self.group.name()]).arg(device)).await
+        self.must(
+            Cmd::new("vgextend")
+                .args(["-y", self.group.name()])
+                .arg(device),
+        )
+        .await
     }
 
     fn path(&self, lv: &str) -> String {
@@ -180,6 +201,9 @@ impl Said {
             Outcome::Success => "it said that it succeeded, but the group does not show it".into(),
             Outcome::Failure(words) => words,
         };
-        LvmError::Refused { command: self.command, words }
+        LvmError::Refused {
+            command: self.command,
+            words,
+        }
     }
 }

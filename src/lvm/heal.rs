@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use crate::host::{DmInfo, DmTarget, HostError};
+use crate::lvm::LvmError;
 use crate::lvm::group::{Group, Lv};
 use crate::lvm::volume_group::Turn;
-use crate::lvm::LvmError;
 
 const SECTOR: u64 = 512;
 
@@ -23,7 +23,9 @@ impl Turn {
     pub async fn heal(&self, lv: &Lv) -> Result<bool, LvmError> {
         let group = self.read().await?;
         let uuid = group.dm_uuid(lv);
-        let Some(info) = self.ask(self.group.host.dm_info(&uuid).await)? else { return Ok(false) };
+        let Some(info) = self.ask(self.group.host.dm_info(&uuid).await)? else {
+            return Ok(false);
+        };
         let waits = info.suspended || info.inactive_table;
         if waits {
             self.clear_and_resume(&uuid, &info).await?;
@@ -32,7 +34,11 @@ impl Turn {
         if info.live_table && maps(&live, &group, lv) {
             return Ok(waits);
         }
-        tracing::warn!(group = self.group.name(), lv = lv.name, "reloading a half-changed volume");
+        tracing::warn!(
+            group = self.group.name(),
+            lv = lv.name,
+            "reloading a half-changed volume"
+        );
         self.refresh(&lv.name).await?;
         Ok(true)
     }
@@ -49,7 +55,9 @@ impl Turn {
                 continue;
             }
             let info = self.ask(self.group.host.dm_info(&device.uuid).await)?;
-            let Some(info) = info.filter(|info| info.open_count == 0) else { continue };
+            let Some(info) = info.filter(|info| info.open_count == 0) else {
+                continue;
+            };
             if info.suspended {
                 self.clear_and_resume(&device.uuid, &info).await?;
             }
@@ -70,7 +78,11 @@ impl Turn {
                     .to_owned(),
             });
         };
-        tracing::warn!(group = self.group.name(), uuid, "resuming a suspended volume");
+        tracing::warn!(
+            group = self.group.name(),
+            uuid,
+            "resuming a suspended volume"
+        );
         self.ask(self.group.host.dm_clear(uuid).await)?;
         if info.suspended {
             self.ask(self.group.host.dm_resume(uuid).await)?;
@@ -93,10 +105,16 @@ fn maps(live: &[DmTarget], group: &Arc<Group>, lv: &Lv) -> bool {
     }
     let mut linear = live.iter().filter(|target| target.kind == "linear");
     linear.all(|target| {
-        let offset = target.params.split(' ').nth(1).and_then(|offset| offset.parse::<u64>().ok());
+        let offset = target
+            .params
+            .split(' ')
+            .nth(1)
+            .and_then(|offset| offset.parse::<u64>().ok());
         lv.segments.iter().any(|segment| {
             segment.pieces.iter().any(|piece| {
-                let Some(pv) = group.pvs.get(&piece.pv) else { return false };
+                let Some(pv) = group.pvs.get(&piece.pv) else {
+                    return false;
+                };
                 let start = pv.pe_start + piece.range.start * sectors;
                 let into = target.start.checked_sub(segment.start * sectors);
                 into.is_some_and(|into| Some(start + into) == offset)

@@ -48,7 +48,9 @@ pub struct Scan {
 impl Scan {
     /// The members of the group of this name.
     pub fn of<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Member> {
-        self.members.iter().filter(move |m| m.group.as_ref().is_some_and(|g| g.name == group))
+        self.members
+            .iter()
+            .filter(move |m| m.group.as_ref().is_some_and(|g| g.name == group))
     }
 
     /// The member on this disk.
@@ -91,8 +93,16 @@ pub(crate) async fn scan_disks(host: &Arc<dyn Host>, disks: Vec<Disk>) -> Scan {
 async fn look(host: &dyn Host, disk: Disk) -> Result<Option<Member>, HostError> {
     let head = host.read_at(&disk.path, 0, LABEL_BYTES).await?;
     // A label with a bad checksum is no label to LVM either; the disk is then "not blank" to others.
-    let Ok(Some(label)) = metadata::find_label(&head) else { return Ok(None) };
-    let mut member = Member { disk, label, mark: None, group: None, damage: None };
+    let Ok(Some(label)) = metadata::find_label(&head) else {
+        return Ok(None);
+    };
+    let mut member = Member {
+        disk,
+        label,
+        mark: None,
+        group: None,
+        damage: None,
+    };
     match read::copy(host, &member.disk.path, &member.label).await {
         Ok(copy) => {
             member.mark = copy.mark;

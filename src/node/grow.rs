@@ -11,7 +11,7 @@ use crate::node::error::{failed, fs_failed, unavailable};
 use crate::node::record::{self, Stage};
 use crate::node::wipe::{self, Task};
 use crate::node::{Found, Node};
-use crate::volume::{FsKind, Growth, Grown, Layout, Mode, VolumeError, VolumeId, Wipe};
+use crate::volume::{FsKind, Grown, Growth, Layout, Mode, VolumeError, VolumeId, Wipe};
 
 impl Node {
     /// Grow the volume to the wanted size or beyond, and its file system where that is ours to do.
@@ -36,7 +36,10 @@ impl Node {
             Mode::Filesystem(kind) => !self.grow_file_system_here(&found, kind).await,
         };
         found.group.flush().await.map_err(unavailable)?;
-        Ok(Grown { size, node_expansion_required })
+        Ok(Grown {
+            size,
+            node_expansion_required,
+        })
     }
 
     /// Grow the logical volume; at or beyond the wanted size already changes nothing.
@@ -64,13 +67,15 @@ impl Node {
     /// of the group is away.
     async fn make_room(&self, found: &Found, more: u64) -> Result<(), VolumeError> {
         let turn = found.group.turn().await.map_err(unavailable)?;
-        self.add_spares(&found.pool, &turn, Layout::Linear, more).await?;
+        self.add_spares(&found.pool, &turn, Layout::Linear, more)
+            .await?;
         let group = turn.read().await.map_err(unavailable)?;
         if group.missing().next().is_some() {
             return Err(VolumeError::Unavailable {
                 what: format!("volume group {}", found.group.name()),
-                reason: "one of its disks is away, so LVM changes nothing in it; see `vgs` and `pvs`"
-                    .to_owned(),
+                reason:
+                    "one of its disks is away, so LVM changes nothing in it; see `vgs` and `pvs`"
+                        .to_owned(),
             });
         }
         let largest = layout::largest(&group, Layout::Linear);
@@ -87,17 +92,27 @@ impl Node {
 
     /// Grow a volume whose bytes a file system guards: the new extents are hidden until it takes
     /// them over, so only the places of signatures are wiped, before it hears of them.
-    async fn grow_under_file_system(&self, found: Found, wanted: u64) -> Result<Found, VolumeError> {
+    async fn grow_under_file_system(
+        &self,
+        found: Found,
+        wanted: u64,
+    ) -> Result<Found, VolumeError> {
         self.make_room(&found, wanted - found.lv.extents()).await?;
         let old = found.size().get();
         let turn = found.group.turn().await.map_err(unavailable)?;
-        let lv = turn.extend(&found.lv.name, wanted, &[]).await.map_err(unavailable)?;
+        let lv = turn
+            .extend(&found.lv.name, wanted, &[])
+            .await
+            .map_err(unavailable)?;
         let seen = turn.read().await.map_err(unavailable)?;
         drop(turn);
         let found = Found { lv, seen, ..found };
         if let Some((device, _)) = self.live_device(&found).await? {
             for range in wipe::ends(old..found.size().get()) {
-                self.host.write_zeroes(&device, range).await.map_err(failed("wiping new extents"))?;
+                self.host
+                    .write_zeroes(&device, range)
+                    .await
+                    .map_err(failed("wiping new extents"))?;
             }
         }
         Ok(found)
@@ -116,10 +131,18 @@ impl Node {
             write_down: None,
         };
         self.wipes.wipe(task).await?;
-        let pieces: Vec<Piece> = more.lv.segments.iter().flat_map(|s| s.pieces.clone()).collect();
+        let pieces: Vec<Piece> = more
+            .lv
+            .segments
+            .iter()
+            .flat_map(|s| s.pieces.clone())
+            .collect();
         let turn = found.group.turn().await.map_err(unavailable)?;
         turn.remove(&more.lv.name).await.map_err(unavailable)?;
-        let lv = turn.extend(&found.lv.name, wanted, &pieces).await.map_err(unavailable)?;
+        let lv = turn
+            .extend(&found.lv.name, wanted, &pieces)
+            .await
+            .map_err(unavailable)?;
         let seen = turn.read().await.map_err(unavailable)?;
         Ok(Found { lv, seen, ..found })
     }
@@ -129,7 +152,10 @@ impl Node {
         let name = record::more_name(found.record.id.key());
         let taken = found.seen.lvs.get(&name);
         if let Some(lv) = taken.filter(|lv| lv.extents() == extents) {
-            return Ok(Found { lv: lv.clone(), ..found.clone() });
+            return Ok(Found {
+                lv: lv.clone(),
+                ..found.clone()
+            });
         }
         if let Some(wiped) = self.wipes.progress(found.record.id.key()) {
             return Err(VolumeError::Working {
@@ -141,10 +167,21 @@ impl Node {
         self.make_room(found, extents).await?;
         let tags = vec![Stage::Creating.tag()];
         let turn = found.group.turn().await.map_err(unavailable)?;
-        let lv = turn.create(&NewLv { name, layout: Layout::Linear, extents, tags }).await;
+        let lv = turn
+            .create(&NewLv {
+                name,
+                layout: Layout::Linear,
+                extents,
+                tags,
+            })
+            .await;
         let lv = lv.map_err(unavailable)?;
         let seen = turn.read().await.map_err(unavailable)?;
-        Ok(Found { lv, seen, ..found.clone() })
+        Ok(Found {
+            lv,
+            seen,
+            ..found.clone()
+        })
     }
 
     /// Grow the file system if this machine can do it now, without a workload noticing; says whether
@@ -167,7 +204,9 @@ impl Node {
         found: &Found,
         kind: FsKind,
     ) -> Result<bool, VolumeError> {
-        let table = MountTable::read(self.host.as_ref()).await.map_err(failed("the mount table"))?;
+        let table = MountTable::read(self.host.as_ref())
+            .await
+            .map_err(failed("the mount table"))?;
         let live = self.live_device(found).await?;
         let mounts: Vec<&Mount> = match &live {
             Some((_, info)) => self.shown(&table, info.number),
@@ -176,9 +215,15 @@ impl Node {
         if mounts.is_empty() {
             return self.grow_unmounted(found, kind).await.map(|()| true);
         }
-        let Some(mount) = mounts.iter().find(|mount| !mount.read_only()) else { return Ok(false) };
-        let Some((device, _)) = live else { return Ok(false) };
-        self.grow_mounted(found, kind, &device, &mount.target.clone()).await.map(|()| true)
+        let Some(mount) = mounts.iter().find(|mount| !mount.read_only()) else {
+            return Ok(false);
+        };
+        let Some((device, _)) = live else {
+            return Ok(false);
+        };
+        self.grow_mounted(found, kind, &device, &mount.target.clone())
+            .await
+            .map(|()| true)
     }
 
     /// Grow a mounted file system to its device.
@@ -191,7 +236,9 @@ impl Node {
     ) -> Result<(), VolumeError> {
         let grew = fs::grow_mounted(self.host.as_ref(), mounted, device, kind)
             .await
-            .map_err(fs_failed(format!("the {kind} file system could not be grown")))?;
+            .map_err(fs_failed(format!(
+                "the {kind} file system could not be grown"
+            )))?;
         if grew.from != grew.to {
             self.note_resized(found.record.id.key());
         }
@@ -200,6 +247,8 @@ impl Node {
 
     /// Where unmounted file systems are mounted to be grown.
     pub(super) fn private_mount_point(&self, found: &Found) -> PathBuf {
-        self.settings.private_mounts().join(found.record.id.key().as_str())
+        self.settings
+            .private_mounts()
+            .join(found.record.id.key().as_str())
     }
 }

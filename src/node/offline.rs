@@ -56,7 +56,9 @@ impl Node {
                 reason: format!(
                     "volume {} should carry {kind} and carries {}; nothing was changed",
                     found.record.id,
-                    other.map_or("no known file system".to_owned(), |other| other.kind.to_string())
+                    other.map_or("no known file system".to_owned(), |other| other
+                        .kind
+                        .to_string())
                 ),
             }),
         }
@@ -68,20 +70,27 @@ impl Node {
         kind: FsKind,
         device: &std::path::Path,
     ) -> Result<(), VolumeError> {
-        let snapshot = if kind.is_ext() { self.take_snapshot(found).await? } else { None };
+        let snapshot = if kind.is_ext() {
+            self.take_snapshot(found).await?
+        } else {
+            None
+        };
         let dir = self.private_mount_point(found);
         let grew = fs::grow_unmounted(self.host.as_ref(), device, kind, &dir).await;
         match (grew, snapshot) {
             (Ok(_), None) => Ok(()),
             (Ok(_), Some(name)) => {
                 // The snapshot is the only way back until the result is durable.
-                self.host.flush(device).await.map_err(failed("flushing the resized file system"))?;
+                self.host
+                    .flush(device)
+                    .await
+                    .map_err(failed("flushing the resized file system"))?;
                 let turn = found.group.turn().await.map_err(unavailable)?;
                 turn.remove(&name).await.map_err(unavailable)
             }
-            (Err(error), None) => {
-                Err(fs_failed(format!("the unmounted {kind} file system could not be grown"))(error))
-            }
+            (Err(error), None) => Err(fs_failed(format!(
+                "the unmounted {kind} file system could not be grown"
+            ))(error)),
             (Err(error), Some(name)) => {
                 self.roll_back(found, &name).await?;
                 Err(fs_failed(format!(
@@ -121,8 +130,15 @@ impl Node {
         }
         let name = record::safety_name(found.record.id.key());
         let tags = vec![Stage::Ready.tag()];
-        let new = NewLv { name, layout: Layout::Linear, extents: wanted, tags };
-        turn.snapshot(&found.lv.name, &new).await.map_err(unavailable)?;
+        let new = NewLv {
+            name,
+            layout: Layout::Linear,
+            extents: wanted,
+            tags,
+        };
+        turn.snapshot(&found.lv.name, &new)
+            .await
+            .map_err(unavailable)?;
         found.group.flush().await.map_err(unavailable)?;
         Ok(Some(new.name))
     }
@@ -161,12 +177,17 @@ impl Node {
             return Ok(());
         }
         let (device, _) = self.activate(found).await?;
-        let good = fs::check(self.host.as_ref(), &device, kind, fs::Check::Repair).await.is_ok();
+        let good = fs::check(self.host.as_ref(), &device, kind, fs::Check::Repair)
+            .await
+            .is_ok();
         tracing::warn!(volume = %found.record.id, good, "concluding a resize that was cut short");
         if !good {
             return self.roll_back(found, &name).await;
         }
-        self.host.flush(&device).await.map_err(failed("flushing the checked file system"))?;
+        self.host
+            .flush(&device)
+            .await
+            .map_err(failed("flushing the checked file system"))?;
         let turn = found.group.turn().await.map_err(unavailable)?;
         turn.remove(&name).await.map_err(unavailable)
     }

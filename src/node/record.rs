@@ -9,10 +9,10 @@ use crate::volume::{
 /// Begins the names of our logical volumes.
 const PREFIX: &str = "pliant-";
 
-/// The key of the tag that says how far the life of a volume has come.
 const STATE: &str = "state";
 const MADE: &str = "made";
-const WIPED: &str = "wiped";
+/// The key of the tag that says how far a volume's last wipe is.
+pub const WIPED: &str = "wiped";
 
 /// Where a volume stands in its life; what LVM stores of [`crate::volume::State`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,12 @@ pub fn more_name(key: &VolumeKey) -> String {
 impl Record {
     /// The record of a volume about to be made on this node.
     pub fn new(node: &NodeKey, want: &NewVolume) -> Self {
-        let Class { wipe, safety, ref mkfs_options, .. } = want.class;
+        let Class {
+            wipe,
+            safety,
+            ref mkfs_options,
+            ..
+        } = want.class;
         Record {
             id: VolumeId::new(node.clone(), want.key()),
             name: want.name.clone(),
@@ -102,20 +107,29 @@ impl Record {
         if lv.name != lv_name(id.key()) {
             return None;
         }
-        let stage = value(STATE)?;
-        let mode = value("mode")?;
+        let mode = match value("mode")?.as_str() {
+            "block" => Mode::Block,
+            kind => Mode::Filesystem(kind.parse::<FsKind>().ok()?),
+        };
+        let word = |key, known: &[&str]| {
+            let word = value(key)?;
+            known.iter().position(|known| *known == word)
+        };
+        // Tags can be edited by hand: options are checked again before they reach a command line.
+        let mkfs = match (mode, value("mkfs")) {
+            (Mode::Filesystem(kind), Some(text)) => MkfsOptions::parse(kind, &text).ok()?,
+            _ => MkfsOptions::default(),
+        };
         Some(Record {
             name: value("name")?,
-            mode: match mode.as_str() {
-                "block" => Mode::Block,
-                kind => Mode::Filesystem(kind.parse::<FsKind>().ok()?),
-            },
-            stage: Stage::ALL.into_iter().find(|known| known.as_str() == stage)?,
+            mode,
+            stage: Stage::ALL[word(STATE, &Stage::ALL.map(Stage::as_str))?],
             made: value(MADE).is_some(),
             requested: bytes(value("requested")),
-            wipe: value("wipe").and_then(|text| Wipe::parse(&text)).unwrap_or_default(),
-            safety: value("safety").and_then(|text| Safety::parse(&text)).unwrap_or_default(),
-            mkfs: MkfsOptions::from_words(value("mkfs").unwrap_or_default().split(' ')),
+            wipe: word("wipe", &Wipe::ALL.map(Wipe::as_str)).map_or(Wipe::Zero, |at| Wipe::ALL[at]),
+            safety: word("safety", &Safety::ALL.map(Safety::as_str))
+                .map_or(Safety::BestEffort, |at| Safety::ALL[at]),
+            mkfs,
             wiped: bytes(value(WIPED)),
             id,
         })
@@ -161,18 +175,17 @@ pub fn wiped_tag(wiped: Bytes) -> String {
     tags::tag(WIPED, &wiped.get().to_string())
 }
 
-/// The tag about the wipe that a logical volume has now, if any.
-pub fn current_wiped_tag(lv: &Lv) -> Option<&str> {
-    tags::find(&lv.tags, WIPED)
-}
-
 fn bytes(text: Option<String>) -> Bytes {
-    text.and_then(|text| text.parse().ok()).map_or(Bytes::ZERO, Bytes::new)
+    text.and_then(|text| text.parse().ok())
+        .map_or(Bytes::ZERO, Bytes::new)
 }
 
 /// The volumes of ours in a group.
 pub fn volumes(group: &Group) -> impl Iterator<Item = (&Lv, Record)> {
-    group.lvs.values().filter_map(|lv| Record::read(lv).map(|record| (lv, record)))
+    group
+        .lvs
+        .values()
+        .filter_map(|lv| Record::read(lv).map(|record| (lv, record)))
 }
 
 #[cfg(test)]
@@ -185,9 +198,16 @@ mod tests {
     fn a_record_comes_back_from_its_tags() {
         let want = NewVolume {
             name: "pvc-1 with, any “name”".to_owned(),
-            size: Wanted { at_least: Bytes::gib(3), at_most: None },
+            size: Wanted {
+                at_least: Bytes::gib(3),
+                at_most: None,
+            },
             mode: Mode::Filesystem(FsKind::Xfs),
-            class: Class { wipe: Wipe::Discard, safety: Safety::Required, ..Class::default() },
+            class: Class {
+                wipe: Wipe::Discard,
+                safety: Safety::Required,
+                ..Class::default()
+            },
             nodes: BTreeSet::new(),
         };
         let record = Record::new(&NodeKey::of("alpha"), &want);
@@ -200,7 +220,14 @@ mod tests {
         };
         assert_eq!(Record::read(&lv), Some(record.clone()));
 
-        let foreign = Lv { name: "data".to_owned(), ..lv };
-        assert_eq!(Record::read(&foreign), None, "the tags of a renamed volume do not make it ours");
+        let foreign = Lv {
+            name: "data".to_owned(),
+            ..lv
+        };
+        assert_eq!(
+            Record::read(&foreign),
+            None,
+            "the tags of a renamed volume do not make it ours"
+        );
     }
 }

@@ -26,7 +26,12 @@ impl Node {
                 self.stage_file_system(found, kind, stage, options).await
             }
             (Access::Block, mode) => Err(differs("a block device", mode)),
-            (Access::Mount { fs: Some(wanted), .. }, mode) => Err(differs(wanted.as_str(), mode)),
+            (
+                Access::Mount {
+                    fs: Some(wanted), ..
+                },
+                mode,
+            ) => Err(differs(wanted.as_str(), mode)),
             (Access::Mount { fs: None, .. }, mode) => Err(differs("a file system", mode)),
         }
     }
@@ -45,15 +50,24 @@ impl Node {
             self.conclude_cut_resize(&found, kind).await?;
             self.prepare(&found, kind, &device, stage.read_only).await?;
         }
-        self.host.make_dir(&stage.staging).await.map_err(failed("making the staging path"))?;
+        self.host
+            .make_dir(&stage.staging)
+            .await
+            .map_err(failed("making the staging path"))?;
         let target = stage.staging.clone();
-        let new = NewMount { device: device.clone(), target, kind: kind.as_str(), options };
+        let new = NewMount {
+            device: device.clone(),
+            target,
+            kind: kind.as_str(),
+            options,
+        };
         self.mount_verified(&table, &new, &info).await?;
         if stage.read_only {
             return Ok(());
         }
         // Restored larger than its source, or its growth was cut short: nobody else will ask.
-        self.grow_mounted(&found, kind, &device, &stage.staging).await
+        self.grow_mounted(&found, kind, &device, &stage.staging)
+            .await
     }
 
     async fn mount_verified(
@@ -64,7 +78,11 @@ impl Node {
     ) -> Result<(), VolumeError> {
         let mounted = mount::ensure_mounted(self.host.as_ref(), table, new, info.number).await;
         mounted.map(|_| ()).map_err(|source| VolumeError::Failed {
-            what: format!("{} could not be mounted at {}", new.kind, new.target.display()),
+            what: format!(
+                "{} could not be mounted at {}",
+                new.kind,
+                new.target.display()
+            ),
             source: Box::new(source),
         })
     }
@@ -131,7 +149,9 @@ impl Node {
             Probe::Foreign(what) => return Err(carries(found, &what)),
         }
         let turn = found.group.turn().await.map_err(unavailable)?;
-        turn.retag(&found.lv.name, &[], &[record::made_tag()]).await.map_err(unavailable)?;
+        turn.retag(&found.lv.name, &[], &[record::made_tag()])
+            .await
+            .map_err(unavailable)?;
         drop(turn);
         found.group.flush().await.map_err(unavailable)
     }
@@ -170,8 +190,10 @@ fn mount_options(
         field: "volume_capability.mount.mount_flags".to_owned(),
         reason,
     })?;
-    let mut options: Vec<String> =
-        fs::always_mounted_with(kind).iter().map(|option| (*option).to_owned()).collect();
+    let mut options: Vec<String> = fs::always_mounted_with(kind)
+        .iter()
+        .map(|option| (*option).to_owned())
+        .collect();
     options.extend(asked);
     if read_only {
         options.push("ro".to_owned());

@@ -24,7 +24,10 @@ impl Node {
         let devices = self.host.dm_list().await.map_err(failed("device-mapper"))?;
         Ok(Look {
             table: table.map_err(failed("the mount table could not be read"))?,
-            live: devices.into_iter().map(|device| (device.uuid, device.number)).collect(),
+            live: devices
+                .into_iter()
+                .map(|device| (device.uuid, device.number))
+                .collect(),
         })
     }
 
@@ -33,7 +36,8 @@ impl Node {
         let number = look.live.get(&found.seen.dm_uuid(&found.lv));
         let published = number.is_some_and(|number| {
             let node = format!("dm-{}", number.minor);
-            !self.shown(&look.table, *number).is_empty() || look.table.of_node(&node).next().is_some()
+            !self.shown(&look.table, *number).is_empty()
+                || look.table.of_node(&node).next().is_some()
         });
         Volume {
             id: found.record.id.clone(),
@@ -61,13 +65,19 @@ impl Node {
             for group in &pool.groups {
                 let seen = match group.read().await {
                     Ok(seen) => seen,
-                    Err(error) => {
-                        group.remembered().ok_or_else(|| super::unavailable(error))?
-                    }
+                    Err(error) => group
+                        .remembered()
+                        .ok_or_else(|| super::unavailable(error))?,
                 };
                 for (lv, record) in record::volumes(&seen) {
                     let (pool, group) = (pool.clone(), group.clone());
-                    let found = Found { pool, group, seen: seen.clone(), lv: lv.clone(), record };
+                    let found = Found {
+                        pool,
+                        group,
+                        seen: seen.clone(),
+                        lv: lv.clone(),
+                        record,
+                    };
                     volumes.push(self.describe(&found, &look));
                 }
             }
@@ -84,10 +94,18 @@ impl Node {
     ) -> Vec<Ailment> {
         let mut ailments = Vec::new();
         let mut add = |severity, reason, message| {
-            ailments.push(Ailment { severity, reason, message });
+            ailments.push(Ailment {
+                severity,
+                reason,
+                message,
+            });
         };
         if let Some(what) = found.group.hung() {
-            add(Severity::Inaccessible, "GroupDoesNotAnswer", format!("its volume group does not answer: {what}"));
+            add(
+                Severity::Inaccessible,
+                "GroupDoesNotAnswer",
+                format!("its volume group does not answer: {what}"),
+            );
         }
         if self.misses_a_disk(found) {
             let group = found.group.name();
@@ -104,12 +122,19 @@ impl Node {
             );
         }
         if found.record.stage == Stage::Creating {
-            add(Severity::Degraded, "NotReady", "it is not wiped yet".to_owned());
+            add(
+                Severity::Degraded,
+                "NotReady",
+                "it is not wiped yet".to_owned(),
+            );
         }
-        let turned = number.into_iter().flat_map(|number| self.shown(table, number)).find(|mount| {
-            let has = |options: &[String]| options.iter().any(|option| option == "ro");
-            has(&mount.super_options) && !has(&mount.mount_options)
-        });
+        let turned = number
+            .into_iter()
+            .flat_map(|number| self.shown(table, number))
+            .find(|mount| {
+                let has = |options: &[String]| options.iter().any(|option| option == "ro");
+                has(&mount.super_options) && !has(&mount.mount_options)
+            });
         if let Some(mount) = turned {
             add(
                 Severity::Degraded,
@@ -125,9 +150,18 @@ impl Node {
     }
 
     fn misses_a_disk(&self, found: &Found) -> bool {
-        found.lv.segments.iter().flat_map(|segment| &segment.pieces).any(|piece| {
-            found.seen.pvs.get(&piece.pv).is_none_or(|pv| pv.device.is_none())
-        })
+        found
+            .lv
+            .segments
+            .iter()
+            .flat_map(|segment| &segment.pieces)
+            .any(|piece| {
+                found
+                    .seen
+                    .pvs
+                    .get(&piece.pv)
+                    .is_none_or(|pv| pv.device.is_none())
+            })
     }
 
     /// Say how full the volume at `path` is; starts no process and reads no disk.
@@ -136,22 +170,36 @@ impl Node {
     /// [`VolumeError::NotFound`] if there is no such volume or it is not at `path`.
     pub async fn stats(&self, id: &VolumeId, path: &Path) -> Result<Stats, VolumeError> {
         let found = self.recall(id).await?;
-        let not_there = || VolumeError::NotFound { id: format!("{id} at {}", path.display()) };
+        let not_there = || VolumeError::NotFound {
+            id: format!("{id} at {}", path.display()),
+        };
         let (_, info) = self.live_device(&found).await?.ok_or_else(not_there)?;
-        let kind = self.host.path_kind(path).await.map_err(failed("the volume path"))?;
+        let kind = self
+            .host
+            .path_kind(path)
+            .await
+            .map_err(failed("the volume path"))?;
         let table = MountTable::read(self.host.as_ref()).await;
         let table = table.map_err(failed("the mount table could not be read"))?;
         let mut ailments = self.ailments(&found, Some(info.number), &table);
         let usage = match kind {
             Some(PathKind::Block(number)) if number == info.number => None,
             Some(PathKind::Directory)
-                if self.shown(&table, info.number).iter().any(|mount| mount.target == path) =>
+                if self
+                    .shown(&table, info.number)
+                    .iter()
+                    .any(|mount| mount.target == path) =>
             {
-                self.usage_unless_suspended(path, &info, &mut ailments).await?
+                self.usage_unless_suspended(path, &info, &mut ailments)
+                    .await?
             }
             _ => return Err(not_there()),
         };
-        Ok(Stats { size: found.size(), usage, ailments })
+        Ok(Stats {
+            size: found.size(),
+            usage,
+            ailments,
+        })
     }
 
     /// Asking a file system on a suspended device could wait for ever.
@@ -172,7 +220,9 @@ impl Node {
             return Ok(None);
         }
         let usage = self.host.usage(path).await;
-        usage.map(Some).map_err(failed("the file system could not be asked how full it is"))
+        usage
+            .map(Some)
+            .map_err(failed("the file system could not be asked how full it is"))
     }
 
     /// Say what is wrong with a volume as seen from here.
@@ -187,7 +237,11 @@ impl Node {
         let mut ailing = Vec::new();
         for pool in &self.pools {
             if let Some((ailment, unreachable)) = pool.see().await.ailments() {
-                ailing.push(PoolAilment { pool: pool.name.clone(), ailment, unreachable });
+                ailing.push(PoolAilment {
+                    pool: pool.name.clone(),
+                    ailment,
+                    unreachable,
+                });
             }
         }
         ailing
@@ -196,6 +250,8 @@ impl Node {
     /// The groups that hang now, by name.
     pub fn hanging_groups(&self) -> Vec<String> {
         let hanging = self.groups().filter(|group| group.hung().is_some());
-        hanging.map(|group: &std::sync::Arc<VolumeGroup>| group.name().to_owned()).collect()
+        hanging
+            .map(|group: &std::sync::Arc<VolumeGroup>| group.name().to_owned())
+            .collect()
     }
 }
