@@ -15,9 +15,11 @@ use crate::bytes::Bytes;
 
 mod class;
 mod error;
+mod mkfs;
 
-pub use class::{Class, ClassError, MkfsOptions, Safety, Wipe};
+pub use class::{Class, ClassError, Safety, Wipe};
 pub use error::VolumeError;
+pub use mkfs::MkfsOptions;
 
 /// Lower-case base32 without look-alikes to digits (RFC 4648 alphabet).
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 
-use crate::volume::{FsKind, Layout, PoolName};
+use crate::volume::{FsKind, Layout, MkfsOptions, PoolName};
 
 /// What a StorageClass asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,17 +52,6 @@ pub enum Safety {
     Off,
 }
 
-/// Options for `mkfs`, checked against the allow-list of their file system.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MkfsOptions(pub(crate) Vec<String>);
-
-impl MkfsOptions {
-    /// The words for the command line, in order.
-    pub fn words(&self) -> &[String] {
-        &self.0
-    }
-}
-
 /// A class parameter that cannot be taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("class parameter {key}: {reason}")]
@@ -71,12 +62,107 @@ pub struct ClassError {
     pub reason: String,
 }
 
+/// The keys of a class.
+const KEYS: [&str; 6] = [
+    "pool",
+    "layout",
+    "wipe",
+    "safety",
+    "mkfs-options",
+    "fs-type",
+];
+
+/// Keys with this prefix are the caller's own: whose claim it is, which secrets, which file system.
+const CALLERS: &str = "csi.storage.k8s.io/";
+
 impl Class {
     /// Parse the parameters of a class; `csi.storage.k8s.io/*` keys are accepted and not kept.
     ///
+    /// `named` is the file system that the request itself names, `default` the driver's own: with
+    /// them it is known whose options `mkfs-options` are.
+    ///
     /// # Errors
     /// [`ClassError`] for an unknown key (it names the nearest known one) or a bad value.
-    pub fn parse(_parameters: &BTreeMap<String, String>) -> Result<Class, ClassError> {
-        todo!("helper: csi")
+    pub fn parse(
+        parameters: &BTreeMap<String, String>,
+        named: Option<FsKind>,
+        default: FsKind,
+    ) -> Result<Class, ClassError> {
+        let own = |key: &&String| !key.starts_with(CALLERS);
+        if let Some(key) = parameters
+            .keys()
+            .filter(own)
+            .find(|key| !KEYS.contains(&key.as_str()))
+        {
+            return Err(ClassError::unknown(key));
+        }
+        let mut class = Class {
+            pool: value(parameters, "pool", str::parse)?,
+            layout: value(parameters, "layout", one_of)?.unwrap_or_default(),
+            wipe: value(parameters, "wipe", one_of)?.unwrap_or_default(),
+            safety: value(parameters, "safety", one_of)?.unwrap_or_default(),
+            mkfs_options: MkfsOptions::default(),
+            fs: value(parameters, "fs-type", str::parse)?,
+        };
+        let fs = class.file_system(named, default);
+        let options = |text: &str| MkfsOptions::parse(fs, text);
+        class.mkfs_options = value(parameters, "mkfs-options", options)?.unwrap_or_default();
+        Ok(class)
+    }
+
+    /// The file system of a mounted volume: the request's, else the class's, else the driver's.
+    pub fn file_system(&self, named: Option<FsKind>, default: FsKind) -> FsKind {
+        named.or(self.fs).unwrap_or(default)
     }
 }
+
+impl ClassError {
+    fn unknown(key: &str) -> Self {
+        let key: String = key.chars().take(64).collect();
+        let nearest = KEYS.into_iter().min_by_key(|known| distance(known, &key));
+        let nearest = nearest.unwrap_or_default();
+        let reason = format!(
+            "unknown; did you mean {nearest}? Known are {}",
+            KEYS.join(", ")
+        );
+        ClassError { key, reason }
+    }
+}
+
+fn value<T>(
+    parameters: &BTreeMap<String, String>,
+    key: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, ClassError> {
+    let bad = |reason| ClassError {
+        key: key.to_owned(),
+        reason,
+    };
+    parameters
+        .get(key)
+        .map(|text| parse(text).map_err(bad))
+        .transpose()
+}
+
+/// Parse one of the words that an enum knows.
+fn one_of<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let word: StrDeserializer<'_, ValueError> = text.into_deserializer();
+    T::deserialize(word).map_err(|error| error.to_string())
+}
+
+/// How many letters must be changed, added or removed to make one word of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.chars().enumerate() {
+            let changed = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

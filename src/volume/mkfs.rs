@@ -1,0 +1,253 @@
+//! Options for making file systems, against an allow-list per file system.
+//!
+//! An option reaches the list only if it changes nothing beyond the new file system: none names
+//! another device or file, none makes it smaller than its volume, none undoes what growing needs.
+
+use crate::volume::FsKind;
+
+/// Longest text of options in bytes; with everything escaped it still fits an LVM tag.
+const LONGEST: usize = 256;
+
+/// Options for `mkfs`, checked against the allow-list of their file system.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MkfsOptions(pub(crate) Vec<String>);
+
+impl MkfsOptions {
+    /// Parse options as they are typed, with blanks between: `-i 8192 -O ^has_journal`.
+    ///
+    /// There is no quoting, because no allowed value needs it.
+    ///
+    /// # Errors
+    /// A sentence about the first option that is not on the list, given twice, or whose value is bad.
+    pub fn parse(fs: FsKind, text: &str) -> Result<Self, String> {
+        if text.len() > LONGEST {
+            return Err(format!("longer than {LONGEST} bytes"));
+        }
+        let known = options_of(fs);
+        let mut words = Vec::new();
+        let mut rest = text.split_ascii_whitespace();
+        while let Some(word) = rest.next() {
+            let (flag, joined) = match word.split_once('=') {
+                Some((flag, value)) if flag.starts_with("--") => (flag, Some(value)),
+                _ => (word, None),
+            };
+            let Some((_, value)) = known.iter().find(|(names, _)| names.contains(&flag)) else {
+                return Err(format!(
+                    "{flag:?} is not on the list for {fs}: {}",
+                    listed(known)
+                ));
+            };
+            if words.iter().any(|word| word == flag) {
+                return Err(format!("{flag} is given twice"));
+            }
+            words.push(flag.to_owned());
+            let given = joined.or_else(|| rest.next());
+            let given = given.ok_or_else(|| format!("{flag} needs a value"))?;
+            value
+                .check(given)
+                .map_err(|reason| format!("{flag} {given:?}: {reason}"))?;
+            words.push(given.to_owned());
+        }
+        Ok(MkfsOptions(words))
+    }
+
+    /// The words for the command line, in order: an option, its value, an option, its value.
+    pub fn words(&self) -> &[String] {
+        &self.0
+    }
+}
+
+fn listed(known: Options) -> String {
+    let names: Vec<&str> = known.iter().map(|(names, _)| names[0]).collect();
+    format!("use {}", names.join(", "))
+}
+
+/// The names of an option, and what its value may be.
+type Options = &'static [(&'static [&'static str], Value)];
+
+/// What a value may be.
+enum Value {
+    /// Digits.
+    Number,
+    /// Digits, and a unit.
+    Size,
+    /// 0 to 50, with decimals.
+    Percent,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Several of these words, each with `^` before it to turn it off.
+    Features(&'static [&'static str]),
+    /// Several keys, each with a value of its own; `None` takes none.
+    Keys(&'static [(&'static str, Option<Value>)]),
+    /// A name of at most so many letters.
+    Label(usize),
+}
+
+impl Value {
+    fn check(&self, text: &str) -> Result<(), String> {
+        let fits = match self {
+            Value::Number => is_number(text),
+            Value::Size => is_number(
+                text.strip_suffix(['k', 'm', 'g', 'K', 'M', 'G'])
+                    .unwrap_or(text),
+            ),
+            Value::Percent => is_percent(text),
+            Value::Label(most) => is_label(text, *most),
+            Value::Word(words) => words.contains(&text),
+            Value::Features(words) => text
+                .split(',')
+                .all(|word| words.contains(&word.strip_prefix('^').unwrap_or(word))),
+            Value::Keys(keys) => {
+                return text.split(',').try_for_each(|pair| check_pair(keys, pair));
+            }
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err(format!("use {}", self.said()))
+        }
+    }
+
+    fn said(&self) -> String {
+        match self {
+            Value::Number => "a number".to_owned(),
+            Value::Size => "a number with k, m, g or no unit".to_owned(),
+            Value::Percent => "a percentage from 0 to 50".to_owned(),
+            Value::Label(most) => {
+                format!(
+                    "1 to {most} of A-Z, a-z, 0-9, dot, dash and underscore, a letter or digit first"
+                )
+            }
+            Value::Word(words) => format!("one of {}", words.join(", ")),
+            Value::Features(words) => format!("some of {}, with commas between", words.join(", ")),
+            Value::Keys(keys) => {
+                let names: Vec<&str> = keys.iter().map(|(key, _)| *key).collect();
+                format!("some of {}, with commas between", names.join(", "))
+            }
+        }
+    }
+}
+
+fn check_pair(keys: &'static [(&'static str, Option<Value>)], pair: &str) -> Result<(), String> {
+    let (key, given) = pair
+        .split_once('=')
+        .map_or((pair, None), |(key, v)| (key, Some(v)));
+    let Some((_, value)) = keys.iter().find(|(known, _)| *known == key) else {
+        return Err(format!("use {}", Value::Keys(keys).said()));
+    };
+    match (value, given) {
+        (None, None) => Ok(()),
+        (Some(value), Some(given)) => value.check(given).map_err(|why| format!("{key}: {why}")),
+        (None, Some(_)) => Err(format!("{key} takes no value")),
+        (Some(value), None) => Err(format!("{key}: use {}", value.said())),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    (1..=12).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn is_percent(text: &str) -> bool {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    is_number(whole) && is_number(part) && text.parse::<f64>().is_ok_and(|percent| percent <= 50.0)
+}
+
+fn is_label(text: &str, most: usize) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
+    text.len() <= most
+        && text.bytes().all(plain)
+        && text
+            .bytes()
+            .next()
+            .is_some_and(|b| b.is_ascii_alphanumeric())
+}
+
+fn options_of(fs: FsKind) -> Options {
+    match fs {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => EXT,
+        FsKind::Xfs => XFS,
+        FsKind::Btrfs => BTRFS,
+    }
+}
+
+const SWITCH: Option<Value> = Some(Value::Word(&["0", "1"]));
+const NUMBER: Option<Value> = Some(Value::Number);
+const SIZE: Option<Value> = Some(Value::Size);
+
+/// mke2fs(8). Not on it, among others: `-O journal_dev` and `-J device=`, which name a device;
+/// `-E offset=`, which moves the file system; `-d` and `-z`, which name files; `mmp`, which lets
+/// each mount wait.
+#[rustfmt::skip]
+const EXT: Options = &[
+    (&["-b"], Value::Word(&["1024", "2048", "4096"])),
+    (&["-e"], Value::Word(&["continue", "remount-ro"])),
+    (&["-i"], Value::Number),
+    (&["-I"], Value::Word(&["128", "256", "512", "1024", "2048", "4096"])),
+    (&["-J"], Value::Keys(&[("size", NUMBER), ("fast_commit_size", NUMBER)])),
+    (&["-L"], Value::Label(16)),
+    (&["-m"], Value::Percent),
+    (&["-N"], Value::Number),
+    (&["-T"], Value::Word(&["big", "default", "floppy", "huge", "largefile", "largefile4", "news", "small"])),
+    (&["-O"], Value::Features(&[
+        "64bit", "dir_index", "dir_nlink", "ea_inode", "ext_attr", "extent", "extra_isize",
+        "fast_commit", "filetype", "flex_bg", "has_journal", "huge_file", "inline_data",
+        "large_dir", "large_file", "meta_bg", "metadata_csum", "metadata_csum_seed",
+        "orphan_file", "project", "quota", "resize_inode", "sparse_super", "uninit_bg",
+    ])),
+    (&["-E"], Value::Keys(&[
+        ("discard", None), ("nodiscard", None),
+        ("lazy_itable_init", SWITCH), ("lazy_journal_init", SWITCH),
+        ("packed_meta_blocks", SWITCH), ("resize", NUMBER),
+        ("stride", NUMBER), ("stripe_width", NUMBER), ("stripe-width", NUMBER),
+    ])),
+];
+
+/// mkfs.xfs(8). Not on it, among others: `-l logdev=`, `-r`, `-d file` and `-d name=`, which name
+/// devices and files, `-p` and `-c`, which name files, and `-d size=`.
+#[rustfmt::skip]
+const XFS: Options = &[
+    (&["-b"], Value::Keys(&[("size", SIZE)])),
+    (&["-d"], Value::Keys(&[
+        ("agcount", NUMBER), ("agsize", SIZE), ("noalign", None), ("su", SIZE), ("sunit", NUMBER),
+        ("sw", NUMBER), ("swidth", NUMBER),
+    ])),
+    (&["-i"], Value::Keys(&[
+        ("maxpct", Some(Value::Percent)), ("nrext64", SWITCH), ("perblock", NUMBER),
+        ("size", SIZE), ("sparse", SWITCH),
+    ])),
+    (&["-l"], Value::Keys(&[
+        ("lazy-count", SWITCH), ("size", SIZE), ("su", SIZE), ("sunit", NUMBER),
+        ("version", Some(Value::Word(&["2"]))),
+    ])),
+    (&["-L"], Value::Label(12)),
+    (&["-m"], Value::Keys(&[
+        ("bigtime", SWITCH), ("crc", SWITCH), ("finobt", SWITCH), ("inobtcount", SWITCH),
+        ("reflink", SWITCH), ("rmapbt", SWITCH),
+    ])),
+    (&["-n"], Value::Keys(&[
+        ("ftype", SWITCH), ("size", SIZE), ("version", Some(Value::Word(&["2", "ci"]))),
+    ])),
+    (&["-s"], Value::Keys(&[("size", SIZE)])),
+];
+
+/// mkfs.btrfs(8). Not on it, among others: `--rootdir`, which names a directory, `--byte-count`,
+/// `--uuid`, and what needs several devices.
+#[rustfmt::skip]
+const BTRFS: Options = &[
+    (&["--csum", "--checksum"], Value::Word(&["blake2", "crc32c", "sha256", "xxhash"])),
+    (&["-d", "--data"], Value::Word(&["dup", "single"])),
+    (&["-L", "--label"], Value::Label(64)),
+    (&["-m", "--metadata"], Value::Word(&["dup", "single"])),
+    (&["-n", "--nodesize"], Value::Size),
+    (&["-O", "--features"], Value::Features(&[
+        "block-group-tree", "extref", "free-space-tree", "no-holes", "quota", "skinny-metadata",
+    ])),
+    (&["-R", "--runtime-features"], Value::Features(&["free-space-tree", "quota"])),
+    (&["-s", "--sectorsize"], Value::Size),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+}
