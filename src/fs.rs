@@ -1,1 +1,130 @@
 //! File systems: probe, make, check, grow. One table says which tool does what for which of them.
+//!
+//! What a device carries and how much of it is read from its superblock, never from a cache, an
+//! exit code or the text of a tool; a tool only acts, and its success is what a second look sees.
+
+use std::path::{Path, PathBuf};
+
+use crate::bytes::Bytes;
+use crate::host::{Cmd, Host, HostError, Output};
+use crate::volume::FsKind;
+
+mod check;
+mod grow;
+mod make;
+mod probe;
+pub mod superblock;
+mod tools;
+
+pub use check::{Check, check};
+pub use grow::{Grew, grow_mounted, grow_unmounted, size_on};
+pub use make::make;
+pub use probe::{Blank, Probe, probe, probe_unmade};
+pub use superblock::{Facts, Superblock};
+pub use tools::{always_mounted_with, grows_online, smallest};
+
+/// Why something could not be done with a file system.
+#[derive(Debug, thiserror::Error)]
+pub enum FsError {
+    /// The device does not carry the file system that it should; nothing was changed.
+    #[error("{} carries {found}, not {wanted}", device.display())]
+    Unexpected {
+        /// The device.
+        device: PathBuf,
+        /// What it carries, as far as that is known.
+        found: String,
+        /// What was expected.
+        wanted: FsKind,
+    },
+    /// The device is smaller than the smallest file system of the kind.
+    #[error("{kind} needs at least {smallest}, {} has {size}", device.display())]
+    TooSmall {
+        /// The device.
+        device: PathBuf,
+        /// The kind.
+        kind: FsKind,
+        /// The device's size.
+        size: Bytes,
+        /// The smallest that is made.
+        smallest: Bytes,
+    },
+    /// The check has found what it may not repair by itself: a person must.
+    #[error("the file system on {} has errors: {meaning}; unmount it and run `{repair}`", device.display())]
+    Damaged {
+        /// The device.
+        device: PathBuf,
+        /// What the checker says.
+        meaning: String,
+        /// What to type.
+        repair: String,
+    },
+    /// It cannot grow while it is mounted.
+    #[error("the file system on {} can only grow while it is not mounted", device.display())]
+    OnlyUnmounted {
+        /// The device.
+        device: PathBuf,
+    },
+    /// The growth has gone through and the file system still does not use its device.
+    #[error("the file system on {} covers {covers} of {size} after growing", device.display())]
+    NotFilled {
+        /// The device.
+        device: PathBuf,
+        /// What the file system covers.
+        covers: Bytes,
+        /// The device's size.
+        size: Bytes,
+    },
+    /// A program ended without success.
+    #[error("`{command}` ended with {code}: {stderr}")]
+    Failed {
+        /// The command as one would type it.
+        command: String,
+        /// Its exit code.
+        code: i32,
+        /// The tail of its standard error.
+        stderr: String,
+    },
+    /// The machine refused a call.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// Read the superblock of a device; `None` if no kind known here is on it.
+///
+/// # Errors
+/// [`FsError::Host`] if the device is missing or cannot be read.
+pub async fn superblock_of(host: &dyn Host, device: &Path) -> Result<Option<Superblock>, FsError> {
+    let head = host.read_at(device, 0, superblock::HEAD).await?;
+    Ok(superblock::parse(&head))
+}
+
+/// The superblock of a device that must carry this kind.
+async fn known(host: &dyn Host, device: &Path, kind: FsKind) -> Result<Superblock, FsError> {
+    let found = superblock_of(host, device).await?;
+    match found {
+        Some(superblock) if superblock.kind == kind => Ok(superblock),
+        other => Err(FsError::Unexpected {
+            device: device.to_owned(),
+            found: other.map_or("nothing known".to_owned(), |sb| sb.kind.to_string()),
+            wanted: kind,
+        }),
+    }
+}
+
+async fn run_to_success(host: &dyn Host, cmd: Cmd) -> Result<Output, FsError> {
+    let command = cmd.to_string();
+    let output = host.run(cmd).await?;
+    if output.code == 0 {
+        Ok(output)
+    } else {
+        Err(failed(command, &output))
+    }
+}
+
+fn failed(command: String, output: &Output) -> FsError {
+    FsError::Failed {
+        command,
+        code: output.code,
+        stderr: output.stderr.trim().to_owned(),
+    }
+}

@@ -1,0 +1,208 @@
+//! Grow a file system to the end of its device, mounted or not.
+
+use std::path::Path;
+
+use nix::libc::{ENOTTY, EOPNOTSUPP};
+
+use crate::bytes::Bytes;
+use crate::fs::{
+    Check, Facts, FsError, Superblock, check, grows_online, known, run_to_success, tools,
+};
+use crate::host::{Host, HostError, NewMount};
+use crate::volume::FsKind;
+
+/// How much of its device a file system covers, before and after a growth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grew {
+    /// Before.
+    pub from: Bytes,
+    /// After; the same if it did fill its device already.
+    pub to: Bytes,
+}
+
+/// Say how much of its device a file system covers.
+///
+/// `mounted` is any of its mount points: xfs and btrfs keep the present number in memory, and their
+/// superblock follows later.
+///
+/// # Errors
+/// [`FsError::Unexpected`] if the device carries something else.
+pub async fn size_on(
+    host: &dyn Host,
+    device: &Path,
+    mounted: Option<&Path>,
+    kind: FsKind,
+) -> Result<Bytes, FsError> {
+    Ok(seen(host, device, mounted, kind).await?.covers)
+}
+
+/// Grow a mounted file system to its device; filling it already is success.
+///
+/// Decides by the superblock and the device, never by statfs, which leaves out metadata. The kernel
+/// is asked directly; a tool is only run if it does not know the call.
+///
+/// # Errors
+/// [`FsError::OnlyUnmounted`] if this one cannot grow while it is mounted, [`FsError::Damaged`] if the
+/// kernel has found errors in it, [`FsError::NotFilled`] if the growth did not reach the end,
+/// [`FsError::Host`] with the kernel's answer, such as EROFS.
+pub async fn grow_mounted(
+    host: &dyn Host,
+    mount_point: &Path,
+    device: &Path,
+    kind: FsKind,
+) -> Result<Grew, FsError> {
+    let size = host.device_size(device).await?;
+    let before = seen(host, device, Some(mount_point), kind).await?;
+    if before.fills(size) {
+        return Ok(unchanged(&before));
+    }
+    may_grow_mounted(&before, device)?;
+    match ask_kernel(host, mount_point, size, &before).await {
+        Err(error) if matches!(error.errno(), Some(ENOTTY | EOPNOTSUPP)) => {
+            run_to_success(host, tools::grow_mounted(kind, device, mount_point)).await?;
+        }
+        answer => answer?,
+    }
+    let after = seen(host, device, Some(mount_point), kind).await?;
+    filled(device, size, &before, &after)
+}
+
+/// Grow a file system that is mounted nowhere to its device; filling it already is success.
+///
+/// ext is checked, grown by its tool and checked again. xfs and btrfs grow only while mounted, so
+/// they are mounted at `private_mount_dir` for that moment; the directory is made and removed here,
+/// and what a cut-off call has left mounted there is unmounted first.
+///
+/// # Errors
+/// [`FsError::Damaged`] if the check leaves errors: nothing is grown then. Else as [`grow_mounted`].
+pub async fn grow_unmounted(
+    host: &dyn Host,
+    device: &Path,
+    kind: FsKind,
+    private_mount_dir: &Path,
+) -> Result<Grew, FsError> {
+    let size = host.device_size(device).await?;
+    unmount_all(host, private_mount_dir).await?;
+    let before = known(host, device, kind).await?;
+    if before.fills(size) {
+        return Ok(unchanged(&before));
+    }
+    if !kind.is_ext() {
+        return grow_mounted_privately(host, device, kind, private_mount_dir).await;
+    }
+    check(host, device, kind, Check::Repair).await?;
+    run_to_success(host, tools::resize_ext(device)).await?;
+    check(host, device, kind, Check::Look).await?;
+    let after = known(host, device, kind).await?;
+    filled(device, size, &before, &after)
+}
+
+async fn grow_mounted_privately(
+    host: &dyn Host,
+    device: &Path,
+    kind: FsKind,
+    dir: &Path,
+) -> Result<Grew, FsError> {
+    host.make_dir(dir).await?;
+    host.mount(&NewMount {
+        device: device.to_owned(),
+        target: dir.to_owned(),
+        kind: kind.as_str(),
+        options: ["nodev", "nosuid", "noexec"].map(str::to_owned).to_vec(),
+    })
+    .await?;
+    let grew = grow_mounted(host, dir, device, kind).await;
+    let unmounted = host.unmount(dir).await;
+    let grew = grew?;
+    unmounted?;
+    host.remove_path(dir).await?;
+    Ok(grew)
+}
+
+async fn unmount_all(host: &dyn Host, dir: &Path) -> Result<(), FsError> {
+    let mounts = host.mounts().await?;
+    for _ in mounts.iter().filter(|mount| mount.target == dir) {
+        host.unmount(dir).await?;
+    }
+    Ok(())
+}
+
+/// The superblock as the kernel would write it now.
+async fn seen(
+    host: &dyn Host,
+    device: &Path,
+    mounted: Option<&Path>,
+    kind: FsKind,
+) -> Result<Superblock, FsError> {
+    let written = known(host, device, kind).await?;
+    let covers = match (kind, mounted) {
+        (FsKind::Xfs, Some(mounted)) => {
+            let geometry = host.xfs_geometry(mounted).await?;
+            Bytes::new(u64::from(geometry.block_size).saturating_mul(geometry.data_blocks))
+        }
+        (FsKind::Btrfs, Some(mounted)) => host.btrfs_device_bytes(mounted).await?,
+        // The kernel writes out its journal at the end of a growth.
+        _ => written.covers,
+    };
+    Ok(Superblock { covers, ..written })
+}
+
+fn may_grow_mounted(superblock: &Superblock, device: &Path) -> Result<(), FsError> {
+    if matches!(superblock.facts, Facts::Ext(ext) if ext.errors) {
+        return Err(FsError::Damaged {
+            device: device.to_owned(),
+            meaning: "the kernel has recorded errors in it".to_owned(),
+            repair: tools::repair_by_hand(superblock.kind, device),
+        });
+    }
+    if !grows_online(superblock) {
+        return Err(FsError::OnlyUnmounted {
+            device: device.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+async fn ask_kernel(
+    host: &dyn Host,
+    mount_point: &Path,
+    size: Bytes,
+    superblock: &Superblock,
+) -> Result<(), HostError> {
+    let blocks = size.get() / superblock.block_size.get();
+    match superblock.kind {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => host.ext_resize(mount_point, blocks).await,
+        FsKind::Xfs => {
+            let geometry = host.xfs_geometry(mount_point).await?;
+            host.xfs_grow(mount_point, blocks, geometry.inode_max_percent)
+                .await
+        }
+        FsKind::Btrfs => host.btrfs_grow_to_device(mount_point).await,
+    }
+}
+
+fn unchanged(superblock: &Superblock) -> Grew {
+    Grew {
+        from: superblock.covers,
+        to: superblock.covers,
+    }
+}
+
+fn filled(
+    device: &Path,
+    size: Bytes,
+    before: &Superblock,
+    after: &Superblock,
+) -> Result<Grew, FsError> {
+    if !after.fills(size) {
+        return Err(FsError::NotFilled {
+            device: device.to_owned(),
+            covers: after.covers,
+            size,
+        });
+    }
+    Ok(Grew {
+        from: before.covers,
+        to: after.covers,
+    })
+}

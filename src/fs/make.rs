@@ -1,0 +1,41 @@
+//! Make a file system on a blank device.
+
+use crate::fs::{Blank, FsError, Superblock, known, run_to_success, smallest, tools};
+use crate::host::Host;
+use crate::volume::{FsKind, MkfsOptions};
+
+/// Make a file system, durable when this returns, and return what a second look sees.
+///
+/// Takes the permission to format with it: the device has to be probed again before another try.
+///
+/// # Errors
+/// [`FsError::TooSmall`] before anything is written, [`FsError::Failed`] if mkfs fails,
+/// [`FsError::Unexpected`] or [`FsError::NotFilled`] if what it made is not what was wanted.
+pub async fn make(
+    host: &dyn Host,
+    blank: Blank,
+    kind: FsKind,
+    options: &MkfsOptions,
+) -> Result<Superblock, FsError> {
+    let (device, size) = (blank.device(), blank.size());
+    if size < smallest(kind) {
+        return Err(FsError::TooSmall {
+            device: device.to_owned(),
+            kind,
+            size,
+            smallest: smallest(kind),
+        });
+    }
+    run_to_success(host, tools::mkfs(kind, options.words(), device)).await?;
+    let made = known(host, device, kind).await?;
+    if made.covers > size || !made.fills(size) {
+        return Err(FsError::NotFilled {
+            device: device.to_owned(),
+            covers: made.covers,
+            size,
+        });
+    }
+    // mkfs.ext4 and mkfs.btrfs flush, but that is nowhere promised.
+    host.flush(device).await?;
+    Ok(made)
+}

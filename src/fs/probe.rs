@@ -1,0 +1,152 @@
+//! What a device carries. The answer decides whether it may be formatted, so that doubt is never
+//! blankness.
+
+use std::path::{Path, PathBuf};
+
+use crate::bytes::Bytes;
+use crate::fs::superblock::Facts;
+use crate::fs::{FsError, Superblock, failed, superblock_of};
+use crate::host::{Cmd, Host};
+
+/// How much of the device must be zeroes before it counts as blank.
+const MUST_BE_ZERO: usize = 1 << 20;
+
+/// What a device carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Probe {
+    /// Nothing: it may be formatted.
+    Blank(Blank),
+    /// A file system that this driver knows.
+    Known(Superblock),
+    /// Something else, as far as it can be named; nobody may write over it.
+    Foreign(String),
+}
+
+/// A device that was probed and carries nothing worth keeping: the permission to format it.
+///
+/// Only [`probe`] and [`probe_unmade`] give it out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blank {
+    device: PathBuf,
+    size: Bytes,
+}
+
+impl Blank {
+    /// The device.
+    pub fn device(&self) -> &Path {
+        &self.device
+    }
+
+    /// Its size when it was probed.
+    pub fn size(&self) -> Bytes {
+        self.size
+    }
+}
+
+/// Say what a device carries.
+///
+/// Reads the device itself, past every cache. [`Probe::Blank`] needs three witnesses: no superblock
+/// known here, no signature known to `blkid`, and zeroes in the first MiB.
+///
+/// # Errors
+/// [`FsError::Host`] if the device is missing or cannot be read; that is never taken for blank.
+///
+/// # Source
+/// blkid(8): exit code 2 means both "nothing found" and "no such device", 8 "ambivalent".
+pub async fn probe(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
+    let size = host.device_size(device).await?;
+    if let Some(superblock) = superblock_of(host, device).await? {
+        return Ok(Probe::Known(superblock));
+    }
+    if let Some(found) = signature(host, device).await? {
+        return Ok(Probe::Foreign(found));
+    }
+    let head = host.read_at(device, 0, MUST_BE_ZERO).await?;
+    if head.iter().any(|byte| *byte != 0) {
+        let unexplained = "bytes that no known signature explains".to_owned();
+        return Ok(Probe::Foreign(unexplained));
+    }
+    Ok(Probe::Blank(Blank {
+        device: device.to_owned(),
+        size,
+    }))
+}
+
+/// Say what a device carries that was wiped and whose first format is not known to have ended.
+///
+/// What a format leaves when it is cut off counts as [`Probe::Blank`]: bytes without a signature, and
+/// a file system that was never mounted. [`Probe::Known`] has been mounted, so its format had ended.
+/// A foreign signature stays foreign: no format of this driver has left it.
+///
+/// # Errors
+/// As [`probe`].
+pub async fn probe_unmade(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
+    let size = host.device_size(device).await?;
+    let half_made = match superblock_of(host, device).await? {
+        Some(superblock) => {
+            let begun = matches!(
+                superblock.facts,
+                Facts::Xfs {
+                    in_progress: true,
+                    ..
+                }
+            );
+            if superblock.mounted_before() && !begun {
+                return Ok(Probe::Known(superblock));
+            }
+            true
+        }
+        None => false,
+    };
+    match signature(host, device).await? {
+        Some(found) if !half_made => Ok(Probe::Foreign(found)),
+        _ => Ok(Probe::Blank(Blank {
+            device: device.to_owned(),
+            size,
+        })),
+    }
+}
+
+/// What `blkid` recognises; `None` if nothing.
+async fn signature(host: &dyn Host, device: &Path) -> Result<Option<String>, FsError> {
+    let cmd = Cmd::new("blkid").args(["-p", "-o", "export"]).arg(device);
+    let command = cmd.to_string();
+    let output = host.run(cmd).await?;
+    match output.code {
+        0 => Ok(Some(named(&output.stdout))),
+        2 => Ok(None),
+        8 => Ok(Some("signatures that contradict each other".to_owned())),
+        _ => Err(failed(command, &output)),
+    }
+}
+
+/// The type that `blkid -o export` prints, or all of what it prints if it names no type.
+fn named(export: &str) -> String {
+    let value = |key: &str| {
+        export
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
+    };
+    match (value("TYPE"), value("PTTYPE")) {
+        (Some(kind), _) => kind.to_owned(),
+        (None, Some(table)) => format!("a partition table ({table})"),
+        (None, None) => export.trim().replace('\n', ", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_what_blkid_prints() {
+        let swap = "DEVNAME=/dev/dm-3\nUUID=0f8e419a\nVERSION=1\nTYPE=swap\nUSAGE=other\n";
+        assert_eq!(named(swap), "swap");
+        let gpt = "DEVNAME=/dev/dm-3\nPTUUID=d7586605\nPTTYPE=gpt\n";
+        assert_eq!(named(gpt), "a partition table (gpt)");
+        assert_eq!(
+            named("DEVNAME=/dev/dm-3\nUSAGE=raid\n"),
+            "DEVNAME=/dev/dm-3, USAGE=raid"
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! Superblocks: what the first bytes of a device say about the file system on it.
+//!
+//! The bytes belong to tenants, so the parsers are total: any input gives an answer, and every
+//! number is checked before something is computed from it. They read and compare; nothing else.
+
+use crate::bytes::Bytes;
+use crate::volume::FsKind;
+
+mod btrfs;
+mod ext;
+mod xfs;
+
+/// How many bytes at the start of a device hold every superblock that is known here.
+pub const HEAD: usize = 68 << 10;
+
+/// A file system as its superblock describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// Which file system.
+    pub kind: FsKind,
+    /// Its unit of allocation.
+    pub block_size: Bytes,
+    /// How much of the device it believes to own, from the device's start.
+    pub covers: Bytes,
+    /// What the end of the device may be longer by, exclusive, without the file system being able
+    /// to use it: a block, or at a group's end the tables that another group would need.
+    pub slack: Bytes,
+    /// Its uuid in the usual notation with four hyphens.
+    pub uuid: String,
+    /// What only this kind has.
+    pub facts: Facts,
+}
+
+/// What the kinds of file systems say beyond their size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Facts {
+    /// ext2, ext3 and ext4.
+    Ext(ExtFacts),
+    /// xfs.
+    Xfs {
+        /// mkfs has begun and not ended.
+        in_progress: bool,
+        /// The superblock has gone through the log, as it does at the latest at the first unmount.
+        log_used: bool,
+    },
+    /// btrfs.
+    Btrfs {
+        /// How many devices it spans.
+        devices: u64,
+        /// How many transactions it has seen; mkfs itself needs some.
+        generation: u64,
+    },
+}
+
+/// What a superblock of the ext family says beyond its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // They are flags of the format.
+pub struct ExtFacts {
+    /// Made with `sparse_super2`: the kernel refuses to grow it while it is mounted.
+    pub sparse_super2: bool,
+    /// Made with `64bit`: may grow beyond 2³² blocks.
+    pub wide: bool,
+    /// Its journal waits to be replayed.
+    pub needs_recovery: bool,
+    /// Unmounted in order and without known errors.
+    pub clean: bool,
+    /// The kernel has found errors in it.
+    pub errors: bool,
+    /// It has been mounted for writing at least once.
+    pub mounted_before: bool,
+}
+
+impl Superblock {
+    /// Whether it has been mounted for writing since it was made, so that it may hold data.
+    ///
+    /// `true` is certain for ext and xfs. `false` is certain for ext alone: xfs and btrfs keep no trace
+    /// of a first mount that was cut off before its first commit.
+    pub fn mounted_before(&self) -> bool {
+        match self.facts {
+            Facts::Ext(ext) => ext.mounted_before,
+            Facts::Xfs { log_used, .. } => log_used,
+            Facts::Btrfs { generation, .. } => generation > btrfs::LAST_GENERATION_OF_MKFS,
+        }
+    }
+
+    /// Whether it uses a device of this size as far as it can.
+    ///
+    /// A superblock that claims more than the device has counts as filled: growing does not help it.
+    pub fn fills(&self, device_size: Bytes) -> bool {
+        device_size.saturating_sub(self.covers) < self.slack
+    }
+}
+
+/// Recognise a file system by the first bytes of its device; [`HEAD`] of them are enough, with fewer
+/// it sees fewer kinds.
+///
+/// `None` if there is none, if its numbers cannot be true, or if two kinds claim the same bytes.
+///
+/// # Source
+/// The kernel's `Documentation/filesystems/ext4/super.rst`, `xfs_format.h` and `btrfs_tree.h`; kinds
+/// within the ext family are told apart by their features as `blkid` does.
+pub fn parse(head: &[u8]) -> Option<Superblock> {
+    let mut found = [ext::parse(head), xfs::parse(head), btrfs::parse(head)]
+        .into_iter()
+        .flatten();
+    let superblock = found.next()?;
+    found.next().is_none().then_some(superblock)
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+fn le16(bytes: &[u8], at: usize) -> Option<u16> {
+    array(bytes, at).map(u16::from_le_bytes)
+}
+
+fn le32(bytes: &[u8], at: usize) -> Option<u32> {
+    array(bytes, at).map(u32::from_le_bytes)
+}
+
+fn le64(bytes: &[u8], at: usize) -> Option<u64> {
+    array(bytes, at).map(u64::from_le_bytes)
+}
+
+fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    array(bytes, at).map(u32::from_be_bytes)
+}
+
+fn be64(bytes: &[u8], at: usize) -> Option<u64> {
+    array(bytes, at).map(u64::from_be_bytes)
+}
+
+fn uuid(bytes: &[u8], at: usize) -> Option<String> {
+    let raw = u128::from_be_bytes(array(bytes, at)?);
+    let hex = format!("{raw:032x}");
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
+    Some(parts.map(|part| &hex[part]).join("-"))
+}
+
+#[cfg(test)]
+mod tests;

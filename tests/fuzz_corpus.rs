@@ -1,0 +1,37 @@
+//! Every input that fuzzing has found worth keeping goes through its parser, without a fuzzer.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The inputs of one fuzz target, by path.
+fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(target);
+    let mut inputs: Vec<_> = fs::read_dir(dir)
+        .expect("each target has a corpus")
+        .map(|entry| entry.expect("the corpus can be listed").path())
+        .map(|path| {
+            (
+                path.clone(),
+                fs::read(path).expect("the corpus can be read"),
+            )
+        })
+        .collect();
+    inputs.sort();
+    inputs
+}
+
+#[test]
+fn superblocks() {
+    let inputs = corpus("superblock");
+    assert!(
+        inputs.len() >= 14,
+        "the corpus has shrunk to {}",
+        inputs.len()
+    );
+    for (path, head) in inputs {
+        let found = pliant::fs::superblock::parse(&head);
+        assert!(found.is_some(), "{} comes from a real mkfs", path.display());
+    }
+}
