@@ -1,1 +1,34 @@
-//! csi
+//! The protocol: the Container Storage Interface over a Unix socket.
+//!
+//! A handler is parse, do, reply. [`parse`] turns a request into words of the field that cannot be
+//! wrong, the rooms below do the work, `reply` turns the outcome into a message, and [`status`]
+//! alone chooses codes.
+
+pub mod controller;
+pub mod endpoint;
+pub mod identity;
+pub mod node;
+pub mod parse;
+mod reply;
+mod rpc;
+pub mod server;
+pub mod status;
+
+pub use controller::Controller;
+pub use endpoint::Endpoint;
+pub use identity::Identity;
+pub use node::Node;
+pub use rpc::RpcObserver;
+pub use server::{ServeError, Services, serve};
+
+/// The messages and services of `proto/csi.proto`.
+#[allow(missing_docs, clippy::all, clippy::pedantic)] // Made by build.rs.
+pub mod pb {
+    tonic::include_proto!("csi.v1");
+}
+
+/// The name of the driver, as StorageClasses and CSIDriver objects spell it.
+pub const DRIVER: &str = "lvm.csi.pliant.io";
+
+/// The topology key whose value is the node that holds a volume.
+pub const TOPOLOGY: &str = "topology.lvm.csi.pliant.io/node";

@@ -175,10 +175,11 @@ const NUMBER: Option<Value> = Some(Value::Number);
 const SIZE: Option<Value> = Some(Value::Size);
 
 /// mke2fs(8). Not on it, among others: `-O journal_dev` and `-J device=`, which name a device;
-/// `-E offset=`, which moves the file system; `-b`, because small blocks stay for good; `-d` and `-z`, which name files; `mmp`, which lets
+/// `-E offset=`, which moves the file system; `-d` and `-z`, which name files; `mmp`, which lets
 /// each mount wait.
 #[rustfmt::skip]
 const EXT: Options = &[
+    (&["-b"], Value::Word(&["1024", "2048", "4096"])),
     (&["-e"], Value::Word(&["continue", "remount-ro"])),
     (&["-i"], Value::Number),
     (&["-I"], Value::Word(&["128", "256", "512", "1024", "2048", "4096"])),
@@ -194,6 +195,7 @@ const EXT: Options = &[
         "orphan_file", "project", "quota", "resize_inode", "sparse_super", "uninit_bg",
     ])),
     (&["-E"], Value::Keys(&[
+        ("discard", None), ("nodiscard", None),
         ("lazy_itable_init", SWITCH), ("lazy_journal_init", SWITCH),
         ("packed_meta_blocks", SWITCH), ("resize", NUMBER),
         ("stride", NUMBER), ("stripe_width", NUMBER), ("stripe-width", NUMBER),

@@ -1,0 +1,158 @@
+//! Serves volumes as things to make, find, grow and remove: over whoever can do that.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tonic::{Request, Response, Status, async_trait};
+use tracing::Instrument;
+
+use crate::busy::Busy;
+use crate::csi::parse::{self, Defaults, Enlargement, Page, Validation};
+use crate::csi::rpc::open;
+use crate::csi::{pb, reply};
+use crate::volume::{CapacityQuery, NewVolume, Volume, VolumeError, VolumeId, Volumes};
+
+/// How long an expansion waits for other work on its volume: half of what its caller waits. A
+/// refusal would double that caller's pause each time, up to minutes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The Controller service.
+#[derive(Clone)]
+pub struct Controller {
+    volumes: Arc<dyn Volumes>,
+    busy: Busy,
+    defaults: Defaults,
+}
+
+impl Controller {
+    /// Serve these volumes. `busy` is shared with all who work on them.
+    pub fn new(volumes: Arc<dyn Volumes>, busy: Busy, defaults: Defaults) -> Self {
+        Controller {
+            volumes,
+            busy,
+            defaults,
+        }
+    }
+
+    async fn find(&self, id: &VolumeId) -> Result<Volume, VolumeError> {
+        let volume = self.volumes.find(id).await?;
+        volume.ok_or_else(|| VolumeError::NotFound { id: id.to_string() })
+    }
+}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl pb::controller_server::Controller for Controller {
+    /// Make the volume exist and say where it lives. Asking again returns the same volume.
+    async fn create_volume(
+        &self,
+        request: Request<pb::CreateVolumeRequest>,
+    ) -> Result<Response<pb::CreateVolumeResponse>, Status> {
+        let want = NewVolume::parse(open(request), &self.defaults)?;
+        let (key, volumes) = (want.key(), self.volumes.clone());
+        let work = async move { volumes.ensure(&want).await }.in_current_span();
+        let volume = self.busy.run(key.as_str(), work).await?;
+        Ok(Response::new(reply::created(&volume)))
+    }
+
+    /// Make the volume gone. Already gone is success, and so is an id that was never ours.
+    async fn delete_volume(
+        &self,
+        request: Request<pb::DeleteVolumeRequest>,
+    ) -> Result<Response<pb::DeleteVolumeResponse>, Status> {
+        let gone = Response::new(pb::DeleteVolumeResponse {});
+        let Some(id) = parse::removed(&open(request))? else {
+            return Ok(gone);
+        };
+        let (key, volumes) = (id.key().clone(), self.volumes.clone());
+        let work = async move { volumes.remove(&id).await }.in_current_span();
+        self.busy.run(key.as_str(), work).await?;
+        Ok(gone)
+    }
+
+    /// Say whether the volume can be used as the capabilities describe.
+    async fn validate_volume_capabilities(
+        &self,
+        request: Request<pb::ValidateVolumeCapabilitiesRequest>,
+    ) -> Result<Response<pb::ValidateVolumeCapabilitiesResponse>, Status> {
+        let validation = Validation::parse(open(request), &self.defaults)?;
+        let volume = self.find(&validation.id).await?;
+        Ok(Response::new(reply::validated(validation, &volume)))
+    }
+
+    /// List the volumes, in pages, in the order of their ids.
+    async fn list_volumes(
+        &self,
+        request: Request<pb::ListVolumesRequest>,
+    ) -> Result<Response<pb::ListVolumesResponse>, Status> {
+        let page = Page::of_volumes(request.get_ref())?;
+        let volumes = self.volumes.list().await?;
+        Ok(Response::new(reply::listed(page.cut(volumes))))
+    }
+
+    /// Tell all of one volume.
+    async fn controller_get_volume(
+        &self,
+        request: Request<pb::ControllerGetVolumeRequest>,
+    ) -> Result<Response<pb::ControllerGetVolumeResponse>, Status> {
+        let id = parse::held(&open(request).volume_id)?;
+        let volume = self.find(&id).await?;
+        Ok(Response::new(reply::found(&volume)))
+    }
+
+    /// List what is wrong with volumes, in pages; healthy ones are left out.
+    async fn controller_list_volume_health(
+        &self,
+        request: Request<pb::ControllerListVolumeHealthRequest>,
+    ) -> Result<Response<pb::ControllerListVolumeHealthResponse>, Status> {
+        let page = Page::of_health(request.get_ref())?;
+        let volumes = reply::ailing(self.volumes.list().await?);
+        Ok(Response::new(reply::listed_health(page.cut(volumes))))
+    }
+
+    /// Tell what is wrong with one volume.
+    async fn controller_get_volume_health(
+        &self,
+        request: Request<pb::ControllerGetVolumeHealthRequest>,
+    ) -> Result<Response<pb::ControllerGetVolumeHealthResponse>, Status> {
+        let id = parse::held(&open(request).volume_id)?;
+        let volume = self.find(&id).await?;
+        Ok(Response::new(reply::controller_health(&volume)))
+    }
+
+    /// Say what could still be made.
+    async fn get_capacity(
+        &self,
+        request: Request<pb::GetCapacityRequest>,
+    ) -> Result<Response<pb::GetCapacityResponse>, Status> {
+        let query = CapacityQuery::parse(request.get_ref(), &self.defaults)?;
+        let capacity = self.volumes.capacity(&query).await?;
+        Ok(Response::new(reply::capacity(capacity)))
+    }
+
+    /// Grow the volume, and its file system where that can be done from here.
+    async fn controller_expand_volume(
+        &self,
+        request: Request<pb::ControllerExpandVolumeRequest>,
+    ) -> Result<Response<pb::ControllerExpandVolumeResponse>, Status> {
+        let Enlargement { id, growth } = Enlargement::parse(&open(request))?;
+        let (key, volumes) = (id.key().clone(), self.volumes.clone());
+        let work = async move { volumes.grow(&id, growth).await }.in_current_span();
+        let grown = self.busy.run_within(PATIENCE, key.as_str(), work).await?;
+        Ok(Response::new(reply::grown(grown)))
+    }
+
+    /// Say what this service can do.
+    async fn controller_get_capabilities(
+        &self,
+        _: Request<pb::ControllerGetCapabilitiesRequest>,
+    ) -> Result<Response<pb::ControllerGetCapabilitiesResponse>, Status> {
+        Ok(Response::new(reply::controller_capabilities()))
+    }
+}

@@ -1,0 +1,138 @@
+//! Serves volumes as the workloads of this machine see them.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status, async_trait};
+use tracing::Instrument;
+
+use crate::busy::Busy;
+use crate::csi::controller::PATIENCE;
+use crate::csi::parse::{self, Expansion, Look, Unpublish, Unstage};
+use crate::csi::rpc::open;
+use crate::csi::{pb, reply};
+use crate::node::{Publish, Stage};
+
+/// The Node service.
+#[derive(Debug, Clone)]
+pub struct Node {
+    machine: Arc<crate::node::Node>,
+    busy: Busy,
+}
+
+impl Node {
+    /// Serve this machine. `busy` is shared with all who work on its volumes.
+    pub fn new(machine: Arc<crate::node::Node>, busy: Busy) -> Self {
+        Node { machine, busy }
+    }
+}
+
+#[async_trait]
+impl pb::node_server::Node for Node {
+    /// Make the volume usable at its staging path.
+    async fn node_stage_volume(
+        &self,
+        request: Request<pb::NodeStageVolumeRequest>,
+    ) -> Result<Response<pb::NodeStageVolumeResponse>, Status> {
+        let stage = Stage::parse(&open(request))?;
+        let (key, machine) = (stage.id.key().clone(), self.machine.clone());
+        let work = async move { machine.stage(&stage).await }.in_current_span();
+        self.busy.run(key.as_str(), work).await?;
+        Ok(Response::new(pb::NodeStageVolumeResponse {}))
+    }
+
+    /// Undo the staging. Not staged is success.
+    async fn node_unstage_volume(
+        &self,
+        request: Request<pb::NodeUnstageVolumeRequest>,
+    ) -> Result<Response<pb::NodeUnstageVolumeResponse>, Status> {
+        let Unstage { id, staging } = Unstage::parse(&open(request))?;
+        let (key, machine) = (id.key().clone(), self.machine.clone());
+        let work = async move { machine.unstage(&id, &staging).await }.in_current_span();
+        self.busy.run(key.as_str(), work).await?;
+        Ok(Response::new(pb::NodeUnstageVolumeResponse {}))
+    }
+
+    /// Show a staged volume to a workload.
+    async fn node_publish_volume(
+        &self,
+        request: Request<pb::NodePublishVolumeRequest>,
+    ) -> Result<Response<pb::NodePublishVolumeResponse>, Status> {
+        let publish = Publish::parse(&open(request))?;
+        let (key, machine) = (publish.id.key().clone(), self.machine.clone());
+        let work = async move { machine.publish(&publish).await }.in_current_span();
+        self.busy.run(key.as_str(), work).await?;
+        Ok(Response::new(pb::NodePublishVolumeResponse {}))
+    }
+
+    /// Undo the publishing. Not published is success.
+    async fn node_unpublish_volume(
+        &self,
+        request: Request<pb::NodeUnpublishVolumeRequest>,
+    ) -> Result<Response<pb::NodeUnpublishVolumeResponse>, Status> {
+        let Unpublish { id, target } = Unpublish::parse(&open(request))?;
+        let (key, machine) = (id.key().clone(), self.machine.clone());
+        let work = async move { machine.unpublish(&id, &target).await }.in_current_span();
+        self.busy.run(key.as_str(), work).await?;
+        Ok(Response::new(pb::NodeUnpublishVolumeResponse {}))
+    }
+
+    /// Tell how full a volume is.
+    async fn node_get_volume_stats(
+        &self,
+        request: Request<pb::NodeGetVolumeStatsRequest>,
+    ) -> Result<Response<pb::NodeGetVolumeStatsResponse>, Status> {
+        let Look { id, path } = Look::parse(&open(request))?;
+        let stats = self.machine.stats(&id, &path).await?;
+        Ok(Response::new(reply::stats(&stats)))
+    }
+
+    /// Tell what is wrong with a volume, as seen from here.
+    async fn node_get_volume_health(
+        &self,
+        request: Request<pb::NodeGetVolumeHealthRequest>,
+    ) -> Result<Response<pb::NodeGetVolumeHealthResponse>, Status> {
+        let id = parse::held(&open(request).volume_id)?;
+        let ailments = self.machine.volume_health(&id).await?;
+        Ok(Response::new(reply::node_health(
+            &id.to_string(),
+            &ailments,
+        )))
+    }
+
+    /// Tell what is wrong with the pools of this machine.
+    async fn node_get_storage_health(
+        &self,
+        _: Request<pb::NodeGetStorageHealthRequest>,
+    ) -> Result<Response<pb::NodeGetStorageHealthResponse>, Status> {
+        let ailments = self.machine.storage_health().await;
+        Ok(Response::new(reply::storage_health(&ailments)))
+    }
+
+    /// Grow the file system to its volume.
+    async fn node_expand_volume(
+        &self,
+        request: Request<pb::NodeExpandVolumeRequest>,
+    ) -> Result<Response<pb::NodeExpandVolumeResponse>, Status> {
+        let Expansion { id, path, growth } = Expansion::parse(&open(request))?;
+        let (key, machine) = (id.key().clone(), self.machine.clone());
+        let work = async move { machine.expand(&id, &path, growth).await }.in_current_span();
+        let size = self.busy.run_within(PATIENCE, key.as_str(), work).await?;
+        Ok(Response::new(reply::expanded(size)))
+    }
+
+    /// Say what this service can do.
+    async fn node_get_capabilities(
+        &self,
+        _: Request<pb::NodeGetCapabilitiesRequest>,
+    ) -> Result<Response<pb::NodeGetCapabilitiesResponse>, Status> {
+        Ok(Response::new(reply::node_capabilities()))
+    }
+
+    /// Tell which node this is, from memory.
+    async fn node_get_info(
+        &self,
+        _: Request<pb::NodeGetInfoRequest>,
+    ) -> Result<Response<pb::NodeGetInfoResponse>, Status> {
+        Ok(Response::new(reply::node_info(self.machine.info())))
+    }
+}

@@ -1,0 +1,129 @@
+//! Requests of the Node service.
+
+use std::path::PathBuf;
+
+use crate::csi::parse::volume::is_block;
+use crate::csi::parse::{Capability, ParseError, id, path, size};
+use crate::csi::pb;
+use crate::node::{Publish, Stage};
+use crate::volume::{Growth, VolumeId};
+
+impl Stage {
+    /// Parse what `NodeStageVolume` asks for.
+    pub fn parse(request: &pb::NodeStageVolumeRequest) -> Result<Self, ParseError> {
+        let id = id(&request.volume_id)?;
+        let staging = path("staging_target_path", &request.staging_target_path)?;
+        let capability = Capability::required(request.volume_capability.as_ref())?;
+        Ok(Stage {
+            id,
+            staging,
+            access: capability.access,
+            read_only: capability.read_only,
+        })
+    }
+}
+
+impl Publish {
+    /// Parse what `NodePublishVolume` asks for; the volume must have been staged.
+    pub fn parse(request: &pb::NodePublishVolumeRequest) -> Result<Self, ParseError> {
+        let id = id(&request.volume_id)?;
+        let target = path("target_path", &request.target_path)?;
+        let capability = Capability::required(request.volume_capability.as_ref())?;
+        if request.staging_target_path.is_empty() {
+            return Err(ParseError::Unstaged);
+        }
+        Ok(Publish {
+            id,
+            staging: path("staging_target_path", &request.staging_target_path)?,
+            target,
+            access: capability.access,
+            read_only: request.readonly || capability.read_only,
+            alone: capability.alone,
+        })
+    }
+}
+
+/// What `NodeUnstageVolume` undoes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unstage {
+    /// The volume.
+    pub id: VolumeId,
+    /// Where it was staged.
+    pub staging: PathBuf,
+}
+
+impl Unstage {
+    /// Parse the request.
+    pub fn parse(request: &pb::NodeUnstageVolumeRequest) -> Result<Self, ParseError> {
+        Ok(Unstage {
+            id: id(&request.volume_id)?,
+            staging: path("staging_target_path", &request.staging_target_path)?,
+        })
+    }
+}
+
+/// What `NodeUnpublishVolume` undoes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unpublish {
+    /// The volume.
+    pub id: VolumeId,
+    /// Where a workload saw it.
+    pub target: PathBuf,
+}
+
+impl Unpublish {
+    /// Parse the request.
+    pub fn parse(request: &pb::NodeUnpublishVolumeRequest) -> Result<Self, ParseError> {
+        Ok(Unpublish {
+            id: id(&request.volume_id)?,
+            target: path("target_path", &request.target_path)?,
+        })
+    }
+}
+
+/// What `NodeGetVolumeStats` looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    /// The volume.
+    pub id: VolumeId,
+    /// Where it is staged or published.
+    pub path: PathBuf,
+}
+
+impl Look {
+    /// Parse the request.
+    pub fn parse(request: &pb::NodeGetVolumeStatsRequest) -> Result<Self, ParseError> {
+        Ok(Look {
+            id: id(&request.volume_id)?,
+            path: path("volume_path", &request.volume_path)?,
+        })
+    }
+}
+
+/// What `NodeExpandVolume` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expansion {
+    /// The volume.
+    pub id: VolumeId,
+    /// Where it is staged or published.
+    pub path: PathBuf,
+    /// How far it shall grow; `None`: to the size of its device.
+    pub growth: Option<Growth>,
+}
+
+impl Expansion {
+    /// Parse the request; capacity range and capability may be missing.
+    pub fn parse(request: &pb::NodeExpandVolumeRequest) -> Result<Self, ParseError> {
+        let id = id(&request.volume_id)?;
+        let path = path("volume_path", &request.volume_path)?;
+        let block = is_block(request.volume_capability.as_ref())?;
+        let range = request.capacity_range;
+        let range = range.filter(|range| *range != pb::CapacityRange::default());
+        let size = range.map(|range| size::stated(Some(range))).transpose()?;
+        Ok(Expansion {
+            id,
+            path,
+            growth: size.map(|size| Growth { size, block }),
+        })
+    }
+}

@@ -1,0 +1,177 @@
+//! Requests of the Controller service.
+
+use std::collections::BTreeSet;
+
+use crate::csi::parse::capability::{Capability, Workload};
+use crate::csi::parse::{Defaults, ParseError, bounded, id, name, node_of, size};
+use crate::csi::pb;
+use crate::node::Access;
+use crate::volume::{CapacityQuery, Class, Growth, Mode, NewVolume, VolumeId};
+
+impl NewVolume {
+    /// Parse the volume that `CreateVolume` asks for.
+    ///
+    /// # Errors
+    /// [`ParseError`]. Sources of content and mutable parameters are refused: not there yet.
+    ///
+    /// # Source
+    /// CSI 1.13, `CreateVolume`.
+    pub fn parse(request: pb::CreateVolumeRequest, or: &Defaults) -> Result<Self, ParseError> {
+        let name = name(&request.name)?;
+        let workload = Workload::of_all(&request.volume_capabilities)?;
+        let parameters = bounded("parameters", &request.parameters)?;
+        let mut class = Class::parse(parameters, workload.fs(), or.fs)?;
+        if request.volume_content_source.is_some() {
+            let reason = "not supported: volumes are made empty; snapshots and clones are not \
+                          there yet";
+            return Err(ParseError::invalid("volume_content_source", reason));
+        }
+        if !request.mutable_parameters.is_empty() {
+            let reason = "not supported: no parameter can be changed yet; remove the \
+                          VolumeAttributesClass";
+            return Err(ParseError::invalid("mutable_parameters", reason));
+        }
+        let mode = match workload {
+            Workload::Block => Mode::Block,
+            Workload::Mount(named) => Mode::Filesystem(class.file_system(named, or.fs)),
+        };
+        if mode == Mode::Block {
+            class.mkfs_options = Default::default(); // Nothing is formatted.
+        }
+        Ok(NewVolume {
+            name,
+            size: size::wanted(request.capacity_range, or.size)?,
+            mode,
+            class,
+            nodes: nodes(request.accessibility_requirements.as_ref())?,
+        })
+    }
+}
+
+/// The nodes of a requirement; none: any. The order of preference matters only to who can choose.
+fn nodes(requirement: Option<&pb::TopologyRequirement>) -> Result<BTreeSet<String>, ParseError> {
+    let requisite = requirement.map_or(&[][..], |r| &r.requisite);
+    let named = requisite.iter().enumerate().map(|(i, topology)| {
+        node_of(
+            &format!("accessibility_requirements.requisite[{i}]"),
+            topology,
+        )
+    });
+    let named: Option<BTreeSet<String>> = named.collect::<Result<_, ParseError>>()?;
+    Ok(named.unwrap_or_default()) // One that says nothing allows any.
+}
+
+/// Parse the id of the volume that `DeleteVolume` names; `None` if no volume can have it, which is
+/// the same as already gone.
+pub fn removed(request: &pb::DeleteVolumeRequest) -> Result<Option<VolumeId>, ParseError> {
+    match id(&request.volume_id) {
+        Err(ParseError::Foreign { .. }) => Ok(None),
+        parsed => parsed.map(Some),
+    }
+}
+
+/// Parse the id of a volume that must be there.
+pub fn held(volume_id: &str) -> Result<VolumeId, ParseError> {
+    id(volume_id)
+}
+
+/// What `ControllerExpandVolume` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enlargement {
+    /// The volume.
+    pub id: VolumeId,
+    /// How far it shall grow.
+    pub growth: Growth,
+}
+
+impl Enlargement {
+    /// Parse the request; a capacity range must be there, a capability may.
+    pub fn parse(request: &pb::ControllerExpandVolumeRequest) -> Result<Self, ParseError> {
+        Ok(Enlargement {
+            id: id(&request.volume_id)?,
+            growth: Growth {
+                size: size::stated(request.capacity_range)?,
+                block: is_block(request.volume_capability.as_ref())?,
+            },
+        })
+    }
+}
+
+/// Whether the workload sees a device, if the caller says what it sees.
+pub(super) fn is_block(given: Option<&pb::VolumeCapability>) -> Result<Option<bool>, ParseError> {
+    let capability = given.map(|given| Capability::parse("volume_capability", given));
+    Ok(capability.transpose()?.map(|c| c.access == Access::Block))
+}
+
+impl CapacityQuery {
+    /// Parse what `GetCapacity` asks for; it may leave out everything.
+    pub fn parse(request: &pb::GetCapacityRequest, or: &Defaults) -> Result<Self, ParseError> {
+        let said = !request.volume_capabilities.is_empty();
+        let workload = said.then(|| Workload::of_all(&request.volume_capabilities));
+        let workload = workload.transpose()?;
+        let parameters = bounded("parameters", &request.parameters)?;
+        let class = Class::parse(parameters, workload.and_then(Workload::fs), or.fs)?;
+        let mode = workload.map(|workload| match workload {
+            Workload::Block => Mode::Block,
+            Workload::Mount(named) => Mode::Filesystem(class.file_system(named, or.fs)),
+        });
+        let topology = request.accessible_topology.as_ref();
+        let node = topology.map(|topology| node_of("accessible_topology", topology));
+        Ok(CapacityQuery {
+            class,
+            mode,
+            node: node.transpose()?.flatten(),
+        })
+    }
+}
+
+/// What `ValidateVolumeCapabilities` asks about.
+///
+/// Capabilities that cannot be had are an answer here, not an error; so they are kept as they were
+/// parsed.
+#[derive(Debug, Clone)]
+pub struct Validation {
+    /// The volume.
+    pub id: VolumeId,
+    /// What the capabilities say, or why they cannot be had.
+    pub asked: Result<Workload, ParseError>,
+    /// What is confirmed if the volume can have it.
+    pub echo: pb::validate_volume_capabilities_response::Confirmed,
+}
+
+impl Validation {
+    /// Parse the request; it must name a volume and a capability.
+    pub fn parse(
+        request: pb::ValidateVolumeCapabilitiesRequest,
+        or: &Defaults,
+    ) -> Result<Self, ParseError> {
+        let id = id(&request.volume_id)?;
+        if request.volume_capabilities.is_empty() {
+            return Err(ParseError::missing("volume_capabilities"));
+        }
+        Ok(Validation {
+            id,
+            asked: Validation::judge(&request, or),
+            echo: pb::validate_volume_capabilities_response::Confirmed {
+                volume_context: request.volume_context,
+                volume_capabilities: request.volume_capabilities,
+                parameters: request.parameters,
+                mutable_parameters: request.mutable_parameters,
+            },
+        })
+    }
+
+    fn judge(
+        request: &pb::ValidateVolumeCapabilitiesRequest,
+        or: &Defaults,
+    ) -> Result<Workload, ParseError> {
+        let workload = Workload::of_all(&request.volume_capabilities)?;
+        let parameters = bounded("parameters", &request.parameters)?;
+        Class::parse(parameters, workload.fs(), or.fs)?;
+        if !request.mutable_parameters.is_empty() {
+            let reason = "no parameter can be changed yet";
+            return Err(ParseError::invalid("mutable_parameters", reason));
+        }
+        Ok(workload)
+    }
+}

@@ -1,0 +1,337 @@
+//! Turns outcomes into messages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::bytes::Bytes;
+use crate::csi::parse::{Validation, Workload};
+use crate::csi::pb::controller_service_capability as controller;
+use crate::csi::pb::node_service_capability as node;
+use crate::csi::pb::plugin_capability::{self as plugin, service, volume_expansion};
+use crate::csi::{DRIVER, TOPOLOGY, pb};
+use crate::node::{NodeInfo, PoolAilment, Stats};
+use crate::volume::{Ailment, Capacity, Grown, Mode, Severity, Volume};
+
+/// Who the driver is.
+pub(super) fn plugin_info() -> pb::GetPluginInfoResponse {
+    pb::GetPluginInfoResponse {
+        name: DRIVER.to_owned(),
+        vendor_version: env!("CARGO_PKG_VERSION").to_owned(),
+        manifest: BTreeMap::new(),
+    }
+}
+
+/// What the driver as a whole can do.
+pub(super) fn plugin_capabilities() -> pb::GetPluginCapabilitiesResponse {
+    use service::Type::{ControllerService, VolumeAccessibilityConstraints};
+    use volume_expansion::Type::{Offline, Online};
+    let services = [ControllerService, VolumeAccessibilityConstraints].map(|kind| {
+        plugin::Type::Service(plugin::Service {
+            r#type: kind.into(),
+        })
+    });
+    let expansions = [Online, Offline].map(|kind| {
+        plugin::Type::VolumeExpansion(plugin::VolumeExpansion {
+            r#type: kind.into(),
+        })
+    });
+    let all = services.into_iter().chain(expansions);
+    pb::GetPluginCapabilitiesResponse {
+        capabilities: all
+            .map(|kind| pb::PluginCapability { r#type: Some(kind) })
+            .collect(),
+    }
+}
+
+/// What the controller can do.
+pub(super) fn controller_capabilities() -> pb::ControllerGetCapabilitiesResponse {
+    use controller::rpc::Type;
+    let all = [
+        Type::CreateDeleteVolume,
+        Type::ListVolumes,
+        Type::ListVolumesPublishedNodes,
+        Type::GetCapacity,
+        Type::ExpandVolume,
+        Type::GetVolume,
+        Type::VolumeCondition,
+        Type::SingleNodeMultiWriter,
+        Type::GetVolumeHealth,
+        Type::ListVolumeHealth,
+    ];
+    let capability = |kind: Type| pb::ControllerServiceCapability {
+        r#type: Some(controller::Type::Rpc(controller::Rpc {
+            r#type: kind.into(),
+        })),
+    };
+    pb::ControllerGetCapabilitiesResponse {
+        capabilities: all.map(capability).to_vec(),
+    }
+}
+
+/// What the node can do.
+pub(super) fn node_capabilities() -> pb::NodeGetCapabilitiesResponse {
+    use node::rpc::Type;
+    let all = [
+        Type::StageUnstageVolume,
+        Type::ExpandVolume,
+        Type::GetVolumeStats,
+        Type::VolumeCondition,
+        Type::GetVolumeHealth,
+        Type::GetStorageHealth,
+        Type::SingleNodeMultiWriter,
+    ];
+    let capability = |kind: Type| pb::NodeServiceCapability {
+        r#type: Some(node::Type::Rpc(node::Rpc {
+            r#type: kind.into(),
+        })),
+    };
+    pb::NodeGetCapabilitiesResponse {
+        capabilities: all.map(capability).to_vec(),
+    }
+}
+
+/// A volume that was made.
+pub(super) fn created(volume: &Volume) -> pb::CreateVolumeResponse {
+    pb::CreateVolumeResponse {
+        volume: Some(described(volume)),
+    }
+}
+
+/// A volume that was looked at.
+pub(super) fn found(volume: &Volume) -> pb::ControllerGetVolumeResponse {
+    pb::ControllerGetVolumeResponse {
+        volume: Some(described(volume)),
+        status: Some(pb::controller_get_volume_response::VolumeStatus {
+            published_node_ids: published(volume),
+            volume_condition: Some(condition(&volume.ailments)),
+        }),
+    }
+}
+
+/// One page of volumes, and the token of the next.
+pub(super) fn listed((volumes, next_token): (Vec<Volume>, String)) -> pb::ListVolumesResponse {
+    use pb::list_volumes_response::{Entry, VolumeStatus};
+    let entry = |volume: &Volume| Entry {
+        volume: Some(described(volume)),
+        status: Some(VolumeStatus {
+            published_node_ids: published(volume),
+            volume_condition: Some(condition(&volume.ailments)),
+        }),
+    };
+    pb::ListVolumesResponse {
+        entries: volumes.iter().map(entry).collect(),
+        next_token,
+    }
+}
+
+/// Keep the volumes that something is wrong with.
+pub(super) fn ailing(mut volumes: Vec<Volume>) -> Vec<Volume> {
+    volumes.retain(|volume| !volume.ailments.is_empty());
+    volumes
+}
+
+/// One page of what is wrong with volumes, and the token of the next.
+pub(super) fn listed_health(
+    (volumes, next_token): (Vec<Volume>, String),
+) -> pb::ControllerListVolumeHealthResponse {
+    let health = |volume: &Volume| health(&volume.id.to_string(), &volume.ailments);
+    pb::ControllerListVolumeHealthResponse {
+        entries: volumes.iter().map(health).collect(),
+        next_token,
+    }
+}
+
+/// What is wrong with a volume, as the controller sees it.
+pub(super) fn controller_health(volume: &Volume) -> pb::ControllerGetVolumeHealthResponse {
+    pb::ControllerGetVolumeHealthResponse {
+        volume_health: Some(health(&volume.id.to_string(), &volume.ailments)),
+    }
+}
+
+/// Whether a volume can be used as was asked, and if not, why.
+pub(super) fn validated(
+    validation: Validation,
+    volume: &Volume,
+) -> pb::ValidateVolumeCapabilitiesResponse {
+    let objection = match validation.asked {
+        Err(error) => Some(error.to_string()),
+        Ok(workload) if serves(volume.mode, workload) => None,
+        Ok(_) => Some(format!("the volume is a {} volume", volume.mode)),
+    };
+    pb::ValidateVolumeCapabilitiesResponse {
+        confirmed: objection.is_none().then_some(validation.echo),
+        message: objection.unwrap_or_default(),
+    }
+}
+
+fn serves(mode: Mode, workload: Workload) -> bool {
+    match (mode, workload) {
+        (Mode::Block, Workload::Block) => true,
+        (Mode::Filesystem(has), Workload::Mount(asked)) => asked.is_none_or(|fs| fs == has),
+        (Mode::Block, Workload::Mount(_)) | (Mode::Filesystem(_), Workload::Block) => false,
+    }
+}
+
+/// What can still be made.
+pub(super) fn capacity(capacity: Capacity) -> pb::GetCapacityResponse {
+    pb::GetCapacityResponse {
+        available_capacity: capacity.free.to_i64(),
+        maximum_volume_size: Some(capacity.largest.to_i64()),
+        minimum_volume_size: Some(capacity.smallest.to_i64()),
+    }
+}
+
+/// A volume that grew.
+pub(super) fn grown(grown: Grown) -> pb::ControllerExpandVolumeResponse {
+    pb::ControllerExpandVolumeResponse {
+        capacity_bytes: grown.size.to_i64(),
+        node_expansion_required: grown.node_expansion_required,
+    }
+}
+
+/// A volume whose file system fills it.
+pub(super) fn expanded(size: Bytes) -> pb::NodeExpandVolumeResponse {
+    pb::NodeExpandVolumeResponse {
+        capacity_bytes: size.to_i64(),
+    }
+}
+
+/// How full a volume is: bytes, and inodes where its file system counts them; a device has its size.
+pub(super) fn stats(stats: &Stats) -> pb::NodeGetVolumeStatsResponse {
+    use pb::volume_usage::Unit;
+    let size = pb::VolumeUsage {
+        total: stats.size.to_i64(),
+        unit: Unit::Bytes.into(),
+        ..Default::default()
+    };
+    let usage = stats.usage.as_ref().map_or(vec![size], |usage| {
+        let bytes = pb::VolumeUsage {
+            available: usage.available.to_i64(),
+            total: usage.total.to_i64(),
+            used: usage.used.to_i64(),
+            unit: Unit::Bytes.into(),
+        };
+        let inodes = pb::VolumeUsage {
+            available: count(usage.inodes_free),
+            total: count(usage.inodes),
+            used: count(usage.inodes.saturating_sub(usage.inodes_free)),
+            unit: Unit::Inodes.into(),
+        };
+        let counted = usage.inodes > 0;
+        [Some(bytes), counted.then_some(inodes)]
+            .into_iter()
+            .flatten()
+            .collect()
+    });
+    pb::NodeGetVolumeStatsResponse {
+        usage,
+        volume_condition: Some(condition(&stats.ailments)),
+    }
+}
+
+fn count(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// What is wrong with a volume, as the node sees it.
+pub(super) fn node_health(id: &str, ailments: &[Ailment]) -> pb::NodeGetVolumeHealthResponse {
+    pb::NodeGetVolumeHealthResponse {
+        volume_health: Some(health(id, ailments)),
+    }
+}
+
+/// What is wrong with the pools, each pair of status and reason once.
+pub(super) fn storage_health(ailments: &[PoolAilment]) -> pb::NodeGetStorageHealthResponse {
+    let mut told: BTreeMap<(bool, &str), Vec<String>> = BTreeMap::new();
+    for PoolAilment {
+        pool,
+        ailment,
+        unreachable,
+    } in ailments
+    {
+        let messages = told.entry((*unreachable, ailment.reason)).or_default();
+        messages.push(format!("pool {pool}: {}", ailment.message));
+    }
+    let entry = |((unreachable, reason), messages): ((bool, &str), Vec<String>)| {
+        let status = if unreachable {
+            pb::StorageHealthErrorType::StorageUnreachable
+        } else {
+            pb::StorageHealthErrorType::StorageDegraded
+        };
+        pb::node_get_storage_health_response::StorageBackendHealth {
+            status: status.into(),
+            reason: reason.to_owned(),
+            message: messages.join("; "),
+            volume_capability: None,
+        }
+    };
+    pb::NodeGetStorageHealthResponse {
+        backend_health: told.into_iter().map(entry).collect(),
+    }
+}
+
+/// What the node tells of itself.
+pub(super) fn node_info(info: NodeInfo) -> pb::NodeGetInfoResponse {
+    pb::NodeGetInfoResponse {
+        accessible_topology: Some(topology(&info.name)),
+        max_volumes_per_node: info.max_volumes.into(),
+        node_id: info.name,
+    }
+}
+
+fn described(volume: &Volume) -> pb::Volume {
+    pb::Volume {
+        capacity_bytes: volume.size.to_i64(),
+        volume_id: volume.id.to_string(),
+        volume_context: BTreeMap::from([("pool".to_owned(), volume.pool.to_string())]),
+        content_source: None,
+        accessible_topology: vec![topology(&volume.node)],
+    }
+}
+
+fn topology(node: &str) -> pb::Topology {
+    pb::Topology {
+        segments: BTreeMap::from([(TOPOLOGY.to_owned(), node.to_owned())]),
+    }
+}
+
+fn published(volume: &Volume) -> Vec<String> {
+    volume
+        .published
+        .then(|| volume.node.clone())
+        .into_iter()
+        .collect()
+}
+
+fn condition(ailments: &[Ailment]) -> pb::VolumeCondition {
+    let sentences: Vec<&str> = ailments.iter().map(|a| a.message.as_str()).collect();
+    pb::VolumeCondition {
+        abnormal: !ailments.is_empty(),
+        message: if ailments.is_empty() {
+            "healthy".to_owned()
+        } else {
+            sentences.join("; ")
+        },
+    }
+}
+
+fn health(id: &str, ailments: &[Ailment]) -> pb::VolumeHealth {
+    let mut seen = BTreeSet::new();
+    let first = |ailment: &&Ailment| seen.insert((ailment.severity, ailment.reason));
+    let entry = |ailment: &Ailment| pb::volume_health::VolumeHealthEntry {
+        status: severity(ailment.severity).into(),
+        reason: ailment.reason.to_owned(),
+        message: ailment.message.clone(),
+    };
+    pb::VolumeHealth {
+        volume_id: id.to_owned(),
+        health_statuses: ailments.iter().filter(first).map(entry).collect(),
+    }
+}
+
+fn severity(severity: Severity) -> pb::VolumeHealthErrorType {
+    match severity {
+        Severity::Degraded => pb::VolumeHealthErrorType::Degraded,
+        Severity::Inaccessible => pb::VolumeHealthErrorType::Inaccessible,
+        Severity::DataLoss => pb::VolumeHealthErrorType::DataLoss,
+    }
+}

@@ -1,0 +1,90 @@
+//! Serves the protocol on a Unix socket until it is told to stop.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio_stream::wrappers::UnixListenerStream;
+
+use crate::csi::endpoint::{self, Endpoint};
+use crate::csi::pb::controller_server::ControllerServer;
+use crate::csi::pb::identity_server::IdentityServer;
+use crate::csi::pb::node_server::NodeServer;
+use crate::csi::rpc::{RpcLayer, RpcObserver};
+use crate::csi::{Controller, Identity, Node};
+
+/// No request of CSI comes near this; larger ones are refused before they are read.
+const LARGEST_MESSAGE: usize = 4 << 20;
+
+/// What is served on one socket.
+#[derive(Debug)]
+pub struct Services {
+    /// Who the driver is: on every socket.
+    pub identity: Identity,
+    /// Volumes as things to make and grow, if this process is a controller.
+    pub controller: Option<Controller>,
+    /// Volumes as workloads see them, if this process runs on a node.
+    pub node: Option<Node>,
+}
+
+/// Why the protocol is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Another process answers there.
+    #[error("another driver already answers at {endpoint}; stop it, or use another --endpoint")]
+    Taken {
+        /// Where.
+        endpoint: Endpoint,
+    },
+    /// The socket cannot be made.
+    #[error("cannot listen at {endpoint}")]
+    Socket {
+        /// Where.
+        endpoint: Endpoint,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The server ended on its own.
+    #[error("the server at {endpoint} failed")]
+    Server {
+        /// Where.
+        endpoint: Endpoint,
+        /// Why.
+        source: tonic::transport::Error,
+    },
+}
+
+/// Serve until `shutdown` is done, then answer the calls that are under way and return.
+///
+/// The socket file has mode 0600 and is removed as soon as the shutdown begins, so that the next
+/// driver can take its place. Work whose caller has left is not waited for here.
+///
+/// # Errors
+/// [`ServeError`] if the socket cannot be had, or if the server fails.
+pub async fn serve(
+    endpoint: &Endpoint,
+    services: Services,
+    observer: Arc<dyn RpcObserver>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let (listener, file) = endpoint::listen(endpoint).await?;
+    let limited =
+        |controller| ControllerServer::new(controller).max_decoding_message_size(LARGEST_MESSAGE);
+    let limited_node = |node| NodeServer::new(node).max_decoding_message_size(LARGEST_MESSAGE);
+    let identity =
+        IdentityServer::new(services.identity).max_decoding_message_size(LARGEST_MESSAGE);
+    tracing::info!(%endpoint, "serving");
+    tonic::transport::Server::builder()
+        .layer(RpcLayer::new(observer))
+        .add_service(identity)
+        .add_optional_service(services.controller.map(limited))
+        .add_optional_service(services.node.map(limited_node))
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), async move {
+            shutdown.await;
+            drop(file);
+        })
+        .await
+        .map_err(|source| ServeError::Server {
+            endpoint: endpoint.clone(),
+            source,
+        })
+}

@@ -1,0 +1,108 @@
+//! The one place that chooses gRPC codes.
+//!
+//! What each code makes each caller do is the subject of `docs/errors.md`. Two rules stand out: no
+//! room is RESOURCE_EXHAUSTED when a volume is made, so that its pod is scheduled anew, but
+//! OUT_OF_RANGE when it grows, so that the user can lower the request; and a code after which a
+//! caller believes that work may still run is given only if it may.
+
+use std::error::Error;
+
+use tonic::{Code, Status};
+
+use crate::busy::BusyError;
+use crate::csi::parse::ParseError;
+use crate::volume::VolumeError;
+
+/// Longest message in bytes; it travels as a header, where each byte may take three.
+const LONGEST_MESSAGE: usize = 2048;
+
+/// The code for what a volume answered.
+pub fn of_volume(error: &VolumeError) -> Code {
+    match error {
+        VolumeError::NotFound { .. } => Code::NotFound,
+        VolumeError::Exists { .. } => Code::AlreadyExists,
+        VolumeError::Invalid { .. } => Code::InvalidArgument,
+        VolumeError::NoRoomToCreate { .. } => Code::ResourceExhausted,
+        VolumeError::SizeOutOfRange { .. } | VolumeError::NoRoomToGrow { .. } => Code::OutOfRange,
+        VolumeError::InUse { .. } | VolumeError::Refused { .. } => Code::FailedPrecondition,
+        VolumeError::Working { .. } => Code::Aborted,
+        VolumeError::Unavailable { .. } => Code::Unavailable,
+        VolumeError::Failed { .. } => Code::Internal,
+    }
+}
+
+/// The code for a request that cannot be taken.
+pub fn of_request(error: &ParseError) -> Code {
+    match error {
+        ParseError::Invalid { .. } => Code::InvalidArgument,
+        ParseError::Foreign { .. } => Code::NotFound,
+        ParseError::Range { .. } => Code::OutOfRange,
+        ParseError::Unstaged => Code::FailedPrecondition,
+        ParseError::Token => Code::Aborted,
+    }
+}
+
+impl From<VolumeError> for Status {
+    fn from(error: VolumeError) -> Status {
+        Status::new(of_volume(&error), told(&error))
+    }
+}
+
+impl From<ParseError> for Status {
+    fn from(error: ParseError) -> Status {
+        Status::new(of_request(&error), told(&error))
+    }
+}
+
+impl From<BusyError<VolumeError>> for Status {
+    fn from(error: BusyError<VolumeError>) -> Status {
+        match error {
+            BusyError::Busy => Status::new(Code::Aborted, error.to_string()),
+            BusyError::Fault => fault(),
+            BusyError::Work(error) => error.into(),
+        }
+    }
+}
+
+/// The status of a call whose handler panicked.
+pub(super) fn fault() -> Status {
+    let message = "the operation ended in a fault of the driver; its log says where";
+    Status::new(Code::Internal, message)
+}
+
+/// The name of a code, as the gRPC standard writes it.
+pub(super) fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+/// The error's sentence and those of its causes, once each, cut to what a header carries.
+fn told(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    let whole = |end: &usize| text.is_char_boundary(*end);
+    let end = (0..=LONGEST_MESSAGE.min(text.len())).rfind(whole);
+    text.truncate(end.unwrap_or_default());
+    text
+}
