@@ -1,0 +1,24 @@
+# Every target works from a fresh clone on Debian 12 with Rust and Go; missing packages are installed.
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench figures lint install
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+install:
+	@e2e/install
+
+demo: install ## see a volume live and grow on real LVM, in a throw-away kernel
+	@e2e/demo
+
+test: install ## all tests: units, fakes, real LVM, csi-sanity, protocol
+	@e2e/test
+
+bench: install ## Pliant beside plain LVM commands, on the same kernel
+	@e2e/bench
+
+figures: ## merge what tests and benches measured into target/figures.json
+	@e2e/figures
+
+lint: install ## format, clippy, docs, licences
+	@e2e/lint
