@@ -1,0 +1,317 @@
+//! From what was seen to what it means: pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::look::MODULES;
+use super::tools::{self, LVM_AT_LEAST, TOOLS};
+use super::{Finding, Found, Seen};
+use crate::lvm::Group;
+
+/// Say what it means, in the order in which one would put it right.
+pub fn judge(seen: &Seen) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.push(privileges(seen));
+    findings.push(device_mapper(seen));
+    findings.extend(modules(seen));
+    findings.extend(programs(seen));
+    findings.extend(configuration(seen));
+    findings.extend(disks(seen));
+    findings
+}
+
+/// What the driver cannot do without (capabilities(7)): the number, the name, and what it is for.
+const CAPABILITIES: [(u32, &str, &str); 2] = [
+    (21, "CAP_SYS_ADMIN", "mounts and device-mapper"),
+    (24, "CAP_SYS_RESOURCE", "growing mounted ext4"),
+];
+
+fn privileges(seen: &Seen) -> Finding {
+    let Some(bits) = seen.capabilities else {
+        return Finding::warning(
+            "capabilities of this process could not be read",
+            "run as root: sudo pliant doctor",
+        );
+    };
+    let missing: Vec<String> = CAPABILITIES
+        .into_iter()
+        .filter(|(number, ..)| bits & (1 << number) == 0)
+        .map(|(_, name, purpose)| format!("{name} (for {purpose})"))
+        .collect();
+    if missing.is_empty() {
+        return Finding::good("this process may mount and use device-mapper");
+    }
+    let what = format!("this process lacks {}", missing.join(" and "));
+    Finding::bad(what, "run as root: sudo pliant doctor")
+}
+
+fn device_mapper(seen: &Seen) -> Finding {
+    match &seen.device_mapper {
+        None => Finding::good("device-mapper answers"),
+        Some(reason) => Finding::bad(
+            format!("device-mapper does not answer: {reason}"),
+            "modprobe dm_mod",
+        ),
+    }
+}
+
+fn modules(seen: &Seen) -> impl Iterator<Item = Finding> {
+    MODULES.into_iter().map(|module| {
+        if seen.file_systems.iter().any(|name| name == module) {
+            return Finding::good(format!("kernel: {module} is loaded"));
+        }
+        let load = format!("modprobe {module}");
+        match seen.modules.get(module) {
+            Some(true) => Finding::good(format!("kernel: {module} is there")),
+            Some(false) => Finding::warning(
+                format!("kernel: {module} is not there; what needs it will fail"),
+                format!("{load}; if it is not found, install the modules of this kernel"),
+            ),
+            None => Finding::warning(
+                format!("kernel: {module} is not loaded, and without modprobe nobody can tell whether it is there"),
+                format!("on the host: {load}"),
+            ),
+        }
+    })
+}
+
+fn programs(seen: &Seen) -> Vec<Finding> {
+    TOOLS
+        .iter()
+        .map(|tool| {
+            let install = format!("apt-get install {}", tool.package);
+            match seen.tools.get(tool.program) {
+                None => Finding::bad(
+                    format!(
+                        "{} is not installed; it is needed for {}",
+                        tool.program, tool.purpose
+                    ),
+                    install,
+                ),
+                Some(version) if tool.program != "lvm" => {
+                    Finding::good(format!("{} {version}", tool.program).trim_end())
+                }
+                Some(version) if tools::at_least(version, LVM_AT_LEAST) => {
+                    Finding::good(format!("lvm {version}"))
+                }
+                Some(version) => Finding::bad(
+                    format!("lvm is {}, and 2.03.12 is needed", or_unknown(version)),
+                    install,
+                ),
+            }
+        })
+        .collect()
+}
+
+fn or_unknown(version: &str) -> &str {
+    if version.is_empty() {
+        "of an unknown version"
+    } else {
+        version
+    }
+}
+
+fn configuration(seen: &Seen) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.push(if seen.lock_directory {
+        Finding::good(
+            "/run/lock/lvm is there: LVM of the host and of the driver exclude each other",
+        )
+    } else {
+        Finding::warning(
+            "/run/lock/lvm is not there yet; in a container the host's has to be mounted",
+            "mkdir -m 700 /run/lock/lvm",
+        )
+    });
+    if seen.lvmetad {
+        findings.push(Finding::warning(
+            "lvmetad of an old LVM runs on this host; its view goes stale when the driver changes a group",
+            "set use_lvmetad=0 in /etc/lvm/lvm.conf, then: systemctl disable --now lvm2-lvmetad.socket lvm2-lvmetad.service",
+        ));
+    }
+    if seen.devices_file {
+        let disks: Vec<String> = seen
+            .disks
+            .iter()
+            .map(|found| format!("lvmdevices --adddev {}", found.disk.display()))
+            .collect();
+        findings.push(Finding::warning(
+            "LVM of this host only sees disks of /etc/lvm/devices/system.devices; the driver sees all",
+            if disks.is_empty() { "lvmdevices".to_owned() } else { disks.join("; ") },
+        ));
+    }
+    findings
+}
+
+fn disks(seen: &Seen) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(reason) = &seen.no_disks {
+        let what = format!("disks could not be listed: {reason}");
+        findings.push(Finding::bad(what, "run as root: sudo pliant doctor"));
+    }
+    for found in &seen.disks {
+        if let Some(fault) = &found.fault {
+            let disk = found.disk.display();
+            findings.push(Finding::bad(
+                format!("{disk} could not be read: {fault}"),
+                format!("pvck --dump headers {disk}"),
+            ));
+        }
+    }
+    findings.extend(double_disks(&seen.disks));
+    let groups = groups(&seen.disks);
+    findings.extend(double_names(&groups));
+    findings.extend(groups.values().flat_map(group));
+    if groups.is_empty() && seen.no_disks.is_none() {
+        findings.push(Finding::warning(
+            "no disk of this machine carries a volume group",
+            "vgcreate --metadatasize 16m vg0 /dev/DISK",
+        ));
+    }
+    findings
+}
+
+/// A group with the disks that tell of it.
+struct Whole<'a> {
+    /// As the disk with the highest sequence number tells it.
+    group: &'a Group,
+    disks: Vec<&'a Found>,
+    all: &'a [Found],
+}
+
+/// The groups by uuid.
+fn groups(disks: &[Found]) -> BTreeMap<&str, Whole<'_>> {
+    let mut groups: BTreeMap<&str, Whole<'_>> = BTreeMap::new();
+    for found in disks {
+        let Some(group) = &found.group else {
+            continue;
+        };
+        let whole = groups.entry(&group.uuid).or_insert(Whole {
+            group,
+            disks: Vec::new(),
+            all: disks,
+        });
+        whole.disks.push(found);
+        if group.seqno > whole.group.seqno {
+            whole.group = group;
+        }
+    }
+    groups
+}
+
+fn double_disks(disks: &[Found]) -> Vec<Finding> {
+    let mut by_uuid: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for found in disks {
+        if let Some(uuid) = &found.pv_uuid {
+            by_uuid
+                .entry(uuid)
+                .or_default()
+                .push(found.disk.display().to_string());
+        }
+    }
+    by_uuid
+        .into_iter()
+        .filter(|(_, disks)| disks.len() > 1)
+        .map(|(uuid, disks)| {
+            Finding::bad(
+                format!(
+                    "{} carry the same physical volume {uuid}: one is a copy",
+                    disks.join(" and ")
+                ),
+                format!(
+                    "take the copy away, or make it a group of its own: vgimportclone {}",
+                    disks[disks.len() - 1]
+                ),
+            )
+        })
+        .collect()
+}
+
+fn double_names(groups: &BTreeMap<&str, Whole<'_>>) -> Vec<Finding> {
+    let mut by_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (uuid, whole) in groups {
+        by_name.entry(&whole.group.name).or_default().push(uuid);
+    }
+    by_name
+        .into_iter()
+        .filter(|(_, uuids)| uuids.len() > 1)
+        .map(|(name, uuids)| {
+            Finding::bad(
+                format!(
+                    "{} groups have the name {name}: {}",
+                    uuids.len(),
+                    uuids.join(" and ")
+                ),
+                format!("vgrename {} NEWNAME", uuids[uuids.len() - 1]),
+            )
+        })
+        .collect()
+}
+
+/// LVM's default size of a metadata area. It holds about 1,600 volumes and can never be enlarged.
+const DEFAULT_AREA: u64 = 1 << 20;
+
+fn group(whole: &Whole<'_>) -> Vec<Finding> {
+    let (group, name) = (whole.group, &whole.group.name);
+    let here: BTreeSet<&str> = whole
+        .all
+        .iter()
+        .filter_map(|found| found.pv_uuid.as_deref())
+        .collect();
+    let missing: Vec<&str> = group
+        .pvs
+        .values()
+        .map(|pv| pv.uuid.as_str())
+        .filter(|uuid| !here.contains(uuid))
+        .collect();
+    let size = group.size_of(group.extents());
+    let disks = group.pvs.len();
+    let plural = if disks == 1 { "" } else { "s" };
+    let mut findings = Vec::new();
+    if !missing.is_empty() {
+        findings.push(Finding::bad(
+            format!(
+                "group {name}: {} of {disks} disk{plural} missing: {}; nothing in it can be changed",
+                missing.len(),
+                missing.join(", ")
+            ),
+            format!("bring it back; if it is lost for ever: vgreduce --removemissing {name}"),
+        ));
+    } else if group.flags.contains("EXPORTED") {
+        findings.push(Finding::bad(
+            format!("group {name} is exported"),
+            format!("vgimport {name}"),
+        ));
+    } else {
+        findings.push(Finding::good(format!(
+            "group {name}: {disks} disk{plural}, {size}"
+        )));
+    }
+    if whole
+        .disks
+        .iter()
+        .any(|found| found.area_size <= DEFAULT_AREA)
+    {
+        findings.push(Finding::warning(
+            format!("group {name} has a small metadata area: it is full at about 1,600 volumes"),
+            format!("for more, make it anew: vgcreate --metadatasize 16m {name} …"),
+        ));
+    }
+    let told: BTreeSet<u64> = whole
+        .disks
+        .iter()
+        .filter_map(|found| found.group.as_ref())
+        .map(|group| group.seqno)
+        .collect();
+    if told.len() > 1 {
+        findings.push(Finding::warning(
+            format!(
+                "group {name}: its disks tell different states, the trace of an interrupted change"
+            ),
+            format!("vgck --updatemetadata {name}"),
+        ));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests;

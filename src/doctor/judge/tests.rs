@@ -1,0 +1,171 @@
+use std::path::PathBuf;
+
+use super::*;
+use crate::bytes::Bytes;
+use crate::doctor::{Level, print};
+use crate::lvm::Pv;
+
+fn healthy() -> Seen {
+    Seen {
+        tools: TOOLS
+            .iter()
+            .map(|tool| (tool.program, "2.38.1".to_owned()))
+            .collect(),
+        file_systems: vec!["ext4".to_owned(), "xfs".to_owned()],
+        modules: BTreeMap::from([("btrfs", true), ("dm_snapshot", true)]),
+        capabilities: Some(0x1ff_ffff_ffff),
+        lock_directory: true,
+        disks: vec![found("/dev/sdb", "pv-b", "vg0", "uuid-0", 1)],
+        ..Seen::default()
+    }
+}
+
+fn found(disk: &str, pv: &str, name: &str, uuid: &str, seqno: u64) -> Found {
+    let physical = Pv {
+        uuid: pv.to_owned(),
+        device: None,
+        pe_start: 2048,
+        pe_count: 256,
+        size: Bytes::gib(1),
+        flags: BTreeSet::new(),
+        tags: BTreeSet::new(),
+    };
+    Found {
+        disk: PathBuf::from(disk),
+        pv_uuid: Some(pv.to_owned()),
+        area_size: 16 << 20,
+        group: Some(Group {
+            name: name.to_owned(),
+            uuid: uuid.to_owned(),
+            seqno,
+            extent_size: Bytes::mib(4),
+            flags: BTreeSet::new(),
+            tags: BTreeSet::new(),
+            pvs: BTreeMap::from([("pv0".to_owned(), physical)]),
+            lvs: BTreeMap::new(),
+        }),
+        fault: None,
+    }
+}
+
+/// What is not good, as it is printed, without the closing line.
+fn complaints(seen: &Seen) -> String {
+    let findings: Vec<Finding> = judge(seen)
+        .into_iter()
+        .filter(|finding| finding.level != Level::Good)
+        .collect();
+    let text = print(&findings, false);
+    text[..text.trim_end().rfind('\n').map_or(0, |end| end + 1)].to_owned()
+}
+
+#[test]
+fn a_healthy_machine_has_only_ticks() {
+    assert_eq!(complaints(&healthy()), "");
+    let printed = print(&judge(&healthy()), false);
+    assert!(
+        printed.contains("✓ group vg0: 1 disk, 1 GiB\n"),
+        "{printed}"
+    );
+    assert!(
+        printed.ends_with("22 good, 0 to note, 0 to put right\n"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn each_complaint_says_what_to_type() {
+    let mut seen = healthy();
+    seen.tools.remove("mkfs.xfs");
+    seen.tools.insert("lvm", "2.03.9".to_owned());
+    seen.capabilities = Some(1 << 21);
+    seen.device_mapper = Some("no such device".to_owned());
+    seen.modules = BTreeMap::from([("btrfs", false)]);
+    seen.lock_directory = false;
+    seen.lvmetad = true;
+    seen.devices_file = true;
+    assert_eq!(
+        complaints(&seen),
+        "✗ this process lacks CAP_SYS_RESOURCE (for growing mounted ext4)
+    → run as root: sudo pliant doctor
+✗ device-mapper does not answer: no such device
+    → modprobe dm_mod
+! kernel: btrfs is not there; what needs it will fail
+    → modprobe btrfs; if it is not found, install the modules of this kernel
+! kernel: dm_snapshot is not loaded, and without modprobe nobody can tell whether it is there
+    → on the host: modprobe dm_snapshot
+✗ lvm is 2.03.9, and 2.03.12 is needed
+    → apt-get install lvm2
+✗ mkfs.xfs is not installed; it is needed for making xfs
+    → apt-get install xfsprogs
+! /run/lock/lvm is not there yet; in a container the host's has to be mounted
+    → mkdir -m 700 /run/lock/lvm
+! lvmetad of an old LVM runs on this host; its view goes stale when the driver changes a group
+    → set use_lvmetad=0 in /etc/lvm/lvm.conf, then: systemctl disable --now lvm2-lvmetad.socket lvm2-lvmetad.service
+! LVM of this host only sees disks of /etc/lvm/devices/system.devices; the driver sees all
+    → lvmdevices --adddev /dev/sdb
+"
+    );
+}
+
+#[test]
+fn groups_that_cannot_be_used_are_told() {
+    let mut seen = healthy();
+    let mut old = found("/dev/sdc", "pv-c", "vg1", "uuid-1", 4);
+    old.area_size = 1 << 20;
+    let mut new = found("/dev/sdd", "pv-c", "vg1", "uuid-1", 5);
+    if let Some(group) = &mut new.group {
+        let lost = Pv {
+            uuid: "pv-lost".to_owned(),
+            ..group.pvs["pv0"].clone()
+        };
+        group.pvs.insert("pv1".to_owned(), lost);
+    }
+    let mut broken = found("/dev/sdf", "pv-f", "x", "x", 1);
+    broken.group = None;
+    broken.fault = Some("the checksum of the label does not match".to_owned());
+    seen.disks.extend([
+        old,
+        new,
+        found("/dev/sde", "pv-e", "vg0", "uuid-2", 1),
+        broken,
+    ]);
+    assert_eq!(
+        complaints(&seen),
+        "✗ /dev/sdf could not be read: the checksum of the label does not match
+    → pvck --dump headers /dev/sdf
+✗ /dev/sdc and /dev/sdd carry the same physical volume pv-c: one is a copy
+    → take the copy away, or make it a group of its own: vgimportclone /dev/sdd
+✗ 2 groups have the name vg0: uuid-0 and uuid-2
+    → vgrename uuid-2 NEWNAME
+✗ group vg1: 1 of 2 disks missing: pv-lost; nothing in it can be changed
+    → bring it back; if it is lost for ever: vgreduce --removemissing vg1
+! group vg1 has a small metadata area: it is full at about 1,600 volumes
+    → for more, make it anew: vgcreate --metadatasize 16m vg1 …
+! group vg1: its disks tell different states, the trace of an interrupted change
+    → vgck --updatemetadata vg1
+"
+    );
+}
+
+#[test]
+fn a_machine_without_groups_is_told_how_to_make_one() {
+    let seen = Seen {
+        disks: Vec::new(),
+        ..healthy()
+    };
+    assert_eq!(
+        complaints(&seen),
+        "! no disk of this machine carries a volume group
+    → vgcreate --metadatasize 16m vg0 /dev/DISK
+"
+    );
+}
+
+#[test]
+fn colours_are_only_on_the_sign() {
+    let finding = Finding::bad("a", "b");
+    assert_eq!(
+        print(&[finding], true),
+        "\x1b[31m✗\x1b[0m a\n    → b\n0 good, 0 to note, 1 to put right\n"
+    );
+}

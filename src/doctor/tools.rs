@@ -1,0 +1,131 @@
+//! The programs that the driver starts, and the packages that bring them.
+
+/// A program that has to be installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tool {
+    /// Its name.
+    pub program: &'static str,
+    /// What makes it tell its version and do nothing else.
+    pub ask: &'static [&'static str],
+    /// The Debian package.
+    pub package: &'static str,
+    /// What does not work without it.
+    pub purpose: &'static str,
+}
+
+const fn tool(
+    program: &'static str,
+    ask: &'static [&'static str],
+    package: &'static str,
+    purpose: &'static str,
+) -> Tool {
+    Tool {
+        program,
+        ask,
+        package,
+        purpose,
+    }
+}
+
+/// All of them; the image installs exactly these packages.
+pub const TOOLS: [Tool; 14] = [
+    tool("lvm", &["version"], "lvm2", "every volume"),
+    tool("mkfs.ext4", &["-V"], "e2fsprogs", "making ext4"),
+    tool("mkfs.ext3", &["-V"], "e2fsprogs", "making ext3"),
+    tool("mkfs.ext2", &["-V"], "e2fsprogs", "making ext2"),
+    tool(
+        "e2fsck",
+        &["-V"],
+        "e2fsprogs",
+        "checking ext2, ext3 and ext4",
+    ),
+    tool(
+        "resize2fs",
+        &[],
+        "e2fsprogs",
+        "growing unmounted ext2, ext3 and ext4",
+    ),
+    tool("mkfs.xfs", &["-V"], "xfsprogs", "making xfs"),
+    tool(
+        "xfs_growfs",
+        &["-V"],
+        "xfsprogs",
+        "growing xfs where the kernel call is refused",
+    ),
+    tool("xfs_repair", &["-V"], "xfsprogs", "checking xfs"),
+    tool("mkfs.btrfs", &["--version"], "btrfs-progs", "making btrfs"),
+    tool("btrfs", &["--version"], "btrfs-progs", "checking btrfs"),
+    tool(
+        "blkid",
+        &["--version"],
+        "util-linux",
+        "telling what is on a device",
+    ),
+    tool(
+        "wipefs",
+        &["--version"],
+        "util-linux",
+        "telling whether a disk is blank",
+    ),
+    tool("cat", &["--version"], "coreutils", "this report"),
+];
+
+/// Volumes are made with `--setautoactivation n`, which came with this version.
+pub const LVM_AT_LEAST: [u32; 3] = [2, 3, 12];
+
+/// The version in what a program printed: the first word that begins with digits, a dot, digits.
+pub(super) fn version_in(text: &str) -> Option<&str> {
+    text.split(|c: char| c.is_whitespace() || c == '(')
+        .find_map(|word| {
+            let word = word.trim_start_matches('v');
+            let word = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+            let (whole, rest) = word.split_once('.')?;
+            let digits = |text: &str| text.bytes().next().is_some_and(|b| b.is_ascii_digit());
+            let number = !whole.is_empty() && whole.bytes().all(|b| b.is_ascii_digit());
+            (number && digits(rest)).then_some(word)
+        })
+}
+
+/// Whether a version is at least another, part by part; what is no number counts as 0.
+pub(super) fn at_least(version: &str, least: [u32; 3]) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+    least.map(|_| parts.next().unwrap_or(0)) >= least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_print() {
+        let cases = [
+            (
+                "  LVM version:     2.03.16(2) (2022-05-18)\n",
+                Some("2.03.16"),
+            ),
+            ("mke2fs 1.47.0 (5-Feb-2023)\n", Some("1.47.0")),
+            ("mkfs.xfs version 6.1.0\n", Some("6.1.0")),
+            ("mkfs.btrfs, part of btrfs-progs v6.2\n", Some("6.2")),
+            (
+                "blkid from util-linux 2.38.1  (libblkid 2.38.1, 04-Aug-2022)\n",
+                Some("2.38.1"),
+            ),
+            ("File descriptor 10 leaked.\nno version", None),
+        ];
+        for (text, version) in cases {
+            assert_eq!(version_in(text), version, "{text}");
+        }
+    }
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        for (version, enough) in [
+            ("2.03.12", true),
+            ("2.03.9", false),
+            ("2.02.187", false),
+            ("3.0", true),
+        ] {
+            assert_eq!(at_least(version, LVM_AT_LEAST), enough, "{version}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The arrows of the house: which room may use which, and which crates stay in one room.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A room and the rooms that it may use. `run` and `testing` see all.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("bytes", &[]),
+    ("busy", &[]),
+    ("volume", &["bytes"]),
+    ("host", &["bytes"]),
+    ("lvm", &["host", "bytes", "volume"]),
+    ("fs", &["host", "bytes", "volume"]),
+    ("mount", &["host", "bytes", "volume"]),
+    (
+        "node",
+        &["lvm", "fs", "mount", "host", "bytes", "volume", "busy"],
+    ),
+    ("csi", &["node", "volume", "busy", "bytes"]),
+    ("config", &["bytes", "volume"]),
+    ("cli", &["config", "bytes", "volume"]),
+    ("doctor", &["host", "lvm", "bytes"]),
+    ("metrics", &["bytes", "volume"]),
+    ("main", &["run", "cli"]),
+];
+const SEE_ALL: &[&str] = &["run", "testing", "lib"];
+
+/// Words that stand for a crate, and the rooms that may say them.
+const CRATES: &[(&str, &[&str])] = &[
+    ("tonic::", &["csi", "run", "testing"]),
+    ("prost::", &["csi"]),
+    ("prost_types::", &["csi"]),
+    ("tokio::process", &["host"]),
+    ("std::process::Command", &["host"]),
+    ("anyhow::", &["run", "main"]),
+    ("nix::", &["host", "run"]),
+];
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn room(file: &Path) -> String {
+    let inside = file.strip_prefix("src").unwrap();
+    let first = inside
+        .components()
+        .next()
+        .unwrap()
+        .as_os_str()
+        .to_str()
+        .unwrap();
+    first.trim_end_matches(".rs").to_owned()
+}
+
+/// The code of a file that is no comment and no test.
+fn code(file: &Path) -> String {
+    let name = file.file_name().unwrap();
+    if name == "tests.rs" || file.components().any(|part| part.as_os_str() == "tests") {
+        return String::new();
+    }
+    let text = fs::read_to_string(file).unwrap();
+    let code = text
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or_default();
+    code.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .fold(String::new(), |code, line| code + line + "\n")
+}
+
+/// The rooms after each `crate::`, also inside `use crate::{a, b::c}`.
+fn rooms_named(code: &str) -> BTreeSet<String> {
+    let word = |text: &str| {
+        let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        text[..end.unwrap_or(text.len())].to_owned()
+    };
+    let mut named = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let before = code[..at].chars().last().unwrap_or(' ');
+        let rest = &code[at + "crate::".len()..];
+        if before.is_ascii_alphanumeric() || before == '_' {
+            continue;
+        }
+        match rest.strip_prefix('{') {
+            None => named.extend([word(rest)]),
+            Some(list) => named.extend(top_level(list).iter().map(|item| word(item.trim()))),
+        }
+    }
+    named.remove(""); // After a trailing comma.
+    named
+}
+
+/// The items of a braced list, up to its closing brace.
+fn top_level(list: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut items) = (0, 0, Vec::new());
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth > 0 => depth -= 1,
+            ',' | '}' if depth == 0 => {
+                items.push(&list[start..at]);
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    items
+}
+
+#[test]
+fn arrows_point_one_way() {
+    let allowed: BTreeMap<&str, &[&str]> = ROOMS.iter().copied().collect();
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for file in files(Path::new("src")) {
+        let room = room(&file);
+        if SEE_ALL.contains(&room.as_str()) {
+            continue;
+        }
+        let may = allowed
+            .get(room.as_str())
+            .unwrap_or_else(|| panic!("{room} is in no list"));
+        for named in rooms_named(&code(&file)) {
+            seen += 1;
+            if named != room && !may.contains(&named.as_str()) {
+                wrong.push(format!(
+                    "{}: `{room}` may not use `{named}`",
+                    file.display()
+                ));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    assert!(seen > 10, "the search finds no arrows at all");
+}
+
+#[test]
+fn crates_stay_in_their_rooms() {
+    let mut wrong = Vec::new();
+    for file in files(Path::new("src")) {
+        let (room, code) = (room(&file), code(&file));
+        for (word, rooms) in CRATES {
+            if code.contains(word) && !rooms.contains(&room.as_str()) {
+                wrong.push(format!("{}: `{word}` belongs to {rooms:?}", file.display()));
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn the_search_sees_every_form_of_use() {
+    let code = "use crate::host::{self, Cmd};\nuse crate::{\n    bytes::{A, B},\n    node,\n};\nlet x = \
+                crate::fs::probe();\nmycrate::csi::y();";
+    let expected = ["bytes", "fs", "host", "node"].map(str::to_owned);
+    assert_eq!(rooms_named(code), BTreeSet::from(expected));
+}
