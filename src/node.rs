@@ -38,6 +38,7 @@ use pools::Pool;
 use record::Record;
 
 pub use setup::{GroupSource, PoolPlan, SetupError};
+pub use stats::PoolSummary;
 
 /// This machine: its pools, and the volumes in them.
 pub struct Node {

@@ -1,12 +1,18 @@
 //! The wiring: the only room that sees every other.
 
+mod figures;
+mod standalone;
+mod trial;
+
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 
-use crate::cli::{CheckConfig, Command};
+use crate::cli::{CheckConfig, Command, Doctor, Output};
 use crate::config::{LogFormat, Settings};
+use crate::doctor;
+use crate::host::RealHost;
 
 /// Run one role to its end.
 ///
@@ -17,12 +23,38 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::CheckConfig(args) => check_config(args),
         Command::Standalone(args) => {
             match Settings::read(args.settings.into(), args.config.as_deref()) {
-                Ok(settings) => log(&settings),
-                Err(errors) => return Ok(refuse(&errors)),
+                Ok(settings) => {
+                    log(&settings);
+                    runtime()?.block_on(standalone::serve(settings))?;
+                    Ok(ExitCode::SUCCESS)
+                }
+                Err(errors) => Ok(refuse(&errors)),
             }
-            bail!("the rooms are not wired yet")
         }
-        Command::Doctor(_) | Command::Try(_) => bail!("the rooms are not wired yet"),
+        Command::Doctor(args) => runtime()?.block_on(examine(&args)),
+        Command::Try(args) => {
+            runtime()?.block_on(async { trial::run(&args).await.map(|()| ExitCode::SUCCESS) })
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2) // The work is waiting; threads beyond this only cost memory.
+        .enable_all()
+        .build()
+        .context("the runtime could not be started")
+}
+
+async fn examine(args: &Doctor) -> Result<ExitCode> {
+    let state = std::env::temp_dir().join(format!("pliant-doctor-{}", std::process::id()));
+    let host = RealHost::new(&state).context("the machine can not be looked at")?;
+    let findings = doctor::judge(&doctor::look(&host).await);
+    drop(host);
+    let _ = std::fs::remove_dir_all(&state);
+    match args.output {
+        Output::Text => print(&doctor::print(&findings, doctor::styled())),
+        Output::Json => print(&(serde_json::to_string_pretty(&findings)? + "\n")),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinSet;
@@ -37,6 +37,8 @@ struct Known {
     carriers: Vec<Member>,
     /// The last reading.
     seen: Option<Arc<Group>>,
+    /// When the disks last agreed with it.
+    read_at: Option<Instant>,
     /// A call that has not come back.
     hangs: Option<String>,
 }
@@ -84,6 +86,11 @@ impl VolumeGroup {
         self.known().seen.clone()
     }
 
+    /// When the group was last read without an error.
+    pub fn last_reading(&self) -> Option<Instant> {
+        self.known().read_at
+    }
+
     /// Read the group as its disks have it now.
     ///
     /// A physical volume whose disk is away or cannot be read has no `device`.
@@ -99,6 +106,7 @@ impl VolumeGroup {
         // A disk that was away shows in no change check of the others, so look for it each time.
         if let Some(group) = seen.filter(|group| group.missing().next().is_none()) {
             if self.is_unchanged(&carriers).await? {
+                self.known().read_at = Some(Instant::now());
                 return Ok(group);
             }
             let disks = carriers.into_iter().map(|carrier| carrier.disk).collect();
@@ -139,6 +147,7 @@ impl VolumeGroup {
             })
             .collect();
         known.seen = Some(group.clone());
+        known.read_at = Some(Instant::now());
         Ok(group)
     }
 

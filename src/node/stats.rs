@@ -2,14 +2,18 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
+use crate::bytes::Bytes;
 use crate::host::{DeviceNumber, DmInfo, PathKind};
-use crate::lvm::VolumeGroup;
+use crate::lvm::layout;
 use crate::mount::MountTable;
 use crate::node::error::failed;
+use crate::node::pools::Pool;
 use crate::node::record::{self, Stage};
 use crate::node::{Found, Node, PoolAilment, Stats};
-use crate::volume::{Ailment, Severity, Volume, VolumeError, VolumeId};
+use crate::volume::{Ailment, Layout, PoolName, Severity, Volume, VolumeError, VolumeId};
 
 /// What is looked at once for many volumes.
 pub(super) struct Look {
@@ -59,31 +63,53 @@ impl Node {
     /// [`VolumeError::Unavailable`] if a group was never read: a list without its volumes would
     /// say that they are gone. A group that was read before is listed as it was then.
     pub(super) async fn list_volumes(&self) -> Result<Vec<Volume>, VolumeError> {
+        for group in self.groups() {
+            if let Err(error) = group.read().await
+                && group.remembered().is_none()
+            {
+                return Err(super::unavailable(error));
+            }
+        }
+        self.remembered_volumes().await
+    }
+
+    /// List the volumes of the last readings, without touching a disk.
+    ///
+    /// # Errors
+    /// [`VolumeError::Failed`] if the kernel does not tell its mounts or devices.
+    pub async fn remembered_volumes(&self) -> Result<Vec<Volume>, VolumeError> {
         let look = self.look().await?;
         let mut volumes = Vec::new();
-        for pool in &self.pools {
-            for group in &pool.groups {
-                let seen = match group.read().await {
-                    Ok(seen) => seen,
-                    Err(error) => group
-                        .remembered()
-                        .ok_or_else(|| super::unavailable(error))?,
+        for (pool, group) in self
+            .pools
+            .iter()
+            .flat_map(|p| p.groups.iter().map(move |g| (p, g)))
+        {
+            let Some(seen) = group.remembered() else {
+                continue;
+            };
+            for (lv, record) in record::volumes(&seen) {
+                let (pool, group) = (pool.clone(), group.clone());
+                let found = Found {
+                    pool,
+                    group,
+                    seen: seen.clone(),
+                    lv: lv.clone(),
+                    record,
                 };
-                for (lv, record) in record::volumes(&seen) {
-                    let (pool, group) = (pool.clone(), group.clone());
-                    let found = Found {
-                        pool,
-                        group,
-                        seen: seen.clone(),
-                        lv: lv.clone(),
-                        record,
-                    };
-                    volumes.push(self.describe(&found, &look));
-                }
+                volumes.push(self.describe(&found, &look));
             }
         }
         volumes.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(volumes)
+    }
+
+    /// How the pools were at their last readings, without touching a disk.
+    pub fn remembered_pools(&self) -> Vec<PoolSummary> {
+        self.pools
+            .iter()
+            .map(|pool| PoolSummary::of(pool))
+            .collect()
     }
 
     fn ailments(
@@ -246,12 +272,58 @@ impl Node {
         }
         ailing
     }
+}
 
-    /// The groups that hang now, by name.
-    pub fn hanging_groups(&self) -> Vec<String> {
-        let hanging = self.groups().filter(|group| group.hung().is_some());
-        hanging
-            .map(|group: &std::sync::Arc<VolumeGroup>| group.name().to_owned())
-            .collect()
+/// A pool as it was at its last reading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolSummary {
+    /// Its name.
+    pub name: PoolName,
+    /// All extents of its groups.
+    pub size: Bytes,
+    /// Free extents of the groups that can be changed.
+    pub free: Bytes,
+    /// The largest linear volume that could be made, spare disks not counted.
+    pub largest: Bytes,
+    /// Whether all of its groups were read and none hangs.
+    pub available: bool,
+    /// How long ago the group that was not read for longest was read; `None`: one never was.
+    pub last_reading: Option<Duration>,
+}
+
+impl PoolSummary {
+    fn of(pool: &Arc<Pool>) -> Self {
+        let read: Vec<_> = pool
+            .groups
+            .iter()
+            .filter_map(|group| group.remembered())
+            .collect();
+        let changeable = read.iter().filter(|group| group.changeable());
+        let ages = pool
+            .groups
+            .iter()
+            .map(|group| group.last_reading().map(|at| at.elapsed()));
+        PoolSummary {
+            name: pool.name.clone(),
+            size: read
+                .iter()
+                .map(|group| group.size_of(group.extents()))
+                .sum(),
+            free: changeable
+                .map(|group| group.size_of(group.free_extents()))
+                .sum(),
+            largest: read
+                .iter()
+                .map(|group| group.size_of(layout::largest(group, Layout::Linear)))
+                .max()
+                .unwrap_or_default(),
+            available: pool.trouble.is_none()
+                && read.len() == pool.groups.len()
+                && read.iter().all(|group| group.changeable())
+                && pool.groups.iter().all(|group| group.hung().is_none()),
+            last_reading: ages
+                .collect::<Option<Vec<_>>>()
+                .and_then(|ages| ages.into_iter().max()),
+        }
     }
 }

@@ -1,0 +1,46 @@
+//! The figures of a node for whoever scrapes them: from the last readings, no disk is touched.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::host::Host;
+use crate::metrics::{FigureSource, Figures, PoolFigures, VolumeFigures};
+use crate::node::Node;
+
+/// Tells a node's figures.
+pub struct NodeFigures {
+    node: Arc<Node>,
+    host: Arc<dyn Host>,
+}
+
+impl NodeFigures {
+    /// The figures of this node on this machine.
+    pub fn new(node: Arc<Node>, host: Arc<dyn Host>) -> Self {
+        NodeFigures { node, host }
+    }
+}
+
+#[async_trait]
+impl FigureSource for NodeFigures {
+    async fn figures(&self) -> Figures {
+        let pools = self
+            .node
+            .remembered_pools()
+            .into_iter()
+            .map(|pool| PoolFigures {
+                pool: pool.name.to_string(),
+                size: pool.size,
+                free: pool.free,
+                largest: pool.largest,
+                available: pool.available,
+                last_reading: pool.last_reading,
+            });
+        let volumes = self.node.remembered_volumes().await.unwrap_or_default();
+        Figures {
+            pools: pools.collect(),
+            volumes: volumes.iter().map(VolumeFigures::from).collect(),
+            host_calls: self.host.counts(),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `pliant try`: walk a volume through its whole life against a running driver, and say each step.
+//!
+//! It speaks CSI over the driver's socket as a kubelet and its sidecars would, and believes nothing:
+//! it writes, reads back and compares.
+
+mod client;
+mod content;
+mod tell;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::bytes::Bytes;
+use crate::cli::Try;
+use crate::volume::Mode;
+
+use client::Client;
+use content::{Content, Writer};
+use tell::Tell;
+
+/// Walk one volume of each mode through its life.
+///
+/// # Errors
+/// The first step that did not do what it should; what was made until then is removed if possible.
+pub async fn run(args: &Try) -> Result<()> {
+    ensure!(args.grow_to > args.size, "--grow-to must be above --size");
+    let mut client = Client::connect(args.endpoint.as_path()).await?;
+    let tell = Tell::new();
+    tell.line(&client.describe().await?);
+    for mode in &args.modes {
+        let mut life = Life::new(&mut client, args, *mode, &tell);
+        if let Err(error) = life.walk().await {
+            life.clean_up().await;
+            return Err(error.context(format!("{mode} volume")));
+        }
+    }
+    tell.line("all done, nothing is left behind");
+    Ok(())
+}
+
+/// One volume's life.
+struct Life<'a> {
+    client: &'a mut Client,
+    args: &'a Try,
+    mode: Mode,
+    tell: &'a Tell,
+    staging: PathBuf,
+    target: PathBuf,
+    volume: Option<String>,
+}
+
+impl<'a> Life<'a> {
+    fn new(client: &'a mut Client, args: &'a Try, mode: Mode, tell: &'a Tell) -> Self {
+        let dir = args.dir.join(mode.to_string());
+        let (staging, target) = (dir.join("staging"), dir.join("target"));
+        Life {
+            client,
+            args,
+            mode,
+            tell,
+            staging,
+            target,
+            volume: None,
+        }
+    }
+
+    fn id(&self) -> Result<&str> {
+        self.volume.as_deref().context("there is no volume")
+    }
+
+    async fn walk(&mut self) -> Result<()> {
+        self.tell.heading(&self.mode.to_string());
+        let before = self.client.free(self.args.pool.as_ref()).await?;
+        self.create().await?;
+        self.show().await?;
+        let content = self.write().await?;
+        self.grow_under_writer().await?;
+        self.hide().await?;
+        self.grow_offline(&content).await?;
+        self.hide().await?;
+        self.delete(before).await
+    }
+
+    async fn create(&mut self) -> Result<()> {
+        let name = format!("try-{}-{}", self.mode, std::process::id());
+        let step = self.tell.begin("create");
+        let (id, size) = self
+            .client
+            .create(&name, self.args.size, self.mode, self.args.pool.as_ref())
+            .await?;
+        step.done(&format!("{size}, volume {id}"));
+        self.volume = Some(id);
+        Ok(())
+    }
+
+    async fn show(&mut self) -> Result<()> {
+        std::fs::create_dir_all(&self.staging).context("making the staging directory")?;
+        let id = self.id()?.to_owned();
+        let step = self.tell.begin("stage");
+        self.client.stage(&id, &self.staging, self.mode).await?;
+        step.done(match self.mode {
+            Mode::Block => "active",
+            Mode::Filesystem(_) => "formatted if it was new, mounted",
+        });
+        let step = self.tell.begin("publish");
+        self.client
+            .publish(&id, &self.staging, &self.target, self.mode)
+            .await?;
+        step.done(&self.target.display().to_string());
+        Ok(())
+    }
+
+    async fn write(&mut self) -> Result<Content> {
+        let step = self.tell.begin("write");
+        let content = Content::write(&self.target, self.mode).await?;
+        step.done(&format!(
+            "{} and fsync, {}",
+            Content::SIZE,
+            content.short_sum()
+        ));
+        Ok(content)
+    }
+
+    async fn grow_under_writer(&mut self) -> Result<()> {
+        let writer = Writer::start(&self.target, self.mode, self.args.size)?;
+        let (to, id) = (self.args.grow_to, self.id()?.to_owned());
+        let step = self.tell.begin("grow");
+        let grown = self.client.grow(&id, to, self.mode).await?;
+        if grown.node_expansion_required {
+            self.client
+                .node_expand(&id, &self.target, &self.staging, to, self.mode)
+                .await?;
+        }
+        step.done(&format!(
+            "{} under a running writer, {}",
+            grown.size,
+            if grown.node_expansion_required {
+                "in two steps"
+            } else {
+                "in one step"
+            }
+        ));
+        let step = self.tell.begin("writer");
+        let records = writer.stop().await?;
+        step.done(&format!(
+            "{records} records written meanwhile, each read back"
+        ));
+        self.must_show(to).await
+    }
+
+    async fn grow_offline(&mut self, content: &Content) -> Result<()> {
+        let to = self.args.grow_to + (self.args.grow_to - self.args.size);
+        let id = self.id()?.to_owned();
+        let step = self.tell.begin("grow");
+        let grown = self.client.grow(&id, to, self.mode).await?;
+        step.done(&format!("{} while nobody uses it", grown.size));
+        self.show().await?;
+        let step = self.tell.begin("compare");
+        content.compare(&self.target, self.mode).await?;
+        step.done(&format!("the same bytes, {}", content.short_sum()));
+        self.must_show(to).await
+    }
+
+    /// The workload must see at least this size, less what the file system keeps for itself.
+    async fn must_show(&mut self, size: Bytes) -> Result<()> {
+        let id = self.id()?.to_owned();
+        let step = self.tell.begin("stats");
+        let (total, used) = self.client.stats(&id, &self.target).await?;
+        let least = match self.mode {
+            Mode::Block => size,
+            Mode::Filesystem(_) => Bytes::new(size.get() / 100 * 75),
+        };
+        ensure!(
+            total >= least,
+            "the workload sees {total}, at least {least} was expected"
+        );
+        step.done(&match used {
+            Some(used) => format!("{total} in all, {used} used"),
+            None => format!("{total} in all"),
+        });
+        Ok(())
+    }
+
+    async fn hide(&mut self) -> Result<()> {
+        let id = self.id()?.to_owned();
+        let step = self.tell.begin("unpublish");
+        self.client.unpublish(&id, &self.target).await?;
+        ensure!(
+            !self.target.exists(),
+            "{} is still there",
+            self.target.display()
+        );
+        self.client.unstage(&id, &self.staging).await?;
+        step.done("and unstaged");
+        Ok(())
+    }
+
+    async fn delete(&mut self, free_before: Bytes) -> Result<()> {
+        let id = self.id()?.to_owned();
+        let step = self.tell.begin("delete");
+        self.client.delete(&id).await?;
+        if self.client.list().await?.contains(&id) {
+            bail!("volume {id} is still listed");
+        }
+        let free = self.client.free(self.args.pool.as_ref()).await?;
+        ensure!(
+            free == free_before,
+            "{free} is free now, {free_before} was free before"
+        );
+        self.volume = None;
+        let _ = std::fs::remove_dir_all(&self.args.dir);
+        step.done(&format!("wiped; {free} free as before"));
+        Ok(())
+    }
+
+    /// After a failed step: take away what can be taken away, so that a second try starts clean.
+    async fn clean_up(&mut self) {
+        let Some(id) = self.volume.take() else { return };
+        let _ = self.client.unpublish(&id, &self.target).await;
+        let _ = self.client.unstage(&id, &self.staging).await;
+        if let Err(error) = self.client.delete(&id).await {
+            self.tell
+                .line(&format!("volume {id} is left behind: {error:#}"));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! One line a step, with a tick and its time.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Instant;
+
+/// Where steps are told.
+pub(super) struct Tell {
+    styled: bool,
+}
+
+/// A step under way.
+pub(super) struct Step<'a> {
+    tell: &'a Tell,
+    name: &'static str,
+    begin: Instant,
+}
+
+impl Tell {
+    pub fn new() -> Self {
+        let styled = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Tell { styled }
+    }
+
+    /// Tell something that is no step.
+    pub fn line(&self, text: &str) {
+        // A reader that has left is no reason to stop half-way: the volume still has to go.
+        let _ = writeln!(io::stdout().lock(), "{text}");
+    }
+
+    /// Begin a chapter.
+    pub fn heading(&self, text: &str) {
+        self.line(&if self.styled {
+            format!("\n\x1b[1m{text}\x1b[0m")
+        } else {
+            format!("\n{text}")
+        });
+    }
+
+    /// Begin a step.
+    pub fn begin(&self, name: &'static str) -> Step<'_> {
+        Step {
+            tell: self,
+            name,
+            begin: Instant::now(),
+        }
+    }
+}
+
+impl Step<'_> {
+    /// Tell that the step was done, and how long it took.
+    pub fn done(self, what: &str) {
+        let took = self.begin.elapsed().as_secs_f64() * 1000.0;
+        let tick = if self.tell.styled {
+            "\x1b[32m✓\x1b[0m"
+        } else {
+            "✓"
+        };
+        self.tell.line(&format!(
+            "  {tick} {:<10} {took:>8.1} ms  {what}",
+            self.name
+        ));
+    }
+}
