@@ -39,7 +39,7 @@ pub async fn size_on(
 /// Grow a mounted file system to its device; filling it already is success.
 ///
 /// Decides by the superblock and the device, never by statfs, which leaves out metadata. The kernel
-/// is asked directly; a tool is only run if it does not know the call.
+/// is asked directly.
 ///
 /// # Errors
 /// [`FsError::OnlyUnmounted`] if this one cannot grow while it is mounted, [`FsError::Damaged`] if the
@@ -58,8 +58,9 @@ pub async fn grow_mounted(
     }
     may_grow_mounted(&before, device)?;
     match ask_kernel(host, mount_point, size, &before).await {
+        // The tools make the same calls, so they could do no better.
         Err(error) if matches!(error.errno(), Some(ENOTTY | EOPNOTSUPP)) => {
-            run_to_success(host, tools::grow_mounted(kind, device, mount_point)).await?;
+            return Err(only_unmounted(device));
         }
         answer => answer?,
     }
@@ -107,7 +108,7 @@ async fn grow_mounted_privately(
     host.mount(&NewMount {
         device: device.to_owned(),
         target: dir.to_owned(),
-        kind: kind.as_str(),
+        kind: tools::driver(kind),
         options: ["nodev", "nosuid", "noexec"].map(str::to_owned).to_vec(),
     })
     .await?;
@@ -156,11 +157,15 @@ fn may_grow_mounted(superblock: &Superblock, device: &Path) -> Result<(), FsErro
         });
     }
     if !grows_online(superblock) {
-        return Err(FsError::OnlyUnmounted {
-            device: device.to_owned(),
-        });
+        return Err(only_unmounted(device));
     }
     Ok(())
+}
+
+fn only_unmounted(device: &Path) -> FsError {
+    FsError::OnlyUnmounted {
+        device: device.to_owned(),
+    }
 }
 
 async fn ask_kernel(
