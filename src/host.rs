@@ -5,6 +5,26 @@
 //! [`RealHost`] does it; the fake of the tests is a machine in memory that can lose its power
 //! before and after each effect. Nothing in here decides anything.
 
+mod block;
+mod counts;
+mod devmapper;
+mod disks;
+mod dm;
+mod exec;
+mod grow;
+mod ioctl;
+mod line;
+mod lock;
+mod mounts;
+mod object;
+mod paths;
+mod real;
+mod shell;
+mod state;
+mod waiting;
+
+pub use real::RealHost;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;

@@ -1,0 +1,76 @@
+//! Growing mounted file systems by ioctl on their mount point.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+
+use super::XfsGeometry;
+use super::ioctl::{self, BtrfsDevice};
+use super::paths::open;
+
+/// Grow ext3 or ext4 to this many blocks.
+pub(super) fn ext_resize(mounted: &Path, blocks: u64) -> io::Result<()> {
+    ioctl::ext_resize(&directory(mounted)?, blocks)
+}
+
+/// The geometry of an xfs.
+pub(super) fn xfs_geometry(mounted: &Path) -> io::Result<XfsGeometry> {
+    let geometry = ioctl::xfs_geometry(&directory(mounted)?)?;
+    Ok(XfsGeometry {
+        block_size: u32::from_ne_bytes(field(&geometry, 0)),
+        data_blocks: u64::from_ne_bytes(field(&geometry, 32)),
+        inode_max_percent: u32::from_ne_bytes(field(&geometry, 28)),
+    })
+}
+
+/// Grow an xfs to this many data blocks.
+pub(super) fn xfs_grow(mounted: &Path, blocks: u64, inode_max_percent: u32) -> io::Result<()> {
+    ioctl::xfs_grow(&directory(mounted)?, blocks, inode_max_percent)
+}
+
+/// How many bytes a btrfs uses of its only device.
+pub(super) fn btrfs_device_bytes(mounted: &Path) -> io::Result<u64> {
+    let device = only_device(&directory(mounted)?)?;
+    Ok(u64::from_ne_bytes(field(&device, 32)))
+}
+
+/// Grow a btrfs to all of its only device.
+pub(super) fn btrfs_grow_to_device(mounted: &Path) -> io::Result<()> {
+    let mounted = directory(mounted)?;
+    let device = only_device(&mounted)?;
+    let id = u64::from_ne_bytes(field(&device, 0));
+    let name = format!("{id}:max");
+    let mut volume = [0; 4096];
+    volume[8..8 + name.len()].copy_from_slice(name.as_bytes());
+    ioctl::btrfs_resize(&mounted, &volume)
+}
+
+/// The only device of a btrfs; its id is not 1 for ever, replacing a device counts on.
+fn only_device(mounted: &File) -> io::Result<BtrfsDevice> {
+    let info = ioctl::btrfs_info(mounted)?;
+    let largest = u64::from_ne_bytes(field(&info, 0));
+    let devices = u64::from_ne_bytes(field(&info, 8));
+    if devices != 1 {
+        return Err(Errno::ENOTUNIQ.into());
+    }
+    for id in (1..=largest).rev() {
+        let mut device = [0; 4096];
+        device[..8].copy_from_slice(&id.to_ne_bytes());
+        match ioctl::btrfs_device(mounted, &mut device) {
+            Err(error) if error.raw_os_error() == Some(Errno::ENODEV as i32) => {}
+            other => return other.map(|()| device),
+        }
+    }
+    Err(Errno::ENODEV.into())
+}
+
+fn directory(mounted: &Path) -> io::Result<File> {
+    open(mounted, OFlag::O_RDONLY | OFlag::O_DIRECTORY).map(File::from)
+}
+
+fn field<const N: usize>(structure: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|byte| structure[at + byte])
+}

@@ -1,0 +1,128 @@
+//! The ioctls, each as a safe function: the only file with `unsafe`.
+//!
+//! # Source
+//! The kernel's headers `linux/fs.h`, `linux/btrfs.h`, `linux/dm-ioctl.h`, `ext4.h` and `xfs_fs.h`.
+
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use nix::libc;
+
+use super::dm;
+
+/// `struct xfs_fsop_geom`: block size at 0, largest inode share at 28, data blocks at 32.
+pub(super) type XfsGeometryBytes = [u8; 256];
+/// `struct btrfs_ioctl_vol_args`: a descriptor that is not used here, and a name from 8.
+pub(super) type BtrfsVolume = [u8; 4096];
+/// `struct btrfs_ioctl_dev_info_args`: device id at 0, total bytes at 32.
+pub(super) type BtrfsDevice = [u8; 4096];
+/// `struct btrfs_ioctl_fs_info_args`: largest device id at 0, count of devices at 8.
+pub(super) type BtrfsInfo = [u8; 1024];
+
+/// `struct xfs_growfs_data`.
+#[repr(C)]
+struct XfsGrowData {
+    blocks: u64,
+    inode_max_percent: u32,
+}
+
+mod raw {
+    use super::{BtrfsDevice, BtrfsInfo, BtrfsVolume, XfsGeometryBytes, XfsGrowData};
+
+    nix::ioctl_read!(size, 0x12, 114, u64);
+    nix::ioctl_write_ptr_bad!(zero_out, nix::request_code_none!(0x12, 127), [u64; 2]);
+    nix::ioctl_write_ptr_bad!(discard, nix::request_code_none!(0x12, 119), [u64; 2]);
+    nix::ioctl_write_ptr!(ext_resize, b'f', 16, u64);
+    nix::ioctl_read!(xfs_geometry, b'X', 126, XfsGeometryBytes);
+    nix::ioctl_write_ptr!(xfs_grow, b'X', 110, XfsGrowData);
+    nix::ioctl_write_ptr!(btrfs_resize, 0x94, 3, BtrfsVolume);
+    nix::ioctl_readwrite!(btrfs_device, 0x94, 30, BtrfsDevice);
+    nix::ioctl_read!(btrfs_info, 0x94, 31, BtrfsInfo);
+}
+
+/// `BLKGETSIZE64`: bytes.
+pub(super) fn size(device: &File) -> io::Result<u64> {
+    let mut bytes = 0;
+    // SAFETY: the kernel writes eight bytes to a u64.
+    unsafe { raw::size(device.as_raw_fd(), &raw mut bytes) }?;
+    Ok(bytes)
+}
+
+/// `BLKZEROOUT` of `length` bytes from `start`.
+pub(super) fn zero_out(device: &File, start: u64, length: u64) -> io::Result<()> {
+    // SAFETY: the kernel reads two u64 and keeps no pointer.
+    unsafe { raw::zero_out(device.as_raw_fd(), &raw const *&[start, length]) }?;
+    Ok(())
+}
+
+/// `BLKDISCARD` of `length` bytes from `start`.
+pub(super) fn discard(device: &File, start: u64, length: u64) -> io::Result<()> {
+    // SAFETY: the kernel reads two u64 and keeps no pointer.
+    unsafe { raw::discard(device.as_raw_fd(), &raw const *&[start, length]) }?;
+    Ok(())
+}
+
+/// `EXT4_IOC_RESIZE_FS` to this count of blocks.
+pub(super) fn ext_resize(mounted: &File, blocks: u64) -> io::Result<()> {
+    // SAFETY: the kernel reads one u64 and keeps no pointer.
+    unsafe { raw::ext_resize(mounted.as_raw_fd(), &raw const blocks) }?;
+    Ok(())
+}
+
+/// `XFS_IOC_FSGEOMETRY`.
+pub(super) fn xfs_geometry(mounted: &File) -> io::Result<XfsGeometryBytes> {
+    let mut geometry = [0; 256];
+    // SAFETY: the request's number carries the size 256, and the kernel writes no more than that.
+    unsafe { raw::xfs_geometry(mounted.as_raw_fd(), &raw mut geometry) }?;
+    Ok(geometry)
+}
+
+/// `XFS_IOC_FSGROWFSDATA`.
+pub(super) fn xfs_grow(mounted: &File, blocks: u64, inode_max_percent: u32) -> io::Result<()> {
+    let data = XfsGrowData {
+        blocks,
+        inode_max_percent,
+    };
+    // SAFETY: the kernel reads one structure of the size in the request's number.
+    unsafe { raw::xfs_grow(mounted.as_raw_fd(), &raw const data) }?;
+    Ok(())
+}
+
+/// `BTRFS_IOC_RESIZE`.
+pub(super) fn btrfs_resize(mounted: &File, volume: &BtrfsVolume) -> io::Result<()> {
+    // SAFETY: the kernel reads 4096 bytes and keeps no pointer.
+    unsafe { raw::btrfs_resize(mounted.as_raw_fd(), volume) }?;
+    Ok(())
+}
+
+/// `BTRFS_IOC_DEV_INFO` of the device whose id stands in `device`.
+pub(super) fn btrfs_device(mounted: &File, device: &mut BtrfsDevice) -> io::Result<()> {
+    // SAFETY: the kernel reads and writes 4096 bytes.
+    unsafe { raw::btrfs_device(mounted.as_raw_fd(), device) }?;
+    Ok(())
+}
+
+/// `BTRFS_IOC_FS_INFO`.
+pub(super) fn btrfs_info(mounted: &File) -> io::Result<BtrfsInfo> {
+    let mut info = [0; 1024];
+    // SAFETY: the kernel reads flags from and writes at most 1024 bytes.
+    unsafe { raw::btrfs_info(mounted.as_raw_fd(), &raw mut info) }?;
+    Ok(info)
+}
+
+/// A device-mapper ioctl: the request goes out and the reply comes back in one buffer.
+pub(super) fn device_mapper(
+    control: &File,
+    command: dm::Command,
+    buffer: &mut dm::Buffer,
+) -> io::Result<()> {
+    let code = nix::request_code_readwrite!(0xfd, command as u8, dm::HEADER);
+    // SAFETY: the kernel reads and writes as many bytes as the header's `data_size` says, which a
+    // `Buffer` keeps equal to its length.
+    let result = unsafe { libc::ioctl(control.as_raw_fd(), code, buffer.bytes_mut().as_mut_ptr()) };
+    nix::errno::Errno::result(result)?;
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! Which commands can be said to the `lvm` shell on one line, and how.
+//!
+//! The shell splits a line at blanks; a quote counts only as the first character of a word and
+//! nothing escapes it; `#` starts a comment. A line that it finds nothing in, or too much, gets no
+//! report at all, and whoever waits for one would wait for ever.
+
+use super::Cmd;
+
+/// The shell's limit, the command's name included.
+const MAX_WORDS: usize = 63;
+/// Below the size of a pipe, so that a line is taken whole or not at all.
+const MAX_BYTES: usize = 60_000;
+
+/// Why a command cannot be said on a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unsayable {
+    /// No command.
+    #[error("a line without a command")]
+    Empty,
+    /// More words than the shell takes.
+    #[error("more than {MAX_WORDS} words")]
+    TooManyWords,
+    /// Longer than a pipe holds.
+    #[error("more than {MAX_BYTES} bytes")]
+    TooLong,
+    /// An empty word, a comment, a control character, or blanks and both kinds of quotes.
+    #[error("a word that cannot be quoted")]
+    Word,
+}
+
+/// The line that says this command, its newline included.
+pub(super) fn line(cmd: &Cmd) -> Result<String, Unsayable> {
+    if cmd.program.is_empty() {
+        return Err(Unsayable::Empty);
+    }
+    if cmd.args.len() + 1 > MAX_WORDS {
+        return Err(Unsayable::TooManyWords);
+    }
+    let mut line = word(cmd.program)?;
+    for arg in &cmd.args {
+        line.push(' ');
+        line.push_str(&word(arg.to_str().ok_or(Unsayable::Word)?)?);
+    }
+    line.push('\n');
+    if line.len() > MAX_BYTES {
+        return Err(Unsayable::TooLong);
+    }
+    Ok(line)
+}
+
+/// One word, quoted if it must be. Only printable ASCII: the shell's line editor gives other bytes a
+/// meaning of their own.
+fn word(word: &str) -> Result<String, Unsayable> {
+    let printable = word.chars().all(|c| c == ' ' || c.is_ascii_graphic());
+    if word.is_empty() || word.starts_with('#') || !printable {
+        return Err(Unsayable::Word);
+    }
+    if !word.contains(' ') && !word.starts_with(['"', '\'']) {
+        return Ok(word.to_owned());
+    }
+    let quote = ['"', '\''].into_iter().find(|quote| !word.contains(*quote));
+    quote
+        .map(|quote| format!("{quote}{word}{quote}"))
+        .ok_or(Unsayable::Word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_only_where_the_shell_needs_it() {
+        let cmd = Cmd::new("lvs").args(["-o", "lv name", "-S", "\"a\"=b", "x'y\"z", "a#b!20"]);
+        assert_eq!(
+            line(&cmd).unwrap(),
+            "lvs -o \"lv name\" -S '\"a\"=b' x'y\"z a#b!20\n"
+        );
+    }
+
+    #[test]
+    fn what_would_get_no_report_is_refused() {
+        assert_eq!(line(&Cmd::new("")), Err(Unsayable::Empty));
+        for bad in [
+            "",
+            "#x",
+            "a\nb",
+            "a\tb",
+            "\u{e4}",
+            "it's \"so\"",
+            "'\"",
+            "\0",
+        ] {
+            assert_eq!(
+                line(&Cmd::new("lvs").arg(bad)),
+                Err(Unsayable::Word),
+                "{bad:?}"
+            );
+        }
+        let many = |count| line(&Cmd::new("lvs").args(vec!["a"; count]));
+        assert!(many(62).is_ok());
+        assert_eq!(many(63), Err(Unsayable::TooManyWords));
+        let long = Cmd::new("lvs").arg("a".repeat(MAX_BYTES));
+        assert_eq!(line(&long), Err(Unsayable::TooLong));
+    }
+}

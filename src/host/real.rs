@@ -1,0 +1,308 @@
+//! The machine that this process runs on.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::counts::Counts;
+use super::exec::{self, Environment};
+use super::shell::Shells;
+use super::state::{self, State};
+use super::waiting::Waiting;
+use super::{
+    Cmd, Disk, DmDevice, DmInfo, DmTarget, GroupLock, Host, HostError, Mount, NewMount, Output,
+    PathKind, Usage, XfsGeometry,
+};
+use super::{block, devmapper, disks, grow, lock, mounts, paths};
+use crate::bytes::Bytes;
+
+/// How long a system call may take that moves little data.
+const SMALL: Duration = Duration::from_secs(30);
+/// How long one may take that writes a range, flushes a disk, or grows a file system.
+const LARGE: Duration = Duration::from_secs(600);
+
+/// The machine that this process runs on.
+///
+/// Needs root. Its waits are tokio's, so it lives inside a runtime; a runtime that is dropped waits for
+/// threads that hang in the kernel unless it is shut down in the background.
+#[derive(Debug)]
+pub struct RealHost {
+    state: State,
+    lock_dir: PathBuf,
+    env: Environment,
+    shells: Shells,
+    waiting: Waiting,
+    counts: Arc<Counts>,
+}
+
+impl RealHost {
+    /// Make the state directory with LVM's private configuration, and open the door.
+    ///
+    /// `state_dir` is absolute, on a file system of the host (`/run/pliant`); nothing in it must
+    /// outlive a boot. Again with the same directory changes nothing. No program is started.
+    ///
+    /// # Errors
+    /// [`HostError::System`] if the directory cannot be made or written.
+    pub fn new(state_dir: impl AsRef<Path>) -> Result<Self, HostError> {
+        let state_dir = state_dir.as_ref();
+        let lock_dir = PathBuf::from(lock::LOCK_DIR);
+        let state = state::make(state_dir, &lock_dir).map_err(|source| HostError::System {
+            what: format!("make {}", state_dir.display()),
+            source,
+        })?;
+        let env = Environment {
+            lvm_dir: state.lvm_dir.clone(),
+        };
+        let counts = Arc::new(Counts::default());
+        Ok(RealHost {
+            shells: Shells::new(env.clone(), Arc::clone(&counts)),
+            waiting: Waiting::default(),
+            state,
+            lock_dir,
+            env,
+            counts,
+        })
+    }
+
+    /// Count a blocking call on a path and make it; its name and the path say what it was.
+    async fn call<T: Send + 'static>(
+        &self,
+        count: &'static str,
+        name: &str,
+        path: &Path,
+        limit: Duration,
+        call: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, HostError> {
+        self.counts.add(count);
+        let what = format!("{name} {}", path.display());
+        let owned = path.to_owned();
+        self.waiting
+            .call(what, path, limit, move || call(&owned))
+            .await
+    }
+
+    /// The same about a device-mapper device. Each is waited for apart: one that is being resumed
+    /// onto a hung disk must not keep the others from being looked at.
+    async fn dm<T: Send + 'static>(
+        &self,
+        count: &'static str,
+        name: &str,
+        uuid: &str,
+        call: impl FnOnce(&str) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, HostError> {
+        self.counts.add(count);
+        let what = format!("{name} {uuid}");
+        let owned = uuid.to_owned();
+        let object = Path::new(devmapper::CONTROL).join(uuid);
+        self.waiting
+            .call(what, &object, SMALL, move || call(&owned))
+            .await
+    }
+}
+
+#[async_trait]
+impl Host for RealHost {
+    async fn run(&self, cmd: Cmd) -> Result<Output, HostError> {
+        self.counts.add("processes");
+        exec::run(&self.env, cmd).await
+    }
+
+    async fn lvm(&self, lane: &str, cmd: Cmd) -> Result<String, HostError> {
+        self.shells.run(lane, cmd).await
+    }
+
+    async fn pin_devices(&self, devices: &[PathBuf]) -> Result<(), HostError> {
+        let devices = devices.to_vec();
+        let pin = move |dir: &Path| state::pin(dir, &devices);
+        self.call(
+            "path_calls",
+            "pin devices in",
+            &self.state.pv_dir,
+            SMALL,
+            pin,
+        )
+        .await
+    }
+
+    async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError> {
+        let group = group.to_owned();
+        let lock = move |dir: &Path| lock::try_lock(dir, &group);
+        self.call("path_calls", "lock group in", &self.lock_dir, SMALL, lock)
+            .await
+    }
+
+    async fn disks(&self) -> Result<Vec<Disk>, HostError> {
+        let sys = Path::new(disks::SYS_BLOCK);
+        self.call("disk_lists", "list", sys, SMALL, disks::list)
+            .await
+    }
+
+    async fn device_size(&self, device: &Path) -> Result<Bytes, HostError> {
+        let size = |device: &Path| block::size(device).map(Bytes::new);
+        self.call("device_reads", "BLKGETSIZE64", device, SMALL, size)
+            .await
+    }
+
+    async fn read_at(
+        &self,
+        device: &Path,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>, HostError> {
+        let read = move |device: &Path| block::read_at(device, offset, length);
+        self.call("device_reads", "read", device, SMALL, read).await
+    }
+
+    async fn write_zeroes(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
+        let write = move |device: &Path| block::write_zeroes(device, &range);
+        self.call("zero_writes", "BLKZEROOUT", device, LARGE, write)
+            .await
+    }
+
+    async fn discard(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
+        let discard = move |device: &Path| block::discard(device, &range);
+        self.call("discards", "BLKDISCARD", device, LARGE, discard)
+            .await
+    }
+
+    async fn flush(&self, device: &Path) -> Result<(), HostError> {
+        self.call("fsyncs", "fsync", device, LARGE, block::flush)
+            .await
+    }
+
+    async fn dm_list(&self) -> Result<Vec<DmDevice>, HostError> {
+        self.dm("dm_reads", "DM_LIST_DEVICES", "", |_| devmapper::list())
+            .await
+    }
+
+    async fn dm_info(&self, uuid: &str) -> Result<Option<DmInfo>, HostError> {
+        self.dm("dm_reads", "DM_DEV_STATUS", uuid, devmapper::info)
+            .await
+    }
+
+    async fn dm_table(&self, uuid: &str) -> Result<Vec<DmTarget>, HostError> {
+        self.dm("dm_reads", "DM_TABLE_STATUS", uuid, devmapper::table)
+            .await
+    }
+
+    async fn dm_clear(&self, uuid: &str) -> Result<(), HostError> {
+        self.dm("dm_changes", "DM_TABLE_CLEAR", uuid, devmapper::clear)
+            .await
+    }
+
+    async fn dm_resume(&self, uuid: &str) -> Result<(), HostError> {
+        self.dm(
+            "dm_changes",
+            "DM_DEV_SUSPEND (resume)",
+            uuid,
+            devmapper::resume,
+        )
+        .await
+    }
+
+    async fn dm_remove(&self, uuid: &str) -> Result<(), HostError> {
+        self.dm("dm_changes", "DM_DEV_REMOVE", uuid, devmapper::remove)
+            .await
+    }
+
+    async fn mounts(&self) -> Result<Vec<Mount>, HostError> {
+        let table = Path::new(mounts::TABLE);
+        self.call("mount_table_reads", "read", table, SMALL, mounts::list)
+            .await
+    }
+
+    async fn mount(&self, mount: &NewMount) -> Result<(), HostError> {
+        let name = format!("mount {} at", mount.device.display());
+        let new = mount.clone();
+        let call = move |_: &Path| mounts::mount(&new);
+        // Replaying a journal takes as long as the disk takes.
+        self.call("mounts", &name, &mount.target, LARGE, call).await
+    }
+
+    async fn bind(&self, source: &Path, target: &Path, flags: &[String]) -> Result<(), HostError> {
+        let name = format!("bind {} to", source.display());
+        let (source, flags) = (source.to_owned(), flags.to_vec());
+        let bind = move |target: &Path| mounts::bind(&source, target, &flags);
+        self.call("binds", &name, target, SMALL, bind).await
+    }
+
+    async fn unmount(&self, target: &Path) -> Result<(), HostError> {
+        // The last unmount of a file system writes back all that is dirty.
+        self.call("unmounts", "unmount", target, LARGE, mounts::unmount)
+            .await
+    }
+
+    async fn path_kind(&self, path: &Path) -> Result<Option<PathKind>, HostError> {
+        self.call("path_calls", "stat", path, SMALL, paths::kind)
+            .await
+    }
+
+    async fn make_dir(&self, path: &Path) -> Result<(), HostError> {
+        self.call("path_calls", "mkdir", path, SMALL, paths::make_dir)
+            .await
+    }
+
+    async fn make_file(&self, path: &Path) -> Result<(), HostError> {
+        self.call("path_calls", "create", path, SMALL, paths::make_file)
+            .await
+    }
+
+    async fn remove_path(&self, path: &Path) -> Result<(), HostError> {
+        self.call("path_calls", "remove", path, SMALL, paths::remove)
+            .await
+    }
+
+    async fn usage(&self, path: &Path) -> Result<Usage, HostError> {
+        self.call("fs_reads", "statfs", path, SMALL, paths::usage)
+            .await
+    }
+
+    async fn ext_resize(&self, mounted: &Path, blocks: u64) -> Result<(), HostError> {
+        let resize = move |mounted: &Path| grow::ext_resize(mounted, blocks);
+        self.call("fs_grows", "EXT4_IOC_RESIZE_FS", mounted, LARGE, resize)
+            .await
+    }
+
+    async fn xfs_geometry(&self, mounted: &Path) -> Result<XfsGeometry, HostError> {
+        self.call(
+            "fs_reads",
+            "XFS_IOC_FSGEOMETRY",
+            mounted,
+            SMALL,
+            grow::xfs_geometry,
+        )
+        .await
+    }
+
+    async fn xfs_grow(
+        &self,
+        mounted: &Path,
+        blocks: u64,
+        inode_max_percent: u32,
+    ) -> Result<(), HostError> {
+        let grow = move |mounted: &Path| grow::xfs_grow(mounted, blocks, inode_max_percent);
+        self.call("fs_grows", "XFS_IOC_FSGROWFSDATA", mounted, LARGE, grow)
+            .await
+    }
+
+    async fn btrfs_device_bytes(&self, mounted: &Path) -> Result<Bytes, HostError> {
+        let bytes = |mounted: &Path| grow::btrfs_device_bytes(mounted).map(Bytes::new);
+        self.call("fs_reads", "BTRFS_IOC_DEV_INFO", mounted, SMALL, bytes)
+            .await
+    }
+
+    async fn btrfs_grow_to_device(&self, mounted: &Path) -> Result<(), HostError> {
+        let grow = grow::btrfs_grow_to_device;
+        self.call("fs_grows", "BTRFS_IOC_RESIZE", mounted, LARGE, grow)
+            .await
+    }
+
+    fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.counts.read()
+    }
+}

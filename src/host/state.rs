@@ -1,0 +1,202 @@
+//! The state directory: LVM's configuration, and the devices that LVM may see.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// The directories that LVM is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct State {
+    /// Selected by `LVM_SYSTEM_DIR`.
+    pub(super) lvm_dir: PathBuf,
+    /// The only directory that LVM scans.
+    pub(super) pv_dir: PathBuf,
+}
+
+/// Make the state directory and LVM's configuration in it.
+pub(super) fn make(state: &Path, lock_dir: &Path) -> io::Result<State> {
+    let made = State {
+        lvm_dir: state.join("lvm"),
+        pv_dir: state.join("pv"),
+    };
+    for directory in [&made.lvm_dir, &made.pv_dir] {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
+    }
+    let conf = made.lvm_dir.join("lvm.conf");
+    let text = lvm_conf(&made.pv_dir, lock_dir)?;
+    if fs::read(&conf).ok().as_deref() != Some(text.as_bytes()) {
+        replace(&conf, text.as_bytes())?;
+    }
+    Ok(made)
+}
+
+/// Write a file whole or not at all.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = fs::OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(&new)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(&new, path)
+}
+
+/// LVM's configuration: tuned for many small commands on devices that nobody else looks at.
+fn lvm_conf(pv_dir: &Path, lock_dir: &Path) -> io::Result<String> {
+    let (pv_dir, lock_dir) = (quotable(pv_dir)?, quotable(lock_dir)?);
+    Ok(format!(
+        r#"# Written at each start of pliant, which reads none of its settings from here.
+devices {{
+	scan = [ "{pv_dir}" ]
+	filter = [ "a|.*|" ]
+	use_devicesfile = 0
+	hints = "none"
+	# Nothing here waits for udev or believes it.
+	obtain_device_list_from_udev = 0
+	external_device_info_source = "none"
+	# The directory holds only the top of each stack.
+	md_component_detection = 0
+	multipath_component_detection = 0
+	# Groups inside of volumes are their tenants' business.
+	scan_lvs = 0
+	issue_discards = 0
+}}
+global {{
+	# Tearing down an asynchronous I/O context costs most of a small command's time.
+	use_aio = 0
+	notify_dbus = 0
+	use_lvmpolld = 0
+	use_lvmlockd = 0
+	locking_dir = "{lock_dir}"
+	units = "b"
+	suffix = 0
+}}
+backup {{
+	backup = 0
+	archive = 0
+}}
+activation {{
+	monitoring = 0
+	udev_sync = 0
+	udev_rules = 0
+	retry_deactivation = 1
+	# Locking memory is for volumes that hold swap or root: ours never do.
+	reserved_memory = 0
+	reserved_stack = 0
+	mlock_filter = [ "0" ]
+}}
+log {{
+	report_command_log = 1
+	command_log_sort = "log_seq_num"
+	command_log_selection = "all"
+}}
+report {{
+	output_format = "json"
+}}
+shell {{
+	history_size = 0
+}}
+"#
+    ))
+}
+
+/// A path that LVM's configuration language takes between quotes.
+fn quotable(path: &Path) -> io::Result<&str> {
+    path.to_str()
+        .filter(|path| !path.contains(['"', '\\', '\n']))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "unusable state directory"))
+}
+
+/// Make links to exactly these devices, named as the kernel names them.
+pub(super) fn pin(pv_dir: &Path, devices: &[PathBuf]) -> io::Result<()> {
+    let mut wanted: BTreeMap<OsString, &Path> = BTreeMap::new();
+    for device in devices {
+        wanted.insert(kernel_name(device)?, device);
+    }
+    for entry in fs::read_dir(pv_dir)? {
+        let entry = entry?;
+        let kept = wanted.get(&entry.file_name()).copied();
+        if kept.is_some() && fs::read_link(entry.path()).ok().as_deref() == kept {
+            wanted.remove(&entry.file_name());
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    wanted
+        .into_iter()
+        .try_for_each(|(name, device)| symlink(device, pv_dir.join(name)))
+}
+
+/// The name in sysfs: the path below `/dev`, slashes as exclamation marks.
+fn kernel_name(device: &Path) -> io::Result<OsString> {
+    let below = device
+        .strip_prefix("/dev")
+        .map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut name = below.as_os_str().as_bytes().to_vec();
+    if name.is_empty() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    name.iter_mut()
+        .filter(|byte| **byte == b'/')
+        .for_each(|byte| *byte = b'!');
+    Ok(OsString::from_vec(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn the_configuration_is_written_once_and_again_when_it_differs() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        let made = make(&state, Path::new("/run/lock/lvm")).unwrap();
+        let conf = made.lvm_dir.join("lvm.conf");
+        let first = fs::metadata(&conf).unwrap();
+        assert_eq!(fs::metadata(&state).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(make(&state, Path::new("/run/lock/lvm")).unwrap(), made);
+        assert_eq!(fs::metadata(&conf).unwrap().ino(), first.ino());
+
+        let text = fs::read_to_string(&conf).unwrap();
+        assert!(text.contains(&format!("scan = [ \"{}\" ]", made.pv_dir.display())));
+        fs::write(&conf, "edited").unwrap();
+        make(&state, Path::new("/run/lock/lvm")).unwrap();
+        assert_eq!(fs::read_to_string(&conf).unwrap(), text);
+        assert_eq!(fs::read_dir(&made.lvm_dir).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn exactly_the_pinned_devices_are_visible() {
+        let dir = tempfile::tempdir().unwrap();
+        let links = || {
+            let mut links: Vec<(OsString, PathBuf)> = fs::read_dir(dir.path())
+                .unwrap()
+                .map(|entry| entry.unwrap())
+                .map(|entry| (entry.file_name(), fs::read_link(entry.path()).unwrap()))
+                .collect();
+            links.sort();
+            links
+        };
+        pin(dir.path(), &["/dev/sda".into(), "/dev/cciss/c0d0".into()]).unwrap();
+        let array = ("cciss!c0d0".into(), "/dev/cciss/c0d0".into());
+        assert_eq!(links(), [array.clone(), ("sda".into(), "/dev/sda".into())]);
+        symlink("/dev/elsewhere", dir.path().join("sdb")).unwrap();
+        pin(dir.path(), &["/dev/sdb".into(), "/dev/cciss/c0d0".into()]).unwrap();
+        assert_eq!(links(), [array, ("sdb".into(), "/dev/sdb".into())]);
+        assert!(pin(dir.path(), &["/etc/passwd".into()]).is_err());
+        pin(dir.path(), &[]).unwrap();
+        assert_eq!(links(), []);
+    }
+}
