@@ -63,7 +63,6 @@ const ERRORS: Known = one_of("errors", &["continue", "remount-ro"]);
 
 const EXT2: &[Known] = &[
     flag("acl"),
-    flag("noacl"),
     flag("user_xattr"),
     flag("grpid"),
     flag("nogrpid"),
@@ -74,7 +73,6 @@ const EXT2: &[Known] = &[
 
 const EXT: &[Known] = &[
     flag("acl"),
-    flag("noacl"),
     flag("user_xattr"),
     flag("grpid"),
     flag("nogrpid"),
