@@ -70,9 +70,10 @@ pub async fn grow_mounted(
 
 /// Grow a file system that is mounted nowhere to its device; filling it already is success.
 ///
-/// ext is checked, grown by its tool and checked again. xfs and btrfs grow only while mounted, so
-/// they are mounted at `private_mount_dir` for that moment; the directory is made and removed here,
-/// and what a cut-off call has left mounted there is unmounted first.
+/// It is mounted at `private_mount_dir` for that moment, because the kernel's growth goes through the
+/// journal; a `resize2fs` that is killed leaves an ext that a person must repair. That tool is only
+/// run where the kernel cannot grow. ext is checked before and after. The directory is made and
+/// removed here, and what a cut-off call has left mounted there is unmounted first.
 ///
 /// # Errors
 /// [`FsError::Damaged`] if the check leaves errors: nothing is grown then. Else as [`grow_mounted`].
@@ -88,12 +89,15 @@ pub async fn grow_unmounted(
     if before.fills(size) {
         return Ok(unchanged(&before));
     }
-    if !kind.is_ext() {
-        return grow_mounted_privately(host, device, kind, private_mount_dir).await;
-    }
     check(host, device, kind, Check::Repair).await?;
-    run_to_success(host, tools::resize_ext(device)).await?;
-    check(host, device, kind, Check::Look).await?;
+    if grows_online(&before) {
+        grow_mounted_privately(host, device, kind, private_mount_dir).await?;
+    } else {
+        run_to_success(host, tools::resize_ext(device)).await?;
+    }
+    if kind.is_ext() {
+        check(host, device, kind, Check::Look).await?;
+    }
     let after = known(host, device, kind).await?;
     filled(device, size, &before, &after)
 }
