@@ -21,7 +21,7 @@ pub use grow::{Grew, grow_mounted, grow_unmounted, size_on};
 pub use make::make;
 pub use probe::{Blank, Probe, probe, probe_unmade};
 pub use superblock::{Facts, Superblock};
-pub use tools::{always_mounted_with, grows_online, smallest};
+pub use tools::{always_mounted_with, driver, grows_online, smallest};
 
 /// Why something could not be done with a file system.
 #[derive(Debug, thiserror::Error)]

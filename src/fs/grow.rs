@@ -39,7 +39,7 @@ pub async fn size_on(
 /// Grow a mounted file system to its device; filling it already is success.
 ///
 /// Decides by the superblock and the device, never by statfs, which leaves out metadata. The kernel
-/// is asked directly; a tool is only run if it does not know the call.
+/// is asked directly.
 ///
 /// # Errors
 /// [`FsError::OnlyUnmounted`] if this one cannot grow while it is mounted, [`FsError::Damaged`] if the
@@ -58,8 +58,9 @@ pub async fn grow_mounted(
     }
     may_grow_mounted(&before, device)?;
     match ask_kernel(host, mount_point, size, &before).await {
+        // The tools make the same calls, so they could do no better.
         Err(error) if matches!(error.errno(), Some(ENOTTY | EOPNOTSUPP)) => {
-            run_to_success(host, tools::grow_mounted(kind, device, mount_point)).await?;
+            return Err(only_unmounted(device));
         }
         answer => answer?,
     }
@@ -69,9 +70,10 @@ pub async fn grow_mounted(
 
 /// Grow a file system that is mounted nowhere to its device; filling it already is success.
 ///
-/// ext is checked, grown by its tool and checked again. xfs and btrfs grow only while mounted, so
-/// they are mounted at `private_mount_dir` for that moment; the directory is made and removed here,
-/// and what a cut-off call has left mounted there is unmounted first.
+/// It is mounted at `private_mount_dir` for that moment, because the kernel's growth goes through the
+/// journal; a `resize2fs` that is killed leaves an ext that a person must repair. That tool is only
+/// run where the kernel cannot grow. ext is checked before and after. The directory is made and
+/// removed here, and what a cut-off call has left mounted there is unmounted first.
 ///
 /// # Errors
 /// [`FsError::Damaged`] if the check leaves errors: nothing is grown then. Else as [`grow_mounted`].
@@ -87,12 +89,15 @@ pub async fn grow_unmounted(
     if before.fills(size) {
         return Ok(unchanged(&before));
     }
-    if !kind.is_ext() {
-        return grow_mounted_privately(host, device, kind, private_mount_dir).await;
-    }
     check(host, device, kind, Check::Repair).await?;
-    run_to_success(host, tools::resize_ext(device)).await?;
-    check(host, device, kind, Check::Look).await?;
+    if grows_online(&before) {
+        grow_mounted_privately(host, device, kind, private_mount_dir).await?;
+    } else {
+        run_to_success(host, tools::resize_ext(device)).await?;
+    }
+    if kind.is_ext() {
+        check(host, device, kind, Check::Look).await?;
+    }
     let after = known(host, device, kind).await?;
     filled(device, size, &before, &after)
 }
@@ -107,7 +112,7 @@ async fn grow_mounted_privately(
     host.mount(&NewMount {
         device: device.to_owned(),
         target: dir.to_owned(),
-        kind: kind.as_str(),
+        kind: tools::driver(kind),
         options: ["nodev", "nosuid", "noexec"].map(str::to_owned).to_vec(),
     })
     .await?;
@@ -156,11 +161,15 @@ fn may_grow_mounted(superblock: &Superblock, device: &Path) -> Result<(), FsErro
         });
     }
     if !grows_online(superblock) {
-        return Err(FsError::OnlyUnmounted {
-            device: device.to_owned(),
-        });
+        return Err(only_unmounted(device));
     }
     Ok(())
+}
+
+fn only_unmounted(device: &Path) -> FsError {
+    FsError::OnlyUnmounted {
+        device: device.to_owned(),
+    }
 }
 
 async fn ask_kernel(

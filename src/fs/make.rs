@@ -28,7 +28,7 @@ pub async fn make(
     }
     run_to_success(host, tools::mkfs(kind, options.words(), device)).await?;
     let made = known(host, device, kind).await?;
-    if made.covers > size || !made.fills(size) {
+    if made.half_made() || made.covers > size || !made.fills(size) {
         return Err(FsError::NotFilled {
             device: device.to_owned(),
             covers: made.covers,

@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 
 use crate::bytes::Bytes;
-use crate::fs::superblock::Facts;
 use crate::fs::{FsError, Superblock, failed, superblock_of};
 use crate::host::{Cmd, Host};
 
@@ -56,7 +55,11 @@ impl Blank {
 pub async fn probe(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
     let size = host.device_size(device).await?;
     if let Some(superblock) = superblock_of(host, device).await? {
-        return Ok(Probe::Known(superblock));
+        return Ok(if superblock.half_made() {
+            Probe::Foreign(format!("{} whose format did not end", superblock.kind))
+        } else {
+            Probe::Known(superblock)
+        });
     }
     if let Some(found) = signature(host, device).await? {
         return Ok(Probe::Foreign(found));
@@ -82,29 +85,22 @@ pub async fn probe(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
 /// As [`probe`].
 pub async fn probe_unmade(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
     let size = host.device_size(device).await?;
-    let half_made = match superblock_of(host, device).await? {
-        Some(superblock) => {
-            let begun = matches!(
-                superblock.facts,
-                Facts::Xfs {
-                    in_progress: true,
-                    ..
-                }
-            );
-            if superblock.mounted_before() && !begun {
-                return Ok(Probe::Known(superblock));
-            }
-            true
-        }
-        None => false,
-    };
-    match signature(host, device).await? {
-        Some(found) if !half_made => Ok(Probe::Foreign(found)),
-        _ => Ok(Probe::Blank(Blank {
-            device: device.to_owned(),
-            size,
-        })),
+    let blank = Probe::Blank(Blank {
+        device: device.to_owned(),
+        size,
+    });
+    if let Some(superblock) = superblock_of(host, device).await? {
+        let may_hold_data = superblock.mounted_before() && !superblock.half_made();
+        return Ok(if may_hold_data {
+            Probe::Known(superblock)
+        } else {
+            blank
+        });
     }
+    Ok(match signature(host, device).await? {
+        Some(found) => Probe::Foreign(found),
+        None => blank,
+    })
 }
 
 /// What `blkid` recognises; `None` if nothing.

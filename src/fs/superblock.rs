@@ -73,14 +73,25 @@ pub struct ExtFacts {
 impl Superblock {
     /// Whether it has been mounted for writing since it was made, so that it may hold data.
     ///
-    /// `true` is certain for ext and xfs. `false` is certain for ext alone: xfs and btrfs keep no trace
-    /// of a first mount that was cut off before its first commit.
+    /// `true` may be wrong for btrfs, where another version of mkfs may count further. `false` is
+    /// certain for ext alone: xfs and btrfs show no trace of a first mount that was cut off early.
     pub fn mounted_before(&self) -> bool {
         match self.facts {
             Facts::Ext(ext) => ext.mounted_before,
             Facts::Xfs { log_used, .. } => log_used,
             Facts::Btrfs { generation, .. } => generation > btrfs::LAST_GENERATION_OF_MKFS,
         }
+    }
+
+    /// Whether its making was cut off; only xfs says so, ext and btrfs write their superblock last.
+    pub fn half_made(&self) -> bool {
+        matches!(
+            self.facts,
+            Facts::Xfs {
+                in_progress: true,
+                ..
+            }
+        )
     }
 
     /// Whether it uses a device of this size as far as it can.

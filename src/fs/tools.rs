@@ -26,6 +26,18 @@ pub const fn smallest(kind: FsKind) -> Bytes {
     }
 }
 
+/// The kernel's driver to mount this kind with.
+///
+/// The one of ext4 serves the whole family and grows all of it online; a kernel that has a driver of
+/// its own for ext2 (`CONFIG_EXT2_FS`) could not grow what that has mounted.
+pub const fn driver(kind: FsKind) -> &'static str {
+    match kind {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => "ext4",
+        FsKind::Xfs => "xfs",
+        FsKind::Btrfs => "btrfs",
+    }
+}
+
 /// Mount options that are always added: device nodes in a volume are never honoured.
 ///
 /// # Source
@@ -34,7 +46,7 @@ pub const fn always_mounted_with(_kind: FsKind) -> &'static [&'static str] {
     &["nodev"]
 }
 
-/// Whether the kernel grows this file system while it is mounted.
+/// Whether this file system can grow while it is mounted with its [`driver`].
 pub fn grows_online(superblock: &Superblock) -> bool {
     !matches!(superblock.facts, Facts::Ext(ext) if ext.sparse_super2)
 }
@@ -87,18 +99,6 @@ pub(super) fn repair_by_hand(kind: FsKind, device: &Path) -> String {
     }
 }
 
-/// The command that grows a mounted file system where the kernel does not know the call.
-pub(super) fn grow_mounted(kind: FsKind, device: &Path, mount_point: &Path) -> Cmd {
-    let cmd = match kind {
-        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => Cmd::new("resize2fs").arg(device),
-        FsKind::Xfs => Cmd::new("xfs_growfs").args(["-d"]).arg(mount_point),
-        FsKind::Btrfs => Cmd::new("btrfs")
-            .args(["filesystem", "resize", "max"])
-            .arg(mount_point),
-    };
-    cmd.limit(CHECK_LIMIT)
-}
-
 /// The command that grows an unmounted file system of the ext family to its device.
 pub(super) fn resize_ext(device: &Path) -> Cmd {
     Cmd::new("resize2fs").arg(device).limit(CHECK_LIMIT)
@@ -123,9 +123,6 @@ mod tests {
             look(FsKind::Btrfs, device).to_string(),
             "btrfs check --readonly /dev/dm-3"
         );
-        assert_eq!(
-            grow_mounted(FsKind::Xfs, device, Path::new("/m")).to_string(),
-            "xfs_growfs -d /m"
-        );
+        assert_eq!(resize_ext(device).to_string(), "resize2fs /dev/dm-3");
     }
 }

@@ -3,27 +3,20 @@
 
 use crate::volume::FsKind;
 
-/// Options that the kernel knows for every file system.
+/// Options that are flags of the mount call; their opposites are the default and not needed.
 const FLAGS: &[&str] = &[
     "ro",
     "rw",
     "nodev",
     "nosuid",
     "noexec",
-    "exec",
     "sync",
-    "async",
     "dirsync",
-    "atime",
     "noatime",
-    "diratime",
     "nodiratime",
     "relatime",
-    "norelatime",
     "strictatime",
-    "nostrictatime",
     "lazytime",
-    "nolazytime",
     "nosymfollow",
     "defaults",
 ];
@@ -70,7 +63,6 @@ const ERRORS: Known = one_of("errors", &["continue", "remount-ro"]);
 
 const EXT2: &[Known] = &[
     flag("acl"),
-    flag("noacl"),
     flag("user_xattr"),
     flag("grpid"),
     flag("nogrpid"),
@@ -81,7 +73,6 @@ const EXT2: &[Known] = &[
 
 const EXT: &[Known] = &[
     flag("acl"),
-    flag("noacl"),
     flag("user_xattr"),
     flag("grpid"),
     flag("nogrpid"),

@@ -71,6 +71,14 @@ fn sees_whether_it_was_mounted() {
 }
 
 #[test]
+fn sees_an_xfs_whose_format_was_cut_off() {
+    let mut head = real("xfs.made");
+    assert!(!parsed("xfs.made").half_made());
+    head[126] = 1;
+    assert!(parse(&head).expect("still an xfs").half_made());
+}
+
+#[test]
 fn sees_what_cannot_grow_online() {
     let Facts::Ext(facts) = parsed("sparse2.made").facts else {
         panic!("not ext");
