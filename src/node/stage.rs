@@ -58,7 +58,7 @@ impl Node {
         let new = NewMount {
             device: device.clone(),
             target,
-            kind: kind.as_str(),
+            kind: fs::driver(kind),
             options,
         };
         self.mount_verified(&table, &new, &info).await?;
