@@ -340,10 +340,17 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     // Programs.
 
     /// Run a program to its end and say how it ended; a non-zero exit is not an error here.
+    ///
+    /// The program `lvm` takes devices as [`Host::lvm`] does.
     async fn run(&self, cmd: Cmd) -> Result<Output, HostError>;
 
     /// Run one LVM command (`lvcreate …`, without `lvm`) in the shell that serves `lane`, and return
     /// the JSON object that it wrote to its report descriptor (report, then command log).
+    ///
+    /// Its last log row has `log_type` `status` and `log_context` `shell`; `log_ret_code` is 1 for
+    /// success. Physical volumes are named `/dev/NAME`, with `:FIRST-LAST` for extents; LVM itself
+    /// prints other paths for them, so compare uuids. A command that the shell cannot read from a
+    /// line (too many words, an unquotable one) runs as its own process.
     ///
     /// Commands of one lane run one after the other; lanes run in parallel. A lane is a volume
     /// group's name.

@@ -40,7 +40,7 @@ pub(super) fn try_lock(lock_dir: &Path, group: &str) -> io::Result<Option<Box<dy
             .create(true)
             .append(true)
             .read(true)
-            .mode(0o777)
+            .mode(0o600)
             .open(&path)?;
         match file.try_lock() {
             Ok(()) => {}

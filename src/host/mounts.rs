@@ -12,7 +12,7 @@ use super::paths::{held, hold, split};
 use super::{DeviceNumber, Mount, NewMount};
 
 /// The options that are flags of the mount call. What is not here is text for the file system.
-const FLAGS: [(&str, MsFlags); 18] = [
+const FLAGS: [(&str, MsFlags); 15] = [
     ("ro", MsFlags::MS_RDONLY),
     ("nodev", MsFlags::MS_NODEV),
     ("nosuid", MsFlags::MS_NOSUID),
@@ -29,9 +29,24 @@ const FLAGS: [(&str, MsFlags); 18] = [
     ("iversion", MsFlags::MS_I_VERSION),
     // `MS_NOSYMFOLLOW`, which the crate has no name for.
     ("nosymfollow", MsFlags::from_bits_retain(256)),
-    ("rw", MsFlags::empty()),
-    ("defaults", MsFlags::empty()),
-    ("loud", MsFlags::empty()),
+];
+
+/// The options that ask for what is so without them. They take back no flag: the stricter one holds.
+const DEFAULTS: [&str; 14] = [
+    "async",
+    "atime",
+    "defaults",
+    "dev",
+    "diratime",
+    "exec",
+    "loud",
+    "nolazytime",
+    "nomand",
+    "norelatime",
+    "nostrictatime",
+    "rw",
+    "suid",
+    "symfollow",
 ];
 
 /// What a bind mount keeps of the mount that it is taken from.
@@ -125,6 +140,7 @@ fn split_options(options: &[String]) -> (MsFlags, Option<String>) {
     for option in options {
         match FLAGS.iter().find(|(name, _)| name == option) {
             Some((_, flag)) => flags |= *flag,
+            None if DEFAULTS.contains(&option.as_str()) => {}
             None => data.push(option.as_str()),
         }
     }

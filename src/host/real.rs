@@ -109,11 +109,15 @@ impl RealHost {
 impl Host for RealHost {
     async fn run(&self, cmd: Cmd) -> Result<Output, HostError> {
         self.counts.add("processes");
-        exec::run(&self.env, cmd).await
+        if cmd.program != "lvm" {
+            return exec::run(&self.env, cmd).await;
+        }
+        self.counts.add("lvm_commands");
+        exec::run(&self.env, self.state.visible(cmd)).await
     }
 
     async fn lvm(&self, lane: &str, cmd: Cmd) -> Result<String, HostError> {
-        self.shells.run(lane, cmd).await
+        self.shells.run(lane, self.state.visible(cmd)).await
     }
 
     async fn pin_devices(&self, devices: &[PathBuf]) -> Result<(), HostError> {
@@ -130,9 +134,9 @@ impl Host for RealHost {
     }
 
     async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError> {
-        let group = group.to_owned();
+        let (name, group) = (format!("lock {group} in"), group.to_owned());
         let lock = move |dir: &Path| lock::try_lock(dir, &group);
-        self.call("path_calls", "lock group in", &self.lock_dir, SMALL, lock)
+        self.call("path_calls", &name, &self.lock_dir, SMALL, lock)
             .await
     }
 
@@ -176,8 +180,10 @@ impl Host for RealHost {
     }
 
     async fn dm_list(&self) -> Result<Vec<DmDevice>, HostError> {
-        self.dm("dm_reads", "DM_LIST_DEVICES", "", |_| devmapper::list())
-            .await
+        self.dm("dm_reads", "DM_LIST_DEVICES", "of all", |_| {
+            devmapper::list()
+        })
+        .await
     }
 
     async fn dm_info(&self, uuid: &str) -> Result<Option<DmInfo>, HostError> {

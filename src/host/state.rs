@@ -1,12 +1,14 @@
 //! The state directory: LVM's configuration, and the devices that LVM may see.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+
+use super::Cmd;
 
 /// The directories that LVM is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +139,29 @@ pub(super) fn pin(pv_dir: &Path, devices: &[PathBuf]) -> io::Result<()> {
         .try_for_each(|(name, device)| symlink(device, pv_dir.join(name)))
 }
 
+impl State {
+    /// The same command with devices named as LVM sees them: it finds none by its path in `/dev`.
+    pub(super) fn visible(&self, mut cmd: Cmd) -> Cmd {
+        for arg in &mut cmd.args {
+            if let Some(name) = self.visible_device(arg) {
+                *arg = name;
+            }
+        }
+        cmd
+    }
+
+    /// `/dev/NAME`, or `/dev/NAME:FIRST-LAST` with extents, as a path in the scanned directory.
+    fn visible_device(&self, arg: &OsStr) -> Option<OsString> {
+        let bytes = arg.as_bytes();
+        let end = bytes.iter().position(|byte| *byte == b':');
+        let (device, extents) = bytes.split_at(end.unwrap_or(bytes.len()));
+        let name = kernel_name(Path::new(OsStr::from_bytes(device))).ok()?;
+        let mut visible = self.pv_dir.join(name).into_os_string();
+        visible.push(OsStr::from_bytes(extents));
+        Some(visible)
+    }
+}
+
 /// The name in sysfs: the path below `/dev`, slashes as exclamation marks.
 fn kernel_name(device: &Path) -> io::Result<OsString> {
     let below = device
@@ -198,5 +223,31 @@ mod tests {
         assert!(pin(dir.path(), &["/etc/passwd".into()]).is_err());
         pin(dir.path(), &[]).unwrap();
         assert_eq!(links(), []);
+    }
+
+    #[test]
+    fn lvm_is_told_devices_by_the_names_that_it_sees() {
+        let state = State {
+            lvm_dir: "/s/lvm".into(),
+            pv_dir: "/s/pv".into(),
+        };
+        let args = [
+            "-y",
+            "vg0/lv",
+            "/dev/sda",
+            "/dev/cciss/c0d0:5-50",
+            "/dev/",
+            "a/dev/b",
+        ];
+        let seen = [
+            "-y",
+            "vg0/lv",
+            "/s/pv/sda",
+            "/s/pv/cciss!c0d0:5-50",
+            "/dev/",
+            "a/dev/b",
+        ];
+        let cmd = Cmd::new("vgextend").args(args);
+        assert_eq!(state.visible(cmd), Cmd::new("vgextend").args(seen));
     }
 }

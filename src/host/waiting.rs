@@ -151,21 +151,13 @@ mod tests {
             })
             .await;
         assert_eq!(refused.err().and_then(|error| error.errno()), Some(5));
-        assert!(
-            waiting
-                .object(disk)
-                .running
-                .lock()
-                .unwrap()
-                .deadlines
-                .is_empty()
-        );
     }
 
     #[tokio::test]
     async fn a_hung_disk_takes_eight_threads_and_the_healthy_one_none() {
         let waiting = Waiting::default();
         let hung = Path::new("/dev/hung");
+        let object = waiting.object(hung);
         let mut release = Vec::new();
         for _ in 0..CALLS {
             let (open, gate) = mpsc::channel::<()>();
@@ -179,9 +171,12 @@ mod tests {
                 .await;
             assert!(matches!(error, Err(HostError::TimedOut { .. })));
         }
-        let turned_away: Result<(), _> = waiting
-            .call("flush".into(), hung, LONG, || unreachable!("no thread"))
-            .await;
+        let no_thread = || -> io::Result<()> { unreachable!("no thread") };
+        let turned_away = tokio::select! {
+            biased;
+            answer = waiting.call("flush".into(), hung, LONG, no_thread) => answer,
+            () = std::future::ready(()) => panic!("it waits instead of being turned away"),
+        };
         assert!(matches!(turned_away, Err(HostError::TimedOut { .. })));
         let healthy = waiting
             .call("flush".into(), Path::new("/dev/b"), LONG, || Ok(1))
@@ -189,8 +184,8 @@ mod tests {
         assert_eq!(healthy.ok(), Some(1));
 
         drop(release);
-        let permits = Arc::clone(&waiting.object(hung).permits);
-        let all = permits.acquire_many(8).await.unwrap();
+        let all = object.permits.acquire_many(8).await.unwrap();
+        assert!(object.running.lock().unwrap().deadlines.is_empty());
         drop(all);
         let back = waiting.call("flush".into(), hung, LONG, || Ok(2)).await;
         assert_eq!(back.ok(), Some(2));

@@ -80,6 +80,20 @@ async fn a_shell_that_died_idle_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_dropped_shell_exits_by_itself() {
+    let Some((_dir, shells)) = shells() else {
+        return;
+    };
+    shells.run("x", version()).await.unwrap();
+    let shell = shells.lane("x").lock().await.shell.take().unwrap();
+    let Shell {
+        stdin, mut process, ..
+    } = shell;
+    drop(stdin);
+    assert!(process.wait().await.unwrap().success());
+}
+
+#[tokio::test]
 async fn what_cannot_be_said_runs_as_its_own_process_with_the_same_report() {
     let Some((_dir, shells)) = shells() else {
         return;
