@@ -100,12 +100,13 @@ impl FakeHost {
     }
 
     /// Add a blank disk of this size and return its path: `/dev/fake0`, `/dev/fake1`, …
+    ///
+    /// LVM commands do not see it before [`pin_devices`](crate::host::Host::pin_devices).
     pub fn add_disk(&self, size: Bytes) -> PathBuf {
         let mut world = self.lock();
         let minor = u32::try_from(world.disks.len()).expect("few disks");
         let path = PathBuf::from(format!("/dev/fake{minor}"));
         world.disks.insert(path.clone(), FakeDisk::new(minor, size));
-        world.pinned.insert(path.clone());
         path
     }
 
@@ -168,8 +169,12 @@ impl std::fmt::Debug for FakeHost {
 }
 
 impl World {
-    /// What the kernel knows after a start: nothing but its root.
+    /// What there is after a start: the kernel knows nothing but its root, and /run is empty.
     fn boot(&mut self) {
+        self.pinned.clear();
+        let run = Path::new("/run");
+        self.paths
+            .retain(|path, _| path == run || !path.starts_with(run));
         self.devices.clear();
         self.openers.clear();
         self.locks.clear();

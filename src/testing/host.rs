@@ -9,6 +9,7 @@ use nix::libc::{EINVAL, EIO, ENOENT};
 
 use super::devices::DISK_MAJOR;
 use super::disks::{Fault, system};
+use super::lvm::check_for_shell;
 use super::superblocks::FakeFs;
 use super::{FakeHost, World};
 use crate::bytes::Bytes;
@@ -60,7 +61,8 @@ impl Host for FakeHost {
         self.run_program(&cmd).await
     }
 
-    async fn lvm(&self, _lane: &str, cmd: Cmd) -> Result<String, HostError> {
+    async fn lvm(&self, lane: &str, cmd: Cmd) -> Result<String, HostError> {
+        check_for_shell(lane, &cmd);
         self.run_lvm(&cmd).await.map(|(_, report)| report)
     }
 

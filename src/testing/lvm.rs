@@ -169,6 +169,23 @@ impl Line {
     }
 }
 
+/// Panic on what the shell would take apart otherwise than meant, or not answer at all.
+pub(super) fn check_for_shell(lane: &str, cmd: &Cmd) {
+    let line = Line::parse(cmd);
+    let (group, typed) = (line.target().0, &line.typed);
+    assert_eq!(lane, group, "`{typed}` runs in the lane of another group");
+    assert!(
+        cmd.args.len() < 63,
+        "`{typed}` has too many arguments for the shell"
+    );
+    for arg in &cmd.args {
+        let arg = arg.to_string_lossy();
+        let plain = !arg.is_empty() && !arg.starts_with(['#', '"', '\'']);
+        let whole = plain && !arg.contains(char::is_whitespace);
+        assert!(whole, "`{typed}`: the shell takes `{arg}` apart");
+    }
+}
+
 impl World {
     fn plan(&mut self, line: &Line) -> Plan {
         match line.command.as_str() {

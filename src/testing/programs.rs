@@ -52,6 +52,10 @@ impl FakeHost {
                     size_of(size).unwrap_or_else(|| panic!("the fake cannot read `{typed}`"));
                 self.resize2fs(&typed, Path::new(device), Some(size)).await
             }
+            ("xfs_growfs", ["-d", _]) => self.grow(&typed, &last, FsKind::Xfs).await,
+            ("btrfs", ["filesystem", "resize", "max", _]) => {
+                self.grow(&typed, &last, FsKind::Btrfs).await
+            }
             (mkfs, _) => match mkfs
                 .strip_prefix("mkfs.")
                 .and_then(|kind| kind.parse().ok())
@@ -86,6 +90,12 @@ impl FakeHost {
             }
         }
         Ok(ended(0, ""))
+    }
+
+    async fn grow(&self, typed: &str, mounted: &Path, kind: FsKind) -> Result<Output, HostError> {
+        let grow = |world: &mut World| world.grow_mounted(mounted, &[kind], None, typed);
+        let grown = self.effect(typed.to_owned(), grow).await;
+        grown.map(|()| ended(0, "")).or_else(program_error)
     }
 
     async fn resize2fs(

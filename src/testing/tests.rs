@@ -9,10 +9,11 @@ use crate::lvm::group::Piece;
 
 const G: &str = "vg0";
 
-fn machine() -> FakeHost {
+async fn machine() -> FakeHost {
     let host = FakeHost::new();
     let disks = [host.add_disk(Bytes::gib(1)), host.add_disk(Bytes::gib(1))];
     host.add_group(G, &disks);
+    host.pin_devices(&disks).await.unwrap();
     host
 }
 
@@ -24,7 +25,13 @@ fn typed(line: &str) -> Cmd {
 
 /// The last `log_ret_code`.
 async fn code(host: &FakeHost, line: &str) -> u8 {
-    let report: Value = serde_json::from_str(&host.lvm(G, typed(line)).await.unwrap()).unwrap();
+    let lanes = ["fresh", "absent"];
+    let lane = lanes
+        .into_iter()
+        .find(|lane| line.contains(&format!("{lane}/")) || line.contains(&format!(" {lane}")));
+    let lane = lane.filter(|_| !line.contains(G)).unwrap_or(G);
+    let report = host.lvm(lane, typed(line)).await.unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
     let status = report["log"].as_array().unwrap().last().unwrap();
     assert_eq!(
         (&status["log_type"], &status["log_context"]),
@@ -70,7 +77,7 @@ fn errno(result: Result<impl Sized, HostError>) -> Option<i32> {
 
 #[tokio::test]
 async fn commands_change_the_disks_as_lvm_does() {
-    let host = machine();
+    let host = machine().await;
     assert_eq!(host.group(G).unwrap().extents(), 2 * 251);
     lvm(&host, &create("a", 10, "ready")).await;
     lvm(&host, &create("b", 5, "ready")).await;
@@ -112,7 +119,7 @@ async fn commands_change_the_disks_as_lvm_does() {
 
 #[tokio::test]
 async fn what_lvm_refuses_is_refused_with_its_code() {
-    let host = machine();
+    let host = machine().await;
     let device = ready(&host, "a", 10).await;
     for line in [
         create("a", 1, "ready"),
@@ -142,7 +149,7 @@ async fn what_lvm_refuses_is_refused_with_its_code() {
 
 #[tokio::test]
 async fn a_new_volume_shows_what_lay_in_its_extents() {
-    let host = machine();
+    let host = machine().await;
     let device = ready(&host, "old", 2).await;
     host.write_at(&device, 5000, b"canary");
     lvm(&host, &format!("lvremove -y -f {G}/old")).await;
@@ -161,7 +168,7 @@ async fn a_new_volume_shows_what_lay_in_its_extents() {
 
 #[tokio::test]
 async fn a_power_cut_loses_what_was_not_flushed() {
-    let host = machine();
+    let host = machine().await;
     let device = ready(&host, "kept", 2).await;
     host.write_at(&device, 0, b"kept");
     for disk in host.disks().await.unwrap() {
@@ -171,6 +178,10 @@ async fn a_power_cut_loses_what_was_not_flushed() {
     lvm(&host, &format!("lvremove -y -f {G}/kept")).await;
     ready(&host, "lost", 2).await;
     let host = host.after_power_cut();
+    assert_eq!(code(&host, &format!("lvchange -y -ay {G}/kept")).await, 5);
+    host.pin_devices(&["/dev/fake0", "/dev/fake1"].map(PathBuf::from))
+        .await
+        .unwrap();
     assert_eq!(host.group(G), durable);
     assert_eq!(
         (
@@ -186,7 +197,7 @@ async fn a_power_cut_loses_what_was_not_flushed() {
 
 #[tokio::test]
 async fn a_power_cut_may_keep_any_part_of_what_was_not_flushed() {
-    let host = machine();
+    let host = machine().await;
     lvm(&host, &create("a", 1, "ready")).await;
     let seen: BTreeSet<bool> = (0..64)
         .map(|seed| {
@@ -214,7 +225,7 @@ async fn a_killed_lvextend_leaves_what_the_real_one_leaves() {
     let extend = format!("lvextend -y -l 5 {G}/a");
     let mut left = Vec::new();
     for n in 1.. {
-        let host = machine();
+        let host = machine().await;
         lvm(&host, &create("a", 2, "ready")).await;
         host.forget_effects();
         host.cut_at(n, Side::After);
@@ -231,7 +242,7 @@ async fn a_killed_lvextend_leaves_what_the_real_one_leaves() {
 
 #[tokio::test]
 async fn a_stopped_machine_answers_nobody_and_its_successor_does() {
-    let host = machine();
+    let host = machine().await;
     host.cut_at(1, Side::Before);
     let path = Path::new("/run/x");
     assert!(host.run_until_cut(host.make_dir(path)).await.is_none());
@@ -240,7 +251,7 @@ async fn a_stopped_machine_answers_nobody_and_its_successor_does() {
     assert_eq!(next.path_kind(path).await.unwrap(), None);
     assert_eq!(host.effects(), ["mkdir /run/x"]);
     assert_eq!(next.effects(), [""; 0]);
-    let host = machine();
+    let host = machine().await;
     host.cut_at(1, Side::After);
     assert!(host.run_until_cut(host.make_dir(path)).await.is_none());
     let kind = host.after_crash().path_kind(path).await.unwrap();
@@ -249,7 +260,7 @@ async fn a_stopped_machine_answers_nobody_and_its_successor_does() {
 
 #[tokio::test]
 async fn a_command_waits_for_the_lock_of_its_group() {
-    let host = machine();
+    let host = machine().await;
     let lock = host.try_lock_group(G).await.unwrap().unwrap();
     assert!(host.try_lock_group(G).await.unwrap().is_none());
     let line = create("a", 1, "ready");
@@ -264,7 +275,7 @@ async fn a_command_waits_for_the_lock_of_its_group() {
 #[tokio::test]
 async fn file_systems_are_made_mounted_and_grown() {
     for kind in crate::volume::FsKind::ALL {
-        let host = machine();
+        let host = machine().await;
         let device = ready(&host, "a", 80).await;
         let make = host.run(typed(&format!("mkfs.{kind} -q {}", device.display())));
         assert_eq!(make.await.unwrap().code, 0);
@@ -301,7 +312,7 @@ async fn file_systems_are_made_mounted_and_grown() {
 
 #[tokio::test]
 async fn a_device_node_is_bound_onto_a_file() {
-    let host = machine();
+    let host = machine().await;
     let device = ready(&host, "a", 1).await;
     let target = Path::new("/run/target");
     assert_eq!(
@@ -331,7 +342,7 @@ async fn a_device_node_is_bound_onto_a_file() {
 
 #[tokio::test]
 async fn a_snapshot_keeps_the_content_and_a_merge_puts_it_back() {
-    let host = machine();
+    let host = machine().await;
     let device = ready(&host, "a", 2).await;
     host.write_at(&device, 100, b"before");
     let before = host.state();
@@ -357,7 +368,7 @@ async fn a_snapshot_keeps_the_content_and_a_merge_puts_it_back() {
 
 #[tokio::test]
 async fn faulty_disks_answer_as_the_kernel_does() {
-    let host = machine();
+    let host = machine().await;
     let device = ready(&host, "a", 2).await;
     let disk = Path::new("/dev/fake0");
     host.fail_disk(disk);
@@ -381,7 +392,7 @@ async fn faulty_disks_answer_as_the_kernel_does() {
 
 #[tokio::test]
 async fn a_foreign_signature_is_seen_until_it_is_wiped() {
-    let host = machine();
+    let host = machine().await;
     lvm(&host, &create("a", 1, "creating")).await;
     let device = host.device_of(G, "a").unwrap();
     host.set_foreign_signature(&device, "swap");
@@ -408,7 +419,7 @@ async fn panic_of<T>(work: impl Future<Output = T>) -> String {
 
 #[tokio::test]
 async fn the_door_is_closed_to_what_destroys_data() {
-    let host = machine();
+    let host = machine().await;
     let device = ready(&host, "a", 2).await;
     let wiped = panic_of(host.write_zeroes(&device, 0..4096)).await;
     assert_eq!(wiped, "BLKZEROOUT: 0..4096 of a is not new");
@@ -446,12 +457,12 @@ async fn the_door_is_closed_to_what_destroys_data() {
 
 #[tokio::test]
 async fn an_unknown_line_is_named() {
-    let host = machine();
+    let host = machine().await;
     for (line, unknown) in [
         ("lvs vg0", "`lvs`"),
         (
-            "lvcreate -y -Wn -Zn --setautoactivation n -l 1 -n a --type raid1 vg0",
-            "`--type`",
+            "lvcreate -y -Wn -Zn --setautoactivation n -l 1 -n a --nosync vg0",
+            "`--nosync`",
         ),
         (
             "lvcreate -y -Zn --setautoactivation n -l 1 -n a vg0",
@@ -476,15 +487,16 @@ async fn an_unknown_line_is_named() {
 async fn groups_are_made_extended_and_tagged() {
     let host = FakeHost::new();
     let disks = [host.add_disk(Bytes::gib(1)), host.add_disk(Bytes::gib(2))];
-    let state = |host: &FakeHost| host.state().groups.remove("new");
+    host.pin_devices(&disks).await.unwrap();
+    let state = |host: &FakeHost| host.state().groups.remove("fresh");
     lvm(
         &host,
-        "vgcreate -y --metadatasize 16m --addtag pliant.pool=x new /dev/fake0",
+        "vgcreate -y --metadatasize 16m --addtag pliant.pool=x fresh /dev/fake0",
     )
     .await;
-    lvm(&host, "vgextend -y new /dev/fake1").await;
-    lvm(&host, "vgchange -y --addtag y --deltag pliant.pool=x new").await;
-    lvm(&host, "vgck --updatemetadata new").await;
+    lvm(&host, "vgextend -y fresh /dev/fake1").await;
+    lvm(&host, "vgchange -y --addtag y --deltag pliant.pool=x fresh").await;
+    lvm(&host, "vgck --updatemetadata fresh").await;
     let expected = GroupState {
         tags: BTreeSet::from(["y".to_owned()]),
         extents: 251 + 507,
@@ -492,9 +504,9 @@ async fn groups_are_made_extended_and_tagged() {
         volumes: BTreeMap::new(),
     };
     assert_eq!(state(&host), Some(expected));
-    let pvs = host.group("new").unwrap().pvs.into_values();
+    let pvs = host.group("fresh").unwrap().pvs.into_values();
     assert_eq!(pvs.filter_map(|pv| pv.device).collect::<Vec<_>>(), disks);
-    assert_eq!(code(&host, "vgextend -y new /dev/fake1").await, 5);
+    assert_eq!(code(&host, "vgextend -y fresh /dev/fake1").await, 5);
     host.pin_devices(&disks[..1]).await.unwrap();
-    assert_eq!(code(&host, "vgck --updatemetadata new").await, 5);
+    assert_eq!(code(&host, "vgck --updatemetadata fresh").await, 5);
 }

@@ -33,8 +33,8 @@ impl World {
             origin: linear(&group, &origin),
         };
         if !self.devices.contains_key(&top) {
-            steps.extend(commit(group));
             steps.push(freeze);
+            steps.extend(commit(group));
             return Ok(steps);
         }
         let real = real_of(&group, &origin);
@@ -47,8 +47,8 @@ impl World {
             });
         }
         steps.push(Step::Suspend { uuid: top.clone() });
-        steps.extend(commit(group.clone()));
         steps.push(freeze);
+        steps.extend(commit(group.clone()));
         if !self.devices.contains_key(&real) {
             steps.extend(load(&real, linear(&group, &origin)));
         }
@@ -147,21 +147,23 @@ impl World {
     /// Make all devices of an origin and its snapshots.
     pub(super) fn activate_origin(&mut self, group: &Group, origin: &Lv) -> Vec<Step> {
         let top = group.dm_uuid(origin);
-        if self
-            .devices
-            .get(&top)
-            .is_some_and(|device| device.live.is_some())
-        {
+        if self.is_live(&top) {
             return Vec::new();
         }
-        let real = real_of(group, origin);
+        let mut steps = self.below(group, origin);
+        let layer = Layer::Origin(real_of(group, origin));
+        steps.push(make(group, origin, ""));
+        steps.extend(load(&top, layered(group, origin, layer)));
+        steps
+    }
+
+    /// Make what an origin and its snapshots consist of, but for the origin's own device.
+    pub(super) fn below(&self, group: &Group, origin: &Lv) -> Vec<Step> {
         let mut steps = vec![make(group, origin, "-real")];
-        steps.extend(load(&real, linear(group, origin)));
+        steps.extend(load(&real_of(group, origin), linear(group, origin)));
         for (_, cow) in snapshots_of(group, &origin.name) {
             steps.extend(above(group, origin, &group.lvs[&cow]));
         }
-        steps.push(make(group, origin, ""));
-        steps.extend(load(&top, layered(group, origin, Layer::Origin(real))));
         steps
     }
 
@@ -197,7 +199,8 @@ pub(super) fn origin_of(group: &Group, cow: &Lv) -> Option<Lv> {
     group.lvs.get(origin).cloned()
 }
 
-fn real_of(group: &Group, origin: &Lv) -> String {
+/// The dm uuid of the hidden device that an origin's bytes lie on.
+pub(super) fn real_of(group: &Group, origin: &Lv) -> String {
     format!("{}-real", group.dm_uuid(origin))
 }
 

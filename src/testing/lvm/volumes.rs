@@ -1,8 +1,8 @@
 //! `lvcreate`, `lvextend`, `lvchange`, `lvremove` of linear volumes.
 
-use super::super::devices::{dm_name, linear};
+use super::super::devices::{Layer, dm_name, linear};
 use super::super::groups::{allocate, append, set};
-use super::snapshots::origin_of;
+use super::snapshots::{origin_of, real_of};
 use super::steps::{Step, commit};
 use super::{Line, Plan, Refusal, World, no};
 use crate::lvm::group::{Group, Lv};
@@ -161,11 +161,7 @@ impl World {
             return self.activate_origin(group, lv);
         }
         let uuid = group.dm_uuid(lv);
-        if self
-            .devices
-            .get(&uuid)
-            .is_some_and(|device| device.live.is_some())
-        {
+        if self.is_live(&uuid) {
             return Vec::new();
         }
         let name = dm_name(group, &lv.name);
@@ -216,11 +212,19 @@ impl World {
             return vec![resume];
         }
         let mut table = linear(group, lv);
-        if let Some(live) = &device.live {
-            table.layer = live.layer.clone();
+        let mut steps = Vec::new();
+        if !snapshots_of(group, &lv.name).is_empty() {
+            steps = self.below(group, lv);
+            table.layer = Layer::Origin(real_of(group, lv));
         }
         let suspend = Step::Suspend { uuid: uuid.clone() };
-        vec![Step::Load { uuid, table }, suspend, resume]
+        steps.extend([Step::Load { uuid, table }, suspend, resume]);
+        steps
+    }
+
+    pub(super) fn is_live(&self, uuid: &str) -> bool {
+        let device = self.devices.get(uuid);
+        device.is_some_and(|device| device.live.is_some())
     }
 }
 
