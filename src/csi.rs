@@ -5,17 +5,16 @@
 //! alone chooses codes.
 
 pub mod controller;
-pub mod endpoint;
 pub mod identity;
 pub mod node;
 pub mod parse;
 mod reply;
 mod rpc;
 pub mod server;
+mod socket;
 pub mod status;
 
 pub use controller::Controller;
-pub use endpoint::Endpoint;
 pub use identity::Identity;
 pub use node::Node;
 pub use rpc::RpcObserver;

@@ -54,7 +54,7 @@ impl pb::controller_server::Controller for Controller {
         &self,
         request: Request<pb::CreateVolumeRequest>,
     ) -> Result<Response<pb::CreateVolumeResponse>, Status> {
-        let want = NewVolume::parse(open(request), &self.defaults)?;
+        let want = NewVolume::parse(&open(request), &self.defaults)?;
         let (key, volumes) = (want.key(), self.volumes.clone());
         let work = async move { volumes.ensure(&want).await }.in_current_span();
         let volume = self.busy.run(key.as_str(), work).await?;

@@ -12,7 +12,6 @@ use crate::volume::{ClassError, FsKind, VolumeId};
 
 mod capability;
 mod node;
-mod options;
 mod page;
 mod size;
 mod volume;

@@ -1,15 +1,16 @@
 //! Serves the protocol on a Unix socket until it is told to stop.
 
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio_stream::wrappers::UnixListenerStream;
 
-use crate::csi::endpoint::{self, Endpoint};
 use crate::csi::pb::controller_server::ControllerServer;
 use crate::csi::pb::identity_server::IdentityServer;
 use crate::csi::pb::node_server::NodeServer;
 use crate::csi::rpc::{RpcLayer, RpcObserver};
+use crate::csi::socket;
 use crate::csi::{Controller, Identity, Node};
 
 /// No request of CSI comes near this; larger ones are refused before they are read.
@@ -30,30 +31,30 @@ pub struct Services {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Another process answers there.
-    #[error("another driver already answers at {endpoint}; stop it, or use another --endpoint")]
+    #[error("another driver already answers at {socket}; stop it, or use another --endpoint")]
     Taken {
         /// Where.
-        endpoint: Endpoint,
+        socket: PathBuf,
     },
     /// The socket cannot be made.
-    #[error("cannot listen at {endpoint}")]
+    #[error("cannot listen at {socket}")]
     Socket {
         /// Where.
-        endpoint: Endpoint,
+        socket: PathBuf,
         /// Why.
         source: std::io::Error,
     },
     /// The server ended on its own.
-    #[error("the server at {endpoint} failed")]
+    #[error("the server at {socket} failed")]
     Server {
         /// Where.
-        endpoint: Endpoint,
+        socket: PathBuf,
         /// Why.
         source: tonic::transport::Error,
     },
 }
 
-/// Serve until `shutdown` is done, then answer the calls that are under way and return.
+/// Serve at the socket until `shutdown` is done, then answer the calls that are under way and return.
 ///
 /// The socket file has mode 0600 and is removed as soon as the shutdown begins, so that the next
 /// driver can take its place. Work whose caller has left is not waited for here.
@@ -61,18 +62,18 @@ pub enum ServeError {
 /// # Errors
 /// [`ServeError`] if the socket cannot be had, or if the server fails.
 pub async fn serve(
-    endpoint: &Endpoint,
+    socket: &Path,
     services: Services,
     observer: Arc<dyn RpcObserver>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let (listener, file) = endpoint::listen(endpoint).await?;
+    let (listener, file) = socket::listen(socket).await?;
     let limited =
         |controller| ControllerServer::new(controller).max_decoding_message_size(LARGEST_MESSAGE);
     let limited_node = |node| NodeServer::new(node).max_decoding_message_size(LARGEST_MESSAGE);
     let identity =
         IdentityServer::new(services.identity).max_decoding_message_size(LARGEST_MESSAGE);
-    tracing::info!(%endpoint, "serving");
+    tracing::info!(socket = %socket.display(), "serving");
     tonic::transport::Server::builder()
         .layer(RpcLayer::new(observer))
         .add_service(identity)
@@ -84,7 +85,7 @@ pub async fn serve(
         })
         .await
         .map_err(|source| ServeError::Server {
-            endpoint: endpoint.clone(),
+            socket: socket.to_owned(),
             source,
         })
 }

@@ -106,3 +106,142 @@ fn told(error: &dyn Error) -> String {
     text.truncate(end.unwrap_or_default());
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::Bytes;
+
+    /// One of each variant, with the code that its callers build on.
+    fn answers() -> Vec<(VolumeError, Code)> {
+        let text = || "x".to_owned();
+        let pool = || "fast".parse().unwrap();
+        let gib = Bytes::gib;
+        let (id, name, difference) = (text(), text(), text());
+        let (asked, free, largest) = (gib(3), gib(2), gib(1));
+        vec![
+            (VolumeError::NotFound { id }, Code::NotFound),
+            (
+                VolumeError::Exists { name, difference },
+                Code::AlreadyExists,
+            ),
+            (
+                VolumeError::Invalid {
+                    field: text(),
+                    reason: text(),
+                },
+                Code::InvalidArgument,
+            ),
+            (
+                VolumeError::SizeOutOfRange { reason: text() },
+                Code::OutOfRange,
+            ),
+            (
+                VolumeError::NoRoomToCreate {
+                    pool: pool(),
+                    asked,
+                    free,
+                    largest,
+                },
+                Code::ResourceExhausted,
+            ),
+            (
+                VolumeError::NoRoomToGrow {
+                    pool: pool(),
+                    asked,
+                    free,
+                    largest,
+                },
+                Code::OutOfRange,
+            ),
+            (
+                VolumeError::InUse {
+                    id: text(),
+                    holder: text(),
+                },
+                Code::FailedPrecondition,
+            ),
+            (
+                VolumeError::Refused { reason: text() },
+                Code::FailedPrecondition,
+            ),
+            (
+                VolumeError::Working {
+                    what: text(),
+                    progress: text(),
+                },
+                Code::Aborted,
+            ),
+            (
+                VolumeError::Unavailable {
+                    what: text(),
+                    reason: text(),
+                },
+                Code::Unavailable,
+            ),
+            (
+                VolumeError::Failed {
+                    what: text(),
+                    source: text().into(),
+                },
+                Code::Internal,
+            ),
+        ]
+    }
+
+    #[test]
+    fn each_answer_has_its_code() {
+        for (error, code) in answers() {
+            let said = format!("{error:?}");
+            assert_eq!(Status::from(error).code(), code, "{said}");
+        }
+    }
+
+    #[test]
+    fn each_refusal_has_its_code() {
+        let text = || "x".to_owned();
+        for (error, code) in [
+            (
+                ParseError::Invalid {
+                    field: text(),
+                    reason: text(),
+                },
+                Code::InvalidArgument,
+            ),
+            (ParseError::Foreign { id: text() }, Code::NotFound),
+            (ParseError::Range { reason: text() }, Code::OutOfRange),
+            (ParseError::Unstaged, Code::FailedPrecondition),
+            (ParseError::Token, Code::Aborted),
+        ] {
+            assert_eq!(Status::from(error).code(), code);
+        }
+    }
+
+    #[test]
+    fn only_work_that_may_still_run_is_called_so() {
+        assert_eq!(Status::from(BusyError::Busy).code(), Code::Aborted);
+        assert_eq!(Status::from(BusyError::Fault).code(), Code::Internal);
+        let work = BusyError::Work(VolumeError::Refused {
+            reason: "x".to_owned(),
+        });
+        assert_eq!(Status::from(work).code(), Code::FailedPrecondition);
+    }
+
+    #[test]
+    fn a_message_is_the_sentence_and_its_causes() {
+        let source = Box::new(std::io::Error::other("disk on fire"));
+        let what = "the group could not be read".to_owned();
+        let status = Status::from(VolumeError::Failed { what, source });
+        assert_eq!(
+            status.message(),
+            "the group could not be read: disk on fire"
+        );
+    }
+
+    #[test]
+    fn a_message_fits_a_header() {
+        let what = "\u{e4}".repeat(LONGEST_MESSAGE);
+        let status = Status::from(VolumeError::Refused { reason: what });
+        assert!((LONGEST_MESSAGE - 1..=LONGEST_MESSAGE).contains(&status.message().len()));
+    }
+}

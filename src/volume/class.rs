@@ -132,6 +132,9 @@ impl Class {
             mkfs_options: MkfsOptions::default(),
             fs: value(parameters, "fs-type", str::parse)?,
         };
+        // A class that is asked about without a request, as for capacity, names it this way.
+        let callers = parameters.get("csi.storage.k8s.io/fstype");
+        let named = named.or_else(|| callers.and_then(|text| text.parse().ok()));
         let fs = class.file_system(named, default);
         let options = |text: &str| MkfsOptions::parse(fs, text);
         class.mkfs_options = value(parameters, "mkfs-options", options)?.unwrap_or_default();

@@ -175,11 +175,10 @@ const NUMBER: Option<Value> = Some(Value::Number);
 const SIZE: Option<Value> = Some(Value::Size);
 
 /// mke2fs(8). Not on it, among others: `-O journal_dev` and `-J device=`, which name a device;
-/// `-E offset=`, which moves the file system; `-d` and `-z`, which name files; `mmp`, which lets
+/// `-E offset=`, which moves the file system; `-b`, because small blocks stay for good; `-d` and `-z`, which name files; `mmp`, which lets
 /// each mount wait.
 #[rustfmt::skip]
 const EXT: Options = &[
-    (&["-b"], Value::Word(&["1024", "2048", "4096"])),
     (&["-e"], Value::Word(&["continue", "remount-ro"])),
     (&["-i"], Value::Number),
     (&["-I"], Value::Word(&["128", "256", "512", "1024", "2048", "4096"])),
@@ -195,7 +194,6 @@ const EXT: Options = &[
         "orphan_file", "project", "quota", "resize_inode", "sparse_super", "uninit_bg",
     ])),
     (&["-E"], Value::Keys(&[
-        ("discard", None), ("nodiscard", None),
         ("lazy_itable_init", SWITCH), ("lazy_journal_init", SWITCH),
         ("packed_meta_blocks", SWITCH), ("resize", NUMBER),
         ("stride", NUMBER), ("stripe_width", NUMBER), ("stripe-width", NUMBER),
@@ -250,4 +248,107 @@ const BTRFS: Options = &[
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn takes_what_is_listed() {
+        for (fs, text) in [
+            (FsKind::Ext4, ""),
+            (FsKind::Ext4, "-i 8192 -I 256 -m 0.5 -N 100000 -L data_1"),
+            (
+                FsKind::Ext3,
+                "-O ^dir_index,large_file -E stride=16,stripe_width=64",
+            ),
+            (FsKind::Ext2, "-E lazy_itable_init=0 -J size=64"),
+            (
+                FsKind::Xfs,
+                "-m crc=1,reflink=0 -i size=1k -d su=64k,sw=4 -l size=64m -s size=4k",
+            ),
+            (
+                FsKind::Btrfs,
+                "-n 16k -m dup -d single -O ^no-holes --csum xxhash -L a.b",
+            ),
+        ] {
+            let words: Vec<&str> = text.split_ascii_whitespace().collect();
+            let parsed = MkfsOptions::parse(fs, text).unwrap();
+            assert_eq!(parsed.words(), words);
+        }
+    }
+
+    #[test]
+    fn takes_values_joined_to_long_names() {
+        let parsed = MkfsOptions::parse(FsKind::Btrfs, "--nodesize=16k").unwrap();
+        assert_eq!(parsed.words(), ["--nodesize", "16k"]);
+    }
+
+    #[test]
+    fn refuses_what_reaches_beyond_the_new_file_system() {
+        for (fs, text) in [
+            (FsKind::Ext4, "/dev/sda"),
+            (FsKind::Ext4, "-O journal_dev"),
+            (FsKind::Ext4, "-J device=/dev/sda"),
+            (FsKind::Ext4, "-J size=4,device=LABEL=x"),
+            (FsKind::Ext4, "-E offset=1048576"),
+            (FsKind::Ext4, "-d /etc"),
+            (FsKind::Ext4, "-z /tmp/undo"),
+            (FsKind::Ext4, "-L /dev/sda"),
+            (FsKind::Ext4, "-L -n"),
+            (FsKind::Ext4, "-i"),
+            (FsKind::Ext4, "-i -m"),
+            (FsKind::Ext4, "-m 99"),
+            (FsKind::Ext4, "-m nan"),
+            (FsKind::Ext4, "-i 4096 -i 8192"),
+            (FsKind::Ext4, "-b 1024"),
+            (FsKind::Ext4, "-i8192"),
+            (FsKind::Ext4, "-n"),
+            (FsKind::Xfs, "-l logdev=/dev/sda"),
+            (FsKind::Xfs, "-r rtdev=/dev/sda"),
+            (FsKind::Xfs, "-d file=1,name=/etc/passwd"),
+            (FsKind::Xfs, "-d size=16m"),
+            (FsKind::Xfs, "-p /etc/passwd"),
+            (FsKind::Xfs, "-c options=/etc/passwd"),
+            (FsKind::Btrfs, "--rootdir=/etc"),
+            (FsKind::Btrfs, "-r /etc"),
+            (FsKind::Btrfs, "-d raid1"),
+            (FsKind::Btrfs, "-b 16m"),
+            (FsKind::Btrfs, "--csum=/dev/sda"),
+        ] {
+            assert!(MkfsOptions::parse(fs, text).is_err(), "{fs} {text}");
+        }
+    }
+
+    #[test]
+    fn says_what_would_be_right() {
+        assert_eq!(
+            MkfsOptions::parse(FsKind::Xfs, "-m reflink=2").unwrap_err(),
+            "-m \"reflink=2\": reflink: use one of 0, 1"
+        );
+        assert_eq!(
+            MkfsOptions::parse(FsKind::Btrfs, "-f").unwrap_err(),
+            "\"-f\" is not on the list for btrfs: use --csum, -d, -L, -m, -n, -O, -R, -s"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_taken_is_plain(
+            fs in prop::sample::select(FsKind::ALL.to_vec()),
+            text in "((-[a-zA-Z]|--[a-z]{1,8}) ?=?(size=|device=|name=)?[a-z0-9,=^/.-]{0,12} ?){0,3}",
+        ) {
+            if let Ok(options) = MkfsOptions::parse(fs, &text) {
+                for word in options.words() {
+                    let plain = |c: char| c.is_ascii_alphanumeric() || "_-=,^.".contains(c);
+                    prop_assert!(word.chars().all(plain), "{:?}", word);
+                }
+                prop_assert!(options.words().chunks(2).all(|pair| !pair[1].starts_with('-')));
+            }
+        }
+
+        #[test]
+        fn any_text_is_answered(
+            fs in prop::sample::select(FsKind::ALL.to_vec()),
+            text in ".{0,300}",
+        ) {
+            let _ = MkfsOptions::parse(fs, &text);
+        }
+    }
 }

@@ -1,9 +1,10 @@
 //! Volume capabilities: what the workload sees, and who else may see it.
 
-use crate::csi::parse::{ParseError, options};
+use crate::csi::parse::ParseError;
 use crate::csi::pb;
 use crate::csi::pb::volume_capability::access_mode::Mode as AccessMode;
 use crate::csi::pb::volume_capability::{AccessType, MountVolume};
+use crate::mount;
 use crate::node::Access;
 use crate::volume::FsKind;
 
@@ -138,7 +139,21 @@ fn mounted(field: &str, mount: &MountVolume) -> Result<(Access, bool), ParseErro
         .map(str::parse)
         .transpose()
         .map_err(|reason: String| ParseError::invalid(format!("{field}.fs_type"), reason))?;
-    let (options, read_only) = options::parse(&mount.mount_flags)
+    let options = options(fs, &mount.mount_flags)
         .map_err(|reason| ParseError::invalid(format!("{field}.mount_flags"), reason))?;
+    let read_only = options.iter().any(|option| option == "ro");
     Ok((Access::Mount { fs, options }, read_only))
+}
+
+/// Check mount options. Where no file system is named they must be those of some one: which it is
+/// shows when the volume is mounted, and the kernel refuses what is another's.
+fn options(fs: Option<FsKind>, flags: &[String]) -> Result<Vec<String>, String> {
+    let of = |kind| mount::parse_options(kind, flags);
+    match fs {
+        Some(kind) => of(Some(kind)),
+        None => {
+            let mut each = FsKind::ALL.map(|kind| of(Some(kind))).into_iter();
+            each.find(Result::is_ok).unwrap_or_else(|| of(None))
+        }
+    }
 }

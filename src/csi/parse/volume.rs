@@ -6,7 +6,7 @@ use crate::csi::parse::capability::{Capability, Workload};
 use crate::csi::parse::{Defaults, ParseError, bounded, id, name, node_of, size};
 use crate::csi::pb;
 use crate::node::Access;
-use crate::volume::{CapacityQuery, Class, Growth, Mode, NewVolume, VolumeId};
+use crate::volume::{CapacityQuery, Class, Growth, MkfsOptions, Mode, NewVolume, VolumeId};
 
 impl NewVolume {
     /// Parse the volume that `CreateVolume` asks for.
@@ -16,7 +16,7 @@ impl NewVolume {
     ///
     /// # Source
     /// CSI 1.13, `CreateVolume`.
-    pub fn parse(request: pb::CreateVolumeRequest, or: &Defaults) -> Result<Self, ParseError> {
+    pub fn parse(request: &pb::CreateVolumeRequest, or: &Defaults) -> Result<Self, ParseError> {
         let name = name(&request.name)?;
         let workload = Workload::of_all(&request.volume_capabilities)?;
         let parameters = bounded("parameters", &request.parameters)?;
@@ -36,7 +36,7 @@ impl NewVolume {
             Workload::Mount(named) => Mode::Filesystem(class.file_system(named, or.fs)),
         };
         if mode == Mode::Block {
-            class.mkfs_options = Default::default(); // Nothing is formatted.
+            class.mkfs_options = MkfsOptions::default(); // Nothing is formatted.
         }
         Ok(NewVolume {
             name,

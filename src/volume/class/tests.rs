@@ -1,1 +1,115 @@
+use super::*;
+use proptest::prelude::*;
 
+fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    pairs.iter().map(owned).collect()
+}
+
+fn parse(pairs: &[(&str, &str)]) -> Result<Class, ClassError> {
+    Class::parse(&map(pairs), None, FsKind::Ext4)
+}
+
+fn refused(pairs: &[(&str, &str)]) -> String {
+    parse(pairs).unwrap_err().to_string()
+}
+
+#[test]
+fn an_empty_class_is_the_default() {
+    assert_eq!(parse(&[]), Ok(Class::default()));
+}
+
+#[test]
+fn each_key_is_understood() {
+    let class = parse(&[
+        ("pool", "fast"),
+        ("layout", "linear"),
+        ("wipe", "discard"),
+        ("safety", "required"),
+        ("mkfs-options", "-m crc=1"),
+        ("fs-type", "xfs"),
+        ("csi.storage.k8s.io/pvc/name", "db"),
+    ]);
+    let expected = Class {
+        pool: Some("fast".parse().unwrap()),
+        layout: Layout::Linear,
+        wipe: Wipe::Discard,
+        safety: Safety::Required,
+        mkfs_options: MkfsOptions(vec!["-m".to_owned(), "crc=1".to_owned()]),
+        fs: Some(FsKind::Xfs),
+    };
+    assert_eq!(class, Ok(expected));
+}
+
+#[test]
+fn options_belong_to_the_file_system_that_the_request_names() {
+    let parameters = map(&[("fs-type", "xfs"), ("mkfs-options", "-i 8192")]);
+    assert!(Class::parse(&parameters, Some(FsKind::Ext4), FsKind::Btrfs).is_ok());
+    assert!(Class::parse(&parameters, None, FsKind::Ext4).is_err());
+    let raw = map(&[
+        ("csi.storage.k8s.io/fstype", "xfs"),
+        ("mkfs-options", "-m crc=1"),
+    ]);
+    assert!(Class::parse(&raw, None, FsKind::Ext4).is_ok());
+}
+
+#[test]
+fn an_unknown_key_is_answered_with_the_nearest() {
+    assert_eq!(
+        refused(&[("mkfsOptions", "")]),
+        "class parameter mkfsOptions: unknown; did you mean mkfs-options? Known are pool, layout, \
+         wipe, safety, mkfs-options, fs-type"
+    );
+    for (typed, meant) in [
+        ("Pool", "pool"),
+        ("fstype", "fs-type"),
+        ("saftey", "safety"),
+    ] {
+        let answer = refused(&[(typed, "")]);
+        assert!(
+            answer.contains(&format!("did you mean {meant}?")),
+            "{answer}"
+        );
+    }
+}
+
+#[test]
+fn a_bad_value_is_answered_with_the_good_ones() {
+    assert_eq!(
+        refused(&[("wipe", "shred")]),
+        "class parameter wipe: unknown variant `shred`, expected one of `zero`, `discard`, `none`"
+    );
+    assert_eq!(
+        refused(&[("fs-type", "zfs")]),
+        "class parameter fs-type: `zfs` is not a supported file system: use ext4, xfs, btrfs, ext3 \
+         or ext2"
+    );
+    assert!(refused(&[("pool", "-f")]).starts_with("class parameter pool: `-f` is not"));
+}
+
+#[test]
+fn distances_are_counted_in_letters() {
+    for (one, other, letters) in [
+        ("", "", 0),
+        ("", "abc", 3),
+        ("abc", "", 3),
+        ("pool", "poll", 1),
+    ] {
+        assert_eq!(distance(one, other), letters);
+    }
+    assert_eq!(distance("kitten", "sitting"), 3);
+}
+
+proptest! {
+    #[test]
+    fn any_parameters_are_answered(
+        parameters in prop::collection::btree_map(
+            prop_oneof![prop::sample::select(KEYS.to_vec()).prop_map(str::to_owned), ".{0,20}"],
+            ".{0,40}",
+            0..4,
+        ),
+        named in prop::option::of(prop::sample::select(FsKind::ALL.to_vec())),
+    ) {
+        let _ = Class::parse(&parameters, named, FsKind::Ext4);
+    }
+}
