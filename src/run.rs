@@ -5,8 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use crate::cli::{CheckConfig, Command};
+use crate::cli::{CheckConfig, Command, Doctor, Output};
 use crate::config::{LogFormat, Settings};
+use crate::doctor;
+use crate::host::RealHost;
 
 /// Run one role to its end.
 ///
@@ -22,7 +24,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
             }
             bail!("the rooms are not wired yet")
         }
-        Command::Doctor(_) | Command::Try(_) => bail!("the rooms are not wired yet"),
+        Command::Doctor(args) => examine(&args),
+        Command::Try(_) => bail!("the rooms are not wired yet"),
     }
 }
 
@@ -31,6 +34,28 @@ fn check_config(args: CheckConfig) -> Result<ExitCode> {
         Ok(settings) => print(&settings.to_string()),
         Err(errors) => Ok(refuse(&errors)),
     }
+}
+
+/// Look at this machine; the status says whether something has to be put right.
+fn examine(args: &Doctor) -> Result<ExitCode> {
+    // A state directory of its own: looking must not touch that of a running driver.
+    let state = std::env::temp_dir().join(format!("pliant-doctor-{}", std::process::id()));
+    let runtime = tokio::runtime::Runtime::new()?;
+    let seen = RealHost::new(&state).map(|host| runtime.block_on(doctor::look(&host)));
+    std::fs::remove_dir_all(&state).ok();
+    let findings = doctor::judge(&seen?);
+    print(&match args.output {
+        Output::Text => doctor::print(&findings, doctor::styled()),
+        Output::Json => serde_json::to_string_pretty(&findings)? + "\n",
+    })?;
+    let bad = findings
+        .iter()
+        .any(|finding| finding.level == doctor::Level::Bad);
+    Ok(if bad {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn refuse(errors: &[crate::config::ConfigError]) -> ExitCode {
