@@ -9,6 +9,7 @@ use crate::host::{Cmd, Host, HostError, PathKind};
 
 /// What was seen of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // They are what was seen, not modes.
 pub struct Seen {
     /// Versions of the programs that are there; empty text where one does not tell its version.
     pub tools: BTreeMap<&'static str, String>,
