@@ -258,7 +258,7 @@ pub struct Try {
     /// Size after growing under a running writer; growing offline adds as much again
     #[arg(long, value_name = "SIZE", default_value = "512Mi")]
     pub grow_to: Bytes,
-    /// Directory for staging and mounting; it is made and emptied
+    /// Directory below which volumes are staged and mounted; made if it is missing
     #[arg(long, value_name = "DIR", default_value = "/run/pliant/try")]
     pub dir: PathBuf,
 }

@@ -10,7 +10,7 @@ mod look;
 mod print;
 mod tools;
 
-pub use groups::Found;
+pub use groups::{Fault, Found};
 pub use judge::judge;
 pub use look::{Seen, look};
 pub use print::{print, styled};

@@ -134,7 +134,7 @@ fn latencies() -> Histogram {
 }
 
 impl Metrics {
-    /// Count one answered RPC: `method` such as `CreateVolume`, `code` such as `OK` or `ABORTED`.
+    /// Count one answered RPC: `method` such as `Controller/CreateVolume`, `code` such as `OK` or `ABORTED`.
     pub fn observe(&self, method: &str, code: &str, duration: Duration) {
         let method = ("method", method.to_owned());
         self.rpc_duration

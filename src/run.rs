@@ -4,7 +4,9 @@ mod figures;
 mod standalone;
 mod trial;
 
+use std::fs::DirBuilder;
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -25,13 +27,17 @@ pub fn run(command: Command) -> Result<ExitCode> {
             match Settings::read(args.settings.into(), args.config.as_deref()) {
                 Ok(settings) => {
                     log(&settings);
-                    runtime()?.block_on(standalone::serve(settings))?;
+                    let runtime = runtime()?;
+                    let served = runtime.block_on(standalone::serve(settings));
+                    // A thread that waits for a hung disk must not keep the process from leaving.
+                    runtime.shutdown_background();
+                    served?;
                     Ok(ExitCode::SUCCESS)
                 }
                 Err(errors) => Ok(refuse(&errors)),
             }
         }
-        Command::Doctor(args) => runtime()?.block_on(examine(&args)),
+        Command::Doctor(args) => examine(&args),
         Command::Try(args) => {
             runtime()?.block_on(async { trial::run(&args).await.map(|()| ExitCode::SUCCESS) })
         }
@@ -46,23 +52,33 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
         .context("the runtime could not be started")
 }
 
-async fn examine(args: &Doctor) -> Result<ExitCode> {
-    let state = std::env::temp_dir().join(format!("pliant-doctor-{}", std::process::id()));
-    let host = RealHost::new(&state).context("the machine can not be looked at")?;
-    let findings = doctor::judge(&doctor::look(&host).await);
-    drop(host);
-    let _ = std::fs::remove_dir_all(&state);
-    match args.output {
-        Output::Text => print(&doctor::print(&findings, doctor::styled())),
-        Output::Json => print(&(serde_json::to_string_pretty(&findings)? + "\n")),
-    }
-}
-
 fn check_config(args: CheckConfig) -> Result<ExitCode> {
     match Settings::read(args.settings.into(), Some(&args.file)) {
         Ok(settings) => print(&settings.to_string()),
         Err(errors) => Ok(refuse(&errors)),
     }
+}
+
+/// Look at this machine; the status says whether something has to be put right.
+fn examine(args: &Doctor) -> Result<ExitCode> {
+    // A state directory of its own: looking must not touch that of a running driver.
+    let state = std::env::temp_dir().join(format!("pliant-doctor-{}", std::process::id()));
+    let runtime = runtime()?;
+    let seen = RealHost::new(&state).map(|host| runtime.block_on(doctor::look(&host)));
+    std::fs::remove_dir_all(&state).ok();
+    let findings = doctor::judge(&seen?);
+    print(&match args.output {
+        Output::Text => doctor::print(&findings, doctor::styled()),
+        Output::Json => serde_json::to_string_pretty(&findings)? + "\n",
+    })?;
+    let bad = findings
+        .iter()
+        .any(|finding| finding.level == doctor::Level::Bad);
+    Ok(if bad {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn refuse(errors: &[crate::config::ConfigError]) -> ExitCode {

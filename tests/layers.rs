@@ -34,7 +34,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tokio::process", &["host"]),
     ("std::process::Command", &["host"]),
     ("anyhow::", &["run", "main"]),
-    ("nix::", &["host", "run"]),
+    // Numbers of errors may be said everywhere; calls of the kernel may not.
+    ("nix::mount", &["host"]),
+    ("nix::sys", &["host", "run"]),
+    ("nix::unistd", &["host", "run"]),
 ];
 
 fn files(dir: &Path) -> Vec<PathBuf> {
@@ -101,6 +104,14 @@ fn rooms_named(code: &str) -> BTreeSet<String> {
     named
 }
 
+/// Whether `word` stands in the code, and not as the end of a longer word.
+fn says(code: &str, word: &str) -> bool {
+    code.match_indices(word).any(|(at, _)| {
+        let before = code[..at].chars().last().unwrap_or(' ');
+        !before.is_ascii_alphanumeric() && before != '_'
+    })
+}
+
 /// The items of a braced list, up to its closing brace.
 fn top_level(list: &str) -> Vec<&str> {
     let (mut depth, mut start, mut items) = (0, 0, Vec::new());
@@ -154,7 +165,7 @@ fn crates_stay_in_their_rooms() {
     for file in files(Path::new("src")) {
         let (room, code) = (room(&file), code(&file));
         for (word, rooms) in CRATES {
-            if code.contains(word) && !rooms.contains(&room.as_str()) {
+            if says(&code, word) && !rooms.contains(&room.as_str()) {
                 wrong.push(format!("{}: `{word}` belongs to {rooms:?}", file.display()));
             }
         }

@@ -50,7 +50,7 @@ fn a_file_that_says_everything_is_printed_back() {
 
 #[test]
 fn yaml_says_the_same() {
-    let yaml = r#"
+    let yaml = r"
 node-id: alpha
 endpoint: unix:///run/other/csi.sock
 expansion: two-step
@@ -71,7 +71,7 @@ pools:
     create:
       - {disk: /dev/sdb, wipe: true}
       - disk: /dev/sdc
-"#;
+";
     assert_eq!(read("pliant.yaml", yaml), read("pliant.toml", WHOLE));
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::host::{Disk, Host, HostError};
 use crate::lvm::Group;
-use crate::lvm::metadata::{self, Area, MetadataError};
+use crate::lvm::metadata::{self, Area, Label, MetadataError};
 
 /// A disk that carries a physical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +17,29 @@ pub struct Found {
     pub area_size: u64,
     /// The group as this disk tells it; `None` if it is in none or keeps no copy.
     pub group: Option<Group>,
-    /// Why it could not be read.
-    pub fault: Option<String>,
+    /// Why the rest is not known.
+    pub fault: Option<Fault>,
+}
+
+/// Why it is not known what a disk says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The disk could not be read.
+    Unreadable(String),
+    /// What was read makes no sense.
+    Damaged(String),
+}
+
+impl From<HostError> for Fault {
+    fn from(error: HostError) -> Self {
+        Fault::Unreadable(super::look::in_words(&error))
+    }
+}
+
+impl From<MetadataError> for Fault {
+    fn from(error: MetadataError) -> Self {
+        Fault::Damaged(error.to_string())
+    }
 }
 
 /// A label is in the first four sectors.
@@ -41,51 +62,43 @@ async fn examine(host: &dyn Host, disk: Disk) -> Option<Found> {
         group: None,
         fault: None,
     };
-    let start = match host.read_at(&found.disk, 0, LABEL_BYTES).await {
-        Ok(start) => start,
-        Err(error) => {
-            found.fault = Some(super::look::in_words(&error));
-            return Some(found);
-        }
-    };
-    let label = match metadata::find_label(&start) {
-        Ok(label) => label?,
-        Err(error) => {
-            found.fault = Some(error.to_string());
-            return Some(found);
-        }
-    };
-    found.pv_uuid = Some(label.pv_uuid);
-    for area in label.areas {
-        found.area_size = area.size;
-        match read_area(host, &found, area).await {
-            Ok(group) => found.group = found.group.take().or(group),
-            Err(fault) => found.fault = Some(fault),
+    match read_label(host, &found).await {
+        Ok(None) => return None,
+        Err(fault) => found.fault = Some(fault),
+        Ok(Some(label)) => {
+            found.pv_uuid = Some(label.pv_uuid);
+            for area in label.areas {
+                found.area_size = area.size;
+                match read_group(host, &found, area).await {
+                    Ok(group) => found.group = found.group.take().or(group),
+                    Err(fault) => found.fault = Some(fault),
+                }
+            }
         }
     }
     Some(found)
 }
 
-async fn read_area(host: &dyn Host, on: &Found, area: Area) -> Result<Option<Group>, String> {
-    let told = |error: MetadataError| error.to_string();
-    let header = read(host, on, area.offset, metadata::SECTOR as u64).await?;
-    let header = metadata::parse_area(&header).map_err(told)?;
+async fn read_label(host: &dyn Host, on: &Found) -> Result<Option<Label>, Fault> {
+    let start = host.read_at(&on.disk, 0, LABEL_BYTES).await?;
+    Ok(metadata::find_label(&start)?)
+}
+
+async fn read_group(host: &dyn Host, on: &Found, area: Area) -> Result<Option<Group>, Fault> {
+    let sector = host
+        .read_at(&on.disk, area.offset, metadata::SECTOR)
+        .await?;
+    let header = metadata::parse_area(&sector)?;
     let Some(location) = header.text else {
         return Ok(None);
     };
     let mut text = Vec::new();
     for range in header.text_ranges() {
-        text.extend(read(host, on, range.start, range.end - range.start).await?);
+        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        text.extend(host.read_at(&on.disk, range.start, length).await?);
     }
     if !metadata::check_text(&text, location.checksum) {
-        return Err(MetadataError::Checksum("metadata text").to_string());
+        return Err(MetadataError::Checksum("metadata text").into());
     }
-    metadata::parse_group(&text).map(Some).map_err(told)
-}
-
-async fn read(host: &dyn Host, on: &Found, offset: u64, length: u64) -> Result<Vec<u8>, String> {
-    let length = usize::try_from(length).map_err(|_| "the metadata is too long".to_owned())?;
-    host.read_at(&on.disk, offset, length)
-        .await
-        .map_err(|error| super::look::in_words(&error))
+    Ok(Some(metadata::parse_group(&text)?))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::look::MODULES;
 use super::tools::{self, LVM_AT_LEAST, TOOLS};
-use super::{Finding, Found, Seen};
+use super::{Fault, Finding, Found, Seen};
 use crate::lvm::Group;
 
 /// Say what it means, in the order in which one would put it right.
@@ -45,13 +45,10 @@ fn privileges(seen: &Seen) -> Finding {
 }
 
 fn device_mapper(seen: &Seen) -> Finding {
-    match &seen.device_mapper {
-        None => Finding::good("device-mapper answers"),
-        Some(reason) => Finding::bad(
-            format!("device-mapper does not answer: {reason}"),
-            "modprobe dm_mod",
-        ),
+    if seen.device_mapper {
+        return Finding::good("kernel: device-mapper is loaded");
     }
+    Finding::bad("kernel: device-mapper is not loaded", "modprobe dm_mod")
 }
 
 fn modules(seen: &Seen) -> impl Iterator<Item = Finding> {
@@ -149,12 +146,20 @@ fn disks(seen: &Seen) -> Vec<Finding> {
         findings.push(Finding::bad(what, "run as root: sudo pliant doctor"));
     }
     for found in &seen.disks {
-        if let Some(fault) = &found.fault {
-            let disk = found.disk.display();
-            findings.push(Finding::bad(
-                format!("{disk} could not be read: {fault}"),
+        let disk = found.disk.display();
+        match &found.fault {
+            Some(Fault::Unreadable(reason)) => findings.push(Finding::bad(
+                format!("{disk} could not be read: {reason}"),
+                format!(
+                    "dmesg | grep {}",
+                    disk.to_string().trim_start_matches("/dev/")
+                ),
+            )),
+            Some(Fault::Damaged(reason)) => findings.push(Finding::bad(
+                format!("{disk} carries damaged LVM metadata: {reason}"),
                 format!("pvck --dump headers {disk}"),
-            ));
+            )),
+            None => {}
         }
     }
     findings.extend(double_disks(&seen.disks));

@@ -9,11 +9,13 @@ use crate::host::{Cmd, Host, HostError, PathKind};
 
 /// What was seen of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // They are what was seen, not modes.
 pub struct Seen {
     /// Versions of the programs that are there; empty text where one does not tell its version.
     pub tools: BTreeMap<&'static str, String>,
-    /// Why device-mapper does not answer; `None` if it does.
-    pub device_mapper: Option<String>,
+    /// Whether the kernel has device-mapper now, from `/proc/misc`; opening its control node would
+    /// load it, and looking changes nothing.
+    pub device_mapper: bool,
     /// File systems that the kernel has now, from `/proc/filesystems`.
     pub file_systems: Vec<String>,
     /// Modules that are not loaded and which `modprobe` would find (true) or not (false); a module
@@ -44,8 +46,10 @@ pub async fn look(host: &dyn Host) -> Seen {
     };
     Seen {
         tools: tools(host).await,
-        device_mapper: host.dm_list().await.err().map(|error| in_words(&error)),
-        file_systems: file_systems(&read(host, "/proc/filesystems").await.unwrap_or_default()),
+        device_mapper: last_words(&read(host, "/proc/misc").await.unwrap_or_default())
+            .iter()
+            .any(|name| name == "device-mapper"),
+        file_systems: last_words(&read(host, "/proc/filesystems").await.unwrap_or_default()),
         modules: modules(host).await,
         capabilities: read(host, "/proc/self/status")
             .await
@@ -105,7 +109,7 @@ async fn modules(host: &dyn Host) -> BTreeMap<&'static str, bool> {
     found
 }
 
-fn file_systems(text: &str) -> Vec<String> {
+fn last_words(text: &str) -> Vec<String> {
     text.lines()
         .filter_map(|line| line.split_whitespace().last())
         .map(str::to_owned)
@@ -125,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_kernels_lists_are_read() {
-        assert_eq!(file_systems("nodev\tsysfs\n\text4\n"), ["sysfs", "ext4"]);
+        assert_eq!(last_words("nodev\tsysfs\n\text4\n"), ["sysfs", "ext4"]);
         assert_eq!(
             capabilities("Name:\tcat\nCapEff:\t000001ffffffffff\n"),
             Some(0x1ff_ffff_ffff)

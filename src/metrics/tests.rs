@@ -30,8 +30,12 @@ fn figures() -> Figures {
 
 fn text() -> String {
     let metrics = Metrics::default();
-    metrics.observe("CreateVolume", "OK", Duration::from_millis(3));
-    metrics.observe("CreateVolume", "ABORTED", Duration::from_secs(20));
+    metrics.observe("Controller/CreateVolume", "OK", Duration::from_millis(3));
+    metrics.observe(
+        "Controller/CreateVolume",
+        "ABORTED",
+        Duration::from_secs(20),
+    );
     metrics.lvm_command("lvcreate", Duration::from_millis(2));
     metrics.expansion(Expanded::Whole);
     metrics.wiped(Bytes::kib(4));
@@ -49,9 +53,9 @@ fn every_figure_is_told_as_it_is() {
     assert_eq!(
         told,
         [
-            r#"pliant_rpc_duration_seconds_sum{method="CreateVolume"} 20.003"#,
-            r#"pliant_rpc_duration_seconds_count{method="CreateVolume"} 2"#,
-            r#"pliant_rpc_errors_total{method="CreateVolume",code="ABORTED"} 1"#,
+            r#"pliant_rpc_duration_seconds_sum{method="Controller/CreateVolume"} 20.003"#,
+            r#"pliant_rpc_duration_seconds_count{method="Controller/CreateVolume"} 2"#,
+            r#"pliant_rpc_errors_total{method="Controller/CreateVolume",code="ABORTED"} 1"#,
             r#"pliant_lvm_command_duration_seconds_sum{command="lvcreate"} 0.002"#,
             r#"pliant_lvm_command_duration_seconds_count{command="lvcreate"} 1"#,
             r#"pliant_expansions_total{outcome="whole"} 1"#,

@@ -1,0 +1,151 @@
+//! The binary as a person types it.
+
+#![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+
+fn pliant(args: &[&str]) -> Command {
+    let mut command = Command::new(cargo_bin("pliant"));
+    let ours = std::env::vars()
+        .map(|(name, _)| name)
+        .filter(|name| name.starts_with("PLIANT_"));
+    for name in ours {
+        command.env_remove(name);
+    }
+    command.args(args);
+    command
+}
+
+/// Exit code, standard output, standard error.
+fn said(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[test]
+fn the_version_is_that_of_the_crate() {
+    let version = format!("pliant {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        said(&mut pliant(&["--version"])),
+        (Some(0), version, String::new())
+    );
+}
+
+#[test]
+fn each_role_has_help() {
+    let (code, help, _) = said(&mut pliant(&["--help"]));
+    assert_eq!(code, Some(0));
+    for role in ["standalone", "check-config", "doctor", "try"] {
+        assert!(help.contains(&format!("  {role} ")), "{help}");
+        let (code, help, _) = said(&mut pliant(&[role, "--help"]));
+        assert_eq!(code, Some(0));
+        assert!(help.contains(&format!("Usage: pliant {role}")), "{help}");
+    }
+}
+
+#[test]
+fn check_config_prints_what_is_in_effect_and_takes_it_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pliant.yaml");
+    std::fs::write(&file, "pools: [{name: fast, groups: [vg0]}]\n").unwrap();
+    let args = ["check-config", file.to_str().unwrap()];
+    let (code, printed, errors) = said(pliant(&args).env("PLIANT_NODE_ID", "alpha"));
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    assert!(printed.starts_with("node-id = \"alpha\"\n"), "{printed}");
+
+    let again = dir.path().join("again.toml");
+    std::fs::write(&again, &printed).unwrap();
+    let args = ["check-config", again.to_str().unwrap()];
+    assert_eq!(said(&mut pliant(&args)), (Some(0), printed, String::new()));
+}
+
+#[test]
+fn check_config_tells_every_error_and_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(
+        dir.path().join("pliant.toml"),
+        "node = \"a\"\nmax-volumes = \"x\"\n",
+    )
+    .unwrap();
+    let mut command = pliant(&["check-config", "pliant.toml"]);
+    let expected = "pliant.toml:2: max-volumes: expected a number, found the text `x`\n\
+                    pliant.toml:1: node: there is no such key; did you mean `node-id`?\n";
+    let (code, out, errors) = said(command.current_dir(dir.path()));
+    assert_eq!(
+        (code, out.as_str(), errors.as_str()),
+        (Some(1), "", expected)
+    );
+}
+
+#[test]
+fn a_missing_file_is_told() {
+    let missing =
+        "/nonexistent/pliant.toml: cannot be read: No such file or directory (os error 2)\n";
+    let missing = missing.replacen(".toml:", ".toml:1:", 1);
+    for role in [&["check-config"][..], &["standalone", "--config"]] {
+        let mut args = role.to_vec();
+        args.push("/nonexistent/pliant.toml");
+        assert_eq!(
+            said(&mut pliant(&args)),
+            (Some(1), String::new(), missing.clone())
+        );
+    }
+}
+
+#[test]
+fn a_bad_flag_is_told_by_its_name() {
+    let (code, _, errors) = said(&mut pliant(&["standalone", "--expansion=three-step"]));
+    assert_eq!(code, Some(2));
+    let expected = "error: invalid value 'three-step' for '--expansion <STEPS>': `three-step` is not \
+                    a way to expand: use one-step or two-step\n";
+    assert!(errors.starts_with(expected), "{errors}");
+}
+
+#[test]
+fn doctor_tells_programs_and_people_the_same() {
+    let (_, json, _) = said(&mut pliant(&["doctor", "-o", "json"]));
+    let findings: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let (code, text, _) = said(&mut pliant(&["doctor"]));
+    let mut bad = false;
+    for finding in findings.as_array().unwrap() {
+        bad |= finding["level"] == "bad";
+        assert!(text.contains(finding["what"].as_str().unwrap()), "{text}");
+        assert_eq!(
+            finding["level"] == "good",
+            finding["todo"].is_null(),
+            "{finding}"
+        );
+    }
+    assert_eq!(code, Some(i32::from(bad)));
+    assert!(
+        !text.contains('\x1b'),
+        "no colours without a terminal: {text}"
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let mut child = pliant(&["doctor", "-o", "json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut errors = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut errors)
+        .unwrap();
+    assert!(child.wait().unwrap().code().is_some());
+    assert_eq!(errors, "");
+}

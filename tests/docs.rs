@@ -1,0 +1,201 @@
+//! The documents say what the code does, and their links lead somewhere.
+
+#![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::CommandFactory;
+use pliant::cli::Cli;
+use pliant::doctor::TOOLS;
+use pliant::metrics::TABLE;
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref();
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![
+        "README.md".into(),
+        "CONTRIBUTING.md".into(),
+        "CHANGELOG.md".into(),
+    ];
+    let mut dirs = vec![PathBuf::from("docs/src")];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages
+}
+
+/// What stands in `](…)`, outside of code blocks.
+fn links(text: &str) -> Vec<String> {
+    let prose = text.split("```").step_by(2);
+    prose
+        .flat_map(|part| part.split("](").skip(1))
+        .filter_map(|rest| rest.split_once(')'))
+        .map(|(link, _)| link.to_owned())
+        .collect()
+}
+
+/// First cells of a table's rows that are written as code.
+fn rows(text: &str) -> BTreeSet<String> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(cell, _)| cell.to_owned())
+        .collect()
+}
+
+#[test]
+fn every_relative_link_leads_to_a_file() {
+    let mut count = 0;
+    for page in pages() {
+        for link in links(&read(&page)) {
+            let target = link.split('#').next().unwrap();
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            count += 1;
+            let target = page.parent().unwrap().join(target);
+            assert!(target.exists(), "{}: {link}", page.display());
+        }
+    }
+    assert!(count > 40, "only {count} links are found");
+}
+
+#[test]
+fn every_page_is_in_the_summary() {
+    let listed: BTreeSet<PathBuf> = links(&read("docs/src/SUMMARY.md"))
+        .into_iter()
+        .map(|link| Path::new("docs/src").join(link))
+        .collect();
+    let there: BTreeSet<PathBuf> = pages()
+        .into_iter()
+        .filter(|page| page.starts_with("docs/src") && !page.ends_with("SUMMARY.md"))
+        .collect();
+    assert_eq!(listed, there);
+}
+
+#[test]
+fn every_class_parameter_is_documented() {
+    let code = read("src/volume/class.rs");
+    let keys: BTreeSet<String> = code
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("/// `")?.split_once("`: "))
+        .map(|(key, _)| key.to_owned())
+        .collect();
+    assert!(keys.contains("mkfs-options"), "{keys:?}");
+    let page = read("docs/src/reference/class.md");
+    let parameters = page.split("\n## ").next().unwrap();
+    assert_eq!(rows(parameters), keys);
+}
+
+#[test]
+fn every_flag_is_documented() {
+    let cli = Cli::command();
+    let standalone = cli.find_subcommand("standalone").unwrap();
+    let flags: BTreeSet<String> = standalone
+        .get_arguments()
+        .filter_map(|arg| arg.get_long())
+        .filter(|flag| *flag != "help")
+        .map(|flag| format!("--{flag}"))
+        .collect();
+    let page = read("docs/src/reference/settings.md");
+    assert_eq!(rows(&page), flags);
+}
+
+#[test]
+fn every_error_is_documented() {
+    let code = read("src/volume/error.rs");
+    let variants: BTreeSet<String> = code
+        .lines()
+        .filter_map(|line| line.strip_prefix("    ")?.strip_suffix(" {"))
+        .filter(|word| word.chars().all(|c| c.is_ascii_alphanumeric()))
+        .map(str::to_owned)
+        .collect();
+    assert!(variants.contains("NoRoomToGrow"), "{variants:?}");
+    assert_eq!(rows(&read("docs/src/reference/errors.md")), variants);
+}
+
+#[test]
+fn the_table_of_metrics_is_the_one_of_the_code() {
+    let page = read("docs/src/reference/metrics.md");
+    for figure in TABLE {
+        let labels: Vec<String> = figure
+            .labels
+            .iter()
+            .map(|label| format!("`{label}`"))
+            .collect();
+        let row = format!(
+            "| `{}` | {} | {} | {} |\n",
+            figure.name,
+            figure.kind.as_str(),
+            labels.join(", "),
+            figure.help
+        );
+        assert!(page.contains(&row), "{row}");
+    }
+    assert_eq!(rows(&page).len(), TABLE.len());
+}
+
+#[test]
+fn settings_files_in_the_documents_are_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for page in ["docs/src/reference/settings.md", "docs/src/how-to/pools.md"] {
+        for block in read(page).split("```").skip(1).step_by(2) {
+            let Some((format @ ("toml" | "yaml"), text)) = block.split_once('\n') else {
+                continue;
+            };
+            let file = dir.path().join(format!("{count}.{format}"));
+            fs::write(&file, text).unwrap();
+            let output = Command::new(assert_cmd::cargo::cargo_bin("pliant"))
+                .arg("check-config")
+                .arg(&file)
+                .output()
+                .unwrap();
+            assert!(
+                output.status.success(),
+                "{page}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            count += 1;
+        }
+    }
+    assert_eq!(count, 3);
+}
+
+#[test]
+fn the_image_installs_what_doctor_asks_for() {
+    let packages: BTreeSet<String> = read("e2e/image/packages")
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    let asked: BTreeSet<String> = TOOLS.iter().map(|tool| tool.package.to_owned()).collect();
+    assert_eq!(packages, asked);
+}
+
+#[test]
+fn the_scripts_of_the_image_are_shell() {
+    let dockerfile = read("Dockerfile");
+    for script in ["e2e/image/install", "e2e/image/build", "docs/figures"] {
+        let checked = Command::new("sh").arg("-n").arg(script).status().unwrap();
+        assert!(checked.success(), "{script}");
+    }
+    for line in dockerfile
+        .lines()
+        .filter_map(|line| line.strip_prefix("RUN "))
+    {
+        let known = line.starts_with("e2e/image/build") || line.ends_with("pliant/install");
+        assert!(known, "what an image runs belongs into a script: {line}");
+    }
+}
