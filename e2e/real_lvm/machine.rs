@@ -59,11 +59,7 @@ pub fn sha256(path: &Path) -> String {
     loop {
         let read = file.read(&mut block).expect("read");
         if read == 0 {
-            return hash
-                .finalize()
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            return format!("{:x}", hash.finalize());
         }
         hash.update(&block[..read]);
     }
