@@ -99,6 +99,18 @@ impl Busy {
         }
     }
 
+    /// Wait until no work is under way.
+    pub async fn idle(&self) {
+        loop {
+            let mut released = std::pin::pin!(self.shared.released.notified());
+            released.as_mut().enable();
+            if lock(&self.shared.keys).is_empty() {
+                return;
+            }
+            released.await;
+        }
+    }
+
     async fn take(&self, patience: Duration, key: &str) -> Option<Held> {
         let deadline = tokio::time::Instant::now() + patience;
         loop {

@@ -63,6 +63,8 @@ fn check_config(args: CheckConfig) -> Result<ExitCode> {
 fn examine(args: &Doctor) -> Result<ExitCode> {
     // A state directory of its own: looking must not touch that of a running driver.
     let state = std::env::temp_dir().join(format!("pliant-doctor-{}", std::process::id()));
+    // Made by us and for us alone, or not at all: others write to that directory too.
+    DirBuilder::new().mode(0o700).create(&state)?;
     let runtime = runtime()?;
     let seen = RealHost::new(&state).map(|host| runtime.block_on(doctor::look(&host)));
     std::fs::remove_dir_all(&state).ok();

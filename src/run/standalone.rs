@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
@@ -11,12 +12,15 @@ use tokio_util::sync::CancellationToken;
 use crate::busy::Busy;
 use crate::config::{Expansion, PoolSettings, Settings};
 use crate::csi::parse::Defaults;
-use crate::csi::{self, Controller, Endpoint, Identity, RpcObserver, Services};
+use crate::csi::{self, Controller, Identity, RpcObserver, Services};
 use crate::host::{Host, RealHost};
 use crate::metrics::{self, Metrics};
 use crate::node::{GroupSource, Node, NodeSettings, PoolPlan};
 use crate::run::figures::NodeFigures;
 use crate::volume::{NodeKey, PoolName};
+
+/// How long work under way is waited for at the end: below the usual 60 s until SIGKILL.
+const DRAIN: Duration = Duration::from_secs(50);
 
 /// Serve Identity, Controller and Node on one socket until SIGTERM or SIGINT.
 pub async fn serve(settings: Settings) -> Result<()> {
@@ -46,7 +50,6 @@ pub async fn serve(settings: Settings) -> Result<()> {
             stop.clone(),
         ));
     }
-    let endpoint: Endpoint = settings.endpoint.to_string().parse().context("endpoint")?;
     let busy = Busy::new();
     let defaults = Defaults {
         fs: settings.default_fs,
@@ -55,11 +58,15 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let services = Services {
         identity: Identity,
         controller: Some(Controller::new(node.clone(), busy.clone(), defaults)),
-        node: Some(csi::Node::new(node, busy)),
+        node: Some(csi::Node::new(node, busy.clone())),
     };
-    tracing::info!(%endpoint, node = settings.node.as_str(), "serving CSI");
-    csi::serve(&endpoint, services, Arc::new(Observer(metrics)), stopped).await?;
+    let socket = settings.endpoint.as_path();
+    csi::serve(socket, services, Arc::new(Observer(metrics)), stopped).await?;
     stop.cancel();
+    // Work whose caller has left goes on; a disk that hangs is not waited for.
+    if tokio::time::timeout(DRAIN, busy.idle()).await.is_err() {
+        tracing::warn!("work is still under way; the next start heals what it leaves");
+    }
     Ok(())
 }
 
@@ -67,7 +74,7 @@ pub async fn serve(settings: Settings) -> Result<()> {
 struct Observer(Metrics);
 
 impl RpcObserver for Observer {
-    fn observe(&self, method: &str, code: &'static str, took: std::time::Duration) {
+    fn observe(&self, method: &str, code: &'static str, took: Duration) {
         self.0.observe(method, code, took);
     }
 }
