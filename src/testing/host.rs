@@ -183,9 +183,7 @@ impl Host for FakeHost {
     }
 
     async fn mounts(&self) -> Result<Vec<Mount>, HostError> {
-        Ok(self
-            .look("mount_table_reads", |world| world.mounts.clone())
-            .await)
+        Ok(self.look("mount_table_reads", World::mount_table).await)
     }
 
     async fn mount(&self, mount: &NewMount) -> Result<(), HostError> {
