@@ -37,28 +37,28 @@ impl World {
             steps.extend(commit(group));
             return Ok(steps);
         }
-        steps.extend(self.freeze_active(group, &origin, &cow, freeze));
+        steps.extend(self.freeze_active(&group, &origin, &cow, freeze));
         Ok(steps)
     }
 
     /// Put the devices of a snapshot under and beside its active origin.
-    fn freeze_active(&self, group: Group, origin: &Lv, cow: &Lv, freeze: Step) -> Vec<Step> {
-        let (top, real) = (group.dm_uuid(origin), real_of(&group, origin));
+    fn freeze_active(&self, group: &Group, origin: &Lv, cow: &Lv, freeze: Step) -> Vec<Step> {
+        let (top, real) = (group.dm_uuid(origin), real_of(group, origin));
         let first = !self.devices.contains_key(&real);
         let uuid = top.clone();
         let mut steps = Vec::new();
         if first {
-            let table = layered(&group, origin, Layer::Origin(real.clone()));
-            steps.push(make(&group, origin, "-real"));
+            let table = layered(group, origin, Layer::Origin(real.clone()));
+            steps.push(make(group, origin, "-real"));
             steps.push(Step::Load { uuid, table });
         }
         steps.push(Step::Suspend { uuid: top.clone() });
         steps.push(freeze);
         steps.extend(commit(group.clone()));
         if first {
-            steps.extend(load(&real, linear(&group, origin)));
+            steps.extend(load(&real, linear(group, origin)));
         }
-        steps.extend(above(&group, origin, cow));
+        steps.extend(above(group, origin, cow));
         steps.push(Step::Resume { uuid: top });
         steps
     }
