@@ -281,6 +281,10 @@ async fn faulty_disks_answer_as_the_kernel_does() {
     host.set_read_only(disk, false);
     host.remove_disk(disk);
     assert_eq!(host.disks().await.unwrap().len(), 1);
+    let gone = host.read_at(disk, 0, 1).await;
+    assert_eq!(errno(gone), Some(nix::libc::ENOENT));
+    let below = host.read_at(&device, 0, 1).await;
+    assert_eq!(errno(below), Some(nix::libc::EIO));
 }
 
 #[tokio::test]
