@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use nix::libc::{EBUSY, EINVAL, EIO, ENOENT, ENXIO};
 
 use super::World;
-use super::disks::{Pages, Place, system, timed_out};
+use super::disks::{Fault, Pages, Place, system, timed_out};
 use crate::bytes::Bytes;
 use crate::host::{DeviceNumber, DmDevice, DmInfo, DmTarget, HostError};
 use crate::lvm::{Group, Lv};
@@ -146,11 +146,12 @@ impl World {
     }
 
     pub fn size_of(&self, path: &Path) -> Result<Bytes, HostError> {
+        let absent = || system(format!("open {}", path.display()), ENOENT);
         if let Some(disk) = self.disks.get(path) {
-            return Ok(disk.size);
+            let there = disk.fault != Some(Fault::Gone);
+            return there.then_some(disk.size).ok_or_else(absent);
         }
-        let device = self.device_at(path);
-        let device = device.ok_or_else(|| system(format!("open {}", path.display()), ENOENT))?;
+        let device = self.device_at(path).ok_or_else(absent)?;
         Ok(Bytes::new(device.live.as_ref().map_or(0, Table::size)))
     }
 

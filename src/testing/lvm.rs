@@ -171,8 +171,8 @@ impl Line {
 
 /// Panic on what the shell would take apart otherwise than meant, or not answer at all.
 pub(super) fn check_for_shell(lane: &str, cmd: &Cmd) {
-    let line = Line::parse(cmd);
-    let (group, typed) = (line.target().0, &line.typed);
+    let parsed = Line::parse(cmd);
+    let (group, typed) = (parsed.target().0, &parsed.typed);
     assert_eq!(lane, group, "`{typed}` runs in the lane of another group");
     assert!(
         cmd.args.len() < 63,

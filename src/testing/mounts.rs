@@ -13,6 +13,8 @@ use crate::volume::FsKind;
 
 /// The minor number of devtmpfs; file systems without a disk have the major number 0.
 pub(super) const DEVTMPFS: u32 = 5;
+/// The first minor number of those that the kernel makes up.
+const ANONYMOUS: u32 = 100;
 
 /// What the kernel keeps for each mount; any other option belongs to the file system.
 const PER_MOUNT: [&str; 10] = [
@@ -42,7 +44,24 @@ fn per_mount(flags: &[String]) -> Vec<String> {
     options
 }
 
+/// Whether a kernel's file system type mounts this kind; ext4 mounts its forerunners too.
+fn drives(driver: &str, kind: FsKind) -> bool {
+    kind.as_str() == driver || kind.is_ext() && driver == "ext4"
+}
+
 impl World {
+    /// The mount table as the kernel shows it: btrfs has a number of its own there.
+    pub fn mount_table(&self) -> Vec<Mount> {
+        let shown = self.mounts.iter().cloned().map(|mut mount| {
+            if mount.kind == "btrfs" {
+                let minor = ANONYMOUS + mount.device.minor;
+                mount.device = DeviceNumber { major: 0, minor };
+            }
+            mount
+        });
+        shown.collect()
+    }
+
     pub fn path_kind(&self, path: &Path) -> Option<PathKind> {
         let top = self.mounts.iter().rev().find(|mount| mount.target == path);
         if let Some(top) = top {
@@ -111,7 +130,7 @@ impl World {
         let number = self.number_of(&new.device);
         let device = number.ok_or_else(|| system(what.clone(), ENOENT))?;
         let mut head = self.read(&new.device, 0, HEAD)?;
-        let found = FakeFs::read(&head).filter(|fs| fs.kind.as_str() == new.kind);
+        let found = FakeFs::read(&head).filter(|fs| drives(new.kind, fs.kind));
         let fs = found.ok_or_else(|| system(what.clone(), EINVAL))?;
         let read_only = new.options.iter().any(|option| option == "ro");
         let own = |option: &&String| !PER_MOUNT.contains(&option.as_str());

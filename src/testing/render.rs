@@ -40,6 +40,9 @@ pub(super) fn empty_pv(pv: &Pv) -> Writes {
     ] {
         put(&mut sector, at, number);
     }
+    // The header's extension: version 2, in use by a group.
+    sector[136] = 2;
+    sector[140] = 1;
     let crc = checksum(&sector[20..]);
     sector[16..20].copy_from_slice(&crc.to_le_bytes());
     vec![
@@ -185,6 +188,9 @@ fn write_segment(out: &mut String, segment: &Segment) -> fmt::Result {
             "stripe_count = {}\n\nstripes = [\n{stripes}\n]",
             segment.pieces.len()
         )?;
+    }
+    if segment.kind == "snapshot" {
+        writeln!(out, "chunk_size = 8")?;
     }
     for (key, volume) in &segment.volumes {
         writeln!(out, "{key} = \"{volume}\"")?;

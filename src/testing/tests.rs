@@ -7,6 +7,8 @@ use super::*;
 use crate::host::{Cmd, Host, HostError, NewMount, PathKind};
 use crate::lvm::group::Piece;
 
+mod cuts;
+
 const G: &str = "vg0";
 
 async fn machine() -> FakeHost {
@@ -25,12 +27,9 @@ fn typed(line: &str) -> Cmd {
 
 /// The last `log_ret_code`.
 async fn code(host: &FakeHost, line: &str) -> u8 {
-    let lanes = ["fresh", "absent"];
-    let lane = lanes
-        .into_iter()
-        .find(|lane| line.contains(&format!("{lane}/")) || line.contains(&format!(" {lane}")));
-    let lane = lane.filter(|_| !line.contains(G)).unwrap_or(G);
-    let report = host.lvm(lane, typed(line)).await.unwrap();
+    let named = |group: &&str| line.contains(&format!(" {group}"));
+    let group = [G, "fresh", "absent"].into_iter().find(named).unwrap();
+    let report = host.lvm(group, typed(line)).await.unwrap();
     let report: Value = serde_json::from_str(&report).unwrap();
     let status = report["log"].as_array().unwrap().last().unwrap();
     assert_eq!(
@@ -167,112 +166,6 @@ async fn a_new_volume_shows_what_lay_in_its_extents() {
 }
 
 #[tokio::test]
-async fn a_power_cut_loses_what_was_not_flushed() {
-    let host = machine().await;
-    let device = ready(&host, "kept", 2).await;
-    host.write_at(&device, 0, b"kept");
-    for disk in host.disks().await.unwrap() {
-        host.flush(&disk.path).await.unwrap();
-    }
-    let durable = host.group(G);
-    lvm(&host, &format!("lvremove -y -f {G}/kept")).await;
-    ready(&host, "lost", 2).await;
-    let host = host.after_power_cut();
-    assert_eq!(code(&host, &format!("lvchange -y -ay {G}/kept")).await, 5);
-    host.pin_devices(&["/dev/fake0", "/dev/fake1"].map(PathBuf::from))
-        .await
-        .unwrap();
-    assert_eq!(host.group(G), durable);
-    assert_eq!(
-        (
-            host.dm_list().await.unwrap(),
-            host.mounts().await.unwrap().len()
-        ),
-        (vec![], 2)
-    );
-    lvm(&host, &format!("lvchange -y -ay {G}/kept")).await;
-    let device = host.device_of(G, "kept").unwrap();
-    assert_eq!(host.read_at(&device, 0, 4).await.unwrap(), b"kept");
-}
-
-#[tokio::test]
-async fn a_power_cut_may_keep_any_part_of_what_was_not_flushed() {
-    let host = machine().await;
-    lvm(&host, &create("a", 1, "ready")).await;
-    let seen: BTreeSet<bool> = (0..64)
-        .map(|seed| {
-            host.after_power_cut_with(seed)
-                .group(G)
-                .unwrap()
-                .lvs
-                .contains_key("a")
-        })
-        .collect();
-    assert_eq!(seen, BTreeSet::from([false, true]));
-}
-
-/// Size of the volume in the metadata, of its live table, whether it is suspended and a table waits.
-fn looks(host: &FakeHost) -> (u64, u64, bool, bool) {
-    let state = host.state();
-    let device = &state.devices["vg0-a"];
-    let size = device.size.unwrap() / Bytes::mib(4).get();
-    let extents = state.groups[G].volumes["a"].extents;
-    (extents, size, device.suspended, device.waiting)
-}
-
-#[tokio::test]
-async fn a_killed_lvextend_leaves_what_the_real_one_leaves() {
-    let extend = format!("lvextend -y -l 5 {G}/a");
-    let mut left = Vec::new();
-    for n in 1.. {
-        let host = machine().await;
-        lvm(&host, &create("a", 2, "ready")).await;
-        host.forget_effects();
-        host.cut_at(n, Side::After);
-        if host.run_until_cut(code(&host, &extend)).await.is_some() {
-            break;
-        }
-        left.push(looks(&host.after_crash()));
-    }
-    let (preloaded, uncommitted) = ((2, 2, false, true), (2, 2, true, true));
-    let (committed, done) = ((5, 2, true, true), (5, 5, false, false));
-    // The commit is two effects: the group has two disks.
-    assert_eq!(left, [preloaded, uncommitted, committed, committed, done]);
-}
-
-#[tokio::test]
-async fn a_stopped_machine_answers_nobody_and_its_successor_does() {
-    let host = machine().await;
-    host.cut_at(1, Side::Before);
-    let path = Path::new("/run/x");
-    assert!(host.run_until_cut(host.make_dir(path)).await.is_none());
-    assert!(host.run_until_cut(host.path_kind(path)).await.is_none());
-    let next = host.after_crash();
-    assert_eq!(next.path_kind(path).await.unwrap(), None);
-    assert_eq!(host.effects(), ["mkdir /run/x"]);
-    assert_eq!(next.effects(), [""; 0]);
-    let host = machine().await;
-    host.cut_at(1, Side::After);
-    assert!(host.run_until_cut(host.make_dir(path)).await.is_none());
-    let kind = host.after_crash().path_kind(path).await.unwrap();
-    assert_eq!(kind, Some(PathKind::Directory));
-}
-
-#[tokio::test]
-async fn a_command_waits_for_the_lock_of_its_group() {
-    let host = machine().await;
-    let lock = host.try_lock_group(G).await.unwrap().unwrap();
-    assert!(host.try_lock_group(G).await.unwrap().is_none());
-    let line = create("a", 1, "ready");
-    let (code, ()) = tokio::join!(code(&host, &line), async {
-        tokio::task::yield_now().await;
-        assert_eq!(host.effects(), [""; 0]);
-        drop(lock);
-    });
-    assert_eq!(code, 1);
-}
-
-#[tokio::test]
 async fn file_systems_are_made_mounted_and_grown() {
     for kind in crate::volume::FsKind::ALL {
         let host = machine().await;
@@ -388,6 +281,10 @@ async fn faulty_disks_answer_as_the_kernel_does() {
     host.set_read_only(disk, false);
     host.remove_disk(disk);
     assert_eq!(host.disks().await.unwrap().len(), 1);
+    let gone = host.read_at(disk, 0, 1).await;
+    assert_eq!(errno(gone), Some(nix::libc::ENOENT));
+    let below = host.read_at(&device, 0, 1).await;
+    assert_eq!(errno(below), Some(nix::libc::EIO));
 }
 
 #[tokio::test]

@@ -37,24 +37,30 @@ impl World {
             steps.extend(commit(group));
             return Ok(steps);
         }
-        let real = real_of(&group, &origin);
-        if !self.devices.contains_key(&real) {
-            let table = layered(&group, &origin, Layer::Origin(real.clone()));
-            steps.push(make(&group, &origin, "-real"));
-            steps.push(Step::Load {
-                uuid: top.clone(),
-                table,
-            });
+        steps.extend(self.freeze_active(&group, &origin, &cow, freeze));
+        Ok(steps)
+    }
+
+    /// Put the devices of a snapshot under and beside its active origin.
+    fn freeze_active(&self, group: &Group, origin: &Lv, cow: &Lv, freeze: Step) -> Vec<Step> {
+        let (top, real) = (group.dm_uuid(origin), real_of(group, origin));
+        let first = !self.devices.contains_key(&real);
+        let uuid = top.clone();
+        let mut steps = Vec::new();
+        if first {
+            let table = layered(group, origin, Layer::Origin(real.clone()));
+            steps.push(make(group, origin, "-real"));
+            steps.push(Step::Load { uuid, table });
         }
         steps.push(Step::Suspend { uuid: top.clone() });
         steps.push(freeze);
         steps.extend(commit(group.clone()));
-        if !self.devices.contains_key(&real) {
-            steps.extend(load(&real, linear(&group, &origin)));
+        if first {
+            steps.extend(load(&real, linear(group, origin)));
         }
-        steps.extend(above(&group, &origin, &cow));
+        steps.extend(above(group, origin, cow));
         steps.push(Step::Resume { uuid: top });
-        Ok(steps)
+        steps
     }
 
     fn link(&mut self, group: &mut Group, origin: &Lv, cow: &Lv) {
@@ -150,20 +156,10 @@ impl World {
         if self.is_live(&top) {
             return Vec::new();
         }
-        let mut steps = self.below(group, origin);
+        let mut steps = below(group, origin);
         let layer = Layer::Origin(real_of(group, origin));
         steps.push(make(group, origin, ""));
         steps.extend(load(&top, layered(group, origin, layer)));
-        steps
-    }
-
-    /// Make what an origin and its snapshots consist of, but for the origin's own device.
-    pub(super) fn below(&self, group: &Group, origin: &Lv) -> Vec<Step> {
-        let mut steps = vec![make(group, origin, "-real")];
-        steps.extend(load(&real_of(group, origin), linear(group, origin)));
-        for (_, cow) in snapshots_of(group, &origin.name) {
-            steps.extend(above(group, origin, &group.lvs[&cow]));
-        }
         steps
     }
 
@@ -197,6 +193,16 @@ pub(super) fn origin_of(group: &Group, cow: &Lv) -> Option<Lv> {
         .filter(|lv| is_snapshot(lv, "cow_store", &cow.name));
     let origin = links.next()?.segments[0].volumes.get("origin")?;
     group.lvs.get(origin).cloned()
+}
+
+/// Make what an origin and its snapshots consist of, but for the origin's own device.
+pub(super) fn below(group: &Group, origin: &Lv) -> Vec<Step> {
+    let mut steps = vec![make(group, origin, "-real")];
+    steps.extend(load(&real_of(group, origin), linear(group, origin)));
+    for (_, cow) in snapshots_of(group, &origin.name) {
+        steps.extend(above(group, origin, &group.lvs[&cow]));
+    }
+    steps
 }
 
 /// The dm uuid of the hidden device that an origin's bytes lie on.

@@ -2,7 +2,7 @@
 
 use super::super::devices::{Layer, dm_name, linear};
 use super::super::groups::{allocate, append, set};
-use super::snapshots::{origin_of, real_of};
+use super::snapshots::{below, origin_of, real_of};
 use super::steps::{Step, commit};
 use super::{Line, Plan, Refusal, World, no};
 use crate::lvm::group::{Group, Lv};
@@ -214,7 +214,7 @@ impl World {
         let mut table = linear(group, lv);
         let mut steps = Vec::new();
         if !snapshots_of(group, &lv.name).is_empty() {
-            steps = self.below(group, lv);
+            steps = below(group, lv);
             table.layer = Layer::Origin(real_of(group, lv));
         }
         let suspend = Step::Suspend { uuid: uuid.clone() };
