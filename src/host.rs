@@ -356,8 +356,11 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// group's name.
     async fn lvm(&self, lane: &str, cmd: Cmd) -> Result<String, HostError>;
 
-    /// Make exactly these block devices visible to LVM commands.
-    async fn pin_devices(&self, devices: &[PathBuf]) -> Result<(), HostError>;
+    /// Make exactly these block devices visible to the LVM commands of one lane.
+    ///
+    /// Every LVM command reads the label of every disk that it can see, so a lane sees only its own:
+    /// the hung disk of another group does not hang it.
+    async fn pin_devices(&self, lane: &str, devices: &[PathBuf]) -> Result<(), HostError>;
 
     /// Take the lock file of a group as LVM does, or `None` while another command holds it.
     async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError>;

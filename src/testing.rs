@@ -51,8 +51,8 @@ pub struct FakeHost {
 #[derive(Clone, Default)]
 struct World {
     disks: BTreeMap<PathBuf, FakeDisk>,
-    /// What LVM commands see.
-    pinned: BTreeSet<PathBuf>,
+    /// What the LVM commands of each lane see.
+    pinned: BTreeMap<String, BTreeSet<PathBuf>>,
     devices: BTreeMap<String, Device>,
     mounts: Vec<Mount>,
     /// Directories (`true`) and files (`false`) of the root file system.

@@ -26,6 +26,9 @@ const SMALL: Duration = Duration::from_secs(30);
 /// How long one may take that writes a range, flushes a disk, or grows a file system.
 const LARGE: Duration = Duration::from_secs(600);
 
+/// The lane of commands that concern no group: it sees no disk.
+const OWN_LANE: &str = "-";
+
 /// The machine that this process runs on.
 ///
 /// Needs root. Its waits are tokio's, so it lives inside a runtime; a runtime that is dropped waits for
@@ -51,16 +54,20 @@ impl RealHost {
     pub fn new(state_dir: impl AsRef<Path>) -> Result<Self, HostError> {
         let state_dir = state_dir.as_ref();
         let lock_dir = PathBuf::from(lock::LOCK_DIR);
-        let state = state::make(state_dir, &lock_dir).map_err(|source| HostError::System {
+        let state = State::make(state_dir, &lock_dir).and_then(|state| {
+            let own = state.make_lane(OWN_LANE)?;
+            Ok((state, own))
+        });
+        let (state, own) = state.map_err(|source| HostError::System {
             what: format!("make {}", state_dir.display()),
             source,
         })?;
         let env = Environment {
-            lvm_dir: state.lvm_dir.clone(),
+            lvm_dir: own.lvm_dir,
         };
         let counts = Arc::new(Counts::default());
         Ok(RealHost {
-            shells: Shells::new(env.clone(), Arc::clone(&counts)),
+            shells: Shells::new(state.clone(), Arc::clone(&counts)),
             waiting: Waiting::default(),
             state,
             lock_dir,
@@ -113,24 +120,19 @@ impl Host for RealHost {
             return exec::run(&self.env, cmd).await;
         }
         self.counts.add("lvm_commands");
-        exec::run(&self.env, self.state.visible(cmd)).await
+        exec::run(&self.env, cmd).await
     }
 
     async fn lvm(&self, lane: &str, cmd: Cmd) -> Result<String, HostError> {
-        self.shells.run(lane, self.state.visible(cmd)).await
+        self.shells.run(lane, cmd).await
     }
 
-    async fn pin_devices(&self, devices: &[PathBuf]) -> Result<(), HostError> {
-        let devices = devices.to_vec();
-        let pin = move |dir: &Path| state::pin(dir, &devices);
-        self.call(
-            "path_calls",
-            "pin devices in",
-            &self.state.pv_dir,
-            SMALL,
-            pin,
-        )
-        .await
+    async fn pin_devices(&self, lane: &str, devices: &[PathBuf]) -> Result<(), HostError> {
+        let (state, name, devices) = (self.state.clone(), lane.to_owned(), devices.to_vec());
+        let pin = move |_: &Path| state::pin(&state.make_lane(&name)?.pv_dir, &devices);
+        let dir = self.state.lane(lane).pv_dir;
+        self.call("path_calls", "pin devices in", &dir, SMALL, pin)
+            .await
     }
 
     async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError> {

@@ -18,6 +18,7 @@ use super::counts::Counts;
 use super::exec::{Environment, OUTPUT_LIMIT, receiver, run_reporting, start, system, within};
 use super::line::line;
 use super::object::ObjectEnd;
+use super::state::State;
 use super::{Cmd, HostError};
 
 /// After this many deaths without a success between them a lane does without its shell.
@@ -26,7 +27,7 @@ const DEATHS: u32 = 2;
 /// The shells of all lanes.
 #[derive(Debug)]
 pub(super) struct Shells {
-    env: Environment,
+    state: State,
     counts: Arc<Counts>,
     lanes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Lane>>>>,
 }
@@ -40,9 +41,9 @@ struct Lane {
 
 impl Shells {
     /// No shell runs yet; each starts with its lane's first command.
-    pub(super) fn new(env: Environment, counts: Arc<Counts>) -> Self {
+    pub(super) fn new(state: State, counts: Arc<Counts>) -> Self {
         Shells {
-            env,
+            state,
             counts,
             lanes: Mutex::default(),
         }
@@ -56,11 +57,15 @@ impl Shells {
         self.counts.add("lvm_commands");
         let deadline = Instant::now() + cmd.limit;
         let (what, limit) = (cmd.to_string(), cmd.limit);
+        let dirs = self.state.make_lane(lane).map_err(system(&what))?;
         let lane = self.lane(lane);
         let Ok(mut lane) = timeout_at(deadline, lane.lock_owned()).await else {
             return Err(HostError::TimedOut { what, limit });
         };
-        let (env, counts) = (self.env.clone(), Arc::clone(&self.counts));
+        let (counts, cmd) = (Arc::clone(&self.counts), dirs.visible(cmd));
+        let env = Environment {
+            lvm_dir: dirs.lvm_dir,
+        };
         let left = deadline.saturating_duration_since(Instant::now());
         let work = async move { lane.run(&env, &counts, cmd).await };
         within(left, &what, work)

@@ -10,33 +10,60 @@ use std::path::{Path, PathBuf};
 
 use super::Cmd;
 
-/// The directories that LVM is given.
+/// Where LVM's directories are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct State {
+    root: PathBuf,
+    lock_dir: PathBuf,
+}
+
+/// The directories of one lane. Each lane has its own, since every LVM command reads the label of
+/// every disk that it can see: with one directory, a hung disk would hang the commands of all groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LaneDirs {
     /// Selected by `LVM_SYSTEM_DIR`.
     pub(super) lvm_dir: PathBuf,
     /// The only directory that LVM scans.
     pub(super) pv_dir: PathBuf,
 }
 
-/// Make the state directory and LVM's configuration in it.
-pub(super) fn make(state: &Path, lock_dir: &Path) -> io::Result<State> {
-    let made = State {
-        lvm_dir: state.join("lvm"),
-        pv_dir: state.join("pv"),
-    };
-    for directory in [&made.lvm_dir, &made.pv_dir] {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)?;
+impl State {
+    /// Make the state directory.
+    pub(super) fn make(root: &Path, lock_dir: &Path) -> io::Result<State> {
+        make_private_dir(root)?;
+        Ok(State {
+            root: root.to_owned(),
+            lock_dir: lock_dir.to_owned(),
+        })
     }
-    let conf = made.lvm_dir.join("lvm.conf");
-    let text = lvm_conf(&made.pv_dir, lock_dir)?;
-    if fs::read(&conf).ok().as_deref() != Some(text.as_bytes()) {
-        replace(&conf, text.as_bytes())?;
+
+    /// The directories of a lane, whether they are there or not.
+    pub(super) fn lane(&self, name: &str) -> LaneDirs {
+        let lane = self.root.join("lvm").join(name);
+        LaneDirs {
+            pv_dir: lane.join("pv"),
+            lvm_dir: lane,
+        }
     }
-    Ok(made)
+
+    /// Make the directories of a lane with LVM's configuration in them.
+    pub(super) fn make_lane(&self, name: &str) -> io::Result<LaneDirs> {
+        let lane = self.lane(name);
+        make_private_dir(&lane.pv_dir)?;
+        let conf = lane.lvm_dir.join("lvm.conf");
+        let text = lvm_conf(&lane.pv_dir, &self.lock_dir)?;
+        if fs::read(&conf).ok().as_deref() != Some(text.as_bytes()) {
+            replace(&conf, text.as_bytes())?;
+        }
+        Ok(lane)
+    }
+}
+
+fn make_private_dir(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
 }
 
 /// Write a file whole or not at all.
@@ -139,7 +166,7 @@ pub(super) fn pin(pv_dir: &Path, devices: &[PathBuf]) -> io::Result<()> {
         .try_for_each(|(name, device)| symlink(device, pv_dir.join(name)))
 }
 
-impl State {
+impl LaneDirs {
     /// The same command with devices named as LVM sees them: it finds none by its path in `/dev`.
     pub(super) fn visible(&self, mut cmd: Cmd) -> Cmd {
         for arg in &mut cmd.args {
@@ -186,20 +213,22 @@ mod tests {
     #[test]
     fn the_configuration_is_written_once_and_again_when_it_differs() {
         let dir = tempfile::tempdir().unwrap();
-        let state = dir.path().join("state");
-        let made = make(&state, Path::new("/run/lock/lvm")).unwrap();
+        let root = dir.path().join("state");
+        let state = State::make(&root, Path::new("/run/lock/lvm")).unwrap();
+        let made = state.make_lane("vg0").unwrap();
         let conf = made.lvm_dir.join("lvm.conf");
         let first = fs::metadata(&conf).unwrap();
-        assert_eq!(fs::metadata(&state).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(make(&state, Path::new("/run/lock/lvm")).unwrap(), made);
+        assert_eq!(fs::metadata(&root).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(state.make_lane("vg0").unwrap(), made);
         assert_eq!(fs::metadata(&conf).unwrap().ino(), first.ino());
+        assert_ne!(state.lane("vg1"), made);
 
         let text = fs::read_to_string(&conf).unwrap();
         assert!(text.contains(&format!("scan = [ \"{}\" ]", made.pv_dir.display())));
         fs::write(&conf, "edited").unwrap();
-        make(&state, Path::new("/run/lock/lvm")).unwrap();
+        state.make_lane("vg0").unwrap();
         assert_eq!(fs::read_to_string(&conf).unwrap(), text);
-        assert_eq!(fs::read_dir(&made.lvm_dir).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(&made.lvm_dir).unwrap().count(), 2);
     }
 
     #[test]
@@ -227,7 +256,7 @@ mod tests {
 
     #[test]
     fn lvm_is_told_devices_by_the_names_that_it_sees() {
-        let state = State {
+        let lane = LaneDirs {
             lvm_dir: "/s/lvm".into(),
             pv_dir: "/s/pv".into(),
         };
@@ -248,6 +277,6 @@ mod tests {
             "a/dev/b",
         ];
         let cmd = Cmd::new("vgextend").args(args);
-        assert_eq!(state.visible(cmd), Cmd::new("vgextend").args(seen));
+        assert_eq!(lane.visible(cmd), Cmd::new("vgextend").args(seen));
     }
 }

@@ -63,12 +63,13 @@ impl Host for FakeHost {
 
     async fn lvm(&self, lane: &str, cmd: Cmd) -> Result<String, HostError> {
         check_for_shell(lane, &cmd);
-        self.run_lvm(&cmd).await.map(|(_, report)| report)
+        self.run_lvm(lane, &cmd).await.map(|(_, report)| report)
     }
 
-    async fn pin_devices(&self, devices: &[PathBuf]) -> Result<(), HostError> {
+    async fn pin_devices(&self, lane: &str, devices: &[PathBuf]) -> Result<(), HostError> {
         self.turn().await;
-        self.lock().pinned = devices.iter().cloned().collect();
+        let pinned = devices.iter().cloned().collect();
+        self.lock().pinned.insert(lane.to_owned(), pinned);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! A command is planned as a list of steps from what it sees, and each step is an effect: the states
 //! between them are those that a killed command leaves behind.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -205,7 +206,7 @@ impl World {
 
     /// The group as LVM sees it, if it may be changed.
     fn changeable(&self, name: &str) -> Result<Group, Refusal> {
-        let group = self.groups(Some(&self.pinned)).remove(name);
+        let group = self.groups(Some(&self.pinned(name))).remove(name);
         let group = group.ok_or_else(|| no(format!("Volume group \"{name}\" not found")))?;
         if group.missing().next().is_some() {
             return Err(no(format!(
@@ -221,23 +222,28 @@ impl World {
         Ok(group)
     }
 
-    fn hangs(&self) -> bool {
+    /// The disks that the commands of a lane see.
+    fn pinned(&self, lane: &str) -> BTreeSet<PathBuf> {
+        self.pinned.get(lane).cloned().unwrap_or_default()
+    }
+
+    fn hangs(&self, lane: &str) -> bool {
         let hangs = |disk: &PathBuf| {
             self.disks
                 .get(disk)
                 .is_some_and(|disk| disk.fault == Some(Fault::Hangs))
         };
-        self.pinned.iter().any(hangs)
+        self.pinned(lane).iter().any(hangs)
     }
 }
 
 impl FakeHost {
     /// Run a command line to its end; its code as LVM logs it, and its report.
-    pub(super) async fn run_lvm(&self, cmd: &Cmd) -> Result<(u8, String), HostError> {
+    pub(super) async fn run_lvm(&self, lane: &str, cmd: &Cmd) -> Result<(u8, String), HostError> {
         let line = Line::parse(cmd);
         self.lock().count("lvm_commands");
         self.turn().await;
-        if self.lock().hangs() {
+        if self.lock().hangs(lane) {
             return Err(timed_out(line.typed)); // LVM scans all its disks before anything else.
         }
         let group = line.target().0.to_owned();

@@ -36,11 +36,6 @@ impl FakeHost {
             .collect();
         let last = PathBuf::from(words.last().copied().unwrap_or_default());
         match (cmd.program, words.as_slice()) {
-            ("lvm", _) => {
-                let (code, _) = self.run_lvm(cmd).await?;
-                let code = if code == 1 { 0 } else { i32::from(code) };
-                Ok(ended(code, ""))
-            }
             ("blkid", ["-p", "-o", "export", _]) => self.lock().blkid(&last),
             ("wipefs", ["-n", ..]) => self.lock().wipefs(&last),
             ("e2fsck", ["-f", "-n" | "-p", _])

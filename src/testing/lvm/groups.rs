@@ -14,7 +14,7 @@ impl World {
             line.unknown("another size than `16m`");
         }
         let name = line.target().0;
-        if self.groups(Some(&self.pinned)).contains_key(name) {
+        if self.groups(Some(&self.pinned(name))).contains_key(name) {
             return Err(no(format!("A volume group called {name} already exists.")));
         }
         let group = self.new_group(name, &line.all("--addtag"));
@@ -30,7 +30,7 @@ impl World {
     fn with_disks(&mut self, mut group: Group, disks: &[String]) -> Plan {
         let mut steps = Vec::new();
         for disk in disks.iter().map(PathBuf::from) {
-            self.may_become_pv(&disk)?;
+            self.may_become_pv(&group.name, &disk)?;
             let pv = self.new_pv(&disk);
             group.pvs.insert(new_name("pv", &group.pvs), pv.clone());
             steps.push(Step::Label { disk, pv });
@@ -39,9 +39,10 @@ impl World {
         Ok(steps)
     }
 
-    fn may_become_pv(&self, disk: &PathBuf) -> Result<(), Refusal> {
+    fn may_become_pv(&self, lane: &str, disk: &PathBuf) -> Result<(), Refusal> {
         let found = self.disks.get(disk);
-        let usable = found.filter(|found| found.fault.is_none() && self.pinned.contains(disk));
+        let usable =
+            found.filter(|found| found.fault.is_none() && self.pinned(lane).contains(disk));
         if usable.is_none_or(|usable| usable.read_only) {
             return Err(no(format!(
                 "Cannot use {}: device not found",
