@@ -155,7 +155,7 @@ pub(super) fn validated(
     let objection = match validation.asked {
         Err(error) => Some(error.to_string()),
         Ok(workload) if serves(volume.mode, workload) => None,
-        Ok(_) => Some(format!("the volume is a {} volume", volume.mode)),
+        Ok(_) => Some(format!("the volume was made as {}", volume.mode)),
     };
     pb::ValidateVolumeCapabilitiesResponse {
         confirmed: objection.is_none().then_some(validation.echo),
