@@ -43,12 +43,17 @@ pub(super) fn plugin_capabilities() -> pb::GetPluginCapabilitiesResponse {
 }
 
 /// What the controller can do.
+///
+/// `LIST_VOLUMES_PUBLISHED_NODES` is not among it, although the nodes are told: the standard binds
+/// it to `PUBLISH_UNPUBLISH_VOLUME`, and a local volume needs no attaching.
+///
+/// # Source
+/// CSI 1.13, `ControllerServiceCapability`.
 pub(super) fn controller_capabilities() -> pb::ControllerGetCapabilitiesResponse {
     use controller::rpc::Type;
     let all = [
         Type::CreateDeleteVolume,
         Type::ListVolumes,
-        Type::ListVolumesPublishedNodes,
         Type::GetCapacity,
         Type::ExpandVolume,
         Type::GetVolume,

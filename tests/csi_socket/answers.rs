@@ -66,7 +66,6 @@ async fn the_driver_says_what_it_can_do() {
         [
             "CREATE_DELETE_VOLUME",
             "LIST_VOLUMES",
-            "LIST_VOLUMES_PUBLISHED_NODES",
             "GET_CAPACITY",
             "EXPAND_VOLUME",
             "GET_VOLUME",
