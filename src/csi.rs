@@ -21,6 +21,16 @@ pub use rpc::RpcObserver;
 pub use server::{ServeError, Services, serve};
 
 /// The messages and services of `proto/csi.proto`.
+///
+/// A message with secrets has no `Debug`, so that no line of code can print it:
+///
+/// ```compile_fail
+/// println!("{:?}", pliant::csi::pb::NodeStageVolumeRequest::default());
+/// ```
+///
+/// ```
+/// println!("{:?}", pliant::csi::pb::NodeUnstageVolumeRequest::default());
+/// ```
 #[allow(missing_docs, clippy::all, clippy::pedantic)] // Made by build.rs.
 pub mod pb {
     tonic::include_proto!("csi.v1");

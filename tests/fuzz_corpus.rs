@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "../fuzz/every_request.rs"]
+mod every_request;
+
 /// The inputs of one fuzz target, by path.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -34,4 +37,14 @@ fn superblocks() {
         let found = pliant::fs::superblock::parse(&head);
         assert!(found.is_some(), "{} comes from a real mkfs", path.display());
     }
+}
+
+#[test]
+fn requests() {
+    let inputs = corpus("requests");
+    let taken = inputs
+        .iter()
+        .filter(|(_, bytes)| every_request::parse(bytes));
+    // One good request of each kind, and those that are refused.
+    assert_eq!((inputs.len(), taken.count()), (24, 12));
 }

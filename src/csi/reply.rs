@@ -43,12 +43,17 @@ pub(super) fn plugin_capabilities() -> pb::GetPluginCapabilitiesResponse {
 }
 
 /// What the controller can do.
+///
+/// `LIST_VOLUMES_PUBLISHED_NODES` is not among it, although the nodes are told: the standard binds
+/// it to `PUBLISH_UNPUBLISH_VOLUME`, and a local volume needs no attaching.
+///
+/// # Source
+/// CSI 1.13, `ControllerServiceCapability`.
 pub(super) fn controller_capabilities() -> pb::ControllerGetCapabilitiesResponse {
     use controller::rpc::Type;
     let all = [
         Type::CreateDeleteVolume,
         Type::ListVolumes,
-        Type::ListVolumesPublishedNodes,
         Type::GetCapacity,
         Type::ExpandVolume,
         Type::GetVolume,
@@ -155,7 +160,7 @@ pub(super) fn validated(
     let objection = match validation.asked {
         Err(error) => Some(error.to_string()),
         Ok(workload) if serves(volume.mode, workload) => None,
-        Ok(_) => Some(format!("the volume is a {} volume", volume.mode)),
+        Ok(_) => Some(format!("the volume was made as {}", volume.mode)),
     };
     pb::ValidateVolumeCapabilitiesResponse {
         confirmed: objection.is_none().then_some(validation.echo),

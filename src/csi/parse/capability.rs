@@ -149,11 +149,9 @@ fn mounted(field: &str, mount: &MountVolume) -> Result<(Access, bool), ParseErro
 /// shows when the volume is mounted, and the kernel refuses what is another's.
 fn options(fs: Option<FsKind>, flags: &[String]) -> Result<Vec<String>, String> {
     let of = |kind| mount::parse_options(kind, flags);
-    match fs {
-        Some(kind) => of(Some(kind)),
-        None => {
-            let mut each = FsKind::ALL.map(|kind| of(Some(kind))).into_iter();
-            each.find(Result::is_ok).unwrap_or_else(|| of(None))
-        }
+    if fs.is_some() {
+        return of(fs);
     }
+    let mut each = FsKind::ALL.map(|kind| of(Some(kind))).into_iter();
+    each.find(Result::is_ok).unwrap_or_else(|| of(None))
 }

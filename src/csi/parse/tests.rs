@@ -30,11 +30,11 @@ fn mount(fs: &str, flags: &[&str]) -> AccessType {
     })
 }
 
-fn range(required_bytes: i64, limit_bytes: i64) -> Option<pb::CapacityRange> {
-    Some(pb::CapacityRange {
+fn range(required_bytes: i64, limit_bytes: i64) -> pb::CapacityRange {
+    pb::CapacityRange {
         required_bytes,
         limit_bytes,
-    })
+    }
 }
 
 fn topology(key: &str, node: &str) -> pb::Topology {
@@ -46,7 +46,7 @@ fn topology(key: &str, node: &str) -> pb::Topology {
 fn create() -> pb::CreateVolumeRequest {
     pb::CreateVolumeRequest {
         name: "pvc-1".to_owned(),
-        capacity_range: range(5 << 30, 0),
+        capacity_range: Some(range(5 << 30, 0)),
         volume_capabilities: vec![capability(mount("", &[]), AccessMode::SingleNodeWriter)],
         ..Default::default()
     }
@@ -119,10 +119,10 @@ fn a_volume_that_cannot_be_made_is_refused_by_field() {
         ("name", |r| r.name = "a\0b".to_owned()),
         ("volume_capabilities", |r| r.volume_capabilities.clear()),
         ("volume_capabilities[0]", |r| {
-            r.volume_capabilities[0].access_type = None
+            r.volume_capabilities[0].access_type = None;
         }),
         ("volume_capabilities[0].access_mode", |r| {
-            r.volume_capabilities[0].access_mode = None
+            r.volume_capabilities[0].access_mode = None;
         }),
         ("volume_capabilities[0].access_mode", |r| {
             r.volume_capabilities = vec![capability(block(), AccessMode::MultiNodeMultiWriter)];
@@ -152,10 +152,10 @@ fn a_volume_that_cannot_be_made_is_refused_by_field() {
             r.volume_capabilities = vec![capability(group, AccessMode::SingleNodeWriter)];
         }),
         ("capacity_range.required_bytes", |r| {
-            r.capacity_range = range(-1, 0)
+            r.capacity_range = Some(range(-1, 0));
         }),
         ("capacity_range.limit_bytes", |r| {
-            r.capacity_range = range(1, i64::MIN)
+            r.capacity_range = Some(range(1, i64::MIN));
         }),
         ("parameters[\"pools\"]", |r| {
             r.parameters = BTreeMap::from([("pools".to_owned(), "fast".to_owned())]);
@@ -165,7 +165,7 @@ fn a_volume_that_cannot_be_made_is_refused_by_field() {
             r.parameters = BTreeMap::from([("csi.storage.k8s.io/x".to_owned(), long)]);
         }),
         ("volume_content_source", |r| {
-            r.volume_content_source = Some(Default::default())
+            r.volume_content_source = Some(pb::VolumeContentSource::default());
         }),
         ("mutable_parameters", |r| {
             r.mutable_parameters = BTreeMap::from([("a".to_owned(), "b".to_owned())]);
@@ -188,7 +188,7 @@ fn a_volume_that_cannot_be_made_is_refused_by_field() {
 
 #[test]
 fn sizes_follow_the_range() {
-    let of = |required, limit| size::wanted(range(required, limit), Bytes::gib(1));
+    let of = |required, limit| size::wanted(Some(range(required, limit)), Bytes::gib(1));
     let wanted = |at_least, at_most| Ok(Wanted { at_least, at_most });
     assert_eq!(
         size::wanted(None, Bytes::gib(1)),
@@ -200,9 +200,9 @@ fn sizes_follow_the_range() {
     assert_eq!(of(i64::MAX, 0), wanted(Bytes::MAX, None));
     assert!(matches!(of(8, 7), Err(ParseError::Range { .. })));
     assert_eq!(field(size::stated(None)), "capacity_range");
-    assert_eq!(field(size::stated(range(0, 0))), "capacity_range");
+    assert_eq!(field(size::stated(Some(range(0, 0)))), "capacity_range");
     assert_eq!(
-        size::stated(range(0, 7)),
+        size::stated(Some(range(0, 7))),
         wanted(Bytes::ZERO, Some(Bytes::new(7)))
     );
 }
@@ -280,19 +280,19 @@ fn a_stage_that_cannot_be_is_refused_by_field() {
         ("volume_id", |r| r.volume_id.clear()),
         ("staging_target_path", |r| r.staging_target_path.clear()),
         ("staging_target_path", |r| {
-            r.staging_target_path = "a/b".to_owned()
+            r.staging_target_path = "a/b".to_owned();
         }),
         ("staging_target_path", |r| {
-            r.staging_target_path = "/a/../b".to_owned()
+            r.staging_target_path = "/a/../b".to_owned();
         }),
         ("staging_target_path", |r| {
-            r.staging_target_path = "/".to_owned()
+            r.staging_target_path = "/".to_owned();
         }),
         ("staging_target_path", |r| {
-            r.staging_target_path = "/a\nb".to_owned()
+            r.staging_target_path = "/a\nb".to_owned();
         }),
         ("staging_target_path", |r| {
-            r.staging_target_path = "/a".repeat(4000)
+            r.staging_target_path = "/a".repeat(4000);
         }),
         ("volume_capability", |r| r.volume_capability = None),
     ];
@@ -318,7 +318,7 @@ fn an_expansion_may_leave_out_its_size() {
     };
     assert_eq!(Expansion::parse(&request).unwrap().growth, None);
     let request = pb::NodeExpandVolumeRequest {
-        capacity_range: range(7, 0),
+        capacity_range: Some(range(7, 0)),
         volume_capability: Some(capability(block(), AccessMode::SingleNodeWriter)),
         ..request
     };
@@ -414,7 +414,7 @@ proptest! {
 
     #[test]
     fn any_range_is_answered(required in any::<i64>(), limit in any::<i64>()) {
-        if let Ok(wanted) = size::wanted(range(required, limit), Bytes::gib(1)) {
+        if let Ok(wanted) = size::wanted(Some(range(required, limit)), Bytes::gib(1)) {
             prop_assert!(wanted.at_most.is_none_or(|most| wanted.at_least <= most));
             prop_assert!(wanted.at_least <= Bytes::MAX);
         }

@@ -1,0 +1,220 @@
+//! A driver on a socket of its own, the volumes behind it, and short ways to ask it.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pliant::busy::Busy;
+use pliant::bytes::Bytes;
+use pliant::csi::parse::Defaults;
+use pliant::csi::pb::controller_client::ControllerClient;
+use pliant::csi::pb::identity_client::IdentityClient;
+use pliant::csi::pb::node_client::NodeClient;
+use pliant::csi::pb::volume_capability::{AccessMode, AccessType, MountVolume, access_mode};
+use pliant::csi::{
+    Controller, Identity, Node, RpcObserver, ServeError, Services, TOPOLOGY, pb, serve,
+};
+use pliant::volume::{
+    Ailment, Capacity, CapacityQuery, FsKind, Grown, Growth, Mode, NewVolume, NodeKey, State,
+    Volume, VolumeError, VolumeId, VolumeKey, Volumes,
+};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Response, Status};
+
+/// Volumes in memory. A name that begins with `slow` waits to be let go; growing `broken` panics.
+#[derive(Default)]
+pub struct Shelf {
+    pub volumes: Mutex<BTreeMap<VolumeId, Volume>>,
+    pub begun: Notify,
+    pub let_go: Notify,
+}
+
+impl Shelf {
+    pub fn put(&self, name: &str, size: Bytes, ailments: Vec<Ailment>) -> Volume {
+        let id = id_of(name);
+        let volume = Volume {
+            id: id.clone(),
+            name: name.to_owned(),
+            pool: "fast".parse().unwrap(),
+            node: "alpha".to_owned(),
+            size,
+            mode: Mode::Filesystem(FsKind::Ext4),
+            state: State::Ready,
+            published: !ailments.is_empty(),
+            ailments,
+        };
+        let mut volumes = self.volumes.lock().unwrap();
+        volumes.entry(id).or_insert(volume).clone()
+    }
+}
+
+#[tonic::async_trait]
+impl Volumes for Shelf {
+    async fn ensure(&self, want: &NewVolume) -> Result<Volume, VolumeError> {
+        if want.name.starts_with("slow") {
+            self.begun.notify_one();
+            self.let_go.notified().await;
+        }
+        Ok(self.put(&want.name, want.size.at_least, vec![]))
+    }
+
+    async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        self.volumes.lock().unwrap().remove(id);
+        Ok(())
+    }
+
+    async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError> {
+        assert_ne!(*id, id_of("broken"), "broken on purpose");
+        let mut volumes = self.volumes.lock().unwrap();
+        let volume = volumes
+            .get_mut(id)
+            .ok_or_else(|| VolumeError::NotFound { id: id.to_string() })?;
+        volume.size = volume.size.max(growth.size.at_least);
+        Ok(Grown {
+            size: volume.size,
+            node_expansion_required: false,
+        })
+    }
+
+    async fn find(&self, id: &VolumeId) -> Result<Option<Volume>, VolumeError> {
+        assert_ne!(*id, id_of("broken"), "broken on purpose");
+        Ok(self.volumes.lock().unwrap().get(id).cloned())
+    }
+
+    async fn list(&self) -> Result<Vec<Volume>, VolumeError> {
+        Ok(self.volumes.lock().unwrap().values().cloned().collect())
+    }
+
+    async fn capacity(&self, _: &CapacityQuery) -> Result<Capacity, VolumeError> {
+        Ok(Capacity {
+            free: Bytes::gib(9),
+            largest: Bytes::gib(5),
+            smallest: Bytes::mib(4),
+        })
+    }
+}
+
+pub fn id_of(name: &str) -> VolumeId {
+    VolumeId::new(NodeKey::of("alpha"), VolumeKey::of(name))
+}
+
+/// This machine, of which these tests ask only what never reaches it.
+pub fn machine() -> Arc<pliant::node::Node> {
+    Arc::new(pliant::node::Node {})
+}
+
+#[derive(Default)]
+pub struct Seen(pub Mutex<Vec<(String, &'static str)>>);
+
+impl RpcObserver for Seen {
+    fn observe(&self, method: &str, code: &'static str, _: Duration) {
+        self.0.lock().unwrap().push((method.to_owned(), code));
+    }
+}
+
+/// A driver on a socket of its own, and its clients.
+pub struct Driver {
+    pub shelf: Arc<Shelf>,
+    pub seen: Arc<Seen>,
+    pub socket: PathBuf,
+    pub stop: oneshot::Sender<()>,
+    pub served: JoinHandle<Result<(), ServeError>>,
+    pub identity: IdentityClient<Channel>,
+    pub controller: ControllerClient<Channel>,
+    pub node: NodeClient<Channel>,
+    _place: tempfile::TempDir,
+}
+
+impl Driver {
+    pub async fn start() -> Driver {
+        let place = tempfile::tempdir().unwrap();
+        let socket = place.path().join("csi.sock");
+        let (shelf, seen) = (Arc::new(Shelf::default()), Arc::new(Seen::default()));
+        let (stop, stopped) = oneshot::channel();
+        let busy = Busy::new();
+        let services = Services {
+            identity: Identity,
+            controller: Some(Controller::new(
+                shelf.clone(),
+                busy.clone(),
+                Defaults::default(),
+            )),
+            node: Some(Node::new(machine(), busy)),
+        };
+        let (at, observer) = (socket.clone(), seen.clone());
+        let served = tokio::spawn(async move {
+            let stopped = async { stopped.await.unwrap_or_default() };
+            serve(&at, services, observer, stopped).await
+        });
+        while !socket.exists() {
+            tokio::task::yield_now().await;
+        }
+        let address = Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap();
+        let channel = address.connect().await.unwrap();
+        Driver {
+            shelf,
+            seen,
+            socket,
+            stop,
+            served,
+            identity: IdentityClient::new(channel.clone()),
+            controller: ControllerClient::new(channel.clone()),
+            node: NodeClient::new(channel),
+            _place: place,
+        }
+    }
+}
+
+pub fn mounted() -> pb::VolumeCapability {
+    pb::VolumeCapability {
+        access_type: Some(AccessType::Mount(MountVolume::default())),
+        access_mode: Some(AccessMode {
+            mode: access_mode::Mode::SingleNodeWriter.into(),
+        }),
+    }
+}
+
+pub fn create(name: &str) -> pb::CreateVolumeRequest {
+    pb::CreateVolumeRequest {
+        name: name.to_owned(),
+        volume_capabilities: vec![mounted()],
+        ..Default::default()
+    }
+}
+
+pub fn expand(name: &str, bytes: i64) -> pb::ControllerExpandVolumeRequest {
+    pb::ControllerExpandVolumeRequest {
+        volume_id: id_of(name).to_string(),
+        capacity_range: Some(pb::CapacityRange {
+            required_bytes: bytes,
+            limit_bytes: 0,
+        }),
+        ..Default::default()
+    }
+}
+
+pub fn get(name: &str) -> pb::ControllerGetVolumeRequest {
+    pb::ControllerGetVolumeRequest {
+        volume_id: id_of(name).to_string(),
+    }
+}
+
+pub fn code<T: Debug>(answer: Result<Response<T>, Status>) -> Code {
+    answer.map_or_else(|status| status.code(), |_| Code::Ok)
+}
+
+pub fn described(name: &str, bytes: i64) -> pb::Volume {
+    pb::Volume {
+        capacity_bytes: bytes,
+        volume_id: id_of(name).to_string(),
+        volume_context: BTreeMap::from([("pool".to_owned(), "fast".to_owned())]),
+        content_source: None,
+        accessible_topology: vec![pb::Topology {
+            segments: BTreeMap::from([(TOPOLOGY.to_owned(), "alpha".to_owned())]),
+        }],
+    }
+}

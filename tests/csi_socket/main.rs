@@ -1,0 +1,8 @@
+//! The protocol over a real socket, with volumes that exist only in memory.
+
+mod answers;
+mod calls;
+mod driver;
+mod log;
+mod refusals;
+mod secrets;
