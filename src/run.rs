@@ -1,6 +1,8 @@
 //! The wiring: the only room that sees every other.
 
+use std::fs::DirBuilder;
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -40,6 +42,8 @@ fn check_config(args: CheckConfig) -> Result<ExitCode> {
 fn examine(args: &Doctor) -> Result<ExitCode> {
     // A state directory of its own: looking must not touch that of a running driver.
     let state = std::env::temp_dir().join(format!("pliant-doctor-{}", std::process::id()));
+    // Made by us and for us alone, or not at all: others write to that directory too.
+    DirBuilder::new().mode(0o700).create(&state)?;
     let runtime = tokio::runtime::Runtime::new()?;
     let seen = RealHost::new(&state).map(|host| runtime.block_on(doctor::look(&host)));
     std::fs::remove_dir_all(&state).ok();
