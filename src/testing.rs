@@ -1,1 +1,211 @@
-//! testing
+//! A machine in memory: disks, LVM, device-mapper, file systems and mounts behind the trait
+//! [`Host`](crate::host::Host).
+//!
+//! Its truth about volume groups is what lies on its disks, in LVM's own format, so production code
+//! reads it with the production parser. Programs are understood word by word; an unknown command line
+//! is a panic that names it. Every change is an *effect* with a number, counted from 1: the machine
+//! can be stopped before and after each of them ([`FakeHost::cut_at`]), and started again with
+//! ([`FakeHost::after_crash`]) or without ([`FakeHost::after_power_cut`]) what its kernel knew.
+//!
+//! What no caller may ever do is a panic too: see the module `door`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, watch};
+
+use crate::bytes::Bytes;
+use crate::host::{DeviceNumber, Mount};
+
+mod devices;
+mod disks;
+mod door;
+mod effects;
+mod groups;
+mod host;
+mod lvm;
+mod mounts;
+mod programs;
+mod render;
+mod state;
+mod superblocks;
+
+pub use effects::Side;
+pub use state::{DeviceState, GroupState, MachineState, VolumeState};
+
+use devices::Device;
+use disks::{FakeDisk, Pages};
+use effects::Effects;
+
+/// A handle to a machine in memory; clones are handles to the same machine.
+#[derive(Clone)]
+pub struct FakeHost {
+    world: Arc<Mutex<World>>,
+    unlocked: Arc<Notify>,
+    stopped: watch::Sender<bool>,
+}
+
+/// All of the machine. Cloning it is what a restart does.
+#[derive(Clone, Default)]
+struct World {
+    disks: BTreeMap<PathBuf, FakeDisk>,
+    /// What LVM commands see.
+    pinned: BTreeSet<PathBuf>,
+    devices: BTreeMap<String, Device>,
+    mounts: Vec<Mount>,
+    /// Directories (`true`) and files (`false`) of the root file system.
+    paths: BTreeMap<PathBuf, bool>,
+    locks: BTreeSet<String>,
+    /// Processes that hold a device open, by its path.
+    openers: BTreeMap<PathBuf, u32>,
+    /// What each thick snapshot shows, by its volume's uuid.
+    frozen: BTreeMap<String, Pages>,
+    /// Bytes that the last extension has added, by the volume's uuid.
+    appended: BTreeMap<String, Range<u64>>,
+    uuids: u64,
+    minors: u32,
+    effects: Effects,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Default for FakeHost {
+    fn default() -> Self {
+        FakeHost::new()
+    }
+}
+
+impl FakeHost {
+    /// A machine without disks.
+    pub fn new() -> Self {
+        let mut world = World::default();
+        world.boot();
+        for path in ["/", "/dev", "/run", "/var", "/var/lib", "/var/lib/kubelet"] {
+            world.paths.insert(PathBuf::from(path), true);
+        }
+        FakeHost::of(world)
+    }
+
+    fn of(world: World) -> Self {
+        FakeHost {
+            world: Arc::new(Mutex::new(world)),
+            unlocked: Arc::new(Notify::new()),
+            stopped: watch::Sender::new(false),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Add a blank disk of this size and return its path: `/dev/fake0`, `/dev/fake1`, …
+    ///
+    /// LVM commands do not see it before [`pin_devices`](crate::host::Host::pin_devices).
+    pub fn add_disk(&self, size: Bytes) -> PathBuf {
+        let mut world = self.lock();
+        let minor = u32::try_from(world.disks.len()).expect("few disks");
+        let path = PathBuf::from(format!("/dev/fake{minor}"));
+        world.disks.insert(path.clone(), FakeDisk::new(minor, size));
+        path
+    }
+
+    /// Make a volume group with extents of 4 MiB on these disks, durable and without effects, as an
+    /// administrator did before the driver came.
+    pub fn add_group(&self, name: &str, disks: &[PathBuf]) {
+        let mut world = self.lock();
+        world.make_group(name, disks, &[]);
+        for disk in world.disks.values_mut() {
+            disk.flush();
+        }
+    }
+
+    /// Write to a disk or an active volume as its user would; it is not flushed and no effect.
+    ///
+    /// # Panics
+    /// If the device is not there or too small.
+    pub fn write_at(&self, device: &Path, offset: u64, bytes: &[u8]) {
+        self.lock()
+            .write(device, offset, bytes)
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Put a signature that this driver does not know onto a device: `blkid` prints it as its TYPE
+    /// until its first 4 KiB are written over.
+    pub fn set_foreign_signature(&self, device: &Path, name: &str) {
+        self.write_at(device, superblocks::FOREIGN_AT, &superblocks::foreign(name));
+    }
+
+    /// Hold a device open as a process would that uses it as a raw disk.
+    pub fn open(&self, device: &Path) {
+        *self.lock().openers.entry(device.to_owned()).or_default() += 1;
+    }
+
+    /// Undo one [`FakeHost::open`].
+    pub fn close(&self, device: &Path) {
+        if let Some(count) = self.lock().openers.get_mut(device) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// The path `/dev/dm-<minor>` of an active logical volume.
+    pub fn device_of(&self, group: &str, lv: &str) -> Option<PathBuf> {
+        let world = self.lock();
+        let group = world.groups(None).remove(group)?;
+        let device = world.devices.get(&group.dm_uuid(group.lvs.get(lv)?))?;
+        Some(device.path())
+    }
+
+    /// A volume group as its disks have it now, failing disks too.
+    pub fn group(&self, name: &str) -> Option<crate::lvm::Group> {
+        self.lock().groups(None).remove(name)
+    }
+}
+
+impl std::fmt::Debug for FakeHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FakeHost").finish_non_exhaustive()
+    }
+}
+
+impl World {
+    /// What there is after a start: the kernel knows nothing but its root, and /run is empty.
+    fn boot(&mut self) {
+        self.pinned.clear();
+        let run = Path::new("/run");
+        self.paths
+            .retain(|path, _| path == run || !path.starts_with(run));
+        self.devices.clear();
+        self.openers.clear();
+        self.locks.clear();
+        let root = |minor, target: &str, kind: &str| Mount {
+            device: DeviceNumber { major: 0, minor },
+            root: PathBuf::from("/"),
+            target: PathBuf::from(target),
+            kind: kind.to_owned(),
+            source: kind.to_owned(),
+            mount_options: vec!["rw".to_owned(), "relatime".to_owned()],
+            super_options: vec!["rw".to_owned()],
+        };
+        self.mounts = vec![
+            root(1, "/", "ext4"),
+            root(mounts::DEVTMPFS, "/dev", "devtmpfs"),
+        ];
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// The next uuid with LVM's dashes.
+    fn uuid(&mut self) -> String {
+        self.uuids += 1;
+        let digits = format!("{:032}", self.uuids);
+        let cuts = [0, 6, 10, 14, 18, 22, 26, 32];
+        let parts: Vec<&str> = cuts.windows(2).map(|cut| &digits[cut[0]..cut[1]]).collect();
+        parts.join("-")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,372 @@
+//! Disks with a volatile write cache.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::libc::{EIO, EROFS};
+
+use super::{FakeHost, World};
+use crate::bytes::Bytes;
+use crate::host::HostError;
+
+const PAGE: u64 = 4096;
+/// What a disk writes whole or not at all, and the grain in which a cut tears long zeroes.
+const SECTOR: usize = 512;
+const ZERO_GRAIN: u64 = 64 << 10;
+
+pub(super) fn system(what: impl Into<String>, errno: i32) -> HostError {
+    HostError::System {
+        what: what.into(),
+        source: io::Error::from_raw_os_error(errno),
+    }
+}
+
+pub(super) fn timed_out(what: impl Into<String>) -> HostError {
+    HostError::TimedOut {
+        what: what.into(),
+        limit: Duration::from_secs(60),
+    }
+}
+
+/// Sparse content; what was never written is zeroes.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Pages(BTreeMap<u64, Vec<u8>>);
+
+impl Pages {
+    pub fn read(&self, offset: u64, length: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for part in pages(offset..offset + length) {
+            let (page, within) = locate(&part);
+            match self.0.get(&page) {
+                Some(content) => bytes.extend_from_slice(&content[within]),
+                None => bytes.resize(bytes.len() + within.len(), 0),
+            }
+        }
+        bytes
+    }
+
+    pub fn write(&mut self, offset: u64, mut bytes: &[u8]) {
+        for part in pages(offset..offset + bytes.len() as u64) {
+            let (page, within) = locate(&part);
+            let (now, rest) = bytes.split_at(within.len());
+            let content = self.0.entry(page);
+            content.or_insert_with(|| vec![0; within_page(PAGE)])[within].copy_from_slice(now);
+            bytes = rest;
+        }
+    }
+
+    /// What was ever written in a range: where, and the bytes.
+    pub fn known(&self, range: &Range<u64>) -> Vec<(u64, Vec<u8>)> {
+        let pages = self.0.range(range.start / PAGE..range.end.div_ceil(PAGE));
+        let parts = pages.map(|(page, _)| {
+            let start = (page * PAGE).max(range.start);
+            let end = ((page + 1) * PAGE).min(range.end);
+            (start, self.read(start, end - start))
+        });
+        parts.collect()
+    }
+
+    pub fn zero(&mut self, range: &Range<u64>) {
+        let known: Vec<u64> = self
+            .0
+            .range(range.start / PAGE..range.end.div_ceil(PAGE))
+            .map(|(page, _)| *page)
+            .collect();
+        for page in known {
+            let start = (page * PAGE).max(range.start);
+            let end = ((page + 1) * PAGE).min(range.end);
+            if end - start == PAGE {
+                self.0.remove(&page);
+            } else if let Some(content) = self.0.get_mut(&page) {
+                content[within_page(start - page * PAGE)..within_page(end - page * PAGE)].fill(0);
+            }
+        }
+    }
+}
+
+/// Cut a range at the borders of pages.
+fn pages(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let mut next = range.start;
+    std::iter::from_fn(move || {
+        let start = next;
+        next = range.end.min((start / PAGE + 1) * PAGE);
+        (start < range.end).then_some(start..next)
+    })
+}
+
+fn locate(part: &Range<u64>) -> (u64, Range<usize>) {
+    let page = part.start / PAGE;
+    let base = page * PAGE;
+    (
+        page,
+        within_page(part.start - base)..within_page(part.end - base),
+    )
+}
+
+fn within_page(offset: u64) -> usize {
+    usize::try_from(offset).expect("at most a page")
+}
+
+#[derive(Clone)]
+enum Write {
+    Bytes(u64, Vec<u8>),
+    Zeroes(Range<u64>),
+    /// All or nothing.
+    Together(Vec<Write>),
+}
+
+impl Write {
+    fn apply(&self, pages: &mut Pages) {
+        match self {
+            Write::Bytes(offset, bytes) => pages.write(*offset, bytes),
+            Write::Zeroes(range) => pages.zero(range),
+            Write::Together(writes) => writes.iter().for_each(|write| write.apply(pages)),
+        }
+    }
+
+    /// The parts that reach the disk each on its own.
+    fn parts(self) -> Vec<Write> {
+        match self {
+            Write::Bytes(offset, bytes) => bytes
+                .chunks(SECTOR)
+                .zip((offset..).step_by(SECTOR))
+                .map(|(sector, offset)| Write::Bytes(offset, sector.to_vec()))
+                .collect(),
+            Write::Zeroes(range) => range
+                .clone()
+                .step_by(within_page(ZERO_GRAIN))
+                .map(|start| Write::Zeroes(start..range.end.min(start + ZERO_GRAIN)))
+                .collect(),
+            together @ Write::Together(_) => vec![together],
+        }
+    }
+}
+
+/// Which of the writes that were not flushed outlive a power cut.
+pub(super) enum Survivors {
+    None,
+    /// Those that a generator with this state picks.
+    Some(u64),
+}
+
+impl Survivors {
+    /// splitmix64, one bit at a time.
+    fn pick(&mut self) -> bool {
+        let Survivors::Some(state) = self else {
+            return false;
+        };
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = *state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) & 1 == 1
+    }
+}
+
+/// What is wrong with a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    Errors,
+    Hangs,
+    Gone,
+}
+
+#[derive(Clone)]
+pub(super) struct FakeDisk {
+    pub minor: u32,
+    pub size: Bytes,
+    pub read_only: bool,
+    pub discard_zeroes: bool,
+    pub fault: Option<Fault>,
+    content: Pages,
+    durable: Pages,
+    unflushed: Vec<Write>,
+}
+
+impl FakeDisk {
+    pub fn new(minor: u32, size: Bytes) -> Self {
+        FakeDisk {
+            minor,
+            size,
+            read_only: false,
+            discard_zeroes: false,
+            fault: None,
+            content: Pages::default(),
+            durable: Pages::default(),
+            unflushed: Vec::new(),
+        }
+    }
+
+    /// The bytes, whatever fault it has.
+    pub fn content(&self) -> &Pages {
+        &self.content
+    }
+
+    pub fn may_read(&self, what: &str) -> Result<(), HostError> {
+        match self.fault {
+            Some(Fault::Hangs) => Err(timed_out(what)),
+            Some(Fault::Errors | Fault::Gone) => Err(system(what, EIO)),
+            None => Ok(()),
+        }
+    }
+
+    pub fn may_write(&self, what: &str) -> Result<(), HostError> {
+        self.may_read(what)?;
+        if self.read_only {
+            return Err(system(what, EROFS));
+        }
+        Ok(())
+    }
+
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        self.put(Write::Bytes(offset, bytes.to_vec()));
+    }
+
+    /// Write what a power cut keeps or loses as a whole.
+    ///
+    /// A commit of LVM is played so: LVM sends no flush between its text and its header, so a cache that
+    /// turns them round loses the group, and no order of calls by a driver can prevent that.
+    pub fn write_together(&mut self, writes: Vec<(u64, Vec<u8>)>) {
+        let writes = writes.into_iter();
+        let writes = writes.map(|(offset, bytes)| Write::Bytes(offset, bytes));
+        self.put(Write::Together(writes.collect()));
+    }
+
+    pub fn zero(&mut self, range: Range<u64>) {
+        self.put(Write::Zeroes(range));
+    }
+
+    fn put(&mut self, write: Write) {
+        write.apply(&mut self.content);
+        self.unflushed.push(write);
+    }
+
+    pub fn flush(&mut self) {
+        for write in self.unflushed.drain(..) {
+            write.apply(&mut self.durable);
+        }
+    }
+
+    pub fn lose_power(&mut self, survivors: &mut Survivors) {
+        if matches!(survivors, Survivors::Some(_)) {
+            let parts = self.unflushed.drain(..).flat_map(Write::parts);
+            for part in parts.filter(|_| survivors.pick()) {
+                part.apply(&mut self.durable);
+            }
+        }
+        self.unflushed.clear();
+        self.content = self.durable.clone();
+    }
+}
+
+impl FakeHost {
+    /// Let every read and write of the disk fail with EIO until [`FakeHost::heal_disk`].
+    pub fn fail_disk(&self, disk: &Path) {
+        self.disk(disk, |disk| disk.fault = Some(Fault::Errors));
+    }
+
+    /// Let every call that touches the disk run into its limit, with nothing done.
+    pub fn hang_disk(&self, disk: &Path) {
+        self.disk(disk, |disk| disk.fault = Some(Fault::Hangs));
+    }
+
+    /// Pull the disk out: it is not listed any more, volumes on it fail with EIO.
+    pub fn remove_disk(&self, disk: &Path) {
+        self.disk(disk, |disk| disk.fault = Some(Fault::Gone));
+    }
+
+    /// End what [`FakeHost::fail_disk`], [`FakeHost::hang_disk`], [`FakeHost::remove_disk`] began.
+    pub fn heal_disk(&self, disk: &Path) {
+        self.disk(disk, |disk| disk.fault = None);
+    }
+
+    /// Let the kernel refuse writes to the disk with EROFS, or take them again.
+    pub fn set_read_only(&self, disk: &Path, read_only: bool) {
+        self.disk(disk, |disk| disk.read_only = read_only);
+    }
+
+    /// Say whether discarded bytes read as zeroes; they stay as they were unless this says so.
+    pub fn set_discard_zeroes(&self, disk: &Path, zeroes: bool) {
+        self.disk(disk, |disk| disk.discard_zeroes = zeroes);
+    }
+
+    fn disk(&self, disk: &Path, change: impl FnOnce(&mut FakeDisk)) {
+        let mut world = self.lock();
+        let found = world.disks.get_mut(disk);
+        change(found.unwrap_or_else(|| panic!("there is no disk {}", disk.display())));
+    }
+}
+
+/// A run of bytes of a disk.
+pub(super) type Place = (PathBuf, Range<u64>);
+
+impl World {
+    /// Read through a disk or a device; short only at its end.
+    pub fn read(&self, device: &Path, offset: u64, length: u64) -> Result<Vec<u8>, HostError> {
+        let what = format!("read {}", device.display());
+        let size = self.size_of(device)?.get();
+        let range = offset.min(size)..offset.saturating_add(length).min(size);
+        if let Some(frozen) = self.frozen_of(device) {
+            return Ok(frozen.read(range.start, range.end - range.start));
+        }
+        let mut bytes = Vec::new();
+        for (disk, part) in self.places(device, range, &what)? {
+            let disk = &self.disks[&disk];
+            disk.may_read(&what)?;
+            bytes.append(&mut disk.content().read(part.start, part.end - part.start));
+        }
+        Ok(bytes)
+    }
+
+    pub fn write(&mut self, device: &Path, offset: u64, mut bytes: &[u8]) -> Result<(), HostError> {
+        let what = format!("write {}", device.display());
+        if let Some(frozen) = self.frozen_of_mut(device) {
+            frozen.write(offset, bytes);
+            return Ok(());
+        }
+        for (disk, part) in self.places(device, offset..offset + bytes.len() as u64, &what)? {
+            let disk = self.disks.get_mut(&disk).expect("a place is on a disk");
+            disk.may_write(&what)?;
+            let length = usize::try_from(part.end - part.start).expect("part of a slice");
+            let (now, rest) = bytes.split_at(length);
+            disk.write(part.start, now);
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    pub fn zero(&mut self, device: &Path, range: Range<u64>, what: &str) -> Result<(), HostError> {
+        for (disk, part) in self.places(device, range, what)? {
+            let disk = self.disks.get_mut(&disk).expect("a place is on a disk");
+            disk.may_write(what)?;
+            disk.zero(part);
+        }
+        Ok(())
+    }
+
+    pub fn discard(&mut self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
+        let what = format!("BLKDISCARD {}", device.display());
+        for (disk, part) in self.places(device, range, &what)? {
+            let disk = self.disks.get_mut(&disk).expect("a place is on a disk");
+            disk.may_write(&what)?;
+            if disk.discard_zeroes {
+                disk.zero(part);
+            }
+        }
+        Ok(())
+    }
+
+    pub fn flush(&mut self, device: &Path) -> Result<(), HostError> {
+        let what = format!("fsync {}", device.display());
+        let size = self.size_of(device)?.get();
+        for (disk, _) in self.places(device, 0..size, &what)? {
+            let disk = self.disks.get_mut(&disk).expect("a place is on a disk");
+            disk.may_read(&what)?;
+            disk.flush();
+        }
+        Ok(())
+    }
+}

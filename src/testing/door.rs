@@ -1,0 +1,61 @@
+//! What no caller may ever do: the checks that panic.
+//!
+//! They hold the rules that protect data against the code above the door: a file system is made only
+//! on a volume of this driver that has none of its own, and bytes are wiped only where a volume comes
+//! or goes, or where it has just grown.
+
+use std::ops::Range;
+use std::path::Path;
+
+use super::World;
+use super::superblocks::{FakeFs, HEAD};
+
+impl World {
+    /// Panic unless a file system may be made on this device.
+    pub fn may_format(&self, device: &Path, command: &str) {
+        let Some((_, lv)) = self.volume_at(device) else {
+            panic!("`{command}`: no logical volume");
+        };
+        let own = lv.tags.iter().any(|tag| tag.starts_with("pliant.id="));
+        assert!(own, "`{command}`: {} is not ours", lv.name);
+        let made = lv.tags.iter().any(|tag| is(tag, "pliant.made"));
+        assert!(!made, "`{command}`: {} has its file system", lv.name);
+        let mounted = self
+            .device_at(device)
+            .is_some_and(|found| self.open_count(found) > 0);
+        assert!(!mounted, "`{command}`: {} is in use", lv.name);
+    }
+
+    /// Panic unless these bytes of the device may be wiped.
+    pub fn may_wipe(&self, device: &Path, range: &Range<u64>, call: &str) {
+        let Some((_, lv)) = self.volume_at(device) else {
+            panic!("{call}: no logical volume");
+        };
+        let state = |state: &str| lv.tags.contains(&format!("pliant.state={state}"));
+        if state("creating") || state("deleting") {
+            let used = self
+                .device_at(device)
+                .is_some_and(|found| self.open_count(found) > 0);
+            assert!(!used, "{call}: {} is in use", lv.name);
+            return;
+        }
+        let grown = self.appended.get(&lv.uuid);
+        let new = grown.is_some_and(|new| new.start <= range.start && range.end <= new.end);
+        assert!(new, "{call}: {range:?} of {} is not new", lv.name);
+        let covers = self.covers(device);
+        assert!(
+            covers <= range.start,
+            "{call}: {range:?} of {} is in its file system",
+            lv.name
+        );
+    }
+
+    fn covers(&self, device: &Path) -> u64 {
+        let head = self.read(device, 0, HEAD).unwrap_or_default();
+        FakeFs::read(&head).map_or(0, |fs| fs.covers.get())
+    }
+}
+
+fn is(tag: &str, name: &str) -> bool {
+    tag.split('=').next() == Some(name)
+}

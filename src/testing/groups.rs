@@ -1,0 +1,224 @@
+//! Volume groups as they are on the disks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use super::World;
+use super::disks::FakeDisk;
+use super::render;
+use crate::bytes::Bytes;
+use crate::lvm::group::{Group, Lv, Piece, Pv, Segment};
+use crate::lvm::metadata;
+
+/// `vgcreate --metadatasize 16m` puts the first extent here.
+const PE_START: u64 = 34_816;
+const EXTENT: Bytes = Bytes::mib(4);
+
+impl World {
+    /// The groups on the disks at their highest sequence numbers, each physical volume with its disk.
+    /// With `pinned`: as LVM commands see them, which look at those disks only, if they can be read.
+    pub fn groups(&self, pinned: Option<&BTreeSet<PathBuf>>) -> BTreeMap<String, Group> {
+        let seen = self.disks.iter().filter(|(path, disk)| {
+            pinned.is_none_or(|pinned| pinned.contains(*path) && disk.fault.is_none())
+        });
+        let mut carriers = BTreeMap::new();
+        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        for (path, disk) in seen {
+            let Some(label) = label_of(disk) else {
+                continue;
+            };
+            carriers.insert(label.pv_uuid, path.clone());
+            if let Some(group) = committed(disk) {
+                let newest = groups.get(&group.name);
+                if newest.is_none_or(|newest| newest.seqno < group.seqno) {
+                    groups.insert(group.name.clone(), group);
+                }
+            }
+        }
+        for pv in groups.values_mut().flat_map(|group| group.pvs.values_mut()) {
+            pv.device = carriers.get(&pv.uuid).cloned();
+        }
+        groups
+    }
+
+    /// The group and the volume of a logical volume's device.
+    pub fn volume_at(&self, device: &Path) -> Option<(Group, Lv)> {
+        let uuid = &self.device_at(device)?.uuid;
+        self.groups(None).into_values().find_map(|group| {
+            let lv = group.lvs.values().find(|lv| group.dm_uuid(lv) == *uuid);
+            lv.cloned().map(|lv| (group, lv))
+        })
+    }
+
+    /// The sequence number that a disk's own copy of the metadata has.
+    pub fn seqno_on(&self, disk: &Path) -> Option<u64> {
+        committed(self.disks.get(disk)?).map(|group| group.seqno)
+    }
+
+    /// A new physical volume on a disk; its label is written by [`World::label`].
+    pub fn new_pv(&mut self, disk: &Path) -> Pv {
+        let size = self.disks[disk].size;
+        let data = size
+            .get()
+            .saturating_sub(PE_START * metadata::SECTOR as u64);
+        Pv {
+            uuid: self.uuid(),
+            device: Some(disk.to_owned()),
+            pe_start: PE_START,
+            pe_count: data / EXTENT.get(),
+            size,
+            flags: set(&["ALLOCATABLE"]),
+            tags: BTreeSet::new(),
+        }
+    }
+
+    pub fn new_group(&mut self, name: &str, tags: &[String]) -> Group {
+        Group {
+            name: name.to_owned(),
+            uuid: self.uuid(),
+            seqno: 0,
+            extent_size: EXTENT,
+            flags: set(&["RESIZEABLE", "READ", "WRITE"]),
+            tags: tags.iter().cloned().collect(),
+            pvs: BTreeMap::new(),
+            lvs: BTreeMap::new(),
+        }
+    }
+
+    pub fn make_group(&mut self, name: &str, disks: &[PathBuf], tags: &[String]) {
+        let mut group = self.new_group(name, tags);
+        group.seqno = 1;
+        for (i, disk) in disks.iter().enumerate() {
+            let pv = self.new_pv(disk);
+            self.label(disk, &pv);
+            group.pvs.insert(format!("pv{i}"), pv);
+        }
+        for disk in disks {
+            self.commit(disk, &group);
+        }
+    }
+
+    /// Write a physical volume's label and an empty metadata area.
+    pub fn label(&mut self, disk: &Path, pv: &Pv) {
+        let disk = self.disks.get_mut(disk).expect("a known disk");
+        disk.write_together(render::empty_pv(pv));
+    }
+
+    /// Write a group to one of its disks: first the text, then the sector that makes it the group.
+    pub fn commit(&mut self, path: &Path, group: &Group) {
+        self.note_growth(group);
+        let disk = self.disks.get_mut(path).expect("a known disk");
+        let header = header_of(disk).expect("a label was written before");
+        disk.write_together(render::commit(&header, group));
+    }
+
+    /// Remember which bytes a commit appends to its volumes.
+    fn note_growth(&mut self, group: &Group) {
+        let Some(before) = self.groups(None).remove(&group.name) else {
+            return;
+        };
+        for lv in group.lvs.values() {
+            let old = before.lvs.get(&lv.name).map_or(0, Lv::extents);
+            if old > 0 && lv.extents() > old {
+                let size = |extents| group.size_of(extents).get();
+                self.appended
+                    .insert(lv.uuid.clone(), size(old)..size(lv.extents()));
+            }
+        }
+    }
+}
+
+pub(super) fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn label_of(disk: &FakeDisk) -> Option<metadata::Label> {
+    let head = disk.content().read(0, 4 * metadata::SECTOR as u64);
+    metadata::find_label(&head).ok().flatten()
+}
+
+fn header_of(disk: &FakeDisk) -> Option<metadata::AreaHeader> {
+    let area = label_of(disk)?.areas.first().copied()?;
+    let sector = disk.content().read(area.offset, metadata::SECTOR as u64);
+    metadata::parse_area(&sector).ok()
+}
+
+/// The group that a disk's own copy of the metadata describes.
+fn committed(disk: &FakeDisk) -> Option<Group> {
+    let header = header_of(disk)?;
+    let read = |range: Range<u64>| disk.content().read(range.start, range.end - range.start);
+    let text: Vec<u8> = header.text_ranges().into_iter().flat_map(read).collect();
+    if !metadata::check_text(&text, header.text?.checksum) {
+        return None;
+    }
+    metadata::parse_group(&text).ok()
+}
+
+/// Take `extents` free extents: behind `after` if they are free there, else where they come first.
+/// With `only`: in that order from those ranges.
+pub(super) fn allocate(
+    group: &Group,
+    mut extents: u64,
+    only: &[Piece],
+    after: Option<&Piece>,
+) -> Option<Vec<Piece>> {
+    let mut free = group.free();
+    if let Some(last) = after {
+        free.sort_by_key(|piece| piece.pv != last.pv || piece.range.start != last.range.end);
+    }
+    if !only.is_empty() {
+        free = only
+            .iter()
+            .flat_map(|wanted| free.iter().filter_map(|piece| overlap(piece, wanted)))
+            .collect();
+    }
+    let mut taken = Vec::new();
+    for mut piece in free {
+        piece.range.end = piece.range.end.min(piece.range.start + extents);
+        extents -= piece.range.end - piece.range.start;
+        if !piece.range.is_empty() {
+            taken.push(piece);
+        }
+    }
+    (extents == 0).then_some(taken)
+}
+
+fn overlap(piece: &Piece, wanted: &Piece) -> Option<Piece> {
+    let range = piece.range.start.max(wanted.range.start)..piece.range.end.min(wanted.range.end);
+    (piece.pv == wanted.pv && !range.is_empty()).then(|| Piece {
+        pv: piece.pv.clone(),
+        range,
+    })
+}
+
+/// Append pieces to a volume, joining what is adjacent as LVM does.
+pub(super) fn append(lv: &mut Lv, pieces: Vec<Piece>) {
+    for piece in pieces {
+        let length = piece.range.end - piece.range.start;
+        let start = lv.extents();
+        if let Some(last) = lv.segments.last_mut()
+            && let [joint] = last.pieces.as_mut_slice()
+            && joint.pv == piece.pv
+            && joint.range.end == piece.range.start
+        {
+            joint.range.end = piece.range.end;
+            last.extents += length;
+            continue;
+        }
+        lv.segments.push(Segment {
+            start,
+            extents: length,
+            kind: "striped".to_owned(),
+            pieces: vec![piece],
+            volumes: BTreeMap::new(),
+        });
+    }
+}
+
+/// `prefix` and the first number that makes it a new name.
+pub(super) fn new_name<T>(prefix: &str, taken: &BTreeMap<String, T>) -> String {
+    let names = (0..=taken.len()).map(|number| format!("{prefix}{number}"));
+    let free = names.into_iter().find(|name| !taken.contains_key(name));
+    free.expect("one more name than are taken")
+}

@@ -1,0 +1,299 @@
+//! The trait, method by method.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use nix::libc::{EINVAL, EIO, ENOENT};
+
+use super::devices::DISK_MAJOR;
+use super::disks::{Fault, system};
+use super::lvm::check_for_shell;
+use super::superblocks::FakeFs;
+use super::{FakeHost, World};
+use crate::bytes::Bytes;
+use crate::host::{
+    Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, Host, HostError, Mount,
+    NewMount, Output, PathKind, Usage, XfsGeometry,
+};
+use crate::volume::FsKind;
+
+const EXT: [FsKind; 3] = [FsKind::Ext2, FsKind::Ext3, FsKind::Ext4];
+
+struct Locked {
+    host: FakeHost,
+    group: String,
+}
+
+impl GroupLock for Locked {}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        self.host.drop_lock(&self.group);
+    }
+}
+
+impl FakeHost {
+    /// Look at the world: no effect.
+    async fn look<T: Send>(&self, count: &'static str, look: impl FnOnce(&World) -> T + Send) -> T {
+        self.turn().await;
+        let mut world = self.lock();
+        world.count(count);
+        look(&world)
+    }
+
+    /// Change the world: an effect.
+    async fn change<T: Send>(
+        &self,
+        count: &'static str,
+        what: String,
+        change: impl FnOnce(&mut World) -> T + Send,
+    ) -> T {
+        self.lock().count(count);
+        self.effect(what, change).await
+    }
+}
+
+#[async_trait]
+impl Host for FakeHost {
+    async fn run(&self, cmd: Cmd) -> Result<Output, HostError> {
+        self.run_program(&cmd).await
+    }
+
+    async fn lvm(&self, lane: &str, cmd: Cmd) -> Result<String, HostError> {
+        check_for_shell(lane, &cmd);
+        self.run_lvm(&cmd).await.map(|(_, report)| report)
+    }
+
+    async fn pin_devices(&self, devices: &[PathBuf]) -> Result<(), HostError> {
+        self.turn().await;
+        self.lock().pinned = devices.iter().cloned().collect();
+        Ok(())
+    }
+
+    async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError> {
+        self.turn().await;
+        let free = self.lock().locks.insert(group.to_owned());
+        let locked = || Locked {
+            host: self.clone(),
+            group: group.to_owned(),
+        };
+        Ok(free.then(|| Box::new(locked()) as Box<dyn GroupLock>))
+    }
+
+    async fn disks(&self) -> Result<Vec<Disk>, HostError> {
+        let list = |world: &World| {
+            let there = |(_, disk): &(&PathBuf, &super::FakeDisk)| disk.fault != Some(Fault::Gone);
+            let disks = world.disks.iter().filter(there);
+            let disk = |(path, disk): (&PathBuf, &super::FakeDisk)| Disk {
+                path: path.clone(),
+                number: DeviceNumber {
+                    major: DISK_MAJOR,
+                    minor: disk.minor,
+                },
+                size: disk.size,
+                read_only: disk.read_only,
+                partitioned: false,
+            };
+            disks.map(disk).collect()
+        };
+        Ok(self.look("disk_lists", list).await)
+    }
+
+    async fn device_size(&self, device: &Path) -> Result<Bytes, HostError> {
+        let gone = |world: &World| {
+            world
+                .disks
+                .get(device)?
+                .fault
+                .filter(|fault| *fault == Fault::Gone)
+        };
+        let size = |world: &World| match gone(world) {
+            Some(_) => Err(system(format!("open {}", device.display()), ENOENT)),
+            None => world.size_of(device),
+        };
+        self.look("device_reads", size).await
+    }
+
+    async fn read_at(
+        &self,
+        device: &Path,
+        offset: u64,
+        length: usize,
+    ) -> Result<Vec<u8>, HostError> {
+        self.look("device_reads", |world| {
+            world.read(device, offset, length as u64)
+        })
+        .await
+    }
+
+    async fn write_zeroes(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
+        let what = format!("BLKZEROOUT {} {range:?}", device.display());
+        let zero = |world: &mut World| {
+            world.may_wipe(device, &range, "BLKZEROOUT");
+            world.zero(device, range.clone(), "BLKZEROOUT")
+        };
+        self.change("zeroings", what, zero).await
+    }
+
+    async fn discard(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
+        let what = format!("BLKDISCARD {} {range:?}", device.display());
+        let discard = |world: &mut World| {
+            world.may_wipe(device, &range, "BLKDISCARD");
+            world.discard(device, range.clone())
+        };
+        self.change("discards", what, discard).await
+    }
+
+    async fn flush(&self, device: &Path) -> Result<(), HostError> {
+        let what = format!("fsync {}", device.display());
+        self.change("fsyncs", what, |world| world.flush(device))
+            .await
+    }
+
+    async fn dm_list(&self) -> Result<Vec<DmDevice>, HostError> {
+        Ok(self.look("dm_reads", World::dm_devices).await)
+    }
+
+    async fn dm_info(&self, uuid: &str) -> Result<Option<DmInfo>, HostError> {
+        Ok(self.look("dm_reads", |world| world.dm_info(uuid)).await)
+    }
+
+    async fn dm_table(&self, uuid: &str) -> Result<Vec<DmTarget>, HostError> {
+        Ok(self.look("dm_reads", |world| world.dm_table(uuid)).await)
+    }
+
+    async fn dm_clear(&self, uuid: &str) -> Result<(), HostError> {
+        let what = format!("DM_TABLE_CLEAR {uuid}");
+        self.change("dm_changes", what, |world| world.dm_clear(uuid))
+            .await
+    }
+
+    async fn dm_resume(&self, uuid: &str) -> Result<(), HostError> {
+        let what = format!("DM_DEV_SUSPEND {uuid}");
+        self.change("dm_changes", what, |world| world.dm_resume(uuid))
+            .await
+    }
+
+    async fn dm_remove(&self, uuid: &str) -> Result<(), HostError> {
+        let what = format!("DM_DEV_REMOVE {uuid}");
+        self.change("dm_changes", what, |world| world.dm_remove(uuid))
+            .await
+    }
+
+    async fn mounts(&self) -> Result<Vec<Mount>, HostError> {
+        Ok(self
+            .look("mount_table_reads", |world| world.mounts.clone())
+            .await)
+    }
+
+    async fn mount(&self, mount: &NewMount) -> Result<(), HostError> {
+        let (device, target) = (mount.device.display(), mount.target.display());
+        let what = format!("mount {device} {target} {:?}", mount.options);
+        self.change("mounts", what, |world| world.mount(mount))
+            .await
+    }
+
+    async fn bind(&self, source: &Path, target: &Path, flags: &[String]) -> Result<(), HostError> {
+        let what = format!("bind {} {} {flags:?}", source.display(), target.display());
+        self.change("binds", what, |world| world.bind(source, target, flags))
+            .await
+    }
+
+    async fn unmount(&self, target: &Path) -> Result<(), HostError> {
+        let what = format!("umount {}", target.display());
+        self.change("unmounts", what, |world| world.unmount(target))
+            .await
+    }
+
+    async fn path_kind(&self, path: &Path) -> Result<Option<PathKind>, HostError> {
+        Ok(self.look("path_calls", |world| world.path_kind(path)).await)
+    }
+
+    async fn make_dir(&self, path: &Path) -> Result<(), HostError> {
+        let what = format!("mkdir {}", path.display());
+        self.change("path_calls", what, |world| world.make_dir(path))
+            .await
+    }
+
+    async fn make_file(&self, path: &Path) -> Result<(), HostError> {
+        let what = format!("create {}", path.display());
+        self.change("path_calls", what, |world| world.make_file(path))
+            .await
+    }
+
+    async fn remove_path(&self, path: &Path) -> Result<(), HostError> {
+        let what = format!("remove {}", path.display());
+        self.change("path_calls", what, |world| world.remove_path(path))
+            .await
+    }
+
+    async fn usage(&self, path: &Path) -> Result<Usage, HostError> {
+        self.look("fs_reads", |world| world.usage(path)).await
+    }
+
+    async fn ext_resize(&self, mounted: &Path, blocks: u64) -> Result<(), HostError> {
+        let what = format!("EXT4_IOC_RESIZE_FS {} {blocks}", mounted.display());
+        let size = Bytes::new(blocks.saturating_mul(FakeFs::BLOCK));
+        let grow =
+            |world: &mut World| world.grow_mounted(mounted, &EXT, Some(size), "EXT4_IOC_RESIZE_FS");
+        self.change("fs_grows", what, grow).await
+    }
+
+    async fn xfs_geometry(&self, mounted: &Path) -> Result<XfsGeometry, HostError> {
+        let geometry = |world: &World| {
+            let (fs, _, _) = world.mounted_fs(mounted, "XFS_IOC_FSGEOMETRY")?;
+            if fs.kind != FsKind::Xfs {
+                return Err(system("XFS_IOC_FSGEOMETRY", EINVAL));
+            }
+            Ok(XfsGeometry {
+                block_size: u32::try_from(FakeFs::BLOCK).map_err(|_| system("block size", EIO))?,
+                data_blocks: fs.covers.get() / FakeFs::BLOCK,
+                inode_max_percent: 25,
+            })
+        };
+        self.look("fs_reads", geometry).await
+    }
+
+    async fn xfs_grow(
+        &self,
+        mounted: &Path,
+        blocks: u64,
+        inode_max_percent: u32,
+    ) -> Result<(), HostError> {
+        assert_eq!(
+            inode_max_percent, 25,
+            "the inode share is passed back unchanged"
+        );
+        let what = format!("XFS_IOC_FSGROWFSDATA {} {blocks}", mounted.display());
+        let size = Bytes::new(blocks.saturating_mul(FakeFs::BLOCK));
+        let grow = |world: &mut World| {
+            world.grow_mounted(mounted, &[FsKind::Xfs], Some(size), "XFS_IOC_FSGROWFSDATA")
+        };
+        self.change("fs_grows", what, grow).await
+    }
+
+    async fn btrfs_device_bytes(&self, mounted: &Path) -> Result<Bytes, HostError> {
+        let bytes = |world: &World| {
+            let (fs, _, _) = world.mounted_fs(mounted, "BTRFS_IOC_DEV_INFO")?;
+            let btrfs = fs.kind == FsKind::Btrfs;
+            btrfs
+                .then_some(fs.covers)
+                .ok_or_else(|| system("BTRFS_IOC_DEV_INFO", EINVAL))
+        };
+        self.look("fs_reads", bytes).await
+    }
+
+    async fn btrfs_grow_to_device(&self, mounted: &Path) -> Result<(), HostError> {
+        let what = format!("BTRFS_IOC_RESIZE {}", mounted.display());
+        let grow = |world: &mut World| {
+            world.grow_mounted(mounted, &[FsKind::Btrfs], None, "BTRFS_IOC_RESIZE")
+        };
+        self.change("fs_grows", what, grow).await
+    }
+
+    fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.lock().counts.clone()
+    }
+}
