@@ -10,14 +10,13 @@ use crate::volume::{FsKind, PoolName};
 
 mod check;
 mod file;
+mod names;
 mod print;
 mod tree;
 mod words;
 
-pub use words::{
-    DiskPath, Expansion, GroupName, LogFilter, LogFormat, NodeName, PoolFlag, PoolSource, Rate,
-    SocketPath, Span, SpareFlag, StateDir,
-};
+pub use names::{DiskPath, GroupName, NodeName, SocketPath, StateDir};
+pub use words::{Expansion, LogFilter, LogFormat, PoolFlag, PoolSource, Rate, Span, SpareFlag};
 
 /// Everything that the driver is told, checked; prints as the TOML file that says the same.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -113,7 +113,13 @@ fn a_bad_flag_is_told_by_its_name() {
 fn doctor_tells_programs_and_people_the_same() {
     let (_, json, _) = said(&mut pliant(&["doctor", "-o", "json"]));
     let findings: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let (code, text, _) = said(&mut pliant(&["doctor"]));
+    let dir = tempfile::tempdir().unwrap();
+    let (code, text, _) = said(pliant(&["doctor"]).env("TMPDIR", dir.path()));
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        0,
+        "something was left behind"
+    );
     let mut bad = false;
     for finding in findings.as_array().unwrap() {
         bad |= finding["level"] == "bad";

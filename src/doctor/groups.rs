@@ -102,3 +102,6 @@ async fn read_group(host: &dyn Host, on: &Found, area: Area) -> Result<Option<Gr
     }
     Ok(Some(metadata::parse_group(&text)?))
 }
+
+#[cfg(test)]
+mod tests;
