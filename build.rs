@@ -7,10 +7,7 @@ use protox::prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=proto/csi.proto");
     let mut compiler = protox::Compiler::new(["proto"])?;
-    compiler
-        .include_imports(true)
-        .include_source_info(false)
-        .open_file("csi.proto")?;
+    compiler.include_imports(true).include_source_info(false).open_file("csi.proto")?;
     tonic_prost_build::configure()
         .btree_map(".")
         .generate_default_stubs(true) // What Pliant does not serve answers UNIMPLEMENTED.

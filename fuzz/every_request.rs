@@ -20,31 +20,17 @@ pub fn parse(bytes: &[u8]) -> bool {
     };
     let or = Defaults::default();
     match kind % 12 {
-        0 => taken(bytes, |r| NewVolume::parse(&r, &or))
-            .inspect(new_volume)
-            .is_some(),
-        1 => taken(bytes, |r| removed(&r))
-            .inspect(|id| id.iter().for_each(harmless))
-            .is_some(),
+        0 => taken(bytes, |r| NewVolume::parse(&r, &or)).inspect(new_volume).is_some(),
+        1 => taken(bytes, |r| removed(&r)).inspect(|id| id.iter().for_each(harmless)).is_some(),
         2 => taken(bytes, |r: pb::ListVolumesRequest| Page::of_volumes(&r)).is_some(),
         3 => taken(bytes, |r| Page::of_health(&r)).is_some(),
         4 => taken(bytes, |r| CapacityQuery::parse(&r, &or)).is_some(),
-        5 => taken(bytes, |r| Enlargement::parse(&r))
-            .inspect(|e| harmless(&e.id))
-            .is_some(),
-        6 => taken(bytes, |r| Validation::parse(r, &or))
-            .inspect(|v| harmless(&v.id))
-            .is_some(),
+        5 => taken(bytes, |r| Enlargement::parse(&r)).inspect(|e| harmless(&e.id)).is_some(),
+        6 => taken(bytes, |r| Validation::parse(r, &or)).inspect(|v| harmless(&v.id)).is_some(),
         7 => taken(bytes, |r| Stage::parse(&r)).inspect(stage).is_some(),
-        8 => taken(bytes, |r| Publish::parse(&r))
-            .inspect(publish)
-            .is_some(),
-        9 => taken(bytes, |r| Unstage::parse(&r))
-            .inspect(|u| path(&u.staging))
-            .is_some(),
-        10 => taken(bytes, |r| Unpublish::parse(&r))
-            .inspect(|u| path(&u.target))
-            .is_some(),
+        8 => taken(bytes, |r| Publish::parse(&r)).inspect(publish).is_some(),
+        9 => taken(bytes, |r| Unstage::parse(&r)).inspect(|u| path(&u.staging)).is_some(),
+        10 => taken(bytes, |r| Unpublish::parse(&r)).inspect(|u| path(&u.target)).is_some(),
         _ => {
             taken(bytes, |r| Look::parse(&r)).is_some()
                 || taken(bytes, |r| Expansion::parse(&r)).is_some()
@@ -61,12 +47,7 @@ fn taken<R: Message + Default, T>(
 
 fn new_volume(volume: &NewVolume) {
     assert!((1..=128).contains(&volume.name.chars().count()));
-    assert!(
-        volume
-            .size
-            .at_most
-            .is_none_or(|most| volume.size.at_least <= most)
-    );
+    assert!(volume.size.at_most.is_none_or(|most| volume.size.at_least <= most));
     for pair in volume.class.mkfs_options.words().chunks(2) {
         assert!(pair[0].starts_with('-') && !pair[1].starts_with('-') && !pair[1].contains('/'));
     }
@@ -97,10 +78,6 @@ fn path(path: &Path) {
 
 fn access(access: &Access) {
     if let Access::Mount { options, .. } = access {
-        assert!(
-            options
-                .iter()
-                .all(|option| !option.contains([',', '/', '\n']))
-        );
+        assert!(options.iter().all(|option| !option.contains([',', '/', '\n'])));
     }
 }

@@ -117,10 +117,7 @@ impl Busy {
             let mut released = std::pin::pin!(self.shared.released.notified());
             released.as_mut().enable(); // Before the look, so that no release is missed.
             if lock(&self.shared.keys).insert(key.to_owned()) {
-                return Some(Held {
-                    shared: self.shared.clone(),
-                    key: key.to_owned(),
-                });
+                return Some(Held { shared: self.shared.clone(), key: key.to_owned() });
             }
             if patience.is_zero() || tokio::time::timeout_at(deadline, released).await.is_err() {
                 return None;
@@ -141,18 +138,12 @@ mod tests {
         let (finish, finished) = oneshot::channel::<()>();
         let first = tokio::spawn({
             let busy = busy.clone();
-            async move {
-                busy.run("a", async { finished.await.map_err(|_| ()) })
-                    .await
-            }
+            async move { busy.run("a", async { finished.await.map_err(|_| ()) }).await }
         });
         while busy.take(Duration::ZERO, "a").await.is_some() {
             tokio::task::yield_now().await;
         }
-        assert!(matches!(
-            busy.run("a", async { Ok::<_, ()>(()) }).await,
-            Err(BusyError::Busy)
-        ));
+        assert!(matches!(busy.run("a", async { Ok::<_, ()>(()) }).await, Err(BusyError::Busy)));
         assert!(busy.run("b", async { Ok::<_, ()>(()) }).await.is_ok());
         finish.send(()).unwrap();
         assert!(first.await.unwrap().is_ok());
@@ -174,26 +165,18 @@ mod tests {
         });
         {
             let mut call = std::pin::pin!(call);
-            assert!(
-                tokio::time::timeout(Duration::from_millis(1), &mut call)
-                    .await
-                    .is_err()
-            );
+            assert!(tokio::time::timeout(Duration::from_millis(1), &mut call).await.is_err());
         }
         finish.send(()).unwrap();
         let patience = Duration::from_secs(60);
-        busy.run_within(patience, "a", async { Ok::<_, ()>(()) })
-            .await
-            .unwrap();
+        busy.run_within(patience, "a", async { Ok::<_, ()>(()) }).await.unwrap();
         assert!(done.load(Ordering::SeqCst));
     }
 
     #[tokio::test]
     async fn a_panic_frees_the_volume() {
         let busy = Busy::new();
-        let fault = busy
-            .run("a", async { panic!("on purpose") as Result<(), ()> })
-            .await;
+        let fault = busy.run("a", async { panic!("on purpose") as Result<(), ()> }).await;
         assert!(matches!(fault, Err(BusyError::Fault)));
         assert!(busy.run("a", async { Ok::<_, ()>(()) }).await.is_ok());
     }

@@ -47,18 +47,12 @@ impl Bytes {
 
     /// Add, or `None` beyond [`Bytes::MAX`].
     pub fn checked_add(self, other: Bytes) -> Option<Bytes> {
-        self.0
-            .checked_add(other.0)
-            .map(Bytes)
-            .filter(|sum| *sum <= Bytes::MAX)
+        self.0.checked_add(other.0).map(Bytes).filter(|sum| *sum <= Bytes::MAX)
     }
 
     /// Multiply, or `None` beyond [`Bytes::MAX`].
     pub fn checked_mul(self, times: u64) -> Option<Bytes> {
-        self.0
-            .checked_mul(times)
-            .map(Bytes)
-            .filter(|product| *product <= Bytes::MAX)
+        self.0.checked_mul(times).map(Bytes).filter(|product| *product <= Bytes::MAX)
     }
 
     /// Subtract, stopping at zero.
@@ -88,22 +82,14 @@ impl Bytes {
 impl Add for Bytes {
     type Output = Bytes;
     fn add(self, other: Bytes) -> Bytes {
-        Bytes(
-            self.0
-                .checked_add(other.0)
-                .expect("a sum of sizes fits 64 bits"),
-        )
+        Bytes(self.0.checked_add(other.0).expect("a sum of sizes fits 64 bits"))
     }
 }
 
 impl Sub for Bytes {
     type Output = Bytes;
     fn sub(self, other: Bytes) -> Bytes {
-        Bytes(
-            self.0
-                .checked_sub(other.0)
-                .expect("the smaller size is subtracted"),
-        )
+        Bytes(self.0.checked_sub(other.0).expect("the smaller size is subtracted"))
     }
 }
 
@@ -113,14 +99,8 @@ impl std::iter::Sum for Bytes {
     }
 }
 
-const UNITS: [(&str, u32); 6] = [
-    ("EiB", 60),
-    ("PiB", 50),
-    ("TiB", 40),
-    ("GiB", 30),
-    ("MiB", 20),
-    ("KiB", 10),
-];
+const UNITS: [(&str, u32); 6] =
+    [("EiB", 60), ("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
 
 /// Prints in the largest binary unit with at most two decimals: `1.5 GiB`, `512 B`.
 ///
@@ -166,10 +146,7 @@ impl FromStr for Bytes {
 }
 
 fn parse(text: &str) -> Option<Bytes> {
-    let digits = text
-        .bytes()
-        .take_while(|b| b.is_ascii_digit() || *b == b'.')
-        .count();
+    let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
     let (number, unit) = text.split_at(digits);
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && part.is_empty() || part.contains('.') {
@@ -192,10 +169,7 @@ fn parse(text: &str) -> Option<Bytes> {
     let scale = 10u128.checked_pow(u32::try_from(part.len()).ok()?)?;
     let digits = format!("{whole}{part}").parse::<u128>().ok()?;
     let bytes = digits.checked_mul(times)?.div_ceil(scale);
-    u64::try_from(bytes)
-        .ok()
-        .map(Bytes)
-        .filter(|size| *size <= Bytes::MAX)
+    u64::try_from(bytes).ok().map(Bytes).filter(|size| *size <= Bytes::MAX)
 }
 
 impl<'de> Deserialize<'de> for Bytes {
@@ -230,9 +204,7 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_a_size() {
-        for text in [
-            "", ".", "-1", "1 Gi", "1gi", "1.2.3", "8Ei", "1e3", "Gi", "1K", "1GiB",
-        ] {
+        for text in ["", ".", "-1", "1 Gi", "1gi", "1.2.3", "8Ei", "1e3", "Gi", "1K", "1GiB"] {
             assert!(text.parse::<Bytes>().is_err(), "{text:?}");
         }
     }

@@ -38,12 +38,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Standalone {
     /// Settings file, TOML or YAML by its ending; flags and environment lie over it
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "PLIANT_CONFIG",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "PLIANT_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
     /// Everything that a settings file can say too.
     #[command(flatten)]
@@ -66,22 +61,12 @@ pub struct CheckConfig {
 #[command(next_help_heading = "Settings")]
 pub struct SettingsFlags {
     /// Socket to serve, a path with or without unix:// [default: unix:///run/pliant/csi.sock]
-    #[arg(
-        long,
-        value_name = "SOCKET",
-        env = "PLIANT_ENDPOINT",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "SOCKET", env = "PLIANT_ENDPOINT", hide_env_values = true)]
     endpoint: Option<SocketPath>,
 
     /// Name of this node in the cluster, 1 to 63 characters; volume ids contain a digest of it, so
     /// it stays the same for ever [required]
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "PLIANT_NODE_ID",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "NAME", env = "PLIANT_NODE_ID", hide_env_values = true)]
     node_id: Option<NodeName>,
 
     /// Pool of volume groups [at least one is required; repeat it for several groups or pools]
@@ -127,59 +112,29 @@ pub struct SettingsFlags {
 
     /// File system where neither the request nor the class names one [ext4, xfs, btrfs, ext3 or
     /// ext2; default: ext4]
-    #[arg(
-        long,
-        value_name = "FS",
-        env = "PLIANT_DEFAULT_FS",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FS", env = "PLIANT_DEFAULT_FS", hide_env_values = true)]
     default_fs: Option<FsKind>,
 
     /// How many volumes this node takes; 0 leaves it to the caller [default: 0]
-    #[arg(
-        long,
-        value_name = "COUNT",
-        env = "PLIANT_MAX_VOLUMES",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "COUNT", env = "PLIANT_MAX_VOLUMES", hide_env_values = true)]
     max_volumes: Option<u32>,
 
     /// Directory for the driver's own lvm.conf and links to devices; may be lost at a reboot
     /// [default: /run/pliant]
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "PLIANT_STATE_DIR",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "DIR", env = "PLIANT_STATE_DIR", hide_env_values = true)]
     state_dir: Option<StateDir>,
 
     /// Address and port to serve /metrics and /healthz on, such as 127.0.0.1:9808 [default: off]
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        env = "PLIANT_METRICS_ADDRESS",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "ADDRESS", env = "PLIANT_METRICS_ADDRESS", hide_env_values = true)]
     metrics_address: Option<SocketAddr>,
 
     /// Bytes a second that wiping writes at most, such as 200Mi [default: unlimited]
-    #[arg(
-        long,
-        value_name = "BYTES",
-        env = "PLIANT_WIPE_RATE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "BYTES", env = "PLIANT_WIPE_RATE", hide_env_values = true)]
     wipe_rate: Option<Rate>,
 
     /// How long CreateVolume and DeleteVolume wait for a wipe before they answer ABORTED, which
     /// asks the caller to come again; in ms, s, m or h [default: 20s]
-    #[arg(
-        long,
-        value_name = "TIME",
-        env = "PLIANT_WIPE_PATIENCE",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "TIME", env = "PLIANT_WIPE_PATIENCE", hide_env_values = true)]
     wipe_patience: Option<Span>,
 
     /// How log lines are written [text or json; default: text]
@@ -189,12 +144,7 @@ pub struct SettingsFlags {
 
     /// Which log lines are written: a level, or directives such as warn,pliant::lvm=debug
     /// [error, warn, info, debug or trace; default: info]
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        env = "PLIANT_LOG_LEVEL",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "LEVEL", env = "PLIANT_LOG_LEVEL", hide_env_values = true)]
     log_level: Option<LogFilter>,
 }
 
@@ -295,20 +245,12 @@ mod tests {
     fn every_setting_has_an_environment_variable_and_names_its_default() {
         let cli = Cli::command();
         let standalone = cli.find_subcommand("standalone").unwrap();
-        for arg in standalone
-            .get_arguments()
-            .filter(|arg| arg.get_long() != Some("help"))
-        {
+        for arg in standalone.get_arguments().filter(|arg| arg.get_long() != Some("help")) {
             let flag = arg.get_long().unwrap();
             let env = format!("PLIANT_{}", flag.replace('-', "_").to_uppercase());
-            assert_eq!(
-                arg.get_env().and_then(|env| env.to_str()),
-                Some(env.as_str())
-            );
+            assert_eq!(arg.get_env().and_then(|env| env.to_str()), Some(env.as_str()));
             let help = arg.get_help().unwrap().to_string();
-            let says = ["default: ", "required"]
-                .iter()
-                .any(|word| help.contains(word));
+            let says = ["default: ", "required"].iter().any(|word| help.contains(word));
             assert!(says || flag == "config", "--{flag}: {help}");
         }
     }

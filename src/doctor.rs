@@ -42,26 +42,14 @@ pub struct Finding {
 
 impl Finding {
     fn good(what: impl Into<String>) -> Self {
-        Finding {
-            level: Level::Good,
-            what: what.into(),
-            todo: None,
-        }
+        Finding { level: Level::Good, what: what.into(), todo: None }
     }
 
     fn warning(what: impl Into<String>, todo: impl Into<String>) -> Self {
-        Finding {
-            level: Level::Warning,
-            what: what.into(),
-            todo: Some(todo.into()),
-        }
+        Finding { level: Level::Warning, what: what.into(), todo: Some(todo.into()) }
     }
 
     fn bad(what: impl Into<String>, todo: impl Into<String>) -> Self {
-        Finding {
-            level: Level::Bad,
-            what: what.into(),
-            todo: Some(todo.into()),
-        }
+        Finding { level: Level::Bad, what: what.into(), todo: Some(todo.into()) }
     }
 }

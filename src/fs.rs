@@ -114,17 +114,9 @@ async fn known(host: &dyn Host, device: &Path, kind: FsKind) -> Result<Superbloc
 async fn run_to_success(host: &dyn Host, cmd: Cmd) -> Result<Output, FsError> {
     let command = cmd.to_string();
     let output = host.run(cmd).await?;
-    if output.code == 0 {
-        Ok(output)
-    } else {
-        Err(failed(command, &output))
-    }
+    if output.code == 0 { Ok(output) } else { Err(failed(command, &output)) }
 }
 
 fn failed(command: String, output: &Output) -> FsError {
-    FsError::Failed {
-        command,
-        code: output.code,
-        stderr: output.stderr.trim().to_owned(),
-    }
+    FsError::Failed { command, code: output.code, stderr: output.stderr.trim().to_owned() }
 }

@@ -102,11 +102,7 @@ pub struct Cmd {
 impl Cmd {
     /// A command that its caller waits one minute for.
     pub fn new(program: &'static str) -> Self {
-        Cmd {
-            program,
-            args: Vec::new(),
-            limit: Duration::from_secs(60),
-        }
+        Cmd { program, args: Vec::new(), limit: Duration::from_secs(60) }
     }
 
     /// Append one argument.
@@ -263,10 +259,7 @@ pub struct Mount {
 impl Mount {
     /// Whether writes through this mount are refused, by the mount or by its file system.
     pub fn read_only(&self) -> bool {
-        self.mount_options
-            .iter()
-            .chain(&self.super_options)
-            .any(|option| option == "ro")
+        self.mount_options.iter().chain(&self.super_options).any(|option| option == "ro")
     }
 }
 

@@ -137,9 +137,7 @@ impl Metrics {
     /// Count one answered RPC: `method` such as `Controller/CreateVolume`, `code` such as `OK` or `ABORTED`.
     pub fn observe(&self, method: &str, code: &str, duration: Duration) {
         let method = ("method", method.to_owned());
-        self.rpc_duration
-            .get_or_create(&vec![method.clone()])
-            .observe(duration.as_secs_f64());
+        self.rpc_duration.get_or_create(&vec![method.clone()]).observe(duration.as_secs_f64());
         if code != "OK" {
             let code = ("code", code.to_owned());
             self.rpc_errors.get_or_create(&vec![method, code]).inc();
@@ -160,9 +158,7 @@ impl Metrics {
             Expanded::VolumeOnly => "volume-only",
             Expanded::Failed => "failed",
         };
-        self.expansions
-            .get_or_create(&vec![("outcome", outcome.to_owned())])
-            .inc();
+        self.expansions.get_or_create(&vec![("outcome", outcome.to_owned())]).inc();
     }
 
     /// Add bytes that were wiped.
@@ -193,23 +189,13 @@ impl Metrics {
 
 fn put_pools(registry: &mut Registry, pools: &[PoolFigures]) {
     let each = |figure: fn(&PoolFigures) -> Option<f64>| {
-        gauges(
-            pools
-                .iter()
-                .map(|pool| (vec![("pool", pool.pool.clone())], figure(pool))),
-        )
+        gauges(pools.iter().map(|pool| (vec![("pool", pool.pool.clone())], figure(pool))))
     };
     table::POOL_SIZE.put(registry, each(|pool| Some(float(pool.size.get()))));
     table::POOL_FREE.put(registry, each(|pool| Some(float(pool.free.get()))));
     table::POOL_LARGEST.put(registry, each(|pool| Some(float(pool.largest.get()))));
-    table::POOL_AVAILABLE.put(
-        registry,
-        each(|pool| Some(f64::from(u8::from(pool.available)))),
-    );
-    table::POOL_READING.put(
-        registry,
-        each(|pool| pool.last_reading.map(|age| age.as_secs_f64())),
-    );
+    table::POOL_AVAILABLE.put(registry, each(|pool| Some(f64::from(u8::from(pool.available)))));
+    table::POOL_READING.put(registry, each(|pool| pool.last_reading.map(|age| age.as_secs_f64())));
 }
 
 fn put_volumes(registry: &mut Registry, volumes: &[VolumeFigures]) {
@@ -244,9 +230,7 @@ fn put_volumes(registry: &mut Registry, volumes: &[VolumeFigures]) {
 fn put_process(registry: &mut Registry, calls: &BTreeMap<&'static str, u64>) {
     let counters = Family::<Labels, Counter>::default();
     for (call, count) in calls {
-        counters
-            .get_or_create(&vec![("call", (*call).to_owned())])
-            .inc_by(*count);
+        counters.get_or_create(&vec![("call", (*call).to_owned())]).inc_by(*count);
     }
     table::HOST_CALLS.put(registry, counters);
     table::RESIDENT.put(registry, gauges([(Vec::new(), resident_memory())]));

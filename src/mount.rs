@@ -69,11 +69,7 @@ impl MountTable {
 
     /// The mount points below a directory, the innermost first.
     pub fn below(&self, directory: &Path) -> Vec<PathBuf> {
-        let inside = self
-            .0
-            .iter()
-            .rev()
-            .filter(|mount| mount.target.starts_with(directory));
+        let inside = self.0.iter().rev().filter(|mount| mount.target.starts_with(directory));
         inside.map(|mount| mount.target.clone()).collect()
     }
 
@@ -113,12 +109,7 @@ pub async fn ensure_mounted(
     device: DeviceNumber,
 ) -> Result<bool, MountError> {
     let read_only = new.options.iter().any(|option| option == "ro");
-    let wanted = Wanted {
-        target: &new.target,
-        device,
-        root: Path::new("/"),
-        read_only,
-    };
+    let wanted = Wanted { target: &new.target, device, root: Path::new("/"), read_only };
     if wanted.is_in(before)? {
         return Ok(false);
     }
@@ -213,9 +204,7 @@ pub async fn ensure_unmounted(
         }
     }
     if MountTable::read(host).await?.at(target).is_some() {
-        return Err(MountError::StillMounted {
-            target: target.to_owned(),
-        });
+        return Err(MountError::StillMounted { target: target.to_owned() });
     }
     Ok(true)
 }
@@ -239,11 +228,7 @@ impl Wanted<'_> {
     }
 
     fn must_be_in(&self, table: &MountTable) -> Result<(), MountError> {
-        if self.is_in(table)? {
-            Ok(())
-        } else {
-            Err(self.occupied("no mount".to_owned()))
-        }
+        if self.is_in(table)? { Ok(()) } else { Err(self.occupied("no mount".to_owned())) }
     }
 
     /// A file system that the kernel has turned read-only after an error is still the one wanted.
@@ -257,11 +242,7 @@ impl Wanted<'_> {
         MountError::Occupied {
             target: self.target.to_owned(),
             found,
-            wanted: format!(
-                "{} of device {}, {access}",
-                self.root.display(),
-                self.device
-            ),
+            wanted: format!("{} of device {}, {access}", self.root.display(), self.device),
         }
     }
 }
@@ -269,10 +250,7 @@ impl Wanted<'_> {
 fn describe(mount: &Mount) -> String {
     let access = access(mount.mount_options.iter().any(|option| option == "ro"));
     let (root, device) = (mount.root.display(), mount.device);
-    format!(
-        "{root} of device {device} ({} {}), {access}",
-        mount.kind, mount.source
-    )
+    format!("{root} of device {device} ({} {}), {access}", mount.kind, mount.source)
 }
 
 fn access(read_only: bool) -> &'static str {
@@ -294,9 +272,7 @@ fn named(kind: Option<PathKind>) -> String {
 async fn block_number(host: &dyn Host, source: &Path) -> Result<Option<DeviceNumber>, HostError> {
     if let Ok(name) = source.strip_prefix("/dev/mapper") {
         let devices = host.dm_list().await?;
-        let device = devices
-            .iter()
-            .find(|device| Path::new(&device.name) == name);
+        let device = devices.iter().find(|device| Path::new(&device.name) == name);
         return Ok(device.map(|device| device.number));
     }
     Ok(match host.path_kind(source).await? {

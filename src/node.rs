@@ -52,9 +52,7 @@ pub struct Node {
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
+        f.debug_struct("Node").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
@@ -184,10 +182,7 @@ pub struct PoolAilment {
 impl Node {
     /// What the node tells about itself, from memory.
     pub fn info(&self) -> NodeInfo {
-        NodeInfo {
-            name: self.settings.name.clone(),
-            max_volumes: self.settings.max_volumes,
-        }
+        NodeInfo { name: self.settings.name.clone(), max_volumes: self.settings.max_volumes }
     }
 
     /// The pools.
@@ -234,10 +229,7 @@ impl Node {
     /// # Errors
     /// [`VolumeError::NotFound`] only if all groups were looked at.
     async fn must_find(&self, id: &VolumeId) -> Result<Found, VolumeError> {
-        let found = self
-            .find_key(id.key())
-            .await?
-            .filter(|found| found.record.id == *id);
+        let found = self.find_key(id.key()).await?.filter(|found| found.record.id == *id);
         found.ok_or_else(|| VolumeError::NotFound { id: id.to_string() })
     }
 
@@ -259,9 +251,7 @@ impl Node {
     /// Find a volume by the last reading of its group, so that no disk is touched; else by a new one.
     async fn recall(&self, id: &VolumeId) -> Result<Found, VolumeError> {
         let remembered = self.pools.iter().find_map(|pool| {
-            pool.groups
-                .iter()
-                .find_map(|group| find_in(pool, group, group.remembered()?, id.key()))
+            pool.groups.iter().find_map(|group| find_in(pool, group, group.remembered()?, id.key()))
         });
         match remembered.filter(|found| found.record.id == *id) {
             Some(found) => Ok(found),
@@ -272,11 +262,7 @@ impl Node {
     /// The live device of a volume; `None` while it is inactive.
     async fn live_device(&self, found: &Found) -> Result<Option<(PathBuf, DmInfo)>, VolumeError> {
         let uuid = found.seen.dm_uuid(&found.lv);
-        let info = self
-            .host
-            .dm_info(&uuid)
-            .await
-            .map_err(failed("device-mapper"))?;
+        let info = self.host.dm_info(&uuid).await.map_err(failed("device-mapper"))?;
         Ok(info.map(|info| (device_node(info.number), info)))
     }
 
@@ -288,24 +274,19 @@ impl Node {
             turn.activate(&found.lv.name).await.map_err(unavailable)?;
         }
         // With the activation-skip flag LVM succeeds and does nothing; so look.
-        self.live_device(found)
-            .await?
-            .ok_or_else(|| VolumeError::Refused {
-                reason: format!(
-                    "logical volume {}/{} does not become active; see `lvs -o+lv_skip_activation`",
-                    found.group.name(),
-                    found.lv.name
-                ),
-            })
+        self.live_device(found).await?.ok_or_else(|| VolumeError::Refused {
+            reason: format!(
+                "logical volume {}/{} does not become active; see `lvs -o+lv_skip_activation`",
+                found.group.name(),
+                found.lv.name
+            ),
+        })
     }
 
     /// The mounts of a device that workloads see: not those of ours for growing.
     fn shown<'a>(&self, table: &'a MountTable, device: DeviceNumber) -> Vec<&'a Mount> {
         let private = self.settings.private_mounts();
-        table
-            .of(device)
-            .filter(|mount| !mount.target.starts_with(&private))
-            .collect()
+        table.of(device).filter(|mount| !mount.target.starts_with(&private)).collect()
     }
 
     /// # Errors
@@ -317,15 +298,10 @@ impl Node {
         let table = MountTable::read(self.host.as_ref()).await;
         let table = table.map_err(failed("the mount table could not be read"))?;
         let kernel_name = format!("dm-{}", info.number.minor);
-        let mut mounts = self
-            .shown(&table, info.number)
-            .into_iter()
-            .chain(table.of_node(&kernel_name));
+        let mut mounts =
+            self.shown(&table, info.number).into_iter().chain(table.of_node(&kernel_name));
         let holder = match mounts.next() {
-            Some(mount) => format!(
-                "it is mounted at {}; unmount it there",
-                mount.target.display()
-            ),
+            Some(mount) => format!("it is mounted at {}; unmount it there", mount.target.display()),
             // The origin of a safety snapshot is held by device-mapper itself.
             None if info.open_count > 0 && !self.has_snapshot(found) => format!(
                 "a process has {} open; see `fuser -v {}`",
@@ -334,17 +310,11 @@ impl Node {
             ),
             None => return Ok(()),
         };
-        Err(VolumeError::InUse {
-            id: found.record.id.to_string(),
-            holder,
-        })
+        Err(VolumeError::InUse { id: found.record.id.to_string(), holder })
     }
 
     fn has_snapshot(&self, found: &Found) -> bool {
-        found
-            .seen
-            .lvs
-            .contains_key(&record::safety_name(found.record.id.key()))
+        found.seen.lvs.contains_key(&record::safety_name(found.record.id.key()))
     }
 
     /// Make all changes of all groups durable.
@@ -372,11 +342,7 @@ impl Node {
         match found.record.stage {
             record::Stage::Creating => State::Creating,
             record::Stage::Deleting => State::Deleting {
-                wiped: self
-                    .wipes
-                    .progress(key)
-                    .unwrap_or_default()
-                    .max(found.record.wiped),
+                wiped: self.wipes.progress(key).unwrap_or_default().max(found.record.wiped),
             },
             record::Stage::Ready if self.wipes.progress(key).is_some() => State::Resizing,
             record::Stage::Ready if self.has_snapshot(found) => State::Resizing,
@@ -394,13 +360,7 @@ fn find_in(
 ) -> Option<Found> {
     let lv = seen.lvs.get(&record::lv_name(key))?.clone();
     let record = Record::read(&lv)?;
-    Some(Found {
-        pool: pool.clone(),
-        group: group.clone(),
-        seen,
-        lv,
-        record,
-    })
+    Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record })
 }
 
 #[async_trait]

@@ -73,14 +73,8 @@ fn examine(args: &Doctor) -> Result<ExitCode> {
         Output::Text => doctor::print(&findings, doctor::styled()),
         Output::Json => serde_json::to_string_pretty(&findings)? + "\n",
     })?;
-    let bad = findings
-        .iter()
-        .any(|finding| finding.level == doctor::Level::Bad);
-    Ok(if bad {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    let bad = findings.iter().any(|finding| finding.level == doctor::Level::Bad);
+    Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn refuse(errors: &[crate::config::ConfigError]) -> ExitCode {
@@ -101,9 +95,7 @@ fn print(text: &str) -> Result<ExitCode> {
 
 fn log(settings: &Settings) {
     let filter = tracing_subscriber::EnvFilter::new(settings.log_level.as_str());
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr);
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     match settings.log_format {
         LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),

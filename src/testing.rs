@@ -125,9 +125,7 @@ impl FakeHost {
     /// # Panics
     /// If the device is not there or too small.
     pub fn write_at(&self, device: &Path, offset: u64, bytes: &[u8]) {
-        self.lock()
-            .write(device, offset, bytes)
-            .unwrap_or_else(|error| panic!("{error}"));
+        self.lock().write(device, offset, bytes).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Put a signature that this driver does not know onto a device: `blkid` prints it as its TYPE
@@ -173,8 +171,7 @@ impl World {
     fn boot(&mut self) {
         self.pinned.clear();
         let run = Path::new("/run");
-        self.paths
-            .retain(|path, _| path == run || !path.starts_with(run));
+        self.paths.retain(|path, _| path == run || !path.starts_with(run));
         self.devices.clear();
         self.openers.clear();
         self.locks.clear();
@@ -187,10 +184,7 @@ impl World {
             mount_options: vec!["rw".to_owned(), "relatime".to_owned()],
             super_options: vec!["rw".to_owned()],
         };
-        self.mounts = vec![
-            root(1, "/", "ext4"),
-            root(mounts::DEVTMPFS, "/dev", "devtmpfs"),
-        ];
+        self.mounts = vec![root(1, "/", "ext4"), root(mounts::DEVTMPFS, "/dev", "devtmpfs")];
     }
 
     fn count(&mut self, what: &'static str) {

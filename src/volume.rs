@@ -138,10 +138,7 @@ impl FromStr for VolumeId {
         if !is_base32(node, NodeKey::LETTERS) || !is_base32(key, VolumeKey::LETTERS) {
             return Err(ForeignId);
         }
-        Ok(VolumeId {
-            node: NodeKey(node.to_owned()),
-            key: VolumeKey(key.to_owned()),
-        })
+        Ok(VolumeId { node: NodeKey(node.to_owned()), key: VolumeKey(key.to_owned()) })
     }
 }
 
@@ -211,13 +208,8 @@ pub enum FsKind {
 
 impl FsKind {
     /// All of them.
-    pub const ALL: [FsKind; 5] = [
-        FsKind::Ext2,
-        FsKind::Ext3,
-        FsKind::Ext4,
-        FsKind::Xfs,
-        FsKind::Btrfs,
-    ];
+    pub const ALL: [FsKind; 5] =
+        [FsKind::Ext2, FsKind::Ext3, FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs];
 
     /// The kernel's name.
     pub const fn as_str(self) -> &'static str {
@@ -246,14 +238,9 @@ impl FromStr for FsKind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        FsKind::ALL
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
-            .ok_or_else(|| {
-                format!(
-                    "`{text}` is not a supported file system: use ext4, xfs, btrfs, ext3 or ext2"
-                )
-            })
+        FsKind::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(|| {
+            format!("`{text}` is not a supported file system: use ext4, xfs, btrfs, ext3 or ext2")
+        })
     }
 }
 

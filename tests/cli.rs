@@ -9,9 +9,7 @@ use assert_cmd::cargo::cargo_bin;
 
 fn pliant(args: &[&str]) -> Command {
     let mut command = Command::new(cargo_bin("pliant"));
-    let ours = std::env::vars()
-        .map(|(name, _)| name)
-        .filter(|name| name.starts_with("PLIANT_"));
+    let ours = std::env::vars().map(|(name, _)| name).filter(|name| name.starts_with("PLIANT_"));
     for name in ours {
         command.env_remove(name);
     }
@@ -23,20 +21,13 @@ fn pliant(args: &[&str]) -> Command {
 fn said(command: &mut Command) -> (Option<i32>, String, String) {
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 #[test]
 fn the_version_is_that_of_the_crate() {
     let version = format!("pliant {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(
-        said(&mut pliant(&["--version"])),
-        (Some(0), version, String::new())
-    );
+    assert_eq!(said(&mut pliant(&["--version"])), (Some(0), version, String::new()));
 }
 
 #[test]
@@ -70,19 +61,12 @@ fn check_config_prints_what_is_in_effect_and_takes_it_back() {
 #[test]
 fn check_config_tells_every_error_and_fails() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(
-        dir.path().join("pliant.toml"),
-        "node = \"a\"\nmax-volumes = \"x\"\n",
-    )
-    .unwrap();
+    std::fs::write(dir.path().join("pliant.toml"), "node = \"a\"\nmax-volumes = \"x\"\n").unwrap();
     let mut command = pliant(&["check-config", "pliant.toml"]);
     let expected = "pliant.toml:2: max-volumes: expected a number, found the text `x`\n\
                     pliant.toml:1: node: there is no such key; did you mean `node-id`?\n";
     let (code, out, errors) = said(command.current_dir(dir.path()));
-    assert_eq!(
-        (code, out.as_str(), errors.as_str()),
-        (Some(1), "", expected)
-    );
+    assert_eq!((code, out.as_str(), errors.as_str()), (Some(1), "", expected));
 }
 
 #[test]
@@ -93,10 +77,7 @@ fn a_missing_file_is_told() {
     for role in [&["check-config"][..], &["standalone", "--config"]] {
         let mut args = role.to_vec();
         args.push("/nonexistent/pliant.toml");
-        assert_eq!(
-            said(&mut pliant(&args)),
-            (Some(1), String::new(), missing.clone())
-        );
+        assert_eq!(said(&mut pliant(&args)), (Some(1), String::new(), missing.clone()));
     }
 }
 
@@ -115,26 +96,15 @@ fn doctor_tells_programs_and_people_the_same() {
     let findings: serde_json::Value = serde_json::from_str(&json).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let (code, text, _) = said(pliant(&["doctor"]).env("TMPDIR", dir.path()));
-    assert_eq!(
-        std::fs::read_dir(dir.path()).unwrap().count(),
-        0,
-        "something was left behind"
-    );
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
     let mut bad = false;
     for finding in findings.as_array().unwrap() {
         bad |= finding["level"] == "bad";
         assert!(text.contains(finding["what"].as_str().unwrap()), "{text}");
-        assert_eq!(
-            finding["level"] == "good",
-            finding["todo"].is_null(),
-            "{finding}"
-        );
+        assert_eq!(finding["level"] == "good", finding["todo"].is_null(), "{finding}");
     }
     assert_eq!(code, Some(i32::from(bad)));
-    assert!(
-        !text.contains('\x1b'),
-        "no colours without a terminal: {text}"
-    );
+    assert!(!text.contains('\x1b'), "no colours without a terminal: {text}");
 }
 
 #[test]
@@ -146,12 +116,7 @@ fn a_reader_that_leaves_is_no_failure() {
         .unwrap();
     drop(child.stdout.take());
     let mut errors = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut errors)
-        .unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
     assert!(child.wait().unwrap().code().is_some());
     assert_eq!(errors, "");
 }

@@ -18,11 +18,7 @@ fn read(path: impl AsRef<Path>) -> String {
 }
 
 fn pages() -> Vec<PathBuf> {
-    let mut pages = vec![
-        "README.md".into(),
-        "CONTRIBUTING.md".into(),
-        "CHANGELOG.md".into(),
-    ];
+    let mut pages = vec!["README.md".into(), "CONTRIBUTING.md".into(), "CHANGELOG.md".into()];
     let mut dirs = vec![PathBuf::from("docs/src")];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(dir).unwrap() {
@@ -130,11 +126,7 @@ fn every_error_is_documented() {
 fn the_table_of_metrics_is_the_one_of_the_code() {
     let page = read("docs/src/reference/metrics.md");
     for figure in TABLE {
-        let labels: Vec<String> = figure
-            .labels
-            .iter()
-            .map(|label| format!("`{label}`"))
-            .collect();
+        let labels: Vec<String> = figure.labels.iter().map(|label| format!("`{label}`")).collect();
         let row = format!(
             "| `{}` | {} | {} | {} |\n",
             figure.name,
@@ -163,11 +155,7 @@ fn settings_files_in_the_documents_are_taken() {
                 .arg(&file)
                 .output()
                 .unwrap();
-            assert!(
-                output.status.success(),
-                "{page}: {}",
-                String::from_utf8_lossy(&output.stderr)
-            );
+            assert!(output.status.success(), "{page}: {}", String::from_utf8_lossy(&output.stderr));
             count += 1;
         }
     }
@@ -176,10 +164,8 @@ fn settings_files_in_the_documents_are_taken() {
 
 #[test]
 fn the_image_installs_what_doctor_asks_for() {
-    let packages: BTreeSet<String> = read("e2e/image/packages")
-        .lines()
-        .map(str::to_owned)
-        .collect();
+    let packages: BTreeSet<String> =
+        read("e2e/image/packages").lines().map(str::to_owned).collect();
     let asked: BTreeSet<String> = TOOLS.iter().map(|tool| tool.package.to_owned()).collect();
     assert_eq!(packages, asked);
 }
@@ -191,10 +177,7 @@ fn the_scripts_of_the_image_are_shell() {
         let checked = Command::new("sh").arg("-n").arg(script).status().unwrap();
         assert!(checked.success(), "{script}");
     }
-    for line in dockerfile
-        .lines()
-        .filter_map(|line| line.strip_prefix("RUN "))
-    {
+    for line in dockerfile.lines().filter_map(|line| line.strip_prefix("RUN ")) {
         let known = line.starts_with("e2e/image/build") || line.ends_with("pliant/install");
         assert!(known, "what an image runs belongs into a script: {line}");
     }

@@ -8,18 +8,11 @@ mod every_request;
 
 /// The inputs of one fuzz target, by path.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
-        .join(target);
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
     let mut inputs: Vec<_> = fs::read_dir(dir)
         .expect("each target has a corpus")
         .map(|entry| entry.expect("the corpus can be listed").path())
-        .map(|path| {
-            (
-                path.clone(),
-                fs::read(path).expect("the corpus can be read"),
-            )
-        })
+        .map(|path| (path.clone(), fs::read(path).expect("the corpus can be read")))
         .collect();
     inputs.sort();
     inputs
@@ -28,11 +21,7 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
 #[test]
 fn superblocks() {
     let inputs = corpus("superblock");
-    assert!(
-        inputs.len() >= 14,
-        "the corpus has shrunk to {}",
-        inputs.len()
-    );
+    assert!(inputs.len() >= 14, "the corpus has shrunk to {}", inputs.len());
     for (path, head) in inputs {
         let found = pliant::fs::superblock::parse(&head);
         assert!(found.is_some(), "{} comes from a real mkfs", path.display());
@@ -42,9 +31,7 @@ fn superblocks() {
 #[test]
 fn requests() {
     let inputs = corpus("requests");
-    let taken = inputs
-        .iter()
-        .filter(|(_, bytes)| every_request::parse(bytes));
+    let taken = inputs.iter().filter(|(_, bytes)| every_request::parse(bytes));
     // One good request of each kind, and those that are refused.
     assert_eq!((inputs.len(), taken.count()), (24, 12));
 }

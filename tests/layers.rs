@@ -13,10 +13,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("lvm", &["host", "bytes", "volume"]),
     ("fs", &["host", "bytes", "volume"]),
     ("mount", &["host", "bytes", "volume"]),
-    (
-        "node",
-        &["lvm", "fs", "mount", "host", "bytes", "volume", "busy"],
-    ),
+    ("node", &["lvm", "fs", "mount", "host", "bytes", "volume", "busy"]),
     ("csi", &["node", "volume", "busy", "bytes"]),
     ("config", &["bytes", "volume"]),
     ("cli", &["config", "bytes", "volume"]),
@@ -56,13 +53,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 
 fn room(file: &Path) -> String {
     let inside = file.strip_prefix("src").unwrap();
-    let first = inside
-        .components()
-        .next()
-        .unwrap()
-        .as_os_str()
-        .to_str()
-        .unwrap();
+    let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
     first.trim_end_matches(".rs").to_owned()
 }
 
@@ -73,10 +64,7 @@ fn code(file: &Path) -> String {
         return String::new();
     }
     let text = fs::read_to_string(file).unwrap();
-    let code = text
-        .split("#[cfg(test)]\nmod tests {")
-        .next()
-        .unwrap_or_default();
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     code.lines()
         .filter(|line| !line.trim_start().starts_with("//"))
         .fold(String::new(), |code, line| code + line + "\n")
@@ -142,16 +130,11 @@ fn arrows_point_one_way() {
         if SEE_ALL.contains(&room.as_str()) {
             continue;
         }
-        let may = allowed
-            .get(room.as_str())
-            .unwrap_or_else(|| panic!("{room} is in no list"));
+        let may = allowed.get(room.as_str()).unwrap_or_else(|| panic!("{room} is in no list"));
         for named in rooms_named(&code(&file)) {
             seen += 1;
             if named != room && !may.contains(&named.as_str()) {
-                wrong.push(format!(
-                    "{}: `{room}` may not use `{named}`",
-                    file.display()
-                ));
+                wrong.push(format!("{}: `{room}` may not use `{named}`", file.display()));
             }
         }
     }

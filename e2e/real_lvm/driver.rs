@@ -25,9 +25,7 @@ fn a_killed_driver_leaves_nothing_that_keeps_the_next_from_starting() {
     let disk = Disk::of(256 << 20);
     run("vgcreate", &["--metadatasize", "16m", "vg0", disk.device()]);
 
-    let killed = Driver::standalone(Path::new(SOCKET), &ARGUMENTS)
-        .kill()
-        .expect("wait");
+    let killed = Driver::standalone(Path::new(SOCKET), &ARGUMENTS).kill().expect("wait");
     let start = Instant::now();
     let next = Driver::standalone(Path::new(SOCKET), &ARGUMENTS);
     figure("start_after_kill_seconds", start.elapsed().as_secs_f64());

@@ -7,39 +7,11 @@ use crate::machine::{Disk, run};
 fn a_group_of_plain_lvm_is_read_back() {
     let disks = [Disk::of(256 << 20), Disk::of(128 << 20)];
     let fields = "vg_name,pv_count,lv_count,vg_extent_size,vg_extent_count";
-    run(
-        "vgcreate",
-        &[
-            "--metadatasize",
-            "16m",
-            "plain",
-            disks[0].device(),
-            disks[1].device(),
-        ],
-    );
-    run(
-        "lvcreate",
-        &[
-            "-an", "-Zn", "-Wn", "-l", "3", "-n", "first", "--addtag", "a=b", "plain",
-        ],
-    );
+    run("vgcreate", &["--metadatasize", "16m", "plain", disks[0].device(), disks[1].device()]);
+    run("lvcreate", &["-an", "-Zn", "-Wn", "-l", "3", "-n", "first", "--addtag", "a=b", "plain"]);
 
-    let group = run(
-        "vgs",
-        &[
-            "--noheadings",
-            "--nosuffix",
-            "--units",
-            "b",
-            "-o",
-            fields,
-            "plain",
-        ],
-    );
-    let volume = run(
-        "lvs",
-        &["--noheadings", "-o", "lv_name,lv_tags,seg_size_pe", "plain"],
-    );
+    let group = run("vgs", &["--noheadings", "--nosuffix", "--units", "b", "-o", fields, "plain"]);
+    let volume = run("lvs", &["--noheadings", "-o", "lv_name,lv_tags,seg_size_pe", "plain"]);
 
     // 17 MiB of each disk are taken by label and metadata: 59 and 27 whole extents of 4 MiB remain.
     assert_eq!(words(&group), ["plain", "2", "1", "4194304", "86"]);

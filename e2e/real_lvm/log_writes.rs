@@ -63,12 +63,7 @@ impl<'a> Recorder<'a> {
     pub fn over(disk: &Disk, log: &'a Disk) -> Recorder<'a> {
         let sectors = run("blockdev", &["--getsz", disk.device()]);
         let name = format!("recorded-{}", disk.device().replace('/', ""));
-        let table = format!(
-            "0 {} log-writes {} {}",
-            sectors.trim(),
-            disk.device(),
-            log.device()
-        );
+        let table = format!("0 {} log-writes {} {}", sectors.trim(), disk.device(), log.device());
         run("dmsetup", &["create", &name, "--table", &table]);
         Recorder { name, log }
     }
@@ -80,10 +75,7 @@ impl<'a> Recorder<'a> {
 
     /// Puts a word into the log: "from here on this is promised".
     pub fn mark(&self, word: &str) {
-        run(
-            "dmsetup",
-            &["message", &self.name, "0", &format!("mark {word}")],
-        );
+        run("dmsetup", &["message", &self.name, "0", &format!("mark {word}")]);
     }
 
     /// Ends the recording and reads the log.
@@ -111,16 +103,9 @@ impl Throwaway {
         let bytes: u64 = sectors.parse::<u64>().expect("sectors") * 512;
         let changes = Disk::of(bytes + (16 << 20));
         let name = format!("throwaway-{}", disk.device().replace('/', ""));
-        let table = format!(
-            "0 {sectors} snapshot {} {} N 8",
-            disk.device(),
-            changes.device()
-        );
+        let table = format!("0 {sectors} snapshot {} {} N 8", disk.device(), changes.device());
         run("dmsetup", &["create", &name, "--table", &table]);
-        Throwaway {
-            name,
-            _changes: changes,
-        }
+        Throwaway { name, _changes: changes }
     }
 
     /// The path of its device, `/dev/dm-1`.
@@ -137,10 +122,7 @@ impl Drop for Throwaway {
 }
 
 fn mapped(name: &str) -> String {
-    let node = run(
-        "dmsetup",
-        &["info", "-c", "--noheadings", "-o", "blkdevname", name],
-    );
+    let node = run("dmsetup", &["info", "-c", "--noheadings", "-o", "blkdevname", name]);
     format!("/dev/{}", node.trim())
 }
 
@@ -184,10 +166,7 @@ impl Log {
         file.read_exact_at(&mut line, at)?;
         let flags = number(&line, 16);
         let kind = if flags & MARK != 0 {
-            let word = line[ENTRY..]
-                .split(|byte| *byte == 0)
-                .next()
-                .unwrap_or_default();
+            let word = line[ENTRY..].split(|byte| *byte == 0).next().unwrap_or_default();
             Kind::Mark(String::from_utf8_lossy(word).into_owned())
         } else if flags & DISCARD != 0 {
             Kind::Discard
@@ -211,10 +190,7 @@ impl Log {
     /// The entries after a cut of which a disk may hold any part: all before the next durable one.
     pub fn unflushed(&self, cut: usize) -> Range<usize> {
         let rest = &self.entries[cut..];
-        let length = rest
-            .iter()
-            .position(|entry| entry.durable)
-            .unwrap_or(rest.len());
+        let length = rest.iter().position(|entry| entry.durable).unwrap_or(rest.len());
         cut..cut + length
     }
 

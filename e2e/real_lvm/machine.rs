@@ -70,11 +70,7 @@ pub fn sha256(path: &Path) -> String {
 /// Again with the same name: the newer value is the one.
 pub fn figure(name: &str, value: f64) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/figures.d");
-    fs::write(
-        directory.join(format!("{name}.txt")),
-        format!("{name} {value}\n"),
-    )
-    .expect("figure");
+    fs::write(directory.join(format!("{name}.txt")), format!("{name} {value}\n")).expect("figure");
     println!("{name} {value}");
 }
 
@@ -88,17 +84,9 @@ impl Disk {
     /// Makes a disk of so many bytes.
     pub fn of(bytes: u64) -> Disk {
         let maker = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/uml/disk");
-        let device = run(&maker.to_string_lossy(), &[&bytes.to_string()])
-            .trim()
-            .to_string();
-        let file = run(
-            "losetup",
-            &["--noheadings", "--output", "BACK-FILE", &device],
-        );
-        Disk {
-            device,
-            file: PathBuf::from(file.trim()),
-        }
+        let device = run(&maker.to_string_lossy(), &[&bytes.to_string()]).trim().to_string();
+        let file = run("losetup", &["--noheadings", "--output", "BACK-FILE", &device]);
+        Disk { device, file: PathBuf::from(file.trim()) }
     }
 
     /// The path of its device, `/dev/loop3`.
@@ -108,16 +96,10 @@ impl Disk {
 
     /// Removes the device-mapper devices that lie on this disk, the uppermost first.
     fn take_device_mapper_away(&self) {
-        let tree = attempt(
-            "lsblk",
-            &["--noheadings", "--list", "--output", "NAME", &self.device],
-        );
+        let tree = attempt("lsblk", &["--noheadings", "--list", "--output", "NAME", &self.device]);
         let names = tree.unwrap_or_default();
         for name in names.lines().skip(1).collect::<Vec<_>>().into_iter().rev() {
-            let _ = attempt(
-                "dmsetup",
-                &["remove", "--force", "--noudevsync", name.trim()],
-            );
+            let _ = attempt("dmsetup", &["remove", "--force", "--noudevsync", name.trim()]);
         }
     }
 }
@@ -151,9 +133,7 @@ impl Driver {
         fs::create_dir_all(directory).expect("directory of the socket");
         let changes =
             Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).expect("inotify");
-        changes
-            .add_watch(directory, AddWatchFlags::IN_CREATE)
-            .expect("watch");
+        changes.add_watch(directory, AddWatchFlags::IN_CREATE).expect("watch");
 
         let child = Command::new(env!("CARGO_BIN_EXE_pliant"))
             .arg("standalone")
@@ -162,10 +142,7 @@ impl Driver {
             .stdin(Stdio::null())
             .spawn()
             .expect("pliant");
-        let mut driver = Driver {
-            child,
-            socket: socket.to_path_buf(),
-        };
+        let mut driver = Driver { child, socket: socket.to_path_buf() };
         driver.wait_until_it_serves(&changes);
         driver
     }
@@ -176,10 +153,7 @@ impl Driver {
             if let Some(status) = self.child.try_wait().expect("wait") {
                 panic!("pliant ended before it served: {status}");
             }
-            assert!(
-                start.elapsed() < START_LIMIT,
-                "pliant does not serve after {START_LIMIT:?}"
-            );
+            assert!(start.elapsed() < START_LIMIT, "pliant does not serve after {START_LIMIT:?}");
             // The file of the socket is there a moment before it listens: so not for ever.
             let mut watched = [PollFd::new(changes.as_fd(), PollFlags::POLLIN)];
             poll(&mut watched, PollTimeout::from(100u8)).expect("poll");

@@ -26,12 +26,10 @@ fn a_cut_keeps_what_was_flushed_and_any_part_of_what_was_not() {
     let cut_device = Path::new(cut_disk.device());
     log.play(0..cut("a-is-durable"), cut_device).expect("play");
     assert_eq!(blocks(cut_device), "a".repeat(BLOCKS));
-    log.play(cut("a-is-durable")..cut("b-is-not"), cut_device)
-        .expect("play");
+    log.play(cut("a-is-durable")..cut("b-is-not"), cut_device).expect("play");
     assert_eq!(blocks(cut_device), "a".repeat(BLOCKS));
     some_of_the_rest_is_there(&log, cut("b-is-not"), &cut_disk);
-    log.play(cut("b-is-not")..log.entries.len(), cut_device)
-        .expect("play");
+    log.play(cut("b-is-not")..log.entries.len(), cut_device).expect("play");
     assert_eq!(blocks(cut_device), "c".repeat(BLOCKS));
     assert_eq!(sha256(cut_device), sha256(Path::new(disk.device())));
 }
@@ -44,8 +42,7 @@ fn some_of_the_rest_is_there(log: &Log, cut: usize, disk: &Disk) {
     for _ in 0..8 {
         let copy = Throwaway::over(disk);
         let device = copy.device();
-        log.play(chooser.half_of(log.unflushed(cut)), Path::new(&device))
-            .expect("play");
+        log.play(chooser.half_of(log.unflushed(cut)), Path::new(&device)).expect("play");
         seen.push(blocks(Path::new(&device)));
     }
     assert_eq!(blocks(Path::new(disk.device())), "a".repeat(BLOCKS));
@@ -60,27 +57,11 @@ fn fill(recorder: &Recorder, letter: char, conversion: &str) {
     let file = "/tmp/letters";
     fs::write(file, letter.to_string().repeat(BLOCK * BLOCKS)).expect("letters");
     let (from, to) = (format!("if={file}"), format!("of={}", recorder.device()));
-    run(
-        "dd",
-        &[
-            &from,
-            &to,
-            "bs=4096",
-            "oflag=direct",
-            &format!("conv={conversion}"),
-        ],
-    );
+    run("dd", &[&from, &to, "bs=4096", "oflag=direct", &format!("conv={conversion}")]);
 }
 
 /// The first letter of each block.
 fn blocks(device: &Path) -> String {
-    let bytes = run(
-        "head",
-        &[
-            "-c",
-            &(BLOCK * BLOCKS).to_string(),
-            &device.to_string_lossy(),
-        ],
-    );
+    let bytes = run("head", &["-c", &(BLOCK * BLOCKS).to_string(), &device.to_string_lossy()]);
     bytes.chars().step_by(BLOCK).collect()
 }

@@ -29,15 +29,9 @@ impl Settings {
             return Settings::check(flags, Layer::default());
         };
         let text = std::fs::read_to_string(path).map_err(|error| {
-            let place = Place::Line {
-                file: path.display().to_string(),
-                line: 1,
-                key: String::new(),
-            };
-            vec![ConfigError {
-                place,
-                reason: format!("cannot be read: {error}"),
-            }]
+            let place =
+                Place::Line { file: path.display().to_string(), line: 1, key: String::new() };
+            vec![ConfigError { place, reason: format!("cannot be read: {error}") }]
         })?;
         Settings::check(flags, file::parse(path, &text)?)
     }
@@ -50,10 +44,7 @@ impl Settings {
         let mut errors = Vec::new();
         let over = flags.values.clone();
         let node = over.node_id.or(file.node_id).or_else(|| {
-            errors.push(missing(
-                "node-id",
-                "give the node's name with --node-id NAME",
-            ));
+            errors.push(missing("node-id", "give the node's name with --node-id NAME"));
             None
         });
         let pools = pools(flags, file.pools, &mut errors);
@@ -63,23 +54,10 @@ impl Settings {
         Ok(Settings {
             node,
             pools,
-            endpoint: pick(
-                over.endpoint,
-                file.endpoint,
-                "endpoint",
-                Self::DEFAULT_ENDPOINT,
-            )?,
-            state_dir: pick(
-                over.state_dir,
-                file.state_dir,
-                "state-dir",
-                Self::DEFAULT_STATE_DIR,
-            )?,
+            endpoint: pick(over.endpoint, file.endpoint, "endpoint", Self::DEFAULT_ENDPOINT)?,
+            state_dir: pick(over.state_dir, file.state_dir, "state-dir", Self::DEFAULT_STATE_DIR)?,
             expansion: over.expansion.or(file.expansion).unwrap_or_default(),
-            default_fs: over
-                .default_fs
-                .or(file.default_fs)
-                .unwrap_or(Self::DEFAULT_FS),
+            default_fs: over.default_fs.or(file.default_fs).unwrap_or(Self::DEFAULT_FS),
             max_volumes: over.max_volumes.or(file.max_volumes).unwrap_or_default(),
             metrics_address: over.metrics_address.or(file.metrics_address),
             wipe_rate: over.wipe_rate.or(file.wipe_rate).map(|rate| rate.0),
@@ -102,19 +80,11 @@ fn pick<T: std::str::FromStr<Err = String>>(
 ) -> Result<T, Vec<ConfigError>> {
     flag.or(file)
         .map_or_else(|| default.parse(), Ok)
-        .map_err(|reason| {
-            vec![ConfigError {
-                place: Place::Missing(key),
-                reason,
-            }]
-        })
+        .map_err(|reason| vec![ConfigError { place: Place::Missing(key), reason }])
 }
 
 fn missing(key: &'static str, what: &str) -> ConfigError {
-    ConfigError {
-        place: Place::Missing(key),
-        reason: format!("is missing: {what}"),
-    }
+    ConfigError { place: Place::Missing(key), reason: format!("is missing: {what}") }
 }
 
 fn pools(
@@ -122,18 +92,11 @@ fn pools(
     from_file: Vec<PoolLayer>,
     errors: &mut Vec<ConfigError>,
 ) -> BTreeMap<PoolName, PoolSettings> {
-    let mut pools = if flags.pools.is_empty() {
-        from_file
-    } else {
-        pools_of(flags.pools)
-    };
+    let mut pools = if flags.pools.is_empty() { from_file } else { pools_of(flags.pools) };
     for spare in flags.spares {
         let place = Place::Flag("--spare");
         match pools.iter_mut().find(|pool| pool.name == spare.name) {
-            Some(pool) => pool.spares.push(unwiped(Placed {
-                value: spare.disk,
-                place,
-            })),
+            Some(pool) => pool.spares.push(unwiped(Placed { value: spare.disk, place })),
             None => errors.push(ConfigError {
                 place,
                 reason: format!("there is no pool `{}`; name it with --pool too", spare.name),
@@ -166,27 +129,21 @@ fn pools_of(flags: Vec<PoolFlag>) -> Vec<PoolLayer> {
     let mut pools: Vec<PoolLayer> = Vec::new();
     for flag in flags {
         let place = Place::Flag("--pool");
-        let at = pools
-            .iter()
-            .position(|pool| pool.name == flag.name)
-            .unwrap_or_else(|| {
-                pools.push(PoolLayer {
-                    name: flag.name,
-                    place: place.clone(),
-                    groups: Vec::new(),
-                    create: Vec::new(),
-                    spares: Vec::new(),
-                });
-                pools.len() - 1
+        let at = pools.iter().position(|pool| pool.name == flag.name).unwrap_or_else(|| {
+            pools.push(PoolLayer {
+                name: flag.name,
+                place: place.clone(),
+                groups: Vec::new(),
+                create: Vec::new(),
+                spares: Vec::new(),
             });
+            pools.len() - 1
+        });
         match flag.source {
             PoolSource::Group(value) => pools[at].groups.push(Placed { value, place }),
-            PoolSource::Create(disks) => pools[at].create.extend(disks.into_iter().map(|value| {
-                unwiped(Placed {
-                    value,
-                    place: place.clone(),
-                })
-            })),
+            PoolSource::Create(disks) => pools[at].create.extend(
+                disks.into_iter().map(|value| unwiped(Placed { value, place: place.clone() })),
+            ),
         }
     }
     pools
@@ -202,37 +159,23 @@ fn find_doubles(pools: &[PoolLayer], errors: &mut Vec<ConfigError>) {
     let mut taken = BTreeMap::new();
     for pool in pools {
         let mut fail = |place: &Place, reason| {
-            errors.push(ConfigError {
-                place: place.clone(),
-                reason,
-            });
+            errors.push(ConfigError { place: place.clone(), reason });
         };
         if !names.insert(&pool.name) {
-            fail(
-                &pool.place,
-                format!("pool `{}` is there already", pool.name),
-            );
+            fail(&pool.place, format!("pool `{}` is there already", pool.name));
         }
         if pool.groups.is_empty() && pool.create.is_empty() {
             let what =
                 "it has neither groups nor disks to create them from: add `groups` or `create`";
-            fail(
-                &pool.place,
-                format!("pool `{}` is empty: {what}", pool.name),
-            );
+            fail(&pool.place, format!("pool `{}` is empty: {what}", pool.name));
         }
-        let groups = pool
-            .groups
-            .iter()
-            .map(|group| ("group", group.value.to_string(), &group.place));
+        let groups =
+            pool.groups.iter().map(|group| ("group", group.value.to_string(), &group.place));
         let disks = pool.create.iter().chain(&pool.spares);
         let disks = disks.map(|disk| ("disk", disk.path.value.to_string(), &disk.path.place));
         for (kind, name, place) in groups.chain(disks) {
             if let Some(other) = taken.insert((kind, name.clone()), &pool.name) {
-                fail(
-                    place,
-                    format!("{kind} `{name}` is in pool `{other}` already"),
-                );
+                fail(place, format!("{kind} `{name}` is in pool `{other}` already"));
             }
         }
     }
@@ -240,13 +183,7 @@ fn find_doubles(pools: &[PoolLayer], errors: &mut Vec<ConfigError>) {
 
 fn settled(pool: PoolLayer) -> (PoolName, PoolSettings) {
     let disks = |disks: Vec<WantedDisk>| {
-        disks
-            .into_iter()
-            .map(|disk| NewDisk {
-                path: disk.path.value,
-                wipe: disk.wipe,
-            })
-            .collect()
+        disks.into_iter().map(|disk| NewDisk { path: disk.path.value, wipe: disk.wipe }).collect()
     };
     let settings = PoolSettings {
         groups: pool.groups.into_iter().map(|group| group.value).collect(),

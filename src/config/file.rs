@@ -12,11 +12,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Layer, Vec<ConfigError>> 
     let file = path.display().to_string();
     let fail = |line, reason| {
         vec![ConfigError {
-            place: Place::Line {
-                file: file.clone(),
-                line,
-                key: String::new(),
-            },
+            place: Place::Line { file: file.clone(), line, key: String::new() },
             reason,
         }]
     };
@@ -24,23 +20,14 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Layer, Vec<ConfigError>> 
         Some("toml") => tree::parse_toml(text),
         Some("yaml" | "yml") => tree::parse_yaml(text),
         _ => {
-            return Err(fail(
-                1,
-                "a settings file ends in .toml, .yaml or .yml".to_owned(),
-            ));
+            return Err(fail(1, "a settings file ends in .toml, .yaml or .yml".to_owned()));
         }
     }
     .map_err(|error| fail(error.line, error.reason))?;
 
     let mut errors = Vec::new();
-    let layer = Section::open(&file, "", &tree, &mut errors)
-        .map(layer)
-        .unwrap_or_default();
-    if errors.is_empty() {
-        Ok(layer)
-    } else {
-        Err(errors)
-    }
+    let layer = Section::open(&file, "", &tree, &mut errors).map(layer).unwrap_or_default();
+    if errors.is_empty() { Ok(layer) } else { Err(errors) }
 }
 
 fn layer(mut top: Section<'_>) -> Layer {
@@ -72,13 +59,7 @@ fn pool(mut section: Section<'_>) -> Option<PoolLayer> {
         section.fail(place.clone(), "a pool needs a name: add `name`".to_owned());
     }
     section.close();
-    name.map(|name| PoolLayer {
-        name,
-        place,
-        groups,
-        create,
-        spares,
-    })
+    name.map(|name| PoolLayer { name, place, groups, create, spares })
 }
 
 fn disk(mut section: Section<'_>) -> Option<WantedDisk> {
@@ -89,10 +70,7 @@ fn disk(mut section: Section<'_>) -> Option<WantedDisk> {
         section.fail(place.clone(), "no disk is named: add `disk`".to_owned());
     }
     section.close();
-    disk.map(|path| WantedDisk {
-        path: Placed { value: path, place },
-        wipe,
-    })
+    disk.map(|path| WantedDisk { path: Placed { value: path, place }, wipe })
 }
 
 /// One table of the file, whose keys are taken one by one.
@@ -124,15 +102,8 @@ impl<'a> Section<'a> {
             });
         }
         errors.push(ConfigError {
-            place: Place::Line {
-                file: file.to_owned(),
-                line: node.line,
-                key: path,
-            },
-            reason: format!(
-                "expected a table with keys, found {}",
-                node.value.in_words()
-            ),
+            place: Place::Line { file: file.to_owned(), line: node.line, key: path },
+            reason: format!("expected a table with keys, found {}", node.value.in_words()),
         });
         None
     }
@@ -142,19 +113,11 @@ impl<'a> Section<'a> {
     }
 
     fn place_of(&self, line: usize, key: &str) -> Place {
-        Place::Line {
-            file: self.file.to_owned(),
-            line,
-            key: key.to_owned(),
-        }
+        Place::Line { file: self.file.to_owned(), line, key: key.to_owned() }
     }
 
     fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{}.{key}", self.path)
-        }
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
     fn has(&self, key: &str) -> bool {
@@ -167,10 +130,7 @@ impl<'a> Section<'a> {
 
     fn find(&mut self, key: &'static str) -> Option<&'a Node> {
         self.known.push(key);
-        self.entries
-            .iter()
-            .find(|entry| entry.key == key)
-            .map(|entry| &entry.node)
+        self.entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 
     fn take<T>(&mut self, key: &'static str, parse: fn(&Value) -> Result<T, String>) -> Option<T> {
@@ -208,10 +168,7 @@ impl<'a> Section<'a> {
                 .collect();
         }
         let place = self.place_of(node.line, &path);
-        self.fail(
-            place,
-            format!("expected a list, found {}", node.value.in_words()),
-        );
+        self.fail(place, format!("expected a list, found {}", node.value.in_words()));
         Vec::new()
     }
 
@@ -221,10 +178,7 @@ impl<'a> Section<'a> {
         parse: fn(&Value) -> Result<T, String>,
     ) -> Vec<Placed<T>> {
         let nodes = self.nodes(key);
-        nodes
-            .into_iter()
-            .filter_map(|(path, node)| self.read(node, &path, parse))
-            .collect()
+        nodes.into_iter().filter_map(|(path, node)| self.read(node, &path, parse)).collect()
     }
 
     fn tables<T>(&mut self, key: &'static str, read: fn(Section<'_>) -> Option<T>) -> Vec<T> {
@@ -256,10 +210,7 @@ impl<'a> Section<'a> {
 fn text<T: FromStr<Err: Display>>(value: &Value) -> Result<T, String> {
     match value {
         Value::Text(text) => text.parse().map_err(|error: T::Err| error.to_string()),
-        other => Err(format!(
-            "expected a text in quotes, found {}",
-            other.in_words()
-        )),
+        other => Err(format!("expected a text in quotes, found {}", other.in_words())),
     }
 }
 
@@ -281,9 +232,6 @@ fn number(value: &Value) -> Result<u32, String> {
 fn flag(value: &Value) -> Result<bool, String> {
     match value {
         Value::Bool(bool) => Ok(*bool),
-        other => Err(format!(
-            "expected true or false, found {}",
-            other.in_words()
-        )),
+        other => Err(format!("expected true or false, found {}", other.in_words())),
     }
 }

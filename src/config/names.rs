@@ -168,9 +168,7 @@ impl FromStr for StateDir {
 /// Whether a path is absolute and goes nowhere but down.
 fn clean(path: &Path) -> bool {
     path.is_absolute()
-        && path
-            .components()
-            .all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+        && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
 }
 
 macro_rules! prints_as_text {
@@ -198,35 +196,13 @@ mod tests {
 
     #[test]
     fn names_that_lvm_or_the_kernel_refuse_are_refused() {
-        for text in [
-            "-f",
-            ".",
-            "..",
-            "a b",
-            "a/b",
-            "",
-            &"a".repeat(81),
-            &"-a".repeat(30),
-        ] {
+        for text in ["-f", ".", "..", "a b", "a/b", "", &"a".repeat(81), &"-a".repeat(30)] {
             assert!(text.parse::<GroupName>().is_err(), "{text:?}");
         }
-        for text in [
-            "sdb",
-            "/dev",
-            "/dev/../etc/passwd",
-            "/etc/passwd",
-            "/dev/s db",
-            "/devil",
-        ] {
+        for text in ["sdb", "/dev", "/dev/../etc/passwd", "/etc/passwd", "/dev/s db", "/devil"] {
             assert!(text.parse::<DiskPath>().is_err(), "{text:?}");
         }
-        for text in [
-            "",
-            "csi.sock",
-            "unix://csi.sock",
-            "unix:///",
-            "tcp://1.2.3.4:5",
-        ] {
+        for text in ["", "csi.sock", "unix://csi.sock", "unix:///", "tcp://1.2.3.4:5"] {
             assert!(text.parse::<SocketPath>().is_err(), "{text:?}");
         }
         for text in ["-a", "a-", "", "a/b", &"a".repeat(64)] {

@@ -26,16 +26,8 @@ impl fmt::Display for Settings {
             text(f, "name", name)?;
             let groups: Vec<String> = pool.groups.iter().map(quoted).collect();
             list(f, "groups", &groups)?;
-            list(
-                f,
-                "create",
-                &pool.create.iter().map(disk).collect::<Vec<_>>(),
-            )?;
-            list(
-                f,
-                "spares",
-                &pool.spares.iter().map(disk).collect::<Vec<_>>(),
-            )?;
+            list(f, "create", &pool.create.iter().map(disk).collect::<Vec<_>>())?;
+            list(f, "spares", &pool.spares.iter().map(disk).collect::<Vec<_>>())?;
         }
         Ok(())
     }

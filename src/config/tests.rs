@@ -77,10 +77,8 @@ pools:
 
 #[test]
 fn two_flags_are_enough() {
-    let settings = Settings::check(
-        flags(&["--node-id=alpha", "--pool=fast=vg0"]),
-        Layer::default(),
-    );
+    let settings =
+        Settings::check(flags(&["--node-id=alpha", "--pool=fast=vg0"]), Layer::default());
     let expected = r#"node-id = "alpha"
 endpoint = "unix:///run/pliant/csi.sock"
 expansion = "one-step"
@@ -147,13 +145,7 @@ spares = [{ disk = "/dev/sdz", wipe = true }]
 fn spares_join_the_pools_of_the_file() {
     let spares =
         &settings(&["--spare=large=/dev/sde"], WHOLE).pools[&"large".parse().unwrap()].spares;
-    assert_eq!(
-        *spares,
-        [NewDisk {
-            path: "/dev/sde".parse().unwrap(),
-            wipe: false
-        }]
-    );
+    assert_eq!(*spares, [NewDisk { path: "/dev/sde".parse().unwrap(), wipe: false }]);
 }
 
 #[test]
@@ -211,10 +203,7 @@ fn yaml_errors_have_lines_too() {
             "node-id: alpha\npools:\n  - name: fast\n    grops: [vg0]\n",
             "c.yml:4: pools[0].grops: there is no such key; did you mean `groups`?",
         ),
-        (
-            "node-id: 12\n",
-            "c.yml:1: node-id: expected a text in quotes, found the number 12",
-        ),
+        ("node-id: 12\n", "c.yml:1: node-id: expected a text in quotes, found the number 12"),
         (
             "node-id: alpha\nmax-volumes: 1.5\n",
             "c.yml:2: max-volumes: expected a number, found a number with a fraction",
@@ -232,18 +221,12 @@ fn yaml_errors_have_lines_too() {
 
 #[test]
 fn what_is_no_toml_or_yaml_has_a_line() {
-    assert_eq!(
-        error("c.toml", "node-id = \"a\"\nnode-id = \"b\"\n"),
-        "c.toml:2: duplicate key"
-    );
+    assert_eq!(error("c.toml", "node-id = \"a\"\nnode-id = \"b\"\n"), "c.toml:2: duplicate key");
     assert_eq!(
         error("c.toml", "a = 1\n\nb = \n"),
         "c.toml:3: string values must be quoted, expected literal string"
     );
-    assert_eq!(
-        error("c.json", "{}"),
-        "c.json:1: a settings file ends in .toml, .yaml or .yml"
-    );
+    assert_eq!(error("c.json", "{}"), "c.json:1: a settings file ends in .toml, .yaml or .yml");
     assert_eq!(
         error("c.yaml", "node-id: a\nnode-id: b\n"),
         "c.yaml:2: duplicate mapping key `node-id` is not allowed here"

@@ -48,10 +48,7 @@ pub(super) fn parse_toml(text: &str) -> Result<Node, NotParsed> {
         line: error.span().map_or(1, line),
         reason: error.message().to_owned(),
     })?;
-    Ok(Node {
-        line: 1,
-        value: toml_table(table.get_ref(), &line),
-    })
+    Ok(Node { line: 1, value: toml_table(table.get_ref(), &line) })
 }
 
 fn toml_table(table: &DeTable<'_>, line: &impl Fn(Range<usize>) -> usize) -> Value {
@@ -76,22 +73,17 @@ fn toml_node(node: &toml::Spanned<DeValue<'_>>, line: &impl Fn(Range<usize>) -> 
         DeValue::Float(_) => Value::Other("a number with a fraction"),
         DeValue::Datetime(_) => Value::Other("a date"),
     };
-    Node {
-        line: line(node.span()),
-        value,
-    }
+    Node { line: line(node.span()), value }
 }
 
 /// Read YAML; one document, no key twice.
 pub(super) fn parse_yaml(text: &str) -> Result<Node, NotParsed> {
-    serde_saphyr::from_str::<serde_saphyr::Spanned<Value>>(text)
-        .map(Node::from)
-        .map_err(|error| NotParsed {
+    serde_saphyr::from_str::<serde_saphyr::Spanned<Value>>(text).map(Node::from).map_err(|error| {
+        NotParsed {
             line: error.location().map_or(1, |place| yaml_line(&place)),
-            reason: UserMessageFormatter
-                .format_message(error.without_snippet())
-                .into_owned(),
-        })
+            reason: UserMessageFormatter.format_message(error.without_snippet()).into_owned(),
+        }
+    })
 }
 
 fn yaml_line(place: &serde_saphyr::Location) -> usize {
@@ -100,10 +92,7 @@ fn yaml_line(place: &serde_saphyr::Location) -> usize {
 
 impl From<serde_saphyr::Spanned<Value>> for Node {
     fn from(spanned: serde_saphyr::Spanned<Value>) -> Node {
-        Node {
-            line: yaml_line(&spanned.referenced),
-            value: spanned.value,
-        }
+        Node { line: yaml_line(&spanned.referenced), value: spanned.value }
     }
 }
 
@@ -166,11 +155,7 @@ impl<'de> Visitor<'de> for AnyValue {
         let mut entries = Vec::new();
         while let Some(key) = map.next_key::<serde_saphyr::Spanned<String>>()? {
             let node: Node = map.next_value::<serde_saphyr::Spanned<Value>>()?.into();
-            entries.push(Entry {
-                line: yaml_line(&key.referenced),
-                key: key.value,
-                node,
-            });
+            entries.push(Entry { line: yaml_line(&key.referenced), key: key.value, node });
         }
         Ok(Value::Table(entries))
     }

@@ -96,11 +96,8 @@ impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.0.as_millis();
         let whole = |times: u64| ms > 0 && ms.is_multiple_of(u128::from(times));
-        let (unit, times) = SPANS
-            .into_iter()
-            .rev()
-            .find(|(_, times)| whole(*times))
-            .unwrap_or(("s", 1_000));
+        let (unit, times) =
+            SPANS.into_iter().rev().find(|(_, times)| whole(*times)).unwrap_or(("s", 1_000));
         write!(f, "{}{unit}", ms / u128::from(times))
     }
 }
@@ -160,9 +157,7 @@ impl FromStr for LogFilter {
     fn from_str(text: &str) -> Result<Self, String> {
         // A lone word that is no level would be a target: a typo that silences everything.
         let level = |word: &str| word.parse::<tracing::metadata::LevelFilter>().is_ok();
-        let said = text
-            .split(',')
-            .all(|word| word.contains('=') || level(word));
+        let said = text.split(',').all(|word| word.contains('=') || level(word));
         match text.parse::<tracing_subscriber::filter::Targets>() {
             Ok(_) if said && !text.is_empty() => Ok(LogFilter(text.to_owned())),
             _ => Err(format!(
@@ -181,9 +176,8 @@ impl LogFilter {
 }
 
 fn pool_and<'a>(text: &'a str, shape: &str) -> Result<(PoolName, &'a str), String> {
-    let (name, rest) = text
-        .split_once('=')
-        .ok_or_else(|| format!("`{text}` has no `=`: write {shape}"))?;
+    let (name, rest) =
+        text.split_once('=').ok_or_else(|| format!("`{text}` has no `=`: write {shape}"))?;
     Ok((name.parse()?, rest))
 }
 
@@ -207,10 +201,7 @@ impl FromStr for SpareFlag {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, disk) = pool_and(text, "NAME=/dev/DISK")?;
-        Ok(SpareFlag {
-            name,
-            disk: disk.parse()?,
-        })
+        Ok(SpareFlag { name, disk: disk.parse()? })
     }
 }
 
@@ -226,27 +217,13 @@ mod tests {
 
     #[test]
     fn spans_are_written_back() {
-        for (text, ms) in [
-            ("20s", 20_000),
-            ("1500ms", 1500),
-            ("2m", 120_000),
-            ("1h", 3_600_000),
-        ] {
+        for (text, ms) in [("20s", 20_000), ("1500ms", 1500), ("2m", 120_000), ("1h", 3_600_000)] {
             let span: Span = text.parse().unwrap();
             assert_eq!(span.0, Duration::from_millis(ms));
             assert_eq!(span.to_string(), text);
         }
         assert_eq!("0ms".parse::<Span>().unwrap().to_string(), "0s");
-        for text in [
-            "",
-            "20",
-            "s",
-            "1.5s",
-            "-1s",
-            "1 s",
-            "1d",
-            "99999999999999999999s",
-        ] {
+        for text in ["", "20", "s", "1.5s", "-1s", "1 s", "1d", "99999999999999999999s"] {
             assert!(text.parse::<Span>().is_err(), "{text:?}");
         }
     }
@@ -260,14 +237,8 @@ mod tests {
             "fast".parse::<PoolFlag>().unwrap_err(),
             "`fast` has no `=`: write NAME=VG or NAME=create:/dev/DISK"
         );
-        for text in [
-            "fast=",
-            "=vg0",
-            "Fast=vg0",
-            "fast=vg0,vg1",
-            "fast=create:",
-            "fast=create:sdb",
-        ] {
+        for text in ["fast=", "=vg0", "Fast=vg0", "fast=vg0,vg1", "fast=create:", "fast=create:sdb"]
+        {
             assert!(text.parse::<PoolFlag>().is_err(), "{text:?}");
         }
     }

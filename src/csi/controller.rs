@@ -28,11 +28,7 @@ pub struct Controller {
 impl Controller {
     /// Serve these volumes. `busy` is shared with all who work on them.
     pub fn new(volumes: Arc<dyn Volumes>, busy: Busy, defaults: Defaults) -> Self {
-        Controller {
-            volumes,
-            busy,
-            defaults,
-        }
+        Controller { volumes, busy, defaults }
     }
 
     async fn find(&self, id: &VolumeId) -> Result<Volume, VolumeError> {

@@ -93,10 +93,7 @@ impl pb::node_server::Node for Node {
     ) -> Result<Response<pb::NodeGetVolumeHealthResponse>, Status> {
         let id = parse::held(&open(request).volume_id)?;
         let ailments = self.machine.volume_health(&id).await?;
-        Ok(Response::new(reply::node_health(
-            &id.to_string(),
-            &ailments,
-        )))
+        Ok(Response::new(reply::node_health(&id.to_string(), &ailments)))
     }
 
     /// Tell what is wrong with the pools of this machine.

@@ -39,10 +39,7 @@ pub struct Defaults {
 
 impl Default for Defaults {
     fn default() -> Self {
-        Defaults {
-            fs: FsKind::Ext4,
-            size: Bytes::gib(1),
-        }
+        Defaults { fs: FsKind::Ext4, size: Bytes::gib(1) }
     }
 }
 
@@ -55,6 +52,12 @@ pub enum ParseError {
         /// The field, as csi.proto spells it.
         field: String,
         /// What is wrong and what would be right.
+        reason: String,
+    },
+    /// Nothing can be published at the path.
+    #[error("nothing is published there: {reason}")]
+    Nowhere {
+        /// What the path is not.
         reason: String,
     },
     /// No volume of this driver can have the id.
@@ -79,10 +82,7 @@ pub enum ParseError {
 
 impl ParseError {
     fn invalid(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        ParseError::Invalid {
-            field: field.into(),
-            reason: reason.into(),
-        }
+        ParseError::Invalid { field: field.into(), reason: reason.into() }
     }
 
     fn missing(field: impl Into<String>) -> Self {
@@ -101,9 +101,7 @@ fn id(text: &str) -> Result<VolumeId, ParseError> {
     if text.is_empty() {
         return Err(ParseError::missing("volume_id"));
     }
-    text.parse().map_err(|_| ParseError::Foreign {
-        id: text.chars().take(64).collect(),
-    })
+    text.parse().map_err(|_| ParseError::Foreign { id: text.chars().take(64).collect() })
 }
 
 /// Parse the name of a volume to be made: 1 to 128 characters, and none of those that CSI forbids.

@@ -24,21 +24,13 @@ pub(super) fn plugin_info() -> pb::GetPluginInfoResponse {
 pub(super) fn plugin_capabilities() -> pb::GetPluginCapabilitiesResponse {
     use service::Type::{ControllerService, VolumeAccessibilityConstraints};
     use volume_expansion::Type::{Offline, Online};
-    let services = [ControllerService, VolumeAccessibilityConstraints].map(|kind| {
-        plugin::Type::Service(plugin::Service {
-            r#type: kind.into(),
-        })
-    });
-    let expansions = [Online, Offline].map(|kind| {
-        plugin::Type::VolumeExpansion(plugin::VolumeExpansion {
-            r#type: kind.into(),
-        })
-    });
+    let services = [ControllerService, VolumeAccessibilityConstraints]
+        .map(|kind| plugin::Type::Service(plugin::Service { r#type: kind.into() }));
+    let expansions = [Online, Offline]
+        .map(|kind| plugin::Type::VolumeExpansion(plugin::VolumeExpansion { r#type: kind.into() }));
     let all = services.into_iter().chain(expansions);
     pb::GetPluginCapabilitiesResponse {
-        capabilities: all
-            .map(|kind| pb::PluginCapability { r#type: Some(kind) })
-            .collect(),
+        capabilities: all.map(|kind| pb::PluginCapability { r#type: Some(kind) }).collect(),
     }
 }
 
@@ -63,13 +55,9 @@ pub(super) fn controller_capabilities() -> pb::ControllerGetCapabilitiesResponse
         Type::ListVolumeHealth,
     ];
     let capability = |kind: Type| pb::ControllerServiceCapability {
-        r#type: Some(controller::Type::Rpc(controller::Rpc {
-            r#type: kind.into(),
-        })),
+        r#type: Some(controller::Type::Rpc(controller::Rpc { r#type: kind.into() })),
     };
-    pb::ControllerGetCapabilitiesResponse {
-        capabilities: all.map(capability).to_vec(),
-    }
+    pb::ControllerGetCapabilitiesResponse { capabilities: all.map(capability).to_vec() }
 }
 
 /// What the node can do.
@@ -85,20 +73,14 @@ pub(super) fn node_capabilities() -> pb::NodeGetCapabilitiesResponse {
         Type::SingleNodeMultiWriter,
     ];
     let capability = |kind: Type| pb::NodeServiceCapability {
-        r#type: Some(node::Type::Rpc(node::Rpc {
-            r#type: kind.into(),
-        })),
+        r#type: Some(node::Type::Rpc(node::Rpc { r#type: kind.into() })),
     };
-    pb::NodeGetCapabilitiesResponse {
-        capabilities: all.map(capability).to_vec(),
-    }
+    pb::NodeGetCapabilitiesResponse { capabilities: all.map(capability).to_vec() }
 }
 
 /// A volume that was made.
 pub(super) fn created(volume: &Volume) -> pb::CreateVolumeResponse {
-    pb::CreateVolumeResponse {
-        volume: Some(described(volume)),
-    }
+    pb::CreateVolumeResponse { volume: Some(described(volume)) }
 }
 
 /// A volume that was looked at.
@@ -122,10 +104,7 @@ pub(super) fn listed((volumes, next_token): (Vec<Volume>, String)) -> pb::ListVo
             volume_condition: Some(condition(&volume.ailments)),
         }),
     };
-    pb::ListVolumesResponse {
-        entries: volumes.iter().map(entry).collect(),
-        next_token,
-    }
+    pb::ListVolumesResponse { entries: volumes.iter().map(entry).collect(), next_token }
 }
 
 /// Keep the volumes that something is wrong with.
@@ -195,9 +174,7 @@ pub(super) fn grown(grown: Grown) -> pb::ControllerExpandVolumeResponse {
 
 /// A volume whose file system fills it.
 pub(super) fn expanded(size: Bytes) -> pb::NodeExpandVolumeResponse {
-    pb::NodeExpandVolumeResponse {
-        capacity_bytes: size.to_i64(),
-    }
+    pb::NodeExpandVolumeResponse { capacity_bytes: size.to_i64() }
 }
 
 /// How full a volume is: bytes, and inodes where its file system counts them; a device has its size.
@@ -222,15 +199,9 @@ pub(super) fn stats(stats: &Stats) -> pb::NodeGetVolumeStatsResponse {
             unit: Unit::Inodes.into(),
         };
         let counted = usage.inodes > 0;
-        [Some(bytes), counted.then_some(inodes)]
-            .into_iter()
-            .flatten()
-            .collect()
+        [Some(bytes), counted.then_some(inodes)].into_iter().flatten().collect()
     });
-    pb::NodeGetVolumeStatsResponse {
-        usage,
-        volume_condition: Some(condition(&stats.ailments)),
-    }
+    pb::NodeGetVolumeStatsResponse { usage, volume_condition: Some(condition(&stats.ailments)) }
 }
 
 fn count(number: u64) -> i64 {
@@ -239,20 +210,13 @@ fn count(number: u64) -> i64 {
 
 /// What is wrong with a volume, as the node sees it.
 pub(super) fn node_health(id: &str, ailments: &[Ailment]) -> pb::NodeGetVolumeHealthResponse {
-    pb::NodeGetVolumeHealthResponse {
-        volume_health: Some(health(id, ailments)),
-    }
+    pb::NodeGetVolumeHealthResponse { volume_health: Some(health(id, ailments)) }
 }
 
 /// What is wrong with the pools, each pair of status and reason once.
 pub(super) fn storage_health(ailments: &[PoolAilment]) -> pb::NodeGetStorageHealthResponse {
     let mut told: BTreeMap<(bool, &str), Vec<String>> = BTreeMap::new();
-    for PoolAilment {
-        pool,
-        ailment,
-        unreachable,
-    } in ailments
-    {
+    for PoolAilment { pool, ailment, unreachable } in ailments {
         let messages = told.entry((*unreachable, ailment.reason)).or_default();
         messages.push(format!("pool {pool}: {}", ailment.message));
     }
@@ -269,9 +233,7 @@ pub(super) fn storage_health(ailments: &[PoolAilment]) -> pb::NodeGetStorageHeal
             volume_capability: None,
         }
     };
-    pb::NodeGetStorageHealthResponse {
-        backend_health: told.into_iter().map(entry).collect(),
-    }
+    pb::NodeGetStorageHealthResponse { backend_health: told.into_iter().map(entry).collect() }
 }
 
 /// What the node tells of itself.
@@ -294,28 +256,18 @@ fn described(volume: &Volume) -> pb::Volume {
 }
 
 fn topology(node: &str) -> pb::Topology {
-    pb::Topology {
-        segments: BTreeMap::from([(TOPOLOGY.to_owned(), node.to_owned())]),
-    }
+    pb::Topology { segments: BTreeMap::from([(TOPOLOGY.to_owned(), node.to_owned())]) }
 }
 
 fn published(volume: &Volume) -> Vec<String> {
-    volume
-        .published
-        .then(|| volume.node.clone())
-        .into_iter()
-        .collect()
+    volume.published.then(|| volume.node.clone()).into_iter().collect()
 }
 
 fn condition(ailments: &[Ailment]) -> pb::VolumeCondition {
     let sentences: Vec<&str> = ailments.iter().map(|a| a.message.as_str()).collect();
     pb::VolumeCondition {
         abnormal: !ailments.is_empty(),
-        message: if ailments.is_empty() {
-            "healthy".to_owned()
-        } else {
-            sentences.join("; ")
-        },
+        message: if ailments.is_empty() { "healthy".to_owned() } else { sentences.join("; ") },
     }
 }
 

@@ -79,10 +79,7 @@ pub(super) struct RpcLayer {
 
 impl RpcLayer {
     pub(super) fn new(observer: Arc<dyn RpcObserver>) -> Self {
-        RpcLayer {
-            observer,
-            calls: Arc::default(),
-        }
+        RpcLayer { observer, calls: Arc::default() }
     }
 }
 
@@ -90,10 +87,7 @@ impl<S> Layer<S> for RpcLayer {
     type Service = RpcService<S>;
 
     fn layer(&self, inner: S) -> RpcService<S> {
-        RpcService {
-            inner,
-            layer: self.clone(),
-        }
+        RpcService { inner, layer: self.clone() }
     }
 }
 
@@ -178,11 +172,7 @@ impl Drop for Call {
             _ => tracing::warn!(code, ms, "answered"),
         }
         let served = self.code != Code::Unimplemented;
-        let method = if served {
-            self.method.as_str()
-        } else {
-            "unserved"
-        };
+        let method = if served { self.method.as_str() } else { "unserved" };
         self.observer.observe(method, code, took);
     }
 }
@@ -209,6 +199,5 @@ async fn caught<F: Future>(future: F) -> Result<F::Output, Box<dyn Any + Send>> 
 
 fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("without words")
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
 }

@@ -84,8 +84,5 @@ pub async fn serve(
             drop(file);
         })
         .await
-        .map_err(|source| ServeError::Server {
-            socket: socket.to_owned(),
-            source,
-        })
+        .map_err(|source| ServeError::Server { socket: socket.to_owned(), source })
 }

@@ -52,17 +52,12 @@ async fn make_room(at: &Path) -> Result<(), ServeError> {
             std::fs::remove_file(at).map_err(|source| unusable(at, source))
         }
         Err(fault) => Err(unusable(at, fault)),
-        Ok(_) => Err(ServeError::Taken {
-            socket: at.to_owned(),
-        }),
+        Ok(_) => Err(ServeError::Taken { socket: at.to_owned() }),
     }
 }
 
 fn unusable(at: &Path, source: io::Error) -> ServeError {
-    ServeError::Socket {
-        socket: at.to_owned(),
-        source,
-    }
+    ServeError::Socket { socket: at.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -88,10 +83,7 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         drop(listen(&path).await.unwrap());
         std::fs::write(&path, "precious").unwrap();
-        assert!(matches!(
-            listen(&path).await,
-            Err(ServeError::Socket { .. })
-        ));
+        assert!(matches!(listen(&path).await, Err(ServeError::Socket { .. })));
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
 }

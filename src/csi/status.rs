@@ -35,7 +35,7 @@ pub fn of_volume(error: &VolumeError) -> Code {
 pub fn of_request(error: &ParseError) -> Code {
     match error {
         ParseError::Invalid { .. } => Code::InvalidArgument,
-        ParseError::Foreign { .. } => Code::NotFound,
+        ParseError::Foreign { .. } | ParseError::Nowhere { .. } => Code::NotFound,
         ParseError::Range { .. } => Code::OutOfRange,
         ParseError::Unstaged => Code::FailedPrecondition,
         ParseError::Token => Code::Aborted,
@@ -121,71 +121,19 @@ mod tests {
         let (asked, free, largest) = (gib(3), gib(2), gib(1));
         vec![
             (VolumeError::NotFound { id }, Code::NotFound),
+            (VolumeError::Exists { name, difference }, Code::AlreadyExists),
+            (VolumeError::Invalid { field: text(), reason: text() }, Code::InvalidArgument),
+            (VolumeError::SizeOutOfRange { reason: text() }, Code::OutOfRange),
             (
-                VolumeError::Exists { name, difference },
-                Code::AlreadyExists,
-            ),
-            (
-                VolumeError::Invalid {
-                    field: text(),
-                    reason: text(),
-                },
-                Code::InvalidArgument,
-            ),
-            (
-                VolumeError::SizeOutOfRange { reason: text() },
-                Code::OutOfRange,
-            ),
-            (
-                VolumeError::NoRoomToCreate {
-                    pool: pool(),
-                    asked,
-                    free,
-                    largest,
-                },
+                VolumeError::NoRoomToCreate { pool: pool(), asked, free, largest },
                 Code::ResourceExhausted,
             ),
-            (
-                VolumeError::NoRoomToGrow {
-                    pool: pool(),
-                    asked,
-                    free,
-                    largest,
-                },
-                Code::OutOfRange,
-            ),
-            (
-                VolumeError::InUse {
-                    id: text(),
-                    holder: text(),
-                },
-                Code::FailedPrecondition,
-            ),
-            (
-                VolumeError::Refused { reason: text() },
-                Code::FailedPrecondition,
-            ),
-            (
-                VolumeError::Working {
-                    what: text(),
-                    progress: text(),
-                },
-                Code::Aborted,
-            ),
-            (
-                VolumeError::Unavailable {
-                    what: text(),
-                    reason: text(),
-                },
-                Code::Unavailable,
-            ),
-            (
-                VolumeError::Failed {
-                    what: text(),
-                    source: text().into(),
-                },
-                Code::Internal,
-            ),
+            (VolumeError::NoRoomToGrow { pool: pool(), asked, free, largest }, Code::OutOfRange),
+            (VolumeError::InUse { id: text(), holder: text() }, Code::FailedPrecondition),
+            (VolumeError::Refused { reason: text() }, Code::FailedPrecondition),
+            (VolumeError::Working { what: text(), progress: text() }, Code::Aborted),
+            (VolumeError::Unavailable { what: text(), reason: text() }, Code::Unavailable),
+            (VolumeError::Failed { what: text(), source: text().into() }, Code::Internal),
         ]
     }
 
@@ -201,14 +149,9 @@ mod tests {
     fn each_refusal_has_its_code() {
         let text = || "x".to_owned();
         for (error, code) in [
-            (
-                ParseError::Invalid {
-                    field: text(),
-                    reason: text(),
-                },
-                Code::InvalidArgument,
-            ),
+            (ParseError::Invalid { field: text(), reason: text() }, Code::InvalidArgument),
             (ParseError::Foreign { id: text() }, Code::NotFound),
+            (ParseError::Nowhere { reason: text() }, Code::NotFound),
             (ParseError::Range { reason: text() }, Code::OutOfRange),
             (ParseError::Unstaged, Code::FailedPrecondition),
             (ParseError::Token, Code::Aborted),
@@ -221,9 +164,7 @@ mod tests {
     fn only_work_that_may_still_run_is_called_so() {
         assert_eq!(Status::from(BusyError::Busy).code(), Code::Aborted);
         assert_eq!(Status::from(BusyError::Fault).code(), Code::Internal);
-        let work = BusyError::Work(VolumeError::Refused {
-            reason: "x".to_owned(),
-        });
+        let work = BusyError::Work(VolumeError::Refused { reason: "x".to_owned() });
         assert_eq!(Status::from(work).code(), Code::FailedPrecondition);
     }
 
@@ -232,10 +173,7 @@ mod tests {
         let source = Box::new(std::io::Error::other("disk on fire"));
         let what = "the group could not be read".to_owned();
         let status = Status::from(VolumeError::Failed { what, source });
-        assert_eq!(
-            status.message(),
-            "the group could not be read: disk on fire"
-        );
+        assert_eq!(status.message(), "the group could not be read: disk on fire");
     }
 
     #[test]

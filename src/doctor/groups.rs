@@ -55,13 +55,8 @@ pub(super) async fn find(host: &dyn Host) -> Result<Vec<Found>, HostError> {
 }
 
 async fn examine(host: &dyn Host, disk: Disk) -> Option<Found> {
-    let mut found = Found {
-        disk: disk.path,
-        pv_uuid: None,
-        area_size: 0,
-        group: None,
-        fault: None,
-    };
+    let mut found =
+        Found { disk: disk.path, pv_uuid: None, area_size: 0, group: None, fault: None };
     match read_label(host, &found).await {
         Ok(None) => return None,
         Err(fault) => found.fault = Some(fault),
@@ -85,9 +80,7 @@ async fn read_label(host: &dyn Host, on: &Found) -> Result<Option<Label>, Fault>
 }
 
 async fn read_group(host: &dyn Host, on: &Found, area: Area) -> Result<Option<Group>, Fault> {
-    let sector = host
-        .read_at(&on.disk, area.offset, metadata::SECTOR)
-        .await?;
+    let sector = host.read_at(&on.disk, area.offset, metadata::SECTOR).await?;
     let header = metadata::parse_area(&sector)?;
     let Some(location) = header.text else {
         return Ok(None);

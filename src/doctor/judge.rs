@@ -78,10 +78,7 @@ fn programs(seen: &Seen) -> Vec<Finding> {
             let install = format!("apt-get install {}", tool.package);
             match seen.tools.get(tool.program) {
                 None => Finding::bad(
-                    format!(
-                        "{} is not installed; it is needed for {}",
-                        tool.program, tool.purpose
-                    ),
+                    format!("{} is not installed; it is needed for {}", tool.program, tool.purpose),
                     install,
                 ),
                 Some(version) if tool.program != "lvm" => {
@@ -100,11 +97,7 @@ fn programs(seen: &Seen) -> Vec<Finding> {
 }
 
 fn or_unknown(version: &str) -> &str {
-    if version.is_empty() {
-        "of an unknown version"
-    } else {
-        version
-    }
+    if version.is_empty() { "of an unknown version" } else { version }
 }
 
 fn configuration(seen: &Seen) -> Vec<Finding> {
@@ -150,10 +143,7 @@ fn disks(seen: &Seen) -> Vec<Finding> {
         match &found.fault {
             Some(Fault::Unreadable(reason)) => findings.push(Finding::bad(
                 format!("{disk} could not be read: {reason}"),
-                format!(
-                    "dmesg | grep {}",
-                    disk.to_string().trim_start_matches("/dev/")
-                ),
+                format!("dmesg | grep {}", disk.to_string().trim_start_matches("/dev/")),
             )),
             Some(Fault::Damaged(reason)) => findings.push(Finding::bad(
                 format!("{disk} carries damaged LVM metadata: {reason}"),
@@ -190,11 +180,8 @@ fn groups(disks: &[Found]) -> BTreeMap<&str, Whole<'_>> {
         let Some(group) = &found.group else {
             continue;
         };
-        let whole = groups.entry(&group.uuid).or_insert(Whole {
-            group,
-            disks: Vec::new(),
-            all: disks,
-        });
+        let whole =
+            groups.entry(&group.uuid).or_insert(Whole { group, disks: Vec::new(), all: disks });
         whole.disks.push(found);
         if group.seqno > whole.group.seqno {
             whole.group = group;
@@ -207,10 +194,7 @@ fn double_disks(disks: &[Found]) -> Vec<Finding> {
     let mut by_uuid: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for found in disks {
         if let Some(uuid) = &found.pv_uuid {
-            by_uuid
-                .entry(uuid)
-                .or_default()
-                .push(found.disk.display().to_string());
+            by_uuid.entry(uuid).or_default().push(found.disk.display().to_string());
         }
     }
     by_uuid
@@ -241,11 +225,7 @@ fn double_names(groups: &BTreeMap<&str, Whole<'_>>) -> Vec<Finding> {
         .filter(|(_, uuids)| uuids.len() > 1)
         .map(|(name, uuids)| {
             Finding::bad(
-                format!(
-                    "{} groups have the name {name}: {}",
-                    uuids.len(),
-                    uuids.join(" and ")
-                ),
+                format!("{} groups have the name {name}: {}", uuids.len(), uuids.join(" and ")),
                 format!("vgrename {} NEWNAME", uuids[uuids.len() - 1]),
             )
         })
@@ -257,17 +237,10 @@ const DEFAULT_AREA: u64 = 1 << 20;
 
 fn group(whole: &Whole<'_>) -> Vec<Finding> {
     let (group, name) = (whole.group, &whole.group.name);
-    let here: BTreeSet<&str> = whole
-        .all
-        .iter()
-        .filter_map(|found| found.pv_uuid.as_deref())
-        .collect();
-    let missing: Vec<&str> = group
-        .pvs
-        .values()
-        .map(|pv| pv.uuid.as_str())
-        .filter(|uuid| !here.contains(uuid))
-        .collect();
+    let here: BTreeSet<&str> =
+        whole.all.iter().filter_map(|found| found.pv_uuid.as_deref()).collect();
+    let missing: Vec<&str> =
+        group.pvs.values().map(|pv| pv.uuid.as_str()).filter(|uuid| !here.contains(uuid)).collect();
     let size = group.size_of(group.extents());
     let disks = group.pvs.len();
     let plural = if disks == 1 { "" } else { "s" };
@@ -282,20 +255,12 @@ fn group(whole: &Whole<'_>) -> Vec<Finding> {
             format!("bring it back; if it is lost for ever: vgreduce --removemissing {name}"),
         ));
     } else if group.flags.contains("EXPORTED") {
-        findings.push(Finding::bad(
-            format!("group {name} is exported"),
-            format!("vgimport {name}"),
-        ));
+        findings
+            .push(Finding::bad(format!("group {name} is exported"), format!("vgimport {name}")));
     } else {
-        findings.push(Finding::good(format!(
-            "group {name}: {disks} disk{plural}, {size}"
-        )));
+        findings.push(Finding::good(format!("group {name}: {disks} disk{plural}, {size}")));
     }
-    if whole
-        .disks
-        .iter()
-        .any(|found| found.area_size <= DEFAULT_AREA)
-    {
+    if whole.disks.iter().any(|found| found.area_size <= DEFAULT_AREA) {
         findings.push(Finding::warning(
             format!("group {name} has a small metadata area: it is full at about 1,600 volumes"),
             format!("for more, make it anew: vgcreate --metadatasize 16m {name} …"),

@@ -56,9 +56,7 @@ pub async fn look(host: &dyn Host) -> Seen {
             .and_then(|status| capabilities(&status)),
         lock_directory: kind(host, "/run/lock/lvm").await == Some(PathKind::Directory),
         lvmetad: kind(host, "/run/lvm/lvmetad.socket").await.is_some(),
-        devices_file: kind(host, "/etc/lvm/devices/system.devices")
-            .await
-            .is_some(),
+        devices_file: kind(host, "/etc/lvm/devices/system.devices").await.is_some(),
         disks,
         no_disks,
     }
@@ -84,9 +82,7 @@ async fn kind(host: &dyn Host, path: &str) -> Option<PathKind> {
 async fn tools(host: &dyn Host) -> BTreeMap<&'static str, String> {
     let mut found = BTreeMap::new();
     for tool in TOOLS {
-        let asked = host
-            .run(Cmd::new(tool.program).args(tool.ask.iter().copied()))
-            .await;
+        let asked = host.run(Cmd::new(tool.program).args(tool.ask.iter().copied())).await;
         let printed = match asked {
             Ok(output) => output.stdout + &output.stderr,
             Err(HostError::NotStarted { .. }) => continue,
@@ -115,16 +111,11 @@ async fn modules(host: &dyn Host) -> BTreeMap<&'static str, bool> {
 }
 
 fn last_words(text: &str) -> Vec<String> {
-    text.lines()
-        .filter_map(|line| line.split_whitespace().last())
-        .map(str::to_owned)
-        .collect()
+    text.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_owned).collect()
 }
 
 fn capabilities(status: &str) -> Option<u64> {
-    let bits = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))?;
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(bits.trim(), 16).ok()
 }
 
@@ -135,10 +126,7 @@ mod tests {
     #[test]
     fn the_kernels_lists_are_read() {
         assert_eq!(last_words("nodev\tsysfs\n\text4\n"), ["sysfs", "ext4"]);
-        assert_eq!(
-            capabilities("Name:\tcat\nCapEff:\t000001ffffffffff\n"),
-            Some(0x1ff_ffff_ffff)
-        );
+        assert_eq!(capabilities("Name:\tcat\nCapEff:\t000001ffffffffff\n"), Some(0x1ff_ffff_ffff));
         assert_eq!(capabilities("Name:\tcat\n"), None);
     }
 }

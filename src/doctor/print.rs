@@ -20,22 +20,13 @@ pub fn print(findings: &[Finding], styled: bool) -> String {
             Level::Warning => ("!", 33),
             Level::Bad => ("✗", 31),
         };
-        let sign = if styled {
-            format!("\x1b[{colour}m{sign}\x1b[0m")
-        } else {
-            sign.to_owned()
-        };
+        let sign = if styled { format!("\x1b[{colour}m{sign}\x1b[0m") } else { sign.to_owned() };
         let _ = writeln!(text, "{sign} {}", finding.what);
         if let Some(todo) = &finding.todo {
             let _ = writeln!(text, "    → {todo}");
         }
     }
-    let count = |level| {
-        findings
-            .iter()
-            .filter(|finding| finding.level == level)
-            .count()
-    };
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let _ = writeln!(
         text,
         "{} good, {} to note, {} to put right",

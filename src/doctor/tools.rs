@@ -19,12 +19,7 @@ const fn tool(
     package: &'static str,
     purpose: &'static str,
 ) -> Tool {
-    Tool {
-        program,
-        ask,
-        package,
-        purpose,
-    }
+    Tool { program, ask, package, purpose }
 }
 
 /// All of them; the image installs exactly these packages.
@@ -33,40 +28,15 @@ pub const TOOLS: [Tool; 13] = [
     tool("mkfs.ext4", &["-V"], "e2fsprogs", "making ext4"),
     tool("mkfs.ext3", &["-V"], "e2fsprogs", "making ext3"),
     tool("mkfs.ext2", &["-V"], "e2fsprogs", "making ext2"),
-    tool(
-        "e2fsck",
-        &["-V"],
-        "e2fsprogs",
-        "checking ext2, ext3 and ext4",
-    ),
-    tool(
-        "resize2fs",
-        &[],
-        "e2fsprogs",
-        "growing unmounted ext2, ext3 and ext4",
-    ),
+    tool("e2fsck", &["-V"], "e2fsprogs", "checking ext2, ext3 and ext4"),
+    tool("resize2fs", &[], "e2fsprogs", "growing unmounted ext2, ext3 and ext4"),
     tool("mkfs.xfs", &["-V"], "xfsprogs", "making xfs"),
-    tool(
-        "xfs_growfs",
-        &["-V"],
-        "xfsprogs",
-        "growing xfs where the kernel call is refused",
-    ),
+    tool("xfs_growfs", &["-V"], "xfsprogs", "growing xfs where the kernel call is refused"),
     tool("xfs_repair", &["-V"], "xfsprogs", "checking xfs"),
     tool("mkfs.btrfs", &["--version"], "btrfs-progs", "making btrfs"),
     tool("btrfs", &["--version"], "btrfs-progs", "checking btrfs"),
-    tool(
-        "blkid",
-        &["--version"],
-        "util-linux",
-        "telling what is on a device",
-    ),
-    tool(
-        "wipefs",
-        &["--version"],
-        "util-linux",
-        "telling whether a disk is blank",
-    ),
+    tool("blkid", &["--version"], "util-linux", "telling what is on a device"),
+    tool("wipefs", &["--version"], "util-linux", "telling whether a disk is blank"),
 ];
 
 /// Volumes are made with `--setautoactivation n`, which came with this version.
@@ -74,15 +44,14 @@ pub const LVM_AT_LEAST: [u32; 3] = [2, 3, 12];
 
 /// The version in what a program printed: the first word that begins with digits, a dot, digits.
 pub(super) fn version_in(text: &str) -> Option<&str> {
-    text.split(|c: char| c.is_whitespace() || c == '(')
-        .find_map(|word| {
-            let word = word.trim_start_matches('v');
-            let word = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-            let (whole, rest) = word.split_once('.')?;
-            let digits = |text: &str| text.bytes().next().is_some_and(|b| b.is_ascii_digit());
-            let number = !whole.is_empty() && whole.bytes().all(|b| b.is_ascii_digit());
-            (number && digits(rest)).then_some(word)
-        })
+    text.split(|c: char| c.is_whitespace() || c == '(').find_map(|word| {
+        let word = word.trim_start_matches('v');
+        let word = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        let (whole, rest) = word.split_once('.')?;
+        let digits = |text: &str| text.bytes().next().is_some_and(|b| b.is_ascii_digit());
+        let number = !whole.is_empty() && whole.bytes().all(|b| b.is_ascii_digit());
+        (number && digits(rest)).then_some(word)
+    })
 }
 
 /// Whether a version is at least another, part by part; what is no number counts as 0.
@@ -98,17 +67,11 @@ mod tests {
     #[test]
     fn versions_are_found_in_what_programs_print() {
         let cases = [
-            (
-                "  LVM version:     2.03.16(2) (2022-05-18)\n",
-                Some("2.03.16"),
-            ),
+            ("  LVM version:     2.03.16(2) (2022-05-18)\n", Some("2.03.16")),
             ("mke2fs 1.47.0 (5-Feb-2023)\n", Some("1.47.0")),
             ("mkfs.xfs version 6.1.0\n", Some("6.1.0")),
             ("mkfs.btrfs, part of btrfs-progs v6.2\n", Some("6.2")),
-            (
-                "blkid from util-linux 2.38.1  (libblkid 2.38.1, 04-Aug-2022)\n",
-                Some("2.38.1"),
-            ),
+            ("blkid from util-linux 2.38.1  (libblkid 2.38.1, 04-Aug-2022)\n", Some("2.38.1")),
             ("File descriptor 10 leaked.\nno version", None),
         ];
         for (text, version) in cases {
@@ -118,12 +81,9 @@ mod tests {
 
     #[test]
     fn versions_are_compared_by_number() {
-        for (version, enough) in [
-            ("2.03.12", true),
-            ("2.03.9", false),
-            ("2.02.187", false),
-            ("3.0", true),
-        ] {
+        for (version, enough) in
+            [("2.03.12", true), ("2.03.9", false), ("2.02.187", false), ("3.0", true)]
+        {
             assert_eq!(at_least(version, LVM_AT_LEAST), enough, "{version}");
         }
     }

@@ -83,23 +83,13 @@ mod tests {
     #[test]
     fn codes_have_the_meaning_of_their_manual() {
         let of = |kind, code| {
-            verdict(
-                kind,
-                &Output {
-                    code,
-                    stdout: String::new(),
-                    stderr: String::new(),
-                },
-            )
+            verdict(kind, &Output { code, stdout: String::new(), stderr: String::new() })
         };
         for code in [0, 1, 2, 3] {
             assert_eq!(of(FsKind::Ext4, code), Verdict::Sound, "{code}");
         }
         for code in [4, 5, 6] {
-            assert!(
-                matches!(of(FsKind::Ext3, code), Verdict::Damaged(_)),
-                "{code}"
-            );
+            assert!(matches!(of(FsKind::Ext3, code), Verdict::Damaged(_)), "{code}");
         }
         for code in [8, 12, 16, 32, 128, 137] {
             assert_eq!(of(FsKind::Ext4, code), Verdict::Unknown, "{code}");

@@ -167,9 +167,7 @@ fn may_grow_mounted(superblock: &Superblock, device: &Path) -> Result<(), FsErro
 }
 
 fn only_unmounted(device: &Path) -> FsError {
-    FsError::OnlyUnmounted {
-        device: device.to_owned(),
-    }
+    FsError::OnlyUnmounted { device: device.to_owned() }
 }
 
 async fn ask_kernel(
@@ -183,18 +181,14 @@ async fn ask_kernel(
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => host.ext_resize(mount_point, blocks).await,
         FsKind::Xfs => {
             let geometry = host.xfs_geometry(mount_point).await?;
-            host.xfs_grow(mount_point, blocks, geometry.inode_max_percent)
-                .await
+            host.xfs_grow(mount_point, blocks, geometry.inode_max_percent).await
         }
         FsKind::Btrfs => host.btrfs_grow_to_device(mount_point).await,
     }
 }
 
 fn unchanged(superblock: &Superblock) -> Grew {
-    Grew {
-        from: superblock.covers,
-        to: superblock.covers,
-    }
+    Grew { from: superblock.covers, to: superblock.covers }
 }
 
 fn filled(
@@ -204,14 +198,7 @@ fn filled(
     after: &Superblock,
 ) -> Result<Grew, FsError> {
     if !after.fills(size) {
-        return Err(FsError::NotFilled {
-            device: device.to_owned(),
-            covers: after.covers,
-            size,
-        });
+        return Err(FsError::NotFilled { device: device.to_owned(), covers: after.covers, size });
     }
-    Ok(Grew {
-        from: before.covers,
-        to: after.covers,
-    })
+    Ok(Grew { from: before.covers, to: after.covers })
 }

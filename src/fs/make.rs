@@ -29,11 +29,7 @@ pub async fn make(
     run_to_success(host, tools::mkfs(kind, options.words(), device)).await?;
     let made = known(host, device, kind).await?;
     if made.half_made() || made.covers > size || !made.fills(size) {
-        return Err(FsError::NotFilled {
-            device: device.to_owned(),
-            covers: made.covers,
-            size,
-        });
+        return Err(FsError::NotFilled { device: device.to_owned(), covers: made.covers, size });
     }
     // mkfs.ext4 and mkfs.btrfs flush, but that is nowhere promised.
     host.flush(device).await?;

@@ -69,10 +69,7 @@ pub async fn probe(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
         let unexplained = "bytes that no known signature explains".to_owned();
         return Ok(Probe::Foreign(unexplained));
     }
-    Ok(Probe::Blank(Blank {
-        device: device.to_owned(),
-        size,
-    }))
+    Ok(Probe::Blank(Blank { device: device.to_owned(), size }))
 }
 
 /// Say what a device carries that was wiped and whose first format is not known to have ended.
@@ -85,17 +82,10 @@ pub async fn probe(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
 /// As [`probe`].
 pub async fn probe_unmade(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
     let size = host.device_size(device).await?;
-    let blank = Probe::Blank(Blank {
-        device: device.to_owned(),
-        size,
-    });
+    let blank = Probe::Blank(Blank { device: device.to_owned(), size });
     if let Some(superblock) = superblock_of(host, device).await? {
         let may_hold_data = superblock.mounted_before() && !superblock.half_made();
-        return Ok(if may_hold_data {
-            Probe::Known(superblock)
-        } else {
-            blank
-        });
+        return Ok(if may_hold_data { Probe::Known(superblock) } else { blank });
     }
     Ok(match signature(host, device).await? {
         Some(found) => Probe::Foreign(found),
@@ -118,11 +108,8 @@ async fn signature(host: &dyn Host, device: &Path) -> Result<Option<String>, FsE
 
 /// The type that `blkid -o export` prints, or all of what it prints if it names no type.
 fn named(export: &str) -> String {
-    let value = |key: &str| {
-        export
-            .lines()
-            .find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
-    };
+    let value =
+        |key: &str| export.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     match (value("TYPE"), value("PTTYPE")) {
         (Some(kind), _) => kind.to_owned(),
         (None, Some(table)) => format!("a partition table ({table})"),
@@ -140,9 +127,6 @@ mod tests {
         assert_eq!(named(swap), "swap");
         let gpt = "DEVNAME=/dev/dm-3\nPTUUID=d7586605\nPTTYPE=gpt\n";
         assert_eq!(named(gpt), "a partition table (gpt)");
-        assert_eq!(
-            named("DEVNAME=/dev/dm-3\nUSAGE=raid\n"),
-            "DEVNAME=/dev/dm-3, USAGE=raid"
-        );
+        assert_eq!(named("DEVNAME=/dev/dm-3\nUSAGE=raid\n"), "DEVNAME=/dev/dm-3, USAGE=raid");
     }
 }

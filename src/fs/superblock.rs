@@ -85,13 +85,7 @@ impl Superblock {
 
     /// Whether its making was cut off; only xfs says so, ext and btrfs write their superblock last.
     pub fn half_made(&self) -> bool {
-        matches!(
-            self.facts,
-            Facts::Xfs {
-                in_progress: true,
-                ..
-            }
-        )
+        matches!(self.facts, Facts::Xfs { in_progress: true, .. })
     }
 
     /// Whether it uses a device of this size as far as it can.
@@ -111,9 +105,7 @@ impl Superblock {
 /// The kernel's `Documentation/filesystems/ext4/super.rst`, `xfs_format.h` and `btrfs_tree.h`; kinds
 /// within the ext family are told apart by their features as `blkid` does.
 pub fn parse(head: &[u8]) -> Option<Superblock> {
-    let mut found = [ext::parse(head), xfs::parse(head), btrfs::parse(head)]
-        .into_iter()
-        .flatten();
+    let mut found = [ext::parse(head), xfs::parse(head), btrfs::parse(head)].into_iter().flatten();
     let superblock = found.next()?;
     found.next().is_none().then_some(superblock)
 }

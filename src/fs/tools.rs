@@ -61,11 +61,7 @@ pub(super) fn mkfs(kind: FsKind, options: &[String], device: &Path) -> Cmd {
         FsKind::Xfs => ("mkfs.xfs", &["-f", "-q", "-K"]),
         FsKind::Btrfs => ("mkfs.btrfs", &["-f", "-q", "-K"]),
     };
-    Cmd::new(program)
-        .args(fixed)
-        .args(options)
-        .arg(device)
-        .limit(MAKE_LIMIT)
+    Cmd::new(program).args(fixed).args(options).arg(device).limit(MAKE_LIMIT)
 }
 
 /// The command that looks for errors and writes nothing.
@@ -81,12 +77,7 @@ pub(super) fn look(kind: FsKind, device: &Path) -> Cmd {
 /// The command that repairs what can be repaired without a question; `None` where the kernel does
 /// that at the mount and all further repair is a person's decision.
 pub(super) fn repair(kind: FsKind, device: &Path) -> Option<Cmd> {
-    kind.is_ext().then(|| {
-        Cmd::new("e2fsck")
-            .args(["-f", "-p"])
-            .arg(device)
-            .limit(CHECK_LIMIT)
-    })
+    kind.is_ext().then(|| Cmd::new("e2fsck").args(["-f", "-p"]).arg(device).limit(CHECK_LIMIT))
 }
 
 /// What a person types to repair what [`repair`] may not.
@@ -113,16 +104,10 @@ mod tests {
         let device = Path::new("/dev/dm-3");
         let options = ["-m".to_owned(), "1".to_owned()];
         let typed = |kind| mkfs(kind, &options, device).to_string();
-        assert_eq!(
-            typed(FsKind::Ext4),
-            "mkfs.ext4 -F -q -b 4096 -E nodiscard -m 1 /dev/dm-3"
-        );
+        assert_eq!(typed(FsKind::Ext4), "mkfs.ext4 -F -q -b 4096 -E nodiscard -m 1 /dev/dm-3");
         assert_eq!(typed(FsKind::Xfs), "mkfs.xfs -f -q -K -m 1 /dev/dm-3");
         assert_eq!(typed(FsKind::Btrfs), "mkfs.btrfs -f -q -K -m 1 /dev/dm-3");
-        assert_eq!(
-            look(FsKind::Btrfs, device).to_string(),
-            "btrfs check --readonly /dev/dm-3"
-        );
+        assert_eq!(look(FsKind::Btrfs, device).to_string(), "btrfs check --readonly /dev/dm-3");
         assert_eq!(resize_ext(device).to_string(), "resize2fs /dev/dm-3");
     }
 }

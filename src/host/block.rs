@@ -119,22 +119,13 @@ mod tests {
     fn any_range_is_read_and_only_the_end_makes_it_short() {
         let bytes: Vec<u8> = (0..9728_u32).map(|at| (at % 251) as u8).collect();
         let file = file_of(&bytes);
-        for (offset, length) in [
-            (0, 512),
-            (1, 1),
-            (4095, 2),
-            (512, 9000),
-            (9000, 4096),
-            (4096, 0),
-        ] {
+        for (offset, length) in [(0, 512), (1, 1), (4095, 2), (512, 9000), (9000, 4096), (4096, 0)]
+        {
             let end = (offset + length).min(bytes.len());
             let read = read_at(file.path(), offset as u64, length).unwrap();
             assert_eq!(read, bytes[offset..end], "{offset} {length}");
         }
-        assert_eq!(
-            read_at(file.path(), 100_000, 512).unwrap(),
-            Vec::<u8>::new()
-        );
+        assert_eq!(read_at(file.path(), 100_000, 512).unwrap(), Vec::<u8>::new());
     }
 
     #[test]

@@ -29,12 +29,7 @@ pub(super) struct Counts(BTreeMap<&'static str, AtomicU64>);
 
 impl Default for Counts {
     fn default() -> Self {
-        Counts(
-            NAMES
-                .iter()
-                .map(|name| (*name, AtomicU64::new(0)))
-                .collect(),
-        )
+        Counts(NAMES.iter().map(|name| (*name, AtomicU64::new(0))).collect())
     }
 }
 
@@ -51,10 +46,7 @@ impl Counts {
     /// Read them all.
     pub(super) fn read(&self) -> BTreeMap<&'static str, u64> {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        self.0
-            .iter()
-            .map(|(name, counter)| (*name, read(counter)))
-            .collect()
+        self.0.iter().map(|(name, counter)| (*name, read(counter))).collect()
     }
 }
 

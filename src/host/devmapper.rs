@@ -149,9 +149,6 @@ mod tests {
         let table = "Character devices:\n  1 mem\n 10 misc\n\nBlock devices:\n254 miscellaneous\n";
         assert_eq!(number(table, "misc"), Some(10));
         assert_eq!(number(table, "mis"), None);
-        assert_eq!(
-            number("  7 loop\n236 device-mapper\n", "device-mapper"),
-            Some(236)
-        );
+        assert_eq!(number("  7 loop\n236 device-mapper\n", "device-mapper"), Some(236));
     }
 }

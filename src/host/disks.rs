@@ -75,10 +75,7 @@ fn disk(device: &Path, name: &str, partitioned: bool) -> Option<Disk> {
     let (major, minor) = number.split_once(':')?;
     (sectors > 0).then_some(Disk {
         path: PathBuf::from("/dev").join(name.replace('!', "/")),
-        number: DeviceNumber {
-            major: major.parse().ok()?,
-            minor: minor.parse().ok()?,
-        },
+        number: DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? },
         size: Bytes::new(sectors.checked_mul(SECTOR)?),
         read_only: attribute(device, "ro")? != "0",
         partitioned,
@@ -96,9 +93,7 @@ fn names(directory: &Path) -> io::Result<Vec<String>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other?,
     };
-    entries
-        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-        .collect()
+    entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
 #[cfg(test)]
@@ -136,21 +131,12 @@ mod tests {
         device(root, "sda", "8:0", "2048");
         device(root, "sda/sda1", "8:1", "1024");
         device(root, "sda/sda2", "8:2", "512");
-        put(
-            root,
-            &[("sda/sda1/partition", "1"), ("sda/sda2/partition", "2")],
-        );
+        put(root, &[("sda/sda1/partition", "1"), ("sda/sda2/partition", "2")]);
         put(root, &[("sda/sda2/holders/md127/x", "")]);
         device(root, "sdb", "8:16", "2048");
-        put(
-            root,
-            &[("sdb/holders/dm-0/x", ""), ("dm-0/dm/uuid", "LVM-abc")],
-        );
+        put(root, &[("sdb/holders/dm-0/x", ""), ("dm-0/dm/uuid", "LVM-abc")]);
         device(root, "sdc", "8:32", "2048");
-        put(
-            root,
-            &[("sdc/holders/dm-1/x", ""), ("dm-1/dm/uuid", "mpath-3600")],
-        );
+        put(root, &[("sdc/holders/dm-1/x", ""), ("dm-1/dm/uuid", "mpath-3600")]);
         device(root, "sdc/sdc1", "8:33", "1024");
         put(root, &[("sdc/sdc1/partition", "1")]);
         device(root, "dm-0", "254:0", "2048");

@@ -182,38 +182,23 @@ pub(super) struct Listed {
 impl Listed {
     /// The same with a uuid that is known from elsewhere.
     pub(super) fn with(self, uuid: String) -> DmDevice {
-        DmDevice {
-            name: self.name,
-            uuid,
-            number: self.number,
-        }
+        DmDevice { name: self.name, uuid, number: self.number }
     }
 }
 
 /// One `struct dm_name_list`: number, offset of the next, name; aligned behind it the event number
 /// and flags, and aligned behind those the uuid.
 fn listed(record: &[u8], device: u64, tells: bool) -> io::Result<Listed> {
-    let name = record
-        .get(12..)
-        .and_then(terminated)
-        .ok_or_else(malformed)?;
+    let name = record.get(12..).and_then(terminated).ok_or_else(malformed)?;
     let behind = (12 + name.len() + 1).next_multiple_of(8);
-    let flags = if tells {
-        word(record, behind + 4).ok_or_else(malformed)?
-    } else {
-        0
-    };
+    let flags = if tells { word(record, behind + 4).ok_or_else(malformed)? } else { 0 };
     let uuid = if flags & HAS_UUID != 0 {
         let uuid = record.get(behind + 8..).and_then(terminated);
         Some(text(uuid.ok_or_else(malformed)?))
     } else {
         (flags & HAS_NO_UUID != 0).then(String::new)
     };
-    Ok(Listed {
-        name: text(name),
-        number: device_number(device),
-        uuid,
-    })
+    Ok(Listed { name: text(name), number: device_number(device), uuid })
 }
 
 /// One `struct dm_target_spec` and the text behind it.
@@ -262,10 +247,7 @@ fn text(field: &[u8]) -> String {
 }
 
 fn malformed() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        "malformed reply of device-mapper",
-    )
+    io::Error::new(io::ErrorKind::InvalidData, "malformed reply of device-mapper")
 }
 
 #[cfg(test)]

@@ -62,10 +62,7 @@ impl Environment {
 
 /// Start a program.
 pub(super) fn start(mut command: Command, what: &str) -> Result<Child, HostError> {
-    command.spawn().map_err(|source| HostError::NotStarted {
-        what: what.to_owned(),
-        source,
-    })
+    command.spawn().map_err(|source| HostError::NotStarted { what: what.to_owned(), source })
 }
 
 /// Run a program to its end; when the limit passes only the waiting ends.
@@ -141,10 +138,7 @@ pub(super) async fn within<T: Send + 'static>(
     match timeout(limit, tokio::spawn(work)).await {
         Ok(Ok(done)) => done,
         Ok(Err(_)) => Err(HostError::Died { what: what() }),
-        Err(_) => Err(HostError::TimedOut {
-            what: what(),
-            limit,
-        }),
+        Err(_) => Err(HostError::TimedOut { what: what(), limit }),
     }
 }
 
@@ -176,10 +170,7 @@ async fn output(mut child: Child, what: String) -> Result<Output, HostError> {
         },
         child.wait(),
     );
-    let read = |source| HostError::System {
-        what: what.clone(),
-        source,
-    };
+    let read = |source| HostError::System { what: what.clone(), source };
     Ok(Output {
         code: code(status.map_err(read)?),
         stdout: stdout.map_err(read)?,
@@ -189,10 +180,7 @@ async fn output(mut child: Child, what: String) -> Result<Output, HostError> {
 
 /// The exit code, or 128 + the signal's number.
 fn code(status: ExitStatus) -> i32 {
-    status
-        .code()
-        .or_else(|| status.signal().map(|signal| 128 + signal))
-        .unwrap_or(-1)
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
 }
 
 /// All that a program writes. Beyond the limit it is read and dropped, that the program can end.
@@ -225,9 +213,7 @@ mod tests {
     use super::*;
 
     fn env() -> Environment {
-        Environment {
-            lvm_dir: "/nonexistent/lvm".into(),
-        }
+        Environment { lvm_dir: "/nonexistent/lvm".into() }
     }
 
     fn sh(script: &'static str) -> Cmd {
@@ -236,9 +222,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_sees_only_what_it_is_given() {
-        let output = run(&env(), sh("cat; env | grep -v ^PWD | sort"))
-            .await
-            .unwrap();
+        let output = run(&env(), sh("cat; env | grep -v ^PWD | sort")).await.unwrap();
         let expected = [
             "HOME=/nonexistent",
             "LC_ALL=C",
@@ -274,9 +258,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_that_is_not_there_was_not_started() {
-        let error = run(&env(), Cmd::new("pliant-no-such-program"))
-            .await
-            .unwrap_err();
+        let error = run(&env(), Cmd::new("pliant-no-such-program")).await.unwrap_err();
         assert!(matches!(error, HostError::NotStarted { .. }));
     }
 
@@ -300,11 +282,8 @@ mod tests {
 
     #[test]
     fn a_report_ends_with_the_status_that_the_shell_would_write() {
-        let output = |code, stderr: &str| Output {
-            code,
-            stdout: String::new(),
-            stderr: stderr.into(),
-        };
+        let output =
+            |code, stderr: &str| Output { code, stdout: String::new(), stderr: stderr.into() };
         let rows = |report: &str, output: &Output| -> Vec<[String; 4]> {
             let report = ended_report(report, "lvs", output);
             let report: serde_json::Value = serde_json::from_str(&report).unwrap();

@@ -82,10 +82,7 @@ pub(super) fn xfs_geometry(mounted: &File) -> io::Result<XfsGeometryBytes> {
 
 /// `XFS_IOC_FSGROWFSDATA`.
 pub(super) fn xfs_grow(mounted: &File, blocks: u64, inode_max_percent: u32) -> io::Result<()> {
-    let data = XfsGrowData {
-        blocks,
-        inode_max_percent,
-    };
+    let data = XfsGrowData { blocks, inode_max_percent };
     // SAFETY: the kernel reads one structure of the size in the request's number.
     unsafe { raw::xfs_grow(mounted.as_raw_fd(), &raw const data) }?;
     Ok(())

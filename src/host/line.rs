@@ -59,9 +59,7 @@ fn word(word: &str) -> Result<String, Unsayable> {
         return Ok(word.to_owned());
     }
     let quote = ['"', '\''].into_iter().find(|quote| !word.contains(*quote));
-    quote
-        .map(|quote| format!("{quote}{word}{quote}"))
-        .ok_or(Unsayable::Word)
+    quote.map(|quote| format!("{quote}{word}{quote}")).ok_or(Unsayable::Word)
 }
 
 #[cfg(test)]
@@ -71,30 +69,14 @@ mod tests {
     #[test]
     fn words_are_quoted_only_where_the_shell_needs_it() {
         let cmd = Cmd::new("lvs").args(["-o", "lv name", "-S", "\"a\"=b", "x'y\"z", "a#b!20"]);
-        assert_eq!(
-            line(&cmd).unwrap(),
-            "lvs -o \"lv name\" -S '\"a\"=b' x'y\"z a#b!20\n"
-        );
+        assert_eq!(line(&cmd).unwrap(), "lvs -o \"lv name\" -S '\"a\"=b' x'y\"z a#b!20\n");
     }
 
     #[test]
     fn what_would_get_no_report_is_refused() {
         assert_eq!(line(&Cmd::new("")), Err(Unsayable::Empty));
-        for bad in [
-            "",
-            "#x",
-            "a\nb",
-            "a\tb",
-            "\u{e4}",
-            "it's \"so\"",
-            "'\"",
-            "\0",
-        ] {
-            assert_eq!(
-                line(&Cmd::new("lvs").arg(bad)),
-                Err(Unsayable::Word),
-                "{bad:?}"
-            );
+        for bad in ["", "#x", "a\nb", "a\tb", "\u{e4}", "it's \"so\"", "'\"", "\0"] {
+            assert_eq!(line(&Cmd::new("lvs").arg(bad)), Err(Unsayable::Word), "{bad:?}");
         }
         let many = |count| line(&Cmd::new("lvs").args(vec!["a"; count]));
         assert!(many(62).is_ok());

@@ -30,18 +30,10 @@ pub(super) fn try_lock(lock_dir: &Path, group: &str) -> io::Result<Option<Box<dy
     if group.is_empty() || group.contains(['/', '\0']) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(lock_dir)?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(lock_dir)?;
     let path = lock_dir.join(format!("V_{group}"));
     loop {
-        let file = File::options()
-            .create(true)
-            .append(true)
-            .read(true)
-            .mode(0o600)
-            .open(&path)?;
+        let file = File::options().create(true).append(true).read(true).mode(0o600).open(&path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Ok(None),

@@ -79,10 +79,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let device = text(fields.nth(2)?);
     let (major, minor) = device.split_once(':')?;
-    let device = DeviceNumber {
-        major: major.parse().ok()?,
-        minor: minor.parse().ok()?,
-    };
+    let device = DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? };
     let root = path(fields.next()?);
     let target = path(fields.next()?);
     let mount_options = options(fields.next()?);
@@ -163,11 +160,7 @@ pub(super) fn bind(source: &Path, target: &Path, flags: &[String]) -> io::Result
     if unknown.is_some() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    attach(
-        &held(&hold(source)?),
-        &held(&hold(target)?),
-        MsFlags::MS_BIND,
-    )?;
+    attach(&held(&hold(source)?), &held(&hold(target)?), MsFlags::MS_BIND)?;
     if flags.is_empty() {
         return Ok(());
     }
@@ -183,11 +176,7 @@ fn set_flags(target: &Path, flags: MsFlags) -> io::Result<()> {
     let has = fstatvfs(&top)?.flags();
     let kept = KEPT.iter().filter(|(status, _)| has.contains(*status));
     let flags = kept.fold(flags, |flags, (_, flag)| flags | *flag);
-    attach(
-        Path::new(""),
-        &held(&top),
-        MsFlags::MS_REMOUNT | MsFlags::MS_BIND | flags,
-    )
+    attach(Path::new(""), &held(&top), MsFlags::MS_REMOUNT | MsFlags::MS_BIND | flags)
 }
 
 fn attach(source: &Path, target: &Path, flags: MsFlags) -> io::Result<()> {
@@ -215,10 +204,7 @@ mod tests {
     fn a_line_is_parsed_and_its_escapes_decoded() {
         let line = br"36 35 254:3 /mnt\0401\011\134040 /a\040b\012c\043 rw,nodev shared:1 master:2 - ext4 /dev/dm\0553 ro,data=ordered";
         let expected = Mount {
-            device: DeviceNumber {
-                major: 254,
-                minor: 3,
-            },
+            device: DeviceNumber { major: 254, minor: 3 },
             root: "/mnt 1\t\\040".into(),
             target: "/a b\nc#".into(),
             kind: "ext4".into(),
@@ -232,14 +218,7 @@ mod tests {
 
     #[test]
     fn what_only_looks_like_an_escape_stays() {
-        for plain in [
-            r"a\",
-            r"a\04",
-            r"\0409"[..2].as_ref(),
-            r"\999",
-            r"\777",
-            r"\x41",
-        ] {
+        for plain in [r"a\", r"a\04", r"\0409"[..2].as_ref(), r"\999", r"\777", r"\x41"] {
             assert_eq!(decode(plain.as_bytes()), plain.as_bytes(), "{plain}");
         }
     }

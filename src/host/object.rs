@@ -75,11 +75,7 @@ mod tests {
     #[test]
     fn what_is_no_object_is_refused() {
         for stream in ["[1]", "lvm> ", "\"a\"", "}", "  x{"] {
-            assert_eq!(
-                ObjectEnd::default().feed(stream.as_bytes()),
-                Err(NotAnObject),
-                "{stream}"
-            );
+            assert_eq!(ObjectEnd::default().feed(stream.as_bytes()), Err(NotAnObject), "{stream}");
         }
     }
 

@@ -25,9 +25,8 @@ pub(super) fn open(path: &Path, flags: OFlag) -> io::Result<OwnedFd> {
 }
 
 fn open_below(from: impl std::os::fd::AsFd, path: &Path, flags: OFlag) -> nix::Result<OwnedFd> {
-    let how = OpenHow::new()
-        .flags(flags | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let how =
+        OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
     openat2(from, path, how)
 }
 
@@ -132,10 +131,7 @@ pub(super) fn split(path: &Path) -> io::Result<(&Path, &Path)> {
 
 fn number(device: u64) -> DeviceNumber {
     let part = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    DeviceNumber {
-        major: part(major(device)),
-        minor: part(minor(device)),
-    }
+    DeviceNumber { major: part(major(device)), minor: part(minor(device)) }
 }
 
 #[cfg(test)]
@@ -160,10 +156,7 @@ mod tests {
         assert_eq!(kind(&deep).unwrap(), Some(PathKind::Directory));
         assert_eq!(kind(&file).unwrap(), Some(PathKind::File));
         assert_eq!(kind(&file.join("x")).unwrap(), None);
-        assert_eq!(
-            errno(remove(&dir.path().join("a/b"))),
-            Some(Errno::ENOTEMPTY)
-        );
+        assert_eq!(errno(remove(&dir.path().join("a/b"))), Some(Errno::ENOTEMPTY));
         for _ in 0..2 {
             remove(&deep).unwrap();
             remove(&file).unwrap();

@@ -62,9 +62,7 @@ impl RealHost {
             what: format!("make {}", state_dir.display()),
             source,
         })?;
-        let env = Environment {
-            lvm_dir: own.lvm_dir,
-        };
+        let env = Environment { lvm_dir: own.lvm_dir };
         let counts = Arc::new(Counts::default());
         Ok(RealHost {
             shells: Shells::new(state.clone(), Arc::clone(&counts)),
@@ -88,9 +86,7 @@ impl RealHost {
         self.counts.add(count);
         let what = format!("{name} {}", path.display());
         let owned = path.to_owned();
-        self.waiting
-            .call(what, path, limit, move || call(&owned))
-            .await
+        self.waiting.call(what, path, limit, move || call(&owned)).await
     }
 
     /// The same about a device-mapper device. Each is waited for apart: one that is being resumed
@@ -106,9 +102,7 @@ impl RealHost {
         let what = format!("{name} {uuid}");
         let owned = uuid.to_owned();
         let object = Path::new(devmapper::CONTROL).join(uuid);
-        self.waiting
-            .call(what, &object, SMALL, move || call(&owned))
-            .await
+        self.waiting.call(what, &object, SMALL, move || call(&owned)).await
     }
 }
 
@@ -131,27 +125,23 @@ impl Host for RealHost {
         let (state, name, devices) = (self.state.clone(), lane.to_owned(), devices.to_vec());
         let pin = move |_: &Path| state::pin(&state.make_lane(&name)?.pv_dir, &devices);
         let dir = self.state.lane(lane).pv_dir;
-        self.call("path_calls", "pin devices in", &dir, SMALL, pin)
-            .await
+        self.call("path_calls", "pin devices in", &dir, SMALL, pin).await
     }
 
     async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError> {
         let (name, group) = (format!("lock {group} in"), group.to_owned());
         let lock = move |dir: &Path| lock::try_lock(dir, &group);
-        self.call("path_calls", &name, &self.lock_dir, SMALL, lock)
-            .await
+        self.call("path_calls", &name, &self.lock_dir, SMALL, lock).await
     }
 
     async fn disks(&self) -> Result<Vec<Disk>, HostError> {
         let sys = Path::new(disks::SYS_BLOCK);
-        self.call("disk_lists", "list", sys, SMALL, disks::list)
-            .await
+        self.call("disk_lists", "list", sys, SMALL, disks::list).await
     }
 
     async fn device_size(&self, device: &Path) -> Result<Bytes, HostError> {
         let size = |device: &Path| block::size(device).map(Bytes::new);
-        self.call("device_reads", "BLKGETSIZE64", device, SMALL, size)
-            .await
+        self.call("device_reads", "BLKGETSIZE64", device, SMALL, size).await
     }
 
     async fn read_at(
@@ -166,62 +156,45 @@ impl Host for RealHost {
 
     async fn write_zeroes(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
         let write = move |device: &Path| block::write_zeroes(device, &range);
-        self.call("zero_writes", "BLKZEROOUT", device, LARGE, write)
-            .await
+        self.call("zero_writes", "BLKZEROOUT", device, LARGE, write).await
     }
 
     async fn discard(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
         let discard = move |device: &Path| block::discard(device, &range);
-        self.call("discards", "BLKDISCARD", device, LARGE, discard)
-            .await
+        self.call("discards", "BLKDISCARD", device, LARGE, discard).await
     }
 
     async fn flush(&self, device: &Path) -> Result<(), HostError> {
-        self.call("fsyncs", "fsync", device, LARGE, block::flush)
-            .await
+        self.call("fsyncs", "fsync", device, LARGE, block::flush).await
     }
 
     async fn dm_list(&self) -> Result<Vec<DmDevice>, HostError> {
-        self.dm("dm_reads", "DM_LIST_DEVICES", "of all", |_| {
-            devmapper::list()
-        })
-        .await
+        self.dm("dm_reads", "DM_LIST_DEVICES", "of all", |_| devmapper::list()).await
     }
 
     async fn dm_info(&self, uuid: &str) -> Result<Option<DmInfo>, HostError> {
-        self.dm("dm_reads", "DM_DEV_STATUS", uuid, devmapper::info)
-            .await
+        self.dm("dm_reads", "DM_DEV_STATUS", uuid, devmapper::info).await
     }
 
     async fn dm_table(&self, uuid: &str) -> Result<Vec<DmTarget>, HostError> {
-        self.dm("dm_reads", "DM_TABLE_STATUS", uuid, devmapper::table)
-            .await
+        self.dm("dm_reads", "DM_TABLE_STATUS", uuid, devmapper::table).await
     }
 
     async fn dm_clear(&self, uuid: &str) -> Result<(), HostError> {
-        self.dm("dm_changes", "DM_TABLE_CLEAR", uuid, devmapper::clear)
-            .await
+        self.dm("dm_changes", "DM_TABLE_CLEAR", uuid, devmapper::clear).await
     }
 
     async fn dm_resume(&self, uuid: &str) -> Result<(), HostError> {
-        self.dm(
-            "dm_changes",
-            "DM_DEV_SUSPEND (resume)",
-            uuid,
-            devmapper::resume,
-        )
-        .await
+        self.dm("dm_changes", "DM_DEV_SUSPEND (resume)", uuid, devmapper::resume).await
     }
 
     async fn dm_remove(&self, uuid: &str) -> Result<(), HostError> {
-        self.dm("dm_changes", "DM_DEV_REMOVE", uuid, devmapper::remove)
-            .await
+        self.dm("dm_changes", "DM_DEV_REMOVE", uuid, devmapper::remove).await
     }
 
     async fn mounts(&self) -> Result<Vec<Mount>, HostError> {
         let table = Path::new(mounts::TABLE);
-        self.call("mount_table_reads", "read", table, SMALL, mounts::list)
-            .await
+        self.call("mount_table_reads", "read", table, SMALL, mounts::list).await
     }
 
     async fn mount(&self, mount: &NewMount) -> Result<(), HostError> {
@@ -241,50 +214,36 @@ impl Host for RealHost {
 
     async fn unmount(&self, target: &Path) -> Result<(), HostError> {
         // The last unmount of a file system writes back all that is dirty.
-        self.call("unmounts", "unmount", target, LARGE, mounts::unmount)
-            .await
+        self.call("unmounts", "unmount", target, LARGE, mounts::unmount).await
     }
 
     async fn path_kind(&self, path: &Path) -> Result<Option<PathKind>, HostError> {
-        self.call("path_calls", "stat", path, SMALL, paths::kind)
-            .await
+        self.call("path_calls", "stat", path, SMALL, paths::kind).await
     }
 
     async fn make_dir(&self, path: &Path) -> Result<(), HostError> {
-        self.call("path_calls", "mkdir", path, SMALL, paths::make_dir)
-            .await
+        self.call("path_calls", "mkdir", path, SMALL, paths::make_dir).await
     }
 
     async fn make_file(&self, path: &Path) -> Result<(), HostError> {
-        self.call("path_calls", "create", path, SMALL, paths::make_file)
-            .await
+        self.call("path_calls", "create", path, SMALL, paths::make_file).await
     }
 
     async fn remove_path(&self, path: &Path) -> Result<(), HostError> {
-        self.call("path_calls", "remove", path, SMALL, paths::remove)
-            .await
+        self.call("path_calls", "remove", path, SMALL, paths::remove).await
     }
 
     async fn usage(&self, path: &Path) -> Result<Usage, HostError> {
-        self.call("fs_reads", "statfs", path, SMALL, paths::usage)
-            .await
+        self.call("fs_reads", "statfs", path, SMALL, paths::usage).await
     }
 
     async fn ext_resize(&self, mounted: &Path, blocks: u64) -> Result<(), HostError> {
         let resize = move |mounted: &Path| grow::ext_resize(mounted, blocks);
-        self.call("fs_grows", "EXT4_IOC_RESIZE_FS", mounted, LARGE, resize)
-            .await
+        self.call("fs_grows", "EXT4_IOC_RESIZE_FS", mounted, LARGE, resize).await
     }
 
     async fn xfs_geometry(&self, mounted: &Path) -> Result<XfsGeometry, HostError> {
-        self.call(
-            "fs_reads",
-            "XFS_IOC_FSGEOMETRY",
-            mounted,
-            SMALL,
-            grow::xfs_geometry,
-        )
-        .await
+        self.call("fs_reads", "XFS_IOC_FSGEOMETRY", mounted, SMALL, grow::xfs_geometry).await
     }
 
     async fn xfs_grow(
@@ -294,20 +253,17 @@ impl Host for RealHost {
         inode_max_percent: u32,
     ) -> Result<(), HostError> {
         let grow = move |mounted: &Path| grow::xfs_grow(mounted, blocks, inode_max_percent);
-        self.call("fs_grows", "XFS_IOC_FSGROWFSDATA", mounted, LARGE, grow)
-            .await
+        self.call("fs_grows", "XFS_IOC_FSGROWFSDATA", mounted, LARGE, grow).await
     }
 
     async fn btrfs_device_bytes(&self, mounted: &Path) -> Result<Bytes, HostError> {
         let bytes = |mounted: &Path| grow::btrfs_device_bytes(mounted).map(Bytes::new);
-        self.call("fs_reads", "BTRFS_IOC_DEV_INFO", mounted, SMALL, bytes)
-            .await
+        self.call("fs_reads", "BTRFS_IOC_DEV_INFO", mounted, SMALL, bytes).await
     }
 
     async fn btrfs_grow_to_device(&self, mounted: &Path) -> Result<(), HostError> {
         let grow = grow::btrfs_grow_to_device;
-        self.call("fs_grows", "BTRFS_IOC_RESIZE", mounted, LARGE, grow)
-            .await
+        self.call("fs_grows", "BTRFS_IOC_RESIZE", mounted, LARGE, grow).await
     }
 
     fn counts(&self) -> BTreeMap<&'static str, u64> {

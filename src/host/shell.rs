@@ -42,11 +42,7 @@ struct Lane {
 impl Shells {
     /// No shell runs yet; each starts with its lane's first command.
     pub(super) fn new(state: State, counts: Arc<Counts>) -> Self {
-        Shells {
-            state,
-            counts,
-            lanes: Mutex::default(),
-        }
+        Shells { state, counts, lanes: Mutex::default() }
     }
 
     /// Run one command in its lane and return its report.
@@ -63,17 +59,13 @@ impl Shells {
             return Err(HostError::TimedOut { what, limit });
         };
         let (counts, cmd) = (Arc::clone(&self.counts), dirs.visible(cmd));
-        let env = Environment {
-            lvm_dir: dirs.lvm_dir,
-        };
+        let env = Environment { lvm_dir: dirs.lvm_dir };
         let left = deadline.saturating_duration_since(Instant::now());
         let work = async move { lane.run(&env, &counts, cmd).await };
-        within(left, &what, work)
-            .await
-            .map_err(|error| match error {
-                HostError::TimedOut { what, .. } => HostError::TimedOut { what, limit },
-                other => other,
-            })
+        within(left, &what, work).await.map_err(|error| match error {
+            HostError::TimedOut { what, .. } => HostError::TimedOut { what, limit },
+            other => other,
+        })
     }
 
     fn lane(&self, name: &str) -> Arc<tokio::sync::Mutex<Lane>> {
@@ -164,11 +156,7 @@ impl Shell {
         if let Some(stderr) = child.stderr.take() {
             tokio::spawn(drain(stderr));
         }
-        Ok(Shell {
-            stdin,
-            report: receiver(report).map_err(system(what))?,
-            process: child,
-        })
+        Ok(Shell { stdin, report: receiver(report).map_err(system(what))?, process: child })
     }
 
     /// Whether it lives and has nothing to say: an unread word would be taken for the next report.

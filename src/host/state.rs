@@ -31,19 +31,13 @@ impl State {
     /// Make the state directory.
     pub(super) fn make(root: &Path, lock_dir: &Path) -> io::Result<State> {
         make_private_dir(root)?;
-        Ok(State {
-            root: root.to_owned(),
-            lock_dir: lock_dir.to_owned(),
-        })
+        Ok(State { root: root.to_owned(), lock_dir: lock_dir.to_owned() })
     }
 
     /// The directories of a lane, whether they are there or not.
     pub(super) fn lane(&self, name: &str) -> LaneDirs {
         let lane = self.root.join("lvm").join(name);
-        LaneDirs {
-            pv_dir: lane.join("pv"),
-            lvm_dir: lane,
-        }
+        LaneDirs { pv_dir: lane.join("pv"), lvm_dir: lane }
     }
 
     /// Make the directories of a lane with LVM's configuration in them.
@@ -60,21 +54,14 @@ impl State {
 }
 
 fn make_private_dir(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Write a file whole or not at all.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
-    let mut file = fs::OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(&new)?;
+    let mut file =
+        fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
     file.write_all(text)?;
     file.sync_all()?;
     fs::rename(&new, path)
@@ -161,9 +148,7 @@ pub(super) fn pin(pv_dir: &Path, devices: &[PathBuf]) -> io::Result<()> {
             fs::remove_file(entry.path())?;
         }
     }
-    wanted
-        .into_iter()
-        .try_for_each(|(name, device)| symlink(device, pv_dir.join(name)))
+    wanted.into_iter().try_for_each(|(name, device)| symlink(device, pv_dir.join(name)))
 }
 
 impl LaneDirs {
@@ -191,16 +176,12 @@ impl LaneDirs {
 
 /// The name in sysfs: the path below `/dev`, slashes as exclamation marks.
 fn kernel_name(device: &Path) -> io::Result<OsString> {
-    let below = device
-        .strip_prefix("/dev")
-        .map_err(|_| io::ErrorKind::InvalidInput)?;
+    let below = device.strip_prefix("/dev").map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut name = below.as_os_str().as_bytes().to_vec();
     if name.is_empty() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    name.iter_mut()
-        .filter(|byte| **byte == b'/')
-        .for_each(|byte| *byte = b'!');
+    name.iter_mut().filter(|byte| **byte == b'/').for_each(|byte| *byte = b'!');
     Ok(OsString::from_vec(name))
 }
 
@@ -256,26 +237,9 @@ mod tests {
 
     #[test]
     fn lvm_is_told_devices_by_the_names_that_it_sees() {
-        let lane = LaneDirs {
-            lvm_dir: "/s/lvm".into(),
-            pv_dir: "/s/pv".into(),
-        };
-        let args = [
-            "-y",
-            "vg0/lv",
-            "/dev/sda",
-            "/dev/cciss/c0d0:5-50",
-            "/dev/",
-            "a/dev/b",
-        ];
-        let seen = [
-            "-y",
-            "vg0/lv",
-            "/s/pv/sda",
-            "/s/pv/cciss!c0d0:5-50",
-            "/dev/",
-            "a/dev/b",
-        ];
+        let lane = LaneDirs { lvm_dir: "/s/lvm".into(), pv_dir: "/s/pv".into() };
+        let args = ["-y", "vg0/lv", "/dev/sda", "/dev/cciss/c0d0:5-50", "/dev/", "a/dev/b"];
+        let seen = ["-y", "vg0/lv", "/s/pv/sda", "/s/pv/cciss!c0d0:5-50", "/dev/", "a/dev/b"];
         let cmd = Cmd::new("vgextend").args(args);
         assert_eq!(lane.visible(cmd), Cmd::new("vgextend").args(seen));
     }

@@ -74,10 +74,7 @@ impl Waiting {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         objects.retain(|_, object| Arc::strong_count(object) > 1);
         let object = objects.entry(path.to_owned()).or_insert_with(|| {
-            Arc::new(Object {
-                permits: Arc::new(Semaphore::new(CALLS)),
-                running: Mutex::default(),
-            })
+            Arc::new(Object { permits: Arc::new(Semaphore::new(CALLS)), running: Mutex::default() })
         });
         Arc::clone(object)
     }
@@ -103,30 +100,19 @@ struct Slot {
 impl Slot {
     fn take(object: Arc<Object>, deadline: Instant, permit: OwnedSemaphorePermit) -> Self {
         let number = {
-            let mut running = object
-                .running
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut running = object.running.lock().unwrap_or_else(PoisonError::into_inner);
             running.next += 1;
             let number = running.next;
             running.deadlines.insert(number, deadline);
             number
         };
-        Slot {
-            object,
-            number,
-            _permit: permit,
-        }
+        Slot { object, number, _permit: permit }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut running = self
-            .object
-            .running
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.object.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.deadlines.remove(&self.number);
     }
 }
@@ -145,11 +131,8 @@ mod tests {
         let disk = Path::new("/dev/a");
         let answer = waiting.call("read".into(), disk, LONG, || Ok(7)).await;
         assert_eq!(answer.ok(), Some(7));
-        let refused: Result<(), _> = waiting
-            .call("read".into(), disk, LONG, || {
-                Err(io::Error::from_raw_os_error(5))
-            })
-            .await;
+        let refused: Result<(), _> =
+            waiting.call("read".into(), disk, LONG, || Err(io::Error::from_raw_os_error(5))).await;
         assert_eq!(refused.err().and_then(|error| error.errno()), Some(5));
     }
 
@@ -166,9 +149,7 @@ mod tests {
                 let _ = gate.recv();
                 Ok(())
             };
-            let error = waiting
-                .call("flush".into(), hung, Duration::ZERO, call)
-                .await;
+            let error = waiting.call("flush".into(), hung, Duration::ZERO, call).await;
             assert!(matches!(error, Err(HostError::TimedOut { .. })));
         }
         let no_thread = || -> io::Result<()> { unreachable!("no thread") };
@@ -178,9 +159,7 @@ mod tests {
             () = std::future::ready(()) => panic!("it waits instead of being turned away"),
         };
         assert!(matches!(turned_away, Err(HostError::TimedOut { .. })));
-        let healthy = waiting
-            .call("flush".into(), Path::new("/dev/b"), LONG, || Ok(1))
-            .await;
+        let healthy = waiting.call("flush".into(), Path::new("/dev/b"), LONG, || Ok(1)).await;
         assert_eq!(healthy.ok(), Some(1));
 
         drop(release);

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::host::Cmd;
 use crate::lvm::group::{Group, Lv, Piece};
@@ -39,8 +40,7 @@ impl Turn {
             .args(new.tags.iter().flat_map(|tag| ["--addtag", tag]))
             .arg(self.group.name());
         let said = self.command(cmd).await?;
-        self.expect(&new.name, said, |lv| lv.extents() == new.extents)
-            .await
+        self.expect(&new.name, said, |lv| lv.extents() == new.extents).await
     }
 
     /// Take a snapshot of a logical volume into `extents` extents of its own.
@@ -58,12 +58,7 @@ impl Turn {
         let group = self.read().await?;
         let on = pieces.iter().filter_map(|piece| {
             let device = group.pvs.get(&piece.pv)?.device.as_ref()?;
-            Some(format!(
-                "{}:{}-{}",
-                device.display(),
-                piece.range.start,
-                piece.range.end - 1
-            ))
+            Some(format!("{}:{}-{}", device.display(), piece.range.start, piece.range.end - 1))
         });
         let cmd = Cmd::new("lvextend")
             .args(["-y", "-l", &extents.to_string()])
@@ -83,35 +78,36 @@ impl Turn {
         let said = self.command(cmd).await?;
         self.expect(lv, said, |lv| {
             new.iter().all(|tag| lv.tags.contains(tag))
-                && !gone
-                    .iter()
-                    .any(|tag| lv.tags.contains(*tag) && !new.iter().any(|n| n == tag))
+                && !gone.iter().any(|tag| lv.tags.contains(*tag) && !new.iter().any(|n| n == tag))
         })
         .await
     }
 
     /// Activate a logical volume; active already is success.
     pub async fn activate(&self, lv: &str) -> Result<(), LvmError> {
-        let cmd = Cmd::new("lvchange")
-            .args(["-y", "-ay", "--poll", "n"])
-            .arg(self.path(lv));
+        let cmd = Cmd::new("lvchange").args(["-y", "-ay", "--poll", "n"]).arg(self.path(lv));
         self.must(cmd).await
     }
 
     /// Deactivate a logical volume; inactive already is success.
     pub async fn deactivate(&self, lv: &str) -> Result<(), LvmError> {
-        self.must(Cmd::new("lvchange").args(["-y", "-an"]).arg(self.path(lv)))
-            .await
+        self.must(Cmd::new("lvchange").args(["-y", "-an"]).arg(self.path(lv))).await
+    }
+
+    /// Merge a snapshot back into its origin, which nobody may hold: it is then as it was when the
+    /// snapshot was taken. Comes back when all is copied, after `limit` at the latest.
+    pub async fn merge(&self, snapshot: &str, limit: Duration) -> Result<(), LvmError> {
+        let cmd = Cmd::new("lvconvert").args(["-y", "--merge", "-i", "1"]);
+        let said = self.command(cmd.arg(self.path(snapshot)).limit(limit)).await?;
+        if self.read().await?.lvs.contains_key(snapshot) {
+            return Err(said.into_error());
+        }
+        Ok(())
     }
 
     /// Load the table that the metadata describes.
     pub async fn refresh(&self, lv: &str) -> Result<(), LvmError> {
-        self.must(
-            Cmd::new("lvchange")
-                .args(["-y", "--refresh"])
-                .arg(self.path(lv)),
-        )
-        .await
+        self.must(Cmd::new("lvchange").args(["-y", "--refresh"]).arg(self.path(lv))).await
     }
 
     /// Remove a logical volume; already gone is success.
@@ -127,6 +123,7 @@ impl Turn {
     /// Make the group on one disk, with room for the metadata of thousands of volumes: the area
     /// cannot be enlarged later.
     pub async fn create_group(&self, device: &Path, tags: &[String]) -> Result<(), LvmError> {
+        self.group.pin(Some(device)).await?;
         let cmd = Cmd::new("vgcreate")
             .args(["-y", "--metadatasize", "16m"])
             .args(tags.iter().flat_map(|tag| ["--addtag", tag]))
@@ -141,12 +138,9 @@ impl Turn {
 
     /// Add a disk to the group.
     pub async fn extend_group(&self, device: &Path) -> Result<(), LvmError> {
-        self.must(
-            Cmd::new("vgextend")
-                .args(["-y", self.group.name()])
-                .arg(device),
-        )
-        .await
+        self.group.pin(Some(device)).await?;
+        self.must(Cmd::new("vgextend").args(["-y", self.group.name()]).arg(device)).await?;
+        self.read().await.map(|_| ()) // Learns of the new disk, which has to be flushed too.
     }
 
     fn path(&self, lv: &str) -> String {
@@ -166,6 +160,7 @@ impl Turn {
     pub(super) async fn command(&self, cmd: Cmd) -> Result<Said, LvmError> {
         let command = cmd.to_string();
         tracing::debug!(group = self.group.name(), command);
+        self.group.pin(None).await?;
         let json = self.group.host.lvm(self.group.name(), cmd).await;
         self.group.count_change(); // After it: a flush that ran meanwhile may have missed it.
         let json = json.map_err(|error| self.group.failed(error))?;
@@ -201,9 +196,6 @@ impl Said {
             Outcome::Success => "it said that it succeeded, but the group does not show it".into(),
             Outcome::Failure(words) => words,
         };
-        LvmError::Refused {
-            command: self.command,
-            words,
-        }
+        LvmError::Refused { command: self.command, words }
     }
 }

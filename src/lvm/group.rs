@@ -111,15 +111,9 @@ impl Group {
                 .collect();
             used.sort_by_key(|range| range.start);
             let mut next = 0;
-            for range in used
-                .into_iter()
-                .chain(std::iter::once(pv.pe_count..pv.pe_count))
-            {
+            for range in used.into_iter().chain(std::iter::once(pv.pe_count..pv.pe_count)) {
                 if range.start > next {
-                    free.push(Piece {
-                        pv: name.clone(),
-                        range: next..range.start,
-                    });
+                    free.push(Piece { pv: name.clone(), range: next..range.start });
                 }
                 next = next.max(range.end);
             }
@@ -129,10 +123,7 @@ impl Group {
 
     /// How many extents are free.
     pub fn free_extents(&self) -> u64 {
-        self.free()
-            .iter()
-            .map(|piece| piece.range.end - piece.range.start)
-            .sum()
+        self.free().iter().map(|piece| piece.range.end - piece.range.start).sum()
     }
 
     /// How many extents it has in all.
@@ -147,9 +138,7 @@ impl Group {
 
     /// The physical volumes that no device carries now.
     pub fn missing(&self) -> impl Iterator<Item = &Pv> {
-        self.pvs
-            .values()
-            .filter(|pv| pv.device.is_none() || pv.flags.contains("MISSING"))
+        self.pvs.values().filter(|pv| pv.device.is_none() || pv.flags.contains("MISSING"))
     }
 
     /// Whether LVM would change it: no disk is away, it is not exported, and it is writable here.
@@ -161,10 +150,6 @@ impl Group {
 
     /// The device-mapper uuid of a logical volume's top layer.
     pub fn dm_uuid(&self, lv: &Lv) -> String {
-        format!(
-            "LVM-{}{}",
-            self.uuid.replace('-', ""),
-            lv.uuid.replace('-', "")
-        )
+        format!("LVM-{}{}", self.uuid.replace('-', ""), lv.uuid.replace('-', ""))
     }
 }

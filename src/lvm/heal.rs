@@ -34,11 +34,7 @@ impl Turn {
         if info.live_table && maps(&live, &group, lv) {
             return Ok(waits);
         }
-        tracing::warn!(
-            group = self.group.name(),
-            lv = lv.name,
-            "reloading a half-changed volume"
-        );
+        tracing::warn!(group = self.group.name(), lv = lv.name, "reloading a half-changed volume");
         self.refresh(&lv.name).await?;
         Ok(true)
     }
@@ -78,11 +74,7 @@ impl Turn {
                     .to_owned(),
             });
         };
-        tracing::warn!(
-            group = self.group.name(),
-            uuid,
-            "resuming a suspended volume"
-        );
+        tracing::warn!(group = self.group.name(), uuid, "resuming a suspended volume");
         self.ask(self.group.host.dm_clear(uuid).await)?;
         if info.suspended {
             self.ask(self.group.host.dm_resume(uuid).await)?;
@@ -105,11 +97,7 @@ fn maps(live: &[DmTarget], group: &Arc<Group>, lv: &Lv) -> bool {
     }
     let mut linear = live.iter().filter(|target| target.kind == "linear");
     linear.all(|target| {
-        let offset = target
-            .params
-            .split(' ')
-            .nth(1)
-            .and_then(|offset| offset.parse::<u64>().ok());
+        let offset = target.params.split(' ').nth(1).and_then(|offset| offset.parse::<u64>().ok());
         lv.segments.iter().any(|segment| {
             segment.pieces.iter().any(|piece| {
                 let Some(pv) = group.pvs.get(&piece.pv) else {

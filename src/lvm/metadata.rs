@@ -43,10 +43,7 @@ pub enum MetadataError {
 }
 
 fn malformed(part: &'static str, what: impl Into<String>) -> MetadataError {
-    MetadataError::Malformed {
-        part,
-        what: what.into(),
-    }
+    MetadataError::Malformed { part, what: what.into() }
 }
 
 /// What the label of a physical volume says.
@@ -114,9 +111,9 @@ impl AreaHeader {
 
 /// LVM's checksum: reflected CRC-32 with its own initial value and no final inversion.
 pub fn checksum(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0xf597_a6cf, |crc, byte| {
-        (crc >> 8) ^ CRC[usize::from(crc.to_le_bytes()[0] ^ byte)]
-    })
+    bytes
+        .iter()
+        .fold(0xf597_a6cf, |crc, byte| (crc >> 8) ^ CRC[usize::from(crc.to_le_bytes()[0] ^ byte)])
 }
 
 const CRC: [u32; 256] = crc_table();
@@ -185,11 +182,7 @@ fn parse_label(number: u64, sector: &[u8]) -> Result<Label, MetadataError> {
     let device_size = Bytes::new(fields.u64().ok_or_else(short)?);
     fields.areas().ok_or_else(short)?; // The data area; the group's text says it better.
     let areas = fields.areas().ok_or_else(short)?;
-    Ok(Label {
-        pv_uuid,
-        device_size,
-        areas,
-    })
+    Ok(Label { pv_uuid, device_size, areas })
 }
 
 /// A uuid as LVM prints it: 32 letters and digits in groups of 6, 4, 4, 4, 4, 4, 6.
@@ -214,9 +207,8 @@ fn dashed(uuid: &[u8]) -> Option<String> {
 /// [`MetadataError::Malformed`] if it is of another format or its text is not inside its ring.
 pub fn parse_area(sector: &[u8]) -> Result<AreaHeader, MetadataError> {
     const PART: &str = "metadata area header";
-    let sector = sector
-        .get(..SECTOR)
-        .ok_or_else(|| malformed(PART, "it is shorter than a sector"))?;
+    let sector =
+        sector.get(..SECTOR).ok_or_else(|| malformed(PART, "it is shorter than a sector"))?;
     let crc = Fields(sector).u32();
     if crc != Some(checksum(&sector[4..])) {
         return Err(MetadataError::Checksum(PART));
@@ -234,11 +226,7 @@ fn parse_area_fields(sector: &[u8]) -> Option<AreaHeader> {
     let raw: [u8; 24] = fields.0.get(..24)?.try_into().ok()?;
     let (offset, text_size) = (fields.u64()?, fields.u64()?);
     let (checksum, flags) = (fields.u32()?, fields.u32()?);
-    let text = TextLocation {
-        offset,
-        size: text_size,
-        checksum,
-    };
+    let text = TextLocation { offset, size: text_size, checksum };
     let ring = size.checked_sub(SECTOR as u64)?;
     let inside = (SECTOR as u64..size).contains(&offset) && text_size <= ring.min(MAX_TEXT);
     if offset != 0 && !inside {

@@ -45,16 +45,10 @@ pub(crate) async fn mark(
 pub(crate) async fn copy(host: &dyn Host, device: &Path, label: &Label) -> Result<Copy, ReadError> {
     for _ in 0..TRIES {
         let Some(before) = header(host, device, label).await? else {
-            return Ok(Copy {
-                mark: None,
-                group: None,
-            });
+            return Ok(Copy { mark: None, group: None });
         };
         let Some(text) = before.text.as_ref() else {
-            return Ok(Copy {
-                mark: Some(before.raw),
-                group: None,
-            });
+            return Ok(Copy { mark: Some(before.raw), group: None });
         };
         let mut bytes = Vec::new();
         for range in before.text_ranges() {
@@ -70,10 +64,7 @@ pub(crate) async fn copy(host: &dyn Host, device: &Path, label: &Label) -> Resul
             return Err(MetadataError::Checksum("metadata text").into());
         }
         let group = metadata::parse_group(&bytes)?;
-        return Ok(Copy {
-            mark: Some(before.raw),
-            group: Some(group),
-        });
+        return Ok(Copy { mark: Some(before.raw), group: Some(group) });
     }
     Err(MetadataError::Checksum("metadata text, which keeps changing,").into())
 }

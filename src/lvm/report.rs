@@ -65,10 +65,7 @@ mod tests {
             {"log_type":"status","log_context":"processing","log_message":"success","log_ret_code":"1"},
             {"log_type":"error","log_context":"processing","log_message":"Insufficient free space","log_ret_code":"0"},
             {"log_type":"status","log_context":"shell","log_message":"failure","log_ret_code":"5"}]}"#;
-        assert_eq!(
-            parse(json).unwrap(),
-            Outcome::Failure("Insufficient free space".to_owned())
-        );
+        assert_eq!(parse(json).unwrap(), Outcome::Failure("Insufficient free space".to_owned()));
         let json = r#"{"report":[{"lv":[]}],"log":[
             {"log_type":"status","log_context":"shell","log_message":"success","log_ret_code":"1"}]}"#;
         assert_eq!(parse(json).unwrap(), Outcome::Success);
@@ -76,10 +73,7 @@ mod tests {
 
     #[test]
     fn a_log_without_status_is_a_failure() {
-        assert_eq!(
-            parse("{}").unwrap(),
-            Outcome::Failure("it gave no reason".to_owned())
-        );
+        assert_eq!(parse("{}").unwrap(), Outcome::Failure("it gave no reason".to_owned()));
     }
 
     proptest! {

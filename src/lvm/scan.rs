@@ -48,9 +48,7 @@ pub struct Scan {
 impl Scan {
     /// The members of the group of this name.
     pub fn of<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Member> {
-        self.members
-            .iter()
-            .filter(move |m| m.group.as_ref().is_some_and(|g| g.name == group))
+        self.members.iter().filter(move |m| m.group.as_ref().is_some_and(|g| g.name == group))
     }
 
     /// The member on this disk.
@@ -96,13 +94,7 @@ async fn look(host: &dyn Host, disk: Disk) -> Result<Option<Member>, HostError> 
     let Ok(Some(label)) = metadata::find_label(&head) else {
         return Ok(None);
     };
-    let mut member = Member {
-        disk,
-        label,
-        mark: None,
-        group: None,
-        damage: None,
-    };
+    let mut member = Member { disk, label, mark: None, group: None, damage: None };
     match read::copy(host, &member.disk.path, &member.label).await {
         Ok(copy) => {
             member.mark = copy.mark;

@@ -28,11 +28,9 @@ pub fn tag(key: &str, value: &str) -> String {
 
 /// Read the value of the tag with this key; `None` if it is absent or was not written by [`tag`].
 pub fn value(tags: &BTreeSet<String>, key: &str) -> Option<String> {
-    let text = tags.iter().find_map(|tag| {
-        tag.strip_prefix(PREFIX)?
-            .strip_prefix(key)?
-            .strip_prefix('=')
-    })?;
+    let text = tags
+        .iter()
+        .find_map(|tag| tag.strip_prefix(PREFIX)?.strip_prefix(key)?.strip_prefix('='))?;
     decode(text)
 }
 
@@ -66,10 +64,7 @@ mod tests {
 
     #[test]
     fn writes_what_lvm_takes() {
-        assert_eq!(
-            tag("name", "pvc-1 ä,@!"),
-            "pliant.name=pvc-1!20!c3!a4!2c!40!21"
-        );
+        assert_eq!(tag("name", "pvc-1 ä,@!"), "pliant.name=pvc-1!20!c3!a4!2c!40!21");
     }
 
     #[test]

@@ -37,6 +37,8 @@ struct Known {
     carriers: Vec<Member>,
     /// The last reading.
     seen: Option<Arc<Group>>,
+    /// The disks that LVM commands on the group see.
+    pinned: Vec<PathBuf>,
     /// When the disks last agreed with it.
     read_at: Option<Instant>,
     /// A call that has not come back.
@@ -70,11 +72,7 @@ impl VolumeGroup {
 
     /// The disks that carried it at the last scan.
     pub fn devices(&self) -> Vec<PathBuf> {
-        self.known()
-            .carriers
-            .iter()
-            .map(|carrier| carrier.disk.path.clone())
-            .collect()
+        self.known().carriers.iter().map(|carrier| carrier.disk.path.clone()).collect()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -117,9 +115,7 @@ impl VolumeGroup {
                 return Ok(group);
             }
         }
-        let scan = scan(&self.host)
-            .await
-            .map_err(|source| self.failed(source))?;
+        let scan = scan(&self.host).await.map_err(|source| self.failed(source))?;
         self.accept(&scan)
     }
 
@@ -129,23 +125,12 @@ impl VolumeGroup {
     /// As [`VolumeGroup::read`].
     pub fn accept(self: &Arc<Self>, scan: &Scan) -> Result<Arc<Group>, LvmError> {
         let group = Arc::new(self.choose(scan)?);
-        let devices: BTreeSet<&PathBuf> = group
-            .pvs
-            .values()
-            .filter_map(|pv| pv.device.as_ref())
-            .collect();
-        let carriers = scan
-            .members
-            .iter()
-            .filter(|member| devices.contains(&member.disk.path))
-            .cloned();
+        let devices: BTreeSet<&PathBuf> =
+            group.pvs.values().filter_map(|pv| pv.device.as_ref()).collect();
+        let carriers =
+            scan.members.iter().filter(|member| devices.contains(&member.disk.path)).cloned();
         let mut known = self.known();
-        known.carriers = carriers
-            .map(|member| Member {
-                group: None,
-                ..member
-            })
-            .collect();
+        known.carriers = carriers.map(|member| Member { group: None, ..member }).collect();
         known.seen = Some(group.clone());
         known.read_at = Some(Instant::now());
         Ok(group)
@@ -159,13 +144,11 @@ impl VolumeGroup {
             .filter_map(|member| member.group.as_ref())
             .max_by_key(|group| group.seqno)
             .ok_or_else(|| self.absent(scan))?;
-        if let Some(other) = members
-            .iter()
-            .find(|m| m.group.as_ref().is_some_and(|g| g.uuid != newest.uuid))
+        if let Some(other) =
+            members.iter().find(|m| m.group.as_ref().is_some_and(|g| g.uuid != newest.uuid))
         {
-            let first = members
-                .iter()
-                .find(|m| m.group.as_ref().is_some_and(|g| g.uuid == newest.uuid));
+            let first =
+                members.iter().find(|m| m.group.as_ref().is_some_and(|g| g.uuid == newest.uuid));
             return Err(self.unusable(format!(
                 "two groups have this name, one on {} and one on {}; rename one with `vgrename UUID NEW`",
                 first.map_or_else(String::new, |m| m.disk.path.display().to_string()),
@@ -174,11 +157,8 @@ impl VolumeGroup {
         }
         let mut group = newest.clone();
         for pv in group.pvs.values_mut() {
-            let carriers: Vec<&Member> = scan
-                .members
-                .iter()
-                .filter(|m| m.label.pv_uuid == pv.uuid)
-                .collect();
+            let carriers: Vec<&Member> =
+                scan.members.iter().filter(|m| m.label.pv_uuid == pv.uuid).collect();
             match carriers[..] {
                 [] => {}
                 [member] => pv.device = Some(member.disk.path.clone()),
@@ -199,34 +179,19 @@ impl VolumeGroup {
     fn absent(self: &Arc<Self>, scan: &Scan) -> LvmError {
         let carriers = self.known().carriers.clone();
         let was_ours = |path: &Path| carriers.iter().any(|carrier| carrier.disk.path == path);
-        let mut damage = scan
-            .members
-            .iter()
-            .filter(|member| was_ours(&member.disk.path));
+        let mut damage = scan.members.iter().filter(|member| was_ours(&member.disk.path));
         if let Some(source) = damage.find_map(|member| member.damage.clone()) {
-            return LvmError::Damaged {
-                group: self.name.clone(),
-                source,
-            };
+            return LvmError::Damaged { group: self.name.clone(), source };
         }
-        let hanging = scan
-            .unreadable
-            .iter()
-            .find_map(|(path, error)| match error {
-                HostError::TimedOut { what, .. } if was_ours(path) => Some(what.clone()),
-                _ => None,
-            });
-        hanging.map_or_else(
-            || LvmError::Absent(self.name.clone()),
-            |what| self.hangs(what),
-        )
+        let hanging = scan.unreadable.iter().find_map(|(path, error)| match error {
+            HostError::TimedOut { what, .. } if was_ours(path) => Some(what.clone()),
+            _ => None,
+        });
+        hanging.map_or_else(|| LvmError::Absent(self.name.clone()), |what| self.hangs(what))
     }
 
     fn unusable(&self, reason: String) -> LvmError {
-        LvmError::Unusable {
-            group: self.name.clone(),
-            reason,
-        }
+        LvmError::Unusable { group: self.name.clone(), reason }
     }
 
     /// Whether the change check of every disk is as it was: one sector a disk, side by side.
@@ -260,10 +225,7 @@ impl VolumeGroup {
         self.refuse_if_hung()?;
         let order = self.order.clone().lock_owned().await;
         self.refuse_if_hung()?;
-        Ok(Turn {
-            group: self.clone(),
-            _order: order,
-        })
+        Ok(Turn { group: self.clone(), _order: order })
     }
 
     /// Make every change of the group so far durable: a cache flush on each of its disks.
@@ -292,6 +254,20 @@ impl VolumeGroup {
         Ok(())
     }
 
+    /// Let LVM commands on this group see its disks and `more`, and no others.
+    pub(super) async fn pin(self: &Arc<Self>, more: Option<&Path>) -> Result<(), LvmError> {
+        let mut devices = self.devices();
+        let pinned = self.known().pinned.clone();
+        if more.is_none() && devices.iter().all(|device| pinned.contains(device)) {
+            return Ok(());
+        }
+        devices.extend(more.map(Path::to_owned));
+        let done = self.host.pin_devices(&self.name, &devices).await;
+        done.map_err(|error| self.failed(error))?;
+        self.known().pinned = devices;
+        Ok(())
+    }
+
     /// Note that a command is about to change the group.
     pub(super) fn count_change(&self) {
         self.sent.fetch_add(1, Ordering::SeqCst);
@@ -304,10 +280,7 @@ impl VolumeGroup {
 
     fn refuse_if_hung(&self) -> Result<(), LvmError> {
         match self.hung() {
-            Some(what) => Err(LvmError::Hung {
-                group: self.name.clone(),
-                what,
-            }),
+            Some(what) => Err(LvmError::Hung { group: self.name.clone(), what }),
             None => Ok(()),
         }
     }
@@ -315,10 +288,7 @@ impl VolumeGroup {
     pub(super) fn failed(self: &Arc<Self>, error: HostError) -> LvmError {
         match error {
             HostError::TimedOut { what, .. } => self.hangs(what),
-            source => LvmError::Host {
-                group: self.name.clone(),
-                source,
-            },
+            source => LvmError::Host { group: self.name.clone(), source },
         }
     }
 
@@ -328,19 +298,13 @@ impl VolumeGroup {
             tracing::error!(group = self.name, what, "the volume group does not answer");
             tokio::spawn(self.clone().wait_until_it_answers());
         }
-        LvmError::Hung {
-            group: self.name.clone(),
-            what,
-        }
+        LvmError::Hung { group: self.name.clone(), what }
     }
 
     /// The calls that hang are never killed. These queue behind them and come back when they do.
     async fn wait_until_it_answers(self: Arc<Self>) {
         const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
-        let _ = self
-            .host
-            .lvm(&self.name, Cmd::new("lvm").arg("version").limit(FOR_EVER))
-            .await;
+        let _ = self.host.lvm(&self.name, Cmd::new("lvm").arg("version").limit(FOR_EVER)).await;
         for device in self.devices() {
             while let Err(HostError::TimedOut { .. }) = self.host.read_at(&device, 0, 512).await {
                 tokio::time::sleep(Duration::from_secs(5)).await;

@@ -33,9 +33,7 @@ pub async fn serve(
         .route("/metrics", get(tell))
         .route("/healthz", get(async || "ok\n"))
         .with_state((metrics, source));
-    axum::serve(listener, routes)
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .await
+    axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
 async fn tell(State((metrics, source)): State<Shared>) -> Response {

@@ -31,11 +31,7 @@ fn figures() -> Figures {
 fn text() -> String {
     let metrics = Metrics::default();
     metrics.observe("Controller/CreateVolume", "OK", Duration::from_millis(3));
-    metrics.observe(
-        "Controller/CreateVolume",
-        "ABORTED",
-        Duration::from_secs(20),
-    );
+    metrics.observe("Controller/CreateVolume", "ABORTED", Duration::from_secs(20));
     metrics.lvm_command("lvcreate", Duration::from_millis(2));
     metrics.expansion(Expanded::Whole);
     metrics.wiped(Bytes::kib(4));
@@ -79,23 +75,10 @@ fn every_row_of_the_table_is_told_with_its_help_and_kind() {
     let text = text();
     for row in TABLE {
         let base = row.name.trim_end_matches("_total");
-        assert!(
-            text.contains(&format!("# HELP {base} {}.\n", row.help)),
-            "{row:?}"
-        );
-        assert!(
-            text.contains(&format!("# TYPE {base} {}\n", row.kind.as_str())),
-            "{row:?}"
-        );
-        assert_eq!(
-            row.kind == Kind::Counter,
-            row.name.ends_with("_total"),
-            "{row:?}"
-        );
-        let told = text
-            .lines()
-            .find(|line| line.starts_with(row.name))
-            .unwrap();
+        assert!(text.contains(&format!("# HELP {base} {}.\n", row.help)), "{row:?}");
+        assert!(text.contains(&format!("# TYPE {base} {}\n", row.kind.as_str())), "{row:?}");
+        assert_eq!(row.kind == Kind::Counter, row.name.ends_with("_total"), "{row:?}");
+        let told = text.lines().find(|line| line.starts_with(row.name)).unwrap();
         for label in row.labels {
             assert!(told.contains(&format!("{label}=\"")), "{told}");
         }
@@ -126,21 +109,13 @@ async fn prometheus_can_read_it() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let server = tokio::spawn(serve(
-        listener,
-        Metrics::default(),
-        Arc::new(Now),
-        stop.clone(),
-    ));
+    let server = tokio::spawn(serve(listener, Metrics::default(), Arc::new(Now), stop.clone()));
 
     let answer = get(address, "/metrics").await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     let kind = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n";
     assert!(answer.contains(kind), "{answer}");
-    assert!(
-        answer.contains("pliant_pool_size_bytes{pool=\"fast\"} 2147483648.0\n"),
-        "{answer}"
-    );
+    assert!(answer.contains("pliant_pool_size_bytes{pool=\"fast\"} 2147483648.0\n"), "{answer}");
     assert!(get(address, "/healthz").await.ends_with("\r\n\r\nok\n"));
 
     stop.cancel();

@@ -39,24 +39,15 @@ enum Value {
 }
 
 const fn flag(name: &'static str) -> Known {
-    Known {
-        name,
-        value: Value::None,
-    }
+    Known { name, value: Value::None }
 }
 
 const fn number(name: &'static str) -> Known {
-    Known {
-        name,
-        value: Value::Number,
-    }
+    Known { name, value: Value::Number }
 }
 
 const fn one_of(name: &'static str, values: &'static [&'static str]) -> Known {
-    Known {
-        name,
-        value: Value::OneOf(values),
-    }
+    Known { name, value: Value::OneOf(values) }
 }
 
 const ERRORS: Known = one_of("errors", &["continue", "remount-ro"]);
@@ -116,9 +107,7 @@ const XFS: &[Known] = &[
     one_of("logbsize", &["16k", "32k", "64k", "128k", "256k"]),
     one_of(
         "allocsize",
-        &[
-            "64k", "128k", "256k", "512k", "1m", "2m", "4m", "8m", "16m", "32m", "64m",
-        ],
+        &["64k", "128k", "256k", "512k", "1m", "2m", "4m", "8m", "16m", "32m", "64m"],
     ),
 ];
 
@@ -148,10 +137,7 @@ const BTRFS: &[Known] = &[
     one_of("compress", COMPRESSION),
     one_of("compress-force", COMPRESSION),
     one_of("space_cache", &["v2"]),
-    Known {
-        name: "discard",
-        value: Value::MaybeOneOf(&["sync", "async"]),
-    },
+    Known { name: "discard", value: Value::MaybeOneOf(&["sync", "async"]) },
 ];
 
 /// Check the mount options of a claim: one an element, each from the list of its file system.
@@ -166,10 +152,7 @@ const BTRFS: &[Known] = &[
 /// helper programs, other mounts, security labels), what lets its content act on the node (`suid`,
 /// `dev`), and what gives up durability (`nobarrier`).
 pub fn parse_options(kind: Option<FsKind>, options: &[String]) -> Result<Vec<String>, String> {
-    options
-        .iter()
-        .map(|option| parse_option(kind, option).map(|()| option.clone()))
-        .collect()
+    options.iter().map(|option| parse_option(kind, option).map(|()| option.clone())).collect()
 }
 
 fn parse_option(kind: Option<FsKind>, option: &str) -> Result<(), String> {
@@ -282,10 +265,7 @@ mod tests {
     #[test]
     fn keeps_the_order() {
         let options = ["noatime", "errors=remount-ro", "nosuid"].map(str::to_owned);
-        assert_eq!(
-            parse_options(Some(FsKind::Ext4), &options),
-            Ok(options.to_vec())
-        );
+        assert_eq!(parse_options(Some(FsKind::Ext4), &options), Ok(options.to_vec()));
     }
 
     #[test]
@@ -340,9 +320,7 @@ mod tests {
         );
         assert_eq!(
             parse(Some(FsKind::Ext4), "data=fast"),
-            Err(
-                "mount option \"data=fast\": its values are ordered, journal, writeback".to_owned()
-            )
+            Err("mount option \"data=fast\": its values are ordered, journal, writeback".to_owned())
         );
     }
 

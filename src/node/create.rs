@@ -39,10 +39,7 @@ impl Node {
         if !want.nodes.is_empty() && !want.nodes.contains(&self.settings.name) {
             return Err(VolumeError::Invalid {
                 field: "accessibility_requirements".to_owned(),
-                reason: format!(
-                    "this is node {}, which is not among them",
-                    self.settings.name
-                ),
+                reason: format!("this is node {}, which is not among them", self.settings.name),
             });
         }
         let pool = self.pool_of(&want.class)?.clone();
@@ -54,8 +51,7 @@ impl Node {
         if let Some((group, read)) = roomiest(&seen) {
             let turn = group.turn().await.map_err(unavailable)?;
             let extents = size.div_ceil(read.extent_size);
-            self.add_spares(&pool, &turn, want.class.layout, extents)
-                .await?;
+            self.add_spares(&pool, &turn, want.class.layout, extents).await?;
             drop(turn);
             if let Some(made) = self.make_where_it_fits(&pool, want, size).await? {
                 return Ok(made);
@@ -65,9 +61,7 @@ impl Node {
         if seen.groups.is_empty() {
             return Err(VolumeError::Unavailable {
                 what: format!("pool {}", pool.name),
-                reason: seen
-                    .trouble()
-                    .unwrap_or_else(|| "it has no group".to_owned()),
+                reason: seen.trouble().unwrap_or_else(|| "it has no group".to_owned()),
             });
         }
         Err(VolumeError::NoRoomToCreate {
@@ -105,13 +99,7 @@ impl Node {
         };
         let lv = turn.create(&new).await.map_err(unavailable)?;
         let seen = turn.read().await.map_err(unavailable)?;
-        Ok(Some(Found {
-            pool: pool.clone(),
-            group: group.clone(),
-            seen,
-            lv,
-            record,
-        }))
+        Ok(Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record }))
     }
 
     /// Wipe, flush, commit `ready`. The flush of the commit is the caller's.
@@ -128,19 +116,9 @@ impl Node {
             .await?;
         let turn = found.group.turn().await.map_err(unavailable)?;
         let (gone, new) = (Stage::Creating.tag(), Stage::Ready.tag());
-        let lv = turn
-            .retag(&found.lv.name, &[&gone], &[new])
-            .await
-            .map_err(unavailable)?;
-        let record = Record {
-            stage: Stage::Ready,
-            ..found.record
-        };
-        Ok(Found {
-            lv,
-            record,
-            ..found
-        })
+        let lv = turn.retag(&found.lv.name, &[&gone], &[new]).await.map_err(unavailable)?;
+        let record = Record { stage: Stage::Ready, ..found.record };
+        Ok(Found { lv, record, ..found })
     }
 }
 
@@ -151,10 +129,7 @@ fn wanted_size(want: &NewVolume) -> Result<Bytes, VolumeError> {
         Mode::Filesystem(kind) => fs::smallest(kind),
     };
     keeps_limit(smallest, want.size).map_err(|_| VolumeError::SizeOutOfRange {
-        reason: format!(
-            "{} needs at least {smallest}; the limit is lower",
-            want.mode
-        ),
+        reason: format!("{} needs at least {smallest}; the limit is lower", want.mode),
     })?;
     Ok(want.size.at_least.max(smallest))
 }
@@ -177,28 +152,16 @@ pub(super) fn keeps_limit(size: Bytes, wanted: Wanted) -> Result<(), VolumeError
 /// # Errors
 /// [`VolumeError::Exists`] if the volume of that name is not what is asked for now.
 fn same_as_wanted(found: &Found, want: &NewVolume) -> Result<(), VolumeError> {
-    let differs = |difference: String| {
-        Err(VolumeError::Exists {
-            name: want.name.clone(),
-            difference,
-        })
-    };
+    let differs =
+        |difference: String| Err(VolumeError::Exists { name: want.name.clone(), difference });
     let record = &found.record;
     if record.name != want.name {
         return differs(format!("its name is {:?}", record.name));
     }
     if record.mode != want.mode {
-        return differs(format!(
-            "it is {}, {} was asked for",
-            record.mode, want.mode
-        ));
+        return differs(format!("it is {}, {} was asked for", record.mode, want.mode));
     }
-    if want
-        .class
-        .pool
-        .as_ref()
-        .is_some_and(|pool| *pool != found.pool.name)
-    {
+    if want.class.pool.as_ref().is_some_and(|pool| *pool != found.pool.name) {
         return differs(format!("it is in pool {}", found.pool.name));
     }
     let size = found.size();

@@ -18,29 +18,22 @@ pub(super) fn unavailable(error: LvmError) -> VolumeError {
             what: format!("volume group {group}"),
             reason: chain(&error),
         },
-        LvmError::Refused { .. } => VolumeError::Failed {
-            what: "LVM refused a step".to_owned(),
-            source: Box::new(error),
-        },
+        LvmError::Refused { .. } => {
+            VolumeError::Failed { what: "LVM refused a step".to_owned(), source: Box::new(error) }
+        }
     }
 }
 
 /// A failed step on a device.
 pub(super) fn failed(what: impl Into<String>) -> impl FnOnce(HostError) -> VolumeError {
     let what = what.into();
-    move |source| VolumeError::Failed {
-        what,
-        source: Box::new(source),
-    }
+    move |source| VolumeError::Failed { what, source: Box::new(source) }
 }
 
 /// A failed step on a file system.
 pub(super) fn fs_failed(what: impl Into<String>) -> impl FnOnce(FsError) -> VolumeError {
     let what = what.into();
-    move |source| VolumeError::Failed {
-        what,
-        source: Box::new(source),
-    }
+    move |source| VolumeError::Failed { what, source: Box::new(source) }
 }
 
 /// An error and its causes in one line.

@@ -36,10 +36,7 @@ impl Node {
             Mode::Filesystem(kind) => !self.grow_file_system_here(&found, kind).await,
         };
         found.group.flush().await.map_err(unavailable)?;
-        Ok(Grown {
-            size,
-            node_expansion_required,
-        })
+        Ok(Grown { size, node_expansion_required })
     }
 
     /// Grow the logical volume; at or beyond the wanted size already changes nothing.
@@ -67,8 +64,7 @@ impl Node {
     /// of the group is away.
     async fn make_room(&self, found: &Found, more: u64) -> Result<(), VolumeError> {
         let turn = found.group.turn().await.map_err(unavailable)?;
-        self.add_spares(&found.pool, &turn, Layout::Linear, more)
-            .await?;
+        self.add_spares(&found.pool, &turn, Layout::Linear, more).await?;
         let group = turn.read().await.map_err(unavailable)?;
         if group.missing().next().is_some() {
             return Err(VolumeError::Unavailable {
@@ -100,10 +96,7 @@ impl Node {
         self.make_room(&found, wanted - found.lv.extents()).await?;
         let old = found.size().get();
         let turn = found.group.turn().await.map_err(unavailable)?;
-        let lv = turn
-            .extend(&found.lv.name, wanted, &[])
-            .await
-            .map_err(unavailable)?;
+        let lv = turn.extend(&found.lv.name, wanted, &[]).await.map_err(unavailable)?;
         let seen = turn.read().await.map_err(unavailable)?;
         drop(turn);
         let found = Found { lv, seen, ..found };
@@ -131,18 +124,10 @@ impl Node {
             write_down: None,
         };
         self.wipes.wipe(task).await?;
-        let pieces: Vec<Piece> = more
-            .lv
-            .segments
-            .iter()
-            .flat_map(|s| s.pieces.clone())
-            .collect();
+        let pieces: Vec<Piece> = more.lv.segments.iter().flat_map(|s| s.pieces.clone()).collect();
         let turn = found.group.turn().await.map_err(unavailable)?;
         turn.remove(&more.lv.name).await.map_err(unavailable)?;
-        let lv = turn
-            .extend(&found.lv.name, wanted, &pieces)
-            .await
-            .map_err(unavailable)?;
+        let lv = turn.extend(&found.lv.name, wanted, &pieces).await.map_err(unavailable)?;
         let seen = turn.read().await.map_err(unavailable)?;
         Ok(Found { lv, seen, ..found })
     }
@@ -152,10 +137,7 @@ impl Node {
         let name = record::more_name(found.record.id.key());
         let taken = found.seen.lvs.get(&name);
         if let Some(lv) = taken.filter(|lv| lv.extents() == extents) {
-            return Ok(Found {
-                lv: lv.clone(),
-                ..found.clone()
-            });
+            return Ok(Found { lv: lv.clone(), ..found.clone() });
         }
         if let Some(wiped) = self.wipes.progress(found.record.id.key()) {
             return Err(VolumeError::Working {
@@ -167,21 +149,10 @@ impl Node {
         self.make_room(found, extents).await?;
         let tags = vec![Stage::Creating.tag()];
         let turn = found.group.turn().await.map_err(unavailable)?;
-        let lv = turn
-            .create(&NewLv {
-                name,
-                layout: Layout::Linear,
-                extents,
-                tags,
-            })
-            .await;
+        let lv = turn.create(&NewLv { name, layout: Layout::Linear, extents, tags }).await;
         let lv = lv.map_err(unavailable)?;
         let seen = turn.read().await.map_err(unavailable)?;
-        Ok(Found {
-            lv,
-            seen,
-            ..found.clone()
-        })
+        Ok(Found { lv, seen, ..found.clone() })
     }
 
     /// Grow the file system if this machine can do it now, without a workload noticing; says whether
@@ -204,9 +175,8 @@ impl Node {
         found: &Found,
         kind: FsKind,
     ) -> Result<bool, VolumeError> {
-        let table = MountTable::read(self.host.as_ref())
-            .await
-            .map_err(failed("the mount table"))?;
+        let table =
+            MountTable::read(self.host.as_ref()).await.map_err(failed("the mount table"))?;
         let live = self.live_device(found).await?;
         let mounts: Vec<&Mount> = match &live {
             Some((_, info)) => self.shown(&table, info.number),
@@ -221,9 +191,7 @@ impl Node {
         let Some((device, _)) = live else {
             return Ok(false);
         };
-        self.grow_mounted(found, kind, &device, &mount.target.clone())
-            .await
-            .map(|()| true)
+        self.grow_mounted(found, kind, &device, &mount.target.clone()).await.map(|()| true)
     }
 
     /// Grow a mounted file system to its device.
@@ -236,9 +204,7 @@ impl Node {
     ) -> Result<(), VolumeError> {
         let grew = fs::grow_mounted(self.host.as_ref(), mounted, device, kind)
             .await
-            .map_err(fs_failed(format!(
-                "the {kind} file system could not be grown"
-            )))?;
+            .map_err(fs_failed(format!("the {kind} file system could not be grown")))?;
         if grew.from != grew.to {
             self.note_resized(found.record.id.key());
         }
@@ -247,8 +213,6 @@ impl Node {
 
     /// Where unmounted file systems are mounted to be grown.
     pub(super) fn private_mount_point(&self, found: &Found) -> PathBuf {
-        self.settings
-            .private_mounts()
-            .join(found.record.id.key().as_str())
+        self.settings.private_mounts().join(found.record.id.key().as_str())
     }
 }

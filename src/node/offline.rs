@@ -5,7 +5,6 @@
 //! when the result is not good. A snapshot that is found belongs to an attempt that was cut short.
 
 use crate::fs;
-use crate::host::Cmd;
 use crate::lvm::NewLv;
 use crate::node::error::{failed, fs_failed, unavailable};
 use crate::node::record::{self, Stage};
@@ -56,9 +55,7 @@ impl Node {
                 reason: format!(
                     "volume {} should carry {kind} and carries {}; nothing was changed",
                     found.record.id,
-                    other.map_or("no known file system".to_owned(), |other| other
-                        .kind
-                        .to_string())
+                    other.map_or("no known file system".to_owned(), |other| other.kind.to_string())
                 ),
             }),
         }
@@ -70,11 +67,7 @@ impl Node {
         kind: FsKind,
         device: &std::path::Path,
     ) -> Result<(), VolumeError> {
-        let snapshot = if kind.is_ext() {
-            self.take_snapshot(found).await?
-        } else {
-            None
-        };
+        let snapshot = if kind.is_ext() { self.take_snapshot(found).await? } else { None };
         let dir = self.private_mount_point(found);
         let grew = fs::grow_unmounted(self.host.as_ref(), device, kind, &dir).await;
         match (grew, snapshot) {
@@ -130,15 +123,8 @@ impl Node {
         }
         let name = record::safety_name(found.record.id.key());
         let tags = vec![Stage::Ready.tag()];
-        let new = NewLv {
-            name,
-            layout: Layout::Linear,
-            extents: wanted,
-            tags,
-        };
-        turn.snapshot(&found.lv.name, &new)
-            .await
-            .map_err(unavailable)?;
+        let new = NewLv { name, layout: Layout::Linear, extents: wanted, tags };
+        turn.snapshot(&found.lv.name, &new).await.map_err(unavailable)?;
         found.group.flush().await.map_err(unavailable)?;
         Ok(Some(new.name))
     }
@@ -146,19 +132,13 @@ impl Node {
     /// Merge a snapshot back: the volume is then as it was when it was taken.
     async fn roll_back(&self, found: &Found, snapshot: &str) -> Result<(), VolumeError> {
         let turn = found.group.turn().await.map_err(unavailable)?;
-        let path = format!("{}/{snapshot}", found.group.name());
-        // A process of its own: it comes back when all is copied, however long that takes.
-        let merge = Cmd::new("lvm").args(["lvconvert", "-y", "--merge", "-i", "1", &path]);
-        let output = self.host.run(merge.limit(MERGE_LIMIT)).await;
-        let output = output.map_err(failed("the safety snapshot could not be merged back"))?;
-        let seen = turn.read().await.map_err(unavailable)?;
-        if seen.lvs.contains_key(snapshot) {
+        if let Err(error) = turn.merge(snapshot, MERGE_LIMIT).await {
             return Err(VolumeError::Refused {
                 reason: format!(
-                    "the resize of volume {} failed, and its safety snapshot {path} could not be \
-                     merged back: {}; look at both before anything else",
+                    "the resize of volume {} failed, and its safety snapshot {}/{snapshot} could \
+                     not be merged back: {error}; look at both before anything else",
                     found.record.id,
-                    output.stderr.trim()
+                    found.group.name(),
                 ),
             });
         }
@@ -177,17 +157,12 @@ impl Node {
             return Ok(());
         }
         let (device, _) = self.activate(found).await?;
-        let good = fs::check(self.host.as_ref(), &device, kind, fs::Check::Repair)
-            .await
-            .is_ok();
+        let good = fs::check(self.host.as_ref(), &device, kind, fs::Check::Repair).await.is_ok();
         tracing::warn!(volume = %found.record.id, good, "concluding a resize that was cut short");
         if !good {
             return self.roll_back(found, &name).await;
         }
-        self.host
-            .flush(&device)
-            .await
-            .map_err(failed("flushing the checked file system"))?;
+        self.host.flush(&device).await.map_err(failed("flushing the checked file system"))?;
         let turn = found.group.turn().await.map_err(unavailable)?;
         turn.remove(&name).await.map_err(unavailable)
     }

@@ -36,11 +36,7 @@ pub(super) struct Seen<'a> {
 
 impl Pool {
     pub(super) async fn see(&self) -> Seen<'_> {
-        let mut seen = Seen {
-            pool: self,
-            groups: Vec::new(),
-            failures: Vec::new(),
-        };
+        let mut seen = Seen { pool: self, groups: Vec::new(), failures: Vec::new() };
         for group in &self.groups {
             match group.read().await {
                 Ok(read) => seen.groups.push((group.clone(), read)),
@@ -65,20 +61,11 @@ pub struct Candidate {
 /// The most room, because volumes here grow, and a volume cannot leave its group.
 pub fn place(candidates: &[Candidate], size: Bytes) -> Option<usize> {
     let fits = |candidate: &Candidate| size.div_ceil(candidate.extent_size) <= candidate.largest;
-    let room = |candidate: &Candidate| {
-        candidate
-            .largest
-            .saturating_mul(candidate.extent_size.get())
-    };
-    let fitting = candidates
-        .iter()
-        .enumerate()
-        .filter(|(_, candidate)| fits(candidate));
+    let room =
+        |candidate: &Candidate| candidate.largest.saturating_mul(candidate.extent_size.get());
+    let fitting = candidates.iter().enumerate().filter(|(_, candidate)| fits(candidate));
     // The last of equals wins `max_by_key`, so look from the end.
-    fitting
-        .rev()
-        .max_by_key(|(_, candidate)| room(candidate))
-        .map(|(index, _)| index)
+    fitting.rev().max_by_key(|(_, candidate)| room(candidate)).map(|(index, _)| index)
 }
 
 impl Seen<'_> {
@@ -95,16 +82,11 @@ impl Seen<'_> {
     /// Free extents of the groups that can be changed.
     pub fn free(&self) -> Bytes {
         let changeable = self.groups.iter().filter(|(_, group)| group.changeable());
-        changeable
-            .map(|(_, group)| group.size_of(group.free_extents()))
-            .sum()
+        changeable.map(|(_, group)| group.size_of(group.free_extents())).sum()
     }
 
     pub fn largest(&self, layout: Layout) -> Bytes {
-        let sizes = self
-            .groups
-            .iter()
-            .map(|(_, g)| g.size_of(layout::largest(g, layout)));
+        let sizes = self.groups.iter().map(|(_, g)| g.size_of(layout::largest(g, layout)));
         sizes.max().unwrap_or(Bytes::ZERO)
     }
 
@@ -113,11 +95,7 @@ impl Seen<'_> {
         let missing = self.groups.iter().filter_map(|(handle, group)| {
             let away: Vec<&str> = group.missing().map(|pv| pv.uuid.as_str()).collect();
             (!away.is_empty()).then(|| {
-                format!(
-                    "volume group {} misses physical volume {}",
-                    handle.name(),
-                    away.join(", ")
-                )
+                format!("volume group {} misses physical volume {}", handle.name(), away.join(", "))
             })
         });
         let failures = self.failures.iter().map(crate::node::error::chain);
@@ -130,19 +108,8 @@ impl Seen<'_> {
     pub fn ailments(&self) -> Option<(Ailment, bool)> {
         let unreachable = self.groups.is_empty();
         self.trouble().map(|message| {
-            let severity = if unreachable {
-                Severity::Inaccessible
-            } else {
-                Severity::Degraded
-            };
-            (
-                Ailment {
-                    severity,
-                    reason: "PoolNotWhole",
-                    message,
-                },
-                unreachable,
-            )
+            let severity = if unreachable { Severity::Inaccessible } else { Severity::Degraded };
+            (Ailment { severity, reason: "PoolNotWhole", message }, unreachable)
         })
     }
 }
@@ -150,13 +117,7 @@ impl Seen<'_> {
 impl Node {
     /// The pool that a class asks for: the one it names, the only one, or the one named `default`.
     pub(super) fn pool_of(&self, class: &Class) -> Result<&Arc<Pool>, VolumeError> {
-        let known = || {
-            self.pools
-                .iter()
-                .map(|p| p.name.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
+        let known = || self.pools.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
         let found = match (&class.pool, &self.pools[..]) {
             (Some(name), pools) => pools.iter().find(|pool| pool.name == *name),
             (None, [only]) => Some(only),
@@ -173,20 +134,12 @@ impl Node {
 
     /// What could be made; spare disks count with what they would bring.
     pub(super) async fn capacity_of(&self, query: &CapacityQuery) -> Result<Capacity, VolumeError> {
-        if query
-            .node
-            .as_ref()
-            .is_some_and(|node| *node != self.settings.name)
-        {
+        if query.node.as_ref().is_some_and(|node| *node != self.settings.name) {
             return Ok(Capacity::default());
         }
         let pools: Vec<&Arc<Pool>> = match query.class.pool {
             // A pool that this node does not have is no error of the asker: it has no room.
-            Some(ref name) => self
-                .pools
-                .iter()
-                .filter(|pool| pool.name == *name)
-                .collect(),
+            Some(ref name) => self.pools.iter().filter(|pool| pool.name == *name).collect(),
             None => match self.pool_of(&query.class) {
                 Ok(pool) => vec![pool],
                 Err(_) => Vec::new(),
@@ -235,11 +188,7 @@ impl Node {
     /// Whether a disk named as spare may join a group: nothing at all on it, or the label of a
     /// physical volume without a group, which a `vgextend` cut half-way leaves.
     async fn is_spare(&self, disk: &std::path::Path, group: &Group) -> bool {
-        if group
-            .pvs
-            .values()
-            .any(|pv| pv.device.as_deref() == Some(disk))
-        {
+        if group.pvs.values().any(|pv| pv.device.as_deref() == Some(disk)) {
             return false;
         }
         match fs::probe(self.host.as_ref(), disk).await {
@@ -270,10 +219,7 @@ impl Node {
             if !self.is_spare(spare, &group).await {
                 continue;
             }
-            let devices = turn.group().devices().into_iter().chain([spare.clone()]);
-            self.pin(devices).await?;
             turn.extend_group(spare).await.map_err(unavailable)?;
-            turn.read().await.map_err(unavailable)?; // Learns of the new disk, which has to be flushed too.
             turn.group().flush().await.map_err(unavailable)?;
             tracing::info!(
                 pool = %pool.name,
@@ -284,35 +230,12 @@ impl Node {
         }
         Ok(())
     }
-
-    /// Let LVM see the disks of all groups, and these.
-    pub(super) async fn pin(
-        &self,
-        more: impl IntoIterator<Item = PathBuf>,
-    ) -> Result<(), VolumeError> {
-        let mut devices: Vec<PathBuf> = self
-            .groups()
-            .flat_map(|g| g.devices())
-            .chain(more)
-            .collect();
-        devices.sort();
-        devices.dedup();
-        self.host
-            .pin_devices(&devices)
-            .await
-            .map_err(|source| VolumeError::Failed {
-                what: "LVM could not be shown its disks".to_owned(),
-                source: Box::new(source),
-            })
-    }
 }
 
 /// The group that a new disk helps most: the one with the most room already.
 pub(super) fn roomiest<'a>(seen: &'a Seen<'_>) -> Option<&'a (Arc<VolumeGroup>, Arc<Group>)> {
     let changeable = seen.groups.iter().filter(|(_, group)| group.changeable());
-    changeable
-        .rev()
-        .max_by_key(|(_, group)| group.free_extents() * group.extent_size.get())
+    changeable.rev().max_by_key(|(_, group)| group.free_extents() * group.extent_size.get())
 }
 
 #[cfg(test)]
@@ -320,10 +243,7 @@ mod tests {
     use super::*;
 
     fn candidate(extent_mib: u64, largest: u64) -> Candidate {
-        Candidate {
-            extent_size: Bytes::mib(extent_mib),
-            largest,
-        }
+        Candidate { extent_size: Bytes::mib(extent_mib), largest }
     }
 
     #[test]
@@ -332,20 +252,12 @@ mod tests {
             (vec![], 1, None),
             (vec![candidate(4, 10)], 40, Some(0)),
             (vec![candidate(4, 10)], 41, None),
-            (
-                vec![candidate(4, 10), candidate(4, 20), candidate(4, 20)],
-                8,
-                Some(1),
-            ),
+            (vec![candidate(4, 10), candidate(4, 20), candidate(4, 20)], 8, Some(1)),
             (vec![candidate(4, 10), candidate(64, 1)], 60, Some(1)),
             (vec![candidate(4, 0), candidate(4, 1)], 4, Some(1)),
         ];
         for (candidates, mib, chosen) in table {
-            assert_eq!(
-                place(&candidates, Bytes::mib(mib)),
-                chosen,
-                "{candidates:?} {mib}"
-            );
+            assert_eq!(place(&candidates, Bytes::mib(mib)), chosen, "{candidates:?} {mib}");
         }
     }
 }

@@ -30,9 +30,7 @@ impl Node {
         match (&publish.access, found.record.mode) {
             (Access::Block, Mode::Block) => self.show_device(&table, publish, &device, &info).await,
             (Access::Mount { .. }, Mode::Filesystem(_)) => {
-                let staged = table
-                    .at(&publish.staging)
-                    .filter(|m| m.device == info.number);
+                let staged = table.at(&publish.staging).filter(|m| m.device == info.number);
                 staged.ok_or_else(not_staged)?;
                 self.show_directory(&table, publish).await
             }
@@ -48,20 +46,11 @@ impl Node {
         table: &MountTable,
         publish: &Publish,
     ) -> Result<(), VolumeError> {
-        self.host
-            .make_dir(&publish.target)
-            .await
-            .map_err(failed("making the target path"))?;
-        let flags: Vec<String> = if publish.read_only {
-            vec!["ro".to_owned()]
-        } else {
-            Vec::new()
-        };
+        self.host.make_dir(&publish.target).await.map_err(failed("making the target path"))?;
+        let flags: Vec<String> = if publish.read_only { vec!["ro".to_owned()] } else { Vec::new() };
         let (source, target) = (&publish.staging, &publish.target);
         let bound = mount::ensure_bound(self.host.as_ref(), table, source, target, &flags).await;
-        bound
-            .map(|_| ())
-            .map_err(|source| not_shown(target, source))
+        bound.map(|_| ()).map_err(|source| not_shown(target, source))
     }
 
     async fn show_device(
@@ -81,21 +70,13 @@ impl Node {
             });
         }
         if let Some(parent) = publish.target.parent() {
-            self.host
-                .make_dir(parent)
-                .await
-                .map_err(failed("making the target's directory"))?;
+            self.host.make_dir(parent).await.map_err(failed("making the target's directory"))?;
         }
-        self.host
-            .make_file(&publish.target)
-            .await
-            .map_err(failed("making the target file"))?;
+        self.host.make_file(&publish.target).await.map_err(failed("making the target file"))?;
         let target = &publish.target;
         let host = self.host.as_ref();
         let bound = mount::ensure_node_bound(host, table, device, info.number, target).await;
-        bound
-            .map(|_| ())
-            .map_err(|source| not_shown(target, source))
+        bound.map(|_| ()).map_err(|source| not_shown(target, source))
     }
 
     fn refuse_second_target(
@@ -105,10 +86,7 @@ impl Node {
         info: &DmInfo,
     ) -> Result<(), VolumeError> {
         let node = format!("dm-{}", info.number.minor);
-        let shown = self
-            .shown(table, info.number)
-            .into_iter()
-            .chain(table.of_node(&node));
+        let shown = self.shown(table, info.number).into_iter().chain(table.of_node(&node));
         let mut others = shown
             .map(|mount| &mount.target)
             .filter(|target| **target != publish.target && **target != publish.staging);
@@ -170,10 +148,7 @@ impl Node {
                 source: Box::new(source),
             })?;
         }
-        self.host
-            .remove_path(target)
-            .await
-            .map_err(failed("removing the path"))
+        self.host.remove_path(target).await.map_err(failed("removing the path"))
     }
 
     /// The live devices of all groups of this driver, also of volumes that are gone.
@@ -184,9 +159,8 @@ impl Node {
             .map(|group| format!("LVM-{}", group.uuid.replace('-', "")))
             .collect();
         let devices = self.host.dm_list().await.map_err(failed("device-mapper"))?;
-        let ours = devices
-            .into_iter()
-            .filter(|d| groups.iter().any(|uuid| d.uuid.starts_with(uuid)));
+        let ours =
+            devices.into_iter().filter(|d| groups.iter().any(|uuid| d.uuid.starts_with(uuid)));
         Ok(ours.map(|device| device.number).collect())
     }
 
@@ -210,14 +184,10 @@ impl Node {
         if let (Mode::Filesystem(kind), Some((info, read_only))) = (found.record.mode, mount) {
             if read_only {
                 return Err(VolumeError::Refused {
-                    reason: format!(
-                        "{} is mounted read-only, so it can not grow",
-                        path.display()
-                    ),
+                    reason: format!("{} is mounted read-only, so it can not grow", path.display()),
                 });
             }
-            self.grow_mounted(&found, kind, &device_node(info.number), path)
-                .await?;
+            self.grow_mounted(&found, kind, &device_node(info.number), path).await?;
         }
         found.group.flush().await.map_err(super::unavailable)?;
         Ok(found.size())
@@ -230,14 +200,9 @@ impl Node {
         found: &Found,
         path: &Path,
     ) -> Result<Option<(DmInfo, bool)>, VolumeError> {
-        let not_there = || VolumeError::NotFound {
-            id: format!("{} at {}", found.record.id, path.display()),
-        };
-        let kind = self
-            .host
-            .path_kind(path)
-            .await
-            .map_err(failed("the volume path"))?;
+        let not_there =
+            || VolumeError::NotFound { id: format!("{} at {}", found.record.id, path.display()) };
+        let kind = self.host.path_kind(path).await.map_err(failed("the volume path"))?;
         let (_, info) = self.live_device(found).await?.ok_or_else(not_there)?;
         kind.ok_or_else(not_there)?;
         if found.record.mode == Mode::Block {

@@ -80,12 +80,7 @@ pub fn more_name(key: &VolumeKey) -> String {
 impl Record {
     /// The record of a volume about to be made on this node.
     pub fn new(node: &NodeKey, want: &NewVolume) -> Self {
-        let Class {
-            wipe,
-            safety,
-            ref mkfs_options,
-            ..
-        } = want.class;
+        let Class { wipe, safety, ref mkfs_options, .. } = want.class;
         Record {
             id: VolumeId::new(node.clone(), want.key()),
             name: want.name.clone(),
@@ -176,16 +171,12 @@ pub fn wiped_tag(wiped: Bytes) -> String {
 }
 
 fn bytes(text: Option<String>) -> Bytes {
-    text.and_then(|text| text.parse().ok())
-        .map_or(Bytes::ZERO, Bytes::new)
+    text.and_then(|text| text.parse().ok()).map_or(Bytes::ZERO, Bytes::new)
 }
 
 /// The volumes of ours in a group.
 pub fn volumes(group: &Group) -> impl Iterator<Item = (&Lv, Record)> {
-    group
-        .lvs
-        .values()
-        .filter_map(|lv| Record::read(lv).map(|record| (lv, record)))
+    group.lvs.values().filter_map(|lv| Record::read(lv).map(|record| (lv, record)))
 }
 
 #[cfg(test)]
@@ -198,16 +189,9 @@ mod tests {
     fn a_record_comes_back_from_its_tags() {
         let want = NewVolume {
             name: "pvc-1 with, any “name”".to_owned(),
-            size: Wanted {
-                at_least: Bytes::gib(3),
-                at_most: None,
-            },
+            size: Wanted { at_least: Bytes::gib(3), at_most: None },
             mode: Mode::Filesystem(FsKind::Xfs),
-            class: Class {
-                wipe: Wipe::Discard,
-                safety: Safety::Required,
-                ..Class::default()
-            },
+            class: Class { wipe: Wipe::Discard, safety: Safety::Required, ..Class::default() },
             nodes: BTreeSet::new(),
         };
         let record = Record::new(&NodeKey::of("alpha"), &want);
@@ -220,10 +204,7 @@ mod tests {
         };
         assert_eq!(Record::read(&lv), Some(record.clone()));
 
-        let foreign = Lv {
-            name: "data".to_owned(),
-            ..lv
-        };
+        let foreign = Lv { name: "data".to_owned(), ..lv };
         assert_eq!(
             Record::read(&foreign),
             None,

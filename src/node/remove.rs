@@ -35,10 +35,8 @@ impl Node {
         if found.record.stage != Stage::Deleting {
             let turn = found.group.turn().await.map_err(unavailable)?;
             let (gone, new) = (found.record.stage.tag(), Stage::Deleting.tag());
-            deleting.lv = turn
-                .retag(&found.lv.name, &[&gone], &[new])
-                .await
-                .map_err(unavailable)?;
+            deleting.lv =
+                turn.retag(&found.lv.name, &[&gone], &[new]).await.map_err(unavailable)?;
             deleting.record.stage = Stage::Deleting;
         }
         Ok(deleting)

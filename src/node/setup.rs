@@ -97,16 +97,7 @@ impl Node {
         }
         let wipes = wipe::Wipes::new(host.clone(), settings.wipe_rate, settings.wipe_patience);
         let resized = Mutex::default();
-        let node = Arc::new(Node {
-            settings,
-            host,
-            pools,
-            wipes,
-            resized,
-        });
-        if let Err(error) = node.pin([]).await {
-            tracing::error!(%error, "LVM could not be shown its disks");
-        }
+        let node = Arc::new(Node { settings, host, pools, wipes, resized });
         node.unmount_private_mounts().await;
         for pool in &node.pools {
             for group in &pool.groups {
@@ -143,13 +134,7 @@ impl Node {
         drop(turn);
         for (lv, record) in record::volumes(&seen).filter(|(_, r)| r.stage == Stage::Deleting) {
             let (pool, group, seen) = (pool.clone(), group.clone(), seen.clone());
-            let found = Found {
-                pool,
-                group,
-                seen,
-                lv: lv.clone(),
-                record,
-            };
+            let found = Found { pool, group, seen, lv: lv.clone(), record };
             match self.last_wipe(&found).await {
                 Ok(task) => self.wipes.start(task),
                 Err(error) => tracing::warn!(lv = found.lv.name, %error, "its wipe waits"),
@@ -165,12 +150,7 @@ async fn set_up(
     plan: PoolPlan,
     scan: &Scan,
 ) -> Pool {
-    let mut pool = Pool {
-        name: plan.name,
-        groups: Vec::new(),
-        spares: plan.spares,
-        trouble: None,
-    };
+    let mut pool = Pool { name: plan.name, groups: Vec::new(), spares: plan.spares, trouble: None };
     for source in plan.groups {
         let group = match source {
             GroupSource::Existing(name) => Ok(VolumeGroup::new(host.clone(), &name)),
@@ -211,10 +191,7 @@ async fn ensure_group(
         }
         if !wipe {
             let found = format!("volume group {}", group.name);
-            return Err(SetupError::NotBlank {
-                disk: disk.to_owned(),
-                found,
-            });
+            return Err(SetupError::NotBlank { disk: disk.to_owned(), found });
         }
     }
     // A label without a group is what a `vgcreate` that was cut half-way leaves.
@@ -222,14 +199,9 @@ async fn ensure_group(
         must_be_blank(host.as_ref(), disk, wipe).await?;
     }
     let name = group_name(settings, pool, disk);
-    host.pin_devices(&[disk.to_owned()]).await?;
     tracing::info!(%pool, disk = %disk.display(), group = name, "making a volume group");
     let group = VolumeGroup::new(host.clone(), &name);
-    group
-        .turn()
-        .await?
-        .create_group(disk, &[tags::tag("pool", pool.as_str())])
-        .await?;
+    group.turn().await?.create_group(disk, &[tags::tag("pool", pool.as_str())]).await?;
     group.flush().await?;
     Ok(group)
 }
@@ -245,10 +217,7 @@ async fn must_be_blank(host: &dyn Host, disk: &Path, wipe: bool) -> Result<(), S
     let probe = fs::probe(host, disk).await;
     let found = match probe {
         Err(source) => {
-            return Err(SetupError::Unreadable {
-                disk: disk.to_owned(),
-                source,
-            });
+            return Err(SetupError::Unreadable { disk: disk.to_owned(), source });
         }
         Ok(Probe::Known(superblock)) => Some(superblock.kind.to_string()),
         Ok(Probe::Foreign(what)) => Some(what),
@@ -259,10 +228,7 @@ async fn must_be_blank(host: &dyn Host, disk: &Path, wipe: bool) -> Result<(), S
         }
     };
     match found {
-        Some(found) => Err(SetupError::NotBlank {
-            disk: disk.to_owned(),
-            found,
-        }),
+        Some(found) => Err(SetupError::NotBlank { disk: disk.to_owned(), found }),
         None => Ok(()),
     }
 }
@@ -272,10 +238,7 @@ async fn run(host: &dyn Host, cmd: Cmd) -> Result<String, SetupError> {
     let output = host.run(cmd).await?;
     match output.code {
         0 => Ok(output.stdout),
-        _ => Err(SetupError::Program {
-            command,
-            words: output.stderr,
-        }),
+        _ => Err(SetupError::Program { command, words: output.stderr }),
     }
 }
 
@@ -283,8 +246,5 @@ async fn run(host: &dyn Host, cmd: Cmd) -> Result<String, SetupError> {
 fn group_name(settings: &NodeSettings, pool: &PoolName, disk: &Path) -> String {
     let seed = format!("{}|{pool}|{}", settings.name, disk.display());
     let hash = Sha256::digest(seed.as_bytes());
-    format!(
-        "pliant-{pool}-{:02x}{:02x}{:02x}",
-        hash[0], hash[1], hash[2]
-    )
+    format!("pliant-{pool}-{:02x}{:02x}{:02x}", hash[0], hash[1], hash[2])
 }

@@ -26,12 +26,7 @@ impl Node {
                 self.stage_file_system(found, kind, stage, options).await
             }
             (Access::Block, mode) => Err(differs("a block device", mode)),
-            (
-                Access::Mount {
-                    fs: Some(wanted), ..
-                },
-                mode,
-            ) => Err(differs(wanted.as_str(), mode)),
+            (Access::Mount { fs: Some(wanted), .. }, mode) => Err(differs(wanted.as_str(), mode)),
             (Access::Mount { fs: None, .. }, mode) => Err(differs("a file system", mode)),
         }
     }
@@ -50,24 +45,15 @@ impl Node {
             self.conclude_cut_resize(&found, kind).await?;
             self.prepare(&found, kind, &device, stage.read_only).await?;
         }
-        self.host
-            .make_dir(&stage.staging)
-            .await
-            .map_err(failed("making the staging path"))?;
+        self.host.make_dir(&stage.staging).await.map_err(failed("making the staging path"))?;
         let target = stage.staging.clone();
-        let new = NewMount {
-            device: device.clone(),
-            target,
-            kind: fs::driver(kind),
-            options,
-        };
+        let new = NewMount { device: device.clone(), target, kind: fs::driver(kind), options };
         self.mount_verified(&table, &new, &info).await?;
         if stage.read_only {
             return Ok(());
         }
         // Restored larger than its source, or its growth was cut short: nobody else will ask.
-        self.grow_mounted(&found, kind, &device, &stage.staging)
-            .await
+        self.grow_mounted(&found, kind, &device, &stage.staging).await
     }
 
     async fn mount_verified(
@@ -78,11 +64,7 @@ impl Node {
     ) -> Result<(), VolumeError> {
         let mounted = mount::ensure_mounted(self.host.as_ref(), table, new, info.number).await;
         mounted.map(|_| ()).map_err(|source| VolumeError::Failed {
-            what: format!(
-                "{} could not be mounted at {}",
-                new.kind,
-                new.target.display()
-            ),
+            what: format!("{} could not be mounted at {}", new.kind, new.target.display()),
             source: Box::new(source),
         })
     }
@@ -149,9 +131,7 @@ impl Node {
             Probe::Foreign(what) => return Err(carries(found, &what)),
         }
         let turn = found.group.turn().await.map_err(unavailable)?;
-        turn.retag(&found.lv.name, &[], &[record::made_tag()])
-            .await
-            .map_err(unavailable)?;
+        turn.retag(&found.lv.name, &[], &[record::made_tag()]).await.map_err(unavailable)?;
         drop(turn);
         found.group.flush().await.map_err(unavailable)
     }
@@ -190,10 +170,8 @@ fn mount_options(
         field: "volume_capability.mount.mount_flags".to_owned(),
         reason,
     })?;
-    let mut options: Vec<String> = fs::always_mounted_with(kind)
-        .iter()
-        .map(|option| (*option).to_owned())
-        .collect();
+    let mut options: Vec<String> =
+        fs::always_mounted_with(kind).iter().map(|option| (*option).to_owned()).collect();
     options.extend(asked);
     if read_only {
         options.push("ro".to_owned());

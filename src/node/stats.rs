@@ -28,10 +28,7 @@ impl Node {
         let devices = self.host.dm_list().await.map_err(failed("device-mapper"))?;
         Ok(Look {
             table: table.map_err(failed("the mount table could not be read"))?,
-            live: devices
-                .into_iter()
-                .map(|device| (device.uuid, device.number))
-                .collect(),
+            live: devices.into_iter().map(|device| (device.uuid, device.number)).collect(),
         })
     }
 
@@ -80,23 +77,13 @@ impl Node {
     pub async fn remembered_volumes(&self) -> Result<Vec<Volume>, VolumeError> {
         let look = self.look().await?;
         let mut volumes = Vec::new();
-        for (pool, group) in self
-            .pools
-            .iter()
-            .flat_map(|p| p.groups.iter().map(move |g| (p, g)))
-        {
+        for (pool, group) in self.pools.iter().flat_map(|p| p.groups.iter().map(move |g| (p, g))) {
             let Some(seen) = group.remembered() else {
                 continue;
             };
             for (lv, record) in record::volumes(&seen) {
                 let (pool, group) = (pool.clone(), group.clone());
-                let found = Found {
-                    pool,
-                    group,
-                    seen: seen.clone(),
-                    lv: lv.clone(),
-                    record,
-                };
+                let found = Found { pool, group, seen: seen.clone(), lv: lv.clone(), record };
                 volumes.push(self.describe(&found, &look));
             }
         }
@@ -106,10 +93,7 @@ impl Node {
 
     /// How the pools were at their last readings, without touching a disk.
     pub fn remembered_pools(&self) -> Vec<PoolSummary> {
-        self.pools
-            .iter()
-            .map(|pool| PoolSummary::of(pool))
-            .collect()
+        self.pools.iter().map(|pool| PoolSummary::of(pool)).collect()
     }
 
     fn ailments(
@@ -120,11 +104,7 @@ impl Node {
     ) -> Vec<Ailment> {
         let mut ailments = Vec::new();
         let mut add = |severity, reason, message| {
-            ailments.push(Ailment {
-                severity,
-                reason,
-                message,
-            });
+            ailments.push(Ailment { severity, reason, message });
         };
         if let Some(what) = found.group.hung() {
             add(
@@ -148,16 +128,10 @@ impl Node {
             );
         }
         if found.record.stage == Stage::Creating {
-            add(
-                Severity::Degraded,
-                "NotReady",
-                "it is not wiped yet".to_owned(),
-            );
+            add(Severity::Degraded, "NotReady", "it is not wiped yet".to_owned());
         }
-        let turned = number
-            .into_iter()
-            .flat_map(|number| self.shown(table, number))
-            .find(|mount| {
+        let turned =
+            number.into_iter().flat_map(|number| self.shown(table, number)).find(|mount| {
                 let has = |options: &[String]| options.iter().any(|option| option == "ro");
                 has(&mount.super_options) && !has(&mount.mount_options)
             });
@@ -181,13 +155,7 @@ impl Node {
             .segments
             .iter()
             .flat_map(|segment| &segment.pieces)
-            .any(|piece| {
-                found
-                    .seen
-                    .pvs
-                    .get(&piece.pv)
-                    .is_none_or(|pv| pv.device.is_none())
-            })
+            .any(|piece| found.seen.pvs.get(&piece.pv).is_none_or(|pv| pv.device.is_none()))
     }
 
     /// Say how full the volume at `path` is; starts no process and reads no disk.
@@ -196,36 +164,22 @@ impl Node {
     /// [`VolumeError::NotFound`] if there is no such volume or it is not at `path`.
     pub async fn stats(&self, id: &VolumeId, path: &Path) -> Result<Stats, VolumeError> {
         let found = self.recall(id).await?;
-        let not_there = || VolumeError::NotFound {
-            id: format!("{id} at {}", path.display()),
-        };
+        let not_there = || VolumeError::NotFound { id: format!("{id} at {}", path.display()) };
         let (_, info) = self.live_device(&found).await?.ok_or_else(not_there)?;
-        let kind = self
-            .host
-            .path_kind(path)
-            .await
-            .map_err(failed("the volume path"))?;
+        let kind = self.host.path_kind(path).await.map_err(failed("the volume path"))?;
         let table = MountTable::read(self.host.as_ref()).await;
         let table = table.map_err(failed("the mount table could not be read"))?;
         let mut ailments = self.ailments(&found, Some(info.number), &table);
         let usage = match kind {
             Some(PathKind::Block(number)) if number == info.number => None,
             Some(PathKind::Directory)
-                if self
-                    .shown(&table, info.number)
-                    .iter()
-                    .any(|mount| mount.target == path) =>
+                if self.shown(&table, info.number).iter().any(|mount| mount.target == path) =>
             {
-                self.usage_unless_suspended(path, &info, &mut ailments)
-                    .await?
+                self.usage_unless_suspended(path, &info, &mut ailments).await?
             }
             _ => return Err(not_there()),
         };
-        Ok(Stats {
-            size: found.size(),
-            usage,
-            ailments,
-        })
+        Ok(Stats { size: found.size(), usage, ailments })
     }
 
     /// Asking a file system on a suspended device could wait for ever.
@@ -246,9 +200,7 @@ impl Node {
             return Ok(None);
         }
         let usage = self.host.usage(path).await;
-        usage
-            .map(Some)
-            .map_err(failed("the file system could not be asked how full it is"))
+        usage.map(Some).map_err(failed("the file system could not be asked how full it is"))
     }
 
     /// Say what is wrong with a volume as seen from here.
@@ -263,11 +215,7 @@ impl Node {
         let mut ailing = Vec::new();
         for pool in &self.pools {
             if let Some((ailment, unreachable)) = pool.see().await.ailments() {
-                ailing.push(PoolAilment {
-                    pool: pool.name.clone(),
-                    ailment,
-                    unreachable,
-                });
+                ailing.push(PoolAilment { pool: pool.name.clone(), ailment, unreachable });
             }
         }
         ailing
@@ -293,25 +241,13 @@ pub struct PoolSummary {
 
 impl PoolSummary {
     fn of(pool: &Arc<Pool>) -> Self {
-        let read: Vec<_> = pool
-            .groups
-            .iter()
-            .filter_map(|group| group.remembered())
-            .collect();
+        let read: Vec<_> = pool.groups.iter().filter_map(|group| group.remembered()).collect();
         let changeable = read.iter().filter(|group| group.changeable());
-        let ages = pool
-            .groups
-            .iter()
-            .map(|group| group.last_reading().map(|at| at.elapsed()));
+        let ages = pool.groups.iter().map(|group| group.last_reading().map(|at| at.elapsed()));
         PoolSummary {
             name: pool.name.clone(),
-            size: read
-                .iter()
-                .map(|group| group.size_of(group.extents()))
-                .sum(),
-            free: changeable
-                .map(|group| group.size_of(group.free_extents()))
-                .sum(),
+            size: read.iter().map(|group| group.size_of(group.extents())).sum(),
+            free: changeable.map(|group| group.size_of(group.free_extents())).sum(),
             largest: read
                 .iter()
                 .map(|group| group.size_of(layout::largest(group, Layout::Linear)))
@@ -321,9 +257,7 @@ impl PoolSummary {
                 && read.len() == pool.groups.len()
                 && read.iter().all(|group| group.changeable())
                 && pool.groups.iter().all(|group| group.hung().is_none()),
-            last_reading: ages
-                .collect::<Option<Vec<_>>>()
-                .and_then(|ages| ages.into_iter().max()),
+            last_reading: ages.collect::<Option<Vec<_>>>().and_then(|ages| ages.into_iter().max()),
         }
     }
 }

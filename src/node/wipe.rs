@@ -92,12 +92,7 @@ struct Job {
 
 impl Wipes {
     pub fn new(host: Arc<dyn Host>, rate: Option<Bytes>, patience: Duration) -> Self {
-        Wipes {
-            jobs: Mutex::default(),
-            host,
-            rate,
-            patience,
-        }
+        Wipes { jobs: Mutex::default(), host, rate, patience }
     }
 
     fn jobs(&self) -> std::sync::MutexGuard<'_, HashMap<VolumeKey, Job>> {
@@ -106,9 +101,7 @@ impl Wipes {
 
     /// How much of a volume's wipe is done; `None` if none is under way.
     pub fn progress(&self, key: &VolumeKey) -> Option<Bytes> {
-        self.jobs()
-            .get(key)
-            .map(|job| Bytes::new(job.done.load(Ordering::Relaxed)))
+        self.jobs().get(key).map(|job| Bytes::new(job.done.load(Ordering::Relaxed)))
     }
 
     /// Start a wipe without waiting for it; one that is under way for the volume goes on.
@@ -149,17 +142,9 @@ impl Wipes {
         if let Some(job) = jobs.get(&task.key) {
             return job.clone();
         }
-        let total = task
-            .ranges
-            .iter()
-            .map(|range| range.end - range.start)
-            .sum();
+        let total = task.ranges.iter().map(|range| range.end - range.start).sum();
         let (tell, ended) = watch::channel(None);
-        let job = Job {
-            done: Arc::default(),
-            total,
-            ended,
-        };
+        let job = Job { done: Arc::default(), total, ended };
         jobs.insert(task.key.clone(), job.clone());
         let (host, rate, done) = (self.host.clone(), self.rate, job.done.clone());
         tokio::spawn(async move {
@@ -179,11 +164,7 @@ fn words(error: &HostError) -> String {
 
 fn progress_text(done: u64, total: u64) -> String {
     let percent = done.saturating_mul(100).checked_div(total).unwrap_or(100);
-    format!(
-        "{percent} % ({} of {})",
-        Bytes::new(done),
-        Bytes::new(total)
-    )
+    format!("{percent} % ({} of {})", Bytes::new(done), Bytes::new(total))
 }
 
 async fn run(
@@ -228,13 +209,8 @@ async fn write_down(task: &Task, wiped: u64) {
     let Ok(turn) = group.turn().await else { return };
     let Ok(seen) = turn.read().await else { return };
     let Some(now) = seen.lvs.get(lv) else { return };
-    let old = tags::find(&now.tags, record::WIPED)
-        .into_iter()
-        .collect::<Vec<_>>();
-    if let Err(error) = turn
-        .retag(lv, &old, &[record::wiped_tag(Bytes::new(wiped))])
-        .await
-    {
+    let old = tags::find(&now.tags, record::WIPED).into_iter().collect::<Vec<_>>();
+    if let Err(error) = turn.retag(lv, &old, &[record::wiped_tag(Bytes::new(wiped))]).await {
         tracing::warn!(lv, %error, "the progress of a wipe could not be written down");
     }
 }
@@ -246,15 +222,9 @@ mod tests {
     #[test]
     fn a_file_system_needs_only_the_places_of_signatures() {
         let mib = 1 << 20;
-        assert_eq!(
-            before_first_use(Mode::Block, Bytes::mib(8)),
-            vec![whole(8 * mib)]
-        );
+        assert_eq!(before_first_use(Mode::Block, Bytes::mib(8)), vec![whole(8 * mib)]);
         let ext4 = Mode::Filesystem(FsKind::Ext4);
-        assert_eq!(
-            before_first_use(ext4, Bytes::mib(8)),
-            vec![0..mib, 7 * mib..8 * mib]
-        );
+        assert_eq!(before_first_use(ext4, Bytes::mib(8)), vec![0..mib, 7 * mib..8 * mib]);
         assert_eq!(before_first_use(ext4, Bytes::mib(2)), vec![whole(2 * mib)]);
         let btrfs = Mode::Filesystem(FsKind::Btrfs);
         assert_eq!(

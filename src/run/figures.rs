@@ -24,18 +24,14 @@ impl NodeFigures {
 #[async_trait]
 impl FigureSource for NodeFigures {
     async fn figures(&self) -> Figures {
-        let pools = self
-            .node
-            .remembered_pools()
-            .into_iter()
-            .map(|pool| PoolFigures {
-                pool: pool.name.to_string(),
-                size: pool.size,
-                free: pool.free,
-                largest: pool.largest,
-                available: pool.available,
-                last_reading: pool.last_reading,
-            });
+        let pools = self.node.remembered_pools().into_iter().map(|pool| PoolFigures {
+            pool: pool.name.to_string(),
+            size: pool.size,
+            free: pool.free,
+            largest: pool.largest,
+            available: pool.available,
+            last_reading: pool.last_reading,
+        });
         let volumes = self.node.remembered_volumes().await.unwrap_or_default();
         Figures {
             pools: pools.collect(),

@@ -29,11 +29,7 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let host: Arc<dyn Host> = Arc::new(
         RealHost::new(settings.state_dir.as_path()).context("this machine can not be used")?,
     );
-    let plans = settings
-        .pools
-        .iter()
-        .map(|(name, pool)| plan(name, pool))
-        .collect();
+    let plans = settings.pools.iter().map(|(name, pool)| plan(name, pool)).collect();
     let node = Node::start(host.clone(), node_settings(&settings), plans)
         .await
         .context("the disks of this machine can not be listed")?;
@@ -43,18 +39,10 @@ pub async fn serve(settings: Settings) -> Result<()> {
         let listener =
             listener.with_context(|| format!("metrics can not be served on {address}"))?;
         let figures = Arc::new(NodeFigures::new(node.clone(), host.clone()));
-        tokio::spawn(metrics::serve(
-            listener,
-            metrics.clone(),
-            figures,
-            stop.clone(),
-        ));
+        tokio::spawn(metrics::serve(listener, metrics.clone(), figures, stop.clone()));
     }
     let busy = Busy::new();
-    let defaults = Defaults {
-        fs: settings.default_fs,
-        ..Defaults::default()
-    };
+    let defaults = Defaults { fs: settings.default_fs, ..Defaults::default() };
     let services = Services {
         identity: Identity,
         controller: Some(Controller::new(node.clone(), busy.clone(), defaults)),
@@ -107,21 +95,14 @@ fn node_settings(settings: &Settings) -> NodeSettings {
 }
 
 fn plan(name: &PoolName, pool: &PoolSettings) -> PoolPlan {
-    let existing = pool
-        .groups
+    let existing = pool.groups.iter().map(|group| GroupSource::Existing(group.as_str().to_owned()));
+    let created = pool
+        .create
         .iter()
-        .map(|group| GroupSource::Existing(group.as_str().to_owned()));
-    let created = pool.create.iter().map(|disk| GroupSource::Create {
-        disk: disk.path.as_path().to_owned(),
-        wipe: disk.wipe,
-    });
+        .map(|disk| GroupSource::Create { disk: disk.path.as_path().to_owned(), wipe: disk.wipe });
     PoolPlan {
         name: name.clone(),
         groups: existing.chain(created).collect(),
-        spares: pool
-            .spares
-            .iter()
-            .map(|disk| disk.path.as_path().to_owned())
-            .collect(),
+        spares: pool.spares.iter().map(|disk| disk.path.as_path().to_owned()).collect(),
     }
 }

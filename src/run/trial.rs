@@ -54,15 +54,7 @@ impl<'a> Life<'a> {
     fn new(client: &'a mut Client, args: &'a Try, mode: Mode, tell: &'a Tell) -> Self {
         let dir = args.dir.join(mode.to_string());
         let (staging, target) = (dir.join("staging"), dir.join("target"));
-        Life {
-            client,
-            args,
-            mode,
-            tell,
-            staging,
-            target,
-            volume: None,
-        }
+        Life { client, args, mode, tell, staging, target, volume: None }
     }
 
     fn id(&self) -> Result<&str> {
@@ -85,10 +77,8 @@ impl<'a> Life<'a> {
     async fn create(&mut self) -> Result<()> {
         let name = format!("try-{}-{}", self.mode, std::process::id());
         let step = self.tell.begin("create");
-        let (id, size) = self
-            .client
-            .create(&name, self.args.size, self.mode, self.args.pool.as_ref())
-            .await?;
+        let (id, size) =
+            self.client.create(&name, self.args.size, self.mode, self.args.pool.as_ref()).await?;
         step.done(&format!("{size}, volume {id}"));
         self.volume = Some(id);
         Ok(())
@@ -104,9 +94,7 @@ impl<'a> Life<'a> {
             Mode::Filesystem(_) => "formatted if it was new, mounted",
         });
         let step = self.tell.begin("publish");
-        self.client
-            .publish(&id, &self.staging, &self.target, self.mode)
-            .await?;
+        self.client.publish(&id, &self.staging, &self.target, self.mode).await?;
         step.done(&self.target.display().to_string());
         Ok(())
     }
@@ -114,11 +102,7 @@ impl<'a> Life<'a> {
     async fn write(&mut self) -> Result<Content> {
         let step = self.tell.begin("write");
         let content = Content::write(&self.target, self.mode).await?;
-        step.done(&format!(
-            "{} and fsync, {}",
-            Content::SIZE,
-            content.short_sum()
-        ));
+        step.done(&format!("{} and fsync, {}", Content::SIZE, content.short_sum()));
         Ok(content)
     }
 
@@ -128,24 +112,16 @@ impl<'a> Life<'a> {
         let step = self.tell.begin("grow");
         let grown = self.client.grow(&id, to, self.mode).await?;
         if grown.node_expansion_required {
-            self.client
-                .node_expand(&id, &self.target, &self.staging, to, self.mode)
-                .await?;
+            self.client.node_expand(&id, &self.target, &self.staging, to, self.mode).await?;
         }
         step.done(&format!(
             "{} under a running writer, {}",
             grown.size,
-            if grown.node_expansion_required {
-                "in two steps"
-            } else {
-                "in one step"
-            }
+            if grown.node_expansion_required { "in two steps" } else { "in one step" }
         ));
         let step = self.tell.begin("writer");
         let records = writer.stop().await?;
-        step.done(&format!(
-            "{records} records written meanwhile, each read back"
-        ));
+        step.done(&format!("{records} records written meanwhile, each read back"));
         self.must_show(to).await
     }
 
@@ -171,10 +147,7 @@ impl<'a> Life<'a> {
             Mode::Block => size,
             Mode::Filesystem(_) => Bytes::new(size.get() / 100 * 75),
         };
-        ensure!(
-            total >= least,
-            "the workload sees {total}, at least {least} was expected"
-        );
+        ensure!(total >= least, "the workload sees {total}, at least {least} was expected");
         step.done(&match used {
             Some(used) => format!("{total} in all, {used} used"),
             None => format!("{total} in all"),
@@ -186,11 +159,7 @@ impl<'a> Life<'a> {
         let id = self.id()?.to_owned();
         let step = self.tell.begin("unpublish");
         self.client.unpublish(&id, &self.target).await?;
-        ensure!(
-            !self.target.exists(),
-            "{} is still there",
-            self.target.display()
-        );
+        ensure!(!self.target.exists(), "{} is still there", self.target.display());
         self.client.unstage(&id, &self.staging).await?;
         step.done("and unstaged");
         Ok(())
@@ -204,10 +173,7 @@ impl<'a> Life<'a> {
             bail!("volume {id} is still listed");
         }
         let free = self.client.free(self.args.pool.as_ref()).await?;
-        ensure!(
-            free == free_before,
-            "{free} is free now, {free_before} was free before"
-        );
+        ensure!(free == free_before, "{free} is free now, {free_before} was free before");
         self.volume = None;
         let _ = std::fs::remove_dir_all(&self.args.dir);
         step.done(&format!("wiped; {free} free as before"));
@@ -220,8 +186,7 @@ impl<'a> Life<'a> {
         let _ = self.client.unpublish(&id, &self.target).await;
         let _ = self.client.unstage(&id, &self.staging).await;
         if let Err(error) = self.client.delete(&id).await {
-            self.tell
-                .line(&format!("volume {id} is left behind: {error:#}"));
+            self.tell.line(&format!("volume {id} is left behind: {error:#}"));
         }
     }
 }

@@ -64,10 +64,7 @@ impl Device {
     }
 
     pub fn number(&self) -> DeviceNumber {
-        DeviceNumber {
-            major: DM_MAJOR,
-            minor: self.minor,
-        }
+        DeviceNumber { major: DM_MAJOR, minor: self.minor }
     }
 
     /// Resume: what waits becomes live.
@@ -85,11 +82,7 @@ impl Device {
 
 /// The dm name of a logical volume: hyphens doubled.
 pub(super) fn dm_name(group: &Group, lv: &str) -> String {
-    format!(
-        "{}-{}",
-        group.name.replace('-', "--"),
-        lv.replace('-', "--")
-    )
+    format!("{}-{}", group.name.replace('-', "--"), lv.replace('-', "--"))
 }
 
 /// The table of a logical volume by its segments.
@@ -97,10 +90,7 @@ pub(super) fn linear(group: &Group, lv: &Lv) -> Table {
     let extent = group.extent_size.get();
     let rows = lv.segments.iter().map(|segment| {
         let [piece] = segment.pieces.as_slice() else {
-            panic!(
-                "the fake maps linear volumes only, not {} ({})",
-                lv.name, segment.kind
-            );
+            panic!("the fake maps linear volumes only, not {} ({})", lv.name, segment.kind);
         };
         let pv = &group.pvs[&piece.pv];
         let disk = pv.device.clone();
@@ -110,10 +100,7 @@ pub(super) fn linear(group: &Group, lv: &Lv) -> Table {
             at: pv.pe_start * SECTOR + piece.range.start * extent,
         }
     });
-    Table {
-        layer: Layer::Linear,
-        rows: rows.collect(),
-    }
+    Table { layer: Layer::Linear, rows: rows.collect() }
 }
 
 impl World {
@@ -121,14 +108,8 @@ impl World {
     pub fn new_device(&mut self, name: String, uuid: String) -> &mut Device {
         let minor = self.minors;
         self.minors += 1;
-        let device = Device {
-            name,
-            uuid: uuid.clone(),
-            minor,
-            live: None,
-            waiting: None,
-            suspended: false,
-        };
+        let device =
+            Device { name, uuid: uuid.clone(), minor, live: None, waiting: None, suspended: false };
         self.devices.entry(uuid).or_insert(device)
     }
 
@@ -138,10 +119,8 @@ impl World {
 
     /// The number of a disk or device by its node's path.
     pub fn number_of(&self, path: &Path) -> Option<DeviceNumber> {
-        let disk = self.disks.get(path).map(|disk| DeviceNumber {
-            major: DISK_MAJOR,
-            minor: disk.minor,
-        });
+        let disk =
+            self.disks.get(path).map(|disk| DeviceNumber { major: DISK_MAJOR, minor: disk.minor });
         disk.or_else(|| self.device_at(path).map(Device::number))
     }
 
@@ -199,10 +178,7 @@ impl World {
 
     /// How many hold it: processes, layers above, and its file system if it is mounted at all.
     pub fn open_count(&self, device: &Device) -> u32 {
-        let mounted = self
-            .mounts
-            .iter()
-            .any(|mount| mount.device == device.number());
+        let mounted = self.mounts.iter().any(|mount| mount.device == device.number());
         let above = self.devices.values().any(|other| {
             let tables = other.live.iter().chain(&other.waiting);
             tables.into_iter().any(|table| match &table.layer {
@@ -238,10 +214,7 @@ impl World {
 
     /// The live table as the kernel prints it.
     pub fn dm_table(&self, uuid: &str) -> Vec<DmTarget> {
-        let live = self
-            .devices
-            .get(uuid)
-            .and_then(|device| device.live.as_ref());
+        let live = self.devices.get(uuid).and_then(|device| device.live.as_ref());
         let Some(table) = live else {
             return Vec::new();
         };
@@ -253,21 +226,14 @@ impl World {
                 params,
             }]
         };
-        let number = |uuid| {
-            self.devices
-                .get(uuid)
-                .map_or_else(String::new, |d| d.number().to_string())
-        };
+        let number =
+            |uuid| self.devices.get(uuid).map_or_else(String::new, |d| d.number().to_string());
         match &table.layer {
             Layer::Origin(real) => whole("snapshot-origin", number(real)),
             Layer::Snapshot(real, cow, _) => {
                 whole("snapshot", format!("{} {} P 8", number(real), number(cow)))
             }
-            Layer::Linear => table
-                .rows
-                .iter()
-                .map(|row| self.linear_target(row))
-                .collect(),
+            Layer::Linear => table.rows.iter().map(|row| self.linear_target(row)).collect(),
         }
     }
 

@@ -18,17 +18,11 @@ const SECTOR: usize = 512;
 const ZERO_GRAIN: u64 = 64 << 10;
 
 pub(super) fn system(what: impl Into<String>, errno: i32) -> HostError {
-    HostError::System {
-        what: what.into(),
-        source: io::Error::from_raw_os_error(errno),
-    }
+    HostError::System { what: what.into(), source: io::Error::from_raw_os_error(errno) }
 }
 
 pub(super) fn timed_out(what: impl Into<String>) -> HostError {
-    HostError::TimedOut {
-        what: what.into(),
-        limit: Duration::from_secs(60),
-    }
+    HostError::TimedOut { what: what.into(), limit: Duration::from_secs(60) }
 }
 
 /// Sparse content; what was never written is zeroes.
@@ -100,10 +94,7 @@ fn pages(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
 fn locate(part: &Range<u64>) -> (u64, Range<usize>) {
     let page = part.start / PAGE;
     let base = page * PAGE;
-    (
-        page,
-        within_page(part.start - base)..within_page(part.end - base),
-    )
+    (page, within_page(part.start - base)..within_page(part.end - base))
 }
 
 fn within_page(offset: u64) -> usize {

@@ -20,9 +20,7 @@ impl World {
         assert!(own, "`{command}`: {} is not ours", lv.name);
         let made = lv.tags.iter().any(|tag| is(tag, "pliant.made"));
         assert!(!made, "`{command}`: {} has its file system", lv.name);
-        let mounted = self
-            .device_at(device)
-            .is_some_and(|found| self.open_count(found) > 0);
+        let mounted = self.device_at(device).is_some_and(|found| self.open_count(found) > 0);
         assert!(!mounted, "`{command}`: {} is in use", lv.name);
     }
 
@@ -33,9 +31,7 @@ impl World {
         };
         let state = |state: &str| lv.tags.contains(&format!("pliant.state={state}"));
         if state("creating") || state("deleting") {
-            let used = self
-                .device_at(device)
-                .is_some_and(|found| self.open_count(found) > 0);
+            let used = self.device_at(device).is_some_and(|found| self.open_count(found) > 0);
             assert!(!used, "{call}: {} is in use", lv.name);
             return;
         }
@@ -43,11 +39,7 @@ impl World {
         let new = grown.is_some_and(|new| new.start <= range.start && range.end <= new.end);
         assert!(new, "{call}: {range:?} of {} is not new", lv.name);
         let covers = self.covers(device);
-        assert!(
-            covers <= range.start,
-            "{call}: {range:?} of {} is in its file system",
-            lv.name
-        );
+        assert!(covers <= range.start, "{call}: {range:?} of {} is in its file system", lv.name);
     }
 
     fn covers(&self, device: &Path) -> u64 {

@@ -59,9 +59,7 @@ impl World {
     /// A new physical volume on a disk; its label is written by [`World::label`].
     pub fn new_pv(&mut self, disk: &Path) -> Pv {
         let size = self.disks[disk].size;
-        let data = size
-            .get()
-            .saturating_sub(PE_START * metadata::SECTOR as u64);
+        let data = size.get().saturating_sub(PE_START * metadata::SECTOR as u64);
         Pv {
             uuid: self.uuid(),
             device: Some(disk.to_owned()),
@@ -122,8 +120,7 @@ impl World {
             let old = before.lvs.get(&lv.name).map_or(0, Lv::extents);
             if old > 0 && lv.extents() > old {
                 let size = |extents| group.size_of(extents).get();
-                self.appended
-                    .insert(lv.uuid.clone(), size(old)..size(lv.extents()));
+                self.appended.insert(lv.uuid.clone(), size(old)..size(lv.extents()));
             }
         }
     }
@@ -186,10 +183,7 @@ pub(super) fn allocate(
 
 fn overlap(piece: &Piece, wanted: &Piece) -> Option<Piece> {
     let range = piece.range.start.max(wanted.range.start)..piece.range.end.min(wanted.range.end);
-    (piece.pv == wanted.pv && !range.is_empty()).then(|| Piece {
-        pv: piece.pv.clone(),
-        range,
-    })
+    (piece.pv == wanted.pv && !range.is_empty()).then(|| Piece { pv: piece.pv.clone(), range })
 }
 
 /// Append pieces to a volume, joining what is adjacent as LVM does.

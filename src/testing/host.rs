@@ -76,10 +76,7 @@ impl Host for FakeHost {
     async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError> {
         self.turn().await;
         let free = self.lock().locks.insert(group.to_owned());
-        let locked = || Locked {
-            host: self.clone(),
-            group: group.to_owned(),
-        };
+        let locked = || Locked { host: self.clone(), group: group.to_owned() };
         Ok(free.then(|| Box::new(locked()) as Box<dyn GroupLock>))
     }
 
@@ -89,10 +86,7 @@ impl Host for FakeHost {
             let disks = world.disks.iter().filter(there);
             let disk = |(path, disk): (&PathBuf, &super::FakeDisk)| Disk {
                 path: path.clone(),
-                number: DeviceNumber {
-                    major: DISK_MAJOR,
-                    minor: disk.minor,
-                },
+                number: DeviceNumber { major: DISK_MAJOR, minor: disk.minor },
                 size: disk.size,
                 read_only: disk.read_only,
                 partitioned: false,
@@ -103,8 +97,7 @@ impl Host for FakeHost {
     }
 
     async fn device_size(&self, device: &Path) -> Result<Bytes, HostError> {
-        self.look("device_reads", |world| world.size_of(device))
-            .await
+        self.look("device_reads", |world| world.size_of(device)).await
     }
 
     async fn read_at(
@@ -113,10 +106,7 @@ impl Host for FakeHost {
         offset: u64,
         length: usize,
     ) -> Result<Vec<u8>, HostError> {
-        self.look("device_reads", |world| {
-            world.read(device, offset, length as u64)
-        })
-        .await
+        self.look("device_reads", |world| world.read(device, offset, length as u64)).await
     }
 
     async fn write_zeroes(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
@@ -139,8 +129,7 @@ impl Host for FakeHost {
 
     async fn flush(&self, device: &Path) -> Result<(), HostError> {
         let what = format!("fsync {}", device.display());
-        self.change("fsyncs", what, |world| world.flush(device))
-            .await
+        self.change("fsyncs", what, |world| world.flush(device)).await
     }
 
     async fn dm_list(&self) -> Result<Vec<DmDevice>, HostError> {
@@ -157,20 +146,17 @@ impl Host for FakeHost {
 
     async fn dm_clear(&self, uuid: &str) -> Result<(), HostError> {
         let what = format!("DM_TABLE_CLEAR {uuid}");
-        self.change("dm_changes", what, |world| world.dm_clear(uuid))
-            .await
+        self.change("dm_changes", what, |world| world.dm_clear(uuid)).await
     }
 
     async fn dm_resume(&self, uuid: &str) -> Result<(), HostError> {
         let what = format!("DM_DEV_SUSPEND {uuid}");
-        self.change("dm_changes", what, |world| world.dm_resume(uuid))
-            .await
+        self.change("dm_changes", what, |world| world.dm_resume(uuid)).await
     }
 
     async fn dm_remove(&self, uuid: &str) -> Result<(), HostError> {
         let what = format!("DM_DEV_REMOVE {uuid}");
-        self.change("dm_changes", what, |world| world.dm_remove(uuid))
-            .await
+        self.change("dm_changes", what, |world| world.dm_remove(uuid)).await
     }
 
     async fn mounts(&self) -> Result<Vec<Mount>, HostError> {
@@ -180,20 +166,17 @@ impl Host for FakeHost {
     async fn mount(&self, mount: &NewMount) -> Result<(), HostError> {
         let (device, target) = (mount.device.display(), mount.target.display());
         let what = format!("mount {device} {target} {:?}", mount.options);
-        self.change("mounts", what, |world| world.mount(mount))
-            .await
+        self.change("mounts", what, |world| world.mount(mount)).await
     }
 
     async fn bind(&self, source: &Path, target: &Path, flags: &[String]) -> Result<(), HostError> {
         let what = format!("bind {} {} {flags:?}", source.display(), target.display());
-        self.change("binds", what, |world| world.bind(source, target, flags))
-            .await
+        self.change("binds", what, |world| world.bind(source, target, flags)).await
     }
 
     async fn unmount(&self, target: &Path) -> Result<(), HostError> {
         let what = format!("umount {}", target.display());
-        self.change("unmounts", what, |world| world.unmount(target))
-            .await
+        self.change("unmounts", what, |world| world.unmount(target)).await
     }
 
     async fn path_kind(&self, path: &Path) -> Result<Option<PathKind>, HostError> {
@@ -202,20 +185,17 @@ impl Host for FakeHost {
 
     async fn make_dir(&self, path: &Path) -> Result<(), HostError> {
         let what = format!("mkdir {}", path.display());
-        self.change("path_calls", what, |world| world.make_dir(path))
-            .await
+        self.change("path_calls", what, |world| world.make_dir(path)).await
     }
 
     async fn make_file(&self, path: &Path) -> Result<(), HostError> {
         let what = format!("create {}", path.display());
-        self.change("path_calls", what, |world| world.make_file(path))
-            .await
+        self.change("path_calls", what, |world| world.make_file(path)).await
     }
 
     async fn remove_path(&self, path: &Path) -> Result<(), HostError> {
         let what = format!("remove {}", path.display());
-        self.change("path_calls", what, |world| world.remove_path(path))
-            .await
+        self.change("path_calls", what, |world| world.remove_path(path)).await
     }
 
     async fn usage(&self, path: &Path) -> Result<Usage, HostError> {
@@ -251,10 +231,7 @@ impl Host for FakeHost {
         blocks: u64,
         inode_max_percent: u32,
     ) -> Result<(), HostError> {
-        assert_eq!(
-            inode_max_percent, 25,
-            "the inode share is passed back unchanged"
-        );
+        assert_eq!(inode_max_percent, 25, "the inode share is passed back unchanged");
         let what = format!("XFS_IOC_FSGROWFSDATA {} {blocks}", mounted.display());
         let size = Bytes::new(blocks.saturating_mul(FakeFs::BLOCK));
         let grow = |world: &mut World| {
@@ -267,9 +244,7 @@ impl Host for FakeHost {
         let bytes = |world: &World| {
             let (fs, _, _) = world.mounted_fs(mounted, "BTRFS_IOC_DEV_INFO")?;
             let btrfs = fs.kind == FsKind::Btrfs;
-            btrfs
-                .then_some(fs.covers)
-                .ok_or_else(|| system("BTRFS_IOC_DEV_INFO", EINVAL))
+            btrfs.then_some(fs.covers).ok_or_else(|| system("BTRFS_IOC_DEV_INFO", EINVAL))
         };
         self.look("fs_reads", bytes).await
     }

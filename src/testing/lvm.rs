@@ -55,10 +55,8 @@ const WITH_VALUE: [&str; 9] = [
 impl Line {
     fn parse(cmd: &Cmd) -> Line {
         let typed = cmd.to_string();
-        let mut words = cmd
-            .args
-            .iter()
-            .map(|arg| arg.to_str().expect("arguments are text").to_owned());
+        let mut words =
+            cmd.args.iter().map(|arg| arg.to_str().expect("arguments are text").to_owned());
         let command = match cmd.program {
             "lvm" => words.next().unwrap_or_default(),
             command => command.to_owned(),
@@ -73,12 +71,7 @@ impl Line {
                 names.push(word);
             }
         }
-        Line {
-            typed,
-            command,
-            options,
-            names,
-        }
+        Line { typed, command, options, names }
     }
 
     /// Panic unless all of `needed` and nothing beyond `needed` and `allowed` is there.
@@ -116,16 +109,12 @@ impl Line {
 
     fn extents(&self) -> u64 {
         let text = self.value("-l");
-        text.parse()
-            .unwrap_or_else(|_| self.unknown(&format!("`-l {text}`")))
+        text.parse().unwrap_or_else(|_| self.unknown(&format!("`-l {text}`")))
     }
 
     /// The group and, behind a slash, the volume that the first name names.
     fn target(&self) -> (&str, Option<&str>) {
-        let name = self
-            .names
-            .first()
-            .unwrap_or_else(|| self.unknown("a line without names"));
+        let name = self.names.first().unwrap_or_else(|| self.unknown("a line without names"));
         match name.split_once('/') {
             Some((group, lv)) => (group, Some(lv)),
             None => (name, None),
@@ -135,10 +124,7 @@ impl Line {
     /// The first name, which must be `GROUP/VOLUME`.
     fn volume(&self) -> (&str, &str) {
         let (group, lv) = self.target();
-        (
-            group,
-            lv.unwrap_or_else(|| self.unknown("a line without a volume")),
-        )
+        (group, lv.unwrap_or_else(|| self.unknown("a line without a volume")))
     }
 
     /// The names behind the first as places: `DISK` or `DISK:FROM-TO[:FROM-TO…]`, both ends included.
@@ -154,10 +140,7 @@ impl Line {
             if ranges.is_empty() {
                 ranges.push(0..pv.pe_count);
             }
-            pieces.extend(ranges.into_iter().map(|range| Piece {
-                pv: name.clone(),
-                range,
-            }));
+            pieces.extend(ranges.into_iter().map(|range| Piece { pv: name.clone(), range }));
         }
         Ok(pieces)
     }
@@ -175,10 +158,7 @@ pub(super) fn check_for_shell(lane: &str, cmd: &Cmd) {
     let parsed = Line::parse(cmd);
     let (group, typed) = (parsed.target().0, &parsed.typed);
     assert_eq!(lane, group, "`{typed}` runs in the lane of another group");
-    assert!(
-        cmd.args.len() < 63,
-        "`{typed}` has too many arguments for the shell"
-    );
+    assert!(cmd.args.len() < 63, "`{typed}` has too many arguments for the shell");
     for arg in &cmd.args {
         let arg = arg.to_string_lossy();
         let plain = !arg.is_empty() && !arg.starts_with(['#', '"', '\'']);
@@ -209,15 +189,11 @@ impl World {
         let group = self.groups(Some(&self.pinned(name))).remove(name);
         let group = group.ok_or_else(|| no(format!("Volume group \"{name}\" not found")))?;
         if group.missing().next().is_some() {
-            return Err(no(format!(
-                "Cannot change VG {name} while PVs are missing."
-            )));
+            return Err(no(format!("Cannot change VG {name} while PVs are missing.")));
         }
         let mut disks = group.pvs.values().filter_map(|pv| pv.device.as_ref());
         if disks.any(|disk| self.disks[disk].read_only) {
-            return Err(no(format!(
-                "Error writing to a device of {name}: read-only."
-            )));
+            return Err(no(format!("Error writing to a device of {name}: read-only.")));
         }
         Ok(group)
     }
@@ -229,9 +205,7 @@ impl World {
 
     fn hangs(&self, lane: &str) -> bool {
         let hangs = |disk: &PathBuf| {
-            self.disks
-                .get(disk)
-                .is_some_and(|disk| disk.fault == Some(Fault::Hangs))
+            self.disks.get(disk).is_some_and(|disk| disk.fault == Some(Fault::Hangs))
         };
         self.pinned(lane).iter().any(hangs)
     }

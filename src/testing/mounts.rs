@@ -34,9 +34,7 @@ const PER_MOUNT: [&str; 10] = [
 fn per_mount(flags: &[String]) -> Vec<String> {
     let read_only = flags.iter().any(|flag| flag == "ro");
     let mut options = vec![if read_only { "ro" } else { "rw" }.to_owned()];
-    let others = flags
-        .iter()
-        .filter(|flag| !["ro", "rw"].contains(&flag.as_str()));
+    let others = flags.iter().filter(|flag| !["ro", "rw"].contains(&flag.as_str()));
     options.extend(others.cloned());
     if !flags.iter().any(|flag| flag.ends_with("atime")) {
         options.push("relatime".to_owned());
@@ -73,19 +71,12 @@ impl World {
             return Some(PathKind::Block(number));
         }
         let directory = *self.paths.get(path)?;
-        Some(if directory {
-            PathKind::Directory
-        } else {
-            PathKind::File
-        })
+        Some(if directory { PathKind::Directory } else { PathKind::File })
     }
 
     pub fn make_dir(&mut self, path: &Path) -> Result<(), HostError> {
         for parent in path.ancestors() {
-            if self
-                .path_kind(parent)
-                .is_some_and(|kind| kind != PathKind::Directory)
-            {
+            if self.path_kind(parent).is_some_and(|kind| kind != PathKind::Directory) {
                 return Err(system(format!("mkdir {}", path.display()), ENOTDIR));
             }
         }
@@ -213,9 +204,7 @@ impl World {
     fn node(&self, number: DeviceNumber) -> Option<PathBuf> {
         let disks = self.disks.keys().cloned();
         let devices = self.devices.values().map(super::devices::Device::path);
-        disks
-            .chain(devices)
-            .find(|path| self.number_of(path) == Some(number))
+        disks.chain(devices).find(|path| self.number_of(path) == Some(number))
     }
 
     /// The file system that a path lies on, its device's node and the device's size.
@@ -238,11 +227,7 @@ impl World {
 
     pub fn usage(&self, path: &Path) -> Result<Usage, HostError> {
         let (fs, _, _) = self.mounted_fs(path, &format!("statfs {}", path.display()))?;
-        let inodes = if fs.kind == FsKind::Btrfs {
-            0
-        } else {
-            fs.covers.get() / (16 << 10)
-        };
+        let inodes = if fs.kind == FsKind::Btrfs { 0 } else { fs.covers.get() / (16 << 10) };
         let used = Bytes::mib(1);
         Ok(Usage {
             total: fs.covers,

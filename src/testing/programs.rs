@@ -9,19 +9,11 @@ use crate::host::{Cmd, HostError, Output};
 use crate::volume::FsKind;
 
 fn ended(code: i32, stdout: impl Into<String>) -> Output {
-    Output {
-        code,
-        stdout: stdout.into(),
-        stderr: String::new(),
-    }
+    Output { code, stdout: stdout.into(), stderr: String::new() }
 }
 
 fn failed(code: i32, stderr: impl Into<String>) -> Output {
-    Output {
-        code,
-        stdout: String::new(),
-        stderr: stderr.into(),
-    }
+    Output { code, stdout: String::new(), stderr: stderr.into() }
 }
 
 impl FakeHost {
@@ -29,11 +21,8 @@ impl FakeHost {
         let typed = cmd.to_string();
         self.lock().count("processes");
         self.turn().await;
-        let words: Vec<&str> = cmd
-            .args
-            .iter()
-            .map(|arg| arg.to_str().expect("arguments are text"))
-            .collect();
+        let words: Vec<&str> =
+            cmd.args.iter().map(|arg| arg.to_str().expect("arguments are text")).collect();
         let last = PathBuf::from(words.last().copied().unwrap_or_default());
         match (cmd.program, words.as_slice()) {
             ("blkid", ["-p", "-o", "export", _]) => self.lock().blkid(&last),
@@ -51,10 +40,7 @@ impl FakeHost {
             ("btrfs", ["filesystem", "resize", "max", _]) => {
                 self.grow(&typed, &last, FsKind::Btrfs).await
             }
-            (mkfs, _) => match mkfs
-                .strip_prefix("mkfs.")
-                .and_then(|kind| kind.parse().ok())
-            {
+            (mkfs, _) => match mkfs.strip_prefix("mkfs.").and_then(|kind| kind.parse().ok()) {
                 Some(kind) => self.mkfs(&typed, kind, &last).await,
                 None => panic!("the fake does not know `{typed}`"),
             },
@@ -104,9 +90,7 @@ impl FakeHost {
             let head = world.read(device, 0, HEAD)?;
             let covers = to.unwrap_or(size);
             match FakeFs::read(&head).filter(|fs| fs.kind.is_ext() && covers <= size) {
-                Some(fs) => world
-                    .resize(device, FakeFs { covers, ..fs })
-                    .map(|()| ended(0, "")),
+                Some(fs) => world.resize(device, FakeFs { covers, ..fs }).map(|()| ended(0, "")),
                 None => Ok(failed(1, "no ext file system, or too small a device")),
             }
         };
@@ -169,10 +153,6 @@ impl World {
             "btrfs" => kind == Some(FsKind::Btrfs),
             _ => kind == Some(FsKind::Xfs),
         };
-        Ok(if right {
-            ended(0, "")
-        } else {
-            failed(8, "bad superblock")
-        })
+        Ok(if right { ended(0, "") } else { failed(8, "bad superblock") })
     }
 }

@@ -9,16 +9,8 @@ use crate::lvm::metadata::{AreaHeader, SECTOR, checksum};
 /// Where the metadata area begins; it ends at the first extent.
 const AREA: u64 = 4096;
 /// Flags that LVM writes as `status`; it writes all others as `flags`.
-const STATUS: [&str; 8] = [
-    "RESIZEABLE",
-    "EXPORTED",
-    "ALLOCATABLE",
-    "READ",
-    "WRITE",
-    "VISIBLE",
-    "LOCKED",
-    "PVMOVE",
-];
+const STATUS: [&str; 8] =
+    ["RESIZEABLE", "EXPORTED", "ALLOCATABLE", "READ", "WRITE", "VISIBLE", "LOCKED", "PVMOVE"];
 
 /// Writes: where, and what.
 type Writes = Vec<(u64, Vec<u8>)>;
@@ -32,12 +24,7 @@ pub(super) fn empty_pv(pv: &Pv) -> Writes {
     sector[24..32].copy_from_slice(b"LVM2 001");
     sector[32..64].copy_from_slice(pv.uuid.replace('-', "").as_bytes());
     let data = pv.pe_start * SECTOR as u64;
-    for (at, number) in [
-        (64, pv.size.get()),
-        (72, data),
-        (104, AREA),
-        (112, data - AREA),
-    ] {
+    for (at, number) in [(64, pv.size.get()), (72, data), (104, AREA), (112, data - AREA)] {
         put(&mut sector, at, number);
     }
     // The header's extension: version 2, in use by a group.
@@ -45,10 +32,7 @@ pub(super) fn empty_pv(pv: &Pv) -> Writes {
     sector[140] = 1;
     let crc = checksum(&sector[20..]);
     sector[16..20].copy_from_slice(&crc.to_le_bytes());
-    vec![
-        (SECTOR as u64, sector),
-        (AREA, area_header(data - AREA, 0, 0, 0)),
-    ]
+    vec![(SECTOR as u64, sector), (AREA, area_header(data - AREA, 0, 0, 0))]
 }
 
 fn put(bytes: &mut [u8], at: usize, number: u64) {
@@ -73,9 +57,8 @@ pub(super) fn commit(header: &AreaHeader, group: &Group) -> Writes {
     let text = text(group);
     let length = text.len() as u64;
     let sector = SECTOR as u64;
-    let mut offset = header.text.map_or(sector, |old| {
-        (old.offset + old.size).next_multiple_of(sector)
-    });
+    let mut offset =
+        header.text.map_or(sector, |old| (old.offset + old.size).next_multiple_of(sector));
     if offset >= header.size {
         offset = offset - header.size + sector;
     }
@@ -84,10 +67,7 @@ pub(super) fn commit(header: &AreaHeader, group: &Group) -> Writes {
     vec![
         (header.start + offset, first.to_vec()),
         (header.start + sector, wrapped.to_vec()),
-        (
-            header.start,
-            area_header(header.size, offset, length, checksum(&text)),
-        ),
+        (header.start, area_header(header.size, offset, length, checksum(&text))),
     ]
     .into_iter()
     .filter(|(_, bytes)| !bytes.is_empty())
@@ -105,18 +85,11 @@ fn text(group: &Group) -> Vec<u8> {
 }
 
 fn write_group(out: &mut String, group: &Group) -> fmt::Result {
-    writeln!(
-        out,
-        "{} {{\nid = \"{}\"\nseqno = {}",
-        group.name, group.uuid, group.seqno
-    )?;
+    writeln!(out, "{} {{\nid = \"{}\"\nseqno = {}", group.name, group.uuid, group.seqno)?;
     writeln!(out, "format = \"lvm2\"")?;
     write_flags(out, &group.flags, &group.tags)?;
     let sectors = group.extent_size.get() / SECTOR as u64;
-    writeln!(
-        out,
-        "extent_size = {sectors}\nmax_lv = 0\nmax_pv = 0\nmetadata_copies = 0\n"
-    )?;
+    writeln!(out, "extent_size = {sectors}\nmax_lv = 0\nmax_pv = 0\nmetadata_copies = 0\n")?;
     writeln!(out, "physical_volumes {{\n")?;
     for (name, pv) in &group.pvs {
         write_pv(out, name, pv)?;
@@ -133,9 +106,8 @@ fn write_group(out: &mut String, group: &Group) -> fmt::Result {
 }
 
 fn write_flags(out: &mut String, flags: &BTreeSet<String>, tags: &BTreeSet<String>) -> fmt::Result {
-    let (status, flags): (Vec<_>, Vec<_>) = flags
-        .iter()
-        .partition(|flag| STATUS.contains(&flag.as_str()));
+    let (status, flags): (Vec<_>, Vec<_>) =
+        flags.iter().partition(|flag| STATUS.contains(&flag.as_str()));
     writeln!(out, "status = {status:?}\nflags = {flags:?}")?;
     if tags.is_empty() {
         return Ok(());
@@ -150,11 +122,7 @@ fn write_pv(out: &mut String, name: &str, pv: &Pv) -> fmt::Result {
     }
     write_flags(out, &pv.flags, &pv.tags)?;
     writeln!(out, "dev_size = {}", pv.size.get() / SECTOR as u64)?;
-    writeln!(
-        out,
-        "pe_start = {}\npe_count = {}\n}}\n",
-        pv.pe_start, pv.pe_count
-    )
+    writeln!(out, "pe_start = {}\npe_count = {}\n}}\n", pv.pe_start, pv.pe_count)
 }
 
 fn write_lv(out: &mut String, lv: &Lv) -> fmt::Result {
@@ -171,23 +139,13 @@ fn write_lv(out: &mut String, lv: &Lv) -> fmt::Result {
 }
 
 fn write_segment(out: &mut String, segment: &Segment) -> fmt::Result {
-    writeln!(
-        out,
-        "start_extent = {}\nextent_count = {}\n",
-        segment.start, segment.extents
-    )?;
+    writeln!(out, "start_extent = {}\nextent_count = {}\n", segment.start, segment.extents)?;
     writeln!(out, "type = \"{}\"", segment.kind)?;
     if !segment.pieces.is_empty() {
-        let stripes = segment
-            .pieces
-            .iter()
-            .map(|piece| format!("\"{}\", {}", piece.pv, piece.range.start));
+        let stripes =
+            segment.pieces.iter().map(|piece| format!("\"{}\", {}", piece.pv, piece.range.start));
         let stripes = stripes.collect::<Vec<_>>().join(",\n");
-        writeln!(
-            out,
-            "stripe_count = {}\n\nstripes = [\n{stripes}\n]",
-            segment.pieces.len()
-        )?;
+        writeln!(out, "stripe_count = {}\n\nstripes = [\n{stripes}\n]", segment.pieces.len())?;
     }
     if segment.kind == "snapshot" {
         writeln!(out, "chunk_size = 8")?;

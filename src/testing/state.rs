@@ -65,9 +65,7 @@ impl FakeHost {
         let groups = world.groups(None).into_iter();
         let devices = world.devices.values();
         MachineState {
-            groups: groups
-                .map(|(name, group)| (name, world.group_state(&group)))
-                .collect(),
+            groups: groups.map(|(name, group)| (name, world.group_state(&group))).collect(),
             devices: devices
                 .map(|device| (device.name.clone(), world.device_state(device)))
                 .collect(),
@@ -91,9 +89,7 @@ impl World {
         GroupState {
             tags: group.tags.clone(),
             extents: group.extents(),
-            level: disks
-                .into_iter()
-                .all(|disk| self.seqno_on(disk) == Some(group.seqno)),
+            level: disks.into_iter().all(|disk| self.seqno_on(disk) == Some(group.seqno)),
             volumes: volumes.collect(),
         }
     }
@@ -120,12 +116,7 @@ impl World {
             let root = mount.root.to_string_lossy().into_owned();
             let source = named(if node { root } else { mount.source.clone() });
             let options = mount.mount_options.iter().chain(&mount.super_options);
-            (
-                mount.target.clone(),
-                mount.kind.clone(),
-                source,
-                options.cloned().collect(),
-            )
+            (mount.target.clone(), mount.kind.clone(), source, options.cloned().collect())
         });
         states.collect()
     }

@@ -42,11 +42,8 @@ impl FakeFs {
     pub const BLOCK: u64 = BLOCK;
 
     pub fn read(head: &[u8]) -> Option<FakeFs> {
-        let le32 = |at: usize| {
-            Some(u64::from(u32::from_le_bytes(
-                head.get(at..at + 4)?.try_into().ok()?,
-            )))
-        };
+        let le32 =
+            |at: usize| Some(u64::from(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?)));
         let be64 = |at: usize| Some(u64::from_be_bytes(head.get(at..at + 8)?.try_into().ok()?));
         let (kind, covers) = if head.get(EXT + 56..EXT + 58)? == [0x53, 0xef] {
             let blocks = le32(EXT + 4)? | le32(EXT + 0x150)? << 32;

@@ -15,7 +15,7 @@ async fn machine() -> FakeHost {
     let host = FakeHost::new();
     let disks = [host.add_disk(Bytes::gib(1)), host.add_disk(Bytes::gib(1))];
     host.add_group(G, &disks);
-    host.pin_devices(&disks).await.unwrap();
+    host.pin_devices(G, &disks).await.unwrap();
     host
 }
 
@@ -32,10 +32,7 @@ async fn code(host: &FakeHost, line: &str) -> u8 {
     let report = host.lvm(group, typed(line)).await.unwrap();
     let report: Value = serde_json::from_str(&report).unwrap();
     let status = report["log"].as_array().unwrap().last().unwrap();
-    assert_eq!(
-        (&status["log_type"], &status["log_context"]),
-        (&"status".into(), &"shell".into())
-    );
+    assert_eq!((&status["log_type"], &status["log_context"]), (&"status".into(), &"shell".into()));
     status["log_ret_code"].as_str().unwrap().parse().unwrap()
 }
 
@@ -59,10 +56,7 @@ async fn ready(host: &FakeHost, name: &str, extents: u64) -> PathBuf {
 
 fn pieces(host: &FakeHost, lv: &str) -> Vec<Piece> {
     let lv = host.group(G).unwrap().lvs.remove(lv).unwrap();
-    lv.segments
-        .into_iter()
-        .flat_map(|segment| segment.pieces)
-        .collect()
+    lv.segments.into_iter().flat_map(|segment| segment.pieces).collect()
 }
 
 fn piece(pv: &str, range: Range<u64>) -> Piece {
@@ -84,35 +78,20 @@ async fn commands_change_the_disks_as_lvm_does() {
     lvm(&host, &format!("lvextend -y -l 14 {G}/a /dev/fake1:7-20")).await;
     lvm(&host, &format!("lvextend -y -l 6 {G}/b /dev/fake0:17-17")).await;
     lvm(&host, &format!("lvextend -y -l 7 {G}/b /dev/fake0:18-18")).await;
-    let a = [
-        piece("pv0", 0..10),
-        piece("pv0", 15..17),
-        piece("pv1", 7..9),
-    ];
+    let a = [piece("pv0", 0..10), piece("pv0", 15..17), piece("pv1", 7..9)];
     assert_eq!(pieces(&host, "a"), a);
-    assert_eq!(
-        pieces(&host, "b"),
-        [piece("pv0", 10..15), piece("pv0", 17..19)]
-    );
+    assert_eq!(pieces(&host, "b"), [piece("pv0", 10..15), piece("pv0", 17..19)]);
     let group = host.group(G).unwrap();
     assert_eq!((group.seqno, group.free_extents()), (7, 2 * 251 - 21));
     let tags = ["pliant.id=a", "pliant.state=ready"].map(str::to_owned);
     assert_eq!(group.lvs["a"].tags, BTreeSet::from(tags));
-    let table = host
-        .dm_table(&group.dm_uuid(&group.lvs["b"]))
-        .await
-        .unwrap();
-    let rows: Vec<_> = table
-        .iter()
-        .map(|row| (row.start, row.length, row.params.as_str()))
-        .collect();
+    let table = host.dm_table(&group.dm_uuid(&group.lvs["b"])).await.unwrap();
+    let rows: Vec<_> =
+        table.iter().map(|row| (row.start, row.length, row.params.as_str())).collect();
     let (extent, pe) = (8192, 34_816);
     let first = format!("259:0 {}", pe + 10 * extent);
     let second = format!("259:0 {}", pe + 17 * extent);
-    let expected = [
-        (0, 5 * extent, first.as_str()),
-        (5 * extent, 2 * extent, second.as_str()),
-    ];
+    let expected = [(0, 5 * extent, first.as_str()), (5 * extent, 2 * extent, second.as_str())];
     assert_eq!(rows, expected);
 }
 
@@ -159,10 +138,7 @@ async fn a_new_volume_shows_what_lay_in_its_extents() {
     lvm(&host, &create("wiped", 2, "creating")).await;
     let device = host.device_of(G, "wiped").unwrap();
     host.write_zeroes(&device, 5001..8 << 20).await.unwrap();
-    assert_eq!(
-        host.read_at(&device, 5000, 6).await.unwrap(),
-        b"c\0\0\0\0\0"
-    );
+    assert_eq!(host.read_at(&device, 5000, 6).await.unwrap(), b"c\0\0\0\0\0");
 }
 
 #[tokio::test]
@@ -174,10 +150,7 @@ async fn file_systems_are_made_mounted_and_grown() {
         assert_eq!(make.await.unwrap().code, 0);
         let blkid = host.run(typed(&format!("blkid -p -o export {}", device.display())));
         let found = blkid.await.unwrap().stdout;
-        assert_eq!(
-            found,
-            format!("DEVNAME={}\nTYPE={kind}\n", device.display())
-        );
+        assert_eq!(found, format!("DEVNAME={}\nTYPE={kind}\n", device.display()));
         let target = PathBuf::from("/var/lib/kubelet/v");
         let new = NewMount {
             device: device.clone(),
@@ -208,26 +181,15 @@ async fn a_device_node_is_bound_onto_a_file() {
     let host = machine().await;
     let device = ready(&host, "a", 1).await;
     let target = Path::new("/run/target");
-    assert_eq!(
-        errno(host.bind(&device, target, &[]).await),
-        Some(nix::libc::ENOENT)
-    );
+    assert_eq!(errno(host.bind(&device, target, &[]).await), Some(nix::libc::ENOENT));
     host.make_file(target).await.unwrap();
-    host.bind(&device, target, &["ro".to_owned()])
-        .await
-        .unwrap();
+    host.bind(&device, target, &["ro".to_owned()]).await.unwrap();
     let info = host.dm_list().await.unwrap().remove(0);
     let kind = host.path_kind(target).await.unwrap();
     assert_eq!(kind, Some(PathKind::Block(info.number)));
     let mount = host.mounts().await.unwrap().pop().unwrap();
-    assert_eq!(
-        (mount.root.as_path(), mount.read_only()),
-        (Path::new("/dm-0"), true)
-    );
-    assert_eq!(
-        errno(host.remove_path(target).await),
-        Some(nix::libc::EBUSY)
-    );
+    assert_eq!((mount.root.as_path(), mount.read_only()), (Path::new("/dm-0"), true));
+    assert_eq!(errno(host.remove_path(target).await), Some(nix::libc::EBUSY));
     host.unmount(target).await.unwrap();
     host.remove_path(target).await.unwrap();
     assert_eq!(host.path_kind(target).await.unwrap(), None);
@@ -239,22 +201,14 @@ async fn a_snapshot_keeps_the_content_and_a_merge_puts_it_back() {
     let device = ready(&host, "a", 2).await;
     host.write_at(&device, 100, b"before");
     let before = host.state();
-    lvm(
-        &host,
-        &format!("lvcreate -y -s -l 9 -n a.safety --addtag x {G}/a"),
-    )
-    .await;
+    lvm(&host, &format!("lvcreate -y -s -l 9 -n a.safety --addtag x {G}/a")).await;
     let names: Vec<_> = host.state().devices.into_keys().collect();
-    assert_eq!(
-        names,
-        ["vg0-a", "vg0-a-real", "vg0-a.safety", "vg0-a.safety-cow"]
-    );
+    assert_eq!(names, ["vg0-a", "vg0-a-real", "vg0-a.safety", "vg0-a.safety-cow"]);
     assert_eq!(code(&host, &format!("lvextend -y -l 3 {G}/a")).await, 5);
     host.write_at(&device, 100, b"after!");
     let snapshot = host.device_of(G, "a.safety").unwrap();
     assert_eq!(host.read_at(&snapshot, 100, 6).await.unwrap(), b"before");
-    let merge = typed(&format!("lvm lvconvert -y --merge -i 1 {G}/a.safety"));
-    assert_eq!(host.run(merge).await.unwrap().code, 0);
+    lvm(&host, &format!("lvconvert -y --merge -i 1 {G}/a.safety")).await;
     assert_eq!(host.read_at(&device, 100, 6).await.unwrap(), b"before");
     assert_eq!(host.state(), before);
 }
@@ -265,10 +219,7 @@ async fn faulty_disks_answer_as_the_kernel_does() {
     let device = ready(&host, "a", 2).await;
     let disk = Path::new("/dev/fake0");
     host.fail_disk(disk);
-    assert_eq!(
-        errno(host.read_at(&device, 0, 1).await),
-        Some(nix::libc::EIO)
-    );
+    assert_eq!(errno(host.read_at(&device, 0, 1).await), Some(nix::libc::EIO));
     host.heal_disk(disk);
     host.hang_disk(disk);
     let hung = host.flush(&device).await;
@@ -329,27 +280,14 @@ async fn the_door_is_closed_to_what_destroys_data() {
     let mkfs = typed(&format!("mkfs.ext4 -F {}", device.display()));
     assert_eq!(host.run(mkfs.clone()).await.unwrap().code, 0);
     let filled = panic_of(host.write_zeroes(&device, 8 << 20..12 << 20)).await;
-    assert_eq!(
-        filled,
-        "BLKZEROOUT: 8388608..12582912 of a is in its file system"
-    );
+    assert_eq!(filled, "BLKZEROOUT: 8388608..12582912 of a is in its file system");
     lvm(&host, &format!("lvchange -y --addtag pliant.made {G}/a")).await;
     let again = panic_of(host.run(mkfs)).await;
-    assert_eq!(
-        again,
-        format!("`mkfs.ext4 -F {}`: a has its file system", device.display())
-    );
-    lvm(
-        &host,
-        &format!("lvcreate -y -Wn -Zn --setautoactivation n -ay -l 1 -n other {G}"),
-    )
-    .await;
+    assert_eq!(again, format!("`mkfs.ext4 -F {}`: a has its file system", device.display()));
+    lvm(&host, &format!("lvcreate -y -Wn -Zn --setautoactivation n -ay -l 1 -n other {G}")).await;
     let other = host.device_of(G, "other").unwrap();
     let foreign = panic_of(host.run(typed(&format!("mkfs.xfs {}", other.display())))).await;
-    assert_eq!(
-        foreign,
-        format!("`mkfs.xfs {}`: other is not ours", other.display())
-    );
+    assert_eq!(foreign, format!("`mkfs.xfs {}`: other is not ours", other.display()));
 }
 
 #[tokio::test]
@@ -357,24 +295,15 @@ async fn an_unknown_line_is_named() {
     let host = machine().await;
     for (line, unknown) in [
         ("lvs vg0", "`lvs`"),
-        (
-            "lvcreate -y -Wn -Zn --setautoactivation n -l 1 -n a --nosync vg0",
-            "`--nosync`",
-        ),
-        (
-            "lvcreate -y -Zn --setautoactivation n -l 1 -n a vg0",
-            "a line without `-Wn`",
-        ),
+        ("lvcreate -y -Wn -Zn --setautoactivation n -l 1 -n a --nosync vg0", "`--nosync`"),
+        ("lvcreate -y -Zn --setautoactivation n -l 1 -n a vg0", "a line without `-Wn`"),
         ("lvextend -y -l +10%FREE vg0/a", "`-l +10%FREE`"),
         ("lvchange -y -ay -K vg0/a", "`-K`"),
     ] {
         let host = host.after_crash();
         lvm(&host, &create("a", 1, "ready")).await;
         let said = panic_of(host.lvm(G, typed(line))).await;
-        assert_eq!(
-            said,
-            format!("the fake does not know {unknown} in `{line}`")
-        );
+        assert_eq!(said, format!("the fake does not know {unknown} in `{line}`"));
     }
     let said = panic_of(host.run(typed("parted -l"))).await;
     assert_eq!(said, "the fake does not know `parted -l`");
@@ -384,13 +313,9 @@ async fn an_unknown_line_is_named() {
 async fn groups_are_made_extended_and_tagged() {
     let host = FakeHost::new();
     let disks = [host.add_disk(Bytes::gib(1)), host.add_disk(Bytes::gib(2))];
-    host.pin_devices(&disks).await.unwrap();
+    host.pin_devices("fresh", &disks).await.unwrap();
     let state = |host: &FakeHost| host.state().groups.remove("fresh");
-    lvm(
-        &host,
-        "vgcreate -y --metadatasize 16m --addtag pliant.pool=x fresh /dev/fake0",
-    )
-    .await;
+    lvm(&host, "vgcreate -y --metadatasize 16m --addtag pliant.pool=x fresh /dev/fake0").await;
     lvm(&host, "vgextend -y fresh /dev/fake1").await;
     lvm(&host, "vgchange -y --addtag y --deltag pliant.pool=x fresh").await;
     lvm(&host, "vgck --updatemetadata fresh").await;
@@ -404,6 +329,6 @@ async fn groups_are_made_extended_and_tagged() {
     let pvs = host.group("fresh").unwrap().pvs.into_values();
     assert_eq!(pvs.filter_map(|pv| pv.device).collect::<Vec<_>>(), disks);
     assert_eq!(code(&host, "vgextend -y fresh /dev/fake1").await, 5);
-    host.pin_devices(&disks[..1]).await.unwrap();
+    host.pin_devices("fresh", &disks[..1]).await.unwrap();
     assert_eq!(code(&host, "vgck --updatemetadata fresh").await, 5);
 }

@@ -91,14 +91,7 @@ pub struct ClassError {
 }
 
 /// The keys of a class.
-const KEYS: [&str; 6] = [
-    "pool",
-    "layout",
-    "wipe",
-    "safety",
-    "mkfs-options",
-    "fs-type",
-];
+const KEYS: [&str; 6] = ["pool", "layout", "wipe", "safety", "mkfs-options", "fs-type"];
 
 /// Keys with this prefix are the caller's own: whose claim it is, which secrets, which file system.
 const CALLERS: &str = "csi.storage.k8s.io/";
@@ -117,11 +110,7 @@ impl Class {
         default: FsKind,
     ) -> Result<Class, ClassError> {
         let own = |key: &&String| !key.starts_with(CALLERS);
-        if let Some(key) = parameters
-            .keys()
-            .filter(own)
-            .find(|key| !KEYS.contains(&key.as_str()))
-        {
+        if let Some(key) = parameters.keys().filter(own).find(|key| !KEYS.contains(&key.as_str())) {
             return Err(ClassError::unknown(key));
         }
         let mut class = Class {
@@ -152,10 +141,7 @@ impl ClassError {
         let key: String = key.chars().take(64).collect();
         let nearest = KEYS.into_iter().min_by_key(|known| distance(known, &key));
         let nearest = nearest.unwrap_or_default();
-        let reason = format!(
-            "unknown; did you mean {nearest}? Known are {}",
-            KEYS.join(", ")
-        );
+        let reason = format!("unknown; did you mean {nearest}? Known are {}", KEYS.join(", "));
         ClassError { key, reason }
     }
 }
@@ -165,14 +151,8 @@ fn value<T>(
     key: &str,
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Result<Option<T>, ClassError> {
-    let bad = |reason| ClassError {
-        key: key.to_owned(),
-        reason,
-    };
-    parameters
-        .get(key)
-        .map(|text| parse(text).map_err(bad))
-        .transpose()
+    let bad = |reason| ClassError { key: key.to_owned(), reason };
+    parameters.get(key).map(|text| parse(text).map_err(bad)).transpose()
 }
 
 /// Parse one of the words that an enum knows.

@@ -32,10 +32,7 @@ impl MkfsOptions {
                 _ => (word, None),
             };
             let Some((_, value)) = known.iter().find(|(names, _)| names.contains(&flag)) else {
-                return Err(format!(
-                    "{flag:?} is not on the list for {fs}: {}",
-                    listed(known)
-                ));
+                return Err(format!("{flag:?} is not on the list for {fs}: {}", listed(known)));
             };
             if words.iter().any(|word| word == flag) {
                 return Err(format!("{flag} is given twice"));
@@ -43,9 +40,7 @@ impl MkfsOptions {
             words.push(flag.to_owned());
             let given = joined.or_else(|| rest.next());
             let given = given.ok_or_else(|| format!("{flag} needs a value"))?;
-            value
-                .check(given)
-                .map_err(|reason| format!("{flag} {given:?}: {reason}"))?;
+            value.check(given).map_err(|reason| format!("{flag} {given:?}: {reason}"))?;
             words.push(given.to_owned());
         }
         Ok(MkfsOptions(words))
@@ -87,25 +82,20 @@ impl Value {
     fn check(&self, text: &str) -> Result<(), String> {
         let fits = match self {
             Value::Number => is_number(text),
-            Value::Size => is_number(
-                text.strip_suffix(['k', 'm', 'g', 'K', 'M', 'G'])
-                    .unwrap_or(text),
-            ),
+            Value::Size => {
+                is_number(text.strip_suffix(['k', 'm', 'g', 'K', 'M', 'G']).unwrap_or(text))
+            }
             Value::Percent => is_percent(text),
             Value::Label(most) => is_label(text, *most),
             Value::Word(words) => words.contains(&text),
-            Value::Features(words) => text
-                .split(',')
-                .all(|word| words.contains(&word.strip_prefix('^').unwrap_or(word))),
+            Value::Features(words) => {
+                text.split(',').all(|word| words.contains(&word.strip_prefix('^').unwrap_or(word)))
+            }
             Value::Keys(keys) => {
                 return text.split(',').try_for_each(|pair| check_pair(keys, pair));
             }
         };
-        if fits {
-            Ok(())
-        } else {
-            Err(format!("use {}", self.said()))
-        }
+        if fits { Ok(()) } else { Err(format!("use {}", self.said())) }
     }
 
     fn said(&self) -> String {
@@ -129,9 +119,7 @@ impl Value {
 }
 
 fn check_pair(keys: &'static [(&'static str, Option<Value>)], pair: &str) -> Result<(), String> {
-    let (key, given) = pair
-        .split_once('=')
-        .map_or((pair, None), |(key, v)| (key, Some(v)));
+    let (key, given) = pair.split_once('=').map_or((pair, None), |(key, v)| (key, Some(v)));
     let Some((_, value)) = keys.iter().find(|(known, _)| *known == key) else {
         return Err(format!("use {}", Value::Keys(keys).said()));
     };
@@ -156,10 +144,7 @@ fn is_label(text: &str, most: usize) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
     text.len() <= most
         && text.bytes().all(plain)
-        && text
-            .bytes()
-            .next()
-            .is_some_and(|b| b.is_ascii_alphanumeric())
+        && text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
 }
 
 fn options_of(fs: FsKind) -> Options {
@@ -254,19 +239,10 @@ mod tests {
         for (fs, text) in [
             (FsKind::Ext4, ""),
             (FsKind::Ext4, "-i 8192 -I 256 -m 0.5 -N 100000 -L data_1"),
-            (
-                FsKind::Ext3,
-                "-O ^dir_index,large_file -E stride=16,stripe_width=64",
-            ),
+            (FsKind::Ext3, "-O ^dir_index,large_file -E stride=16,stripe_width=64"),
             (FsKind::Ext2, "-E lazy_itable_init=0 -J size=64"),
-            (
-                FsKind::Xfs,
-                "-m crc=1,reflink=0 -i size=1k -d su=64k,sw=4 -l size=64m -s size=4k",
-            ),
-            (
-                FsKind::Btrfs,
-                "-n 16k -m dup -d single -O ^no-holes --csum xxhash -L a.b",
-            ),
+            (FsKind::Xfs, "-m crc=1,reflink=0 -i size=1k -d su=64k,sw=4 -l size=64m -s size=4k"),
+            (FsKind::Btrfs, "-n 16k -m dup -d single -O ^no-holes --csum xxhash -L a.b"),
         ] {
             let words: Vec<&str> = text.split_ascii_whitespace().collect();
             let parsed = MkfsOptions::parse(fs, text).unwrap();

@@ -18,10 +18,7 @@ use crate::driver::{Driver, code, create, described, expand, get, id_of};
 #[tokio::test]
 async fn the_driver_says_who_it_is() {
     let mut driver = Driver::start().await;
-    let info = driver
-        .identity
-        .get_plugin_info(pb::GetPluginInfoRequest {})
-        .await;
+    let info = driver.identity.get_plugin_info(pb::GetPluginInfoRequest {}).await;
     assert_eq!(
         info.unwrap().into_inner(),
         pb::GetPluginInfoResponse {
@@ -41,21 +38,15 @@ async fn the_driver_says_what_it_can_do() {
     use pb::plugin_capability as p;
     let mut driver = Driver::start().await;
 
-    let plugin = driver
-        .identity
-        .get_plugin_capabilities(pb::GetPluginCapabilitiesRequest {});
+    let plugin = driver.identity.get_plugin_capabilities(pb::GetPluginCapabilitiesRequest {});
     let service = |r#type| p::Type::Service(p::Service { r#type });
     let expansion = |r#type| p::Type::VolumeExpansion(p::VolumeExpansion { r#type });
     let said: Vec<_> = plugin.await.unwrap().into_inner().capabilities;
-    let said: Vec<_> = said
-        .into_iter()
-        .filter_map(|capability| capability.r#type)
-        .collect();
+    let said: Vec<_> = said.into_iter().filter_map(|capability| capability.r#type).collect();
     assert_eq!(said, [service(1), service(2), expansion(1), expansion(2)]);
 
-    let controller = driver
-        .controller
-        .controller_get_capabilities(pb::ControllerGetCapabilitiesRequest {});
+    let controller =
+        driver.controller.controller_get_capabilities(pb::ControllerGetCapabilitiesRequest {});
     let said: Vec<_> = controller.await.unwrap().into_inner().capabilities;
     let name = |capability: pb::ControllerServiceCapability| match capability.r#type {
         Some(c::Type::Rpc(rpc)) => rpc.r#type().as_str_name(),
@@ -76,9 +67,7 @@ async fn the_driver_says_what_it_can_do() {
         ]
     );
 
-    let node = driver
-        .node
-        .node_get_capabilities(pb::NodeGetCapabilitiesRequest {});
+    let node = driver.node.node_get_capabilities(pb::NodeGetCapabilitiesRequest {});
     let said: Vec<_> = node.await.unwrap().into_inner().capabilities;
     let name = |capability: pb::NodeServiceCapability| match capability.r#type {
         Some(n::Type::Rpc(rpc)) => rpc.r#type().as_str_name(),
@@ -104,11 +93,7 @@ async fn a_volume_is_made_found_grown_and_removed() {
     let client = &mut driver.controller;
 
     for _again in 0..2 {
-        let made = client
-            .create_volume(create("db"))
-            .await
-            .unwrap()
-            .into_inner();
+        let made = client.create_volume(create("db")).await.unwrap().into_inner();
         assert_eq!(made.volume, Some(described("db", 1 << 30)));
     }
     for _again in 0..2 {
@@ -119,11 +104,7 @@ async fn a_volume_is_made_found_grown_and_removed() {
         };
         assert_eq!(grown.unwrap().into_inner(), expected);
     }
-    let found = client
-        .controller_get_volume(get("db"))
-        .await
-        .unwrap()
-        .into_inner();
+    let found = client.controller_get_volume(get("db")).await.unwrap().into_inner();
     let expected = pb::ControllerGetVolumeResponse {
         volume: Some(described("db", 5 << 30)),
         status: Some(pb::controller_get_volume_response::VolumeStatus {
@@ -136,25 +117,17 @@ async fn a_volume_is_made_found_grown_and_removed() {
     };
     assert_eq!(found, expected);
     for _again in 0..2 {
-        let request = pb::DeleteVolumeRequest {
-            volume_id: id_of("db").to_string(),
-            ..Default::default()
-        };
+        let request =
+            pb::DeleteVolumeRequest { volume_id: id_of("db").to_string(), ..Default::default() };
         assert_eq!(code(client.delete_volume(request).await), Code::Ok);
     }
-    assert_eq!(
-        code(client.controller_get_volume(get("db")).await),
-        Code::NotFound
-    );
+    assert_eq!(code(client.controller_get_volume(get("db")).await), Code::NotFound);
 }
 
 #[tokio::test]
 async fn capacity_is_told_with_its_bounds() {
     let mut driver = Driver::start().await;
-    let capacity = driver
-        .controller
-        .get_capacity(pb::GetCapacityRequest::default())
-        .await;
+    let capacity = driver.controller.get_capacity(pb::GetCapacityRequest::default()).await;
     let expected = pb::GetCapacityResponse {
         available_capacity: 9 << 30,
         maximum_volume_size: Some(5 << 30),
@@ -175,21 +148,13 @@ async fn capabilities_are_confirmed_or_objected_to() {
         }],
         ..Default::default()
     };
-    let mount = |fs: &str| {
-        AccessType::Mount(MountVolume {
-            fs_type: fs.to_owned(),
-            ..Default::default()
-        })
-    };
+    let mount =
+        |fs: &str| AccessType::Mount(MountVolume { fs_type: fs.to_owned(), ..Default::default() });
     let block = AccessType::Block(BlockVolume::default());
     for (access, mode, objection) in [
         (mount(""), SingleNodeSingleWriter, ""),
         (mount("ext4"), SingleNodeSingleWriter, ""),
-        (
-            mount("xfs"),
-            SingleNodeSingleWriter,
-            "the volume was made as ext4",
-        ),
+        (mount("xfs"), SingleNodeSingleWriter, "the volume was made as ext4"),
         (block, SingleNodeSingleWriter, "the volume was made as ext4"),
         (
             mount(""),
@@ -199,15 +164,10 @@ async fn capabilities_are_confirmed_or_objected_to() {
     ] {
         let request = request(access, mode);
         let asked = request.volume_capabilities.clone();
-        let answer = driver
-            .controller
-            .validate_volume_capabilities(request)
-            .await;
+        let answer = driver.controller.validate_volume_capabilities(request).await;
         let answer = answer.unwrap().into_inner();
         assert!(answer.message.starts_with(objection), "{}", answer.message);
-        let confirmed = answer
-            .confirmed
-            .map(|confirmed| confirmed.volume_capabilities);
+        let confirmed = answer.confirmed.map(|confirmed| confirmed.volume_capabilities);
         assert_eq!(confirmed, objection.is_empty().then_some(asked));
     }
 }
@@ -216,10 +176,7 @@ async fn capabilities_are_confirmed_or_objected_to() {
 async fn walk(driver: &mut Driver, between: fn(&Driver, &str)) -> (Vec<String>, Vec<usize>) {
     let (mut listed, mut sizes, mut starting_token) = (vec![], vec![], String::new());
     loop {
-        let request = pb::ListVolumesRequest {
-            max_entries: 2,
-            starting_token,
-        };
+        let request = pb::ListVolumesRequest { max_entries: 2, starting_token };
         let page = driver.controller.list_volumes(request).await;
         let page = page.unwrap().into_inner();
         sizes.push(page.entries.len());
@@ -248,10 +205,7 @@ async fn lists_come_in_pages() {
         for name in names {
             driver.shelf.put(name, Bytes::gib(1), vec![]);
         }
-        assert_eq!(
-            walk(&mut driver, between).await,
-            (ids.clone(), vec![2, 2, 1])
-        );
+        assert_eq!(walk(&mut driver, between).await, (ids.clone(), vec![2, 2, 1]));
     }
 }
 
@@ -279,19 +233,13 @@ async fn what_ails_is_told() {
     let health = pb::VolumeHealth {
         volume_id: id_of("ill").to_string(),
         health_statuses: vec![
-            entry(
-                pb::VolumeHealthErrorType::Inaccessible,
-                "disk sdb is missing",
-            ),
+            entry(pb::VolumeHealthErrorType::Inaccessible, "disk sdb is missing"),
             entry(pb::VolumeHealthErrorType::DataLoss, "sector 7 is lost"),
         ],
     };
     let all = pb::ControllerListVolumeHealthRequest::default();
     let all = driver.controller.controller_list_volume_health(all).await;
-    assert_eq!(
-        all.unwrap().into_inner().entries,
-        std::slice::from_ref(&health)
-    );
+    assert_eq!(all.unwrap().into_inner().entries, std::slice::from_ref(&health));
     let one = pb::ControllerGetVolumeHealthRequest {
         volume_id: id_of("ill").to_string(),
         ..Default::default()

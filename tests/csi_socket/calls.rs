@@ -18,10 +18,7 @@ async fn a_volume_is_worked_on_once_at_a_time_and_to_the_end() {
     assert!(call.await.unwrap_err().is_cancelled());
     driver.shelf.let_go.notify_one();
     // Waits for the work on its volume, then finds it done.
-    let grown = driver
-        .controller
-        .controller_expand_volume(expand("slow", 7 << 30))
-        .await;
+    let grown = driver.controller.controller_expand_volume(expand("slow", 7 << 30)).await;
     assert_eq!(grown.unwrap().into_inner().capacity_bytes, 7 << 30);
 }
 
@@ -30,15 +27,9 @@ async fn a_panic_is_an_answer() {
     let mut driver = Driver::start().await;
     let read = driver.controller.controller_get_volume(get("broken")).await;
     assert_eq!(code(read), Code::Internal);
-    let changed = driver
-        .controller
-        .controller_expand_volume(expand("broken", 1))
-        .await;
+    let changed = driver.controller.controller_expand_volume(expand("broken", 1)).await;
     assert_eq!(code(changed), Code::Internal);
-    assert_eq!(
-        code(driver.identity.probe(pb::ProbeRequest {}).await),
-        Code::Ok
-    );
+    assert_eq!(code(driver.identity.probe(pb::ProbeRequest {}).await), Code::Ok);
 }
 
 #[tokio::test]
@@ -61,26 +52,19 @@ async fn calls_under_way_are_answered_at_the_end() {
 async fn each_call_is_one_line_and_one_observation() {
     log();
     let mut driver = Driver::start().await;
-    assert_eq!(
-        code(driver.controller.create_volume(create("logged")).await),
-        Code::Ok
-    );
+    assert_eq!(code(driver.controller.create_volume(create("logged")).await), Code::Ok);
     let mut bad = create("logged badly");
     bad.volume_capabilities.clear();
-    assert_eq!(
-        code(driver.controller.create_volume(bad).await),
-        Code::InvalidArgument
-    );
+    assert_eq!(code(driver.controller.create_volume(bad).await), Code::InvalidArgument);
     let unserved = pb::ControllerModifyVolumeRequest::default();
     assert_eq!(
         code(driver.controller.controller_modify_volume(unserved).await),
         Code::Unimplemented
     );
 
-    for (volume, level, code, request) in [
-        ("logged", "INFO", "OK", 1),
-        ("logged badly", "WARN", "INVALID_ARGUMENT", 2),
-    ] {
+    for (volume, level, code, request) in
+        [("logged", "INFO", "OK", 1), ("logged badly", "WARN", "INVALID_ARGUMENT", 2)]
+    {
         let lines = lines_of(volume);
         assert_eq!(lines.len(), 1, "{volume}");
         assert_eq!(lines[0]["level"], level);
@@ -95,8 +79,5 @@ async fn each_call_is_one_line_and_one_observation() {
         ("Controller/CreateVolume", "INVALID_ARGUMENT"),
         ("unserved", "UNIMPLEMENTED"),
     ];
-    assert_eq!(
-        seen,
-        expected.map(|(method, code)| (method.to_owned(), code))
-    );
+    assert_eq!(seen, expected.map(|(method, code)| (method.to_owned(), code)));
 }

@@ -16,6 +16,8 @@ use pliant::csi::pb::volume_capability::{AccessMode, AccessType, MountVolume, ac
 use pliant::csi::{
     Controller, Identity, Node, RpcObserver, ServeError, Services, TOPOLOGY, pb, serve,
 };
+use pliant::node::NodeSettings;
+use pliant::testing::FakeHost;
 use pliant::volume::{
     Ailment, Capacity, CapacityQuery, FsKind, Grown, Growth, Mode, NewVolume, NodeKey, State,
     Volume, VolumeError, VolumeId, VolumeKey, Volumes,
@@ -70,14 +72,10 @@ impl Volumes for Shelf {
     async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError> {
         assert_ne!(*id, id_of("broken"), "broken on purpose");
         let mut volumes = self.volumes.lock().unwrap();
-        let volume = volumes
-            .get_mut(id)
-            .ok_or_else(|| VolumeError::NotFound { id: id.to_string() })?;
+        let volume =
+            volumes.get_mut(id).ok_or_else(|| VolumeError::NotFound { id: id.to_string() })?;
         volume.size = volume.size.max(growth.size.at_least);
-        Ok(Grown {
-            size: volume.size,
-            node_expansion_required: false,
-        })
+        Ok(Grown { size: volume.size, node_expansion_required: false })
     }
 
     async fn find(&self, id: &VolumeId) -> Result<Option<Volume>, VolumeError> {
@@ -90,11 +88,7 @@ impl Volumes for Shelf {
     }
 
     async fn capacity(&self, _: &CapacityQuery) -> Result<Capacity, VolumeError> {
-        Ok(Capacity {
-            free: Bytes::gib(9),
-            largest: Bytes::gib(5),
-            smallest: Bytes::mib(4),
-        })
+        Ok(Capacity { free: Bytes::gib(9), largest: Bytes::gib(5), smallest: Bytes::mib(4) })
     }
 }
 
@@ -102,9 +96,19 @@ pub fn id_of(name: &str) -> VolumeId {
     VolumeId::new(NodeKey::of("alpha"), VolumeKey::of(name))
 }
 
-/// This machine, of which these tests ask only what never reaches it.
-pub fn machine() -> Arc<pliant::node::Node> {
-    Arc::new(pliant::node::Node {})
+/// A machine without pools, of which these tests ask only what never reaches one.
+async fn machine() -> Arc<pliant::node::Node> {
+    let settings = NodeSettings {
+        name: "alpha".to_owned(),
+        key: NodeKey::of("alpha"),
+        max_volumes: 0,
+        two_step: false,
+        wipe_rate: None,
+        wipe_patience: Duration::from_secs(20),
+        state_dir: PathBuf::from("/run/pliant"),
+    };
+    let node = pliant::node::Node::start(Arc::new(FakeHost::new()), settings, Vec::new());
+    node.await.unwrap()
 }
 
 #[derive(Default)]
@@ -138,12 +142,8 @@ impl Driver {
         let busy = Busy::new();
         let services = Services {
             identity: Identity,
-            controller: Some(Controller::new(
-                shelf.clone(),
-                busy.clone(),
-                Defaults::default(),
-            )),
-            node: Some(Node::new(machine(), busy)),
+            controller: Some(Controller::new(shelf.clone(), busy.clone(), Defaults::default())),
+            node: Some(Node::new(machine().await, busy)),
         };
         let (at, observer) = (socket.clone(), seen.clone());
         let served = tokio::spawn(async move {
@@ -172,9 +172,7 @@ impl Driver {
 pub fn mounted() -> pb::VolumeCapability {
     pb::VolumeCapability {
         access_type: Some(AccessType::Mount(MountVolume::default())),
-        access_mode: Some(AccessMode {
-            mode: access_mode::Mode::SingleNodeWriter.into(),
-        }),
+        access_mode: Some(AccessMode { mode: access_mode::Mode::SingleNodeWriter.into() }),
     }
 }
 
@@ -189,18 +187,13 @@ pub fn create(name: &str) -> pb::CreateVolumeRequest {
 pub fn expand(name: &str, bytes: i64) -> pb::ControllerExpandVolumeRequest {
     pb::ControllerExpandVolumeRequest {
         volume_id: id_of(name).to_string(),
-        capacity_range: Some(pb::CapacityRange {
-            required_bytes: bytes,
-            limit_bytes: 0,
-        }),
+        capacity_range: Some(pb::CapacityRange { required_bytes: bytes, limit_bytes: 0 }),
         ..Default::default()
     }
 }
 
 pub fn get(name: &str) -> pb::ControllerGetVolumeRequest {
-    pb::ControllerGetVolumeRequest {
-        volume_id: id_of(name).to_string(),
-    }
+    pb::ControllerGetVolumeRequest { volume_id: id_of(name).to_string() }
 }
 
 pub fn code<T: Debug>(answer: Result<Response<T>, Status>) -> Code {

@@ -23,25 +23,17 @@ async fn bad_requests_have_their_codes() {
     ] {
         assert_eq!(code(controller.create_volume(create(name)).await), expected);
     }
-    for (volume_id, expected) in [
-        ("", Code::InvalidArgument),
-        ("../../x", Code::Ok),
-        ("-f", Code::Ok),
-    ] {
+    for (volume_id, expected) in
+        [("", Code::InvalidArgument), ("../../x", Code::Ok), ("-f", Code::Ok)]
+    {
         let volume_id = id(volume_id);
-        let request = pb::DeleteVolumeRequest {
-            volume_id,
-            ..Default::default()
-        };
+        let request = pb::DeleteVolumeRequest { volume_id, ..Default::default() };
         assert_eq!(code(controller.delete_volume(request).await), expected);
     }
     for (volume_id, expected) in [("", Code::InvalidArgument), ("../../x", Code::NotFound)] {
         let volume_id = id(volume_id);
         let request = pb::ControllerGetVolumeRequest { volume_id };
-        assert_eq!(
-            code(controller.controller_get_volume(request).await),
-            expected
-        );
+        assert_eq!(code(controller.controller_get_volume(request).await), expected);
     }
     for (bytes, limit_bytes, expected) in [
         (0, 0, Code::InvalidArgument),
@@ -51,21 +43,13 @@ async fn bad_requests_have_their_codes() {
     ] {
         let mut request = expand("db", bytes);
         request.capacity_range.as_mut().unwrap().limit_bytes = limit_bytes;
-        assert_eq!(
-            code(controller.controller_expand_volume(request).await),
-            expected
-        );
+        assert_eq!(code(controller.controller_expand_volume(request).await), expected);
     }
-    for (max_entries, token, expected) in [
-        (-1, "", Code::InvalidArgument),
-        (0, "x", Code::Aborted),
-        (0, &*own, Code::Ok),
-    ] {
+    for (max_entries, token, expected) in
+        [(-1, "", Code::InvalidArgument), (0, "x", Code::Aborted), (0, &*own, Code::Ok)]
+    {
         let starting_token = token.to_owned();
-        let request = pb::ListVolumesRequest {
-            max_entries,
-            starting_token,
-        };
+        let request = pb::ListVolumesRequest { max_entries, starting_token };
         assert_eq!(code(controller.list_volumes(request).await), expected);
     }
     for (staging, target, expected) in [
@@ -95,8 +79,5 @@ async fn bad_requests_have_their_codes() {
         assert_eq!(code(node.node_get_volume_stats(request).await), expected);
     }
     let unserved = pb::ControllerModifyVolumeRequest::default();
-    assert_eq!(
-        code(controller.controller_modify_volume(unserved).await),
-        Code::Unimplemented
-    );
+    assert_eq!(code(controller.controller_modify_volume(unserved).await), Code::Unimplemented);
 }

@@ -40,35 +40,19 @@ async fn no_secret_of_the_controller_is_logged() {
     driver.shelf.put("kept", Bytes::gib(1), vec![]);
     let to = &mut driver.controller;
     let id = || id_of("kept").to_string();
-    let range = Some(pb::CapacityRange {
-        required_bytes: 1,
-        limit_bytes: 0,
-    });
+    let range = Some(pb::CapacityRange { required_bytes: 1, limit_bytes: 0 });
     let (name, one) = ("canary".to_owned(), || vec![mounted()]);
 
-    send_secret!(
-        to,
-        create_volume,
-        CreateVolumeRequest {
-            name: name,
-            volume_capabilities: one()
-        }
-    );
+    send_secret!(to, create_volume, CreateVolumeRequest { name: name, volume_capabilities: one() });
     send_secret!(
         to,
         controller_expand_volume,
-        ControllerExpandVolumeRequest {
-            volume_id: id(),
-            capacity_range: range
-        }
+        ControllerExpandVolumeRequest { volume_id: id(), capacity_range: range }
     );
     send_secret!(
         to,
         validate_volume_capabilities,
-        ValidateVolumeCapabilitiesRequest {
-            volume_id: id(),
-            volume_capabilities: one()
-        }
+        ValidateVolumeCapabilitiesRequest { volume_id: id(), volume_capabilities: one() }
     );
     send_secret!(
         to,
@@ -81,40 +65,16 @@ async fn no_secret_of_the_controller_is_logged() {
         ControllerGetVolumeHealthRequest { volume_id: id() }
     );
     send_secret!(to, delete_volume, DeleteVolumeRequest { volume_id: id() });
-    send_secret!(
-        to,
-        controller_publish_volume,
-        ControllerPublishVolumeRequest { volume_id: id() }
-    );
+    send_secret!(to, controller_publish_volume, ControllerPublishVolumeRequest { volume_id: id() });
     send_secret!(
         to,
         controller_unpublish_volume,
         ControllerUnpublishVolumeRequest { volume_id: id() }
     );
-    send_secret!(
-        to,
-        controller_modify_volume,
-        ControllerModifyVolumeRequest { volume_id: id() }
-    );
-    send_secret!(
-        to,
-        create_snapshot,
-        CreateSnapshotRequest {
-            source_volume_id: id()
-        }
-    );
-    send_secret!(
-        to,
-        delete_snapshot,
-        DeleteSnapshotRequest { snapshot_id: id() }
-    );
-    send_secret!(
-        to,
-        list_snapshots,
-        ListSnapshotsRequest {
-            source_volume_id: id()
-        }
-    );
+    send_secret!(to, controller_modify_volume, ControllerModifyVolumeRequest { volume_id: id() });
+    send_secret!(to, create_snapshot, CreateSnapshotRequest { source_volume_id: id() });
+    send_secret!(to, delete_snapshot, DeleteSnapshotRequest { snapshot_id: id() });
+    send_secret!(to, list_snapshots, ListSnapshotsRequest { source_volume_id: id() });
     send_secret!(to, get_snapshot, GetSnapshotRequest { snapshot_id: id() });
 
     assert_eq!(lines_of("canary").len(), 1, "the log is captured");
@@ -141,19 +101,12 @@ async fn no_secret_of_the_node_is_logged() {
     send_secret!(
         to,
         node_publish_volume,
-        NodePublishVolumeRequest {
-            volume_id: id(),
-            target_path: path(),
-            volume_capability: one()
-        }
+        NodePublishVolumeRequest { volume_id: id(), target_path: path(), volume_capability: one() }
     );
     send_secret!(
         to,
         node_expand_volume,
-        NodeExpandVolumeRequest {
-            volume_id: id(),
-            volume_path: path()
-        }
+        NodeExpandVolumeRequest { volume_id: id(), volume_path: path() }
     );
     let only = pb::NodeGetStorageHealthRequest { secrets: secrets() };
     let answer = format!("{:?}", to.node_get_storage_health(only).await);

@@ -129,10 +129,7 @@ fn access(field: &str, given: &pb::VolumeCapability) -> Result<(Access, bool), P
 fn mounted(field: &str, mount: &MountVolume) -> Result<(Access, bool), ParseError> {
     if !mount.volume_mount_group.is_empty() {
         let reason = "not supported: this driver leaves fsGroup to its caller";
-        return Err(ParseError::invalid(
-            format!("{field}.volume_mount_group"),
-            reason,
-        ));
+        return Err(ParseError::invalid(format!("{field}.volume_mount_group"), reason));
     }
     let named = Some(mount.fs_type.as_str()).filter(|name| !name.is_empty());
     let fs = named

@@ -1,4 +1,4 @@
-//! Requests of the Node service.
+//! Requests of the Node service. What is missing or malformed is said before what does not exist.
 
 use std::path::PathBuf;
 
@@ -11,24 +11,19 @@ use crate::volume::{Growth, VolumeId};
 impl Stage {
     /// Parse what `NodeStageVolume` asks for.
     pub fn parse(request: &pb::NodeStageVolumeRequest) -> Result<Self, ParseError> {
-        let id = id(&request.volume_id)?;
         let staging = path("staging_target_path", &request.staging_target_path)?;
         let capability = Capability::required(request.volume_capability.as_ref())?;
-        Ok(Stage {
-            id,
-            staging,
-            access: capability.access,
-            read_only: capability.read_only,
-        })
+        let id = id(&request.volume_id)?;
+        Ok(Stage { id, staging, access: capability.access, read_only: capability.read_only })
     }
 }
 
 impl Publish {
     /// Parse what `NodePublishVolume` asks for; the volume must have been staged.
     pub fn parse(request: &pb::NodePublishVolumeRequest) -> Result<Self, ParseError> {
-        let id = id(&request.volume_id)?;
         let target = path("target_path", &request.target_path)?;
         let capability = Capability::required(request.volume_capability.as_ref())?;
+        let id = id(&request.volume_id)?;
         if request.staging_target_path.is_empty() {
             return Err(ParseError::Unstaged);
         }
@@ -56,8 +51,8 @@ impl Unstage {
     /// Parse the request.
     pub fn parse(request: &pb::NodeUnstageVolumeRequest) -> Result<Self, ParseError> {
         Ok(Unstage {
-            id: id(&request.volume_id)?,
             staging: path("staging_target_path", &request.staging_target_path)?,
+            id: id(&request.volume_id)?,
         })
     }
 }
@@ -75,8 +70,8 @@ impl Unpublish {
     /// Parse the request.
     pub fn parse(request: &pb::NodeUnpublishVolumeRequest) -> Result<Self, ParseError> {
         Ok(Unpublish {
-            id: id(&request.volume_id)?,
             target: path("target_path", &request.target_path)?,
+            id: id(&request.volume_id)?,
         })
     }
 }
@@ -93,10 +88,13 @@ pub struct Look {
 impl Look {
     /// Parse the request.
     pub fn parse(request: &pb::NodeGetVolumeStatsRequest) -> Result<Self, ParseError> {
-        Ok(Look {
-            id: id(&request.volume_id)?,
-            path: path("volume_path", &request.volume_path)?,
-        })
+        let path = path("volume_path", &request.volume_path);
+        // Where nothing can be published, nothing is: a caller that asks there is told so.
+        let path = path.map_err(|error| match request.volume_path.as_str() {
+            "" => error,
+            _ => ParseError::Nowhere { reason: error.to_string() },
+        })?;
+        Ok(Look { path, id: id(&request.volume_id)? })
     }
 }
 
@@ -114,16 +112,12 @@ pub struct Expansion {
 impl Expansion {
     /// Parse the request; capacity range and capability may be missing.
     pub fn parse(request: &pb::NodeExpandVolumeRequest) -> Result<Self, ParseError> {
-        let id = id(&request.volume_id)?;
         let path = path("volume_path", &request.volume_path)?;
         let block = is_block(request.volume_capability.as_ref())?;
         let range = request.capacity_range;
         let range = range.filter(|range| *range != pb::CapacityRange::default());
         let size = range.map(|range| size::stated(Some(range))).transpose()?;
-        Ok(Expansion {
-            id,
-            path,
-            growth: size.map(|size| Growth { size, block }),
-        })
+        let id = id(&request.volume_id)?;
+        Ok(Expansion { id, path, growth: size.map(|size| Growth { size, block }) })
     }
 }

@@ -29,9 +29,7 @@ impl Page {
             .map_err(|_| ParseError::invalid("max_entries", format!("{most} is negative")))?;
         let after = Some(token).filter(|token| !token.is_empty());
         Ok(Page {
-            after: after
-                .map(|token| token.parse().map_err(|_| ParseError::Token))
-                .transpose()?,
+            after: after.map(|token| token.parse().map_err(|_| ParseError::Token)).transpose()?,
             most: Some(most).filter(|most| *most > 0),
         })
     }

@@ -21,17 +21,12 @@ pub(super) fn wanted(
     let limit = size("capacity_range.limit_bytes", range.limit_bytes)?;
     match (required, limit) {
         (Some(least), Some(most)) if most < least => Err(ParseError::Range {
-            reason: format!(
-                "required_bytes {} is above limit_bytes {}",
-                least.get(),
-                most.get()
-            ),
+            reason: format!("required_bytes {} is above limit_bytes {}", least.get(), most.get()),
         }),
         (Some(at_least), at_most) => Ok(Wanted { at_least, at_most }),
-        (None, at_most) => Ok(Wanted {
-            at_least: at_most.map_or(default, |most| most.min(default)),
-            at_most,
-        }),
+        (None, at_most) => {
+            Ok(Wanted { at_least: at_most.map_or(default, |most| most.min(default)), at_most })
+        }
     }
 }
 
@@ -44,10 +39,7 @@ pub(super) fn stated(range: Option<pb::CapacityRange>) -> Result<Wanted, ParseEr
 
 fn size(field: &str, bytes: i64) -> Result<Option<Bytes>, ParseError> {
     let size = Bytes::from_i64(bytes).ok_or_else(|| {
-        ParseError::invalid(
-            field,
-            format!("{bytes} is negative; sizes are bytes from 0"),
-        )
+        ParseError::invalid(field, format!("{bytes} is negative; sizes are bytes from 0"))
     })?;
     Ok((size > Bytes::ZERO).then_some(size))
 }

@@ -31,16 +31,11 @@ fn mount(fs: &str, flags: &[&str]) -> AccessType {
 }
 
 fn range(required_bytes: i64, limit_bytes: i64) -> pb::CapacityRange {
-    pb::CapacityRange {
-        required_bytes,
-        limit_bytes,
-    }
+    pb::CapacityRange { required_bytes, limit_bytes }
 }
 
 fn topology(key: &str, node: &str) -> pb::Topology {
-    pb::Topology {
-        segments: BTreeMap::from([(key.to_owned(), node.to_owned())]),
-    }
+    pb::Topology { segments: BTreeMap::from([(key.to_owned(), node.to_owned())]) }
 }
 
 fn create() -> pb::CreateVolumeRequest {
@@ -94,21 +89,12 @@ fn a_volume_is_parsed_whole() {
     request.parameters = BTreeMap::from([("fs-type".to_owned(), "xfs".to_owned())]);
     let expected = NewVolume {
         name: "pvc-1".to_owned(),
-        size: Wanted {
-            at_least: Bytes::gib(5),
-            at_most: None,
-        },
+        size: Wanted { at_least: Bytes::gib(5), at_most: None },
         mode: Mode::Filesystem(FsKind::Xfs),
-        class: Class {
-            fs: Some(FsKind::Xfs),
-            ..Class::default()
-        },
+        class: Class { fs: Some(FsKind::Xfs), ..Class::default() },
         nodes: ["alpha", "beta"].map(str::to_owned).into(),
     };
-    assert_eq!(
-        NewVolume::parse(&request, &Defaults::default()),
-        Ok(expected)
-    );
+    assert_eq!(NewVolume::parse(&request, &Defaults::default()), Ok(expected));
 }
 
 #[test]
@@ -128,8 +114,7 @@ fn a_volume_that_cannot_be_made_is_refused_by_field() {
             r.volume_capabilities = vec![capability(block(), AccessMode::MultiNodeMultiWriter)];
         }),
         ("volume_capabilities[1]", |r| {
-            r.volume_capabilities
-                .push(capability(block(), AccessMode::SingleNodeWriter));
+            r.volume_capabilities.push(capability(block(), AccessMode::SingleNodeWriter));
         }),
         ("volume_capabilities[1]", |r| {
             let of = |fs| capability(mount(fs, &[]), AccessMode::SingleNodeWriter);
@@ -144,10 +129,7 @@ fn a_volume_that_cannot_be_made_is_refused_by_field() {
             r.volume_capabilities = vec![capability(loops, AccessMode::SingleNodeWriter)];
         }),
         ("volume_capabilities[0].mount.volume_mount_group", |r| {
-            let group = MountVolume {
-                volume_mount_group: "1000".to_owned(),
-                ..Default::default()
-            };
+            let group = MountVolume { volume_mount_group: "1000".to_owned(), ..Default::default() };
             let group = AccessType::Mount(group);
             r.volume_capabilities = vec![capability(group, AccessMode::SingleNodeWriter)];
         }),
@@ -179,10 +161,7 @@ fn a_volume_that_cannot_be_made_is_refused_by_field() {
     ];
     for (expected, edit) in table {
         let request = edited(create(), *edit);
-        assert_eq!(
-            field(NewVolume::parse(&request, &Defaults::default())),
-            *expected
-        );
+        assert_eq!(field(NewVolume::parse(&request, &Defaults::default())), *expected);
     }
 }
 
@@ -190,10 +169,7 @@ fn a_volume_that_cannot_be_made_is_refused_by_field() {
 fn sizes_follow_the_range() {
     let of = |required, limit| size::wanted(Some(range(required, limit)), Bytes::gib(1));
     let wanted = |at_least, at_most| Ok(Wanted { at_least, at_most });
-    assert_eq!(
-        size::wanted(None, Bytes::gib(1)),
-        wanted(Bytes::gib(1), None)
-    );
+    assert_eq!(size::wanted(None, Bytes::gib(1)), wanted(Bytes::gib(1), None));
     assert_eq!(of(0, 0), wanted(Bytes::gib(1), None));
     assert_eq!(of(0, 7), wanted(Bytes::new(7), Some(Bytes::new(7))));
     assert_eq!(of(5, 7), wanted(Bytes::new(5), Some(Bytes::new(7))));
@@ -201,10 +177,7 @@ fn sizes_follow_the_range() {
     assert!(matches!(of(8, 7), Err(ParseError::Range { .. })));
     assert_eq!(field(size::stated(None)), "capacity_range");
     assert_eq!(field(size::stated(Some(range(0, 0)))), "capacity_range");
-    assert_eq!(
-        size::stated(Some(range(0, 7))),
-        wanted(Bytes::ZERO, Some(Bytes::new(7)))
-    );
+    assert_eq!(size::stated(Some(range(0, 7))), wanted(Bytes::ZERO, Some(Bytes::new(7))));
 }
 
 #[test]
@@ -216,25 +189,15 @@ fn single_node_modes_are_taken_and_say_who_else_may_look() {
         (AccessMode::SingleNodeMultiWriter, false, false),
     ];
     for (mode, read_only, alone) in table {
-        let expected = Capability {
-            access: Access::Block,
-            read_only,
-            alone,
-        };
-        assert_eq!(
-            Capability::parse("", &capability(block(), mode)),
-            Ok(expected)
-        );
+        let expected = Capability { access: Access::Block, read_only, alone };
+        assert_eq!(Capability::parse("", &capability(block(), mode)), Ok(expected));
     }
 }
 
 #[test]
 fn mount_options_are_checked_for_the_file_system_that_is_named() {
     let parsed = |fs, flags| {
-        Capability::parse(
-            "",
-            &capability(mount(fs, flags), AccessMode::SingleNodeWriter),
-        )
+        Capability::parse("", &capability(mount(fs, flags), AccessMode::SingleNodeWriter))
     };
     let read_only = parsed("ext4", &["noatime", "ro"]).unwrap();
     assert_eq!(
@@ -255,10 +218,7 @@ fn a_stage_and_a_publish_are_parsed_whole() {
     let staged = Stage {
         id: volume_id(),
         staging: "/staging".into(),
-        access: Access::Mount {
-            fs: Some(FsKind::Xfs),
-            options: vec![],
-        },
+        access: Access::Mount { fs: Some(FsKind::Xfs), options: vec![] },
         read_only: false,
     };
     assert_eq!(Stage::parse(&stage()), Ok(staged));
@@ -322,10 +282,7 @@ fn an_expansion_may_leave_out_its_size() {
         volume_capability: Some(capability(block(), AccessMode::SingleNodeWriter)),
         ..request
     };
-    let size = Wanted {
-        at_least: Bytes::new(7),
-        at_most: None,
-    };
+    let size = Wanted { at_least: Bytes::new(7), at_most: None };
     let block = Some(true);
     let growth = Some(Growth { size, block });
     assert_eq!(Expansion::parse(&request).unwrap().growth, growth);
@@ -333,16 +290,9 @@ fn an_expansion_may_leave_out_its_size() {
 
 #[test]
 fn a_capacity_query_may_leave_out_everything() {
-    let expected = CapacityQuery {
-        class: Class::default(),
-        mode: None,
-        node: None,
-    };
+    let expected = CapacityQuery { class: Class::default(), mode: None, node: None };
     let request = pb::GetCapacityRequest::default();
-    assert_eq!(
-        CapacityQuery::parse(&request, &Defaults::default()),
-        Ok(expected)
-    );
+    assert_eq!(CapacityQuery::parse(&request, &Defaults::default()), Ok(expected));
     let request = pb::GetCapacityRequest {
         volume_capabilities: vec![capability(mount("", &[]), AccessMode::SingleNodeWriter)],
         accessible_topology: Some(topology(TOPOLOGY, "alpha")),
@@ -353,10 +303,7 @@ fn a_capacity_query_may_leave_out_everything() {
         mode: Some(Mode::Filesystem(FsKind::Ext4)),
         node: Some("alpha".to_owned()),
     };
-    assert_eq!(
-        CapacityQuery::parse(&request, &Defaults::default()),
-        Ok(expected)
-    );
+    assert_eq!(CapacityQuery::parse(&request, &Defaults::default()), Ok(expected));
 }
 
 #[test]
@@ -365,23 +312,10 @@ fn an_id_that_is_not_ours_names_no_volume() {
     assert_eq!(id(&own), Ok(volume_id()));
     assert_eq!(field(id("")), "volume_id");
     let long = "a".repeat(10_000);
-    for foreign in [
-        "../../x",
-        "-f",
-        "a/b",
-        "pvc-1",
-        &own[1..],
-        &format!("{own}\n"),
-        &long,
-    ] {
-        assert!(
-            matches!(id(foreign), Err(ParseError::Foreign { .. })),
-            "{foreign}"
-        );
-        let request = pb::DeleteVolumeRequest {
-            volume_id: foreign.to_owned(),
-            ..Default::default()
-        };
+    for foreign in ["../../x", "-f", "a/b", "pvc-1", &own[1..], &format!("{own}\n"), &long] {
+        assert!(matches!(id(foreign), Err(ParseError::Foreign { .. })), "{foreign}");
+        let request =
+            pb::DeleteVolumeRequest { volume_id: foreign.to_owned(), ..Default::default() };
         assert_eq!(removed(&request), Ok(None));
     }
 }

@@ -52,10 +52,7 @@ impl NewVolume {
 fn nodes(requirement: Option<&pb::TopologyRequirement>) -> Result<BTreeSet<String>, ParseError> {
     let requisite = requirement.map_or(&[][..], |r| &r.requisite);
     let named = requisite.iter().enumerate().map(|(i, topology)| {
-        node_of(
-            &format!("accessibility_requirements.requisite[{i}]"),
-            topology,
-        )
+        node_of(&format!("accessibility_requirements.requisite[{i}]"), topology)
     });
     let named: Option<BTreeSet<String>> = named.collect::<Result<_, ParseError>>()?;
     Ok(named.unwrap_or_default()) // One that says nothing allows any.
@@ -117,11 +114,7 @@ impl CapacityQuery {
         });
         let topology = request.accessible_topology.as_ref();
         let node = topology.map(|topology| node_of("accessible_topology", topology));
-        Ok(CapacityQuery {
-            class,
-            mode,
-            node: node.transpose()?.flatten(),
-        })
+        Ok(CapacityQuery { class, mode, node: node.transpose()?.flatten() })
     }
 }
 

@@ -27,10 +27,7 @@ async fn a_disk_that_cannot_be_read_hides_no_other() {
     let (host, disk, blank) = machine();
     host.fail_disk(&blank);
     let found = find(&host).await.unwrap();
-    let faults: Vec<_> = found
-        .iter()
-        .map(|found| (&found.disk, found.fault.is_some()))
-        .collect();
+    let faults: Vec<_> = found.iter().map(|found| (&found.disk, found.fault.is_some())).collect();
     assert_eq!(faults, [(&disk, false), (&blank, true)]);
     assert!(matches!(found[1].fault, Some(Fault::Unreadable(_))));
 }
@@ -42,9 +39,6 @@ async fn damage_is_told_apart_from_a_failure_to_read() {
     host.write_at(&disk, 512 + 40, b"damaged");
     let found = find(&host).await.unwrap();
     assert_eq!(found[0].pv_uuid, None);
-    assert!(
-        matches!(found[0].fault, Some(Fault::Damaged(_))),
-        "{found:?}"
-    );
+    assert!(matches!(found[0].fault, Some(Fault::Damaged(_))), "{found:?}");
     assert_ne!(found, good);
 }

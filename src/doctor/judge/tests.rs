@@ -7,10 +7,7 @@ use crate::lvm::Pv;
 
 fn healthy() -> Seen {
     Seen {
-        tools: TOOLS
-            .iter()
-            .map(|tool| (tool.program, "2.38.1".to_owned()))
-            .collect(),
+        tools: TOOLS.iter().map(|tool| (tool.program, "2.38.1".to_owned())).collect(),
         device_mapper: true,
         file_systems: vec!["ext4".to_owned(), "xfs".to_owned()],
         modules: BTreeMap::from([("btrfs", true), ("dm_snapshot", true)]),
@@ -51,10 +48,8 @@ fn found(disk: &str, pv: &str, name: &str, uuid: &str, seqno: u64) -> Found {
 
 /// What is not good, as it is printed, without the closing line.
 fn complaints(seen: &Seen) -> String {
-    let findings: Vec<Finding> = judge(seen)
-        .into_iter()
-        .filter(|finding| finding.level != Level::Good)
-        .collect();
+    let findings: Vec<Finding> =
+        judge(seen).into_iter().filter(|finding| finding.level != Level::Good).collect();
     let text = print(&findings, false);
     text[..text.trim_end().rfind('\n').map_or(0, |end| end + 1)].to_owned()
 }
@@ -63,14 +58,8 @@ fn complaints(seen: &Seen) -> String {
 fn a_healthy_machine_has_only_ticks() {
     assert_eq!(complaints(&healthy()), "");
     let printed = print(&judge(&healthy()), false);
-    assert!(
-        printed.contains("✓ group vg0: 1 disk, 1 GiB\n"),
-        "{printed}"
-    );
-    assert!(
-        printed.ends_with("21 good, 0 to note, 0 to put right\n"),
-        "{printed}"
-    );
+    assert!(printed.contains("✓ group vg0: 1 disk, 1 GiB\n"), "{printed}");
+    assert!(printed.ends_with("21 good, 0 to note, 0 to put right\n"), "{printed}");
 }
 
 #[test]
@@ -115,23 +104,13 @@ fn groups_that_cannot_be_used_are_told() {
     old.area_size = 1 << 20;
     let mut new = found("/dev/sdd", "pv-c", "vg1", "uuid-1", 5);
     if let Some(group) = &mut new.group {
-        let lost = Pv {
-            uuid: "pv-lost".to_owned(),
-            ..group.pvs["pv0"].clone()
-        };
+        let lost = Pv { uuid: "pv-lost".to_owned(), ..group.pvs["pv0"].clone() };
         group.pvs.insert("pv1".to_owned(), lost);
     }
     let mut broken = found("/dev/sdf", "pv-f", "x", "x", 1);
     broken.group = None;
-    broken.fault = Some(Fault::Damaged(
-        "the checksum of the label does not match".to_owned(),
-    ));
-    seen.disks.extend([
-        old,
-        new,
-        found("/dev/sde", "pv-e", "vg0", "uuid-2", 1),
-        broken,
-    ]);
+    broken.fault = Some(Fault::Damaged("the checksum of the label does not match".to_owned()));
+    seen.disks.extend([old, new, found("/dev/sde", "pv-e", "vg0", "uuid-2", 1), broken]);
     assert_eq!(
         complaints(&seen),
         "✗ /dev/sdf carries damaged LVM metadata: the checksum of the label does not match
@@ -152,10 +131,7 @@ fn groups_that_cannot_be_used_are_told() {
 
 #[test]
 fn a_machine_without_groups_is_told_how_to_make_one() {
-    let seen = Seen {
-        disks: Vec::new(),
-        ..healthy()
-    };
+    let seen = Seen { disks: Vec::new(), ..healthy() };
     assert_eq!(
         complaints(&seen),
         "! no disk of this machine carries a volume group

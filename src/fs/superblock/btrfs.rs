@@ -30,9 +30,6 @@ pub(super) fn parse(head: &[u8]) -> Option<Superblock> {
         covers,
         slack: sector,
         uuid: uuid(sb, 0x20)?,
-        facts: Facts::Btrfs {
-            devices: le64(sb, 0x88)?,
-            generation: le64(sb, 0x48)?,
-        },
+        facts: Facts::Btrfs { devices: le64(sb, 0x88)?, generation: le64(sb, 0x48)? },
     })
 }

@@ -37,11 +37,8 @@ pub(super) fn parse(head: &[u8]) -> Option<Superblock> {
     if le16(sb, 0x38)? != MAGIC {
         return None;
     }
-    let features = Features {
-        compat: le32(sb, 0x5c)?,
-        incompat: le32(sb, 0x60)?,
-        ro_compat: le32(sb, 0x64)?,
-    };
+    let features =
+        Features { compat: le32(sb, 0x5c)?, incompat: le32(sb, 0x60)?, ro_compat: le32(sb, 0x64)? };
     let wide = features.incompat & INCOMPAT_64BIT != 0;
     let high = if wide { le32(sb, 0x150)? } else { 0 };
     let blocks = u64::from(high) << 32 | u64::from(le32(sb, 0x4)?);
@@ -126,11 +123,7 @@ fn slack(sb: &[u8], features: Features, blocks: u64, block_size: Bytes) -> Optio
 /// Whether the group starts with a copy of the superblock and the group descriptors.
 fn has_backup(sb: &[u8], features: Features, group: u64) -> Option<bool> {
     if features.compat & COMPAT_SPARSE_SUPER2 != 0 {
-        return Some(
-            [le32(sb, 0x24c)?, le32(sb, 0x250)?]
-                .map(u64::from)
-                .contains(&group),
-        );
+        return Some([le32(sb, 0x24c)?, le32(sb, 0x250)?].map(u64::from).contains(&group));
     }
     let power_of = |base: u64| {
         let mut rest = group;

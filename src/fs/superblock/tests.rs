@@ -31,10 +31,7 @@ fn reads_what_mkfs_writes() {
         covers: Bytes::mib(128),
         slack: ext4.slack,
         uuid: ext4.uuid.clone(),
-        facts: Facts::Ext(ExtFacts {
-            wide: true,
-            ..fresh
-        }),
+        facts: Facts::Ext(ExtFacts { wide: true, ..fresh }),
     };
     assert_eq!(ext4, expected);
     for (name, kind) in [("ext2.made", FsKind::Ext2), ("ext3.made", FsKind::Ext3)] {
@@ -44,22 +41,10 @@ fn reads_what_mkfs_writes() {
     }
     let xfs = parsed("xfs.made");
     assert_eq!((xfs.kind, xfs.covers), (FsKind::Xfs, Bytes::mib(300)));
-    assert_eq!(
-        xfs.facts,
-        Facts::Xfs {
-            in_progress: false,
-            log_used: false
-        }
-    );
+    assert_eq!(xfs.facts, Facts::Xfs { in_progress: false, log_used: false });
     let btrfs = parsed("btrfs.made");
     assert_eq!((btrfs.kind, btrfs.covers), (FsKind::Btrfs, Bytes::mib(109)));
-    assert_eq!(
-        btrfs.facts,
-        Facts::Btrfs {
-            devices: 1,
-            generation: 6
-        }
-    );
+    assert_eq!(btrfs.facts, Facts::Btrfs { devices: 1, generation: 6 });
 }
 
 #[test]
@@ -102,10 +87,7 @@ fn a_tail_too_small_for_a_group_is_slack() {
     assert!(ext4.fills(Bytes::mib(128)));
     assert!(ext4.fills(Bytes::mib(136)));
     assert!(!ext4.fills(Bytes::mib(140)));
-    let odd = Superblock {
-        slack: ext4.block_size,
-        ..ext4
-    };
+    let odd = Superblock { slack: ext4.block_size, ..ext4 };
     assert!(!odd.fills(Bytes::mib(132)));
 }
 
@@ -126,14 +108,8 @@ fn a_uuid_prints_as_others_print_it() {
 
 /// One of the real heads.
 fn a_real_head() -> impl Strategy<Value = Vec<u8>> {
-    prop::sample::select(vec![
-        "ext2.made",
-        "ext4.was",
-        "sparse2.made",
-        "xfs.was",
-        "btrfs.was",
-    ])
-    .prop_map(real)
+    prop::sample::select(vec!["ext2.made", "ext4.was", "sparse2.made", "xfs.was", "btrfs.was"])
+        .prop_map(real)
 }
 
 proptest! {

@@ -30,11 +30,7 @@ fn record(device: u64, name: &str, flags: Option<u32>, uuid: &str, last: bool) -
         bytes.push(0);
     }
     pad(&mut bytes);
-    let next = if last {
-        0
-    } else {
-        u32::try_from(bytes.len()).unwrap()
-    };
+    let next = if last { 0 } else { u32::try_from(bytes.len()).unwrap() };
     put(&mut bytes, 8, next);
     bytes
 }
@@ -65,9 +61,7 @@ fn listed_as(name: &str, major: u32, minor: u32, uuid: Option<&str>) -> Listed {
 fn a_request_names_its_device_and_its_own_size() {
     let buffer = Buffer::request(Key::Uuid("LVM-a"), STATUS_TABLE, 100).unwrap();
     assert_eq!(buffer.0.len(), 412);
-    let words: Vec<u32> = [0, 4, 12, 16, 28]
-        .map(|at| word(&buffer.0, at).unwrap())
-        .into();
+    let words: Vec<u32> = [0, 4, 12, 16, 28].map(|at| word(&buffer.0, at).unwrap()).into();
     assert_eq!(words, [4, 0, 412, 312, 16]);
     assert_eq!(&buffer.0[176..182], b"LVM-a\0");
     let named = Buffer::request(Key::Name("vg-lv"), 0, 0).unwrap();
@@ -86,10 +80,7 @@ fn the_header_tells_the_state() {
     assert_eq!(
         buffer.info(),
         DmInfo {
-            number: DeviceNumber {
-                major: 254,
-                minor: 0x1234,
-            },
+            number: DeviceNumber { major: 254, minor: 0x1234 },
             open_count: 3,
             suspended: true,
             live_table: false,
@@ -106,13 +97,7 @@ fn the_list_is_read_to_its_last_record() {
     let data = [
         record((254 << 8) | 1, "vg-a", Some(HAS_UUID), "LVM-1", false),
         record(254 << 8, "plain", Some(HAS_NO_UUID), "", false),
-        record(
-            (254 << 8) | 2,
-            "vg-abcdefg",
-            Some(HAS_UUID),
-            "LVM-22-real",
-            true,
-        ),
+        record((254 << 8) | 2, "vg-abcdefg", Some(HAS_UUID), "LVM-22-real", true),
     ]
     .concat();
     let expected = [
@@ -137,12 +122,7 @@ fn a_table_is_read_line_by_line() {
     let second = spec(8192, 4096, "snapshot-origin", "254:1", first.len());
     let data = [first, second].concat();
     let expected = [
-        DmTarget {
-            start: 0,
-            length: 8192,
-            kind: "linear".into(),
-            params: "7:0 2048".into(),
-        },
+        DmTarget { start: 0, length: 8192, kind: "linear".into(), params: "7:0 2048".into() },
         DmTarget {
             start: 8192,
             length: 4096,
@@ -153,10 +133,7 @@ fn a_table_is_read_line_by_line() {
     assert_eq!(reply(47, 0, 2, &data).targets().unwrap(), expected);
     assert_eq!(reply(47, 0, 0, &data).targets().unwrap(), []);
     for end in 0..data.len() - 2 {
-        assert!(
-            reply(47, 0, 3, &data[..end]).targets().is_err(),
-            "cut at {end}"
-        );
+        assert!(reply(47, 0, 3, &data[..end]).targets().is_err(), "cut at {end}");
     }
 }
 

@@ -6,23 +6,18 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::*;
-use crate::host::state;
 
 /// A door with a private configuration; `None`, with the reason printed, where `lvm` is missing.
 fn shells() -> Option<(tempfile::TempDir, Shells)> {
-    let found = ["/usr/sbin/lvm", "/sbin/lvm"]
-        .iter()
-        .any(|path| std::path::Path::new(path).exists());
+    let found =
+        ["/usr/sbin/lvm", "/sbin/lvm"].iter().any(|path| std::path::Path::new(path).exists());
     if !found {
         eprintln!("skipped: lvm is not installed");
         return None;
     }
     let dir = tempfile::tempdir().unwrap();
-    let made = state::make(&dir.path().join("state"), &dir.path().join("lock")).unwrap();
-    let env = Environment {
-        lvm_dir: made.lvm_dir,
-    };
-    Some((dir, Shells::new(env, Arc::default())))
+    let state = State::make(&dir.path().join("state"), &dir.path().join("lock")).unwrap();
+    Some((dir, Shells::new(state, Arc::default())))
 }
 
 fn version() -> Cmd {
@@ -35,8 +30,7 @@ fn code(report: &str) -> i64 {
     let last = report["log"].as_array().unwrap().last().unwrap();
     assert_eq!(last["log_type"], "status");
     let code = &last["log_ret_code"];
-    code.as_i64()
-        .unwrap_or_else(|| code.as_str().unwrap().parse().unwrap())
+    code.as_i64().unwrap_or_else(|| code.as_str().unwrap().parse().unwrap())
 }
 
 fn spent(shells: &Shells) -> (u64, u64) {
@@ -86,9 +80,7 @@ async fn a_dropped_shell_exits_by_itself() {
     };
     shells.run("x", version()).await.unwrap();
     let shell = shells.lane("x").lock().await.shell.take().unwrap();
-    let Shell {
-        stdin, mut process, ..
-    } = shell;
+    let Shell { stdin, mut process, .. } = shell;
     drop(stdin);
     assert!(process.wait().await.unwrap().success());
 }
@@ -99,10 +91,7 @@ async fn what_cannot_be_said_runs_as_its_own_process_with_the_same_report() {
         return;
     };
     shells.run("x", version()).await.unwrap();
-    let report = shells
-        .run("x", Cmd::new("lvs").arg("it's \"so\""))
-        .await
-        .unwrap();
+    let report = shells.run("x", Cmd::new("lvs").arg("it's \"so\"")).await.unwrap();
     assert_ne!(code(&report), 1);
     assert_eq!(spent(&shells), (2, 2));
 }
@@ -131,9 +120,10 @@ async fn a_shell_that_dies_over_a_command_says_so_and_nothing_is_repeated() {
     let shell = lane.shell.as_ref().unwrap().process.id().unwrap();
     let shell = Pid::from_raw(i32::try_from(shell).unwrap());
     kill(shell, Signal::SIGSTOP).unwrap();
+    let env = Environment { lvm_dir: shells.state.lane("x").lvm_dir };
     let (ended, ()) = tokio::join!(
         biased;
-        lane.run(&shells.env, &shells.counts, version()),
+        lane.run(&env, &shells.counts, version()),
         async { kill(shell, Signal::SIGKILL).unwrap() }, // The line has been written by now.
     );
     assert!(matches!(ended, Err(HostError::Died { what }) if what == "version"));
@@ -150,17 +140,8 @@ async fn a_taken_lane_is_waited_for_and_nothing_is_sent() {
     };
     let lane = shells.lane("x");
     let taken = lane.lock().await;
-    let error = shells
-        .run("x", version().limit(Duration::ZERO))
-        .await
-        .unwrap_err();
-    assert!(matches!(
-        error,
-        HostError::TimedOut {
-            limit: Duration::ZERO,
-            ..
-        }
-    ));
+    let error = shells.run("x", version().limit(Duration::ZERO)).await.unwrap_err();
+    assert!(matches!(error, HostError::TimedOut { limit: Duration::ZERO, .. }));
     assert!(taken.shell.is_none());
     drop(taken);
     assert_eq!(code(&shells.run("x", version()).await.unwrap()), 1);
@@ -171,10 +152,7 @@ async fn a_command_goes_on_when_its_caller_leaves() {
     let Some((_dir, shells)) = shells() else {
         return;
     };
-    let error = shells
-        .run("x", version().limit(Duration::from_nanos(1)))
-        .await
-        .unwrap_err();
+    let error = shells.run("x", version().limit(Duration::from_nanos(1))).await.unwrap_err();
     assert!(matches!(error, HostError::TimedOut { .. }));
     assert_eq!(code(&shells.run("x", version()).await.unwrap()), 1);
     assert_eq!(spent(&shells), (2, 1));

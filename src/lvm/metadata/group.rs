@@ -28,11 +28,7 @@ pub fn parse_group(text: &[u8]) -> Result<Group, MetadataError> {
     let lv_names = section.section("logical_volumes");
     let known = Known {
         pvs: &pvs,
-        lvs: lv_names
-            .iter()
-            .flat_map(|lvs| lvs.sections())
-            .map(|(name, _)| name)
-            .collect(),
+        lvs: lv_names.iter().flat_map(|lvs| lvs.sections()).map(|(name, _)| name).collect(),
     };
     let lvs = named(section, "logical_volumes", |name, lv| known.lv(name, lv))?;
     Ok(Group {
@@ -146,10 +142,7 @@ fn piece(name: &str, pv: &Pv, first: i64, length: u64) -> Result<Piece, Metadata
         .and_then(|first| Some(first..first.checked_add(length)?))
         .filter(|range| range.end <= pv.pe_count)
         .ok_or_else(|| malformed(PART, format!("a segment lies outside of `{name}`")))?;
-    Ok(Piece {
-        pv: name.to_owned(),
-        range,
-    })
+    Ok(Piece { pv: name.to_owned(), range })
 }
 
 /// The sections in section `list`, each parsed, by name.
@@ -160,10 +153,7 @@ fn named<T>(
 ) -> Result<BTreeMap<String, T>, MetadataError> {
     let mut found = BTreeMap::new();
     for (name, section) in group.section(list).iter().flat_map(|list| list.sections()) {
-        if found
-            .insert(name.to_owned(), parse(name, section)?)
-            .is_some()
-        {
+        if found.insert(name.to_owned(), parse(name, section)?).is_some() {
             return Err(malformed(PART, format!("`{name}` is there twice")));
         }
     }

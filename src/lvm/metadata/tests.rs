@@ -23,10 +23,7 @@ fn striped(start: u64, extents: u64, pieces: &[(&str, Range<u64>)]) -> Segment {
         kind: "striped".to_owned(),
         pieces: pieces
             .iter()
-            .map(|(pv, range)| Piece {
-                pv: (*pv).to_owned(),
-                range: range.clone(),
-            })
+            .map(|(pv, range)| Piece { pv: (*pv).to_owned(), range: range.clone() })
             .collect(),
         volumes: [].into(),
     }
@@ -77,10 +74,7 @@ fn a_label_names_the_volume_and_its_areas() {
     let label = Label {
         pv_uuid: "1WkGnh-zK2S-m2lo-Mi4Y-wd8j-UW73-OTUvNG".to_owned(),
         device_size: Bytes::mib(300),
-        areas: vec![Area {
-            offset: 4096,
-            size: 17_821_696,
-        }],
+        areas: vec![Area { offset: 4096, size: 17_821_696 }],
     };
     assert_eq!(find_label(&DISK[..2048]), Ok(Some(label)));
 }
@@ -103,20 +97,13 @@ fn a_label_is_found_behind_a_damaged_one() {
 #[test]
 fn a_label_of_another_sector_or_kind_is_refused() {
     let moved = [&DISK[512..1024], &[0; 1536]].concat();
-    assert!(matches!(
-        find_label(&moved),
-        Err(MetadataError::Malformed { .. })
-    ));
+    assert!(matches!(find_label(&moved), Err(MetadataError::Malformed { .. })));
 }
 
 #[test]
 fn an_area_header_leads_to_its_text() {
     let header = parse_area(&DISK[4096..]).unwrap();
-    let text = TextLocation {
-        offset: 14_336,
-        size: 2790,
-        checksum: 0x9548_46e9,
-    };
+    let text = TextLocation { offset: 14_336, size: 2790, checksum: 0x9548_46e9 };
     let expected = AreaHeader {
         start: 4096,
         size: 17_821_696,
@@ -186,26 +173,12 @@ fn an_area_whose_text_cannot_be_is_refused() {
 #[test]
 fn a_group_is_read_whole() {
     let flags = &["READ", "WRITE", "VISIBLE", "NOAUTOACTIVATE"];
-    let tags = &[
-        "pliant.id=abcdefgh-aaaa",
-        "pliant.name=a!20b&c#d:e",
-        "pliant.state=ready",
-    ];
-    let one = vec![
-        striped(0, 10, &[("pv0", 0..10)]),
-        striped(10, 7, &[("pv0", 12..19)]),
-    ];
-    let two = vec![
-        striped(0, 5, &[("pv1", 3..8)]),
-        striped(5, 4, &[("pv0", 19..23)]),
-    ];
+    let tags = &["pliant.id=abcdefgh-aaaa", "pliant.name=a!20b&c#d:e", "pliant.state=ready"];
+    let one = vec![striped(0, 10, &[("pv0", 0..10)]), striped(10, 7, &[("pv0", 12..19)])];
+    let two = vec![striped(0, 5, &[("pv1", 3..8)]), striped(5, 4, &[("pv0", 19..23)])];
     let wide = vec![striped(0, 4, &[("pv0", 10..12), ("pv1", 0..2)])];
     let cow = vec![striped(0, 3, &[("pv0", 23..26)])];
-    let link = layered(
-        9,
-        "snapshot",
-        &[("cow_store", "pliant-one.safety"), ("origin", "two")],
-    );
+    let link = layered(9, "snapshot", &[("cow_store", "pliant-one.safety"), ("origin", "two")]);
     let expected = Group {
         name: "a".to_owned(),
         uuid: "nIgEtv-1eoz-IRpt-fU8v-1ThI-QQSQ-PPdd0r".to_owned(),
@@ -214,38 +187,14 @@ fn a_group_is_read_whole() {
         flags: names(&["RESIZEABLE", "READ", "WRITE"]),
         tags: names(&["pliant.pool=fast"]),
         pvs: [
-            (
-                "pv0".to_owned(),
-                pv("1WkGnh-zK2S-m2lo-Mi4Y-wd8j-UW73-OTUvNG"),
-            ),
-            (
-                "pv1".to_owned(),
-                pv("di0TAY-lHe7-8ttY-P0ov-ncI5-BkMY-ZqCkqk"),
-            ),
+            ("pv0".to_owned(), pv("1WkGnh-zK2S-m2lo-Mi4Y-wd8j-UW73-OTUvNG")),
+            ("pv1".to_owned(), pv("di0TAY-lHe7-8ttY-P0ov-ncI5-BkMY-ZqCkqk")),
         ]
         .into(),
         lvs: [
-            lv(
-                "pliant-one",
-                "wXD1t7-A3Xo-0Hhc-dl4E-39BS-tbP1-inLsst",
-                flags,
-                tags,
-                one,
-            ),
-            lv(
-                "two",
-                "shTXj2-3FEu-KlQ6-ppjt-7iNX-QY4c-bPt4Zs",
-                flags,
-                &[],
-                two,
-            ),
-            lv(
-                "striped",
-                "LDbvtS-zua8-8fwi-X2qB-ouBh-40K7-oPyfpe",
-                flags,
-                &[],
-                wide,
-            ),
+            lv("pliant-one", "wXD1t7-A3Xo-0Hhc-dl4E-39BS-tbP1-inLsst", flags, tags, one),
+            lv("two", "shTXj2-3FEu-KlQ6-ppjt-7iNX-QY4c-bPt4Zs", flags, &[], two),
+            lv("striped", "LDbvtS-zua8-8fwi-X2qB-ouBh-40K7-oPyfpe", flags, &[], wide),
             lv(
                 "pliant-one.safety",
                 "GW38Fa-NNJ8-qv5B-awEX-dTXD-oVry-rSbfDy",
@@ -277,10 +226,7 @@ fn layers_name_the_volumes_below_them() {
         ("raids.3", "mirrored_rimage_1"),
     ];
     assert_eq!(top("mirrored"), layered(5, "raid1", &raid1));
-    let mirror = [
-        ("mirrors.0", "oldmirror_mimage_0"),
-        ("mirrors.2", "oldmirror_mimage_1"),
-    ];
+    let mirror = [("mirrors.0", "oldmirror_mimage_0"), ("mirrors.2", "oldmirror_mimage_1")];
     assert_eq!(top("oldmirror"), layered(3, "mirror", &mirror));
     let pool = [("metadata", "pool_tmeta"), ("pool", "pool_tdata")];
     assert_eq!(top("pool"), layered(10, "thin-pool", &pool));
@@ -309,10 +255,7 @@ fn numbers_that_lvm_would_not_write_are_refused() {
     ] {
         assert!(text.contains(right));
         let group = parse_group(text.replace(right, wrong).as_bytes());
-        assert!(
-            matches!(group, Err(MetadataError::Malformed { .. })),
-            "{wrong}"
-        );
+        assert!(matches!(group, Err(MetadataError::Malformed { .. })), "{wrong}");
     }
 }
 

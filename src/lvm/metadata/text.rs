@@ -29,10 +29,7 @@ pub(super) struct Section(pub Vec<(String, Value)>);
 impl Section {
     /// The first value with this name.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value)
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
     /// The sections in it, in the order of the text.
@@ -45,9 +42,7 @@ impl Section {
 
     /// The section with this name; a text without it is as one where it is empty.
     pub fn section(&self, name: &str) -> Option<&Section> {
-        self.sections()
-            .find(|(key, _)| *key == name)
-            .map(|(_, section)| section)
+        self.sections().find(|(key, _)| *key == name).map(|(_, section)| section)
     }
 }
 
@@ -162,9 +157,7 @@ impl Reader<'_> {
             return Ok(Value::Text(word));
         }
         let number = word.parse();
-        number
-            .map(Value::Number)
-            .map_err(|_| self.error("no number"))
+        number.map(Value::Number).map_err(|_| self.error("no number"))
     }
 
     fn string(&mut self) -> Result<String, MetadataError> {
@@ -211,10 +204,7 @@ mod tests {
             entry("n", Value::Number(-7)),
             entry("s", text("say \"hi\" \\")),
             entry("empty", Value::Array(vec![])),
-            entry(
-                "list",
-                Value::Array(vec![text("x#y"), Value::Number(1), text("z")]),
-            ),
+            entry("list", Value::Array(vec![text("x#y"), Value::Number(1), text("z")])),
             entry("inner", Value::Section(Section::default())),
         ]);
         let quoted = Section(vec![entry("ratio", text("0.5"))]);

@@ -41,14 +41,9 @@ impl Client {
             async move { UnixStream::connect(path).await.map(TokioIo::new) }
         });
         // The address is not used: the connector knows the socket.
-        let channel = Endpoint::from_static("http://pliant")
-            .connect_with_connector(connect)
-            .await;
+        let channel = Endpoint::from_static("http://pliant").connect_with_connector(connect).await;
         let channel = channel.with_context(|| {
-            format!(
-                "no driver answers at {}; start `pliant standalone` first",
-                socket.display()
-            )
+            format!("no driver answers at {}; start `pliant standalone` first", socket.display())
         })?;
         Ok(Client {
             identity: IdentityClient::new(channel.clone()),
@@ -59,17 +54,11 @@ impl Client {
 
     /// Who answers, in a line.
     pub async fn describe(&mut self) -> Result<String> {
-        let info = self
-            .identity
-            .get_plugin_info(pb::GetPluginInfoRequest {})
-            .await;
+        let info = self.identity.get_plugin_info(pb::GetPluginInfoRequest {}).await;
         let info = info.map_err(said("GetPluginInfo"))?.into_inner();
         let node = self.node.node_get_info(pb::NodeGetInfoRequest {}).await;
         let node = node.map_err(said("NodeGetInfo"))?.into_inner();
-        Ok(format!(
-            "{} {} on node {}",
-            info.name, info.vendor_version, node.node_id
-        ))
+        Ok(format!("{} {} on node {}", info.name, info.vendor_version, node.node_id))
     }
 
     pub async fn create(
@@ -94,17 +83,11 @@ impl Client {
             }
         };
         let volume = answer.volume.context("CreateVolume answered no volume")?;
-        Ok((
-            volume.volume_id,
-            Bytes::from_i64(volume.capacity_bytes).unwrap_or_default(),
-        ))
+        Ok((volume.volume_id, Bytes::from_i64(volume.capacity_bytes).unwrap_or_default()))
     }
 
     pub async fn delete(&mut self, id: &str) -> Result<()> {
-        let request = pb::DeleteVolumeRequest {
-            volume_id: id.to_owned(),
-            ..Default::default()
-        };
+        let request = pb::DeleteVolumeRequest { volume_id: id.to_owned(), ..Default::default() };
         let mut repeats = 0;
         loop {
             match self.controller.delete_volume(request.clone()).await {
@@ -123,11 +106,7 @@ impl Client {
         };
         let mut repeats = 0;
         let answer = loop {
-            match self
-                .controller
-                .controller_expand_volume(request.clone())
-                .await
-            {
+            match self.controller.controller_expand_volume(request.clone()).await {
                 Err(status) if is_at_work(&status, &mut repeats) => {}
                 answer => break answer.map_err(said("ControllerExpandVolume"))?.into_inner(),
             }
@@ -140,27 +119,15 @@ impl Client {
 
     /// The ids of all volumes.
     pub async fn list(&mut self) -> Result<Vec<String>> {
-        let answer = self
-            .controller
-            .list_volumes(pb::ListVolumesRequest::default())
-            .await;
+        let answer = self.controller.list_volumes(pb::ListVolumesRequest::default()).await;
         let entries = answer.map_err(said("ListVolumes"))?.into_inner().entries;
-        Ok(entries
-            .into_iter()
-            .filter_map(|entry| Some(entry.volume?.volume_id))
-            .collect())
+        Ok(entries.into_iter().filter_map(|entry| Some(entry.volume?.volume_id)).collect())
     }
 
     pub async fn free(&mut self, pool: Option<&PoolName>) -> Result<Bytes> {
-        let request = pb::GetCapacityRequest {
-            parameters: parameters(pool),
-            ..Default::default()
-        };
+        let request = pb::GetCapacityRequest { parameters: parameters(pool), ..Default::default() };
         let answer = self.controller.get_capacity(request).await;
-        let free = answer
-            .map_err(said("GetCapacity"))?
-            .into_inner()
-            .available_capacity;
+        let free = answer.map_err(said("GetCapacity"))?.into_inner().available_capacity;
         Ok(Bytes::from_i64(free).unwrap_or_default())
     }
 
@@ -203,10 +170,8 @@ impl Client {
     }
 
     pub async fn unpublish(&mut self, id: &str, target: &Path) -> Result<()> {
-        let request = pb::NodeUnpublishVolumeRequest {
-            volume_id: id.to_owned(),
-            target_path: text(target),
-        };
+        let request =
+            pb::NodeUnpublishVolumeRequest { volume_id: id.to_owned(), target_path: text(target) };
         let answer = self.node.node_unpublish_volume(request).await;
         answer.map(|_| ()).map_err(said("NodeUnpublishVolume"))
     }
@@ -239,18 +204,12 @@ impl Client {
             ..Default::default()
         };
         let answer = self.node.node_get_volume_stats(request).await;
-        let usage = answer
-            .map_err(said("NodeGetVolumeStats"))?
-            .into_inner()
-            .usage;
+        let usage = answer.map_err(said("NodeGetVolumeStats"))?.into_inner().usage;
         let in_bytes = i32::from(pb::volume_usage::Unit::Bytes);
         let bytes = usage.into_iter().find(|usage| usage.unit == in_bytes);
         let bytes = bytes.context("NodeGetVolumeStats answered no bytes")?;
         let total = Bytes::from_i64(bytes.total).unwrap_or_default();
-        Ok((
-            total,
-            Bytes::from_i64(bytes.used).filter(|used| *used > Bytes::ZERO),
-        ))
+        Ok((total, Bytes::from_i64(bytes.used).filter(|used| *used > Bytes::ZERO)))
     }
 }
 
@@ -269,16 +228,11 @@ fn text(path: &Path) -> String {
 }
 
 fn at_least(size: Bytes) -> pb::CapacityRange {
-    pb::CapacityRange {
-        required_bytes: size.to_i64(),
-        limit_bytes: 0,
-    }
+    pb::CapacityRange { required_bytes: size.to_i64(), limit_bytes: 0 }
 }
 
 fn parameters(pool: Option<&PoolName>) -> BTreeMap<String, String> {
-    pool.map(|pool| ("pool".to_owned(), pool.to_string()))
-        .into_iter()
-        .collect()
+    pool.map(|pool| ("pool".to_owned(), pool.to_string())).into_iter().collect()
 }
 
 fn capability(mode: Mode) -> pb::VolumeCapability {
@@ -286,15 +240,12 @@ fn capability(mode: Mode) -> pb::VolumeCapability {
     use pb::volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume};
     let access_type = match mode {
         Mode::Block => AccessType::Block(BlockVolume {}),
-        Mode::Filesystem(kind) => AccessType::Mount(MountVolume {
-            fs_type: kind.to_string(),
-            ..Default::default()
-        }),
+        Mode::Filesystem(kind) => {
+            AccessType::Mount(MountVolume { fs_type: kind.to_string(), ..Default::default() })
+        }
     };
     pb::VolumeCapability {
-        access_mode: Some(AccessMode {
-            mode: Access::SingleNodeWriter.into(),
-        }),
+        access_mode: Some(AccessMode { mode: Access::SingleNodeWriter.into() }),
         access_type: Some(access_type),
     }
 }

@@ -39,9 +39,7 @@ impl Content {
                 sum.update(&chunk);
             }
             file.sync_all()?;
-            Ok(Content {
-                sum: hex(&sum.finalize()),
-            })
+            Ok(Content { sum: hex(&sum.finalize()) })
         })
         .await
         .context("writing")
@@ -63,11 +61,7 @@ impl Content {
             Ok(hex(&sum.finalize()))
         });
         let sum = sum.await.context("reading")?;
-        ensure!(
-            sum == self.sum,
-            "the bytes differ: sha256 {sum}, {} was written",
-            self.sum
-        );
+        ensure!(sum == self.sum, "the bytes differ: sha256 {sum}, {} was written", self.sum);
         Ok(())
     }
 

@@ -38,11 +38,7 @@ impl Tell {
 
     /// Begin a step.
     pub fn begin(&self, name: &'static str) -> Step<'_> {
-        Step {
-            tell: self,
-            name,
-            begin: Instant::now(),
-        }
+        Step { tell: self, name, begin: Instant::now() }
     }
 }
 
@@ -50,14 +46,7 @@ impl Step<'_> {
     /// Tell that the step was done, and how long it took.
     pub fn done(self, what: &str) {
         let took = self.begin.elapsed().as_secs_f64() * 1000.0;
-        let tick = if self.tell.styled {
-            "\x1b[32m✓\x1b[0m"
-        } else {
-            "✓"
-        };
-        self.tell.line(&format!(
-            "  {tick} {:<10} {took:>8.1} ms  {what}",
-            self.name
-        ));
+        let tick = if self.tell.styled { "\x1b[32m✓\x1b[0m" } else { "✓" };
+        self.tell.line(&format!("  {tick} {:<10} {took:>8.1} ms  {what}", self.name));
     }
 }

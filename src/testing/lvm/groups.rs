@@ -44,17 +44,11 @@ impl World {
         let usable =
             found.filter(|found| found.fault.is_none() && self.pinned(lane).contains(disk));
         if usable.is_none_or(|usable| usable.read_only) {
-            return Err(no(format!(
-                "Cannot use {}: device not found",
-                disk.display()
-            )));
+            return Err(no(format!("Cannot use {}: device not found", disk.display())));
         }
         let mut pvs = self.groups(None).into_values().flat_map(|group| group.pvs);
         if pvs.any(|(_, pv)| pv.device.as_ref() == Some(disk)) {
-            return Err(no(format!(
-                "{} is already in a volume group",
-                disk.display()
-            )));
+            return Err(no(format!("{} is already in a volume group", disk.display())));
         }
         Ok(())
     }

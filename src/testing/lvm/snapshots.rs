@@ -17,10 +17,7 @@ impl World {
         // Beyond the origin's size there are only the exceptions to store: LVM takes no more.
         let most = origin.extents() + 1 + origin.extents() / 250;
         let pieces = allocate(&group, line.extents().min(most), &[], None);
-        append(
-            &mut cow,
-            pieces.ok_or_else(|| no("insufficient free space"))?,
-        );
+        append(&mut cow, pieces.ok_or_else(|| no("insufficient free space"))?);
         group.lvs.insert(cow.name.clone(), cow.clone());
         let mut steps = commit(group.clone());
         group.seqno += 1;
@@ -28,10 +25,7 @@ impl World {
         let hidden = |lv: &mut Lv| lv.flags.remove("VISIBLE");
         group.lvs.get_mut(&cow.name).map(hidden);
         let top = group.dm_uuid(&origin);
-        let freeze = Step::Freeze {
-            volume: cow.uuid.clone(),
-            origin: linear(&group, &origin),
-        };
+        let freeze = Step::Freeze { volume: cow.uuid.clone(), origin: linear(&group, &origin) };
         if !self.devices.contains_key(&top) {
             steps.push(freeze);
             steps.extend(commit(group));
@@ -71,9 +65,7 @@ impl World {
             extents: origin.extents(),
             kind: "snapshot".to_owned(),
             pieces: Vec::new(),
-            volumes: volumes
-                .map(|(key, lv)| (key.to_owned(), lv.name.clone()))
-                .into(),
+            volumes: volumes.map(|(key, lv)| (key.to_owned(), lv.name.clone())).into(),
         };
         let link = Lv {
             name: name.clone(),
@@ -89,23 +81,15 @@ impl World {
         line.only(&["-y", "--merge", "-i"], &[]);
         let (group, cow) = self.changeable_lv(line)?;
         let Some(origin) = origin_of(&group, &cow) else {
-            return Err(no(format!(
-                "{} is not a mergeable logical volume.",
-                cow.name
-            )));
+            return Err(no(format!("{} is not a mergeable logical volume.", cow.name)));
         };
         let uuid = group.dm_uuid(&origin);
-        let idle = self
-            .devices
-            .get(&uuid)
-            .is_some_and(|device| self.open_count(device) == 0);
+        let idle = self.devices.get(&uuid).is_some_and(|device| self.open_count(device) == 0);
         if !idle {
             line.unknown("a merge that waits for the next activation");
         }
-        let mut steps = vec![Step::Thaw {
-            volume: cow.uuid.clone(),
-            origin: linear(&group, &origin),
-        }];
+        let mut steps =
+            vec![Step::Thaw { volume: cow.uuid.clone(), origin: linear(&group, &origin) }];
         steps.extend(self.remove_snapshot(group, &cow)?);
         Ok(steps)
     }
@@ -119,19 +103,13 @@ impl World {
         {
             return Err(no(format!("Logical volume {} is used.", cow.name)));
         }
-        group
-            .lvs
-            .retain(|_, lv| !is_snapshot(lv, "cow_store", &cow.name));
+        group.lvs.retain(|_, lv| !is_snapshot(lv, "cow_store", &cow.name));
         group.lvs.remove(&cow.name);
         let active = self.devices.contains_key(&top);
         let last = snapshots_of(&group, &origin.name).is_empty();
         let mut steps = Vec::new();
         if active {
-            let layer = if last {
-                Layer::Linear
-            } else {
-                Layer::Origin(real_of(&group, &origin))
-            };
+            let layer = if last { Layer::Linear } else { Layer::Origin(real_of(&group, &origin)) };
             let table = layered(&group, &origin, layer);
             let uuid = top.clone();
             steps.push(Step::Load { uuid, table });
@@ -187,10 +165,7 @@ impl World {
 
 /// The volume that a cow store belongs to.
 pub(super) fn origin_of(group: &Group, cow: &Lv) -> Option<Lv> {
-    let mut links = group
-        .lvs
-        .values()
-        .filter(|lv| is_snapshot(lv, "cow_store", &cow.name));
+    let mut links = group.lvs.values().filter(|lv| is_snapshot(lv, "cow_store", &cow.name));
     let origin = links.next()?.segments[0].volumes.get("origin")?;
     group.lvs.get(origin).cloned()
 }
@@ -211,10 +186,7 @@ pub(super) fn real_of(group: &Group, origin: &Lv) -> String {
 }
 
 fn layered(group: &Group, origin: &Lv, layer: Layer) -> Table {
-    Table {
-        layer,
-        ..linear(group, origin)
-    }
+    Table { layer, ..linear(group, origin) }
 }
 
 fn make(group: &Group, lv: &Lv, layer: &str) -> Step {
@@ -226,10 +198,7 @@ fn make(group: &Group, lv: &Lv, layer: &str) -> Step {
 
 fn load(uuid: &str, table: Table) -> [Step; 2] {
     let uuid = uuid.to_owned();
-    let load = Step::Load {
-        uuid: uuid.clone(),
-        table,
-    };
+    let load = Step::Load { uuid: uuid.clone(), table };
     [load, Step::Resume { uuid }]
 }
 

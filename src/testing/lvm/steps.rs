@@ -62,15 +62,8 @@ impl Step {
 /// A commit: one step for each disk of the group.
 pub(super) fn commit(mut group: Group) -> Vec<Step> {
     group.seqno += 1;
-    let disks: Vec<PathBuf> = group
-        .pvs
-        .values()
-        .filter_map(|pv| pv.device.clone())
-        .collect();
-    let commit = |disk| Step::Commit {
-        disk,
-        group: group.clone(),
-    };
+    let disks: Vec<PathBuf> = group.pvs.values().filter_map(|pv| pv.device.clone()).collect();
+    let commit = |disk| Step::Commit { disk, group: group.clone() };
     disks.into_iter().map(commit).collect()
 }
 

@@ -17,10 +17,7 @@ impl World {
         let mut lv = self.new_lv(&group, line)?;
         lv.flags.insert("NOAUTOACTIVATE".to_owned());
         let pieces = allocate(&group, line.extents(), &line.pieces(&group)?, None);
-        append(
-            &mut lv,
-            pieces.ok_or_else(|| no_room(&group, line.extents()))?,
-        );
+        append(&mut lv, pieces.ok_or_else(|| no_room(&group, line.extents()))?);
         group.lvs.insert(lv.name.clone(), lv.clone());
         let mut steps = commit(group.clone());
         if !line.has("-an") {
@@ -37,10 +34,7 @@ impl World {
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || "_.+-".contains(c);
         if name.is_empty() || name.starts_with('-') || !name.chars().all(plain) {
-            return Err(Refusal(
-                3,
-                format!("Logical volume name \"{name}\" is invalid."),
-            ));
+            return Err(Refusal(3, format!("Logical volume name \"{name}\" is invalid.")));
         }
         let tags = line.all("--addtag");
         let plain = |c: char| c.is_ascii_alphanumeric() || "_+.-/=!:&#".contains(c);
@@ -71,28 +65,18 @@ impl World {
         let uuid = group.dm_uuid(&lv);
         let active = self.devices.contains_key(&uuid);
         if active && !snapshots_of(&group, &lv.name).is_empty() {
-            return Err(no(
-                "Snapshot origin volumes can be resized only while inactive",
-            ));
+            return Err(no("Snapshot origin volumes can be resized only while inactive"));
         }
         let last = lv.segments.last().and_then(|segment| segment.pieces.last());
         let pieces = allocate(&group, wanted - now, &line.pieces(&group)?, last);
-        append(
-            &mut lv,
-            pieces.ok_or_else(|| no_room(&group, wanted - now))?,
-        );
+        append(&mut lv, pieces.ok_or_else(|| no_room(&group, wanted - now))?);
         group.lvs.insert(lv.name.clone(), lv.clone());
         if !active {
             return Ok(commit(group));
         }
         let table = linear(&group, &lv);
-        let mut steps = vec![
-            Step::Load {
-                uuid: uuid.clone(),
-                table,
-            },
-            Step::Suspend { uuid: uuid.clone() },
-        ];
+        let mut steps =
+            vec![Step::Load { uuid: uuid.clone(), table }, Step::Suspend { uuid: uuid.clone() }];
         steps.extend(commit(group));
         steps.push(Step::Resume { uuid });
         Ok(steps)
@@ -124,11 +108,7 @@ impl World {
     pub(super) fn lvremove(&mut self, line: &Line) -> Plan {
         line.only(&["-y", "-f"], &[]);
         let (mut group, lv) = self.changeable_lv(line)?;
-        if group
-            .lvs
-            .values()
-            .any(|other| is_snapshot(other, "cow_store", &lv.name))
-        {
+        if group.lvs.values().any(|other| is_snapshot(other, "cow_store", &lv.name)) {
             return self.remove_snapshot(group, &lv);
         }
         let mut steps = Vec::new();
@@ -167,14 +147,8 @@ impl World {
         let name = dm_name(group, &lv.name);
         let table = linear(group, lv);
         vec![
-            Step::Make {
-                name,
-                uuid: uuid.clone(),
-            },
-            Step::Load {
-                uuid: uuid.clone(),
-                table,
-            },
+            Step::Make { name, uuid: uuid.clone() },
+            Step::Load { uuid: uuid.clone(), table },
             Step::Resume { uuid },
         ]
     }
@@ -187,16 +161,12 @@ impl World {
         };
         if self.open_count(device) > 0 {
             let name = &lv.name;
-            let used = format!(
-                "Logical volume {}/{name} contains a filesystem in use.",
-                group.name
-            );
+            let used =
+                format!("Logical volume {}/{name} contains a filesystem in use.", group.name);
             return Err(no(used));
         }
         let layers = ["", "-real", "-cow"].map(|layer| format!("{uuid}{layer}"));
-        let there = layers
-            .into_iter()
-            .filter(|uuid| self.devices.contains_key(uuid));
+        let there = layers.into_iter().filter(|uuid| self.devices.contains_key(uuid));
         Ok(there.map(|uuid| Step::Remove { uuid }).collect())
     }
 
@@ -246,15 +216,8 @@ pub(super) fn is_snapshot(link: &Lv, key: &str, lv: &str) -> bool {
 
 /// The thick snapshots of a volume: their links and their cow stores.
 pub(super) fn snapshots_of(group: &Group, origin: &str) -> Vec<(String, String)> {
-    let links = group
-        .lvs
-        .values()
-        .filter(|lv| is_snapshot(lv, "origin", origin));
-    let pairs = links.map(|link| {
-        (
-            link.name.clone(),
-            link.segments[0].volumes["cow_store"].clone(),
-        )
-    });
+    let links = group.lvs.values().filter(|lv| is_snapshot(lv, "origin", origin));
+    let pairs =
+        links.map(|link| (link.name.clone(), link.segments[0].volumes["cow_store"].clone()));
     pairs.collect()
 }

@@ -15,17 +15,9 @@ async fn a_power_cut_loses_what_was_not_flushed() {
     ready(&host, "lost", 2).await;
     let host = host.after_power_cut();
     assert_eq!(code(&host, &format!("lvchange -y -ay {G}/kept")).await, 5);
-    host.pin_devices(&["/dev/fake0", "/dev/fake1"].map(PathBuf::from))
-        .await
-        .unwrap();
+    host.pin_devices(G, &["/dev/fake0", "/dev/fake1"].map(PathBuf::from)).await.unwrap();
     assert_eq!(host.group(G), durable);
-    assert_eq!(
-        (
-            host.dm_list().await.unwrap(),
-            host.mounts().await.unwrap().len()
-        ),
-        (vec![], 2)
-    );
+    assert_eq!((host.dm_list().await.unwrap(), host.mounts().await.unwrap().len()), (vec![], 2));
     lvm(&host, &format!("lvchange -y -ay {G}/kept")).await;
     let device = host.device_of(G, "kept").unwrap();
     assert_eq!(host.read_at(&device, 0, 4).await.unwrap(), b"kept");
@@ -36,13 +28,7 @@ async fn a_power_cut_may_keep_any_part_of_what_was_not_flushed() {
     let host = machine().await;
     lvm(&host, &create("a", 1, "ready")).await;
     let seen: BTreeSet<bool> = (0..64)
-        .map(|seed| {
-            host.after_power_cut_with(seed)
-                .group(G)
-                .unwrap()
-                .lvs
-                .contains_key("a")
-        })
+        .map(|seed| host.after_power_cut_with(seed).group(G).unwrap().lvs.contains_key("a"))
         .collect();
     assert_eq!(seen, BTreeSet::from([false, true]));
 }

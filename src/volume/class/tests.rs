@@ -46,10 +46,7 @@ fn options_belong_to_the_file_system_that_the_request_names() {
     let parameters = map(&[("fs-type", "xfs"), ("mkfs-options", "-i 8192")]);
     assert!(Class::parse(&parameters, Some(FsKind::Ext4), FsKind::Btrfs).is_ok());
     assert!(Class::parse(&parameters, None, FsKind::Ext4).is_err());
-    let raw = map(&[
-        ("csi.storage.k8s.io/fstype", "xfs"),
-        ("mkfs-options", "-m crc=1"),
-    ]);
+    let raw = map(&[("csi.storage.k8s.io/fstype", "xfs"), ("mkfs-options", "-m crc=1")]);
     assert!(Class::parse(&raw, None, FsKind::Ext4).is_ok());
 }
 
@@ -60,16 +57,9 @@ fn an_unknown_key_is_answered_with_the_nearest() {
         "class parameter mkfsOptions: unknown; did you mean mkfs-options? Known are pool, layout, \
          wipe, safety, mkfs-options, fs-type"
     );
-    for (typed, meant) in [
-        ("Pool", "pool"),
-        ("fstype", "fs-type"),
-        ("saftey", "safety"),
-    ] {
+    for (typed, meant) in [("Pool", "pool"), ("fstype", "fs-type"), ("saftey", "safety")] {
         let answer = refused(&[(typed, "")]);
-        assert!(
-            answer.contains(&format!("did you mean {meant}?")),
-            "{answer}"
-        );
+        assert!(answer.contains(&format!("did you mean {meant}?")), "{answer}");
     }
 }
 
@@ -89,12 +79,8 @@ fn a_bad_value_is_answered_with_the_good_ones() {
 
 #[test]
 fn distances_are_counted_in_letters() {
-    for (one, other, letters) in [
-        ("", "", 0),
-        ("", "abc", 3),
-        ("abc", "", 3),
-        ("pool", "poll", 1),
-    ] {
+    for (one, other, letters) in [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("pool", "poll", 1)]
+    {
         assert_eq!(distance(one, other), letters);
     }
     assert_eq!(distance("kitten", "sitting"), 3);
