@@ -10,10 +10,6 @@ use nix::libc::EINVAL;
 
 use crate::host::{DeviceNumber, Host, HostError, Mount, NewMount, PathKind};
 
-mod options;
-
-pub use options::parse_options;
-
 /// Why a mount is not as it should be.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {

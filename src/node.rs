@@ -97,6 +97,11 @@ impl Found {
     fn size(&self) -> Bytes {
         self.seen.size_of(self.lv.extents())
     }
+
+    /// Whether a resize that was cut short left its safety snapshot.
+    fn has_snapshot(&self) -> bool {
+        self.seen.lvs.contains_key(&record::safety_name(self.record.id.key()))
+    }
 }
 
 /// The node of a device-mapper device that devtmpfs keeps; never a link that may be stale.
@@ -303,7 +308,7 @@ impl Node {
         let holder = match mounts.next() {
             Some(mount) => format!("it is mounted at {}; unmount it there", mount.target.display()),
             // The origin of a safety snapshot is held by device-mapper itself.
-            None if info.open_count > 0 && !self.has_snapshot(found) => format!(
+            None if info.open_count > 0 && !found.has_snapshot() => format!(
                 "a process has {} open; see `fuser -v {}`",
                 device.display(),
                 device.display()
@@ -311,10 +316,6 @@ impl Node {
             None => return Ok(()),
         };
         Err(VolumeError::InUse { id: found.record.id.to_string(), holder })
-    }
-
-    fn has_snapshot(&self, found: &Found) -> bool {
-        found.seen.lvs.contains_key(&record::safety_name(found.record.id.key()))
     }
 
     /// Make all changes of all groups durable.
@@ -345,7 +346,7 @@ impl Node {
                 wiped: self.wipes.progress(key).unwrap_or_default().max(found.record.wiped),
             },
             record::Stage::Ready if self.wipes.progress(key).is_some() => State::Resizing,
-            record::Stage::Ready if self.has_snapshot(found) => State::Resizing,
+            record::Stage::Ready if found.has_snapshot() => State::Resizing,
             record::Stage::Ready if self.resized().contains(key) => State::Resized,
             record::Stage::Ready => State::Ready,
         }

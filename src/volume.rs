@@ -16,10 +16,12 @@ use crate::bytes::Bytes;
 mod class;
 mod error;
 mod mkfs;
+mod mount_options;
 
 pub use class::{Class, ClassError, Safety, Wipe};
 pub use error::VolumeError;
 pub use mkfs::MkfsOptions;
+pub use mount_options::parse_mount_options;
 
 /// Lower-case base32 without look-alikes to digits (RFC 4648 alphabet).
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";

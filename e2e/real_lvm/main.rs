@@ -1,6 +1,11 @@
 //! Tests on real LVM. They make and break disks, so they are ignored unless the throw-away kernel
 //! runs them: `e2e/real-lvm`, or all with `make test`.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "plain commands are what the driver is compared with"
+)]
+
 mod driver;
 mod groups;
 mod log_writes;

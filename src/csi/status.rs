@@ -5,6 +5,8 @@
 //! OUT_OF_RANGE when it grows, so that the user can lower the request; and a code after which a
 //! caller believes that work may still run is given only if it may.
 
+#![expect(clippy::disallowed_methods, reason = "this is the one file that makes them")]
+
 use std::error::Error;
 
 use tonic::{Code, Status};

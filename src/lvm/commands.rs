@@ -114,10 +114,10 @@ impl Turn {
     pub async fn remove(&self, lv: &str) -> Result<(), LvmError> {
         let cmd = Cmd::new("lvremove").args(["-y", "-f"]).arg(self.path(lv));
         let said = self.command(cmd).await?;
-        match self.read().await?.lvs.contains_key(lv) {
-            false => Ok(()),
-            true => Err(said.into_error()),
+        if self.read().await?.lvs.contains_key(lv) {
+            return Err(said.into_error());
         }
+        Ok(())
     }
 
     /// Make the group on one disk, with room for the metadata of thousands of volumes: the area

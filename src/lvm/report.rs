@@ -13,12 +13,12 @@ struct Report {
 
 #[derive(Deserialize)]
 struct Row {
-    #[serde(default)]
-    log_type: String,
-    #[serde(default)]
-    log_message: String,
-    #[serde(default)]
-    log_ret_code: String,
+    #[serde(default, rename = "log_type")]
+    kind: String,
+    #[serde(default, rename = "log_message")]
+    message: String,
+    #[serde(default, rename = "log_ret_code")]
+    code: String,
 }
 
 /// How a command ended, as it says itself. What it did is learnt by looking at the group.
@@ -36,15 +36,15 @@ pub enum Outcome {
 /// The parser's words if this is not such an object.
 pub fn parse(json: &str) -> Result<Outcome, serde_json::Error> {
     let report: Report = serde_json::from_str(json)?;
-    let last = report.log.iter().rev().find(|row| row.log_type == "status");
-    if last.is_some_and(|row| row.log_ret_code == PROCESSED) {
+    let last = report.log.iter().rev().find(|row| row.kind == "status");
+    if last.is_some_and(|row| row.code == PROCESSED) {
         return Ok(Outcome::Success);
     }
     let words: Vec<&str> = report
         .log
         .iter()
-        .filter(|row| row.log_type == "error")
-        .map(|row| row.log_message.trim())
+        .filter(|row| row.kind == "error")
+        .map(|row| row.message.trim())
         .filter(|message| !message.is_empty())
         .collect();
     Ok(Outcome::Failure(if words.is_empty() {

@@ -99,7 +99,7 @@ impl Node {
         let lv = turn.extend(&found.lv.name, wanted, &[]).await.map_err(unavailable)?;
         let seen = turn.read().await.map_err(unavailable)?;
         drop(turn);
-        let found = Found { lv, seen, ..found };
+        let found = Found { seen, lv, ..found };
         if let Some((device, _)) = self.live_device(&found).await? {
             for range in wipe::ends(old..found.size().get()) {
                 self.host
@@ -129,7 +129,7 @@ impl Node {
         turn.remove(&more.lv.name).await.map_err(unavailable)?;
         let lv = turn.extend(&found.lv.name, wanted, &pieces).await.map_err(unavailable)?;
         let seen = turn.read().await.map_err(unavailable)?;
-        Ok(Found { lv, seen, ..found })
+        Ok(Found { seen, lv, ..found })
     }
 
     /// Take the extents that are to join, or find them taken by an earlier call.
@@ -152,7 +152,7 @@ impl Node {
         let lv = turn.create(&NewLv { name, layout: Layout::Linear, extents, tags }).await;
         let lv = lv.map_err(unavailable)?;
         let seen = turn.read().await.map_err(unavailable)?;
-        Ok(Found { lv, seen, ..found.clone() })
+        Ok(Found { seen, lv, ..found.clone() })
     }
 
     /// Grow the file system if this machine can do it now, without a workload noticing; says whether

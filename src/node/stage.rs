@@ -7,7 +7,7 @@ use crate::host::{DmInfo, NewMount};
 use crate::mount::{self, MountTable};
 use crate::node::error::{failed, fs_failed, unavailable};
 use crate::node::{Access, Found, Node, Stage, record};
-use crate::volume::{FsKind, Mode, VolumeError, VolumeId};
+use crate::volume::{FsKind, Mode, VolumeError, VolumeId, parse_mount_options};
 
 impl Node {
     /// Make the volume usable at its staging path; again changes nothing.
@@ -166,7 +166,7 @@ fn mount_options(
     asked: &[String],
     read_only: bool,
 ) -> Result<Vec<String>, VolumeError> {
-    let asked = mount::parse_options(Some(kind), asked).map_err(|reason| VolumeError::Invalid {
+    let asked = parse_mount_options(Some(kind), asked).map_err(|reason| VolumeError::Invalid {
         field: "volume_capability.mount.mount_flags".to_owned(),
         reason,
     })?;

@@ -93,7 +93,7 @@ impl Node {
 
     /// How the pools were at their last readings, without touching a disk.
     pub fn remembered_pools(&self) -> Vec<PoolSummary> {
-        self.pools.iter().map(|pool| PoolSummary::of(pool)).collect()
+        self.pools.iter().map(PoolSummary::of).collect()
     }
 
     fn ailments(
@@ -113,7 +113,7 @@ impl Node {
                 format!("its volume group does not answer: {what}"),
             );
         }
-        if self.misses_a_disk(found) {
+        if Self::misses_a_disk(found) {
             let group = found.group.name();
             add(
                 Severity::Inaccessible,
@@ -149,7 +149,7 @@ impl Node {
         ailments
     }
 
-    fn misses_a_disk(&self, found: &Found) -> bool {
+    fn misses_a_disk(found: &Found) -> bool {
         found
             .lv
             .segments

@@ -178,7 +178,7 @@ async fn run(
     for range in &task.ranges {
         let mut at = range.start;
         while at < range.end {
-            let piece = at..range.end.min(at + PIECE);
+            let piece = at..range.end.min(at + piece_at(rate));
             at = piece.end;
             let length = piece.end - piece.start;
             match task.how {
@@ -192,12 +192,22 @@ async fn run(
                 write_down(task, at).await;
             }
             if let Some(rate) = rate {
-                let earliest = Duration::from_secs_f64(so_far as f64 / rate.get().max(1) as f64);
-                tokio::time::sleep_until(begin + earliest).await;
+                tokio::time::sleep_until(begin + time_for(so_far, rate)).await;
             }
         }
     }
     host.flush(&task.device).await
+}
+
+/// The size of a piece: a second's worth where there is a rate.
+fn piece_at(rate: Option<Bytes>) -> u64 {
+    rate.map_or(PIECE, |rate| rate.get().clamp(END, PIECE))
+}
+
+/// How long it takes to write so much at this rate.
+fn time_for(bytes: u64, rate: Bytes) -> Duration {
+    let micros = u128::from(bytes) * 1_000_000 / u128::from(rate.get().max(1));
+    Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
 /// Note in a tag that everything before `wiped` is done. Failing to is no harm: a restart would do

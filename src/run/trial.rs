@@ -27,7 +27,7 @@ pub async fn run(args: &Try) -> Result<()> {
     ensure!(args.grow_to > args.size, "--grow-to must be above --size");
     let mut client = Client::connect(args.endpoint.as_path()).await?;
     let tell = Tell::new();
-    tell.line(&client.describe().await?);
+    Tell::line(&client.describe().await?);
     for mode in &args.modes {
         let mut life = Life::new(&mut client, args, *mode, &tell);
         if let Err(error) = life.walk().await {
@@ -35,7 +35,7 @@ pub async fn run(args: &Try) -> Result<()> {
             return Err(error.context(format!("{mode} volume")));
         }
     }
-    tell.line("all done, nothing is left behind");
+    Tell::line("all done, nothing is left behind");
     Ok(())
 }
 
@@ -186,7 +186,7 @@ impl<'a> Life<'a> {
         let _ = self.client.unpublish(&id, &self.target).await;
         let _ = self.client.unstage(&id, &self.staging).await;
         if let Err(error) = self.client.delete(&id).await {
-            self.tell.line(&format!("volume {id} is left behind: {error:#}"));
+            Tell::line(&format!("volume {id} is left behind: {error:#}"));
         }
     }
 }

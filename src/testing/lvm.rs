@@ -213,15 +213,14 @@ impl World {
 
 impl FakeHost {
     /// Run a command line to its end; its code as LVM logs it, and its report.
-    pub(super) async fn run_lvm(&self, lane: &str, cmd: &Cmd) -> Result<(u8, String), HostError> {
+    pub(super) async fn run_lvm(&self, group: &str, cmd: &Cmd) -> Result<(u8, String), HostError> {
         let line = Line::parse(cmd);
         self.lock().count("lvm_commands");
         self.turn().await;
-        if self.lock().hangs(lane) {
+        if self.lock().hangs(group) {
             return Err(timed_out(line.typed)); // LVM scans all its disks before anything else.
         }
-        let group = line.target().0.to_owned();
-        self.take_lock(&group).await;
+        self.take_lock(group).await;
         let plan = self.lock().plan(&line);
         let refusal = match plan {
             Ok(steps) => {
@@ -233,9 +232,9 @@ impl FakeHost {
             }
             Err(refusal) => Some(refusal),
         };
-        self.drop_lock(&group);
+        self.drop_lock(group);
         let (code, message) = refusal.map_or((1, None), |no| (no.0, Some(no.1)));
-        Ok((code, report(&line.command, &group, code, message)))
+        Ok((code, report(&line.command, group, code, message)))
     }
 
     async fn take_lock(&self, group: &str) {

@@ -4,9 +4,9 @@ use crate::csi::parse::ParseError;
 use crate::csi::pb;
 use crate::csi::pb::volume_capability::access_mode::Mode as AccessMode;
 use crate::csi::pb::volume_capability::{AccessType, MountVolume};
-use crate::mount;
 use crate::node::Access;
 use crate::volume::FsKind;
+use crate::volume::parse_mount_options;
 
 /// One capability, of a volume on the one node that holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,7 +145,7 @@ fn mounted(field: &str, mount: &MountVolume) -> Result<(Access, bool), ParseErro
 /// Check mount options. Where no file system is named they must be those of some one: which it is
 /// shows when the volume is mounted, and the kernel refuses what is another's.
 fn options(fs: Option<FsKind>, flags: &[String]) -> Result<Vec<String>, String> {
-    let of = |kind| mount::parse_options(kind, flags);
+    let of = |kind| parse_mount_options(kind, flags);
     if fs.is_some() {
         return of(fs);
     }

@@ -88,13 +88,8 @@ pub struct Look {
 impl Look {
     /// Parse the request.
     pub fn parse(request: &pb::NodeGetVolumeStatsRequest) -> Result<Self, ParseError> {
-        let path = path("volume_path", &request.volume_path);
-        // Where nothing can be published, nothing is: a caller that asks there is told so.
-        let path = path.map_err(|error| match request.volume_path.as_str() {
-            "" => error,
-            _ => ParseError::Nowhere { reason: error.to_string() },
-        })?;
-        Ok(Look { path, id: id(&request.volume_id)? })
+        let (id, path) = published(&request.volume_id, &request.volume_path)?;
+        Ok(Look { id, path })
     }
 }
 
@@ -112,12 +107,23 @@ pub struct Expansion {
 impl Expansion {
     /// Parse the request; capacity range and capability may be missing.
     pub fn parse(request: &pb::NodeExpandVolumeRequest) -> Result<Self, ParseError> {
-        let path = path("volume_path", &request.volume_path)?;
+        let (id, path) = published(&request.volume_id, &request.volume_path)?;
         let block = is_block(request.volume_capability.as_ref())?;
         let range = request.capacity_range;
         let range = range.filter(|range| *range != pb::CapacityRange::default());
         let size = range.map(|range| size::stated(Some(range))).transpose()?;
-        let id = id(&request.volume_id)?;
         Ok(Expansion { id, path, growth: size.map(|size| Growth { size, block }) })
     }
+}
+
+/// Parse a volume and the path where it is said to be. Where nothing can be published, nothing is.
+fn published(volume: &str, at: &str) -> Result<(VolumeId, PathBuf), ParseError> {
+    if volume.is_empty() {
+        return Err(ParseError::missing("volume_id"));
+    }
+    let path = path("volume_path", at).map_err(|error| match at {
+        "" => error,
+        _ => ParseError::Nowhere { reason: error.to_string() },
+    })?;
+    Ok((id(volume)?, path))
 }

@@ -22,14 +22,14 @@ impl Tell {
     }
 
     /// Tell something that is no step.
-    pub fn line(&self, text: &str) {
+    pub fn line(text: &str) {
         // A reader that has left is no reason to stop half-way: the volume still has to go.
         let _ = writeln!(io::stdout().lock(), "{text}");
     }
 
     /// Begin a chapter.
     pub fn heading(&self, text: &str) {
-        self.line(&if self.styled {
+        Self::line(&if self.styled {
             format!("\n\x1b[1m{text}\x1b[0m")
         } else {
             format!("\n{text}")
@@ -47,6 +47,6 @@ impl Step<'_> {
     pub fn done(self, what: &str) {
         let took = self.begin.elapsed().as_secs_f64() * 1000.0;
         let tick = if self.tell.styled { "\x1b[32m✓\x1b[0m" } else { "✓" };
-        self.tell.line(&format!("  {tick} {:<10} {took:>8.1} ms  {what}", self.name));
+        Tell::line(&format!("  {tick} {:<10} {took:>8.1} ms  {what}", self.name));
     }
 }

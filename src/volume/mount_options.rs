@@ -151,7 +151,10 @@ const BTRFS: &[Known] = &[
 /// ext4(5), xfs(5), btrfs(5), mount(8). Left out is what reaches beyond the volume (other devices,
 /// helper programs, other mounts, security labels), what lets its content act on the node (`suid`,
 /// `dev`), and what gives up durability (`nobarrier`).
-pub fn parse_options(kind: Option<FsKind>, options: &[String]) -> Result<Vec<String>, String> {
+pub fn parse_mount_options(
+    kind: Option<FsKind>,
+    options: &[String],
+) -> Result<Vec<String>, String> {
     options.iter().map(|option| parse_option(kind, option).map(|()| option.clone())).collect()
 }
 
@@ -244,7 +247,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn parse(kind: Option<FsKind>, option: &str) -> Result<Vec<String>, String> {
-        parse_options(kind, &[option.to_owned()])
+        parse_mount_options(kind, &[option.to_owned()])
     }
 
     #[test]
@@ -265,7 +268,7 @@ mod tests {
     #[test]
     fn keeps_the_order() {
         let options = ["noatime", "errors=remount-ro", "nosuid"].map(str::to_owned);
-        assert_eq!(parse_options(Some(FsKind::Ext4), &options), Ok(options.to_vec()));
+        assert_eq!(parse_mount_options(Some(FsKind::Ext4), &options), Ok(options.to_vec()));
     }
 
     #[test]
