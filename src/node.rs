@@ -12,8 +12,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::bytes::Bytes;
-use crate::host::{DeviceNumber, DmInfo, Host, Mount, Usage};
-use crate::lvm::{Group, Lv, VolumeGroup};
+use crate::host::{DeviceNumber, Host, Mount, Usage};
+use crate::lvm::VolumeGroup;
 use crate::mount::MountTable;
 use crate::volume::{
     Ailment, Capacity, CapacityQuery, Grown, Growth, NewVolume, NodeKey, PoolName, State, Volume,
@@ -21,7 +21,9 @@ use crate::volume::{
 };
 
 mod create;
+mod disks;
 mod error;
+mod find;
 mod grow;
 mod offline;
 pub mod pools;
@@ -34,10 +36,11 @@ mod stats;
 mod wipe;
 
 use error::{failed, unavailable};
+use find::Found;
 use pools::Pool;
-use record::Record;
 
-pub use setup::{GroupSource, PoolPlan, SetupError};
+pub use disks::{NewDisk, SetupError};
+pub use setup::{GroupSource, PoolPlan};
 pub use stats::PoolSummary;
 
 /// This machine: its pools, and the volumes in them.
@@ -79,28 +82,6 @@ impl NodeSettings {
     /// Where unmounted file systems are mounted while they are grown.
     pub fn private_mounts(&self) -> PathBuf {
         self.state_dir.join("grow")
-    }
-}
-
-/// A volume that was found, as its group had it then.
-#[derive(Debug, Clone)]
-struct Found {
-    pool: Arc<Pool>,
-    group: Arc<VolumeGroup>,
-    seen: Arc<Group>,
-    lv: Lv,
-    record: Record,
-}
-
-impl Found {
-    /// The real size.
-    fn size(&self) -> Bytes {
-        self.seen.size_of(self.lv.extents())
-    }
-
-    /// Whether a resize that was cut short left its safety snapshot.
-    fn has_snapshot(&self) -> bool {
-        self.seen.lvs.contains_key(&record::safety_name(self.record.id.key()))
     }
 }
 
@@ -199,95 +180,6 @@ impl Node {
         self.pools.iter().flat_map(|pool| &pool.groups)
     }
 
-    /// Find a volume by the key of its name.
-    ///
-    /// # Errors
-    /// [`VolumeError::Unavailable`] if it was not seen and not all groups could be read: it may be
-    /// in one of those.
-    async fn find_key(&self, key: &VolumeKey) -> Result<Option<Found>, VolumeError> {
-        let mut unread = None;
-        for pool in &self.pools {
-            for group in &pool.groups {
-                match group.read().await {
-                    Err(error) => unread = Some(error),
-                    Ok(seen) => {
-                        if let Some(found) = find_in(pool, group, seen, key) {
-                            return Ok(Some(found));
-                        }
-                    }
-                }
-            }
-        }
-        let trouble = self.pools.iter().find(|pool| pool.trouble.is_some());
-        match (unread, trouble) {
-            (Some(error), _) => Err(unavailable(error)),
-            (None, Some(pool)) => Err(VolumeError::Unavailable {
-                what: format!("pool {}", pool.name),
-                reason: pool.trouble.clone().unwrap_or_default(),
-            }),
-            (None, None) => Ok(None),
-        }
-    }
-
-    /// Find the volume with this id.
-    ///
-    /// # Errors
-    /// [`VolumeError::NotFound`] only if all groups were looked at.
-    async fn must_find(&self, id: &VolumeId) -> Result<Found, VolumeError> {
-        let found = self.find_key(id.key()).await?.filter(|found| found.record.id == *id);
-        found.ok_or_else(|| VolumeError::NotFound { id: id.to_string() })
-    }
-
-    /// Find a volume that is ready for use.
-    ///
-    /// # Errors
-    /// [`VolumeError::NotFound`], or [`VolumeError::Working`] while it is being made or removed.
-    async fn usable(&self, id: &VolumeId) -> Result<Found, VolumeError> {
-        let found = self.must_find(id).await?;
-        match found.record.stage {
-            record::Stage::Ready => Ok(found),
-            record::Stage::Creating | record::Stage::Deleting => Err(VolumeError::Working {
-                what: format!("volume {id} is {}", self.state(&found)),
-                progress: "it can not be used".to_owned(),
-            }),
-        }
-    }
-
-    /// Find a volume by the last reading of its group, so that no disk is touched; else by a new one.
-    async fn recall(&self, id: &VolumeId) -> Result<Found, VolumeError> {
-        let remembered = self.pools.iter().find_map(|pool| {
-            pool.groups.iter().find_map(|group| find_in(pool, group, group.remembered()?, id.key()))
-        });
-        match remembered.filter(|found| found.record.id == *id) {
-            Some(found) => Ok(found),
-            None => self.must_find(id).await,
-        }
-    }
-
-    /// The live device of a volume; `None` while it is inactive.
-    async fn live_device(&self, found: &Found) -> Result<Option<(PathBuf, DmInfo)>, VolumeError> {
-        let uuid = found.seen.dm_uuid(&found.lv);
-        let info = self.host.dm_info(&uuid).await.map_err(failed("device-mapper"))?;
-        Ok(info.map(|info| (device_node(info.number), info)))
-    }
-
-    /// Make the volume's device live, whole and unsuspended; again changes nothing.
-    async fn activate(&self, found: &Found) -> Result<(PathBuf, DmInfo), VolumeError> {
-        let turn = found.group.turn().await.map_err(unavailable)?;
-        turn.heal(&found.lv).await.map_err(unavailable)?;
-        if self.live_device(found).await?.is_none() {
-            turn.activate(&found.lv.name).await.map_err(unavailable)?;
-        }
-        // With the activation-skip flag LVM succeeds and does nothing; so look.
-        self.live_device(found).await?.ok_or_else(|| VolumeError::Refused {
-            reason: format!(
-                "logical volume {}/{} does not become active; see `lvs -o+lv_skip_activation`",
-                found.group.name(),
-                found.lv.name
-            ),
-        })
-    }
-
     /// The mounts of a device that workloads see: not those of ours for growing.
     fn shown<'a>(&self, table: &'a MountTable, device: DeviceNumber) -> Vec<&'a Mount> {
         let private = self.settings.private_mounts();
@@ -351,17 +243,6 @@ impl Node {
             record::Stage::Ready => State::Ready,
         }
     }
-}
-
-fn find_in(
-    pool: &Arc<Pool>,
-    group: &Arc<VolumeGroup>,
-    seen: Arc<Group>,
-    key: &VolumeKey,
-) -> Option<Found> {
-    let lv = seen.lvs.get(&record::lv_name(key))?.clone();
-    let record = Record::read(&lv)?;
-    Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record })
 }
 
 #[async_trait]

@@ -55,6 +55,7 @@ impl Turn {
 
     /// Grow a logical volume to `extents` extents in all, onto `pieces` if any are named.
     pub async fn extend(&self, lv: &str, extents: u64, pieces: &[Piece]) -> Result<Lv, LvmError> {
+        self.heal_before(lv).await?;
         let group = self.read().await?;
         let on = pieces.iter().filter_map(|piece| {
             let device = group.pvs.get(&piece.pv)?.device.as_ref()?;
@@ -112,6 +113,7 @@ impl Turn {
 
     /// Remove a logical volume; already gone is success.
     pub async fn remove(&self, lv: &str) -> Result<(), LvmError> {
+        self.heal_before(lv).await?;
         let cmd = Cmd::new("lvremove").args(["-y", "-f"]).arg(self.path(lv));
         let said = self.command(cmd).await?;
         if self.read().await?.lvs.contains_key(lv) {
@@ -141,6 +143,14 @@ impl Turn {
         self.group.pin(Some(device)).await?;
         self.must(Cmd::new("vgextend").args(["-y", self.group.name()]).arg(device)).await?;
         self.read().await.map(|_| ()) // Learns of the new disk, which has to be flushed too.
+    }
+
+    /// A command on a volume that a killed one left suspended would wait for ever.
+    async fn heal_before(&self, lv: &str) -> Result<(), LvmError> {
+        if let Some(lv) = self.read().await?.lvs.get(lv) {
+            self.heal(lv).await?;
+        }
+        Ok(())
     }
 
     fn path(&self, lv: &str) -> String {

@@ -39,6 +39,8 @@ struct Known {
     seen: Option<Arc<Group>>,
     /// The disks that LVM commands on the group see.
     pinned: Vec<PathBuf>,
+    /// Why the last reading failed; `None` if it did not.
+    trouble: Option<String>,
     /// When the disks last agreed with it.
     read_at: Option<Instant>,
     /// A call that has not come back.
@@ -96,6 +98,17 @@ impl VolumeGroup {
     /// # Errors
     /// [`LvmError::Absent`], [`LvmError::Unusable`], [`LvmError::Hung`], [`LvmError::Damaged`].
     pub async fn read(self: &Arc<Self>) -> Result<Arc<Group>, LvmError> {
+        let read = self.look().await;
+        self.known().trouble = read.as_ref().err().map(ToString::to_string);
+        read
+    }
+
+    /// Why the last reading failed; `None` if it did not.
+    pub fn trouble(&self) -> Option<String> {
+        self.known().trouble.clone()
+    }
+
+    async fn look(self: &Arc<Self>) -> Result<Arc<Group>, LvmError> {
         self.refuse_if_hung()?;
         let (carriers, seen) = {
             let known = self.known();

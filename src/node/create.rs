@@ -15,9 +15,11 @@ use crate::volume::{Mode, NewVolume, VolumeError, Wanted, Wipe};
 impl Node {
     /// Make the volume exist, wiped, ready and durable.
     pub(super) async fn ensure_volume(&self, want: &NewVolume) -> Result<Found, VolumeError> {
-        let found = match self.find_key(&want.key()).await? {
-            Some(found) => found,
-            None => self.make_volume(want).await?,
+        // A group that was never read must not keep others from serving. Should it hide a volume of
+        // this name that was never acknowledged, both are refused when it comes back.
+        let found = match self.search(&want.key()).await? {
+            (Some(found), _) => found,
+            (None, _) => self.make_volume(want).await?,
         };
         same_as_wanted(&found, want)?;
         let found = match found.record.stage {

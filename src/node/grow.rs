@@ -49,6 +49,10 @@ impl Node {
         let now = found.lv.extents();
         keeps_limit(found.seen.size_of(wanted.max(now)), growth.size)?;
         if wanted <= now {
+            // A growth that was asked for before and given up may have left its helper.
+            if self.wipes.progress(found.record.id.key()).is_none() && !found.has_snapshot() {
+                self.remove_helpers(&found).await?;
+            }
             return Ok(found);
         }
         match found.record.mode {
@@ -93,6 +97,9 @@ impl Node {
         found: Found,
         wanted: u64,
     ) -> Result<Found, VolumeError> {
+        if let Mode::Filesystem(kind) = found.record.mode {
+            self.conclude_cut_resize(&found, kind).await?; // LVM grows no origin of a snapshot.
+        }
         self.make_room(&found, wanted - found.lv.extents()).await?;
         let old = found.size().get();
         let turn = found.group.turn().await.map_err(unavailable)?;
@@ -139,12 +146,7 @@ impl Node {
         if let Some(lv) = taken.filter(|lv| lv.extents() == extents) {
             return Ok(Found { lv: lv.clone(), ..found.clone() });
         }
-        if let Some(wiped) = self.wipes.progress(found.record.id.key()) {
-            return Err(VolumeError::Working {
-                what: "an earlier growth to another size".to_owned(),
-                progress: format!("{wiped} wiped"),
-            });
-        }
+        self.wipes.settle(found.record.id.key()).await?;
         self.remove_helpers(found).await?;
         self.make_room(found, extents).await?;
         let tags = vec![Stage::Creating.tag()];

@@ -1,13 +1,13 @@
 //! Pools: named sets of volume groups, with room to count, a place to choose and disks to add.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
 use crate::fs;
 use crate::lvm::{Group, LvmError, Turn, VolumeGroup, layout, scan};
 use crate::node::Node;
-use crate::node::error::unavailable;
+use crate::node::disks::NewDisk;
+use crate::node::error::{failed, unavailable};
 use crate::volume::{
     Ailment, Capacity, CapacityQuery, Class, Layout, Mode, PoolName, Severity, VolumeError,
 };
@@ -20,9 +20,18 @@ pub struct Pool {
     /// Its groups; one a disk is recommended, so that a lost disk freezes nothing else.
     pub groups: Vec<Arc<VolumeGroup>>,
     /// Blank disks that join a group when one is needed.
-    pub spares: Vec<PathBuf>,
-    /// Why nothing can be made in it: its group could not be set up.
-    pub trouble: Option<String>,
+    pub spares: Vec<NewDisk>,
+    /// Why a group of it could not be set up.
+    pub trouble: Option<PoolTrouble>,
+}
+
+/// Why a group of a pool could not be set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolTrouble {
+    /// For people.
+    pub words: String,
+    /// Whether volumes may be there that cannot be seen.
+    pub may_hide_volumes: bool,
 }
 
 /// A pool as its disks have it now.
@@ -99,7 +108,7 @@ impl Seen<'_> {
             })
         });
         let failures = self.failures.iter().map(crate::node::error::chain);
-        let own = self.pool.trouble.iter().cloned();
+        let own = self.pool.trouble.iter().map(|trouble| trouble.words.clone());
         let all: Vec<String> = own.chain(failures).chain(missing).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
@@ -173,9 +182,13 @@ impl Node {
         let Some((_, group)) = roomiest(seen) else {
             return room;
         };
+        if seen.pool.spares.is_empty() {
+            return room;
+        }
+        let Ok(scan) = scan(&self.host).await else { return room };
         for spare in &seen.pool.spares {
-            if self.is_spare(spare, group).await
-                && let Ok(size) = self.host.device_size(spare).await
+            if let Ok(None) = spare.obstacle(self.host.as_ref(), &scan).await
+                && let Ok(size) = self.host.device_size(&spare.path).await
             {
                 // LVM aligns the first extent to 1 MiB and keeps metadata of its default size there.
                 let usable = size.saturating_sub(Bytes::mib(1)).get() / group.extent_size.get();
@@ -183,21 +196,6 @@ impl Node {
             }
         }
         room
-    }
-
-    /// Whether a disk named as spare may join a group: nothing at all on it, or the label of a
-    /// physical volume without a group, which a `vgextend` cut half-way leaves.
-    async fn is_spare(&self, disk: &std::path::Path, group: &Group) -> bool {
-        if group.pvs.values().any(|pv| pv.device.as_deref() == Some(disk)) {
-            return false;
-        }
-        match fs::probe(self.host.as_ref(), disk).await {
-            Ok(fs::Probe::Blank(_)) => true,
-            Ok(fs::Probe::Foreign(_)) => scan(&self.host)
-                .await
-                .is_ok_and(|scan| scan.on(disk).is_some_and(crate::lvm::Member::is_orphan)),
-            Ok(fs::Probe::Known(_)) | Err(_) => false,
-        }
     }
 
     /// Let spare disks join `turn`'s group until `extents` are free in it or no spare is left.
@@ -216,15 +214,17 @@ impl Node {
             if layout::largest(&group, layout) >= extents || !group.changeable() {
                 return Ok(());
             }
-            if !self.is_spare(spare, &group).await {
+            let scan = scan(&self.host).await.map_err(failed("the disks can not be listed"))?;
+            if let Err(error) = spare.make_free(self.host.as_ref(), &scan).await {
+                tracing::debug!(%error, "the spare disk is not free");
                 continue;
             }
-            turn.extend_group(spare).await.map_err(unavailable)?;
+            turn.extend_group(&spare.path).await.map_err(unavailable)?;
             turn.group().flush().await.map_err(unavailable)?;
             tracing::info!(
                 pool = %pool.name,
                 group = turn.group().name(),
-                disk = %spare.display(),
+                disk = %spare.path.display(),
                 "a spare disk joined the group, because it was needed"
             );
         }

@@ -13,8 +13,10 @@ impl Node {
             // An earlier call may have removed it and died before its flush.
             return self.flush_all().await;
         };
-        if self.wipes.progress(key).is_none() {
-            self.refuse_if_held(&found).await?;
+        match found.record.stage {
+            Stage::Deleting => {} // Our own wipe may hold it; nobody else can any more.
+            Stage::Creating => self.wipes.settle(key).await?,
+            Stage::Ready => self.refuse_if_held(&found).await?,
         }
         self.remove_helpers(&found).await?;
         // What was never ready was never shown to a tenant: there is nothing to hide.

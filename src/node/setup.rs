@@ -1,17 +1,18 @@
 //! Set the node up at its start: find or make its groups, heal what a crash left, go on with wipes.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use sha2::{Digest, Sha256};
 
-use crate::fs::{self, FsError, Probe};
-use crate::host::{Cmd, Host, HostError};
-use crate::lvm::{LvmError, Scan, VolumeGroup, scan, tags};
+use crate::host::{Host, HostError};
+use crate::lvm::{Group, LvmError, Scan, VolumeGroup, scan, tags};
 use crate::mount::MountTable;
-use crate::node::pools::Pool;
+use crate::node::disks::{NewDisk, SetupError};
+use crate::node::find::Found;
+use crate::node::pools::{Pool, PoolTrouble};
 use crate::node::record::{self, Stage};
-use crate::node::{Found, Node, NodeSettings, error, wipe};
+use crate::node::{Node, NodeSettings, error, wipe};
 use crate::volume::PoolName;
 
 /// What a pool is to be made of.
@@ -22,7 +23,7 @@ pub struct PoolPlan {
     /// Where its groups come from.
     pub groups: Vec<GroupSource>,
     /// Disks that join a group when one is needed.
-    pub spares: Vec<PathBuf>,
+    pub spares: Vec<NewDisk>,
 }
 
 /// Where a group of a pool comes from.
@@ -31,47 +32,7 @@ pub enum GroupSource {
     /// It exists.
     Existing(String),
     /// It is made on this disk, once.
-    Create {
-        /// The disk.
-        disk: PathBuf,
-        /// Whether the administrator named this disk as one that may be wiped.
-        wipe: bool,
-    },
-}
-
-/// Why a pool could not be set up. The driver starts all the same; the pool is unavailable.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// The disk is not blank, so nothing was done to it.
-    #[error("{} is not blank, it carries {found}; nothing was changed: name another disk, or allow this one to be wiped", disk.display())]
-    NotBlank {
-        /// The disk.
-        disk: PathBuf,
-        /// What was seen on it.
-        found: String,
-    },
-    /// The disk could not be looked at.
-    #[error("{} could not be looked at: {source}", disk.display())]
-    Unreadable {
-        /// The disk.
-        disk: PathBuf,
-        /// Why.
-        source: FsError,
-    },
-    /// A program failed.
-    #[error("`{command}` failed: {words}")]
-    Program {
-        /// The command as one would type it.
-        command: String,
-        /// Its own words.
-        words: String,
-    },
-    /// LVM failed.
-    #[error("{}", error::chain(.0))]
-    Lvm(#[from] LvmError),
-    /// The machine failed a call.
-    #[error(transparent)]
-    Host(#[from] HostError),
+    Create(NewDisk),
 }
 
 impl Node {
@@ -128,8 +89,13 @@ impl Node {
         let turn = group.turn().await?;
         turn.remove_orphans().await?;
         let seen = turn.read().await?;
-        for (lv, _) in record::volumes(&seen) {
+        for (lv, record) in record::volumes(&seen) {
             turn.heal(lv).await?;
+            // A growth that was cut short begins anew when it is asked for again.
+            let more = record::more_name(record.id.key());
+            if seen.lvs.contains_key(&more) {
+                turn.remove(&more).await?;
+            }
         }
         drop(turn);
         for (lv, record) in record::volumes(&seen).filter(|(_, r)| r.stage == Stage::Deleting) {
@@ -152,94 +118,54 @@ async fn set_up(
 ) -> Pool {
     let mut pool = Pool { name: plan.name, groups: Vec::new(), spares: plan.spares, trouble: None };
     for source in plan.groups {
-        let group = match source {
-            GroupSource::Existing(name) => Ok(VolumeGroup::new(host.clone(), &name)),
-            GroupSource::Create { disk, wipe } => {
-                ensure_group(host, settings, &pool.name, &disk, wipe, scan).await
+        let made = match source {
+            GroupSource::Existing(name) => {
+                let group = VolumeGroup::new(host.clone(), &name);
+                if let Err(error) = group.accept(scan) {
+                    tracing::error!(pool = %pool.name, error = error::chain(&error), "a group is away");
+                }
+                Ok(group)
+            }
+            GroupSource::Create(disk) => {
+                ensure_group(host, settings, &pool.name, &disk, scan).await
             }
         };
-        match group {
+        match made {
             Ok(group) => pool.groups.push(group),
             Err(error) => {
                 tracing::error!(pool = %pool.name, %error, "the pool lacks a group");
-                pool.trouble = Some(error.to_string());
+                // A disk that carries something else carries none of our volumes.
+                let may_hide_volumes = !matches!(error, SetupError::NotBlank { .. });
+                let words = error.to_string();
+                pool.trouble = Some(PoolTrouble { words, may_hide_volumes });
             }
-        }
-    }
-    for group in &pool.groups {
-        // A group that was just made is not in the scan; reading it looks again.
-        if let Err(error) = group.read().await {
-            tracing::error!(pool = %pool.name, error = error::chain(&error), "a group is away");
         }
     }
     pool
 }
 
-/// Find the group that was made for this pool on this disk, or make it on a blank disk.
+/// Find the group that was made for this pool on this disk, or make it on a free disk.
 async fn ensure_group(
     host: &Arc<dyn Host>,
     settings: &NodeSettings,
     pool: &PoolName,
-    disk: &Path,
-    wipe: bool,
+    disk: &NewDisk,
     scan: &Scan,
 ) -> Result<Arc<VolumeGroup>, SetupError> {
-    let member = scan.on(disk);
-    if let Some(group) = member.and_then(|member| member.group.as_ref()) {
-        if tags::value(&group.tags, "pool").as_deref() == Some(pool.as_str()) {
-            return Ok(VolumeGroup::new(host.clone(), &group.name));
-        }
-        if !wipe {
-            let found = format!("volume group {}", group.name);
-            return Err(SetupError::NotBlank { disk: disk.to_owned(), found });
-        }
+    let group = scan.on(&disk.path).and_then(|member| member.group.as_ref());
+    let ours = |group: &&Group| tags::value(&group.tags, "pool").as_deref() == Some(pool.as_str());
+    if let Some(group) = group.filter(ours) {
+        let group = VolumeGroup::new(host.clone(), &group.name);
+        group.accept(scan)?;
+        return Ok(group);
     }
-    // A label without a group is what a `vgcreate` that was cut half-way leaves.
-    if !member.is_some_and(crate::lvm::Member::is_orphan) {
-        must_be_blank(host.as_ref(), disk, wipe).await?;
-    }
-    let name = group_name(settings, pool, disk);
-    tracing::info!(%pool, disk = %disk.display(), group = name, "making a volume group");
+    disk.make_free(host.as_ref(), scan).await?;
+    let name = group_name(settings, pool, &disk.path);
+    tracing::info!(%pool, disk = %disk.path.display(), group = name, "making a volume group");
     let group = VolumeGroup::new(host.clone(), &name);
-    group.turn().await?.create_group(disk, &[tags::tag("pool", pool.as_str())]).await?;
+    group.turn().await?.create_group(&disk.path, &[tags::tag("pool", pool.as_str())]).await?;
     group.flush().await?;
     Ok(group)
-}
-
-/// Two witnesses must find nothing, unless the administrator named the disk as one to wipe.
-async fn must_be_blank(host: &dyn Host, disk: &Path, wipe: bool) -> Result<(), SetupError> {
-    if wipe {
-        run(host, Cmd::new("wipefs").arg("-a").arg("-f").arg(disk)).await?;
-        let end = host.device_size(disk).await?.get().min(1 << 20);
-        host.write_zeroes(disk, 0..end).await?;
-        host.flush(disk).await?;
-    }
-    let probe = fs::probe(host, disk).await;
-    let found = match probe {
-        Err(source) => {
-            return Err(SetupError::Unreadable { disk: disk.to_owned(), source });
-        }
-        Ok(Probe::Known(superblock)) => Some(superblock.kind.to_string()),
-        Ok(Probe::Foreign(what)) => Some(what),
-        Ok(Probe::Blank(_)) => {
-            let signatures = run(host, Cmd::new("wipefs").arg("-n").arg(disk)).await?;
-            let signatures = signatures.trim();
-            (!signatures.is_empty()).then(|| signatures.to_owned())
-        }
-    };
-    match found {
-        Some(found) => Err(SetupError::NotBlank { disk: disk.to_owned(), found }),
-        None => Ok(()),
-    }
-}
-
-async fn run(host: &dyn Host, cmd: Cmd) -> Result<String, SetupError> {
-    let command = cmd.to_string();
-    let output = host.run(cmd).await?;
-    match output.code {
-        0 => Ok(output.stdout),
-        _ => Err(SetupError::Program { command, words: output.stderr }),
-    }
 }
 
 /// `pliant-<pool>-<6 letters of a digest>`: the same for the same node, pool and disk.

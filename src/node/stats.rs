@@ -106,12 +106,8 @@ impl Node {
         let mut add = |severity, reason, message| {
             ailments.push(Ailment { severity, reason, message });
         };
-        if let Some(what) = found.group.hung() {
-            add(
-                Severity::Inaccessible,
-                "GroupDoesNotAnswer",
-                format!("its volume group does not answer: {what}"),
-            );
+        if let Some(trouble) = found.group.trouble() {
+            add(Severity::Inaccessible, "GroupUnavailable", trouble);
         }
         if Self::misses_a_disk(found) {
             let group = found.group.name();

@@ -115,7 +115,23 @@ impl Wipes {
     /// [`VolumeError::Working`] with the progress when the patience is over; the wipe goes on.
     pub async fn wipe(&self, task: Task) -> Result<(), VolumeError> {
         let key = task.key.clone();
-        let mut job = self.join(task);
+        let job = self.join(task);
+        self.wait(&key, job).await
+    }
+
+    /// Wait for the wipe that is under way for a volume, whatever it wipes; none is success.
+    ///
+    /// # Errors
+    /// [`VolumeError::Working`] when the patience is over.
+    pub async fn settle(&self, key: &VolumeKey) -> Result<(), VolumeError> {
+        let job = self.jobs().get(key).cloned();
+        match job {
+            Some(job) => self.wait(key, job).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn wait(&self, key: &VolumeKey, mut job: Job) -> Result<(), VolumeError> {
         let ended = tokio::time::timeout(self.patience, job.ended.wait_for(Option::is_some)).await;
         let outcome = match ended {
             Ok(Ok(outcome)) => outcome.clone(),
@@ -128,7 +144,7 @@ impl Wipes {
                 progress: progress_text(job.done.load(Ordering::Relaxed), job.total),
             }),
             Some(result) => {
-                self.jobs().remove(&key);
+                self.jobs().remove(key);
                 result.map_err(|words| VolumeError::Failed {
                     what: "the volume could not be wiped".to_owned(),
                     source: words.into(),

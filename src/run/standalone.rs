@@ -15,7 +15,7 @@ use crate::csi::parse::Defaults;
 use crate::csi::{self, Controller, Identity, RpcObserver, Services};
 use crate::host::{Host, RealHost};
 use crate::metrics::{self, Metrics};
-use crate::node::{GroupSource, Node, NodeSettings, PoolPlan};
+use crate::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use crate::run::figures::NodeFigures;
 use crate::volume::{NodeKey, PoolName};
 
@@ -96,13 +96,14 @@ fn node_settings(settings: &Settings) -> NodeSettings {
 
 fn plan(name: &PoolName, pool: &PoolSettings) -> PoolPlan {
     let existing = pool.groups.iter().map(|group| GroupSource::Existing(group.as_str().to_owned()));
-    let created = pool
-        .create
-        .iter()
-        .map(|disk| GroupSource::Create { disk: disk.path.as_path().to_owned(), wipe: disk.wipe });
+    let created = pool.create.iter().map(|disk| GroupSource::Create(new_disk(disk)));
     PoolPlan {
         name: name.clone(),
         groups: existing.chain(created).collect(),
-        spares: pool.spares.iter().map(|disk| disk.path.as_path().to_owned()).collect(),
+        spares: pool.spares.iter().map(new_disk).collect(),
     }
+}
+
+fn new_disk(disk: &crate::config::NewDisk) -> NewDisk {
+    NewDisk { path: disk.path.as_path().to_owned(), wipe: disk.wipe }
 }
