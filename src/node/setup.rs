@@ -51,7 +51,7 @@ pub enum SetupError {
         found: String,
     },
     /// The disk could not be looked at.
-    #[error("{} could not be looked at: {source}", disk.display())]
+    #[error("{} could not be looked at", disk.display())]
     Unreadable {
         /// The disk.
         disk: PathBuf,
@@ -67,7 +67,7 @@ pub enum SetupError {
         words: String,
     },
     /// LVM failed.
-    #[error("{}", error::chain(.0))]
+    #[error(transparent)]
     Lvm(#[from] LvmError),
     /// The machine failed a call.
     #[error(transparent)]
@@ -89,7 +89,8 @@ impl Node {
     ) -> Result<Arc<Node>, HostError> {
         let scan = scan(&host).await?;
         for (disk, error) in &scan.unreadable {
-            tracing::warn!(disk = %disk.display(), %error, "the disk could not be read");
+            let error = error::chain(error);
+            tracing::warn!(disk = %disk.display(), error, "the disk could not be read");
         }
         let mut pools = Vec::new();
         for plan in plans {
@@ -118,7 +119,10 @@ impl Node {
         };
         for target in table.below(&private) {
             if let Err(error) = self.host.unmount(&target).await {
-                tracing::warn!(%error, "a private mount of an earlier run stays");
+                tracing::warn!(
+                    error = error::chain(&error),
+                    "a private mount of an earlier run stays"
+                );
             }
         }
     }
@@ -137,7 +141,10 @@ impl Node {
             let found = Found { pool, group, seen, lv: lv.clone(), record };
             match self.last_wipe(&found).await {
                 Ok(task) => self.wipes.start(task),
-                Err(error) => tracing::warn!(lv = found.lv.name, %error, "its wipe waits"),
+                Err(error) => {
+                    let error = error::chain(&error);
+                    tracing::warn!(lv = found.lv.name, error, "its wipe waits");
+                }
             }
         }
         Ok(())
@@ -161,8 +168,9 @@ async fn set_up(
         match group {
             Ok(group) => pool.groups.push(group),
             Err(error) => {
-                tracing::error!(pool = %pool.name, %error, "the pool lacks a group");
-                pool.trouble = Some(error.to_string());
+                let error = error::chain(&error);
+                tracing::error!(pool = %pool.name, error, "the pool lacks a group");
+                pool.trouble = Some(error);
             }
         }
     }
