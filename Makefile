@@ -9,7 +9,7 @@ install:
 	@e2e/install
 
 demo: install ## see a volume live and grow on real LVM, in a throw-away kernel
-	@e2e/demo
+	@e2e/demo/run
 
 test: install ## all tests: units, fakes, real LVM, csi-sanity, protocol
 	@e2e/test

@@ -202,7 +202,7 @@ pub struct Try {
     /// File system to make, or block for a raw device; repeatable
     #[arg(long = "fs", value_name = "FS", default_values = ["ext4", "xfs", "btrfs", "block"], value_parser = mode)]
     pub modes: Vec<Mode>,
-    /// Size of the volume at first, in bytes
+    /// Size of the volume at first, such as 320Mi
     #[arg(long, value_name = "SIZE", default_value = "320Mi")]
     pub size: Bytes,
     /// Size after growing under a running writer; growing offline adds as much again

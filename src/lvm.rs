@@ -9,7 +9,7 @@ mod heal;
 pub mod layout;
 pub mod metadata;
 mod read;
-mod report;
+pub mod report;
 mod scan;
 pub mod tags;
 mod volume_group;
@@ -22,7 +22,7 @@ use crate::lvm::metadata::MetadataError;
 pub use commands::NewLv;
 pub use group::{Group, Lv, Piece, Pv, Segment};
 pub use scan::{Member, Scan, scan};
-pub use volume_group::{Turn, VolumeGroup};
+pub use volume_group::{Spent, Turn, VolumeGroup};
 
 /// Why a group could not be read or changed.
 #[derive(Debug, thiserror::Error)]

@@ -29,9 +29,7 @@ type Labels = Vec<(&'static str, String)>;
 pub struct Metrics {
     rpc_duration: Family<Labels, Histogram, fn() -> Histogram>,
     rpc_errors: Family<Labels, Counter>,
-    lvm_duration: Family<Labels, Histogram, fn() -> Histogram>,
     expansions: Family<Labels, Counter>,
-    wiped: Counter,
 }
 
 /// How a growth ended.
@@ -52,8 +50,12 @@ pub struct Figures {
     pub pools: Vec<PoolFigures>,
     /// One element a volume.
     pub volumes: Vec<VolumeFigures>,
-    /// Calls of the machine by kind, as [`crate::host::Host::counts`] has them.
+    /// Calls of the machine by kind since the start.
     pub host_calls: BTreeMap<&'static str, u64>,
+    /// LVM commands by their first word since the start: how many ran, and how long they took in all.
+    pub lvm_commands: BTreeMap<&'static str, (u64, Duration)>,
+    /// Bytes that were wiped since the start.
+    pub wiped: Bytes,
 }
 
 /// How a pool is now.
@@ -84,6 +86,8 @@ pub struct VolumeFigures {
     pub pool: String,
     /// Its size.
     pub size: Bytes,
+    /// The size that was asked for when it was made.
+    pub requested: Bytes,
     /// Its state in a word.
     pub state: String,
     /// Of a volume that is being deleted: wiped so far.
@@ -97,6 +101,7 @@ impl From<&Volume> for VolumeFigures {
             name: volume.name.clone(),
             pool: volume.pool.to_string(),
             size: volume.size,
+            requested: volume.requested,
             state: volume.state.to_string(),
             wiped: match volume.state {
                 State::Deleting { wiped } => Some(wiped),
@@ -118,9 +123,7 @@ impl Default for Metrics {
         Metrics {
             rpc_duration: Family::new_with_constructor(latencies),
             rpc_errors: Family::default(),
-            lvm_duration: Family::new_with_constructor(latencies),
             expansions: Family::default(),
-            wiped: Counter::default(),
         }
     }
 }
@@ -144,13 +147,6 @@ impl Metrics {
         }
     }
 
-    /// Count one LVM command, by its first word.
-    pub fn lvm_command(&self, command: &str, duration: Duration) {
-        self.lvm_duration
-            .get_or_create(&vec![("command", command.to_owned())])
-            .observe(duration.as_secs_f64());
-    }
-
     /// Count one growth that was asked for.
     pub fn expansion(&self, outcome: Expanded) {
         let outcome = match outcome {
@@ -161,11 +157,6 @@ impl Metrics {
         self.expansions.get_or_create(&vec![("outcome", outcome.to_owned())]).inc();
     }
 
-    /// Add bytes that were wiped.
-    pub fn wiped(&self, bytes: Bytes) {
-        self.wiped.inc_by(bytes.get());
-    }
-
     /// All of it in the OpenMetrics text format.
     ///
     /// # Errors
@@ -174,12 +165,10 @@ impl Metrics {
         let mut registry = Registry::default();
         table::RPC_DURATION.put(&mut registry, self.rpc_duration.clone());
         table::RPC_ERRORS.put(&mut registry, self.rpc_errors.clone());
-        table::LVM_DURATION.put(&mut registry, self.lvm_duration.clone());
         table::EXPANSIONS.put(&mut registry, self.expansions.clone());
-        table::WIPED.put(&mut registry, self.wiped.clone());
         put_pools(&mut registry, &figures.pools);
         put_volumes(&mut registry, &figures.volumes);
-        put_process(&mut registry, &figures.host_calls);
+        put_spent(&mut registry, figures);
         let mut text = String::new();
         encode_registry(&mut text, &registry)?;
         encode_eof(&mut text)?;
@@ -209,6 +198,10 @@ fn put_volumes(registry: &mut Registry, volumes: &[VolumeFigures]) {
             (labels, Some(float(volume.size.get())))
         })),
     );
+    table::VOLUME_REQUESTED.put(
+        registry,
+        gauges(volumes.iter().map(|volume| (labels(volume), Some(float(volume.requested.get()))))),
+    );
     table::VOLUME_STATE.put(
         registry,
         gauges(volumes.iter().map(|volume| {
@@ -227,12 +220,26 @@ fn put_volumes(registry: &mut Registry, volumes: &[VolumeFigures]) {
     );
 }
 
-fn put_process(registry: &mut Registry, calls: &BTreeMap<&'static str, u64>) {
-    let counters = Family::<Labels, Counter>::default();
-    for (call, count) in calls {
-        counters.get_or_create(&vec![("call", (*call).to_owned())]).inc_by(*count);
+fn put_spent(registry: &mut Registry, figures: &Figures) {
+    let (runs, seconds) = (
+        Family::<Labels, Counter>::default(),
+        Family::<Labels, Counter<f64, AtomicU64>>::default(),
+    );
+    for (command, (count, time)) in &figures.lvm_commands {
+        let labels = vec![("command", (*command).to_owned())];
+        runs.get_or_create(&labels).inc_by(*count);
+        seconds.get_or_create(&labels).inc_by(time.as_secs_f64());
     }
-    table::HOST_CALLS.put(registry, counters);
+    table::LVM_COMMANDS.put(registry, runs);
+    table::LVM_SECONDS.put(registry, seconds);
+    let wiped = Counter::<u64>::default();
+    wiped.inc_by(figures.wiped.get());
+    table::WIPED.put(registry, wiped);
+    let calls = Family::<Labels, Counter>::default();
+    for (call, count) in &figures.host_calls {
+        calls.get_or_create(&vec![("call", (*call).to_owned())]).inc_by(*count);
+    }
+    table::HOST_CALLS.put(registry, calls);
     table::RESIDENT.put(registry, gauges([(Vec::new(), resident_memory())]));
 }
 

@@ -1,6 +1,7 @@
 //! The wiring: the only room that sees every other.
 
 mod figures;
+mod growth;
 mod standalone;
 mod trial;
 
@@ -70,7 +71,7 @@ fn examine(args: &Doctor) -> Result<ExitCode> {
     std::fs::remove_dir_all(&state).ok();
     let findings = doctor::judge(&seen?);
     print(&match args.output {
-        Output::Text => doctor::print(&findings, doctor::styled()),
+        Output::Text => doctor::print(&findings, doctor::styled(&io::stdout())),
         Output::Json => serde_json::to_string_pretty(&findings)? + "\n",
     })?;
     let bad = findings.iter().any(|finding| finding.level == doctor::Level::Bad);
@@ -96,6 +97,7 @@ fn print(text: &str) -> Result<ExitCode> {
 fn log(settings: &Settings) {
     let filter = tracing_subscriber::EnvFilter::new(settings.log_level.as_str());
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let logs = logs.with_ansi(doctor::styled(&io::stderr()));
     match settings.log_format {
         LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),

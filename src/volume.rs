@@ -204,6 +204,8 @@ pub struct Volume {
     pub node: String,
     /// Its real size: whole extents.
     pub size: Bytes,
+    /// The size that was asked for when it was made.
+    pub requested: Bytes,
     /// What the workload sees.
     pub mode: Mode,
     /// Where it stands.

@@ -120,3 +120,14 @@ fn a_reader_that_leaves_is_no_failure() {
     assert!(child.wait().unwrap().code().is_some());
     assert_eq!(errors, "");
 }
+
+#[test]
+fn logs_have_no_colours_without_a_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = format!("--state-dir={}", dir.path().display());
+    let args =
+        ["standalone", "--node-id=a", "--pool=fast=absent", "--endpoint=/dev/null/x", &state];
+    let (_, _, log) = said(&mut pliant(&args));
+    assert!(log.contains("absent"), "{log}");
+    assert!(!log.contains('\x1b'), "{log}");
+}

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 #[path = "../fuzz/every_request.rs"]
 mod every_request;
+#[path = "../fuzz/from_lvm.rs"]
+mod from_lvm;
 
 /// The inputs of one fuzz target, by path.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
@@ -34,4 +36,22 @@ fn requests() {
     let taken = inputs.iter().filter(|(_, bytes)| every_request::parse(bytes));
     // One good request of each kind, and those that are refused.
     assert_eq!((inputs.len(), taken.count()), (24, 12));
+}
+
+/// A file's name says whether it is taken.
+fn judged(target: &str, parse: fn(&[u8]) -> bool) {
+    for (path, bytes) in corpus(target) {
+        let good = path.extension().is_some_and(|end| end == "good");
+        assert_eq!(parse(&bytes), good, "{}", path.display());
+    }
+}
+
+#[test]
+fn metadata() {
+    judged("metadata", from_lvm::metadata);
+}
+
+#[test]
+fn words() {
+    judged("words", from_lvm::words);
 }

@@ -41,7 +41,7 @@ fn privileges(seen: &Seen) -> Finding {
         return Finding::good("this process may mount and use device-mapper");
     }
     let what = format!("this process lacks {}", missing.join(" and "));
-    Finding::bad(what, "run as root: sudo pliant doctor")
+    Finding::bad(what, "run as root: sudo pliant doctor; in a container, grant it there")
 }
 
 fn device_mapper(seen: &Seen) -> Finding {
@@ -60,7 +60,7 @@ fn modules(seen: &Seen) -> impl Iterator<Item = Finding> {
         match seen.modules.get(module) {
             Some(true) => Finding::good(format!("kernel: {module} is there")),
             Some(false) => Finding::warning(
-                format!("kernel: {module} is not there; what needs it will fail"),
+                format!("kernel: {module} is not there, so there will be {}", lost(module)),
                 format!("{load}; if it is not found, install the modules of this kernel"),
             ),
             None => Finding::warning(
@@ -69,6 +69,14 @@ fn modules(seen: &Seen) -> impl Iterator<Item = Finding> {
             ),
         }
     })
+}
+
+/// What there cannot be without a module.
+fn lost(module: &str) -> String {
+    match module {
+        "dm_snapshot" => "no safety snapshots".to_owned(),
+        file_system => format!("no {file_system} volumes"),
+    }
 }
 
 fn programs(seen: &Seen) -> Vec<Finding> {

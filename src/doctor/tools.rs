@@ -23,15 +23,14 @@ const fn tool(
 }
 
 /// All of them; the image installs exactly these packages.
-pub const TOOLS: [Tool; 13] = [
+pub const TOOLS: [Tool; 12] = [
     tool("lvm", &["version"], "lvm2", "every volume"),
     tool("mkfs.ext4", &["-V"], "e2fsprogs", "making ext4"),
     tool("mkfs.ext3", &["-V"], "e2fsprogs", "making ext3"),
     tool("mkfs.ext2", &["-V"], "e2fsprogs", "making ext2"),
     tool("e2fsck", &["-V"], "e2fsprogs", "checking ext2, ext3 and ext4"),
-    tool("resize2fs", &[], "e2fsprogs", "growing unmounted ext2, ext3 and ext4"),
+    tool("resize2fs", &[], "e2fsprogs", "growing ext that the kernel cannot grow"),
     tool("mkfs.xfs", &["-V"], "xfsprogs", "making xfs"),
-    tool("xfs_growfs", &["-V"], "xfsprogs", "growing xfs where the kernel call is refused"),
     tool("xfs_repair", &["-V"], "xfsprogs", "checking xfs"),
     tool("mkfs.btrfs", &["--version"], "btrfs-progs", "making btrfs"),
     tool("btrfs", &["--version"], "btrfs-progs", "checking btrfs"),

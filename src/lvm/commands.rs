@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::host::Cmd;
 use crate::lvm::group::{Group, Lv, Piece};
@@ -171,7 +171,9 @@ impl Turn {
         let command = cmd.to_string();
         tracing::debug!(group = self.group.name(), command);
         self.group.pin(None).await?;
+        let (program, begin) = (cmd.program, Instant::now());
         let json = self.group.host.lvm(self.group.name(), cmd).await;
+        self.group.count_spent(program, begin.elapsed());
         self.group.count_change(); // After it: a flush that ran meanwhile may have missed it.
         let json = json.map_err(|error| self.group.failed(error))?;
         let outcome = report::parse(&json).unwrap_or_else(|error| {

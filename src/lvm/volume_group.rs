@@ -1,6 +1,6 @@
 //! One volume group: read it, take turns in changing it, make its changes durable.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +29,17 @@ pub struct VolumeGroup {
     /// earlier run may have died between a commit and its flush.
     sent: AtomicU64,
     durable: AtomicU64,
+    /// By the first word of the command.
+    spent: Mutex<BTreeMap<&'static str, Spent>>,
+}
+
+/// What the runs of one LVM command took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// How many runs.
+    pub runs: u64,
+    /// How long all of them took.
+    pub time: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -64,12 +75,25 @@ impl VolumeGroup {
             known: Mutex::default(),
             sent: AtomicU64::new(1),
             durable: AtomicU64::new(0),
+            spent: Mutex::default(),
         })
     }
 
     /// The group's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What each LVM command on the group took since the start.
+    pub fn spent(&self) -> BTreeMap<&'static str, Spent> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn count_spent(&self, command: &'static str, time: Duration) {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let spent = spent.entry(command).or_default();
+        spent.runs += 1;
+        spent.time += time;
     }
 
     /// The disks that carried it at the last scan.

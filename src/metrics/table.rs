@@ -64,8 +64,10 @@ table! {
         "How long calls of the CSI protocol took";
     RPC_ERRORS = Counter "pliant_rpc_errors_total" ["method", "code"],
         "Calls of the CSI protocol that were not answered OK";
-    LVM_DURATION = Histogram "pliant_lvm_command_duration_seconds" ["command"],
-        "How long LVM commands took, by their first word";
+    LVM_COMMANDS = Counter "pliant_lvm_commands_total" ["command"],
+        "LVM commands that were run, by their first word";
+    LVM_SECONDS = Counter "pliant_lvm_command_seconds_total" ["command"],
+        "How long LVM commands took in all, by their first word";
     EXPANSIONS = Counter "pliant_expansions_total" ["outcome"],
         "Growths by outcome: whole, volume-only where the file system is left to the node, failed";
     WIPED = Counter "pliant_wiped_bytes_total" [],
@@ -82,6 +84,8 @@ table! {
         "How long ago a pool was last read without an error; absent if never since the start";
     VOLUME_SIZE = Gauge "pliant_volume_size_bytes" ["volume", "name", "pool"],
         "Size of a volume: whole extents";
+    VOLUME_REQUESTED = Gauge "pliant_volume_requested_bytes" ["volume"],
+        "Size that was asked for when a volume was made";
     VOLUME_STATE = Gauge "pliant_volume_state" ["volume", "state"],
         "1 for the state in which a volume is: creating, ready, resizing, resized or deleting";
     VOLUME_WIPED = Gauge "pliant_volume_wiped_bytes" ["volume"],

@@ -21,10 +21,13 @@ fn figures() -> Figures {
             name: "pvc-1".to_owned(),
             pool: "fast".to_owned(),
             size: Bytes::gib(1),
+            requested: Bytes::mib(1023),
             state: "deleting".to_owned(),
             wiped: Some(Bytes::mib(1)),
         }],
         host_calls: BTreeMap::from([("processes", 3)]),
+        lvm_commands: BTreeMap::from([("lvcreate", (2, Duration::from_millis(5)))]),
+        wiped: Bytes::kib(4),
     }
 }
 
@@ -32,9 +35,7 @@ fn text() -> String {
     let metrics = Metrics::default();
     metrics.observe("Controller/CreateVolume", "OK", Duration::from_millis(3));
     metrics.observe("Controller/CreateVolume", "ABORTED", Duration::from_secs(20));
-    metrics.lvm_command("lvcreate", Duration::from_millis(2));
     metrics.expansion(Expanded::Whole);
-    metrics.wiped(Bytes::kib(4));
     metrics.text(&figures()).unwrap()
 }
 
@@ -52,18 +53,19 @@ fn every_figure_is_told_as_it_is() {
             r#"pliant_rpc_duration_seconds_sum{method="Controller/CreateVolume"} 20.003"#,
             r#"pliant_rpc_duration_seconds_count{method="Controller/CreateVolume"} 2"#,
             r#"pliant_rpc_errors_total{method="Controller/CreateVolume",code="ABORTED"} 1"#,
-            r#"pliant_lvm_command_duration_seconds_sum{command="lvcreate"} 0.002"#,
-            r#"pliant_lvm_command_duration_seconds_count{command="lvcreate"} 1"#,
             r#"pliant_expansions_total{outcome="whole"} 1"#,
-            "pliant_wiped_bytes_total 4096",
             r#"pliant_pool_size_bytes{pool="fast"} 2147483648.0"#,
             r#"pliant_pool_free_bytes{pool="fast"} 1073741824.0"#,
             r#"pliant_pool_largest_volume_bytes{pool="fast"} 536870912.0"#,
             r#"pliant_pool_available{pool="fast"} 1.0"#,
             r#"pliant_pool_last_reading_age_seconds{pool="fast"} 1.5"#,
             r#"pliant_volume_size_bytes{volume="v",name="pvc-1",pool="fast"} 1073741824.0"#,
+            r#"pliant_volume_requested_bytes{volume="v"} 1072693248.0"#,
             r#"pliant_volume_state{volume="v",state="deleting"} 1.0"#,
             r#"pliant_volume_wiped_bytes{volume="v"} 1048576.0"#,
+            r#"pliant_lvm_commands_total{command="lvcreate"} 2"#,
+            r#"pliant_lvm_command_seconds_total{command="lvcreate"} 0.005"#,
+            "pliant_wiped_bytes_total 4096",
             r#"pliant_host_calls_total{call="processes"} 3"#,
         ]
     );

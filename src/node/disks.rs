@@ -7,7 +7,7 @@ use crate::bytes::Bytes;
 use crate::fs::{self, FsError, Probe};
 use crate::host::{Cmd, Host, HostError};
 use crate::lvm::{LvmError, Scan};
-use crate::node::{error, record};
+use crate::node::record;
 
 /// A disk that the administrator gave to a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum SetupError {
         found: String,
     },
     /// The disk could not be looked at.
-    #[error("{} could not be looked at: {source}", disk.display())]
+    #[error("{} could not be looked at", disk.display())]
     Unreadable {
         /// The disk.
         disk: PathBuf,
@@ -46,7 +46,7 @@ pub enum SetupError {
         words: String,
     },
     /// LVM failed.
-    #[error("{}", error::chain(.0))]
+    #[error(transparent)]
     Lvm(#[from] LvmError),
     /// The machine failed a call.
     #[error(transparent)]

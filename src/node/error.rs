@@ -37,7 +37,7 @@ pub(super) fn fs_failed(what: impl Into<String>) -> impl FnOnce(FsError) -> Volu
 }
 
 /// An error and its causes in one line.
-pub(super) fn chain(error: &LvmError) -> String {
+pub(super) fn chain<E: Error>(error: &E) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(source) = cause {

@@ -7,7 +7,7 @@ use crate::host::Mount;
 use crate::lvm::{NewLv, Piece, layout};
 use crate::mount::MountTable;
 use crate::node::create::keeps_limit;
-use crate::node::error::{failed, fs_failed, unavailable};
+use crate::node::error::{chain, failed, fs_failed, unavailable};
 use crate::node::record::{self, Stage};
 use crate::node::wipe::{self, Task};
 use crate::node::{Found, Node};
@@ -166,7 +166,8 @@ impl Node {
         match self.try_to_grow_file_system(found, kind).await {
             Ok(filled) => filled,
             Err(error) => {
-                tracing::warn!(volume = %found.record.id, %error, "the file system was not grown");
+                let error = chain(&error);
+                tracing::warn!(volume = %found.record.id, error, "the file system was not grown");
                 false
             }
         }

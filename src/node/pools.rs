@@ -7,7 +7,7 @@ use crate::fs;
 use crate::lvm::{Group, LvmError, Turn, VolumeGroup, layout, scan};
 use crate::node::Node;
 use crate::node::disks::NewDisk;
-use crate::node::error::{failed, unavailable};
+use crate::node::error::{chain, failed, unavailable};
 use crate::volume::{
     Ailment, Capacity, CapacityQuery, Class, Layout, Mode, PoolName, Severity, VolumeError,
 };
@@ -107,7 +107,7 @@ impl Seen<'_> {
                 format!("volume group {} misses physical volume {}", handle.name(), away.join(", "))
             })
         });
-        let failures = self.failures.iter().map(crate::node::error::chain);
+        let failures = self.failures.iter().map(chain);
         let own = self.pool.trouble.iter().map(|trouble| trouble.words.clone());
         let all: Vec<String> = own.chain(failures).chain(missing).collect();
         (!all.is_empty()).then(|| all.join("; "))
@@ -216,7 +216,7 @@ impl Node {
             }
             let scan = scan(&self.host).await.map_err(failed("the disks can not be listed"))?;
             if let Err(error) = spare.make_free(self.host.as_ref(), &scan).await {
-                tracing::debug!(%error, "the spare disk is not free");
+                tracing::debug!(error = chain(&error), "the spare disk is not free");
                 continue;
             }
             turn.extend_group(&spare.path).await.map_err(unavailable)?;

@@ -50,7 +50,8 @@ impl Node {
     ) -> Result<Arc<Node>, HostError> {
         let scan = scan(&host).await?;
         for (disk, error) in &scan.unreadable {
-            tracing::warn!(disk = %disk.display(), %error, "the disk could not be read");
+            let error = error::chain(error);
+            tracing::warn!(disk = %disk.display(), error, "the disk could not be read");
         }
         let mut pools = Vec::new();
         for plan in plans {
@@ -79,7 +80,10 @@ impl Node {
         };
         for target in table.below(&private) {
             if let Err(error) = self.host.unmount(&target).await {
-                tracing::warn!(%error, "a private mount of an earlier run stays");
+                tracing::warn!(
+                    error = error::chain(&error),
+                    "a private mount of an earlier run stays"
+                );
             }
         }
     }
@@ -103,7 +107,10 @@ impl Node {
             let found = Found { pool, group, seen, lv: lv.clone(), record };
             match self.last_wipe(&found).await {
                 Ok(task) => self.wipes.start(task),
-                Err(error) => tracing::warn!(lv = found.lv.name, %error, "its wipe waits"),
+                Err(error) => {
+                    let error = error::chain(&error);
+                    tracing::warn!(lv = found.lv.name, error, "its wipe waits");
+                }
             }
         }
         Ok(())
@@ -133,10 +140,10 @@ async fn set_up(
         match made {
             Ok(group) => pool.groups.push(group),
             Err(error) => {
-                tracing::error!(pool = %pool.name, %error, "the pool lacks a group");
+                let words = error::chain(&error);
+                tracing::error!(pool = %pool.name, error = words, "the pool lacks a group");
                 // A disk that carries something else carries none of our volumes.
                 let may_hide_volumes = !matches!(error, SetupError::NotBlank { .. });
-                let words = error.to_string();
                 pool.trouble = Some(PoolTrouble { words, may_hide_volumes });
             }
         }

@@ -1,13 +1,13 @@
 //! How volumes and pools are: from system calls and the last reading, never by a process.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bytes::Bytes;
 use crate::host::{DeviceNumber, DmInfo, PathKind};
-use crate::lvm::layout;
+use crate::lvm::{Spent, layout};
 use crate::mount::MountTable;
 use crate::node::error::failed;
 use crate::node::pools::Pool;
@@ -46,6 +46,7 @@ impl Node {
             pool: found.pool.name.clone(),
             node: self.settings.name.clone(),
             size: found.size(),
+            requested: found.record.requested,
             mode: found.record.mode,
             state: self.state(found),
             published,
@@ -89,6 +90,22 @@ impl Node {
         }
         volumes.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(volumes)
+    }
+
+    /// How much was wiped since the start.
+    pub fn wiped(&self) -> Bytes {
+        self.wipes.wiped()
+    }
+
+    /// How often each LVM command ran since the start, and how long all its runs took.
+    pub fn lvm_spent(&self) -> BTreeMap<&'static str, Spent> {
+        let mut sums = BTreeMap::<_, Spent>::new();
+        for (command, spent) in self.groups().flat_map(|group| group.spent()) {
+            let sum = sums.entry(command).or_default();
+            sum.runs += spent.runs;
+            sum.time += spent.time;
+        }
+        sums
     }
 
     /// How the pools were at their last readings, without touching a disk.

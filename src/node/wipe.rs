@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::bytes::Bytes;
 use crate::host::{Host, HostError};
 use crate::lvm::{VolumeGroup, tags};
+use crate::node::error::chain;
 use crate::node::record;
 use crate::volume::{FsKind, Mode, VolumeError, VolumeKey, Wipe};
 
@@ -76,6 +77,8 @@ pub(super) struct Task {
 #[derive(Debug)]
 pub(super) struct Wipes {
     jobs: Mutex<HashMap<VolumeKey, Job>>,
+    /// Bytes since the start.
+    wiped: Arc<AtomicU64>,
     host: Arc<dyn Host>,
     /// Bytes a second, all wipes together do not know of each other; `None`: as fast as it goes.
     rate: Option<Bytes>,
@@ -92,11 +95,16 @@ struct Job {
 
 impl Wipes {
     pub fn new(host: Arc<dyn Host>, rate: Option<Bytes>, patience: Duration) -> Self {
-        Wipes { jobs: Mutex::default(), host, rate, patience }
+        Wipes { jobs: Mutex::default(), wiped: Arc::default(), host, rate, patience }
     }
 
     fn jobs(&self) -> std::sync::MutexGuard<'_, HashMap<VolumeKey, Job>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much was wiped since the start.
+    pub fn wiped(&self) -> Bytes {
+        Bytes::new(self.wiped.load(Ordering::Relaxed))
     }
 
     /// How much of a volume's wipe is done; `None` if none is under way.
@@ -163,8 +171,10 @@ impl Wipes {
         let job = Job { done: Arc::default(), total, ended };
         jobs.insert(task.key.clone(), job.clone());
         let (host, rate, done) = (self.host.clone(), self.rate, job.done.clone());
+        let wiped = self.wiped.clone();
         tokio::spawn(async move {
             let result = run(host.as_ref(), &task, rate, &done).await;
+            wiped.fetch_add(done.load(Ordering::Relaxed), Ordering::Relaxed);
             let _ = tell.send(Some(result.map_err(|error| words(&error))));
         });
         job
@@ -237,7 +247,8 @@ async fn write_down(task: &Task, wiped: u64) {
     let Some(now) = seen.lvs.get(lv) else { return };
     let old = tags::find(&now.tags, record::WIPED).into_iter().collect::<Vec<_>>();
     if let Err(error) = turn.retag(lv, &old, &[record::wiped_tag(Bytes::new(wiped))]).await {
-        tracing::warn!(lv, %error, "the progress of a wipe could not be written down");
+        let error = chain(&error);
+        tracing::warn!(lv, error, "the progress of a wipe could not be written down");
     }
 }
 

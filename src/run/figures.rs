@@ -1,10 +1,12 @@
 //! The figures of a node for whoever scrapes them: from the last readings, no disk is touched.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::host::Host;
+use crate::lvm::Spent;
 use crate::metrics::{FigureSource, Figures, PoolFigures, VolumeFigures};
 use crate::node::Node;
 
@@ -37,6 +39,15 @@ impl FigureSource for NodeFigures {
             pools: pools.collect(),
             volumes: volumes.iter().map(VolumeFigures::from).collect(),
             host_calls: self.host.counts(),
+            lvm_commands: self.node.lvm_spent().into_iter().map(runs_and_time).collect(),
+            wiped: self.node.wiped(),
         }
     }
 }
+
+fn runs_and_time((command, spent): (&'static str, Spent)) -> (&'static str, (u64, Duration)) {
+    (command, (spent.runs, spent.time))
+}
+
+#[cfg(test)]
+mod tests;

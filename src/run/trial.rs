@@ -65,12 +65,11 @@ impl<'a> Life<'a> {
         self.tell.heading(&self.mode.to_string());
         let before = self.client.free(self.args.pool.as_ref()).await?;
         self.create().await?;
-        self.show().await?;
+        self.mount().await?;
         let content = self.write().await?;
         self.grow_under_writer().await?;
-        self.hide().await?;
-        self.grow_offline(&content).await?;
-        self.hide().await?;
+        self.grow_offline().await?;
+        self.compare(&content).await?;
         self.delete(before).await
     }
 
@@ -84,19 +83,19 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
+    async fn mount(&mut self) -> Result<()> {
+        let step = self.tell.begin("stage");
+        self.show().await?;
+        step.done(&format!("and published at {}", self.target.display()));
+        Ok(())
+    }
+
+    /// Stage and publish.
     async fn show(&mut self) -> Result<()> {
         std::fs::create_dir_all(&self.staging).context("making the staging directory")?;
         let id = self.id()?.to_owned();
-        let step = self.tell.begin("stage");
         self.client.stage(&id, &self.staging, self.mode).await?;
-        step.done(match self.mode {
-            Mode::Block => "active",
-            Mode::Filesystem(_) => "formatted if it was new, mounted",
-        });
-        let step = self.tell.begin("publish");
-        self.client.publish(&id, &self.staging, &self.target, self.mode).await?;
-        step.done(&self.target.display().to_string());
-        Ok(())
+        self.client.publish(&id, &self.staging, &self.target, self.mode).await
     }
 
     async fn write(&mut self) -> Result<Content> {
@@ -115,59 +114,70 @@ impl<'a> Life<'a> {
             self.client.node_expand(&id, &self.target, &self.staging, to, self.mode).await?;
         }
         step.done(&format!(
-            "{} under a running writer, {}",
+            "to {} under a running writer, in {}",
             grown.size,
-            if grown.node_expansion_required { "in two steps" } else { "in one step" }
+            if grown.node_expansion_required { "two steps" } else { "one step" }
         ));
         let step = self.tell.begin("writer");
         let records = writer.stop().await?;
-        step.done(&format!("{records} records written meanwhile, each read back"));
-        self.must_show(to).await
+        let seen = self.must_show(to).await?;
+        step.done(&format!("{records} records written meanwhile and read back; it sees {seen}"));
+        Ok(())
     }
 
-    async fn grow_offline(&mut self, content: &Content) -> Result<()> {
-        let to = self.args.grow_to + (self.args.grow_to - self.args.size);
+    async fn grow_offline(&mut self) -> Result<()> {
+        self.hide().await?;
         let id = self.id()?.to_owned();
         let step = self.tell.begin("grow");
-        let grown = self.client.grow(&id, to, self.mode).await?;
-        step.done(&format!("{} while nobody uses it", grown.size));
-        self.show().await?;
+        let grown = self.client.grow(&id, self.last_size(), self.mode).await?;
+        step.done(&format!(
+            "to {} unstaged{}",
+            grown.size,
+            if grown.node_expansion_required { ", the rest at staging" } else { ", in one step" }
+        ));
+        Ok(())
+    }
+
+    fn last_size(&self) -> Bytes {
+        self.args.grow_to + (self.args.grow_to - self.args.size)
+    }
+
+    async fn compare(&mut self, content: &Content) -> Result<()> {
         let step = self.tell.begin("compare");
+        self.show().await?;
         content.compare(&self.target, self.mode).await?;
-        step.done(&format!("the same bytes, {}", content.short_sum()));
-        self.must_show(to).await
+        let seen = self.must_show(self.last_size()).await?;
+        step.done(&format!("staged again: the same bytes, {seen}"));
+        Ok(())
     }
 
     /// The workload must see at least this size, less what the file system keeps for itself.
-    async fn must_show(&mut self, size: Bytes) -> Result<()> {
+    async fn must_show(&mut self, size: Bytes) -> Result<String> {
         let id = self.id()?.to_owned();
-        let step = self.tell.begin("stats");
         let (total, used) = self.client.stats(&id, &self.target).await?;
         let least = match self.mode {
             Mode::Block => size,
             Mode::Filesystem(_) => Bytes::new(size.get() / 100 * 75),
         };
         ensure!(total >= least, "the workload sees {total}, at least {least} was expected");
-        step.done(&match used {
-            Some(used) => format!("{total} in all, {used} used"),
-            None => format!("{total} in all"),
-        });
-        Ok(())
+        Ok(match used {
+            Some(used) => format!("{total}, {used} used"),
+            None => total.to_string(),
+        })
     }
 
+    /// Unpublish and unstage.
     async fn hide(&mut self) -> Result<()> {
         let id = self.id()?.to_owned();
-        let step = self.tell.begin("unpublish");
         self.client.unpublish(&id, &self.target).await?;
         ensure!(!self.target.exists(), "{} is still there", self.target.display());
-        self.client.unstage(&id, &self.staging).await?;
-        step.done("and unstaged");
-        Ok(())
+        self.client.unstage(&id, &self.staging).await
     }
 
     async fn delete(&mut self, free_before: Bytes) -> Result<()> {
         let id = self.id()?.to_owned();
         let step = self.tell.begin("delete");
+        self.hide().await?;
         self.client.delete(&id).await?;
         if self.client.list().await?.contains(&id) {
             bail!("volume {id} is still listed");
@@ -175,9 +185,17 @@ impl<'a> Life<'a> {
         let free = self.client.free(self.args.pool.as_ref()).await?;
         ensure!(free == free_before, "{free} is free now, {free_before} was free before");
         self.volume = None;
-        let _ = std::fs::remove_dir_all(&self.args.dir);
-        step.done(&format!("wiped; {free} free as before"));
+        self.remove_directories();
+        step.done(&format!("unstaged, wiped, removed; {free} free as before"));
         Ok(())
+    }
+
+    /// Remove the directories that are empty, and no other: the parent may be somebody else's.
+    fn remove_directories(&self) {
+        let parents = self.staging.ancestors().skip(1).take(2);
+        for dir in [self.target.as_path(), &self.staging].into_iter().chain(parents) {
+            let _ = std::fs::remove_dir(dir);
+        }
     }
 
     /// After a failed step: take away what can be taken away, so that a second try starts clean.
@@ -188,5 +206,6 @@ impl<'a> Life<'a> {
         if let Err(error) = self.client.delete(&id).await {
             Tell::line(&format!("volume {id} is left behind: {error:#}"));
         }
+        self.remove_directories();
     }
 }

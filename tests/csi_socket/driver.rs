@@ -44,6 +44,7 @@ impl Shelf {
             pool: "fast".parse().unwrap(),
             node: "alpha".to_owned(),
             size,
+            requested: size,
             mode: Mode::Filesystem(FsKind::Ext4),
             state: State::Ready,
             published: !ailments.is_empty(),

@@ -1,7 +1,9 @@
 //! A small CSI client.
 
 use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use hyper_util::rt::TokioIo;
@@ -20,6 +22,10 @@ use crate::volume::{Mode, PoolName};
 /// How often a call that is answered with ABORTED is made again; each waits inside the driver.
 const REPEATS: usize = 100;
 
+/// How long a driver may take to start.
+const START: Duration = Duration::from_secs(10);
+const BETWEEN_TRIES: Duration = Duration::from_millis(50);
+
 /// Speaks to one driver.
 pub(super) struct Client {
     identity: IdentityClient<Channel>,
@@ -34,7 +40,15 @@ pub(super) struct Grown {
 }
 
 impl Client {
+    /// Connect to the driver; one that is still starting is waited for.
+    ///
+    /// # Errors
+    /// If nobody listens there within [`START`], or at once if we may not connect.
     pub async fn connect(socket: &Path) -> Result<Client> {
+        let nobody = || {
+            format!("no driver answers at {}; start `pliant standalone` first", socket.display())
+        };
+        wait_for(socket).await.with_context(nobody)?;
         let path: PathBuf = socket.to_owned();
         let connect = service_fn(move |_: Uri| {
             let path = path.clone();
@@ -42,9 +56,7 @@ impl Client {
         });
         // The address is not used: the connector knows the socket.
         let channel = Endpoint::from_static("http://pliant").connect_with_connector(connect).await;
-        let channel = channel.with_context(|| {
-            format!("no driver answers at {}; start `pliant standalone` first", socket.display())
-        })?;
+        let channel = channel.with_context(nobody)?;
         Ok(Client {
             identity: IdentityClient::new(channel.clone()),
             controller: ControllerClient::new(channel.clone()),
@@ -210,6 +222,22 @@ impl Client {
         let bytes = bytes.context("NodeGetVolumeStats answered no bytes")?;
         let total = Bytes::from_i64(bytes.total).unwrap_or_default();
         Ok((total, Bytes::from_i64(bytes.used).filter(|used| *used > Bytes::ZERO)))
+    }
+}
+
+/// Wait until somebody listens.
+async fn wait_for(socket: &Path) -> io::Result<()> {
+    let begin = Instant::now();
+    let mut tries = tokio::time::interval(BETWEEN_TRIES);
+    loop {
+        tries.tick().await;
+        match UnixStream::connect(socket).await {
+            Ok(_) => return Ok(()),
+            Err(error) => match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused if begin.elapsed() < START => {}
+                _ => return Err(error),
+            },
+        }
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Content {
 
 impl Content {
     /// How much is written.
-    pub const SIZE: Bytes = Bytes::mib(32);
+    pub const SIZE: Bytes = Bytes::mib(8);
 
     /// Write bytes that look random, make them durable, remember their checksum.
     pub async fn write(target: &Path, mode: Mode) -> Result<Content> {

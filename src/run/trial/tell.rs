@@ -1,7 +1,9 @@
 //! One line a step, with a tick and its time.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Instant;
+
+use crate::doctor;
 
 /// Where steps are told.
 pub(super) struct Tell {
@@ -17,7 +19,7 @@ pub(super) struct Step<'a> {
 
 impl Tell {
     pub fn new() -> Self {
-        let styled = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let styled = doctor::styled(&io::stdout());
         Tell { styled }
     }
 

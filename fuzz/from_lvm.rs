@@ -1,0 +1,82 @@
+//! Any bytes as what LVM wrote: shared by the fuzz targets and by the test that runs their corpus.
+
+use std::collections::BTreeSet;
+
+use pliant::lvm::metadata::{checksum, find_label, parse_area, parse_group};
+use pliant::lvm::{Lv, report};
+use pliant::node::record::Record;
+
+const SECTOR: usize = 512;
+
+/// Parse bytes as the part of the on-disk metadata that the first of them picks; says whether it was
+/// taken. Checksums are made right before: whoever can write to a disk can make them too.
+pub fn metadata(bytes: &[u8]) -> bool {
+    let Some((kind, bytes)) = bytes.split_first() else {
+        return false;
+    };
+    match kind % 3 {
+        0 => {
+            let mut sector = padded(bytes);
+            let sum = checksum(&sector[20..]).to_le_bytes();
+            sector[16..20].copy_from_slice(&sum);
+            // It names the sector that it is in, which is the second.
+            let start = [vec![0; SECTOR], sector].concat();
+            find_label(&start).is_ok_and(|label| label.is_some())
+        }
+        1 => {
+            let mut sector = padded(bytes);
+            let sum = checksum(&sector[4..]).to_le_bytes();
+            sector[..4].copy_from_slice(&sum);
+            parse_area(&sector).is_ok_and(|area| {
+                let ring = area.start..area.start + area.size;
+                for range in area.text_ranges() {
+                    assert!(ring.contains(&range.start) && range.end <= ring.end, "{area:?}");
+                }
+                true
+            })
+        }
+        _ => parse_group(bytes).is_ok_and(|group| {
+            for lv in group.lvs.values() {
+                group.dm_uuid(lv);
+                group.size_of(lv.extents());
+                Record::read(lv);
+            }
+            group.free_extents();
+            true
+        }),
+    }
+}
+
+/// Parse bytes as a command's report, or as a volume's name and tags, one a line.
+pub fn words(bytes: &[u8]) -> bool {
+    let Some((kind, bytes)) = bytes.split_first() else {
+        return false;
+    };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return false;
+    };
+    if kind % 2 == 0 {
+        return report::parse(text).is_ok();
+    }
+    let mut lines = text.lines().map(str::to_owned);
+    let lv = Lv {
+        name: lines.next().unwrap_or_default(),
+        uuid: String::new(),
+        flags: BTreeSet::new(),
+        tags: lines.collect(),
+        segments: Vec::new(),
+    };
+    Record::read(&lv).is_some_and(|record| {
+        assert_eq!(record.lv_name(), lv.name);
+        for pair in record.mkfs.words().chunks(2) {
+            assert!(!pair[1].starts_with('-') && !pair[1].contains('/'), "{record:?}");
+        }
+        true
+    })
+}
+
+fn padded(bytes: &[u8]) -> Vec<u8> {
+    let mut sector = bytes.to_vec();
+    sector.resize(SECTOR, 0);
+    sector
+}

@@ -1,0 +1,11 @@
+//! Any bytes as LVM's on-disk metadata: label, area, text.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../from_lvm.rs"]
+mod from_lvm;
+
+fuzz_target!(|bytes: &[u8]| {
+    from_lvm::metadata(bytes);
+});

@@ -1,0 +1,93 @@
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::bytes::Bytes;
+use crate::metrics::{self, Metrics};
+use crate::node::{GroupSource, NodeSettings, PoolPlan};
+use crate::run::growth::CountedGrowth;
+use crate::testing::FakeHost;
+use crate::volume::{Class, Growth, Mode, NewVolume, NodeKey, Volumes, Wanted};
+
+fn settings() -> NodeSettings {
+    NodeSettings {
+        name: "alpha".to_owned(),
+        key: NodeKey::of("alpha"),
+        max_volumes: 0,
+        two_step: false,
+        wipe_rate: None,
+        wipe_patience: Duration::from_secs(20),
+        state_dir: PathBuf::from("/run/pliant"),
+    }
+}
+
+fn block(name: &str, size: Bytes) -> NewVolume {
+    NewVolume {
+        name: name.to_owned(),
+        size: Wanted { at_least: size, at_most: None },
+        mode: Mode::Block,
+        class: Class::default(),
+        nodes: BTreeSet::new(),
+    }
+}
+
+async fn scrape(node: &Arc<Node>, host: &FakeHost, metrics: &Metrics) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let figures = Arc::new(NodeFigures::new(node.clone(), Arc::new(host.clone())));
+    let stop = CancellationToken::new();
+    let server = tokio::spawn(metrics::serve(listener, metrics.clone(), figures, stop.clone()));
+    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    stop.cancel();
+    server.await.unwrap().unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn a_scrape_tells_what_was_done() {
+    let host = FakeHost::new();
+    let disk = host.add_disk(Bytes::gib(1));
+    host.add_group("vg0", &[disk]);
+    let plan = PoolPlan {
+        name: "fast".parse().unwrap(),
+        groups: vec![GroupSource::Existing("vg0".to_owned())],
+        spares: Vec::new(),
+    };
+    let node = Node::start(Arc::new(host.clone()), settings(), vec![plan]).await.unwrap();
+    let metrics = Metrics::default();
+    let volumes = CountedGrowth::new(node.clone(), metrics.clone());
+
+    let asked = Bytes::new(Bytes::mib(8).get() - 1);
+    let id = volumes.ensure(&block("a", asked)).await.unwrap().id;
+    let grow = |size| Growth { size: Wanted { at_least: size, at_most: None }, block: None };
+    volumes.grow(&id, grow(Bytes::mib(12))).await.unwrap();
+    volumes.grow(&id, grow(Bytes::gib(2))).await.unwrap_err();
+
+    let lines = [
+        format!(r#"pliant_volume_size_bytes{{volume="{id}",name="a",pool="fast"}} 12582912.0"#),
+        format!(r#"pliant_volume_requested_bytes{{volume="{id}"}} 8388607.0"#),
+        r#"pliant_expansions_total{outcome="whole"} 1"#.to_owned(),
+        r#"pliant_expansions_total{outcome="failed"} 1"#.to_owned(),
+        "pliant_wiped_bytes_total 12582912".to_owned(),
+        // The volume, and the extents that were wiped before they joined it.
+        r#"pliant_lvm_commands_total{command="lvcreate"} 2"#.to_owned(),
+        r#"pliant_lvm_commands_total{command="lvextend"} 1"#.to_owned(),
+        r#"pliant_pool_available{pool="fast"} 1.0"#.to_owned(),
+    ];
+    let told = scrape(&node, &host, &metrics).await;
+    for line in lines {
+        assert!(told.lines().any(|told| told == line), "{line} is not in\n{told}");
+    }
+    assert!(told.contains(r#"pliant_lvm_command_seconds_total{command="lvcreate"} "#), "{told}");
+
+    let spent = host.effects().len();
+    scrape(&node, &host, &metrics).await;
+    assert_eq!(host.effects().len(), spent, "a scrape changes nothing");
+}
