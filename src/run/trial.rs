@@ -3,19 +3,20 @@
 //! It speaks CSI over the driver's socket as a kubelet and its sidecars would, and believes nothing:
 //! it writes, reads back and compares.
 
-mod client;
 mod content;
 mod tell;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::bytes::Bytes;
 use crate::cli::Try;
+use crate::csi::client::Client;
+use crate::csi::pb;
 use crate::volume::Mode;
 
-use client::Client;
 use content::{Content, Writer};
 use tell::Tell;
 
@@ -61,9 +62,20 @@ impl<'a> Life<'a> {
         self.volume.as_deref().context("there is no volume")
     }
 
+    /// The class parameters.
+    fn parameters(&self) -> BTreeMap<String, String> {
+        let pool = self.args.pool.iter();
+        pool.map(|pool| ("pool".to_owned(), pool.to_string())).collect()
+    }
+
+    async fn free(&mut self) -> Result<Bytes> {
+        let free = self.client.capacity(&self.parameters()).await?.available_capacity;
+        Ok(Bytes::from_i64(free).unwrap_or_default())
+    }
+
     async fn walk(&mut self) -> Result<()> {
         self.tell.heading(&self.mode.to_string());
-        let before = self.client.free(self.args.pool.as_ref()).await?;
+        let before = self.free().await?;
         self.create().await?;
         self.show().await?;
         let content = self.write().await?;
@@ -78,7 +90,7 @@ impl<'a> Life<'a> {
         let name = format!("try-{}-{}", self.mode, std::process::id());
         let step = self.tell.begin("create");
         let (id, size) =
-            self.client.create(&name, self.args.size, self.mode, self.args.pool.as_ref()).await?;
+            self.client.create(&name, self.args.size, self.mode, &self.parameters()).await?;
         step.done(&format!("{size}, volume {id}"));
         self.volume = Some(id);
         Ok(())
@@ -110,14 +122,13 @@ impl<'a> Life<'a> {
         let writer = Writer::start(&self.target, self.mode, self.args.size)?;
         let (to, id) = (self.args.grow_to, self.id()?.to_owned());
         let step = self.tell.begin("grow");
-        let grown = self.client.grow(&id, to, self.mode).await?;
-        if grown.node_expansion_required {
+        let (size, node_step) = self.client.grow(&id, to, self.mode).await?;
+        if node_step {
             self.client.node_expand(&id, &self.target, &self.staging, to, self.mode).await?;
         }
         step.done(&format!(
-            "{} under a running writer, {}",
-            grown.size,
-            if grown.node_expansion_required { "in two steps" } else { "in one step" }
+            "{size} under a running writer, {}",
+            if node_step { "in two steps" } else { "in one step" }
         ));
         let step = self.tell.begin("writer");
         let records = writer.stop().await?;
@@ -129,8 +140,8 @@ impl<'a> Life<'a> {
         let to = self.args.grow_to + (self.args.grow_to - self.args.size);
         let id = self.id()?.to_owned();
         let step = self.tell.begin("grow");
-        let grown = self.client.grow(&id, to, self.mode).await?;
-        step.done(&format!("{} while nobody uses it", grown.size));
+        let (size, _) = self.client.grow(&id, to, self.mode).await?;
+        step.done(&format!("{size} while nobody uses it"));
         self.show().await?;
         let step = self.tell.begin("compare");
         content.compare(&self.target, self.mode).await?;
@@ -142,7 +153,12 @@ impl<'a> Life<'a> {
     async fn must_show(&mut self, size: Bytes) -> Result<()> {
         let id = self.id()?.to_owned();
         let step = self.tell.begin("stats");
-        let (total, used) = self.client.stats(&id, &self.target).await?;
+        let stats = self.client.stats(&id, &self.target).await?;
+        let in_bytes = i32::from(pb::volume_usage::Unit::Bytes);
+        let bytes = stats.usage.into_iter().find(|usage| usage.unit == in_bytes);
+        let bytes = bytes.context("NodeGetVolumeStats answered no bytes")?;
+        let total = Bytes::from_i64(bytes.total).unwrap_or_default();
+        let used = Bytes::from_i64(bytes.used).filter(|used| *used > Bytes::ZERO);
         let least = match self.mode {
             Mode::Block => size,
             Mode::Filesystem(_) => Bytes::new(size.get() / 100 * 75),
@@ -169,10 +185,11 @@ impl<'a> Life<'a> {
         let id = self.id()?.to_owned();
         let step = self.tell.begin("delete");
         self.client.delete(&id).await?;
-        if self.client.list().await?.contains(&id) {
+        let mut listed = self.client.list().await?.into_iter().filter_map(|entry| entry.volume);
+        if listed.any(|volume| volume.volume_id == id) {
             bail!("volume {id} is still listed");
         }
-        let free = self.client.free(self.args.pool.as_ref()).await?;
+        let free = self.free().await?;
         ensure!(free == free_before, "{free} is free now, {free_before} was free before");
         self.volume = None;
         let _ = std::fs::remove_dir_all(&self.args.dir);
