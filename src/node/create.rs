@@ -69,6 +69,7 @@ impl Node {
             asked: size,
             free: seen.free(),
             largest: seen.largest(want.class.layout),
+            hindrance: seen.hindrance(),
         })
     }
 
@@ -86,7 +87,7 @@ impl Node {
         let turn = group.turn().await.map_err(unavailable)?;
         let read = turn.read().await.map_err(unavailable)?;
         let extents = size.div_ceil(read.extent_size);
-        if layout::largest(&read, want.class.layout) < extents {
+        if layout::largest_new(&read, want.class.layout) < extents {
             return Ok(None); // Another volume took the room while we waited for our turn.
         }
         keeps_limit(read.size_of(extents), want.size)?;
