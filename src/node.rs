@@ -205,20 +205,40 @@ impl Node {
     /// [`VolumeError::Unavailable`] if it was not seen and not all groups could be read: it may be
     /// in one of those.
     async fn find_key(&self, key: &VolumeKey) -> Result<Option<Found>, VolumeError> {
+        self.find_key_among(key, |_| true).await
+    }
+
+    /// Find a volume by the key of its name, where it can only be in these pools if it was not seen.
+    ///
+    /// It is looked for where it was last seen first, and other pools than these are remembered, not
+    /// read: so nobody waits for a disk that hangs elsewhere.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unavailable`] if it was not seen and not all groups of these could be read.
+    async fn find_key_among(
+        &self,
+        key: &VolumeKey,
+        may_hold_it: impl Fn(&Pool) -> bool + Send,
+    ) -> Result<Option<Found>, VolumeError> {
+        let name = record::lv_name(key);
+        let last_seen = |group: &Arc<VolumeGroup>| {
+            group.remembered().is_some_and(|seen| seen.lvs.contains_key(&name))
+        };
+        let groups = self.pools.iter().flat_map(|pool| pool.groups.iter().map(move |g| (pool, g)));
+        let (first, rest): (Vec<_>, Vec<_>) = groups.partition(|(_, group)| last_seen(group));
         let mut unread = None;
-        for pool in &self.pools {
-            for group in &pool.groups {
-                match group.read().await {
-                    Err(error) => unread = Some(error),
-                    Ok(seen) => {
-                        if let Some(found) = find_in(pool, group, seen, key) {
-                            return Ok(Some(found));
-                        }
+        for (pool, group) in first.iter().chain(rest.iter().filter(|(pool, _)| may_hold_it(pool))) {
+            match group.read().await {
+                Err(error) => unread = Some(error),
+                Ok(seen) => {
+                    if let Some(found) = find_in(pool, group, seen, key) {
+                        return Ok(Some(found));
                     }
                 }
             }
         }
-        let trouble = self.pools.iter().find(|pool| pool.trouble.is_some());
+        let mut troubled = self.pools.iter().filter(|pool| pool.trouble.is_some());
+        let trouble = troubled.find(|pool| may_hold_it(pool));
         match (unread, trouble) {
             (Some(error), _) => Err(unavailable(error)),
             (None, Some(pool)) => Err(VolumeError::Unavailable {

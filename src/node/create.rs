@@ -15,7 +15,10 @@ use crate::volume::{Mode, NewVolume, VolumeError, Wanted, Wipe};
 impl Node {
     /// Make the volume exist, wiped, ready and durable.
     pub(super) async fn ensure_volume(&self, want: &NewVolume) -> Result<Found, VolumeError> {
-        let found = match self.find_key(&want.key()).await? {
+        // An earlier call for it asked for the same pool: the trouble of another stops nothing here.
+        let pool = self.pool_of(&want.class).ok();
+        let may_hold_it = |other: &Pool| pool.is_none_or(|pool| pool.name == other.name);
+        let found = match self.find_key_among(&want.key(), may_hold_it).await? {
             Some(found) => found,
             None => self.make_volume(want).await?,
         };
