@@ -90,7 +90,9 @@ pub struct Calls {
 impl Calls {
     /// Connects to the running driver.
     pub fn connect() -> Calls {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        // A thread of its own, so that it takes notice when the driver ends.
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build();
         let runtime = runtime.expect("runtime");
         let client = runtime.block_on(Client::connect(Path::new(SOCKET))).expect("connect");
         Calls { runtime, client }

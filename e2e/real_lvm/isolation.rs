@@ -169,7 +169,10 @@ fn signatures_in_a_raw_volume_are_nobodys_business() {
 
         let visible = run(
             "env",
-            &["LVM_SYSTEM_DIR=/run/pliant/lvm/vg0", "pvs", "-a", "--noheadings", "-o", "vg_name"],
+            &["LVM_SYSTEM_DIR=/run/pliant/lvm/vg0", "pvs", "--noheadings", "-o", "vg_name"]
+                .into_iter()
+                .chain(["--reportformat", "basic", "--config", "log/report_command_log=0"])
+                .collect::<Vec<_>>(),
         );
         let mut ids = [evil.id.clone(), good.id.clone()];
         ids.sort();

@@ -7,7 +7,7 @@ use pliant::volume::Mode;
 use tonic::Code;
 
 use crate::csi::{EXT4, Rig, fill, group, holds, volumes_of};
-use crate::machine::{Disk, run, sha256};
+use crate::machine::{Disk, attempt, run, sha256};
 
 fn created_on(disk: &Disk) -> String {
     format!("default=create:{}", disk.device())
@@ -15,8 +15,8 @@ fn created_on(disk: &Disk) -> String {
 
 /// The group that a disk belongs to; empty if none.
 fn group_on(disk: &Disk) -> String {
-    let name = run("pvs", &["-a", "--noheadings", "-o", "vg_name", disk.device()]);
-    name.trim().to_owned()
+    let name = attempt("pvs", &["--noheadings", "-o", "vg_name", disk.device()]);
+    name.unwrap_or_default().trim().to_owned()
 }
 
 #[test]
