@@ -59,7 +59,7 @@ pub enum FsError {
         repair: String,
     },
     /// It cannot grow while it is mounted.
-    #[error("the file system on {} can only grow while it is not mounted", device.display())]
+    #[error("the file system on {} can only grow while it is not mounted; stop the workload, and it grows before the next use", device.display())]
     OnlyUnmounted {
         /// The device.
         device: PathBuf,

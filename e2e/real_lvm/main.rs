@@ -6,8 +6,14 @@
     reason = "plain commands are what the driver is compared with"
 )]
 
+mod csi;
 mod driver;
+mod faults;
 mod groups;
+mod growth;
+mod isolation;
 mod log_writes;
 mod machine;
+mod pools;
 mod power_cuts;
+mod scale;

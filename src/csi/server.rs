@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio_stream::wrappers::UnixListenerStream;
 
 use crate::csi::pb::controller_server::ControllerServer;
@@ -54,7 +56,12 @@ pub enum ServeError {
     },
 }
 
-/// Serve at the socket until `shutdown` is done, then answer the calls that are under way and return.
+/// How long the calls under way are waited for at the end. A connection whose other end is stuck never
+/// closes, and nothing tells it from one that waits for its answer.
+const LAST_CALLS: Duration = Duration::from_secs(25);
+
+/// Serve at the socket until `shutdown` is done, then answer the calls that are under way and return,
+/// after 25 seconds at the latest.
 ///
 /// The socket file has mode 0600 and is removed as soon as the shutdown begins, so that the next
 /// driver can take its place. Work whose caller has left is not waited for here.
@@ -74,7 +81,8 @@ pub async fn serve(
     let identity =
         IdentityServer::new(services.identity).max_decoding_message_size(LARGEST_MESSAGE);
     tracing::info!(socket = %socket.display(), "serving");
-    tonic::transport::Server::builder()
+    let (begin, stopping) = oneshot::channel();
+    let served = tonic::transport::Server::builder()
         .layer(RpcLayer::new(observer))
         .add_service(identity)
         .add_optional_service(services.controller.map(limited))
@@ -82,7 +90,19 @@ pub async fn serve(
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), async move {
             shutdown.await;
             drop(file);
-        })
-        .await
-        .map_err(|source| ServeError::Server { socket: socket.to_owned(), source })
+            let _ = begin.send(());
+        });
+    let too_late = async {
+        let _ = stopping.await;
+        tokio::time::sleep(LAST_CALLS).await;
+    };
+    tokio::select! {
+        served = served => {
+            served.map_err(|source| ServeError::Server { socket: socket.to_owned(), source })
+        }
+        () = too_late => {
+            tracing::warn!("a connection does not close; it is left");
+            Ok(())
+        }
+    }
 }

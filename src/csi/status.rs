@@ -127,7 +127,7 @@ mod tests {
             (VolumeError::Invalid { field: text(), reason: text() }, Code::InvalidArgument),
             (VolumeError::SizeOutOfRange { reason: text() }, Code::OutOfRange),
             (
-                VolumeError::NoRoomToCreate { pool: pool(), asked, free, largest },
+                VolumeError::NoRoomToCreate { pool: pool(), asked, free, largest, hindrance: None },
                 Code::ResourceExhausted,
             ),
             (VolumeError::NoRoomToGrow { pool: pool(), asked, free, largest }, Code::OutOfRange),

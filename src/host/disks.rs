@@ -17,7 +17,10 @@ pub(super) fn list(sys_block: &Path) -> io::Result<Vec<Disk>> {
     let mut disks = Vec::new();
     for entry in names(sys_block)? {
         let whole = sys_block.join(&entry);
-        if is_layer(&entry) || !is_there(&whole) || is_member(&whole, sys_block)? {
+        if is_memory(&entry) || !is_there(&whole) || is_member(&whole, sys_block)? {
+            continue;
+        }
+        if is_volume(&whole, sys_block)? {
             continue;
         }
         let mut partitions = partitions(&whole)?;
@@ -36,13 +39,27 @@ pub(super) fn list(sys_block: &Path) -> io::Result<Vec<Disk>> {
     Ok(disks)
 }
 
-/// Devices that are made of others, or of memory.
-fn is_layer(name: &str) -> bool {
-    let numbered = |prefix: &str| {
-        let number = name.strip_prefix(prefix);
-        number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    name.starts_with("dm-") || numbered("ram")
+fn is_memory(name: &str) -> bool {
+    let number = name.strip_prefix("ram");
+    number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Whether it is a logical volume or lies on one: what is on it is its tenant's business, and could
+/// be a copy of a label. Other device-mapper devices, multipath and encryption, carry groups.
+fn is_volume(device: &Path, sys_block: &Path) -> io::Result<bool> {
+    if is_logical_volume(device) {
+        return Ok(true);
+    }
+    for below in names(&device.join("slaves"))? {
+        if is_volume(&sys_block.join(below), sys_block)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_logical_volume(device: &Path) -> bool {
+    attribute(device, "dm/uuid").is_some_and(|uuid| uuid.starts_with("LVM-"))
 }
 
 /// Whether it has a node in `/dev`, and a file behind it if it is a loop device.
@@ -53,12 +70,13 @@ fn is_there(device: &Path) -> bool {
     !hidden && (!is_loop || bound)
 }
 
-/// Whether an md array or a multipath map holds it.
+/// Whether an md array or a device-mapper device that is no logical volume holds it: that one shows
+/// what is on it, and only the top of a stack is looked at.
 fn is_member(device: &Path, sys_block: &Path) -> io::Result<bool> {
     let holders = names(&device.join("holders"))?;
     Ok(holders.iter().any(|holder| {
-        let uuid = attribute(&sys_block.join(holder), "dm/uuid");
-        holder.starts_with("md") || uuid.is_some_and(|uuid| uuid.starts_with("mpath-"))
+        holder.starts_with("md")
+            || (holder.starts_with("dm-") && !is_logical_volume(&sys_block.join(holder)))
     }))
 }
 
@@ -125,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_and_partitions_are_listed_and_layers_are_not() {
+    fn the_tops_of_stacks_are_listed_and_volumes_are_not() {
         let sys = tempfile::tempdir().unwrap();
         let root = sys.path();
         device(root, "sda", "8:0", "2048");
@@ -140,6 +158,13 @@ mod tests {
         device(root, "sdc/sdc1", "8:33", "1024");
         put(root, &[("sdc/sdc1/partition", "1")]);
         device(root, "dm-0", "254:0", "2048");
+        device(root, "dm-1", "254:1", "2048");
+        device(root, "dm-2", "254:2", "2048");
+        put(root, &[("dm-2/dm/uuid", "CRYPT-on-a-volume"), ("dm-2/slaves/dm-0/x", "")]);
+        device(root, "sdd", "8:48", "2048");
+        put(root, &[("sdd/holders/dm-3/x", "")]);
+        device(root, "dm-3", "254:3", "2048");
+        put(root, &[("dm-3/slaves/sdd/x", "")]);
         device(root, "ram0", "1:0", "8192");
         device(root, "nbd0", "43:0", "0");
         device(root, "nvme0c0n1", "259:1", "2048");
@@ -157,6 +182,8 @@ mod tests {
             list(root).unwrap(),
             [
                 array,
+                expected("/dev/dm-1", 254, 1, 2048, false),
+                expected("/dev/dm-3", 254, 3, 2048, false),
                 expected("/dev/loop0", 7, 0, 2048, false),
                 expected("/dev/sda", 8, 0, 2048, true),
                 expected("/dev/sda1", 8, 1, 1024, false),

@@ -21,6 +21,9 @@ pub struct Group {
     pub flags: BTreeSet<String>,
     /// Tags of the group.
     pub tags: BTreeSet<String>,
+    /// Whether the metadata area of a disk has no room for the text of one more volume. Filled in by
+    /// the reader, not by the text.
+    pub metadata_full: bool,
     /// Its physical volumes by the name that the text gives them (`pv0`).
     pub pvs: BTreeMap<String, Pv>,
     /// Its logical volumes by name, the hidden ones too.

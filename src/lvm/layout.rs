@@ -11,7 +11,7 @@ pub fn arguments(layout: Layout) -> &'static [&'static str] {
     }
 }
 
-/// The most extents that one volume of this layout could have, or grow by, in the group now.
+/// The most extents that one volume of this layout could grow by in the group now.
 ///
 /// Zero for a group that LVM would refuse to change.
 pub fn largest(group: &Group, layout: Layout) -> u64 {
@@ -21,6 +21,11 @@ pub fn largest(group: &Group, layout: Layout) -> u64 {
     match layout {
         Layout::Linear => group.free_extents(),
     }
+}
+
+/// The most extents that one new volume of this layout could have in the group now.
+pub fn largest_new(group: &Group, layout: Layout) -> u64 {
+    if group.metadata_full { 0 } else { largest(group, layout) }
 }
 
 /// The extents of the group's disks that a volume of this many extents takes.

@@ -93,6 +93,16 @@ pub struct TextLocation {
 }
 
 impl AreaHeader {
+    /// Whether there is no room for the text of one more volume.
+    ///
+    /// LVM writes a new text beside the old one, also where a volume is removed: half of the ring is
+    /// the most that a text may take. A quarter of that is kept for changes to the volumes that are
+    /// there, since an area cannot be enlarged.
+    pub fn is_full(&self) -> bool {
+        let most = self.size.saturating_sub(SECTOR as u64) / 2;
+        self.text.is_some_and(|text| text.size > most - most / 4)
+    }
+
     /// Where on the device the text is, in reading order: two ranges if the ring wraps inside it, none
     /// if there is no text.
     pub fn text_ranges(&self) -> Vec<Range<u64>> {

@@ -63,7 +63,8 @@ pub(crate) async fn copy(host: &dyn Host, device: &Path, label: &Label) -> Resul
         if !good {
             return Err(MetadataError::Checksum("metadata text").into());
         }
-        let group = metadata::parse_group(&bytes)?;
+        let mut group = metadata::parse_group(&bytes)?;
+        group.metadata_full = before.is_full();
         return Ok(Copy { mark: Some(before.raw), group: Some(group) });
     }
     Err(MetadataError::Checksum("metadata text, which keeps changing,").into())

@@ -193,6 +193,8 @@ impl VolumeGroup {
             )));
         }
         let mut group = newest.clone();
+        let full = |member: &&Member| member.group.as_ref().is_some_and(|g| g.metadata_full);
+        group.metadata_full = members.iter().any(full);
         for pv in group.pvs.values_mut() {
             let carriers: Vec<&Member> =
                 scan.members.iter().filter(|m| m.label.pv_uuid == pv.uuid).collect();

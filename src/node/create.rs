@@ -15,9 +15,12 @@ use crate::volume::{Mode, NewVolume, VolumeError, Wanted, Wipe};
 impl Node {
     /// Make the volume exist, wiped, ready and durable.
     pub(super) async fn ensure_volume(&self, want: &NewVolume) -> Result<Found, VolumeError> {
-        // A group that was never read must not keep others from serving. Should it hide a volume of
-        // this name that was never acknowledged, both are refused when it comes back.
-        let found = match self.search(&want.key()).await? {
+        // An earlier call for it asked for the same pool: the trouble of another stops nothing here.
+        // Nor does a group that was never read. Should it hide a volume of this name that was never
+        // acknowledged, both are refused when it comes back.
+        let pool = self.pool_of(&want.class).ok();
+        let may_hold_it = |other: &Pool| pool.is_none_or(|pool| pool.name == other.name);
+        let found = match self.search(&want.key(), may_hold_it).await? {
             (Some(found), _) => found,
             (None, _) => self.make_volume(want).await?,
         };
@@ -71,6 +74,7 @@ impl Node {
             asked: size,
             free: seen.free(),
             largest: seen.largest(want.class.layout),
+            hindrance: seen.hindrance(),
         })
     }
 
@@ -88,7 +92,7 @@ impl Node {
         let turn = group.turn().await.map_err(unavailable)?;
         let read = turn.read().await.map_err(unavailable)?;
         let extents = size.div_ceil(read.extent_size);
-        if layout::largest(&read, want.class.layout) < extents {
+        if layout::largest_new(&read, want.class.layout) < extents {
             return Ok(None); // Another volume took the room while we waited for our turn.
         }
         keeps_limit(read.size_of(extents), want.size)?;

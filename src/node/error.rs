@@ -30,10 +30,15 @@ pub(super) fn failed(what: impl Into<String>) -> impl FnOnce(HostError) -> Volum
     move |source| VolumeError::Failed { what, source: Box::new(source) }
 }
 
-/// A failed step on a file system.
+/// A failed step on a file system; refused where its state forbids the step.
 pub(super) fn fs_failed(what: impl Into<String>) -> impl FnOnce(FsError) -> VolumeError {
     let what = what.into();
-    move |source| VolumeError::Failed { what, source: Box::new(source) }
+    move |source| match source {
+        FsError::OnlyUnmounted { .. } | FsError::Damaged { .. } => {
+            VolumeError::Refused { reason: format!("{what}: {source}") }
+        }
+        source => VolumeError::Failed { what, source: Box::new(source) },
+    }
 }
 
 /// An error and its causes in one line.

@@ -35,44 +35,53 @@ impl Found {
 }
 
 impl Node {
-    /// Look for the key of a name in all groups, and say why some could not be looked at.
+    /// Look for the key of a name, and say why some groups could not be looked at.
     ///
-    /// Where a group cannot be read now, its last reading counts: nothing reaches its disks, so
-    /// nobody changes it.
+    /// It is looked for where it was seen last first: then nobody waits for a disk that hangs
+    /// elsewhere. Pools that cannot hold it are remembered, not read. Where a group cannot be read
+    /// now, its last reading counts: nothing reaches its disks, so nobody changes it.
     ///
     /// # Errors
     /// [`VolumeError::Refused`] if two logical volumes claim the key, or its tags cannot be read.
     pub(super) async fn search(
         &self,
         key: &VolumeKey,
+        may_hold_it: impl Fn(&Pool) -> bool + Send,
     ) -> Result<(Option<Found>, Option<VolumeError>), VolumeError> {
-        let (mut found, mut unread) = (None::<Found>, None);
-        for pool in &self.pools {
-            if let Some(trouble) = pool.trouble.as_ref().filter(|trouble| trouble.may_hide_volumes)
-            {
-                let (what, reason) = (format!("pool {}", pool.name), trouble.words.clone());
-                unread = Some(VolumeError::Unavailable { what, reason });
+        let name = record::lv_name(key);
+        let groups = self.pools.iter().flat_map(|pool| pool.groups.iter().map(move |g| (pool, g)));
+        let (first, rest): (Vec<_>, Vec<_>) = groups.partition(|(_, group)| {
+            group.remembered().is_some_and(|seen| seen.lvs.contains_key(&name))
+        });
+        let mut unread = self.hidden(&may_hold_it);
+        let mut found = None::<Found>;
+        for (at, (pool, group)) in first.iter().chain(&rest).enumerate() {
+            let was_elsewhere = at >= first.len();
+            if was_elsewhere && (found.is_some() || !may_hold_it(pool)) {
+                continue;
             }
-            for group in &pool.groups {
-                let seen = match group.read().await {
-                    Ok(seen) => Some(seen),
-                    Err(error) => {
-                        let remembered = group.remembered();
-                        if remembered.is_none() {
-                            unread = Some(unavailable(error));
-                        }
-                        remembered
-                    }
-                };
-                let Some(seen) = seen else { continue };
-                let Some(here) = find_in(pool, group, seen, key)? else { continue };
-                if let Some(other) = &found {
-                    return Err(twins(other, &here));
-                }
-                found = Some(here);
+            let read = group.read().await;
+            let Some(seen) = read.as_ref().ok().cloned().or_else(|| group.remembered()) else {
+                unread = read.err().map(unavailable);
+                continue;
+            };
+            let Some(here) = find_in(pool, group, seen, key)? else { continue };
+            if let Some(other) = &found {
+                return Err(twins(other, &here));
             }
+            found = Some(here);
         }
         Ok((found, unread))
+    }
+
+    /// What keeps a group of these pools from being seen at all.
+    fn hidden(&self, may_hold_it: &impl Fn(&Pool) -> bool) -> Option<VolumeError> {
+        let mut pools = self.pools.iter().filter(|pool| may_hold_it(pool));
+        pools.find_map(|pool| {
+            let trouble = pool.trouble.as_ref().filter(|trouble| trouble.may_hide_volumes)?;
+            let (what, reason) = (format!("pool {}", pool.name), trouble.words.clone());
+            Some(VolumeError::Unavailable { what, reason })
+        })
     }
 
     /// Find a volume by the key of its name.
@@ -80,7 +89,7 @@ impl Node {
     /// # Errors
     /// [`VolumeError::Unavailable`] if it was not seen and a group was never read: it may be there.
     pub(super) async fn find_key(&self, key: &VolumeKey) -> Result<Option<Found>, VolumeError> {
-        match self.search(key).await? {
+        match self.search(key, |_| true).await? {
             (None, Some(unread)) => Err(unread),
             (found, _) => Ok(found),
         }

@@ -83,7 +83,7 @@ impl Seen<'_> {
             .iter()
             .map(|(_, group)| Candidate {
                 extent_size: group.extent_size,
-                largest: layout::largest(group, layout),
+                largest: layout::largest_new(group, layout),
             })
             .collect()
     }
@@ -95,7 +95,7 @@ impl Seen<'_> {
     }
 
     pub fn largest(&self, layout: Layout) -> Bytes {
-        let sizes = self.groups.iter().map(|(_, g)| g.size_of(layout::largest(g, layout)));
+        let sizes = self.groups.iter().map(|(_, g)| g.size_of(layout::largest_new(g, layout)));
         sizes.max().unwrap_or(Bytes::ZERO)
     }
 
@@ -110,6 +110,20 @@ impl Seen<'_> {
         let failures = self.failures.iter().map(chain);
         let own = self.pool.trouble.iter().map(|trouble| trouble.words.clone());
         let all: Vec<String> = own.chain(failures).chain(missing).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// What besides free extents keeps a new volume from being made; `None` if nothing does.
+    pub fn hindrance(&self) -> Option<String> {
+        let full =
+            self.groups.iter().filter(|(_, group)| group.metadata_full).map(|(handle, _)| {
+                format!(
+                    "the metadata area of volume group {} is full and can not be enlarged: delete \
+                 volumes, or add a group that is made with a larger --metadatasize",
+                    handle.name()
+                )
+            });
+        let all: Vec<String> = self.trouble().into_iter().chain(full).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
@@ -234,8 +248,8 @@ impl Node {
 
 /// The group that a new disk helps most: the one with the most room already.
 pub(super) fn roomiest<'a>(seen: &'a Seen<'_>) -> Option<&'a (Arc<VolumeGroup>, Arc<Group>)> {
-    let changeable = seen.groups.iter().filter(|(_, group)| group.changeable());
-    changeable.rev().max_by_key(|(_, group)| group.free_extents() * group.extent_size.get())
+    let open = seen.groups.iter().filter(|(_, g)| g.changeable() && !g.metadata_full);
+    open.rev().max_by_key(|(_, group)| group.free_extents() * group.extent_size.get())
 }
 
 #[cfg(test)]

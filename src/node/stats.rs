@@ -263,7 +263,7 @@ impl PoolSummary {
             free: changeable.map(|group| group.size_of(group.free_extents())).sum(),
             largest: read
                 .iter()
-                .map(|group| group.size_of(layout::largest(group, Layout::Linear)))
+                .map(|group| group.size_of(layout::largest_new(group, Layout::Linear)))
                 .max()
                 .unwrap_or_default(),
             available: pool.trouble.is_none()

@@ -20,8 +20,9 @@ use crate::run::figures::NodeFigures;
 use crate::run::growth::CountedGrowth;
 use crate::volume::{NodeKey, PoolName};
 
-/// How long work under way is waited for at the end: below the usual 60 s until SIGKILL.
-const DRAIN: Duration = Duration::from_secs(50);
+/// How long work under way is waited for at the end. With the last calls before it, it stays below the
+/// usual 60 s until SIGKILL.
+const DRAIN: Duration = Duration::from_secs(30);
 
 /// Serve Identity, Controller and Node on one socket until SIGTERM or SIGINT.
 pub async fn serve(settings: Settings) -> Result<()> {

@@ -3,19 +3,20 @@
 //! It speaks CSI over the driver's socket as a kubelet and its sidecars would, and believes nothing:
 //! it writes, reads back and compares.
 
-mod client;
 mod content;
 mod tell;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::bytes::Bytes;
 use crate::cli::Try;
+use crate::csi::client::Client;
+use crate::csi::pb;
 use crate::volume::Mode;
 
-use client::Client;
 use content::{Content, Writer};
 use tell::Tell;
 
@@ -61,9 +62,20 @@ impl<'a> Life<'a> {
         self.volume.as_deref().context("there is no volume")
     }
 
+    /// The class parameters.
+    fn parameters(&self) -> BTreeMap<String, String> {
+        let pool = self.args.pool.iter();
+        pool.map(|pool| ("pool".to_owned(), pool.to_string())).collect()
+    }
+
+    async fn free(&mut self) -> Result<Bytes> {
+        let free = self.client.capacity(&self.parameters()).await?.available_capacity;
+        Ok(Bytes::from_i64(free).unwrap_or_default())
+    }
+
     async fn walk(&mut self) -> Result<()> {
         self.tell.heading(&self.mode.to_string());
-        let before = self.client.free(self.args.pool.as_ref()).await?;
+        let before = self.free().await?;
         self.create().await?;
         self.mount().await?;
         let content = self.write().await?;
@@ -77,7 +89,7 @@ impl<'a> Life<'a> {
         let name = format!("try-{}-{}", self.mode, std::process::id());
         let step = self.tell.begin("create");
         let (id, size) =
-            self.client.create(&name, self.args.size, self.mode, self.args.pool.as_ref()).await?;
+            self.client.create(&name, self.args.size, self.mode, &self.parameters()).await?;
         step.done(&format!("{size}, volume {id}"));
         self.volume = Some(id);
         Ok(())
@@ -95,7 +107,7 @@ impl<'a> Life<'a> {
         std::fs::create_dir_all(&self.staging).context("making the staging directory")?;
         let id = self.id()?.to_owned();
         self.client.stage(&id, &self.staging, self.mode).await?;
-        self.client.publish(&id, &self.staging, &self.target, self.mode).await
+        Ok(self.client.publish(&id, &self.staging, &self.target, self.mode).await?)
     }
 
     async fn write(&mut self) -> Result<Content> {
@@ -109,14 +121,13 @@ impl<'a> Life<'a> {
         let writer = Writer::start(&self.target, self.mode, self.args.size)?;
         let (to, id) = (self.args.grow_to, self.id()?.to_owned());
         let step = self.tell.begin("grow");
-        let grown = self.client.grow(&id, to, self.mode).await?;
-        if grown.node_expansion_required {
+        let (size, node_step) = self.client.grow(&id, to, self.mode).await?;
+        if node_step {
             self.client.node_expand(&id, &self.target, &self.staging, to, self.mode).await?;
         }
         step.done(&format!(
-            "to {} under a running writer, in {}",
-            grown.size,
-            if grown.node_expansion_required { "two steps" } else { "one step" }
+            "to {size} under a running writer, in {}",
+            if node_step { "two steps" } else { "one step" }
         ));
         let step = self.tell.begin("writer");
         let records = writer.stop().await?;
@@ -129,11 +140,10 @@ impl<'a> Life<'a> {
         self.hide().await?;
         let id = self.id()?.to_owned();
         let step = self.tell.begin("grow");
-        let grown = self.client.grow(&id, self.last_size(), self.mode).await?;
+        let (size, node_step) = self.client.grow(&id, self.last_size(), self.mode).await?;
         step.done(&format!(
-            "to {} unstaged{}",
-            grown.size,
-            if grown.node_expansion_required { ", the rest at staging" } else { ", in one step" }
+            "to {size} unstaged{}",
+            if node_step { ", the rest at staging" } else { ", in one step" }
         ));
         Ok(())
     }
@@ -154,7 +164,12 @@ impl<'a> Life<'a> {
     /// The workload must see at least this size, less what the file system keeps for itself.
     async fn must_show(&mut self, size: Bytes) -> Result<String> {
         let id = self.id()?.to_owned();
-        let (total, used) = self.client.stats(&id, &self.target).await?;
+        let stats = self.client.stats(&id, &self.target).await?;
+        let in_bytes = i32::from(pb::volume_usage::Unit::Bytes);
+        let bytes = stats.usage.into_iter().find(|usage| usage.unit == in_bytes);
+        let bytes = bytes.context("NodeGetVolumeStats answered no bytes")?;
+        let total = Bytes::from_i64(bytes.total).unwrap_or_default();
+        let used = Bytes::from_i64(bytes.used).filter(|used| *used > Bytes::ZERO);
         let least = match self.mode {
             Mode::Block => size,
             Mode::Filesystem(_) => Bytes::new(size.get() / 100 * 75),
@@ -171,7 +186,7 @@ impl<'a> Life<'a> {
         let id = self.id()?.to_owned();
         self.client.unpublish(&id, &self.target).await?;
         ensure!(!self.target.exists(), "{} is still there", self.target.display());
-        self.client.unstage(&id, &self.staging).await
+        Ok(self.client.unstage(&id, &self.staging).await?)
     }
 
     async fn delete(&mut self, free_before: Bytes) -> Result<()> {
@@ -179,10 +194,11 @@ impl<'a> Life<'a> {
         let step = self.tell.begin("delete");
         self.hide().await?;
         self.client.delete(&id).await?;
-        if self.client.list().await?.contains(&id) {
+        let mut listed = self.client.list().await?.into_iter().filter_map(|entry| entry.volume);
+        if listed.any(|volume| volume.volume_id == id) {
             bail!("volume {id} is still listed");
         }
-        let free = self.client.free(self.args.pool.as_ref()).await?;
+        let free = self.free().await?;
         ensure!(free == free_before, "{free} is free now, {free_before} was free before");
         self.volume = None;
         self.remove_directories();

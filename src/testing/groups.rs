@@ -79,6 +79,7 @@ impl World {
             extent_size: EXTENT,
             flags: set(&["RESIZEABLE", "READ", "WRITE"]),
             tags: tags.iter().cloned().collect(),
+            metadata_full: false,
             pvs: BTreeMap::new(),
             lvs: BTreeMap::new(),
         }

@@ -171,6 +171,7 @@ mod tests {
             extent_size: Bytes::mib(4),
             flags: BTreeSet::new(),
             tags: ["t".repeat(700)].into(),
+            metadata_full: false,
             pvs: [].into(),
             lvs: [].into(),
         };

@@ -38,7 +38,7 @@ pub enum VolumeError {
         reason: String,
     },
     /// No group of the pool has room for a new volume.
-    #[error("{}", no_room("a new volume", *.asked, *.free, *.largest, .pool))]
+    #[error("{}{}", no_room("a new volume", *.asked, *.free, *.largest, .pool), also(.hindrance.as_deref()))]
     NoRoomToCreate {
         /// The pool that was asked.
         pool: PoolName,
@@ -48,6 +48,8 @@ pub enum VolumeError {
         free: Bytes,
         /// The largest volume that would succeed now.
         largest: Bytes,
+        /// What besides free extents is in the way, and what to do about it.
+        hindrance: Option<String>,
     },
     /// The volume's group has no room for the growth.
     #[error("{}", no_room("this volume", *.asked, *.free, *.largest, .pool))]
@@ -100,6 +102,10 @@ pub enum VolumeError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+fn also(hindrance: Option<&str>) -> String {
+    hindrance.map_or_else(String::new, |hindrance| format!("; besides, {hindrance}"))
 }
 
 fn no_room(what: &str, asked: Bytes, free: Bytes, largest: Bytes, pool: &PoolName) -> String {

@@ -39,6 +39,7 @@ fn found(disk: &str, pv: &str, name: &str, uuid: &str, seqno: u64) -> Found {
             extent_size: Bytes::mib(4),
             flags: BTreeSet::new(),
             tags: BTreeSet::new(),
+            metadata_full: false,
             pvs: BTreeMap::from([("pv0".to_owned(), physical)]),
             lvs: BTreeMap::new(),
         }),

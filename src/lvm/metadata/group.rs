@@ -38,6 +38,7 @@ pub fn parse_group(text: &[u8]) -> Result<Group, MetadataError> {
         extent_size: sectors(section, "extent_size")?,
         flags: flags(section),
         tags: strings(section, "tags"),
+        metadata_full: false,
         pvs,
         lvs,
     })

@@ -186,6 +186,7 @@ fn a_group_is_read_whole() {
         extent_size: Bytes::mib(4),
         flags: names(&["RESIZEABLE", "READ", "WRITE"]),
         tags: names(&["pliant.pool=fast"]),
+        metadata_full: false,
         pvs: [
             ("pv0".to_owned(), pv("1WkGnh-zK2S-m2lo-Mi4Y-wd8j-UW73-OTUvNG")),
             ("pv1".to_owned(), pv("di0TAY-lHe7-8ttY-P0ov-ncI5-BkMY-ZqCkqk")),

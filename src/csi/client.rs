@@ -1,15 +1,14 @@
-//! A small CSI client.
+//! A small CSI client: what a kubelet and its sidecars would say, and no more.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
-use tonic::Status;
 use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{Code, Response, Status};
 use tower::service_fn;
 
 use crate::bytes::Bytes;
@@ -17,7 +16,7 @@ use crate::csi::pb;
 use crate::csi::pb::controller_client::ControllerClient;
 use crate::csi::pb::identity_client::IdentityClient;
 use crate::csi::pb::node_client::NodeClient;
-use crate::volume::{Mode, PoolName};
+use crate::volume::Mode;
 
 /// How often a call that is answered with ABORTED is made again; each waits inside the driver.
 const REPEATS: usize = 100;
@@ -25,30 +24,44 @@ const REPEATS: usize = 100;
 /// How long a driver may take to start.
 const START: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
+/// Largest answer in bytes: a list of all volumes of a large node.
+const ANSWER: usize = 64 << 20;
+
+/// A call that the driver refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{call}: {code:?}: {message}")]
+pub struct CallError {
+    /// The name of the call.
+    pub call: &'static str,
+    /// The code of the answer.
+    pub code: Code,
+    /// Its message.
+    pub message: String,
+}
 
 /// Speaks to one driver.
-pub(super) struct Client {
+#[derive(Debug, Clone)]
+pub struct Client {
     identity: IdentityClient<Channel>,
     controller: ControllerClient<Channel>,
     node: NodeClient<Channel>,
 }
 
-/// The answer to a growth.
-pub(super) struct Grown {
-    pub size: Bytes,
-    pub node_expansion_required: bool,
-}
-
 impl Client {
-    /// Connect to the driver; one that is still starting is waited for.
+    /// Connect to the driver at this socket; one that is still starting is waited for.
     ///
     /// # Errors
-    /// If nobody listens there within [`START`], or at once if we may not connect.
-    pub async fn connect(socket: &Path) -> Result<Client> {
-        let nobody = || {
-            format!("no driver answers at {}; start `pliant standalone` first", socket.display())
+    /// UNAVAILABLE if nobody listens there for ten seconds, or at once if we may not connect.
+    pub async fn connect(socket: &Path) -> Result<Client, CallError> {
+        let nobody = |cause: &dyn std::fmt::Display| CallError {
+            call: "connect",
+            code: Code::Unavailable,
+            message: format!(
+                "no driver answers at {}: {cause}; start `pliant standalone` first",
+                socket.display()
+            ),
         };
-        wait_for(socket).await.with_context(nobody)?;
+        wait_for(socket).await.map_err(|error| nobody(&error))?;
         let path: PathBuf = socket.to_owned();
         let connect = service_fn(move |_: Uri| {
             let path = path.clone();
@@ -56,60 +69,68 @@ impl Client {
         });
         // The address is not used: the connector knows the socket.
         let channel = Endpoint::from_static("http://pliant").connect_with_connector(connect).await;
-        let channel = channel.with_context(nobody)?;
+        let channel = channel.map_err(|error| nobody(&error))?;
         Ok(Client {
             identity: IdentityClient::new(channel.clone()),
-            controller: ControllerClient::new(channel.clone()),
+            controller: ControllerClient::new(channel.clone()).max_decoding_message_size(ANSWER),
             node: NodeClient::new(channel),
         })
     }
 
-    /// Who answers, in a line.
-    pub async fn describe(&mut self) -> Result<String> {
+    /// Say who answers, in a line.
+    pub async fn describe(&mut self) -> Result<String, CallError> {
         let info = self.identity.get_plugin_info(pb::GetPluginInfoRequest {}).await;
-        let info = info.map_err(said("GetPluginInfo"))?.into_inner();
+        let info = said("GetPluginInfo", info)?;
         let node = self.node.node_get_info(pb::NodeGetInfoRequest {}).await;
-        let node = node.map_err(said("NodeGetInfo"))?.into_inner();
+        let node = said("NodeGetInfo", node)?;
         Ok(format!("{} {} on node {}", info.name, info.vendor_version, node.node_id))
     }
 
+    /// Make a volume of a class with these parameters; its id and real size.
     pub async fn create(
         &mut self,
         name: &str,
         size: Bytes,
         mode: Mode,
-        pool: Option<&PoolName>,
-    ) -> Result<(String, Bytes)> {
+        parameters: &BTreeMap<String, String>,
+    ) -> Result<(String, Bytes), CallError> {
         let request = pb::CreateVolumeRequest {
             name: name.to_owned(),
             capacity_range: Some(at_least(size)),
             volume_capabilities: vec![capability(mode)],
-            parameters: parameters(pool),
+            parameters: parameters.clone(),
             ..Default::default()
         };
         let mut repeats = 0;
         let answer = loop {
             match self.controller.create_volume(request.clone()).await {
                 Err(status) if is_at_work(&status, &mut repeats) => {}
-                answer => break answer.map_err(said("CreateVolume"))?.into_inner(),
+                answer => break said("CreateVolume", answer)?,
             }
         };
-        let volume = answer.volume.context("CreateVolume answered no volume")?;
+        let volume = answer.volume.unwrap_or_default();
         Ok((volume.volume_id, Bytes::from_i64(volume.capacity_bytes).unwrap_or_default()))
     }
 
-    pub async fn delete(&mut self, id: &str) -> Result<()> {
+    /// Make a volume gone.
+    pub async fn delete(&mut self, id: &str) -> Result<(), CallError> {
         let request = pb::DeleteVolumeRequest { volume_id: id.to_owned(), ..Default::default() };
         let mut repeats = 0;
         loop {
             match self.controller.delete_volume(request.clone()).await {
                 Err(status) if is_at_work(&status, &mut repeats) => {}
-                answer => return answer.map(|_| ()).map_err(said("DeleteVolume")),
+                answer => return said("DeleteVolume", answer).map(drop),
             }
         }
     }
 
-    pub async fn grow(&mut self, id: &str, size: Bytes, mode: Mode) -> Result<Grown> {
+    /// Grow a volume; its new size, and whether the node has to grow the file system.
+    pub async fn grow(
+        &mut self,
+        id: &str,
+        size: Bytes,
+        mode: Mode,
+    ) -> Result<(Bytes, bool), CallError> {
         let request = pb::ControllerExpandVolumeRequest {
             volume_id: id.to_owned(),
             capacity_range: Some(at_least(size)),
@@ -120,56 +141,57 @@ impl Client {
         let answer = loop {
             match self.controller.controller_expand_volume(request.clone()).await {
                 Err(status) if is_at_work(&status, &mut repeats) => {}
-                answer => break answer.map_err(said("ControllerExpandVolume"))?.into_inner(),
+                answer => break said("ControllerExpandVolume", answer)?,
             }
         };
-        Ok(Grown {
-            size: Bytes::from_i64(answer.capacity_bytes).unwrap_or_default(),
-            node_expansion_required: answer.node_expansion_required,
-        })
+        let size = Bytes::from_i64(answer.capacity_bytes).unwrap_or_default();
+        Ok((size, answer.node_expansion_required))
     }
 
-    /// The ids of all volumes.
-    pub async fn list(&mut self) -> Result<Vec<String>> {
+    /// List all volumes, with how they are.
+    pub async fn list(&mut self) -> Result<Vec<pb::list_volumes_response::Entry>, CallError> {
         let answer = self.controller.list_volumes(pb::ListVolumesRequest::default()).await;
-        let entries = answer.map_err(said("ListVolumes"))?.into_inner().entries;
-        Ok(entries.into_iter().filter_map(|entry| Some(entry.volume?.volume_id)).collect())
+        Ok(said("ListVolumes", answer)?.entries)
     }
 
-    pub async fn free(&mut self, pool: Option<&PoolName>) -> Result<Bytes> {
-        let request = pb::GetCapacityRequest { parameters: parameters(pool), ..Default::default() };
-        let answer = self.controller.get_capacity(request).await;
-        let free = answer.map_err(said("GetCapacity"))?.into_inner().available_capacity;
-        Ok(Bytes::from_i64(free).unwrap_or_default())
+    /// Say what a class with these parameters has room for.
+    pub async fn capacity(
+        &mut self,
+        parameters: &BTreeMap<String, String>,
+    ) -> Result<pb::GetCapacityResponse, CallError> {
+        let parameters = parameters.clone();
+        let request = pb::GetCapacityRequest { parameters, ..Default::default() };
+        said("GetCapacity", self.controller.get_capacity(request).await)
     }
 
-    pub async fn stage(&mut self, id: &str, staging: &Path, mode: Mode) -> Result<()> {
+    /// Make a volume usable on the node.
+    pub async fn stage(&mut self, id: &str, staging: &Path, mode: Mode) -> Result<(), CallError> {
         let request = pb::NodeStageVolumeRequest {
             volume_id: id.to_owned(),
             staging_target_path: text(staging),
             volume_capability: Some(capability(mode)),
             ..Default::default()
         };
-        let answer = self.node.node_stage_volume(request).await;
-        answer.map(|_| ()).map_err(said("NodeStageVolume"))
+        said("NodeStageVolume", self.node.node_stage_volume(request).await).map(drop)
     }
 
-    pub async fn unstage(&mut self, id: &str, staging: &Path) -> Result<()> {
+    /// Undo [`Client::stage`].
+    pub async fn unstage(&mut self, id: &str, staging: &Path) -> Result<(), CallError> {
         let request = pb::NodeUnstageVolumeRequest {
             volume_id: id.to_owned(),
             staging_target_path: text(staging),
         };
-        let answer = self.node.node_unstage_volume(request).await;
-        answer.map(|_| ()).map_err(said("NodeUnstageVolume"))
+        said("NodeUnstageVolume", self.node.node_unstage_volume(request).await).map(drop)
     }
 
+    /// Show a volume to a workload.
     pub async fn publish(
         &mut self,
         id: &str,
         staging: &Path,
         target: &Path,
         mode: Mode,
-    ) -> Result<()> {
+    ) -> Result<(), CallError> {
         let request = pb::NodePublishVolumeRequest {
             volume_id: id.to_owned(),
             staging_target_path: text(staging),
@@ -177,17 +199,17 @@ impl Client {
             volume_capability: Some(capability(mode)),
             ..Default::default()
         };
-        let answer = self.node.node_publish_volume(request).await;
-        answer.map(|_| ()).map_err(said("NodePublishVolume"))
+        said("NodePublishVolume", self.node.node_publish_volume(request).await).map(drop)
     }
 
-    pub async fn unpublish(&mut self, id: &str, target: &Path) -> Result<()> {
+    /// Undo [`Client::publish`].
+    pub async fn unpublish(&mut self, id: &str, target: &Path) -> Result<(), CallError> {
         let request =
             pb::NodeUnpublishVolumeRequest { volume_id: id.to_owned(), target_path: text(target) };
-        let answer = self.node.node_unpublish_volume(request).await;
-        answer.map(|_| ()).map_err(said("NodeUnpublishVolume"))
+        said("NodeUnpublishVolume", self.node.node_unpublish_volume(request).await).map(drop)
     }
 
+    /// Grow the file system of a volume that is published at `path`.
     pub async fn node_expand(
         &mut self,
         id: &str,
@@ -195,7 +217,7 @@ impl Client {
         staging: &Path,
         size: Bytes,
         mode: Mode,
-    ) -> Result<()> {
+    ) -> Result<(), CallError> {
         let request = pb::NodeExpandVolumeRequest {
             volume_id: id.to_owned(),
             volume_path: text(path),
@@ -204,24 +226,21 @@ impl Client {
             volume_capability: Some(capability(mode)),
             ..Default::default()
         };
-        let answer = self.node.node_expand_volume(request).await;
-        answer.map(|_| ()).map_err(said("NodeExpandVolume"))
+        said("NodeExpandVolume", self.node.node_expand_volume(request).await).map(drop)
     }
 
-    /// Total, and used where there is a file system.
-    pub async fn stats(&mut self, id: &str, path: &Path) -> Result<(Bytes, Option<Bytes>)> {
+    /// Say how full a volume is and how it is.
+    pub async fn stats(
+        &mut self,
+        id: &str,
+        path: &Path,
+    ) -> Result<pb::NodeGetVolumeStatsResponse, CallError> {
         let request = pb::NodeGetVolumeStatsRequest {
             volume_id: id.to_owned(),
             volume_path: text(path),
             ..Default::default()
         };
-        let answer = self.node.node_get_volume_stats(request).await;
-        let usage = answer.map_err(said("NodeGetVolumeStats"))?.into_inner().usage;
-        let in_bytes = i32::from(pb::volume_usage::Unit::Bytes);
-        let bytes = usage.into_iter().find(|usage| usage.unit == in_bytes);
-        let bytes = bytes.context("NodeGetVolumeStats answered no bytes")?;
-        let total = Bytes::from_i64(bytes.total).unwrap_or_default();
-        Ok((total, Bytes::from_i64(bytes.used).filter(|used| *used > Bytes::ZERO)))
+        said("NodeGetVolumeStats", self.node.node_get_volume_stats(request).await)
     }
 }
 
@@ -244,11 +263,15 @@ async fn wait_for(socket: &Path) -> io::Result<()> {
 /// Whether the driver says that the work goes on, and it was not asked too often yet.
 fn is_at_work(status: &Status, repeats: &mut usize) -> bool {
     *repeats += 1;
-    status.code() == tonic::Code::Aborted && *repeats < REPEATS
+    status.code() == Code::Aborted && *repeats < REPEATS
 }
 
-fn said(call: &'static str) -> impl Fn(Status) -> anyhow::Error {
-    move |status| anyhow!("{call}: {:?}: {}", status.code(), status.message())
+fn said<T>(call: &'static str, answer: Result<Response<T>, Status>) -> Result<T, CallError> {
+    answer.map(Response::into_inner).map_err(|status| CallError {
+        call,
+        code: status.code(),
+        message: status.message().to_owned(),
+    })
 }
 
 fn text(path: &Path) -> String {
@@ -257,10 +280,6 @@ fn text(path: &Path) -> String {
 
 fn at_least(size: Bytes) -> pb::CapacityRange {
     pb::CapacityRange { required_bytes: size.to_i64(), limit_bytes: 0 }
-}
-
-fn parameters(pool: Option<&PoolName>) -> BTreeMap<String, String> {
-    pool.map(|pool| ("pool".to_owned(), pool.to_string())).into_iter().collect()
 }
 
 fn capability(mode: Mode) -> pb::VolumeCapability {
