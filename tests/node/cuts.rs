@@ -286,14 +286,15 @@ pub fn points(effects: usize) -> impl Iterator<Item = (usize, Side)> {
     (1..=effects).flat_map(|n| [(n, Side::Before), (n, Side::After)])
 }
 
-/// Where two states differ, shortly.
+/// The lines by which two states differ.
 pub fn difference(now: &MachineState, reference: &MachineState) -> Option<String> {
-    let parts = [
-        ("groups", format!("{:?}", now.groups), format!("{:?}", reference.groups)),
-        ("devices", format!("{:?}", now.devices), format!("{:?}", reference.devices)),
-        ("mounts", format!("{:?}", now.mounts), format!("{:?}", reference.mounts)),
-        ("paths", format!("{:?}", now.paths), format!("{:?}", reference.paths)),
-    ];
-    let differ = parts.into_iter().find(|(_, now, reference)| now != reference);
-    differ.map(|(what, now, reference)| format!("{what} are {now}, not {reference}"))
+    if now == reference {
+        return None;
+    }
+    let (now, reference) = (format!("{now:#?}"), format!("{reference:#?}"));
+    let only = |one: &str, other: &str| {
+        let lines = one.lines().filter(|line| !other.lines().any(|o| o == *line));
+        lines.map(str::trim).collect::<Vec<_>>().join(" ")
+    };
+    Some(format!("has {:?}, lacks {:?}", only(&now, &reference), only(&reference, &now)))
 }

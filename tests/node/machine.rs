@@ -253,7 +253,8 @@ async fn content(
     let segment = segment.expect("within the volume");
     let piece = &segment.pieces[0];
     let pv = &group.pvs[&piece.pv];
-    let on_disk = pv.pe_start * 512 + (piece.range.start - segment.start) * extent + at;
+    let inside = at - segment.start * extent;
+    let on_disk = pv.pe_start * 512 + piece.range.start * extent + inside;
     host.read_at(pv.device.as_ref().expect("a disk"), on_disk, n).await.expect("read")
 }
 
