@@ -117,11 +117,9 @@ async fn grow_mounted_privately(
     })
     .await?;
     let grew = grow_mounted(host, dir, device, kind).await;
-    let unmounted = host.unmount(dir).await;
-    let grew = grew?;
-    unmounted?;
+    host.unmount(dir).await?;
     host.remove_path(dir).await?;
-    Ok(grew)
+    grew
 }
 
 async fn unmount_all(host: &dyn Host, dir: &Path) -> Result<(), FsError> {

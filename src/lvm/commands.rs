@@ -145,9 +145,22 @@ impl Turn {
         self.read().await.map(|_| ()) // Learns of the new disk, which has to be flushed too.
     }
 
+    /// Bring all disks to the newest state, where a commit was cut off between two of them: what one
+    /// disk alone tells would be lost with it. Level already, or a disk away, is success.
+    pub async fn level(&self) -> Result<(), LvmError> {
+        let group = self.read().await?;
+        if !self.group.is_uneven() || !group.changeable() {
+            return Ok(());
+        }
+        tracing::warn!(group = group.name, "its disks tell different states; levelling them");
+        self.must(Cmd::new("vgck").args(["--updatemetadata", &group.name])).await?;
+        self.read().await.map(|_| ())
+    }
+
     /// A command on a volume that a killed one left suspended would wait for ever.
     async fn heal_before(&self, lv: &str) -> Result<(), LvmError> {
-        if let Some(lv) = self.read().await?.lvs.get(lv) {
+        let group = self.read().await?;
+        if let Some(lv) = group.lvs.get(lv).filter(|lv| !group.is_snapshot(lv)) {
             self.heal(lv).await?;
         }
         Ok(())

@@ -139,6 +139,22 @@ impl Group {
         Bytes::new(self.extent_size.get().saturating_mul(extents))
     }
 
+    /// Whether a thick snapshot of this logical volume exists.
+    pub fn has_snapshot(&self, lv: &Lv) -> bool {
+        self.is_named_by_snapshot("origin", lv)
+    }
+
+    /// Whether this logical volume is the store of a thick snapshot.
+    pub fn is_snapshot(&self, lv: &Lv) -> bool {
+        self.is_named_by_snapshot("cow_store", lv)
+    }
+
+    fn is_named_by_snapshot(&self, key: &str, lv: &Lv) -> bool {
+        let mut segments = self.lvs.values().flat_map(|other| &other.segments);
+        segments
+            .any(|segment| segment.kind == "snapshot" && segment.volumes.get(key) == Some(&lv.name))
+    }
+
     /// The physical volumes that no device carries now.
     pub fn missing(&self) -> impl Iterator<Item = &Pv> {
         self.pvs.values().filter(|pv| pv.device.is_none() || pv.flags.contains("MISSING"))

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::host::{DmInfo, DmTarget, HostError};
+use crate::host::{DmInfo, DmTarget, GroupLock, HostError};
 use crate::lvm::LvmError;
 use crate::lvm::group::{Group, Lv};
 use crate::lvm::volume_group::Turn;
@@ -26,12 +26,16 @@ impl Turn {
         let Some(info) = self.ask(self.group.host.dm_info(&uuid).await)? else {
             return Ok(false);
         };
+        if !info.live_table {
+            self.remove_empty(&uuid).await?;
+            return Ok(true);
+        }
         let waits = info.suspended || info.inactive_table;
         if waits {
             self.clear_and_resume(&uuid, &info).await?;
         }
         let live = self.ask(self.group.host.dm_table(&uuid).await)?;
-        if info.live_table && maps(&live, &group, lv) {
+        if maps(&live, &group, lv) {
             return Ok(waits);
         }
         tracing::warn!(group = self.group.name(), lv = lv.name, "reloading a half-changed volume");
@@ -44,9 +48,8 @@ impl Turn {
     pub async fn remove_orphans(&self) -> Result<(), LvmError> {
         let group = self.read().await?;
         let ours = format!("LVM-{}", group.uuid.replace('-', ""));
-        let known: Vec<String> = group.lvs.values().map(|lv| group.dm_uuid(lv)).collect();
         for device in self.ask(self.group.host.dm_list().await)? {
-            let listed = known.iter().any(|uuid| device.uuid.starts_with(uuid));
+            let listed = group.lvs.values().any(|lv| is_part(&device.uuid, &group, lv));
             if !device.uuid.starts_with(&ours) || listed || !device.name.contains("-pliant--") {
                 continue;
             }
@@ -54,7 +57,7 @@ impl Turn {
             let Some(info) = info.filter(|info| info.open_count == 0) else {
                 continue;
             };
-            if info.suspended {
+            if info.suspended && info.live_table {
                 self.clear_and_resume(&device.uuid, &info).await?;
             }
             tracing::warn!(device = device.name, "removing a device that no volume has");
@@ -63,17 +66,17 @@ impl Turn {
         Ok(())
     }
 
+    /// Remove a device that never had a live table: an activation was cut off before its end. It
+    /// cannot be resumed, nobody can have used it, and the next activation makes it anew.
+    async fn remove_empty(&self, uuid: &str) -> Result<(), LvmError> {
+        let _lock = self.while_no_command_runs().await?;
+        tracing::warn!(group = self.group.name(), uuid, "removing a device without a table");
+        self.ask(self.group.host.dm_remove(uuid).await)
+    }
+
     /// Clear, then resume: resuming alone would make an uncommitted table live.
     async fn clear_and_resume(&self, uuid: &str, info: &DmInfo) -> Result<(), LvmError> {
-        // The lock shows that no LVM command, ours or the administrator's, is at work right now.
-        let lock = self.ask(self.group.host.try_lock_group(self.group.name()).await)?;
-        let Some(_lock) = lock else {
-            return Err(LvmError::Unusable {
-                group: self.group.name().to_owned(),
-                reason: "a volume is suspended by an LVM command that still runs; see `ps -C lvm`"
-                    .to_owned(),
-            });
-        };
+        let _lock = self.while_no_command_runs().await?;
         tracing::warn!(group = self.group.name(), uuid, "resuming a suspended volume");
         self.ask(self.group.host.dm_clear(uuid).await)?;
         if info.suspended {
@@ -82,14 +85,39 @@ impl Turn {
         Ok(())
     }
 
+    /// Hold the group's lock, which shows that no LVM command, ours or the administrator's, is at
+    /// work right now.
+    async fn while_no_command_runs(&self) -> Result<Box<dyn GroupLock>, LvmError> {
+        let lock = self.ask(self.group.host.try_lock_group(self.group.name()).await)?;
+        lock.ok_or_else(|| LvmError::Unusable {
+            group: self.group.name().to_owned(),
+            reason: "a volume is suspended by an LVM command that still runs; see `ps -C lvm`"
+                .to_owned(),
+        })
+    }
+
     fn ask<T>(&self, answer: Result<T, HostError>) -> Result<T, LvmError> {
         answer.map_err(|error| self.group.failed(error))
     }
 }
 
+/// Whether a device is that of a logical volume, or a layer below it that its snapshots need.
+fn is_part(uuid: &str, group: &Group, lv: &Lv) -> bool {
+    let layer = uuid.strip_prefix(&group.dm_uuid(lv));
+    layer.is_some_and(|layer| match layer {
+        "" => true,
+        "-real" => group.has_snapshot(lv),
+        _ => group.is_snapshot(lv),
+    })
+}
+
 /// Whether a live table is what the metadata describes: same length, and for linear segments the
 /// same place on the disk. The top of a snapshot's origin maps to a hidden layer: length only.
 fn maps(live: &[DmTarget], group: &Arc<Group>, lv: &Lv) -> bool {
+    // Without this layer what is written to the origin is not kept for the snapshot.
+    if live.iter().any(|target| target.kind == "snapshot-origin") != group.has_snapshot(lv) {
+        return false;
+    }
     let sectors = group.extent_size.get() / SECTOR;
     let length: u64 = live.iter().map(|target| target.length).sum();
     if length != lv.extents() * sectors {

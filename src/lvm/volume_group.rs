@@ -48,6 +48,8 @@ struct Known {
     carriers: Vec<Member>,
     /// The last reading.
     seen: Option<Arc<Group>>,
+    /// Whether a disk told an older state than that: a commit was cut off between two disks.
+    uneven: bool,
     /// The disks that LVM commands on the group see.
     pinned: Vec<PathBuf>,
     /// Why the last reading failed; `None` if it did not.
@@ -166,7 +168,9 @@ impl VolumeGroup {
             group.pvs.values().filter_map(|pv| pv.device.as_ref()).collect();
         let carriers =
             scan.members.iter().filter(|member| devices.contains(&member.disk.path)).cloned();
+        let old = |member: &Member| member.group.as_ref().is_some_and(|g| g.seqno < group.seqno);
         let mut known = self.known();
+        known.uneven = scan.of(&self.name).any(old);
         known.carriers = carriers.map(|member| Member { group: None, ..member }).collect();
         known.seen = Some(group.clone());
         known.read_at = Some(Instant::now());
@@ -291,6 +295,11 @@ impl VolumeGroup {
         }
         self.durable.fetch_max(sent, Ordering::SeqCst);
         Ok(())
+    }
+
+    /// Whether some of its disks told an older state at the last reading than others.
+    pub(super) fn is_uneven(&self) -> bool {
+        self.known().uneven
     }
 
     /// Let LVM commands on this group see its disks and `more`, and no others.

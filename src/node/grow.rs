@@ -186,7 +186,10 @@ impl Node {
             None => Vec::new(),
         };
         if mounts.is_empty() {
-            return self.grow_unmounted(found, kind).await.map(|()| true);
+            self.grow_unmounted(found, kind).await?;
+            // Whether it was active before says nothing: an attempt that was cut off leaves it so.
+            self.deactivate_unless_held(found).await?;
+            return Ok(true);
         }
         let Some(mount) = mounts.iter().find(|mount| !mount.read_only()) else {
             return Ok(false);
@@ -195,6 +198,15 @@ impl Node {
             return Ok(false);
         };
         self.grow_mounted(found, kind, &device, &mount.target.clone()).await.map(|()| true)
+    }
+
+    async fn deactivate_unless_held(&self, found: &Found) -> Result<(), VolumeError> {
+        let live = self.live_device(found).await?;
+        if live.is_some_and(|(_, info)| info.open_count == 0) {
+            let turn = found.group.turn().await.map_err(unavailable)?;
+            turn.deactivate(&found.lv.name).await.map_err(unavailable)?;
+        }
+        Ok(())
     }
 
     /// Grow a mounted file system to its device.

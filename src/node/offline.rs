@@ -19,23 +19,18 @@ const LEAST: u64 = 4;
 const MERGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(3600);
 
 impl Node {
-    /// Grow an unmounted file system to its device.
+    /// Grow an unmounted file system to its device, which is active afterwards.
     pub(super) async fn grow_unmounted(
         &self,
         found: &Found,
         kind: FsKind,
     ) -> Result<(), VolumeError> {
         self.conclude_cut_resize(found, kind).await?;
-        let was_active = self.live_device(found).await?.is_some();
         let (device, _) = self.activate(found).await?;
         let full = self.fills(found, kind, &device).await?;
         if !full {
             self.resize_with_a_way_back(found, kind, &device).await?;
             self.note_resized(found.record.id.key());
-        }
-        if !was_active {
-            let turn = found.group.turn().await.map_err(unavailable)?;
-            turn.deactivate(&found.lv.name).await.map_err(unavailable)?;
         }
         Ok(())
     }

@@ -179,6 +179,13 @@ pub fn volumes(group: &Group) -> impl Iterator<Item = (&Lv, Record)> {
     group.lvs.values().filter_map(|lv| Record::read(lv).map(|record| (lv, record)))
 }
 
+/// The logical volumes of ours whose live table a cut command may have left half-changed. A safety
+/// snapshot is not among them: its table is not its own metadata, and its origin's healing makes it.
+pub fn healable(group: &Group) -> impl Iterator<Item = &Lv> {
+    let ours = group.lvs.values().filter(|lv| lv.name.starts_with(PREFIX));
+    ours.filter(|lv| !group.is_snapshot(lv))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -91,17 +91,26 @@ impl Node {
     /// Bring the kernel in line with the metadata, and go on with the wipes of deleted volumes.
     async fn recover(&self, pool: &Arc<Pool>, group: &Arc<VolumeGroup>) -> Result<(), LvmError> {
         let turn = group.turn().await?;
-        turn.remove_orphans().await?;
+        turn.level().await?;
         let seen = turn.read().await?;
-        for (lv, record) in record::volumes(&seen) {
+        for lv in record::healable(&seen) {
             turn.heal(lv).await?;
+        }
+        for (_, record) in record::volumes(&seen) {
             // A growth that was cut short begins anew when it is asked for again.
             let more = record::more_name(record.id.key());
             if seen.lvs.contains_key(&more) {
                 turn.remove(&more).await?;
             }
         }
+        turn.remove_orphans().await?; // After healing: a layer is held until then.
         drop(turn);
+        for (_, record) in record::volumes(&seen) {
+            let left = self.settings.private_mounts().join(record.id.key().as_str());
+            if let Err(error) = self.host.remove_path(&left).await {
+                tracing::warn!(%error, "a directory of an earlier run stays");
+            }
+        }
         for (lv, record) in record::volumes(&seen).filter(|(_, r)| r.stage == Stage::Deleting) {
             let (pool, group, seen) = (pool.clone(), group.clone(), seen.clone());
             let found = Found { pool, group, seen, lv: lv.clone(), record };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::libc::{EIO, EROFS};
@@ -25,9 +26,9 @@ pub(super) fn timed_out(what: impl Into<String>) -> HostError {
     HostError::TimedOut { what: what.into(), limit: Duration::from_secs(60) }
 }
 
-/// Sparse content; what was never written is zeroes.
+/// Sparse content; what was never written is zeroes. Copies share their pages until they are written.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct Pages(BTreeMap<u64, Vec<u8>>);
+pub(super) struct Pages(BTreeMap<u64, Arc<Vec<u8>>>);
 
 impl Pages {
     pub fn read(&self, offset: u64, length: u64) -> Vec<u8> {
@@ -46,8 +47,9 @@ impl Pages {
         for part in pages(offset..offset + bytes.len() as u64) {
             let (page, within) = locate(&part);
             let (now, rest) = bytes.split_at(within.len());
-            let content = self.0.entry(page);
-            content.or_insert_with(|| vec![0; within_page(PAGE)])[within].copy_from_slice(now);
+            let blank = || Arc::new(vec![0; within_page(PAGE)]);
+            let content = Arc::make_mut(self.0.entry(page).or_insert_with(blank));
+            content[within].copy_from_slice(now);
             bytes = rest;
         }
     }
@@ -75,7 +77,8 @@ impl Pages {
             if end - start == PAGE {
                 self.0.remove(&page);
             } else if let Some(content) = self.0.get_mut(&page) {
-                content[within_page(start - page * PAGE)..within_page(end - page * PAGE)].fill(0);
+                let part = within_page(start - page * PAGE)..within_page(end - page * PAGE);
+                Arc::make_mut(content)[part].fill(0);
             }
         }
     }

@@ -146,7 +146,7 @@ fn header_of(disk: &FakeDisk) -> Option<metadata::AreaHeader> {
 fn committed(disk: &FakeDisk) -> Option<Group> {
     let header = header_of(disk)?;
     let read = |range: Range<u64>| disk.content().read(range.start, range.end - range.start);
-    let text: Vec<u8> = header.text_ranges().into_iter().flat_map(read).collect();
+    let text = header.text_ranges().into_iter().map(read).collect::<Vec<_>>().concat();
     if !metadata::check_text(&text, header.text?.checksum) {
         return None;
     }

@@ -1,0 +1,300 @@
+//! The operations that are cut off, in each mode, and how a cut is tried.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pliant::testing::{FakeHost, MachineState, Side};
+use pliant::volume::{Mode, Safety};
+use tokio::runtime::Builder;
+
+use crate::machine::{Disks, LARGE, MODES, Op, Setup, marks};
+
+/// An operation on a machine where others went before it.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub name: &'static str,
+    pub mode: Mode,
+    pub disks: Disks,
+    pub two_step: bool,
+    /// What was done, and acknowledged, before.
+    pub before: Vec<Op>,
+    /// What is cut off; `None`: the driver's start.
+    pub op: Option<Op>,
+    /// What the caller asks for anew when the machine has started again, before `op`.
+    pub after_boot: Vec<Op>,
+}
+
+impl Case {
+    fn new(name: &'static str, mode: Mode, before: &[Op], op: Op) -> Case {
+        let (disks, before, after_boot) = (Disks::Two, before.to_vec(), Vec::new());
+        Case { name, mode, disks, two_step: false, before, op: Some(op), after_boot }
+    }
+
+    fn two_step(self) -> Case {
+        Case { two_step: true, ..self }
+    }
+
+    fn on(self, disks: Disks) -> Case {
+        Case { disks, ..self }
+    }
+
+    fn after_boot(self, ops: &[Op]) -> Case {
+        Case { after_boot: ops.to_vec(), ..self }
+    }
+
+    /// Whether the volume holds what a workload wrote.
+    pub fn marked(&self) -> bool {
+        self.before.contains(&Op::Write)
+    }
+
+    pub fn deletes(&self) -> bool {
+        self.op == Some(Op::Delete)
+    }
+
+    pub fn named(&self) -> String {
+        format!("{} ({})", self.name, self.mode)
+    }
+}
+
+/// All cases.
+pub fn all() -> Vec<Case> {
+    let mut cases: Vec<Case> = MODES.into_iter().flat_map(cases_of).collect();
+    cases.push(Case {
+        name: "make a pool at the start",
+        mode: Mode::Block,
+        disks: Disks::Blank,
+        two_step: false,
+        before: Vec::new(),
+        op: None,
+        after_boot: Vec::new(),
+    });
+    cases
+}
+
+fn cases_of(mode: Mode) -> Vec<Case> {
+    use Op::{
+        Create, CreateFiller, CreateNeighbour, CreateSafe, Delete, Expand, ExpandTo, Grow, Publish,
+        Stage, Unpublish, Unstage, Write,
+    };
+    let stage = Stage(mode);
+    let publish = Publish(mode);
+    // A neighbour behind the volume makes it grow in two pieces.
+    let made = [Create(mode), CreateNeighbour];
+    let staged = [&made[..], &[stage, Write]].concat();
+    let published = [&staged[..], &[publish]].concat();
+    let unstaged = [&staged[..], &[Unstage]].concat();
+    let unsafe_unstaged =
+        [&[CreateSafe(mode, Safety::Off), CreateNeighbour, stage, Write], &[Unstage][..]].concat();
+    let grown_in_two_steps = [&published[..], &[Grow(LARGE)]].concat();
+    let online = &[stage, publish];
+    let mut cases = vec![
+        Case::new("create", mode, &[], Create(mode)),
+        Case::new("delete", mode, &unstaged, Delete),
+        Case::new("delete what was never used", mode, &made, Delete),
+        Case::new("grow online", mode, &published, Grow(LARGE)).after_boot(online),
+        Case::new("grow offline", mode, &unstaged, Grow(LARGE)),
+        Case::new("grow what was never used", mode, &made, Grow(LARGE)),
+        Case::new("stage first", mode, &made, stage),
+        Case::new("stage again", mode, &unstaged, stage),
+        Case::new("publish", mode, &staged, publish).after_boot(&[stage]),
+        Case::new("unpublish", mode, &published, Unpublish).after_boot(online),
+        Case::new("unstage", mode, &staged, Unstage).after_boot(&[stage]),
+        Case::new("create on a spare disk", mode, &[CreateFiller], Create(mode)).on(Disks::Spare),
+        Case::new("grow onto a spare disk", mode, &published, Grow(LARGE))
+            .on(Disks::Spare)
+            .after_boot(online),
+    ];
+    if mode != Mode::Block {
+        cases.extend([
+            Case::new("grow offline without a snapshot", mode, &unsafe_unstaged, Grow(LARGE)),
+            Case::new("grow in two steps", mode, &published, Grow(LARGE))
+                .two_step()
+                .after_boot(online),
+            Case::new("node step", mode, &grown_in_two_steps, Expand).two_step().after_boot(online),
+            Case::new("node step alone", mode, &published, ExpandTo(LARGE)).after_boot(online),
+            Case::new(
+                "stage what has grown",
+                mode,
+                &[&unstaged[..], &[Grow(LARGE)]].concat(),
+                stage,
+            )
+            .two_step(),
+        ]);
+    }
+    cases
+}
+
+/// A run without a fault.
+pub struct Reference {
+    pub base: FakeHost,
+    pub setup: Setup,
+    pub answer: Result<String, String>,
+    pub state: MachineState,
+    /// The machine after it.
+    pub after: FakeHost,
+    /// How many effects the operation has.
+    pub effects: usize,
+    /// Where the volume's bytes lay before it.
+    pub marks: Vec<(std::path::PathBuf, u64)>,
+}
+
+/// Run `work` on threads of its own.
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
+    // One for each run: what hangs on a stopped machine goes with it.
+    Builder::new_current_thread().enable_time().build().expect("a runtime").block_on(work)
+}
+
+impl Case {
+    /// The machine before the operation.
+    async fn base(&self) -> (FakeHost, Setup) {
+        let (host, setup) = self.disks.machine(self.two_step).await;
+        if !self.before.is_empty() {
+            let node = setup.start(&host).await;
+            for op in &self.before {
+                let said = op.ask(&host, &node).await;
+                assert!(said.is_ok(), "{}: {op:?}: {said:?}", self.named());
+            }
+        }
+        (host, setup)
+    }
+
+    /// Start the driver and ask for the operation; its answer.
+    pub async fn run(&self, host: &FakeHost, setup: &Setup) -> Result<String, String> {
+        self.run_after(host, setup, &[]).await
+    }
+
+    /// As [`Case::run`], with other operations first, which must succeed.
+    pub async fn run_after(
+        &self,
+        host: &FakeHost,
+        setup: &Setup,
+        first: &[Op],
+    ) -> Result<String, String> {
+        let node = setup.start(host).await;
+        for op in first {
+            op.ask(host, &node).await?;
+        }
+        match self.op {
+            Some(op) => op.ask(host, &node).await,
+            None => Ok(format!("{:?}", node.pools()[0].trouble)),
+        }
+    }
+
+    /// Cut the operation off at its `n`-th effect; the machine as it stopped.
+    pub async fn cut(&self, reference: &Reference, n: usize, side: Side) -> Option<FakeHost> {
+        let host = reference.base.after_crash();
+        let node = match self.op {
+            Some(op) => Some((op, reference.setup.start(&host).await)),
+            None => None,
+        };
+        host.forget_effects();
+        host.cut_at(n, side);
+        let ended = match node {
+            Some((op, node)) => host.run_until_cut(op.ask(&host, &node)).await.is_some(),
+            None => host.run_until_cut(reference.setup.start(&host)).await.is_some(),
+        };
+        (!ended).then_some(host)
+    }
+
+    /// Run without a fault, twice: the second time must change nothing and answer the same.
+    pub fn reference(&self) -> Reference {
+        block_on(async {
+            let (base, setup) = self.base().await;
+            let marks = if self.marked() { marks(&base) } else { Vec::new() };
+            let host = base.after_crash();
+            let node = self.op.map(|op| (op, setup.clone()));
+            let (answer, effects) = match node {
+                Some((op, setup)) => {
+                    let node = setup.start(&host).await;
+                    host.forget_effects();
+                    let answer = op.ask(&host, &node).await;
+                    let effects = host.effects().len();
+                    let state = host.state();
+                    let again = op.ask(&host, &node).await;
+                    assert_eq!(again, answer, "{} twice", self.named());
+                    assert_eq!(host.state(), state, "{} twice", self.named());
+                    (answer, effects)
+                }
+                None => (self.run(&host, &setup).await, host.effects().len()),
+            };
+            assert!(answer.is_ok(), "{}: {answer:?}", self.named());
+            Reference { base, setup, answer, state: host.state(), after: host, effects, marks }
+        })
+    }
+}
+
+/// What a try of one cut found wrong; nothing if it was survived.
+pub type Verdict = Vec<String>;
+
+/// How many cuts were tried, and what was wrong with some.
+#[derive(Default)]
+pub struct Tally {
+    pub cuts: AtomicUsize,
+    pub survived: AtomicUsize,
+    pub wrong: Mutex<Vec<String>>,
+}
+
+impl Tally {
+    /// Try one cut; a panic is a verdict too.
+    pub fn take(&self, named: impl Fn() -> String, attempt: impl Future<Output = Verdict>) {
+        self.cuts.fetch_add(1, Ordering::Relaxed);
+        let verdict = catch_unwind(AssertUnwindSafe(|| block_on(attempt)));
+        let verdict = verdict.unwrap_or_else(|_| vec!["a panic".to_owned()]);
+        if verdict.is_empty() {
+            self.survived.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let line = format!("{}: {}", named(), verdict.join("; "));
+            self.wrong.lock().expect("no panic holds it").push(line);
+        }
+    }
+
+    /// Write down the figures and panic if a cut was not survived.
+    pub fn close(self, file: &str, figures: &[(&str, usize)]) {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/figures.d");
+        fs::create_dir_all(&directory).expect("target/figures.d");
+        let lines: String =
+            figures.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
+        print!("{lines}");
+        fs::write(directory.join(file), lines).expect("figures");
+        let wrong = self.wrong.into_inner().expect("no panic holds it");
+        let shown = wrong.iter().take(20).cloned().collect::<Vec<_>>().join("\n");
+        assert!(wrong.is_empty(), "{} cuts were not survived:\n{shown}", wrong.len());
+    }
+}
+
+/// Try all cases, on all processors.
+pub fn for_all(attempt: impl Fn(&Case) + Sync) {
+    let cases = all();
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    attempt(case);
+                }
+            });
+        }
+    });
+}
+
+/// Both sides of each effect.
+pub fn points(effects: usize) -> impl Iterator<Item = (usize, Side)> {
+    (1..=effects).flat_map(|n| [(n, Side::Before), (n, Side::After)])
+}
+
+/// The lines by which two states differ.
+pub fn difference(now: &MachineState, reference: &MachineState) -> Option<String> {
+    if now == reference {
+        return None;
+    }
+    let (now, reference) = (format!("{now:#?}"), format!("{reference:#?}"));
+    let only = |one: &str, other: &str| {
+        let lines = one.lines().filter(|line| !other.lines().any(|o| o == *line));
+        lines.map(str::trim).collect::<Vec<_>>().join(" ")
+    };
+    Some(format!("has {:?}, lacks {:?}", only(&now, &reference), only(&reference, &now)))
+}

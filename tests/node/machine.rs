@@ -1,0 +1,340 @@
+//! A machine in memory with a neighbour's volume, former tenants' bytes in all free space, and the
+//! operations that a caller asks for.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pliant::bytes::Bytes;
+use pliant::host::Host;
+use pliant::lvm::Lv;
+use pliant::node::record::{self, lv_name};
+use pliant::node::{
+    Access, GroupSource, NewDisk, Node, NodeSettings, PoolPlan, Publish, Stage as Staging,
+};
+use pliant::testing::FakeHost;
+use pliant::volume::{
+    Class, FsKind, Growth, Mode, NewVolume, NodeKey, Safety, VolumeId, VolumeKey, Volumes, Wanted,
+};
+
+/// Block, and each file system.
+pub const MODES: [Mode; 6] = [
+    Mode::Block,
+    Mode::Filesystem(FsKind::Ext2),
+    Mode::Filesystem(FsKind::Ext3),
+    Mode::Filesystem(FsKind::Ext4),
+    Mode::Filesystem(FsKind::Xfs),
+    Mode::Filesystem(FsKind::Btrfs),
+];
+
+/// The volume that is worked on, and the one beside it that must not notice.
+pub const VOLUME: &str = "volume";
+const NEIGHBOUR: &str = "neighbour";
+
+/// The first size, and the one that it grows to.
+pub const SMALL: u64 = 320;
+pub const LARGE: u64 = 480;
+
+const STAGING: &str = "/var/lib/kubelet/staging/volume";
+const TARGET: &str = "/var/lib/kubelet/pods/volume";
+const MARK: &[u8] = b"what the workload wrote and synced";
+/// Inside what a format writes anew, and far behind it.
+const MARKED_AT: [u64; 3] = [32 << 10, 9 << 20, 301 << 20];
+const SECRET: &[u8] = b"what a former tenant wrote";
+/// A former tenant's bytes lie in each of so many extents.
+const SECRET_EVERY: u64 = 4;
+
+pub fn id_of(name: &str) -> VolumeId {
+    VolumeId::new(NodeKey::of("alpha"), VolumeKey::of(name))
+}
+
+pub fn settings() -> NodeSettings {
+    NodeSettings {
+        name: "alpha".to_owned(),
+        key: NodeKey::of("alpha"),
+        max_volumes: 0,
+        two_step: false,
+        wipe_rate: None,
+        wipe_patience: Duration::from_secs(20),
+        state_dir: PathBuf::from("/run/pliant"),
+    }
+}
+
+/// What a caller asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// Make the volume of [`VOLUME`]'s name.
+    Create(Mode),
+    /// As before, with a safety snapshot before each offline resize or never.
+    CreateSafe(Mode, Safety),
+    /// Make another volume behind it.
+    CreateNeighbour,
+    /// Make another volume that leaves little room on the first disk.
+    CreateFiller,
+    Delete,
+    Grow(u64),
+    Stage(Mode),
+    Publish(Mode),
+    Unpublish,
+    Unstage,
+    /// The node's step of a growth.
+    Expand,
+    /// The node's step of a growth whose first step never happened.
+    ExpandTo(u64),
+    /// Not a call: the workload writes and syncs.
+    Write,
+}
+
+impl Op {
+    /// Ask, and say what was answered.
+    pub async fn ask(self, host: &FakeHost, node: &Node) -> Result<String, String> {
+        let id = id_of(VOLUME);
+        let said = match self {
+            Op::Create(mode) => node.ensure(&want(VOLUME, mode, SMALL)).await.map(text),
+            Op::CreateSafe(mode, safety) => {
+                let mut want = want(VOLUME, mode, SMALL);
+                want.class.safety = safety;
+                node.ensure(&want).await.map(text)
+            }
+            Op::CreateNeighbour => node.ensure(&want(NEIGHBOUR, Mode::Block, 8)).await.map(text),
+            Op::CreateFiller => node.ensure(&want(NEIGHBOUR, Mode::Block, 100)).await.map(text),
+            Op::Delete => node.remove(&id).await.map(text),
+            Op::Grow(mib) => node.grow(&id, growth(mib)).await.map(text),
+            Op::Stage(mode) => node.stage(&staging(mode)).await.map(text),
+            Op::Publish(mode) => node.publish(&publish(mode)).await.map(text),
+            Op::Unpublish => node.unpublish(&id, Path::new(TARGET)).await.map(text),
+            Op::Unstage => node.unstage(&id, Path::new(STAGING)).await.map(text),
+            Op::Expand => node.expand(&id, Path::new(STAGING), None).await.map(text),
+            Op::ExpandTo(mib) => {
+                node.expand(&id, Path::new(STAGING), Some(growth(mib))).await.map(text)
+            }
+            Op::Write => {
+                mark(host, VOLUME).await;
+                Ok(String::new())
+            }
+        };
+        said.map_err(|error| format!("{error:?}"))
+    }
+}
+
+fn text(answer: impl std::fmt::Debug) -> String {
+    format!("{answer:?}")
+}
+
+pub fn want(name: &str, mode: Mode, mib: u64) -> NewVolume {
+    NewVolume {
+        name: name.to_owned(),
+        size: Wanted { at_least: Bytes::mib(mib), at_most: None },
+        mode,
+        class: Class::default(),
+        nodes: BTreeSet::new(),
+    }
+}
+
+pub fn growth(mib: u64) -> Growth {
+    Growth { size: Wanted { at_least: Bytes::mib(mib), at_most: None }, block: None }
+}
+
+fn access(mode: Mode) -> Access {
+    match mode {
+        Mode::Block => Access::Block,
+        Mode::Filesystem(kind) => Access::Mount { fs: Some(kind), options: Vec::new() },
+    }
+}
+
+fn staging(mode: Mode) -> Staging {
+    Staging {
+        id: id_of(VOLUME),
+        staging: PathBuf::from(STAGING),
+        access: access(mode),
+        read_only: false,
+    }
+}
+
+fn publish(mode: Mode) -> Publish {
+    Publish {
+        id: id_of(VOLUME),
+        staging: PathBuf::from(STAGING),
+        target: PathBuf::from(TARGET),
+        access: access(mode),
+        read_only: false,
+        alone: true,
+    }
+}
+
+/// What a driver is started on.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    pub settings: NodeSettings,
+    pub plans: Vec<PoolPlan>,
+}
+
+impl Setup {
+    pub async fn start(&self, host: &FakeHost) -> Arc<Node> {
+        let host: Arc<dyn Host> = Arc::new(host.clone());
+        Node::start(host, self.settings.clone(), self.plans.clone())
+            .await
+            .expect("disks are listed")
+    }
+}
+
+/// The disks of a machine and the pool on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disks {
+    /// One group on two disks, as an administrator made it.
+    Two,
+    /// One group on a disk that is soon full, and a blank disk to help out.
+    Spare,
+    /// A blank disk that a group is to be made on.
+    Blank,
+}
+
+impl Disks {
+    pub async fn machine(self, two_step: bool) -> (FakeHost, Setup) {
+        let host = FakeHost::new();
+        let group = vec![GroupSource::Existing("vg0".to_owned())];
+        let (groups, spares) = match self {
+            Disks::Two => {
+                let disks = [host.add_disk(Bytes::mib(400)), host.add_disk(Bytes::mib(900))];
+                host.add_group("vg0", &disks);
+                (group, Vec::new())
+            }
+            Disks::Spare => {
+                let disk = host.add_disk(Bytes::mib(400));
+                host.add_group("vg0", &[disk]);
+                (group, vec![NewDisk { path: host.add_disk(Bytes::gib(1)), wipe: false }])
+            }
+            Disks::Blank => {
+                let disk = host.add_disk(Bytes::gib(1));
+                (vec![GroupSource::Create(NewDisk { path: disk, wipe: false })], Vec::new())
+            }
+        };
+        for disk in host.disks().await.expect("disks") {
+            // Behind the metadata area and the place where blankness is looked for.
+            for at in (20 << 20..disk.size.get() - (4 << 20)).step_by(4 << 20) {
+                if (at >> 22) % SECRET_EVERY == 0 {
+                    host.write_at(&disk.path, at, SECRET);
+                }
+            }
+            host.flush(&disk.path).await.expect("flush");
+        }
+        let plan = PoolPlan { name: "fast".parse().expect("a name"), groups, spares };
+        (host, Setup { settings: NodeSettings { two_step, ..settings() }, plans: vec![plan] })
+    }
+}
+
+/// Write what must never be lost, synced.
+async fn mark(host: &FakeHost, name: &str) {
+    let group = group_of(host);
+    let lv = &host.group(&group).expect("group").lvs[&lv_name(&VolumeKey::of(name))];
+    let size = Bytes::mib(4 * lv.extents()).get();
+    let device = host.device_of(&group, &lv.name).expect("an active volume");
+    for at in MARKED_AT.into_iter().filter(|at| *at < size) {
+        host.write_at(&device, at, MARK);
+    }
+    host.flush(&device).await.expect("sync");
+}
+
+/// The only group of the machine.
+fn group_of(host: &FakeHost) -> String {
+    host.state().groups.into_keys().next().expect("a group")
+}
+
+/// Read from a volume, active or not.
+async fn content(
+    host: &FakeHost,
+    group: &pliant::lvm::Group,
+    lv: &Lv,
+    at: u64,
+    n: usize,
+) -> Vec<u8> {
+    let extent = group.extent_size.get();
+    let segment =
+        lv.segments.iter().find(|s| (s.start..s.start + s.extents).contains(&(at / extent)));
+    let segment = segment.expect("within the volume");
+    let piece = &segment.pieces[0];
+    let pv = &group.pvs[&piece.pv];
+    let inside = at - segment.start * extent;
+    let on_disk = pv.pe_start * 512 + piece.range.start * extent + inside;
+    host.read_at(pv.device.as_ref().expect("a disk"), on_disk, n).await.expect("read")
+}
+
+/// What is wrong on a machine whose driver has started: nothing may be, whatever was cut off.
+pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, device) in host.state().devices {
+        if device.suspended || device.waiting {
+            wrong.push(format!("{name} is suspended or has a table waiting"));
+        }
+    }
+    let Some(name) = host.state().groups.into_keys().next() else {
+        return wrong;
+    };
+    let group = host.group(&name).expect("group");
+    let kept = |name: &str| group.lvs.get(&lv_name(&VolumeKey::of(name)));
+    let must_be_there = if marked { vec![VOLUME] } else { Vec::new() };
+    for name in must_be_there {
+        let Some(lv) = kept(name) else {
+            wrong.push(format!("{name} is lost"));
+            continue;
+        };
+        for at in MARKED_AT.into_iter().filter(|at| *at < Bytes::mib(4 * lv.extents()).get()) {
+            if content(host, &group, lv, at, MARK.len()).await != MARK {
+                wrong.push(format!("{name} has lost what was synced at {at}"));
+            }
+        }
+    }
+    let ready = record::volumes(&group).filter(|(_, record)| record.stage == record::Stage::Ready);
+    for (lv, record) in ready.filter(|(_, record)| record.mode == Mode::Block) {
+        let extents = secret_extents(&group, lv);
+        for at in extents {
+            if content(host, &group, lv, at, SECRET.len()).await == SECRET {
+                wrong.push(format!("{} shows a former tenant's bytes at {at}", record.name));
+            }
+        }
+    }
+    wrong
+}
+
+/// The offsets in a volume where a former tenant's bytes may be.
+fn secret_extents(group: &pliant::lvm::Group, lv: &Lv) -> Vec<u64> {
+    let extent = group.extent_size.get();
+    let mut at = Vec::new();
+    for segment in &lv.segments {
+        let piece = &segment.pieces[0];
+        let start = group.pvs[&piece.pv].pe_start * 512 + piece.range.start * extent;
+        let on_disk = start..start + segment.extents * extent;
+        let places = (20 << 20..on_disk.end).step_by(4 << 20).filter(|at| on_disk.contains(at));
+        at.extend(places.map(|place| place - on_disk.start + segment.start * extent));
+    }
+    at
+}
+
+/// Where on the disks a volume's marks lie.
+pub fn marks(host: &FakeHost) -> Vec<(PathBuf, u64)> {
+    let Some(group) = host.group(&group_of(host)) else { return Vec::new() };
+    let Some(lv) = group.lvs.get(&lv_name(&VolumeKey::of(VOLUME))) else { return Vec::new() };
+    let extent = group.extent_size.get();
+    let mut places = Vec::new();
+    for segment in &lv.segments {
+        let piece = &segment.pieces[0];
+        let pv = &group.pvs[&piece.pv];
+        let start = pv.pe_start * 512 + piece.range.start * extent;
+        let within = segment.start * extent..(segment.start + segment.extents) * extent;
+        for at in MARKED_AT.into_iter().filter(|at| within.contains(at)) {
+            places.push((pv.device.clone().expect("a disk"), start + at - within.start));
+        }
+    }
+    places
+}
+
+/// Whether what a volume held can still be read at one of these places.
+pub async fn readable(host: &FakeHost, places: &[(PathBuf, u64)]) -> bool {
+    for (disk, at) in places {
+        if host.read_at(disk, *at, MARK.len()).await.expect("read") == MARK {
+            return true;
+        }
+    }
+    false
+}
