@@ -6,6 +6,7 @@
     reason = "plain commands are what the driver is compared with"
 )]
 
+mod bench;
 mod csi;
 mod driver;
 mod faults;
