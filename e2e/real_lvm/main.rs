@@ -8,6 +8,11 @@
 
 mod driver;
 mod groups;
+mod kill_points;
 mod log_writes;
 mod machine;
 mod power_cuts;
+mod power_cuts_of_the_driver;
+mod promises;
+mod script;
+mod torn_commits;

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::fs::{self, FsError, Probe};
 use crate::host::{Cmd, Host, HostError};
-use crate::lvm::{LvmError, Scan, VolumeGroup, scan, tags};
+use crate::lvm::{Group, LvmError, Scan, VolumeGroup, scan, tags, undo_torn_commits};
 use crate::mount::MountTable;
 use crate::node::pools::Pool;
 use crate::node::record::{self, Stage};
@@ -23,6 +23,16 @@ pub struct PoolPlan {
     pub groups: Vec<GroupSource>,
     /// Disks that join a group when one is needed.
     pub spares: Vec<PathBuf>,
+}
+
+impl PoolPlan {
+    /// Whether the plan speaks of this group on this disk.
+    fn names(&self, group: &Group, disk: &Path) -> bool {
+        self.groups.iter().any(|source| match source {
+            GroupSource::Existing(name) => *name == group.name,
+            GroupSource::Create { disk: ours, .. } => ours == disk,
+        })
+    }
 }
 
 /// Where a group of a pool comes from.
@@ -88,6 +98,8 @@ impl Node {
         plans: Vec<PoolPlan>,
     ) -> Result<Arc<Node>, HostError> {
         let scan = scan(&host).await?;
+        let ours = |group: &Group, disk: &Path| plans.iter().any(|plan| plan.names(group, disk));
+        let scan = undo_torn_commits(&host, scan, &settings.state_dir, ours).await?;
         for (disk, error) in &scan.unreadable {
             tracing::warn!(disk = %disk.display(), %error, "the disk could not be read");
         }
