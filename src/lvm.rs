@@ -12,6 +12,7 @@ mod read;
 pub mod report;
 mod scan;
 pub mod tags;
+mod torn;
 mod volume_group;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::lvm::metadata::MetadataError;
 pub use commands::NewLv;
 pub use group::{Group, Lv, Piece, Pv, Segment};
 pub use scan::{Member, Scan, scan};
+pub use torn::undo_torn_commits;
 pub use volume_group::{Spent, Turn, VolumeGroup};
 
 /// Why a group could not be read or changed.

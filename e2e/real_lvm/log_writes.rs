@@ -61,9 +61,14 @@ pub struct Recorder<'a> {
 impl<'a> Recorder<'a> {
     /// Puts a device over `disk` that passes everything on to it and logs it on `log`.
     pub fn over(disk: &Disk, log: &'a Disk) -> Recorder<'a> {
-        let sectors = run("blockdev", &["--getsz", disk.device()]);
-        let name = format!("recorded-{}", disk.device().replace('/', ""));
-        let table = format!("0 {} log-writes {} {}", sectors.trim(), disk.device(), log.device());
+        Self::over_device(disk.device(), log)
+    }
+
+    /// The same over any block device.
+    pub fn over_device(device: &str, log: &'a Disk) -> Recorder<'a> {
+        let sectors = run("blockdev", &["--getsz", device]);
+        let name = format!("recorded-{}", device.replace('/', ""));
+        let table = format!("0 {} log-writes {device} {}", sectors.trim(), log.device());
         run("dmsetup", &["create", &name, "--table", &table]);
         Recorder { name, log }
     }

@@ -94,6 +94,11 @@ impl Disk {
         &self.device
     }
 
+    /// The file in memory that holds its bytes.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// Removes the device-mapper devices that lie on this disk, the uppermost first.
     fn take_device_mapper_away(&self) {
         let tree = attempt("lsblk", &["--noheadings", "--list", "--output", "NAME", &self.device]);

@@ -12,9 +12,11 @@ use std::ops::Range;
 use crate::bytes::Bytes;
 
 mod group;
+mod ring;
 mod text;
 
 pub use group::parse_group;
+pub use ring::{Earlier, before_torn_commit};
 
 /// Bytes in the sectors that LVM counts.
 pub const SECTOR: usize = 512;

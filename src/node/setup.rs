@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use sha2::{Digest, Sha256};
 
 use crate::host::{Host, HostError};
-use crate::lvm::{Group, LvmError, Scan, VolumeGroup, scan, tags};
+use crate::lvm::{Group, LvmError, Scan, VolumeGroup, scan, tags, undo_torn_commits};
 use crate::mount::MountTable;
 use crate::node::disks::{NewDisk, SetupError};
 use crate::node::find::Found;
@@ -24,6 +24,16 @@ pub struct PoolPlan {
     pub groups: Vec<GroupSource>,
     /// Disks that join a group when one is needed.
     pub spares: Vec<NewDisk>,
+}
+
+impl PoolPlan {
+    /// Whether the plan speaks of this group on this disk.
+    fn names(&self, group: &Group, disk: &Path) -> bool {
+        self.groups.iter().any(|source| match source {
+            GroupSource::Existing(name) => *name == group.name,
+            GroupSource::Create(ours) => ours.path == disk,
+        })
+    }
 }
 
 /// Where a group of a pool comes from.
@@ -49,6 +59,8 @@ impl Node {
         plans: Vec<PoolPlan>,
     ) -> Result<Arc<Node>, HostError> {
         let scan = scan(&host).await?;
+        let ours = |group: &Group, disk: &Path| plans.iter().any(|plan| plan.names(group, disk));
+        let scan = undo_torn_commits(&host, scan, &settings.state_dir, ours).await?;
         for (disk, error) in &scan.unreadable {
             let error = error::chain(error);
             tracing::warn!(disk = %disk.display(), error, "the disk could not be read");

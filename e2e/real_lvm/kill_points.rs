@@ -1,0 +1,453 @@
+//! SIGKILL at each system call by which a command changes something, and at random moments of the
+//! driver itself. After each: the driver is asked again, gives the answer of an undisturbed run, and
+//! nothing is suspended, leaked or lost.
+//!
+//! A killed command leaves the same state whoever has started it, so the commands are started here,
+//! under strace, in the words that the driver uses.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use pliant::host::Cmd;
+use pliant::node::record::{self, Record};
+use pliant::volume::{Class, FsKind, Mode, NewVolume, NodeKey, VolumeKey};
+use tokio::runtime::Runtime;
+
+use crate::machine::{Disk, figure, run};
+use crate::power_cuts_of_the_driver::{copy_data, exhaustive, number, power_off};
+use crate::promises::{GROUP, Machine, NODE, wanted};
+use crate::script::{Part, Step, World};
+
+const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
+const XFS: Mode = Mode::Filesystem(FsKind::Xfs);
+const BTRFS: Mode = Mode::Filesystem(FsKind::Btrfs);
+/// Points of a command that are tried unless all are.
+const FEW: usize = 5;
+
+/// A command to be killed half-way.
+struct Case {
+    /// What was done and acknowledged before.
+    before: &'static [Step],
+    /// What else the driver has done of the step when it comes to the command.
+    half: fn() -> Vec<Cmd>,
+    /// The command; `DEVICE` stands for the volume's device.
+    command: fn() -> Cmd,
+    /// The step that the driver is asked for, again.
+    step: Step,
+}
+
+const FILE: Step = Step::Write("c", Part::File("one", 2048));
+const WRITTEN: &[Step] = &[Step::Create("c", EXT4, 40), Step::Stage("c"), FILE];
+const UNSTAGED: &[Step] =
+    &[Step::Create("c", EXT4, 40), Step::Stage("c"), FILE, Step::Unstage("c")];
+const RAW: &[Step] =
+    &[Step::Create("a", Mode::Block, 16), Step::Stage("a"), Step::Write("a", Part::Mib(0, 16))];
+
+const CASES: &[(&str, Case)] = &[
+    (
+        "lvcreate",
+        Case {
+            before: WRITTEN,
+            half: Vec::new,
+            command: || create("a", Mode::Block, 4),
+            step: Step::Create("a", Mode::Block, 16),
+        },
+    ),
+    (
+        "lvchange of a tag",
+        Case {
+            before: &[],
+            half: || vec![create("a", Mode::Block, 4)],
+            command: || {
+                let tags = ["--deltag", "pliant.state=creating", "--addtag", "pliant.state=ready"];
+                Cmd::new("lvchange").arg("-y").args(tags).arg(path("a", ""))
+            },
+            step: Step::Create("a", Mode::Block, 16),
+        },
+    ),
+    (
+        "lvextend under a mounted file system",
+        Case {
+            before: WRITTEN,
+            half: Vec::new,
+            command: || extend("c", 14),
+            step: Step::Grow("c", 56),
+        },
+    ),
+    (
+        "lvextend of a raw device",
+        Case { before: RAW, half: Vec::new, command: || extend("a", 6), step: Step::Grow("a", 24) },
+    ),
+    (
+        "lvcreate of extents to be wiped",
+        Case { before: RAW, half: Vec::new, command: || more("a", 2), step: Step::Grow("a", 24) },
+    ),
+    (
+        "lvremove of wiped extents",
+        Case {
+            before: RAW,
+            half: || vec![more("a", 2)],
+            command: || Cmd::new("lvremove").args(["-y", "-f"]).arg(path("a", ".more")),
+            step: Step::Grow("a", 24),
+        },
+    ),
+    (
+        "lvremove",
+        Case {
+            before: &[
+                Step::Create("a", Mode::Block, 16),
+                Step::Stage("a"),
+                Step::Write("a", Part::Mib(0, 16)),
+                Step::Unstage("a"),
+            ],
+            half: || vec![change("a", &["-ay"])],
+            command: || Cmd::new("lvremove").args(["-y", "-f"]).arg(path("a", "")),
+            step: Step::Delete("a"),
+        },
+    ),
+    (
+        "lvchange -ay",
+        Case {
+            before: UNSTAGED,
+            half: Vec::new,
+            command: || change("c", &["-ay", "--poll", "n"]),
+            step: Step::Stage("c"),
+        },
+    ),
+    (
+        "lvchange -an",
+        Case {
+            before: UNSTAGED,
+            half: || vec![change("c", &["-ay"])],
+            command: || change("c", &["-an"]),
+            step: Step::Unstage("c"),
+        },
+    ),
+    (
+        "lvcreate of a safety snapshot",
+        Case {
+            before: UNSTAGED,
+            half: || vec![change("c", &["-ay"]), extend("c", 14)],
+            command: || snapshot("c"),
+            step: Step::Grow("c", 56),
+        },
+    ),
+    (
+        "lvremove of a safety snapshot",
+        Case {
+            before: UNSTAGED,
+            half: || vec![change("c", &["-ay"]), extend("c", 14), snapshot("c")],
+            command: || Cmd::new("lvremove").args(["-y", "-f"]).arg(path("c", ".safety")),
+            step: Step::Grow("c", 56),
+        },
+    ),
+    (
+        "e2fsck",
+        Case {
+            before: UNSTAGED,
+            half: || vec![change("c", &["-ay"]), extend("c", 14)],
+            command: || Cmd::new("e2fsck").args(["-f", "-p", "DEVICE"]),
+            step: Step::Grow("c", 56),
+        },
+    ),
+    (
+        "resize2fs under a safety snapshot",
+        Case {
+            before: UNSTAGED,
+            half: || {
+                let check = Cmd::new("e2fsck").args(["-f", "-p", "DEVICE"]);
+                vec![change("c", &["-ay"]), extend("c", 14), snapshot("c"), check]
+            },
+            command: || Cmd::new("resize2fs").arg("DEVICE"),
+            step: Step::Grow("c", 56),
+        },
+    ),
+    (
+        "mkfs.ext4",
+        Case {
+            before: &[Step::Create("c", EXT4, 40)],
+            half: Vec::new,
+            command: || {
+                let words = ["-F", "-q", "-b", "4096", "-E", "nodiscard", "DEVICE"];
+                Cmd::new("mkfs.ext4").args(words)
+            },
+            step: Step::Stage("c"),
+        },
+    ),
+    (
+        "mkfs.xfs",
+        Case {
+            before: &[Step::Create("e", XFS, 300)],
+            half: Vec::new,
+            command: || Cmd::new("mkfs.xfs").args(["-f", "-q", "-K", "DEVICE"]),
+            step: Step::Stage("e"),
+        },
+    ),
+    (
+        "mkfs.btrfs",
+        Case {
+            before: &[Step::Create("e", BTRFS, 256)],
+            half: Vec::new,
+            command: || Cmd::new("mkfs.btrfs").args(["-f", "-q", "-K", "DEVICE"]),
+            step: Step::Stage("e"),
+        },
+    ),
+];
+
+fn path(name: &str, suffix: &str) -> String {
+    format!("{GROUP}/pliant-{}{suffix}", VolumeKey::of(name).as_str())
+}
+
+fn create(name: &str, mode: Mode, extents: u64) -> Cmd {
+    let nodes = std::collections::BTreeSet::new();
+    let size = wanted(extents * 4);
+    let new = NewVolume { name: name.into(), size, mode, class: Class::default(), nodes };
+    let record = Record::new(&NodeKey::of(NODE), &new);
+    Cmd::new("lvcreate")
+        .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-ay"])
+        .args(["-l", &extents.to_string(), "-n", &record.lv_name()])
+        .args(record.tags().iter().flat_map(|tag| ["--addtag", tag]))
+        .arg(GROUP)
+}
+
+fn more(name: &str, extents: u64) -> Cmd {
+    Cmd::new("lvcreate")
+        .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-ay"])
+        .args(["-l", &extents.to_string(), "-n", &record::more_name(&VolumeKey::of(name))])
+        .args(["--addtag", "pliant.state=creating", GROUP])
+}
+
+fn snapshot(name: &str) -> Cmd {
+    Cmd::new("lvcreate")
+        .args(["-y", "-s", "-l", "4", "-n", &record::safety_name(&VolumeKey::of(name))])
+        .args(["--addtag", "pliant.state=ready"])
+        .arg(path(name, ""))
+}
+
+fn extend(name: &str, extents: u64) -> Cmd {
+    Cmd::new("lvextend").args(["-y", "-l", &extents.to_string()]).arg(path(name, ""))
+}
+
+fn change(name: &str, how: &[&str]) -> Cmd {
+    Cmd::new("lvchange").arg("-y").args(how).arg(path(name, ""))
+}
+
+/// A system call of a command: the `count`-th of its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Point {
+    call: String,
+    count: usize,
+    words: String,
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    points: usize,
+    survived: usize,
+}
+
+#[test]
+#[ignore = "needs the throw-away kernel: e2e/real-lvm"]
+fn a_command_may_be_killed_at_every_change_it_makes() {
+    let mut sums = Sums::default();
+    for (what, case) in CASES {
+        let start = Instant::now();
+        let before = sums.points;
+        kill_everywhere(what, case, &mut sums);
+        println!("{what}: {} points, {:?}", sums.points - before, start.elapsed());
+    }
+    figure("kill_points", number(sums.points));
+    figure("kill_points_survived", number(sums.survived));
+    assert_eq!(sums.survived, sums.points);
+}
+
+fn kill_everywhere(what: &str, case: &Case, sums: &mut Sums) {
+    let bytes = 512 << 20;
+    let (base, disk) = (PathBuf::from("/tmp/prepared"), Disk::of(bytes));
+    prepare(case.before, &disk);
+    copy_data(disk.file(), &base).expect("copy");
+    let points = {
+        let bench = Bench::on(&disk, case, "dry");
+        let points = bench.points();
+        bench.clear();
+        points
+    };
+    let stride = if exhaustive() { 1 } else { points.len().div_ceil(FEW).max(1) };
+    // From the end, because the last changes are the richest.
+    let chosen: Vec<&Point> = points.iter().rev().step_by(stride).collect();
+    for (number, point) in chosen.into_iter().enumerate() {
+        copy_data(&base, disk.file()).expect("copy");
+        let mut bench = Bench::on(&disk, case, &format!("{number}"));
+        bench.kill_at(point);
+        // A driver that lives on, and one that is started on what is left.
+        let restart = number % 2 == 1;
+        if restart {
+            bench.restart();
+        }
+        let broken = bench.broken();
+        bench.clear();
+        sums.points += 1;
+        sums.survived += usize::from(broken.is_empty());
+        if !broken.is_empty() {
+            println!("{what}, restart {restart}, killed at {point:?}: {broken:?}");
+        }
+    }
+    let _ = fs::remove_file(base);
+}
+
+/// Makes the group and takes the first steps.
+fn prepare(before: &[Step], disk: &Disk) {
+    run("vgcreate", &["--metadatasize", "16m", GROUP, disk.device()]);
+    let runtime = Runtime::new().expect("runtime");
+    runtime.block_on(async {
+        let machine = Machine::start(Path::new("/tmp/prepare")).await;
+        for step in before {
+            machine.take(*step).await.unwrap_or_else(|words| panic!("{words}"));
+        }
+        power_off(machine.host.as_ref()).await;
+    });
+    runtime.shutdown_background();
+}
+
+/// A machine on which the case is about to happen.
+struct Bench<'a> {
+    case: &'a Case,
+    dir: PathBuf,
+    runtime: Runtime,
+    machine: Machine,
+}
+
+impl<'a> Bench<'a> {
+    fn on(disk: &Disk, case: &'a Case, name: &str) -> Bench<'a> {
+        let dir = PathBuf::from(format!("/tmp/bench-{name}"));
+        let _ = fs::remove_dir_all(&dir);
+        let runtime = Runtime::new().expect("runtime");
+        let machine = runtime.block_on(async {
+            let machine = Machine::start(&dir).await;
+            let devices = [PathBuf::from(disk.device())];
+            machine.host.pin_devices(GROUP, &devices).await.expect("pin");
+            for (name, promised) in &World::after(case.before).volumes {
+                if promised.staged {
+                    machine.take(Step::Stage(name)).await.expect("stage");
+                }
+            }
+            machine
+        });
+        let bench = Bench { case, dir, runtime, machine };
+        for cmd in (case.half)() {
+            let status = bench.start(&[], cmd.clone());
+            assert!(status.success() || cmd.program == "e2fsck", "{cmd}: {status}");
+        }
+        bench
+    }
+
+    /// Runs a command as the driver does, under a tracer if `tracer` has words.
+    fn start(&self, tracer: &[&str], cmd: Cmd) -> std::process::ExitStatus {
+        let mut words: Vec<String> = tracer.iter().map(|word| (*word).to_owned()).collect();
+        if cmd.program.starts_with("lv") {
+            words.push("lvm".to_owned());
+        }
+        words.push(cmd.program.to_owned());
+        for arg in &cmd.args {
+            let arg = arg.to_string_lossy();
+            words.push(match arg.as_ref() {
+                "DEVICE" => self.device(),
+                other => other.to_owned(),
+            });
+        }
+        Command::new(&words[0])
+            .args(&words[1..])
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("LC_ALL", "C")
+            .env("LVM_SYSTEM_DIR", self.dir.join("state/lvm").join(GROUP))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create("/tmp/said").expect("said"))
+            .status()
+            .expect("command")
+    }
+
+    fn device(&self) -> String {
+        let name = self.case.step.volume();
+        let device = self.runtime.block_on(async {
+            if self.machine.device(name).await.is_err() {
+                let _ = self.machine.host.lvm(GROUP, change(name, &["-ay"])).await;
+            }
+            self.machine.device(name).await
+        });
+        device.expect("device").to_string_lossy().into_owned()
+    }
+
+    /// Runs the command to its end and returns the calls by which it changes something, in order.
+    fn points(&self) -> Vec<Point> {
+        let trace = "/tmp/trace";
+        let calls = "trace=ioctl,write,pwrite64,fsync,fallocate,exit_group";
+        let status = self.start(&["strace", "-y", "-o", trace, "-e", calls], (self.case.command)());
+        let said = fs::read_to_string("/tmp/said").unwrap_or_default();
+        assert!(status.code().is_some_and(|code| code <= 1), "{status}: {said}");
+        let mut counts = std::collections::BTreeMap::new();
+        let text = fs::read_to_string(trace).expect("trace");
+        let lines = text.lines().filter_map(|line| {
+            let (call, words) = line.split_once('(')?;
+            let count = counts.entry(call.to_owned()).or_insert(0);
+            *count += 1;
+            let words = words.chars().take(60).collect();
+            Some(Point { call: call.to_owned(), count: *count, words })
+        });
+        lines.filter(Point::changes).collect()
+    }
+
+    fn kill_at(&self, point: &Point) {
+        let calls = format!("trace={}", point.call);
+        let inject = format!("inject={}:signal=SIGKILL:when={}", point.call, point.count);
+        let tracer = ["strace", "-o", "/dev/null", "-e", &calls, "-e", &inject];
+        let status = self.start(&tracer, (self.case.command)());
+        let killed = std::os::unix::process::ExitStatusExt::signal(&status) == Some(9);
+        assert!(killed, "{point:?}: {status}");
+    }
+
+    /// Starts another driver on what is there, as after a crash.
+    fn restart(&mut self) {
+        self.machine = self.runtime.block_on(Machine::start(&self.dir));
+    }
+
+    /// Asks for the step again and compares with the undisturbed outcome.
+    fn broken(&self) -> Vec<String> {
+        self.runtime.block_on(async {
+            let taken = self.machine.take(self.case.step).await;
+            let steps: Vec<Step> =
+                self.case.before.iter().copied().chain([self.case.step]).collect();
+            let mut broken = self.machine.compare(&World::after(&steps), None).await.broken;
+            broken.extend(taken.err());
+            broken
+        })
+    }
+
+    fn clear(self) {
+        self.runtime.block_on(power_off(self.machine.host.as_ref()));
+        drop(self.machine);
+        self.runtime.shutdown_background();
+    }
+}
+
+impl Point {
+    /// Whether something is different after it: a device-mapper change, bytes of a disk, the end.
+    fn changes(&self) -> bool {
+        const DM: [&str; 6] = [
+            "DM_DEV_CREATE",
+            "DM_DEV_REMOVE",
+            "DM_DEV_SUSPEND",
+            "DM_TABLE_LOAD",
+            "DM_TABLE_CLEAR",
+            "DM_DEV_RENAME",
+        ];
+        match self.call.as_str() {
+            "ioctl" => DM.iter().any(|change| self.words.contains(change)),
+            "exit_group" => true,
+            _ => self.words.contains("/dev/"),
+        }
+    }
+}
