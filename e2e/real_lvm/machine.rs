@@ -113,6 +113,8 @@ impl Drop for Disk {
     fn drop(&mut self) {
         self.take_device_mapper_away();
         // A test that has failed already must show its own panic, not one of the clearing up.
+        // Read-only belongs to the device, and the next disk may have the same.
+        let _ = attempt("blockdev", &["--setrw", &self.device]);
         let _ = attempt("losetup", &["--detach", &self.device]);
         let _ = fs::remove_file(&self.file);
     }

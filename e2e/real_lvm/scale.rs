@@ -62,8 +62,12 @@ fn copies_of(lv: &str, id: &str, count: usize) {
     let tags = run("lvs", &["--noheadings", "-o", "lv_tags", lv]);
     let tags: Vec<&str> = tags.trim().split(',').collect();
     let (name, key) = ("model", &id[id.len() - 26..]);
-    let mut shell = Command::new("lvm").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
-    let shell = shell.as_mut().expect("lvm");
+    let mut shell = Command::new("lvm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null()) // A warning for each, since they are not zeroed.
+        .spawn()
+        .expect("lvm");
     let mut input = shell.stdin.take().expect("its input");
     for number in 0..count {
         let copy =

@@ -101,7 +101,7 @@ impl Turn {
         let cmd = Cmd::new("lvconvert").args(["-y", "--merge", "-i", "1"]);
         let said = self.command(cmd.arg(self.path(snapshot)).limit(limit)).await?;
         if self.read().await?.lvs.contains_key(snapshot) {
-            return Err(said.into_error());
+            return Err(self.refused(said).await);
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Turn {
         let cmd = Cmd::new("lvremove").args(["-y", "-f"]).arg(self.path(lv));
         let said = self.command(cmd).await?;
         if self.read().await?.lvs.contains_key(lv) {
-            return Err(said.into_error());
+            return Err(self.refused(said).await);
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Turn {
         let said = self.command(cmd).await?;
         match self.read().await {
             Ok(_) => Ok(()),
-            Err(_) => Err(said.into_error()),
+            Err(_) => Err(self.refused(said).await),
         }
     }
 
@@ -175,7 +175,19 @@ impl Turn {
         let said = self.command(cmd).await?;
         match said.outcome {
             Outcome::Success => Ok(()),
-            Outcome::Failure(_) => Err(said.into_error()),
+            Outcome::Failure(_) => Err(self.refused(said).await),
+        }
+    }
+
+    /// What a refusal means: where the disks explain it, it will pass with their trouble.
+    async fn refused(&self, said: Said) -> LvmError {
+        let error = said.into_error();
+        match self.group.impediment().await {
+            Some(reason) => LvmError::Unusable {
+                group: self.group.name().to_owned(),
+                reason: format!("{reason}; {error}"),
+            },
+            None => error,
         }
     }
 
@@ -204,7 +216,7 @@ impl Turn {
     ) -> Result<Lv, LvmError> {
         match self.read().await?.lvs.get(lv) {
             Some(lv) if as_it_should_be(lv) => Ok(lv.clone()),
-            _ => Err(said.into_error()),
+            _ => Err(self.refused(said).await),
         }
     }
 }

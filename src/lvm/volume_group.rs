@@ -302,6 +302,19 @@ impl VolumeGroup {
         self.known().uneven
     }
 
+    /// Why LVM cannot change the group as its disks are now; `None` if they do not keep it from that.
+    pub(super) async fn impediment(self: &Arc<Self>) -> Option<String> {
+        let group = self.remembered()?;
+        let away: Vec<&str> = group.missing().map(|pv| pv.uuid.as_str()).collect();
+        if !away.is_empty() {
+            return Some(format!("physical volume {} is away; see `pvs`", away.join(", ")));
+        }
+        let disks = self.host.disks().await.ok()?;
+        let carries = |path: &Path| group.pvs.values().any(|pv| pv.device.as_deref() == Some(path));
+        let locked = disks.iter().find(|disk| disk.read_only && carries(&disk.path))?;
+        Some(format!("{} is read-only", locked.path.display()))
+    }
+
     /// Let LVM commands on this group see its disks and `more`, and no others.
     pub(super) async fn pin(self: &Arc<Self>, more: Option<&Path>) -> Result<(), LvmError> {
         let mut devices = self.devices();
