@@ -3,7 +3,7 @@
 //! Every verb takes the table as its caller has read it, so that one request reads it once. A verb
 //! that changes something looks again: by what device it sees, not by what the call returned.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use nix::libc::EINVAL;
@@ -35,8 +35,17 @@ pub enum MountError {
 }
 
 /// The mounts of this machine at one moment.
+///
+/// A node with a thousand volumes has thousands of mounts and asks for those of each volume at once,
+/// so they are found by index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MountTable(Vec<Mount>);
+pub struct MountTable {
+    mounts: Vec<Mount>,
+    /// Which mounts lie on a device.
+    of_device: HashMap<DeviceNumber, Vec<usize>>,
+    /// Which mounts show a device's node, by the kernel's name of the device.
+    of_node: HashMap<String, Vec<usize>>,
+}
 
 impl MountTable {
     /// Read the table.
@@ -55,40 +64,58 @@ impl MountTable {
                 mount.device = *number;
             }
         }
-        Ok(MountTable(mounts))
+        Ok(MountTable::of_mounts(mounts))
+    }
+
+    fn of_mounts(mounts: Vec<Mount>) -> MountTable {
+        let mut of_device: HashMap<_, Vec<usize>> = HashMap::new();
+        let mut of_node: HashMap<_, Vec<usize>> = HashMap::new();
+        for (index, mount) in mounts.iter().enumerate() {
+            of_device.entry(mount.device).or_default().push(index);
+            if let Some(name) = shown_node(mount) {
+                of_node.entry(name.to_owned()).or_default().push(index);
+            }
+        }
+        MountTable { mounts, of_device, of_node }
+    }
+
+    fn indexed<'a>(&'a self, indices: Option<&'a Vec<usize>>) -> impl Iterator<Item = &'a Mount> {
+        indices.into_iter().flatten().map(|index| &self.mounts[*index])
     }
 
     /// The mount that is seen at `target`: the topmost.
     pub fn at(&self, target: &Path) -> Option<&Mount> {
-        self.0.iter().rfind(|mount| mount.target == target)
+        self.mounts.iter().rfind(|mount| mount.target == target)
     }
 
     /// The mount points below a directory, the innermost first.
     pub fn below(&self, directory: &Path) -> Vec<PathBuf> {
-        let inside = self.0.iter().rev().filter(|mount| mount.target.starts_with(directory));
+        let inside = self.mounts.iter().rev().filter(|mount| mount.target.starts_with(directory));
         inside.map(|mount| mount.target.clone()).collect()
     }
 
     /// How many mounts lie on each other at `target`.
     pub fn layers(&self, target: &Path) -> usize {
-        self.0.iter().filter(|mount| mount.target == target).count()
+        self.mounts.iter().filter(|mount| mount.target == target).count()
     }
 
     /// All mounts of the file system on a device, bind mounts among them.
     pub fn of(&self, device: DeviceNumber) -> impl Iterator<Item = &Mount> {
-        self.0.iter().filter(move |mount| mount.device == device)
+        self.indexed(self.of_device.get(&device))
     }
 
     /// All bind mounts of a device's node, by the kernel's name of the device, such as `dm-3`.
     ///
     /// Finds them also where the node itself has been removed since.
-    pub fn of_node<'a>(&'a self, kernel_name: &'a str) -> impl Iterator<Item = &'a Mount> {
-        self.0.iter().filter(move |mount| {
-            let root = mount.root.to_str().unwrap_or_default();
-            let root = root.strip_suffix("//deleted").unwrap_or(root);
-            mount.kind == "devtmpfs" && root.strip_prefix('/') == Some(kernel_name)
-        })
+    pub fn of_node(&self, kernel_name: &str) -> impl Iterator<Item = &Mount> {
+        self.indexed(self.of_node.get(kernel_name))
     }
+}
+
+/// The kernel's name of the device whose node a bind mount shows.
+fn shown_node(mount: &Mount) -> Option<&str> {
+    let root = mount.root.to_str().filter(|_| mount.kind == "devtmpfs")?;
+    root.strip_suffix("//deleted").unwrap_or(root).strip_prefix('/')
 }
 
 /// Mount a file system at its target; `true` if that changed anything.
@@ -298,7 +325,7 @@ mod tests {
     }
 
     fn table() -> MountTable {
-        MountTable(vec![
+        MountTable::of_mounts(vec![
             mount((254, 1), "/", "/staging", "xfs"),
             mount((254, 3), "/", "/staging", "ext4"),
             mount((254, 3), "/", "/target", "ext4"),

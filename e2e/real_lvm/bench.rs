@@ -33,7 +33,7 @@ impl Bench {
         run("vgcreate", &["--metadatasize", "16m", GROUP, disk.device()]);
         let driver = start_driver();
         let client = Client::connect(Path::new(SOCKET));
-        Bench { table: Table::default(), client, driver, disk }
+        Bench { table: Table::begin(), client, driver, disk }
     }
 }
 
@@ -71,6 +71,6 @@ fn pliant_beside_plain_lvm() {
     for count in [10, 100, 1000] {
         bench = bench.with_volumes(count);
     }
-    let footer = bench.memory();
-    bench.table.publish(&footer);
+    bench.memory();
+    bench.table.publish();
 }

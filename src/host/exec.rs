@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io::{self, PipeReader};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -21,6 +21,16 @@ pub(super) const OUTPUT_LIMIT: usize = 64 << 20;
 /// How much of standard error is kept.
 const TAIL: usize = 4 << 10;
 
+/// Where programs are looked for, and where they look for others.
+const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The file of a program. Named by its whole path it is started by `posix_spawn`, which does not copy
+/// this process first as `fork` does.
+fn file_of(program: &str) -> PathBuf {
+    let mut files = PATH.split(':').map(|dir| Path::new(dir).join(program));
+    files.find(|file| file.is_file()).unwrap_or_else(|| program.into())
+}
+
 /// What every program sees of its surroundings: this and nothing else.
 #[derive(Debug, Clone)]
 pub(super) struct Environment {
@@ -33,10 +43,10 @@ impl Environment {
     /// own: a Ctrl-C at our terminal does not end an LVM command half-way.
     pub(super) fn command(&self, program: &str) -> Command {
         #[expect(clippy::disallowed_methods, reason = "this is the door")]
-        let mut command = Command::new(program);
+        let mut command = Command::new(file_of(program));
         command
             .env_clear()
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("PATH", PATH)
             .env("LC_ALL", "C")
             .env("HOME", "/nonexistent")
             .env("LVM_SYSTEM_DIR", &self.lvm_dir)

@@ -31,6 +31,14 @@ impl Turn {
         self.group.read().await
     }
 
+    /// The group as the last command of this turn left it: as that was looked at.
+    pub async fn left(&self) -> Result<Arc<Group>, LvmError> {
+        match self.group.remembered() {
+            Some(group) => Ok(group),
+            None => self.read().await,
+        }
+    }
+
     /// Make a logical volume, active and **not wiped**: its tags must say so.
     pub async fn create(&self, new: &NewLv) -> Result<Lv, LvmError> {
         let cmd = Cmd::new("lvcreate")
@@ -56,11 +64,10 @@ impl Turn {
     /// Grow a logical volume to `extents` extents in all, onto `pieces` if any are named.
     pub async fn extend(&self, lv: &str, extents: u64, pieces: &[Piece]) -> Result<Lv, LvmError> {
         self.heal_before(lv).await?;
-        let group = self.read().await?;
-        let on = pieces.iter().filter_map(|piece| {
-            let device = group.pvs.get(&piece.pv)?.device.as_ref()?;
-            Some(format!("{}:{}-{}", device.display(), piece.range.start, piece.range.end - 1))
-        });
+        let on = match pieces {
+            [] => Vec::new(),
+            _ => places(&*self.read().await?, pieces),
+        };
         let cmd = Cmd::new("lvextend")
             .args(["-y", "-l", &extents.to_string()])
             .arg(self.path(lv))
@@ -116,7 +123,7 @@ impl Turn {
         self.heal_before(lv).await?;
         let cmd = Cmd::new("lvremove").args(["-y", "-f"]).arg(self.path(lv));
         let said = self.command(cmd).await?;
-        if self.read().await?.lvs.contains_key(lv) {
+        if self.group.read_changed().await?.lvs.contains_key(lv) {
             return Err(self.refused(said).await);
         }
         Ok(())
@@ -214,11 +221,20 @@ impl Turn {
         said: Said,
         as_it_should_be: impl Fn(&Lv) -> bool,
     ) -> Result<Lv, LvmError> {
-        match self.read().await?.lvs.get(lv) {
+        match self.group.read_changed().await?.lvs.get(lv) {
             Some(lv) if as_it_should_be(lv) => Ok(lv.clone()),
             _ => Err(self.refused(said).await),
         }
     }
+}
+
+/// Pieces of disks as LVM's command line names them.
+fn places(group: &Group, pieces: &[Piece]) -> Vec<String> {
+    let place = |piece: &Piece| {
+        let device = group.pvs.get(&piece.pv)?.device.as_ref()?;
+        Some(format!("{}:{}-{}", device.display(), piece.range.start, piece.range.end - 1))
+    };
+    pieces.iter().filter_map(place).collect()
 }
 
 /// What a command said of itself.

@@ -1,7 +1,9 @@
 //! Read the metadata of one physical volume, consistently and without a lock.
 //!
-//! LVM writes new text to fresh space of the ring and commits it by one sector write. So: read the
-//! header, the text it points to, and the header again; if it moved meanwhile, start over.
+//! LVM writes new text to fresh space of the ring and commits it by one sector write, which holds the
+//! text's checksum too. So: read the header and the text it points to. Text that fits its checksum is
+//! what the header meant; text that does not was written over meanwhile, if the header has moved, and
+//! then all is read again.
 
 use std::path::Path;
 
@@ -55,17 +57,15 @@ pub(crate) async fn copy(host: &dyn Host, device: &Path, label: &Label) -> Resul
             let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
             bytes.extend(host.read_at(device, range.start, length).await?);
         }
-        let good = metadata::check_text(&bytes, text.checksum);
-        let after = header(host, device, label).await?;
-        if after.is_some_and(|after| after.raw != before.raw) {
-            continue;
+        if metadata::check_text(&bytes, text.checksum) {
+            let mut group = metadata::parse_group(&bytes)?;
+            group.metadata_full = before.is_full();
+            return Ok(Copy { mark: Some(before.raw), group: Some(group) });
         }
-        if !good {
+        let after = header(host, device, label).await?;
+        if after.is_none_or(|after| after.raw == before.raw) {
             return Err(MetadataError::Checksum("metadata text").into());
         }
-        let mut group = metadata::parse_group(&bytes)?;
-        group.metadata_full = before.is_full();
-        return Ok(Copy { mark: Some(before.raw), group: Some(group) });
     }
     Err(MetadataError::Checksum("metadata text, which keeps changing,").into())
 }

@@ -55,6 +55,14 @@ impl Scan {
     pub fn on(&self, path: &std::path::Path) -> Option<&Member> {
         self.members.iter().find(|member| member.disk.path == path)
     }
+
+    /// The call on a disk that has not come back, if there is one.
+    pub(crate) fn hanging(&self) -> Option<&str> {
+        self.unreadable.iter().find_map(|(_, error)| match error {
+            HostError::TimedOut { what, .. } => Some(what.as_str()),
+            _ => None,
+        })
+    }
 }
 
 /// Read the labels and metadata of all disks of the machine.

@@ -146,14 +146,38 @@ impl VolumeGroup {
                 self.known().read_at = Some(Instant::now());
                 return Ok(group);
             }
-            let disks = carriers.into_iter().map(|carrier| carrier.disk).collect();
-            let group = self.accept(&scan_disks(&self.host, disks).await);
-            if let Ok(group) = group
-                && group.missing().next().is_none()
-            {
+            if let Some(group) = self.read_carriers().await? {
                 return Ok(group);
             }
         }
+        self.read_all_disks().await
+    }
+
+    /// Read the group after a command on it, without looking first whether it has changed.
+    ///
+    /// # Errors
+    /// As [`VolumeGroup::read`].
+    pub(super) async fn read_changed(self: &Arc<Self>) -> Result<Arc<Group>, LvmError> {
+        self.refuse_if_hung()?;
+        match self.read_carriers().await? {
+            Some(group) => Ok(group),
+            None => self.read_all_disks().await,
+        }
+    }
+
+    /// Read the disks that carried the group; `None` if they do not make a whole one any more.
+    async fn read_carriers(self: &Arc<Self>) -> Result<Option<Arc<Group>>, LvmError> {
+        let carriers = self.known().carriers.clone();
+        let disks = carriers.into_iter().map(|carrier| carrier.disk).collect();
+        let scan = scan_disks(&self.host, disks).await;
+        if let Some(what) = scan.hanging() {
+            return Err(self.hangs(what.to_owned()));
+        }
+        let group = self.accept(&scan).ok();
+        Ok(group.filter(|group| group.missing().next().is_none()))
+    }
+
+    async fn read_all_disks(self: &Arc<Self>) -> Result<Arc<Group>, LvmError> {
         let scan = scan(&self.host).await.map_err(|source| self.failed(source))?;
         self.accept(&scan)
     }

@@ -257,6 +257,7 @@ impl Bench {
         let spent = Spent::until_now().each(before, 1.0 / per_minute);
         self.table.figure("idle_lvm_commands_per_minute", spent.lvm_commands);
         self.table.figure("idle_processes_per_minute", spent.processes);
+        println!("idle: {} LVM commands a minute", spent.lvm_commands);
     }
 }
 

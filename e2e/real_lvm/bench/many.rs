@@ -72,11 +72,11 @@ impl Bench {
         self.table.both(&format!("create_among_{count}"), &what, plain, ours);
     }
 
-    /// Note how much memory the driver holds, and say it in a line.
-    pub fn memory(&mut self) -> String {
+    /// How much memory the driver holds.
+    pub fn memory(&mut self) {
         let mib = resident_kib(self.driver.pid().as_raw()) / 1024.0;
         self.table.figure("rss_mib_1000_volumes", mib);
-        format!("resident with 1000 volumes: {mib:.1} MiB")
+        println!("resident with 1000 volumes: {mib:.1} MiB");
     }
 }
 

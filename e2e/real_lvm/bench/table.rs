@@ -45,14 +45,22 @@ pub struct Ours {
     pub spent: Spent,
 }
 
-/// All that was measured.
-#[derive(Default)]
+/// All that was measured. Each row is printed when it is known.
 pub struct Table {
-    rows: String,
     figures: String,
 }
 
 impl Table {
+    /// Begins with the names of the columns.
+    pub fn begin() -> Table {
+        println!();
+        println!(
+            "{:<52}{:>9}{:>9}{:>9}{:>7}{:>6}{:>7}{:>7}",
+            "", "plain ms", "ours ms", "ratio", "procs", "LVM", "fsyncs", "reads"
+        );
+        Table { figures: String::new() }
+    }
+
     /// Adds a thing that was done in both ways.
     pub fn both(&mut self, name: &str, what: &str, plain: Millis, ours: Ours) {
         let ratio = plain / ours.millis;
@@ -72,12 +80,10 @@ impl Table {
         self.figure(&format!("{name}_processes"), spent.processes);
         self.figure(&format!("{name}_lvm_commands"), spent.lvm_commands);
         self.figure(&format!("{name}_fsyncs"), spent.fsyncs);
-        let row = writeln!(
-            self.rows,
+        println!(
             "{what:<52}{plain:>9}{millis:>9.1}{ratio:>9}{:>7.1}{:>6.1}{:>7.1}{:>7.1}",
             spent.processes, spent.lvm_commands, spent.fsyncs, spent.device_reads
         );
-        row.expect("a string takes all");
     }
 
     /// Adds a figure that is no row.
@@ -86,14 +92,8 @@ impl Table {
         writeln!(self.figures, "{name} {rounded}").expect("a string takes all");
     }
 
-    /// Prints the table and writes `target/figures.d/bench.txt`.
-    pub fn publish(&self, footer: &str) {
-        println!();
-        println!(
-            "{:<52}{:>9}{:>9}{:>9}{:>7}{:>6}{:>7}{:>7}",
-            "", "plain ms", "ours ms", "ratio", "procs", "LVM", "fsyncs", "reads"
-        );
-        println!("{}{footer}", self.rows);
+    /// Writes `target/figures.d/bench.txt`.
+    pub fn publish(&self) {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/figures.d/bench.txt");
         std::fs::write(file, &self.figures).expect("figures");
     }
