@@ -1,6 +1,15 @@
 //! Tests on real LVM. They make and break disks, so they are ignored unless the throw-away kernel
 //! runs them: `e2e/real-lvm`, or all with `make test`.
 
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cloned_ref_to_slice_refs,
+    clippy::format_collect,
+    clippy::format_push_string,
+    clippy::many_single_char_names,
+    clippy::needless_pass_by_value,
+    clippy::similar_names
+)] // Matters of taste that make tests longer, not clearer.
 #![expect(
     clippy::disallowed_methods,
     reason = "plain commands are what the driver is compared with"

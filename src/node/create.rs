@@ -21,7 +21,7 @@ impl Node {
         let pool = self.pool_of(&want.class).ok();
         let may_hold_it = |other: &Pool| pool.is_none_or(|pool| pool.name == other.name);
         let found = match self.search(&want.key(), may_hold_it).await? {
-            (Some(found), _) => found,
+            (Some(found), _) => found.reachable()?,
             (None, _) => self.make_volume(want).await?,
         };
         same_as_wanted(&found, want)?;

@@ -28,6 +28,20 @@ impl Found {
         self.seen.size_of(self.lv.extents())
     }
 
+    /// The volume itself, unless its group could not be read just now.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unavailable`] with the reason.
+    pub fn reachable(self) -> Result<Found, VolumeError> {
+        match self.group.trouble() {
+            None => Ok(self),
+            Some(reason) => {
+                let what = format!("volume group {}", self.group.name());
+                Err(VolumeError::Unavailable { what, reason })
+            }
+        }
+    }
+
     /// Whether a resize that was cut short left its safety snapshot.
     pub fn has_snapshot(&self) -> bool {
         self.seen.lvs.contains_key(&record::safety_name(self.record.id.key()))
@@ -78,30 +92,32 @@ impl Node {
     fn hidden(&self, may_hold_it: &impl Fn(&Pool) -> bool) -> Option<VolumeError> {
         let mut pools = self.pools.iter().filter(|pool| may_hold_it(pool));
         pools.find_map(|pool| {
-            let trouble = pool.trouble.as_ref().filter(|trouble| trouble.may_hide_volumes)?;
-            let (what, reason) = (format!("pool {}", pool.name), trouble.words.clone());
-            Some(VolumeError::Unavailable { what, reason })
+            let reason = pool.trouble.clone()?;
+            Some(VolumeError::Unavailable { what: format!("pool {}", pool.name), reason })
         })
     }
 
-    /// Find a volume by the key of its name.
+    /// Find a volume by the key of its name, to do something with it.
     ///
     /// # Errors
-    /// [`VolumeError::Unavailable`] if it was not seen and a group was never read: it may be there.
+    /// [`VolumeError::Unavailable`] if its group cannot be read now, or if it was not seen and a group
+    /// was never read: it may be there.
     pub(super) async fn find_key(&self, key: &VolumeKey) -> Result<Option<Found>, VolumeError> {
         match self.search(key, |_| true).await? {
             (None, Some(unread)) => Err(unread),
-            (found, _) => Ok(found),
+            (Some(found), _) => found.reachable().map(Some),
+            (None, None) => Ok(None),
         }
     }
 
-    /// Find the volume with this id.
+    /// Find the volume with this id, to tell of it or to let go of it: its last reading will do.
     ///
     /// # Errors
     /// [`VolumeError::NotFound`] only if all groups were looked at.
     pub(super) async fn must_find(&self, id: &VolumeId) -> Result<Found, VolumeError> {
-        let found = self.find_key(id.key()).await?.filter(|found| found.record.id == *id);
-        found.ok_or_else(|| VolumeError::NotFound { id: id.to_string() })
+        let (found, unread) = self.search(id.key(), |_| true).await?;
+        let not_found = || unread.unwrap_or_else(|| VolumeError::NotFound { id: id.to_string() });
+        found.filter(|found| found.record.id == *id).ok_or_else(not_found)
     }
 
     /// Find a volume that is ready for use.
@@ -109,7 +125,7 @@ impl Node {
     /// # Errors
     /// [`VolumeError::NotFound`], or [`VolumeError::Working`] while it is being made or removed.
     pub(super) async fn usable(&self, id: &VolumeId) -> Result<Found, VolumeError> {
-        let found = self.must_find(id).await?;
+        let found = self.must_find(id).await?.reachable()?;
         match found.record.stage {
             record::Stage::Ready => Ok(found),
             record::Stage::Creating | record::Stage::Deleting => Err(VolumeError::Working {
@@ -171,7 +187,10 @@ fn find_in(
     seen: Arc<Group>,
     key: &VolumeKey,
 ) -> Result<Option<Found>, VolumeError> {
-    let Some(lv) = seen.lvs.get(&record::lv_name(key)).cloned() else { return Ok(None) };
+    let ours = |lv: &&Lv| lv.tags.iter().any(|tag| tag.starts_with("pliant."));
+    let Some(lv) = seen.lvs.get(&record::lv_name(key)).filter(ours).cloned() else {
+        return Ok(None);
+    };
     let record = Record::read(&lv).ok_or_else(|| VolumeError::Refused {
         reason: format!(
             "the tags of logical volume {}/{} do not say what it is; see `lvs -o+lv_tags`, and put \

@@ -21,17 +21,8 @@ pub struct Pool {
     pub groups: Vec<Arc<VolumeGroup>>,
     /// Blank disks that join a group when one is needed.
     pub spares: Vec<NewDisk>,
-    /// Why a group of it could not be set up.
-    pub trouble: Option<PoolTrouble>,
-}
-
-/// Why a group of a pool could not be set up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolTrouble {
-    /// For people.
-    pub words: String,
-    /// Whether volumes may be there that cannot be seen.
-    pub may_hide_volumes: bool,
+    /// Why a group of it could not be set up; it may hide volumes.
+    pub trouble: Option<String>,
 }
 
 /// A pool as its disks have it now.
@@ -108,7 +99,7 @@ impl Seen<'_> {
             })
         });
         let failures = self.failures.iter().map(chain);
-        let own = self.pool.trouble.iter().map(|trouble| trouble.words.clone());
+        let own = self.pool.trouble.iter().cloned();
         let all: Vec<String> = own.chain(failures).chain(missing).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }

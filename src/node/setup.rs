@@ -10,7 +10,7 @@ use crate::lvm::{Group, LvmError, Scan, VolumeGroup, scan, tags, undo_torn_commi
 use crate::mount::MountTable;
 use crate::node::disks::{NewDisk, SetupError};
 use crate::node::find::Found;
-use crate::node::pools::{Pool, PoolTrouble};
+use crate::node::pools::Pool;
 use crate::node::record::{self, Stage};
 use crate::node::{Node, NodeSettings, error, wipe};
 use crate::volume::PoolName;
@@ -163,9 +163,7 @@ async fn set_up(
             Err(error) => {
                 let words = error::chain(&error);
                 tracing::error!(pool = %pool.name, error = words, "the pool lacks a group");
-                // A disk that carries something else carries none of our volumes.
-                let may_hide_volumes = !matches!(error, SetupError::NotBlank { .. });
-                pool.trouble = Some(PoolTrouble { words, may_hide_volumes });
+                pool.trouble = Some(words);
             }
         }
     }

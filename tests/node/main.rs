@@ -1,6 +1,16 @@
 //! This machine's part of the driver on a machine in memory: what it does, and what it leaves when
 //! it is cut off anywhere.
 
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cloned_ref_to_slice_refs,
+    clippy::format_collect,
+    clippy::format_push_string,
+    clippy::many_single_char_names,
+    clippy::needless_pass_by_value,
+    clippy::similar_names
+)] // Matters of taste that make tests longer, not clearer.
+
 mod crash_points;
 mod cuts;
 mod machine;
