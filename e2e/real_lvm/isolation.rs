@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pliant::bytes::Bytes;
 use pliant::volume::{FsKind, Mode, VolumeKey};
-use tonic::Code;
 
 use crate::csi::{EXT4, Rig, Volume, device_of, fill, group, holds, volumes_of};
 use crate::machine::{Disk, attempt, figure, run, sha256};
@@ -140,8 +139,7 @@ fn logical_volumes_of_others_are_counted_and_never_touched() {
     rig.crash();
     rig.calls.hide(&volume);
     let guess = volume.renamed(&ours["pliant-".len()..]);
-    let refused = rig.calls.delete(&guess).expect_err("it does not say what it is");
-    assert_eq!(refused.code, Code::FailedPrecondition, "{refused}");
+    rig.calls.delete(&guess).expect("not ours is already gone");
     rig.calls.delete(&volume).expect("delete");
 
     let mut left = volumes_of("vg0");
