@@ -74,7 +74,9 @@ impl Node {
                     .await
                     .map_err(failed("flushing the resized file system"))?;
                 let turn = found.group.turn().await.map_err(unavailable)?;
-                turn.remove(&name).await.map_err(unavailable)
+                turn.remove(&name).await.map_err(unavailable)?;
+                // A snapshot that came back after a power cut would be merged over newer data.
+                found.group.flush().await.map_err(unavailable)
             }
             (Err(error), None) => Err(fs_failed(format!(
                 "the unmounted {kind} file system could not be grown"
@@ -159,6 +161,8 @@ impl Node {
         }
         self.host.flush(&device).await.map_err(failed("flushing the checked file system"))?;
         let turn = found.group.turn().await.map_err(unavailable)?;
-        turn.remove(&name).await.map_err(unavailable)
+        turn.remove(&name).await.map_err(unavailable)?;
+        // A snapshot that came back after a power cut would be merged over newer data.
+        found.group.flush().await.map_err(unavailable)
     }
 }
