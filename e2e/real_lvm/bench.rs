@@ -59,7 +59,7 @@ fn directory(name: &str) -> PathBuf {
 
 #[test]
 #[ignore = "needs the throw-away kernel: make bench"]
-fn pliant_beside_plain_lvm() {
+fn one_volume_beside_plain_lvm() {
     let mut bench = Bench::start();
     bench.create_and_delete();
     bench.create_block();
@@ -68,9 +68,16 @@ fn pliant_beside_plain_lvm() {
     bench.grow_offline();
     bench.stats();
     bench.idle();
+    bench.table.publish("bench_one");
+}
+
+#[test]
+#[ignore = "needs the throw-away kernel: make bench"]
+fn many_volumes_beside_plain_lvm() {
+    let mut bench = Bench::start();
     for count in [10, 100, 1000] {
         bench = bench.with_volumes(count);
     }
     bench.memory();
-    bench.table.publish();
+    bench.table.publish("bench_many");
 }

@@ -51,7 +51,8 @@ impl Shells {
     /// it has ended; who waits for the lane in vain has sent nothing.
     pub(super) async fn run(&self, lane: &str, cmd: Cmd) -> Result<String, HostError> {
         self.counts.add("lvm_commands");
-        let deadline = Instant::now() + cmd.limit;
+        let begin = Instant::now();
+        let deadline = begin + cmd.limit;
         let (what, limit) = (cmd.to_string(), cmd.limit);
         let dirs = self.state.make_lane(lane).map_err(system(&what))?;
         let lane = self.lane(lane);
@@ -62,7 +63,9 @@ impl Shells {
         let env = Environment { lvm_dir: dirs.lvm_dir };
         let left = deadline.saturating_duration_since(Instant::now());
         let work = async move { lane.run(&env, &counts, cmd).await };
-        within(left, &what, work).await.map_err(|error| match error {
+        let ended = within(left, &what, work).await;
+        tracing::trace!(what, took = ?begin.elapsed(), "lvm command");
+        ended.map_err(|error| match error {
             HostError::TimedOut { what, .. } => HostError::TimedOut { what, limit },
             other => other,
         })

@@ -49,7 +49,8 @@ impl Waiting {
         limit: Duration,
         call: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Result<T, HostError> {
-        let deadline = Instant::now() + limit;
+        let begin = Instant::now();
+        let deadline = begin + limit;
         let object = self.object(object);
         if object.hangs() {
             return Err(HostError::TimedOut { what, limit });
@@ -63,7 +64,9 @@ impl Waiting {
             let _held = slot;
             call()
         });
-        match timeout_at(deadline, thread).await {
+        let ended = timeout_at(deadline, thread).await;
+        tracing::trace!(what, took = ?begin.elapsed(), "call");
+        match ended {
             Ok(Ok(answer)) => answer.map_err(|source| HostError::System { what, source }),
             Ok(Err(_)) => Err(HostError::Died { what }),
             Err(_) => Err(HostError::TimedOut { what, limit }),

@@ -26,17 +26,27 @@ pub struct NewLv {
 }
 
 impl Turn {
-    /// Read the group.
+    /// Read the group as its disks have it now.
     pub async fn read(&self) -> Result<Arc<Group>, LvmError> {
-        self.group.read().await
+        let group = self.group.read().await?;
+        self.note_looked();
+        Ok(group)
     }
 
-    /// The group as the last command of this turn left it: as that was looked at.
-    pub async fn left(&self) -> Result<Arc<Group>, LvmError> {
-        match self.group.remembered() {
+    /// The group as this turn saw it last: after its last command, or read now if that is the first
+    /// look. Nobody else of this driver changes it meanwhile.
+    pub async fn seen(&self) -> Result<Arc<Group>, LvmError> {
+        match self.group.remembered().filter(|_| self.has_looked()) {
             Some(group) => Ok(group),
             None => self.read().await,
         }
+    }
+
+    /// Read the group after a command of this turn has changed it.
+    async fn read_changed(&self) -> Result<Arc<Group>, LvmError> {
+        let group = self.group.read_changed().await?;
+        self.note_looked();
+        Ok(group)
     }
 
     /// Make a logical volume, active and **not wiped**: its tags must say so.
@@ -66,7 +76,7 @@ impl Turn {
         self.heal_before(lv).await?;
         let on = match pieces {
             [] => Vec::new(),
-            _ => places(&*self.read().await?, pieces),
+            _ => places(&*self.seen().await?, pieces),
         };
         let cmd = Cmd::new("lvextend")
             .args(["-y", "-l", &extents.to_string()])
@@ -123,7 +133,7 @@ impl Turn {
         self.heal_before(lv).await?;
         let cmd = Cmd::new("lvremove").args(["-y", "-f"]).arg(self.path(lv));
         let said = self.command(cmd).await?;
-        if self.group.read_changed().await?.lvs.contains_key(lv) {
+        if self.read_changed().await?.lvs.contains_key(lv) {
             return Err(self.refused(said).await);
         }
         Ok(())
@@ -166,7 +176,7 @@ impl Turn {
 
     /// A command on a volume that a killed one left suspended would wait for ever.
     async fn heal_before(&self, lv: &str) -> Result<(), LvmError> {
-        let group = self.read().await?;
+        let group = self.seen().await?;
         if let Some(lv) = group.lvs.get(lv).filter(|lv| !group.is_snapshot(lv)) {
             self.heal(lv).await?;
         }
@@ -221,7 +231,7 @@ impl Turn {
         said: Said,
         as_it_should_be: impl Fn(&Lv) -> bool,
     ) -> Result<Lv, LvmError> {
-        match self.group.read_changed().await?.lvs.get(lv) {
+        match self.read_changed().await?.lvs.get(lv) {
             Some(lv) if as_it_should_be(lv) => Ok(lv.clone()),
             _ => Err(self.refused(said).await),
         }

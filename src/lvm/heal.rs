@@ -21,7 +21,7 @@ impl Turn {
     /// # Errors
     /// [`LvmError::Unusable`] if another LVM command holds the group while the volume is suspended.
     pub async fn heal(&self, lv: &Lv) -> Result<bool, LvmError> {
-        let group = self.read().await?;
+        let group = self.seen().await?;
         let uuid = group.dm_uuid(lv);
         let Some(info) = self.ask(self.group.host.dm_info(&uuid).await)? else {
             return Ok(false);

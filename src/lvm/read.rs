@@ -40,13 +40,19 @@ pub(crate) async fn mark(
     device: &Path,
     label: &Label,
 ) -> Result<Option<[u8; 24]>, ReadError> {
-    Ok(header(host, device, label).await?.map(|header| header.raw))
+    Ok(header(host, device, label, &[]).await?.map(|header| header.raw))
 }
 
-/// Read the metadata of a disk.
-pub(crate) async fn copy(host: &dyn Host, device: &Path, label: &Label) -> Result<Copy, ReadError> {
+/// Read the metadata of a disk, whose first bytes are known: they may hold the header.
+pub(crate) async fn copy(
+    host: &dyn Host,
+    device: &Path,
+    label: &Label,
+    head: &[u8],
+) -> Result<Copy, ReadError> {
+    let mut head = head;
     for _ in 0..TRIES {
-        let Some(before) = header(host, device, label).await? else {
+        let Some(before) = header(host, device, label, head).await? else {
             return Ok(Copy { mark: None, group: None });
         };
         let Some(text) = before.text.as_ref() else {
@@ -62,7 +68,8 @@ pub(crate) async fn copy(host: &dyn Host, device: &Path, label: &Label) -> Resul
             group.metadata_full = before.is_full();
             return Ok(Copy { mark: Some(before.raw), group: Some(group) });
         }
-        let after = header(host, device, label).await?;
+        head = &[];
+        let after = header(host, device, label, head).await?;
         if after.is_none_or(|after| after.raw == before.raw) {
             return Err(MetadataError::Checksum("metadata text").into());
         }
@@ -75,10 +82,17 @@ async fn header(
     host: &dyn Host,
     device: &Path,
     label: &Label,
+    head: &[u8],
 ) -> Result<Option<AreaHeader>, ReadError> {
     for area in &label.areas {
-        let sector = host.read_at(device, area.offset, HEADER_BYTES).await?;
-        let header = metadata::parse_area(&sector)?;
+        let start = usize::try_from(area.offset).unwrap_or(usize::MAX);
+        let header = match head.get(start..start.saturating_add(HEADER_BYTES)) {
+            Some(sector) => metadata::parse_area(sector)?,
+            None => {
+                let sector = host.read_at(device, area.offset, HEADER_BYTES).await?;
+                metadata::parse_area(&sector)?
+            }
+        };
         if !header.ignored {
             return Ok(Some(header));
         }

@@ -10,8 +10,9 @@ use crate::lvm::group::Group;
 use crate::lvm::metadata::{self, Label, MetadataError};
 use crate::lvm::read;
 
-/// Labels stand in one of the first four sectors.
-const LABEL_BYTES: usize = 2048;
+/// Holds the label, which stands in one of the first four sectors, and mostly the header of the
+/// metadata too, at 4096.
+const HEAD_BYTES: usize = 8192;
 
 /// A disk with an LVM label.
 #[derive(Debug, Clone)]
@@ -97,13 +98,13 @@ pub(crate) async fn scan_disks(host: &Arc<dyn Host>, disks: Vec<Disk>) -> Scan {
 }
 
 async fn look(host: &dyn Host, disk: Disk) -> Result<Option<Member>, HostError> {
-    let head = host.read_at(&disk.path, 0, LABEL_BYTES).await?;
+    let head = host.read_at(&disk.path, 0, HEAD_BYTES).await?;
     // A label with a bad checksum is no label to LVM either; the disk is then "not blank" to others.
     let Ok(Some(label)) = metadata::find_label(&head) else {
         return Ok(None);
     };
     let mut member = Member { disk, label, mark: None, group: None, damage: None };
-    match read::copy(host, &member.disk.path, &member.label).await {
+    match read::copy(host, &member.disk.path, &member.label, &head).await {
         Ok(copy) => {
             member.mark = copy.mark;
             member.group = copy.group;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,8 @@ struct Known {
 #[derive(Debug)]
 pub struct Turn {
     pub(super) group: Arc<VolumeGroup>,
+    /// Whether the group was read since the turn began.
+    looked: AtomicBool,
     _order: OwnedMutexGuard<()>,
 }
 
@@ -292,7 +294,7 @@ impl VolumeGroup {
         self.refuse_if_hung()?;
         let order = self.order.clone().lock_owned().await;
         self.refuse_if_hung()?;
-        Ok(Turn { group: self.clone(), _order: order })
+        Ok(Turn { group: self.clone(), looked: AtomicBool::new(false), _order: order })
     }
 
     /// Make every change of the group so far durable: a cache flush on each of its disks.
@@ -404,5 +406,13 @@ impl Turn {
     /// The group whose turn this is.
     pub fn group(&self) -> &Arc<VolumeGroup> {
         &self.group
+    }
+
+    pub(super) fn note_looked(&self) {
+        self.looked.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_looked(&self) -> bool {
+        self.looked.load(Ordering::Relaxed)
     }
 }

@@ -104,7 +104,7 @@ impl Node {
             tags: record.tags(),
         };
         let lv = turn.create(&new).await.map_err(unavailable)?;
-        let seen = turn.left().await.map_err(unavailable)?;
+        let seen = turn.seen().await.map_err(unavailable)?;
         Ok(Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record }))
     }
 

@@ -164,9 +164,10 @@ impl Node {
     pub(super) async fn activate(&self, found: &Found) -> Result<(PathBuf, DmInfo), VolumeError> {
         let turn = found.group.turn().await.map_err(unavailable)?;
         turn.heal(&found.lv).await.map_err(unavailable)?;
-        if self.live_device(found).await?.is_none() {
-            turn.activate(&found.lv.name).await.map_err(unavailable)?;
+        if let Some(live) = self.live_device(found).await? {
+            return Ok(live);
         }
+        turn.activate(&found.lv.name).await.map_err(unavailable)?;
         // With the activation-skip flag LVM succeeds and does nothing; so look.
         self.live_device(found).await?.ok_or_else(|| VolumeError::Refused {
             reason: format!(

@@ -104,7 +104,7 @@ impl Node {
         let old = found.size().get();
         let turn = found.group.turn().await.map_err(unavailable)?;
         let lv = turn.extend(&found.lv.name, wanted, &[]).await.map_err(unavailable)?;
-        let seen = turn.left().await.map_err(unavailable)?;
+        let seen = turn.seen().await.map_err(unavailable)?;
         drop(turn);
         let found = Found { seen, lv, ..found };
         if let Some((device, _)) = self.live_device(&found).await? {
@@ -135,7 +135,7 @@ impl Node {
         let turn = found.group.turn().await.map_err(unavailable)?;
         turn.remove(&more.lv.name).await.map_err(unavailable)?;
         let lv = turn.extend(&found.lv.name, wanted, &pieces).await.map_err(unavailable)?;
-        let seen = turn.left().await.map_err(unavailable)?;
+        let seen = turn.seen().await.map_err(unavailable)?;
         Ok(Found { seen, lv, ..found })
     }
 
@@ -153,7 +153,7 @@ impl Node {
         let turn = found.group.turn().await.map_err(unavailable)?;
         let lv = turn.create(&NewLv { name, layout: Layout::Linear, extents, tags }).await;
         let lv = lv.map_err(unavailable)?;
-        let seen = turn.left().await.map_err(unavailable)?;
+        let seen = turn.seen().await.map_err(unavailable)?;
         Ok(Found { seen, lv, ..found.clone() })
     }
 

@@ -92,9 +92,10 @@ impl Table {
         writeln!(self.figures, "{name} {rounded}").expect("a string takes all");
     }
 
-    /// Writes `target/figures.d/bench.txt`.
-    pub fn publish(&self) {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/figures.d/bench.txt");
+    /// Writes `target/figures.d/NAME.txt`.
+    pub fn publish(&self, name: &str) {
+        let figures = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/figures.d");
+        let file = figures.join(format!("{name}.txt"));
         std::fs::write(file, &self.figures).expect("figures");
     }
 }

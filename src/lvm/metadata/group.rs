@@ -100,7 +100,7 @@ impl Known<'_> {
         };
         for (key, value) in &section.0 {
             match value {
-                Value::Text(name) => self.name_volume(&mut segment, key.clone(), name),
+                Value::Text(name) => self.name_volume(&mut segment, key, name),
                 Value::Array(items) => self.array(&mut segment, key, items)?,
                 Value::Number(_) | Value::Section(_) => {}
             }
@@ -108,9 +108,9 @@ impl Known<'_> {
         Ok(segment)
     }
 
-    fn name_volume(&self, segment: &mut Segment, key: String, name: &str) {
-        if self.lvs.contains(name) && !SETTINGS.contains(&key.as_str()) {
-            segment.volumes.insert(key, name.to_owned());
+    fn name_volume(&self, segment: &mut Segment, key: &str, name: &str) {
+        if self.lvs.contains(name) && !SETTINGS.contains(&key) {
+            segment.volumes.insert(key.to_owned(), name.to_owned());
         }
     }
 
@@ -125,12 +125,12 @@ impl Known<'_> {
         let stripes = if key == "stripes" { items.len() / 2 } else { 1 };
         for (place, item) in items.iter().enumerate() {
             let Value::Text(name) = item else { continue };
-            match (self.pvs.get(name), items.get(place + 1)) {
+            match (self.pvs.get(&**name), items.get(place + 1)) {
                 (Some(pv), Some(Value::Number(first))) => {
                     let length = segment.extents / stripes.max(1) as u64;
                     segment.pieces.push(piece(name, pv, *first, length)?);
                 }
-                _ => self.name_volume(segment, format!("{key}.{place}"), name),
+                _ => self.name_volume(segment, &format!("{key}.{place}"), name),
             }
         }
         Ok(())
@@ -163,7 +163,7 @@ fn named<T>(
 
 fn string(section: &Section, key: &str) -> Result<String, MetadataError> {
     match section.get(key) {
-        Some(Value::Text(text)) => Ok(text.clone()),
+        Some(Value::Text(text)) => Ok(text.clone().into_owned()),
         _ => Err(malformed(PART, format!("it has no text `{key}`"))),
     }
 }
@@ -200,7 +200,7 @@ fn strings(section: &Section, key: &str) -> BTreeSet<String> {
     items
         .iter()
         .filter_map(|item| match item {
-            Value::Text(text) => Some(text.clone()),
+            Value::Text(text) => Some(text.clone().into_owned()),
             _ => None,
         })
         .collect()

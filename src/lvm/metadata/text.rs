@@ -3,6 +3,8 @@
 //! `name { … }` is a section, `name = value` an entry; a value is a number, a quoted string or an
 //! array of those. `#` begins a comment. A zero byte ends the text.
 
+use std::borrow::Cow;
+
 use super::{MetadataError, malformed};
 
 const PART: &str = "metadata text";
@@ -11,43 +13,43 @@ const MAX_DEPTH: usize = 8;
 
 /// The right side of an entry, or a section.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(super) enum Value<'a> {
     /// A whole number.
     Number(i64),
     /// A string without its quotes and escapes, or a number with a fraction as written.
-    Text(String),
+    Text(Cow<'a, str>),
     /// Values of the two kinds above.
-    Array(Vec<Value>),
+    Array(Vec<Value<'a>>),
     /// Named values in braces.
-    Section(Section),
+    Section(Section<'a>),
 }
 
-/// Named values in the order of the text.
+/// Named values in the order of the text, whose words they borrow.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Section(pub Vec<(String, Value)>);
+pub(super) struct Section<'a>(pub Vec<(Cow<'a, str>, Value<'a>)>);
 
-impl Section {
+impl<'a> Section<'a> {
     /// The first value with this name.
-    pub fn get(&self, name: &str) -> Option<&Value> {
+    pub fn get(&self, name: &str) -> Option<&Value<'a>> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
     /// The sections in it, in the order of the text.
-    pub fn sections(&self) -> impl Iterator<Item = (&str, &Section)> {
+    pub fn sections(&self) -> impl Iterator<Item = (&str, &Section<'a>)> {
         self.0.iter().filter_map(|(name, value)| match value {
-            Value::Section(section) => Some((name.as_str(), section)),
+            Value::Section(section) => Some((&**name, section)),
             _ => None,
         })
     }
 
     /// The section with this name; a text without it is as one where it is empty.
-    pub fn section(&self, name: &str) -> Option<&Section> {
+    pub fn section(&self, name: &str) -> Option<&Section<'a>> {
         self.sections().find(|(key, _)| *key == name).map(|(_, section)| section)
     }
 }
 
 /// Parse a whole text.
-pub(super) fn parse(text: &[u8]) -> Result<Section, MetadataError> {
+pub(super) fn parse(text: &[u8]) -> Result<Section<'_>, MetadataError> {
     let mut reader = Reader { text, at: 0 };
     let section = reader.section(0)?;
     match reader.peek() {
@@ -61,7 +63,7 @@ struct Reader<'a> {
     at: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn error(&self, what: &str) -> MetadataError {
         malformed(PART, format!("{what} at byte {}", self.at))
     }
@@ -91,7 +93,7 @@ impl Reader<'_> {
         found
     }
 
-    fn section(&mut self, depth: usize) -> Result<Section, MetadataError> {
+    fn section(&mut self, depth: usize) -> Result<Section<'a>, MetadataError> {
         if depth > MAX_DEPTH {
             return Err(self.error("too many nested sections"));
         }
@@ -114,7 +116,7 @@ impl Reader<'_> {
         Ok(section)
     }
 
-    fn name(&mut self) -> Result<String, MetadataError> {
+    fn name(&mut self) -> Result<Cow<'a, str>, MetadataError> {
         if self.peek() == Some(b'"') {
             return self.string();
         }
@@ -123,16 +125,16 @@ impl Reader<'_> {
     }
 
     /// The longest run of these bytes; `None` if it is empty.
-    fn word(&mut self, belongs: impl Fn(u8) -> bool) -> Option<String> {
+    fn word(&mut self, belongs: impl Fn(u8) -> bool) -> Option<Cow<'a, str>> {
         let start = self.at;
         while self.here().is_some_and(&belongs) {
             self.at += 1;
         }
         let word = &self.text[start..self.at];
-        (!word.is_empty()).then(|| String::from_utf8_lossy(word).into_owned())
+        (!word.is_empty()).then(|| String::from_utf8_lossy(word))
     }
 
-    fn value(&mut self) -> Result<Value, MetadataError> {
+    fn value(&mut self) -> Result<Value<'a>, MetadataError> {
         if !self.accept(b'[') {
             return self.scalar();
         }
@@ -146,7 +148,7 @@ impl Reader<'_> {
         Ok(Value::Array(array))
     }
 
-    fn scalar(&mut self) -> Result<Value, MetadataError> {
+    fn scalar(&mut self) -> Result<Value<'a>, MetadataError> {
         if self.peek() == Some(b'"') {
             return self.string().map(Value::Text);
         }
@@ -160,36 +162,46 @@ impl Reader<'_> {
         number.map(Value::Number).map_err(|_| self.error("no number"))
     }
 
-    fn string(&mut self) -> Result<String, MetadataError> {
+    fn string(&mut self) -> Result<Cow<'a, str>, MetadataError> {
         self.at += 1; // The opening quote.
-        let mut bytes = Vec::new();
-        loop {
-            let mut byte = self.here();
-            let quote = byte == Some(b'"');
-            if byte == Some(b'\\') {
-                self.at += 1;
-                byte = self.here();
-            }
+        let start = self.at;
+        let mut escapes = false;
+        while self.here() != Some(b'"') {
+            let escape = self.here() == Some(b'\\');
+            self.at += usize::from(escape);
+            escapes |= escape;
+            self.here().ok_or_else(|| self.error("a string without an end"))?;
             self.at += 1;
-            match byte {
-                None => return Err(self.error("a string without an end")),
-                Some(_) if quote => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
-                Some(byte) => bytes.push(byte),
-            }
         }
+        let string = &self.text[start..self.at];
+        self.at += 1;
+        if escapes {
+            return Ok(String::from_utf8_lossy(&unescaped(string)).into_owned().into());
+        }
+        Ok(String::from_utf8_lossy(string))
     }
+}
+
+/// A string without the backslashes before its quotes and backslashes.
+fn unescaped(string: &[u8]) -> Vec<u8> {
+    let mut bytes = string.iter().copied();
+    std::iter::from_fn(|| match bytes.next() {
+        Some(b'\\') => bytes.next(),
+        other => other,
+    })
+    .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Value {
-        Value::Text(text.to_owned())
+    fn text(text: &str) -> Value<'_> {
+        Value::Text(text.into())
     }
 
-    fn entry(name: &str, value: Value) -> (String, Value) {
-        (name.to_owned(), value)
+    fn entry<'a>(name: &'a str, value: Value<'a>) -> (Cow<'a, str>, Value<'a>) {
+        (name.into(), value)
     }
 
     #[test]
