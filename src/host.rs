@@ -391,8 +391,8 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// Find a device by its dm uuid.
     async fn dm_info(&self, uuid: &str) -> Result<Option<DmInfo>, HostError>;
 
-    /// The live table of a device; empty without one.
-    async fn dm_table(&self, uuid: &str) -> Result<Vec<DmTarget>, HostError>;
+    /// Find a device by its dm uuid, with its live table, which is empty where it has none.
+    async fn dm_table(&self, uuid: &str) -> Result<Option<(DmInfo, Vec<DmTarget>)>, HostError>;
 
     /// Drop the table that waits (`DM_TABLE_CLEAR`).
     async fn dm_clear(&self, uuid: &str) -> Result<(), HostError>;

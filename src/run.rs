@@ -2,6 +2,7 @@
 
 mod figures;
 mod growth;
+mod heap;
 mod standalone;
 mod trial;
 
@@ -46,6 +47,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
+    heap::share_one();
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2) // The work is waiting; threads beyond this only cost memory.
         .enable_all()

@@ -44,10 +44,10 @@ pub(super) fn info(uuid: &str) -> io::Result<Option<DmInfo>> {
     Ok(about(uuid, Command::Status, 0, 0)?.map(|reply| reply.info()))
 }
 
-/// The live table; empty if there is none or no device.
-pub(super) fn table(uuid: &str) -> io::Result<Vec<DmTarget>> {
+/// Find a device with its live table, in one call.
+pub(super) fn table(uuid: &str) -> io::Result<Option<(DmInfo, Vec<DmTarget>)>> {
     let reply = about(uuid, Command::Table, STATUS_TABLE, ROOM)?;
-    reply.map_or(Ok(Vec::new()), |reply| reply.targets())
+    reply.map(|reply| Ok((reply.info(), reply.targets()?))).transpose()
 }
 
 /// Drop the table that waits.

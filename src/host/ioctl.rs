@@ -1,4 +1,4 @@
-//! The ioctls, each as a safe function: the only file with `unsafe`.
+//! The ioctls, each as a safe function. All `unsafe` is here, but one call for the heap.
 //!
 //! # Source
 //! The kernel's headers `linux/fs.h`, `linux/btrfs.h`, `linux/dm-ioctl.h`, `ext4.h` and `xfs_fs.h`.

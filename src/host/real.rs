@@ -176,7 +176,7 @@ impl Host for RealHost {
         self.dm("dm_reads", "DM_DEV_STATUS", uuid, devmapper::info).await
     }
 
-    async fn dm_table(&self, uuid: &str) -> Result<Vec<DmTarget>, HostError> {
+    async fn dm_table(&self, uuid: &str) -> Result<Option<(DmInfo, Vec<DmTarget>)>, HostError> {
         self.dm("dm_reads", "DM_TABLE_STATUS", uuid, devmapper::table).await
     }
 

@@ -16,14 +16,14 @@ const SECTOR: u64 = 512;
 impl Turn {
     /// Bring the live device of a logical volume in line with the metadata; inactive stays so.
     ///
-    /// Says whether anything had to be done. Costs two system calls where nothing has.
+    /// Says whether anything had to be done. Costs one system call where nothing has.
     ///
     /// # Errors
     /// [`LvmError::Unusable`] if another LVM command holds the group while the volume is suspended.
     pub async fn heal(&self, lv: &Lv) -> Result<bool, LvmError> {
         let group = self.seen().await?;
         let uuid = group.dm_uuid(lv);
-        let Some(info) = self.ask(self.group.host.dm_info(&uuid).await)? else {
+        let Some((info, mut live)) = self.ask(self.group.host.dm_table(&uuid).await)? else {
             return Ok(false);
         };
         if !info.live_table {
@@ -33,8 +33,9 @@ impl Turn {
         let waits = info.suspended || info.inactive_table;
         if waits {
             self.clear_and_resume(&uuid, &info).await?;
+            let after = self.ask(self.group.host.dm_table(&uuid).await)?;
+            live = after.map_or_else(Vec::new, |(_, table)| table);
         }
-        let live = self.ask(self.group.host.dm_table(&uuid).await)?;
         if maps(&live, &group, lv) {
             return Ok(waits);
         }

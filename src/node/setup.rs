@@ -100,6 +100,20 @@ impl Node {
         }
     }
 
+    /// Remove the directories at which a growth that was cut short had mounted volumes of a group.
+    async fn remove_private_mount_points(&self, seen: &Group) {
+        let private = self.settings.private_mounts();
+        if let Ok(None) = self.host.path_kind(&private).await {
+            return;
+        }
+        for (_, record) in record::volumes(seen) {
+            let left = private.join(record.id.key().as_str());
+            if let Err(error) = self.host.remove_path(&left).await {
+                tracing::warn!(%error, "a directory of an earlier run stays");
+            }
+        }
+    }
+
     /// Bring the kernel in line with the metadata, and go on with the wipes of deleted volumes.
     async fn recover(&self, pool: &Arc<Pool>, group: &Arc<VolumeGroup>) -> Result<(), LvmError> {
         let turn = group.turn().await?;
@@ -117,12 +131,7 @@ impl Node {
         }
         turn.remove_orphans().await?; // After healing: a layer is held until then.
         drop(turn);
-        for (_, record) in record::volumes(&seen) {
-            let left = self.settings.private_mounts().join(record.id.key().as_str());
-            if let Err(error) = self.host.remove_path(&left).await {
-                tracing::warn!(%error, "a directory of an earlier run stays");
-            }
-        }
+        self.remove_private_mount_points(&seen).await;
         for (lv, record) in record::volumes(&seen).filter(|(_, r)| r.stage == Stage::Deleting) {
             let (pool, group, seen) = (pool.clone(), group.clone(), seen.clone());
             let found = Found { pool, group, seen, lv: lv.clone(), record };

@@ -140,8 +140,9 @@ impl Host for FakeHost {
         Ok(self.look("dm_reads", |world| world.dm_info(uuid)).await)
     }
 
-    async fn dm_table(&self, uuid: &str) -> Result<Vec<DmTarget>, HostError> {
-        Ok(self.look("dm_reads", |world| world.dm_table(uuid)).await)
+    async fn dm_table(&self, uuid: &str) -> Result<Option<(DmInfo, Vec<DmTarget>)>, HostError> {
+        let find = |world: &World| Some((world.dm_info(uuid)?, world.dm_table(uuid)));
+        Ok(self.look("dm_reads", find).await)
     }
 
     async fn dm_clear(&self, uuid: &str) -> Result<(), HostError> {

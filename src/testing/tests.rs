@@ -85,7 +85,8 @@ async fn commands_change_the_disks_as_lvm_does() {
     assert_eq!((group.seqno, group.free_extents()), (7, 2 * 251 - 21));
     let tags = ["pliant.id=a", "pliant.state=ready"].map(str::to_owned);
     assert_eq!(group.lvs["a"].tags, BTreeSet::from(tags));
-    let table = host.dm_table(&group.dm_uuid(&group.lvs["b"])).await.unwrap();
+    let uuid = group.dm_uuid(&group.lvs["b"]);
+    let (_, table) = host.dm_table(&uuid).await.unwrap().unwrap();
     let rows: Vec<_> =
         table.iter().map(|row| (row.start, row.length, row.params.as_str())).collect();
     let (extent, pe) = (8192, 34_816);
