@@ -267,14 +267,18 @@ impl Tally {
 
 /// Try all cases, on all processors.
 pub fn for_all(attempt: impl Fn(&Case) + Sync) {
-    let cases = all();
+    for_each(&all(), attempt);
+}
+
+/// Try each, on all processors.
+pub fn for_each<T: Sync>(all: &[T], attempt: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    attempt(case);
+                while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    attempt(one);
                 }
             });
         }

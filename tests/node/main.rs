@@ -11,7 +11,9 @@
     clippy::similar_names
 )] // Matters of taste that make tests longer, not clearer.
 
+mod calls;
 mod crash_points;
 mod cuts;
 mod machine;
+mod pairs;
 mod power_cuts;
