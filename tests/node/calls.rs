@@ -6,14 +6,19 @@ use std::sync::Arc;
 use pliant::busy::Busy;
 use pliant::bytes::Bytes;
 use pliant::csi::parse::Defaults;
+use pliant::csi::pb::controller_client::ControllerClient;
 use pliant::csi::pb::controller_server::Controller as _;
+use pliant::csi::pb::node_client::NodeClient;
 use pliant::csi::pb::node_server::Node as _;
 use pliant::csi::pb::volume_capability::{
     AccessMode, AccessType, BlockVolume, MountVolume, access_mode,
 };
-use pliant::csi::{Controller, Node, pb};
+use pliant::csi::{self, Controller, Node, RpcObserver, ServeError, pb};
 use pliant::testing::FakeHost;
 use pliant::volume::Mode;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Response, Status};
 
 use crate::machine::{Setup, id_of};
@@ -29,9 +34,12 @@ pub enum Verb {
     Unpublish,
     Expand,
     NodeExpand,
+    /// Changes nothing.
+    Get,
 }
 
 impl Verb {
+    /// All that change something.
     pub const ALL: [Verb; 8] = [
         Verb::Create,
         Verb::Delete,
@@ -88,6 +96,11 @@ macro_rules! ask {
                     Answer::Grown(grown.capacity_bytes, grown.node_expansion_required)
                 })
             }
+            Verb::Get => {
+                said($controller.controller_get_volume(Request::new(call.get())).await, |found| {
+                    Answer::Size(found.volume.unwrap_or_default().capacity_bytes)
+                })
+            }
             Verb::Stage => said($node.node_stage_volume(Request::new(call.stage())).await, done),
             Verb::Unstage => {
                 said($node.node_unstage_volume(Request::new(call.unstage())).await, done)
@@ -139,6 +152,58 @@ impl Services {
     pub async fn ask(&self, call: Call) -> Answer {
         ask!(self.controller, self.node, call)
     }
+
+    /// Serve them on a socket.
+    pub async fn serve(self, observer: Arc<dyn RpcObserver>) -> (Client, Served) {
+        let place = tempfile::tempdir().expect("a directory");
+        let socket = place.path().join("csi.sock");
+        let (stop, stopped) = oneshot::channel();
+        let at = socket.clone();
+        let services = csi::Services {
+            identity: csi::Identity,
+            controller: Some(self.controller),
+            node: Some(self.node),
+        };
+        let served = tokio::spawn(async move {
+            let stopped = async { stopped.await.unwrap_or_default() };
+            csi::serve(&at, services, observer, stopped).await
+        });
+        while !socket.exists() {
+            tokio::task::yield_now().await;
+        }
+        let address = Endpoint::from_shared(format!("unix:{}", socket.display()));
+        let channel = address.expect("an address").connect().await.expect("a driver");
+        let (controller, node) = (ControllerClient::new(channel.clone()), NodeClient::new(channel));
+        (Client { controller, node }, Served { stop, ended: served, _place: place })
+    }
+}
+
+/// A driver that serves a socket.
+pub struct Served {
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<Result<(), ServeError>>,
+    _place: tempfile::TempDir,
+}
+
+impl Served {
+    /// End it, when its clients have gone.
+    pub async fn stop(self) {
+        self.stop.send(()).expect("it serves");
+        self.ended.await.expect("no panic").expect("served to its end");
+    }
+}
+
+/// A client of a driver behind a socket.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub controller: ControllerClient<Channel>,
+    pub node: NodeClient<Channel>,
+}
+
+impl Client {
+    pub async fn ask(&mut self, call: Call) -> Answer {
+        ask!(self.controller, self.node, call)
+    }
 }
 
 impl Call {
@@ -163,9 +228,8 @@ impl Call {
         }
     }
 
-    fn size(self) -> Option<pb::CapacityRange> {
-        let required_bytes = Bytes::mib(self.mib).to_i64();
-        Some(pb::CapacityRange { required_bytes, limit_bytes: 0 })
+    fn size(self) -> pb::CapacityRange {
+        pb::CapacityRange { required_bytes: Bytes::mib(self.mib).to_i64(), limit_bytes: 0 }
     }
 
     fn capability(self) -> pb::VolumeCapability {
@@ -185,7 +249,7 @@ impl Call {
     fn create(self) -> pb::CreateVolumeRequest {
         pb::CreateVolumeRequest {
             name: self.name.to_owned(),
-            capacity_range: self.size(),
+            capacity_range: Some(self.size()),
             volume_capabilities: vec![self.capability()],
             ..Default::default()
         }
@@ -198,10 +262,14 @@ impl Call {
     fn expand(self) -> pb::ControllerExpandVolumeRequest {
         pb::ControllerExpandVolumeRequest {
             volume_id: self.volume_id(),
-            capacity_range: self.size(),
+            capacity_range: Some(self.size()),
             volume_capability: Some(self.capability()),
             ..Default::default()
         }
+    }
+
+    fn get(self) -> pb::ControllerGetVolumeRequest {
+        pb::ControllerGetVolumeRequest { volume_id: self.volume_id() }
     }
 
     fn stage(self) -> pb::NodeStageVolumeRequest {
@@ -238,7 +306,7 @@ impl Call {
             volume_id: self.volume_id(),
             volume_path: self.target(),
             staging_target_path: self.staging(),
-            capacity_range: self.size(),
+            capacity_range: Some(self.size()),
             volume_capability: Some(self.capability()),
             ..Default::default()
         }

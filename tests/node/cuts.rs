@@ -252,17 +252,21 @@ impl Tally {
     }
 
     /// Write down the figures and panic if a cut was not survived.
-    pub fn close(self, file: &str, figures: &[(&str, usize)]) {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/figures.d");
-        fs::create_dir_all(&directory).expect("target/figures.d");
-        let lines: String =
-            figures.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
-        print!("{lines}");
-        fs::write(directory.join(file), lines).expect("figures");
+    pub fn close(self, file: &str, measured: &[(&str, usize)]) {
+        figures(file, measured);
         let wrong = self.wrong.into_inner().expect("no panic holds it");
         let shown = wrong.iter().take(20).cloned().collect::<Vec<_>>().join("\n");
         assert!(wrong.is_empty(), "{} cuts were not survived:\n{shown}", wrong.len());
     }
+}
+
+/// Print figures, and write them down for `make figures`.
+pub fn figures(file: &str, measured: &[(&str, usize)]) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/figures.d");
+    fs::create_dir_all(&directory).expect("target/figures.d");
+    let lines: String = measured.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
+    print!("{lines}");
+    fs::write(directory.join(file), lines).expect("figures");
 }
 
 /// Try all cases, on all processors.

@@ -15,5 +15,7 @@ mod calls;
 mod crash_points;
 mod cuts;
 mod machine;
+mod model;
 mod pairs;
 mod power_cuts;
+mod storm;
