@@ -162,12 +162,22 @@ impl Group {
 
     /// Why LVM would refuse to change it, and what to do; `None` if it would not.
     pub fn frozen(&self) -> Option<String> {
-        let away: Vec<&str> = self.missing().map(|pv| pv.uuid.as_str()).collect();
+        let away: Vec<&str> =
+            self.missing().filter(|pv| pv.device.is_none()).map(|pv| pv.uuid.as_str()).collect();
         if !away.is_empty() {
             return Some(format!(
                 "the disk of its physical volume {} is away, so LVM changes nothing in it; bring the \
                  disk back, see `pvs` and the kernel log",
                 away.join(", ")
+            ));
+        }
+        if let Some(device) = self.missing().find_map(|pv| pv.device.as_ref()) {
+            return Some(format!(
+                "its disk {} is back, but the group was changed while it was away; see `vgextend \
+                 --restoremissing {} {}`",
+                device.display(),
+                self.name,
+                device.display()
             ));
         }
         if self.flags.contains("EXPORTED") {

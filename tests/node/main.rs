@@ -18,4 +18,5 @@ mod machine;
 mod model;
 mod pairs;
 mod power_cuts;
+mod scenarios;
 mod storm;
