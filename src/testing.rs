@@ -4,7 +4,8 @@
 //! Its truth about volume groups is what lies on its disks, in LVM's own format, so production code
 //! reads it with the production parser. Programs are understood word by word; an unknown command line
 //! is a panic that names it. Every change is an *effect* with a number, counted from 1: the machine
-//! can be stopped before and after each of them ([`FakeHost::cut_at`]), and started again with
+//! can be stopped before and after each of them ([`FakeHost::cut_at`]), held there while others go on
+//! ([`FakeHost::hold_after`]), and started again with
 //! ([`FakeHost::after_crash`]) or without ([`FakeHost::after_power_cut`]) what its kernel knew.
 //!
 //! What no caller may ever do is a panic too: see the module `door`.
@@ -45,6 +46,7 @@ pub struct FakeHost {
     world: Arc<Mutex<World>>,
     unlocked: Arc<Notify>,
     stopped: watch::Sender<bool>,
+    held: watch::Sender<bool>,
 }
 
 /// All of the machine. Cloning it is what a restart does.
@@ -92,6 +94,7 @@ impl FakeHost {
             world: Arc::new(Mutex::new(world)),
             unlocked: Arc::new(Notify::new()),
             stopped: watch::Sender::new(false),
+            held: watch::Sender::new(false),
         }
     }
 

@@ -245,6 +245,17 @@ pub fn volumes_of(group: &str) -> Vec<String> {
     names.split_whitespace().map(str::to_owned).collect()
 }
 
+/// The same with their sizes in MiB.
+pub fn volume_sizes(group: &str) -> BTreeMap<String, u64> {
+    let fields = ["--noheadings", "--nosuffix", "--units", "b", "-a", "-o", "lv_name,lv_size"];
+    let lines = run("lvs", &[&fields[..], &[group]].concat());
+    let size = |line: &str| {
+        let mut words = line.split_whitespace().map(str::to_owned);
+        Some((words.next()?, words.next()?.parse::<u64>().ok()? >> 20))
+    };
+    lines.lines().filter_map(size).collect()
+}
+
 /// The path of the live device of a logical volume `vg0/name`.
 pub fn device_of(lv: &str) -> PathBuf {
     let numbers = run("lvs", &["--noheadings", "-o", "lv_kernel_minor", lv]);

@@ -99,6 +99,16 @@ impl Disk {
         &self.file
     }
 
+    /// Takes the disk away; what lies on it stays.
+    pub fn detach(&self) {
+        run("losetup", &["--detach", &self.device]);
+    }
+
+    /// Puts it back under the same path.
+    pub fn attach(&self) {
+        run("losetup", &[&self.device, &self.file.to_string_lossy()]);
+    }
+
     /// Removes the device-mapper devices that lie on this disk, the uppermost first.
     fn take_device_mapper_away(&self) {
         let tree = attempt("lsblk", &["--noheadings", "--list", "--output", "NAME", &self.device]);

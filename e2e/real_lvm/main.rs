@@ -30,5 +30,6 @@ mod power_cuts;
 mod power_cuts_of_the_driver;
 mod promises;
 mod scale;
+mod scenarios;
 mod script;
 mod torn_commits;

@@ -87,7 +87,14 @@ impl Turn {
     }
 
     /// Replace tags of a logical volume in one commit.
+    ///
+    /// # Errors
+    /// [`LvmError::Unusable`] while a disk is away. LVM itself refuses all other changes then, but
+    /// makes this one, and marks the disk: it would be missing still when it is back.
     pub async fn retag(&self, lv: &str, gone: &[&str], new: &[String]) -> Result<Lv, LvmError> {
+        if let Some(reason) = self.read().await?.frozen() {
+            return Err(LvmError::Unusable { group: self.group.name().to_owned(), reason });
+        }
         let cmd = Cmd::new("lvchange")
             .arg("-y")
             .args(gone.iter().flat_map(|tag| ["--deltag", tag]))

@@ -160,11 +160,36 @@ impl Group {
         self.pvs.values().filter(|pv| pv.device.is_none() || pv.flags.contains("MISSING"))
     }
 
+    /// Why LVM would refuse to change it, and what to do; `None` if it would not.
+    pub fn frozen(&self) -> Option<String> {
+        let away: Vec<&str> =
+            self.missing().filter(|pv| pv.device.is_none()).map(|pv| pv.uuid.as_str()).collect();
+        if !away.is_empty() {
+            return Some(format!(
+                "the disk of its physical volume {} is away, so LVM changes nothing in it; bring the \
+                 disk back, see `pvs` and the kernel log",
+                away.join(", ")
+            ));
+        }
+        if let Some(device) = self.missing().find_map(|pv| pv.device.as_ref()) {
+            return Some(format!(
+                "its disk {} is back, but the group was changed while it was away; see `vgextend \
+                 --restoremissing {} {}`",
+                device.display(),
+                self.name,
+                device.display()
+            ));
+        }
+        if self.flags.contains("EXPORTED") {
+            return Some(format!("it is exported; see `vgimport {}`", self.name));
+        }
+        let fixed = !self.flags.contains("RESIZEABLE");
+        fixed.then(|| format!("it is not to be resized; see `vgchange -x y {}`", self.name))
+    }
+
     /// Whether LVM would change it: no disk is away, it is not exported, and it is writable here.
     pub fn changeable(&self) -> bool {
-        self.missing().next().is_none()
-            && !self.flags.contains("EXPORTED")
-            && self.flags.contains("RESIZEABLE")
+        self.frozen().is_none()
     }
 
     /// The device-mapper uuid of a logical volume's top layer.

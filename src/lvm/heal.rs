@@ -49,7 +49,10 @@ impl Turn {
     pub async fn remove_orphans(&self) -> Result<(), LvmError> {
         let group = self.read().await?;
         let ours = format!("LVM-{}", group.uuid.replace('-', ""));
-        for device in self.ask(self.group.host.dm_list().await)? {
+        let mut devices = self.ask(self.group.host.dm_list().await)?;
+        // A hidden layer is held by what stands on it; its uuid is that volume's with a suffix.
+        devices.sort_by_key(|device| device.uuid.len());
+        for device in devices {
             let listed = group.lvs.values().any(|lv| is_part(&device.uuid, &group, lv));
             if !device.uuid.starts_with(&ours) || listed || !device.name.contains("-pliant--") {
                 continue;

@@ -331,9 +331,8 @@ impl VolumeGroup {
     /// Why LVM cannot change the group as its disks are now; `None` if they do not keep it from that.
     pub(super) async fn impediment(self: &Arc<Self>) -> Option<String> {
         let group = self.remembered()?;
-        let away: Vec<&str> = group.missing().map(|pv| pv.uuid.as_str()).collect();
-        if !away.is_empty() {
-            return Some(format!("physical volume {} is away; see `pvs`", away.join(", ")));
+        if let Some(reason) = group.frozen() {
+            return Some(reason);
         }
         let disks = self.host.disks().await.ok()?;
         let carries = |path: &Path| group.pvs.values().any(|pv| pv.device.as_deref() == Some(path));

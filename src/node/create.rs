@@ -63,7 +63,9 @@ impl Node {
             }
         }
         let seen = pool.see().await;
-        if seen.groups.is_empty() {
+        // No room is said only by a group that could tell: its caller then takes the pod to another
+        // node. Where none can, asking again is what helps.
+        if !seen.changeable() {
             return Err(VolumeError::Unavailable {
                 what: format!("pool {}", pool.name),
                 reason: seen.trouble().unwrap_or_else(|| "it has no group".to_owned()),

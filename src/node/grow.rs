@@ -64,18 +64,16 @@ impl Node {
     /// Let spare disks join if the growth needs them.
     ///
     /// # Errors
-    /// [`VolumeError::NoRoomToGrow`] with what is possible, [`VolumeError::Unavailable`] while a disk
-    /// of the group is away.
+    /// [`VolumeError::NoRoomToGrow`] with what is possible, [`VolumeError::Unavailable`] while the
+    /// group cannot be changed.
     async fn make_room(&self, found: &Found, more: u64) -> Result<(), VolumeError> {
         let turn = found.group.turn().await.map_err(unavailable)?;
         self.add_spares(&found.pool, &turn, Layout::Linear, more).await?;
         let group = turn.read().await.map_err(unavailable)?;
-        if group.missing().next().is_some() {
+        if let Some(reason) = group.frozen() {
             return Err(VolumeError::Unavailable {
-                what: format!("volume group {}", found.group.name()),
-                reason:
-                    "one of its disks is away, so LVM changes nothing in it; see `vgs` and `pvs`"
-                        .to_owned(),
+                what: format!("volume group {} of pool {}", found.group.name(), found.pool.name),
+                reason,
             });
         }
         let largest = layout::largest(&group, Layout::Linear);

@@ -79,6 +79,11 @@ impl Seen<'_> {
             .collect()
     }
 
+    /// Whether a volume could be made in one of its groups, if there is room.
+    pub fn changeable(&self) -> bool {
+        self.groups.iter().any(|(_, group)| group.changeable())
+    }
+
     /// Free extents of the groups that can be changed.
     pub fn free(&self) -> Bytes {
         let changeable = self.groups.iter().filter(|(_, group)| group.changeable());
@@ -92,15 +97,12 @@ impl Seen<'_> {
 
     /// Why the pool is not whole, for people; `None` if it is.
     pub fn trouble(&self) -> Option<String> {
-        let missing = self.groups.iter().filter_map(|(handle, group)| {
-            let away: Vec<&str> = group.missing().map(|pv| pv.uuid.as_str()).collect();
-            (!away.is_empty()).then(|| {
-                format!("volume group {} misses physical volume {}", handle.name(), away.join(", "))
-            })
+        let frozen = self.groups.iter().filter_map(|(handle, group)| {
+            Some(format!("volume group {}: {}", handle.name(), group.frozen()?))
         });
         let failures = self.failures.iter().map(chain);
         let own = self.pool.trouble.iter().cloned();
-        let all: Vec<String> = own.chain(failures).chain(missing).collect();
+        let all: Vec<String> = own.chain(failures).chain(frozen).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 

@@ -19,6 +19,7 @@ pub enum Side {
 pub(super) struct Effects {
     done: Vec<String>,
     cut: Option<(usize, Side)>,
+    hold: Option<usize>,
     stopped: bool,
 }
 
@@ -36,6 +37,21 @@ impl FakeHost {
     /// Stop the machine at the `n`-th effect, counted from 1: from then on no call comes back.
     pub fn cut_at(&self, n: usize, side: Side) {
         self.lock().effects.cut = Some((n, side));
+    }
+
+    /// Hold back whoever does the `n`-th effect, counted from 1, right after it; all others go on.
+    pub fn hold_after(&self, n: usize) {
+        self.lock().effects.hold = Some(n);
+    }
+
+    /// Wait until somebody is held back.
+    pub async fn held(&self) {
+        let _ = self.held.subscribe().wait_for(|held| *held).await;
+    }
+
+    /// Let those who are held back go on.
+    pub fn let_go(&self) {
+        self.held.send_replace(false);
     }
 
     /// Run `work` until it ends or the machine is stopped; `None` if it was stopped.
@@ -94,6 +110,7 @@ impl FakeHost {
         self.stop_at(number, Side::Before).await;
         let result = act(&mut self.lock());
         self.stop_at(number, Side::After).await;
+        self.hold_at(number).await;
         result
     }
 
@@ -102,6 +119,14 @@ impl FakeHost {
         tokio::task::yield_now().await;
         if self.lock().effects.stopped {
             pending::<()>().await;
+        }
+    }
+
+    async fn hold_at(&self, number: usize) {
+        let here = self.lock().effects.hold.take_if(|hold| *hold == number);
+        if here.is_some() {
+            self.held.send_replace(true);
+            let _ = self.held.subscribe().wait_for(|held| !held).await;
         }
     }
 

@@ -12,7 +12,9 @@ use crate::lvm::group::{Group, Lv, Piece, Pv, Segment};
 use crate::lvm::metadata;
 
 /// `vgcreate --metadatasize 16m` puts the first extent here.
-const PE_START: u64 = 34_816;
+/// Where the first extent begins, in sectors, behind a metadata area of 16 MiB and of LVM's own size.
+pub(super) const BEHIND_16_MIB: u64 = 34_816;
+pub(super) const BEHIND_DEFAULT: u64 = 2048;
 const EXTENT: Bytes = Bytes::mib(4);
 
 impl World {
@@ -57,13 +59,13 @@ impl World {
     }
 
     /// A new physical volume on a disk; its label is written by [`World::label`].
-    pub fn new_pv(&mut self, disk: &Path) -> Pv {
+    pub fn new_pv(&mut self, disk: &Path, pe_start: u64) -> Pv {
         let size = self.disks[disk].size;
-        let data = size.get().saturating_sub(PE_START * metadata::SECTOR as u64);
+        let data = size.get().saturating_sub(pe_start * metadata::SECTOR as u64);
         Pv {
             uuid: self.uuid(),
             device: Some(disk.to_owned()),
-            pe_start: PE_START,
+            pe_start,
             pe_count: data / EXTENT.get(),
             size,
             flags: set(&["ALLOCATABLE"]),
@@ -89,7 +91,7 @@ impl World {
         let mut group = self.new_group(name, tags);
         group.seqno = 1;
         for (i, disk) in disks.iter().enumerate() {
-            let pv = self.new_pv(disk);
+            let pv = self.new_pv(disk, BEHIND_16_MIB);
             self.label(disk, &pv);
             group.pvs.insert(format!("pv{i}"), pv);
         }

@@ -184,13 +184,19 @@ impl World {
         }
     }
 
-    /// The group as LVM sees it, if it may be changed.
+    /// The group as LVM sees it, if all its disks are there and may be written.
     fn changeable(&self, name: &str) -> Result<Group, Refusal> {
-        let group = self.groups(Some(&self.pinned(name))).remove(name);
-        let group = group.ok_or_else(|| no(format!("Volume group \"{name}\" not found")))?;
+        let group = self.writable(name)?;
         if group.missing().next().is_some() {
             return Err(no(format!("Cannot change VG {name} while PVs are missing.")));
         }
+        Ok(group)
+    }
+
+    /// The group as LVM sees it, if those of its disks that are there may be written.
+    fn writable(&self, name: &str) -> Result<Group, Refusal> {
+        let group = self.groups(Some(&self.pinned(name))).remove(name);
+        let group = group.ok_or_else(|| no(format!("Volume group \"{name}\" not found")))?;
         let mut disks = group.pvs.values().filter_map(|pv| pv.device.as_ref());
         if disks.any(|disk| self.disks[disk].read_only) {
             return Err(no(format!("Error writing to a device of {name}: read-only.")));

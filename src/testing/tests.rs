@@ -322,7 +322,7 @@ async fn groups_are_made_extended_and_tagged() {
     lvm(&host, "vgck --updatemetadata fresh").await;
     let expected = GroupState {
         tags: BTreeSet::from(["y".to_owned()]),
-        extents: 251 + 507,
+        extents: 251 + 511,
         level: true,
         volumes: BTreeMap::new(),
     };

@@ -139,7 +139,7 @@ async fn capacity_is_told_with_its_bounds() {
 #[tokio::test]
 async fn capabilities_are_confirmed_or_objected_to() {
     let mut driver = Driver::start().await;
-    driver.shelf.put("db", Bytes::gib(1), vec![]);
+    driver.behind.put("db", Bytes::gib(1), vec![]);
     let request = |access_type, mode: access_mode::Mode| pb::ValidateVolumeCapabilitiesRequest {
         volume_id: id_of("db").to_string(),
         volume_capabilities: vec![pb::VolumeCapability {
@@ -197,13 +197,13 @@ async fn lists_come_in_pages() {
     let mut ids = names.map(|name| id_of(name).to_string()).to_vec();
     ids.sort();
     let removed: fn(&Driver, &str) = |driver, last| {
-        let mut volumes = driver.shelf.volumes.lock().unwrap();
+        let mut volumes = driver.behind.volumes.lock().unwrap();
         volumes.remove(&last.parse().unwrap());
     };
     // A page is right also if the volume that ended the one before it has gone.
     for between in [|_: &Driver, _: &str| {}, removed] {
         for name in names {
-            driver.shelf.put(name, Bytes::gib(1), vec![]);
+            driver.behind.put(name, Bytes::gib(1), vec![]);
         }
         assert_eq!(walk(&mut driver, between).await, (ids.clone(), vec![2, 2, 1]));
     }
@@ -222,8 +222,8 @@ async fn what_ails_is_told() {
         ailment(Severity::Inaccessible, "disk sdc is missing"),
         ailment(Severity::DataLoss, "sector 7 is lost"),
     ];
-    driver.shelf.put("ill", Bytes::gib(1), ailments);
-    driver.shelf.put("well", Bytes::gib(1), vec![]);
+    driver.behind.put("ill", Bytes::gib(1), ailments);
+    driver.behind.put("well", Bytes::gib(1), vec![]);
     let entry =
         |status: pb::VolumeHealthErrorType, message: &str| pb::volume_health::VolumeHealthEntry {
             status: status.into(),

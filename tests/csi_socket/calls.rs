@@ -11,12 +11,12 @@ async fn a_volume_is_worked_on_once_at_a_time_and_to_the_end() {
     let mut driver = Driver::start().await;
     let mut client = driver.controller.clone();
     let call = tokio::spawn(async move { client.create_volume(create("slow")).await });
-    driver.shelf.begun.notified().await;
+    driver.behind.begun.notified().await;
     let second = driver.controller.create_volume(create("slow")).await;
     assert_eq!(code(second), Code::Aborted);
     call.abort(); // The caller leaves.
     assert!(call.await.unwrap_err().is_cancelled());
-    driver.shelf.let_go.notify_one();
+    driver.behind.let_go.notify_one();
     // Waits for the work on its volume, then finds it done.
     let grown = driver.controller.controller_expand_volume(expand("slow", 7 << 30)).await;
     assert_eq!(grown.unwrap().into_inner().capacity_bytes, 7 << 30);
@@ -37,12 +37,12 @@ async fn calls_under_way_are_answered_at_the_end() {
     let driver = Driver::start().await;
     let mut client = driver.controller.clone();
     let call = tokio::spawn(async move { client.create_volume(create("slow")).await });
-    driver.shelf.begun.notified().await;
+    driver.behind.begun.notified().await;
     driver.stop.send(()).unwrap();
     while driver.socket.exists() {
         tokio::task::yield_now().await;
     }
-    driver.shelf.let_go.notify_one();
+    driver.behind.let_go.notify_one();
     assert_eq!(code(call.await.unwrap()), Code::Ok);
     drop((driver.identity, driver.controller, driver.node));
     driver.served.await.unwrap().unwrap();

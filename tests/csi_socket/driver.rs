@@ -16,7 +16,7 @@ use pliant::csi::pb::volume_capability::{AccessMode, AccessType, MountVolume, ac
 use pliant::csi::{
     Controller, Identity, Node, RpcObserver, ServeError, Services, TOPOLOGY, pb, serve,
 };
-use pliant::node::NodeSettings;
+use pliant::node::{NodeSettings, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{
     Ailment, Capacity, CapacityQuery, FsKind, Grown, Growth, Mode, NewVolume, NodeKey, State,
@@ -97,8 +97,8 @@ pub fn id_of(name: &str) -> VolumeId {
     VolumeId::new(NodeKey::of("alpha"), VolumeKey::of(name))
 }
 
-/// A machine without pools, of which these tests ask only what never reaches one.
-async fn machine() -> Arc<pliant::node::Node> {
+/// The node of this machine, with these pools.
+async fn machine(host: FakeHost, plans: Vec<PoolPlan>) -> Arc<pliant::node::Node> {
     let settings = NodeSettings {
         name: "alpha".to_owned(),
         key: NodeKey::of("alpha"),
@@ -108,8 +108,7 @@ async fn machine() -> Arc<pliant::node::Node> {
         wipe_patience: Duration::from_secs(20),
         state_dir: PathBuf::from("/run/pliant"),
     };
-    let node = pliant::node::Node::start(Arc::new(FakeHost::new()), settings, Vec::new());
-    node.await.unwrap()
+    pliant::node::Node::start(Arc::new(host), settings, plans).await.unwrap()
 }
 
 #[derive(Default)]
@@ -122,8 +121,9 @@ impl RpcObserver for Seen {
 }
 
 /// A driver on a socket of its own, and its clients.
-pub struct Driver {
-    pub shelf: Arc<Shelf>,
+pub struct Driver<V = Shelf> {
+    /// Who makes the volumes.
+    pub behind: Arc<V>,
     pub seen: Arc<Seen>,
     pub socket: PathBuf,
     pub stop: oneshot::Sender<()>,
@@ -135,16 +135,31 @@ pub struct Driver {
 }
 
 impl Driver {
+    /// Volumes in memory, beside a machine without pools.
     pub async fn start() -> Driver {
+        let machine = machine(FakeHost::new(), Vec::new()).await;
+        Driver::serve(Arc::new(Shelf::default()), machine).await
+    }
+}
+
+impl Driver<pliant::node::Node> {
+    /// The whole driver on a machine in memory.
+    pub async fn on(host: &FakeHost, plans: Vec<PoolPlan>) -> Self {
+        let machine = machine(host.clone(), plans).await;
+        Driver::serve(machine.clone(), machine).await
+    }
+}
+
+impl<V: Volumes> Driver<V> {
+    async fn serve(behind: Arc<V>, machine: Arc<pliant::node::Node>) -> Self {
         let place = tempfile::tempdir().unwrap();
-        let socket = place.path().join("csi.sock");
-        let (shelf, seen) = (Arc::new(Shelf::default()), Arc::new(Seen::default()));
+        let (socket, seen) = (place.path().join("csi.sock"), Arc::new(Seen::default()));
         let (stop, stopped) = oneshot::channel();
         let busy = Busy::new();
         let services = Services {
             identity: Identity,
-            controller: Some(Controller::new(shelf.clone(), busy.clone(), Defaults::default())),
-            node: Some(Node::new(machine().await, busy)),
+            controller: Some(Controller::new(behind.clone(), busy.clone(), Defaults::default())),
+            node: Some(Node::new(machine, busy)),
         };
         let (at, observer) = (socket.clone(), seen.clone());
         let served = tokio::spawn(async move {
@@ -157,7 +172,7 @@ impl Driver {
         let address = Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap();
         let channel = address.connect().await.unwrap();
         Driver {
-            shelf,
+            behind,
             seen,
             socket,
             stop,

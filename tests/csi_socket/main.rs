@@ -6,3 +6,4 @@ mod driver;
 mod log;
 mod refusals;
 mod secrets;
+mod unreachable;

@@ -10,7 +10,7 @@ use crate::driver::{Driver, code, create, expand, id_of, mounted};
 async fn bad_requests_have_their_codes() {
     let mut driver = Driver::start().await;
     let (controller, node) = (&mut driver.controller, &mut driver.node);
-    driver.shelf.put("db", Bytes::gib(1), vec![]);
+    driver.behind.put("db", Bytes::gib(1), vec![]);
     let own = id_of("db").to_string();
     let id = |volume_id: &str| volume_id.to_owned();
 

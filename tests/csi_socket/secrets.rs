@@ -37,7 +37,7 @@ fn no_canary_in_the_log() {
 async fn no_secret_of_the_controller_is_logged() {
     log();
     let mut driver = Driver::start().await;
-    driver.shelf.put("kept", Bytes::gib(1), vec![]);
+    driver.behind.put("kept", Bytes::gib(1), vec![]);
     let to = &mut driver.controller;
     let id = || id_of("kept").to_string();
     let range = Some(pb::CapacityRange { required_bytes: 1, limit_bytes: 0 });

@@ -252,29 +252,37 @@ impl Tally {
     }
 
     /// Write down the figures and panic if a cut was not survived.
-    pub fn close(self, file: &str, figures: &[(&str, usize)]) {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/figures.d");
-        fs::create_dir_all(&directory).expect("target/figures.d");
-        let lines: String =
-            figures.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
-        print!("{lines}");
-        fs::write(directory.join(file), lines).expect("figures");
+    pub fn close(self, file: &str, measured: &[(&str, usize)]) {
+        figures(file, measured);
         let wrong = self.wrong.into_inner().expect("no panic holds it");
         let shown = wrong.iter().take(20).cloned().collect::<Vec<_>>().join("\n");
         assert!(wrong.is_empty(), "{} cuts were not survived:\n{shown}", wrong.len());
     }
 }
 
+/// Print figures, and write them down for `make figures`.
+pub fn figures(file: &str, measured: &[(&str, usize)]) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/figures.d");
+    fs::create_dir_all(&directory).expect("target/figures.d");
+    let lines: String = measured.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
+    print!("{lines}");
+    fs::write(directory.join(file), lines).expect("figures");
+}
+
 /// Try all cases, on all processors.
 pub fn for_all(attempt: impl Fn(&Case) + Sync) {
-    let cases = all();
+    for_each(&all(), attempt);
+}
+
+/// Try each, on all processors.
+pub fn for_each<T: Sync>(all: &[T], attempt: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    attempt(case);
+                while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    attempt(one);
                 }
             });
         }

@@ -11,7 +11,12 @@
     clippy::similar_names
 )] // Matters of taste that make tests longer, not clearer.
 
+mod calls;
 mod crash_points;
 mod cuts;
 mod machine;
+mod model;
+mod pairs;
 mod power_cuts;
+mod scenarios;
+mod storm;

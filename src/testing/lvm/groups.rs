@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::groups::new_name;
+use super::super::groups::{BEHIND_16_MIB, BEHIND_DEFAULT, new_name};
 use super::steps::{Step, commit};
 use super::{Line, Plan, Refusal, World, no};
 use crate::lvm::group::Group;
@@ -18,20 +18,20 @@ impl World {
             return Err(no(format!("A volume group called {name} already exists.")));
         }
         let group = self.new_group(name, &line.all("--addtag"));
-        self.with_disks(group, &line.names[1..])
+        self.with_disks(group, &line.names[1..], BEHIND_16_MIB)
     }
 
     pub(super) fn vgextend(&mut self, line: &Line) -> Plan {
         line.only(&["-y"], &[]);
         let group = self.changeable(line.target().0)?;
-        self.with_disks(group, &line.names[1..])
+        self.with_disks(group, &line.names[1..], BEHIND_DEFAULT)
     }
 
-    fn with_disks(&mut self, mut group: Group, disks: &[String]) -> Plan {
+    fn with_disks(&mut self, mut group: Group, disks: &[String], pe_start: u64) -> Plan {
         let mut steps = Vec::new();
         for disk in disks.iter().map(PathBuf::from) {
             self.may_become_pv(&group.name, &disk)?;
-            let pv = self.new_pv(&disk);
+            let pv = self.new_pv(&disk, pe_start);
             group.pvs.insert(new_name("pv", &group.pvs), pv.clone());
             steps.push(Step::Label { disk, pv });
         }

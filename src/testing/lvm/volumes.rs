@@ -82,27 +82,30 @@ impl World {
         Ok(steps)
     }
 
+    /// Alone of all commands that change a group, LVM takes it also while a disk is away.
     pub(super) fn lvchange(&mut self, line: &Line) -> Plan {
-        let (mut group, mut lv) = self.changeable_lv(line)?;
-        if line.has("-ay") {
-            line.only(&["-y", "-ay"], &["--poll"]);
-            return Ok(self.activate(&group, &lv));
-        }
+        let (group, lv) = find_lv(self.writable(line.target().0)?, line)?;
         if line.has("-an") {
             line.only(&["-y", "-an"], &[]);
             return self.deactivate(&group, &lv);
         }
-        if line.has("--refresh") {
+        if line.has("-ay") || line.has("--refresh") {
+            if is_partial(&group, &lv) {
+                let name = &lv.name;
+                return Err(no(format!(
+                    "Refusing activation of partial LV {}/{name}.",
+                    group.name
+                )));
+            }
+            if line.has("-ay") {
+                line.only(&["-y", "-ay"], &["--poll"]);
+                return Ok(self.activate(&group, &lv));
+            }
             line.only(&["-y", "--refresh"], &["--poll"]);
             return Ok(self.refresh(&group, &lv));
         }
         line.only(&["-y"], &["--addtag", "--deltag"]);
-        for tag in line.all("--deltag") {
-            lv.tags.remove(&tag);
-        }
-        lv.tags.extend(line.all("--addtag"));
-        group.lvs.insert(lv.name.clone(), lv);
-        Ok(commit(group))
+        Ok(commit(retagged(group, lv, line)))
     }
 
     pub(super) fn lvremove(&mut self, line: &Line) -> Plan {
@@ -125,11 +128,7 @@ impl World {
     }
 
     pub(super) fn changeable_lv(&self, line: &Line) -> Result<(Group, Lv), Refusal> {
-        let (group, name) = line.volume();
-        let group = self.changeable(group)?;
-        let lv = group.lvs.get(name).cloned();
-        let lv = lv.ok_or_else(|| no(format!("Failed to find logical volume \"{name}\"")))?;
-        Ok((group, lv))
+        find_lv(self.changeable(line.volume().0)?, line)
     }
 
     /// Make the device of a volume, or finish making it.
@@ -196,6 +195,32 @@ impl World {
         let device = self.devices.get(uuid);
         device.is_some_and(|device| device.live.is_some())
     }
+}
+
+fn find_lv(group: Group, line: &Line) -> Result<(Group, Lv), Refusal> {
+    let (_, name) = line.volume();
+    let lv = group.lvs.get(name).cloned();
+    let lv = lv.ok_or_else(|| no(format!("Failed to find logical volume \"{name}\"")))?;
+    Ok((group, lv))
+}
+
+/// Whether a part of it lies on a disk that is away.
+fn is_partial(group: &Group, lv: &Lv) -> bool {
+    let mut pieces = lv.segments.iter().flat_map(|segment| &segment.pieces);
+    pieces.any(|piece| group.pvs[&piece.pv].device.is_none())
+}
+
+/// A disk that is away is marked as missing by whoever commits without it, and stays so when it is back.
+fn retagged(mut group: Group, mut lv: Lv, line: &Line) -> Group {
+    for tag in line.all("--deltag") {
+        lv.tags.remove(&tag);
+    }
+    lv.tags.extend(line.all("--addtag"));
+    group.lvs.insert(lv.name.clone(), lv);
+    for pv in group.pvs.values_mut().filter(|pv| pv.device.is_none()) {
+        pv.flags.insert("MISSING".to_owned());
+    }
+    group
 }
 
 fn no_room(group: &Group, extents: u64) -> Refusal {
