@@ -11,7 +11,7 @@ use crate::bytes::Bytes;
 use crate::lvm::group::{Group, Lv, Piece, Pv, Segment};
 use crate::lvm::metadata;
 
-/// `vgcreate --metadatasize 16m` puts the first extent here.
+/// `pvcreate --metadatasize 16m` puts the first extent here.
 const PE_START: u64 = 34_816;
 const EXTENT: Bytes = Bytes::mib(4);
 
@@ -69,6 +69,12 @@ impl World {
             flags: set(&["ALLOCATABLE"]),
             tags: BTreeSet::new(),
         }
+    }
+
+    /// The physical volume that a label has made of a disk.
+    pub fn labelled_pv(&mut self, disk: &Path) -> Option<Pv> {
+        let uuid = label_of(&self.disks[disk])?.pv_uuid;
+        Some(Pv { uuid, ..self.new_pv(disk) })
     }
 
     pub fn new_group(&mut self, name: &str, tags: &[String]) -> Group {

@@ -1,4 +1,4 @@
-//! `vgcreate`, `vgextend`, `vgchange`, `vgck`.
+//! `pvcreate`, `vgcreate`, `vgextend`, `vgchange`, `vgck`.
 
 use std::path::PathBuf;
 
@@ -8,11 +8,24 @@ use super::{Line, Plan, Refusal, World, no};
 use crate::lvm::group::Group;
 
 impl World {
-    pub(super) fn vgcreate(&mut self, line: &Line) -> Plan {
-        line.only(&["-y", "--metadatasize"], &["--addtag"]);
+    pub(super) fn pvcreate(&mut self, lane: &str, line: &Line) -> Plan {
+        line.only(&["-y", "--metadatasize"], &[]);
         if line.value("--metadatasize") != "16m" {
             line.unknown("another size than `16m`");
         }
+        let disks: Vec<PathBuf> = line.names.iter().map(PathBuf::from).collect();
+        disks
+            .into_iter()
+            .map(|disk| {
+                self.may_become_pv(lane, &disk)?;
+                let pv = self.new_pv(&disk);
+                Ok(Step::Label { disk, pv })
+            })
+            .collect()
+    }
+
+    pub(super) fn vgcreate(&mut self, line: &Line) -> Plan {
+        line.only(&["-y"], &["--addtag"]);
         let name = line.target().0;
         if self.groups(Some(&self.pinned(name))).contains_key(name) {
             return Err(no(format!("A volume group called {name} already exists.")));
@@ -28,15 +41,14 @@ impl World {
     }
 
     fn with_disks(&mut self, mut group: Group, disks: &[String]) -> Plan {
-        let mut steps = Vec::new();
         for disk in disks.iter().map(PathBuf::from) {
             self.may_become_pv(&group.name, &disk)?;
-            let pv = self.new_pv(&disk);
-            group.pvs.insert(new_name("pv", &group.pvs), pv.clone());
-            steps.push(Step::Label { disk, pv });
+            let Some(pv) = self.labelled_pv(&disk) else {
+                return Err(no(format!("{} is no physical volume", disk.display())));
+            };
+            group.pvs.insert(new_name("pv", &group.pvs), pv);
         }
-        steps.extend(commit(group));
-        Ok(steps)
+        Ok(commit(group))
     }
 
     fn may_become_pv(&self, lane: &str, disk: &PathBuf) -> Result<(), Refusal> {
