@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::host::HostError;
 use crate::lvm::metadata::MetadataError;
 
-pub use commands::NewLv;
+pub use commands::{BEFORE_EXTENTS, NewLv};
 pub use group::{Group, Lv, Piece, Pv, Segment};
 pub use scan::{Member, Scan, scan};
 pub use torn::undo_torn_commits;

@@ -61,11 +61,7 @@ pub struct Recorder<'a> {
 impl<'a> Recorder<'a> {
     /// Puts a device over `disk` that passes everything on to it and logs it on `log`.
     pub fn over(disk: &Disk, log: &'a Disk) -> Recorder<'a> {
-        Self::over_device(disk.device(), log)
-    }
-
-    /// The same over any block device.
-    pub fn over_device(device: &str, log: &'a Disk) -> Recorder<'a> {
+        let device = disk.device();
         let sectors = run("blockdev", &["--getsz", device]);
         let name = format!("recorded-{}", device.replace('/', ""));
         let table = format!("0 {} log-writes {device} {}", sectors.trim(), log.device());

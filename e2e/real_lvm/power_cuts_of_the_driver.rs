@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Whence, lseek};
 use pliant::host::Host;
+use pliant::mount::MountTable;
 use pliant::volume::FsKind;
 use tokio::runtime::Runtime;
 
@@ -62,57 +63,27 @@ pub fn exhaustive() -> bool {
     std::env::var_os("EXHAUSTIVE").is_some()
 }
 
-/// A recorded disk that the driver takes for a disk: it does not look for groups on device-mapper
-/// devices, so a loop device lies on the top. The disk below is shifted, so that the label of the
-/// physical volume is seen once only.
-struct Recorded<'a> {
-    top: String,
-    recorder: Recorder<'a>,
-    shift: String,
-    _below: Disk,
-}
-
-impl<'a> Recorded<'a> {
-    fn of(bytes: u64, log: &'a Disk) -> Recorded<'a> {
-        let below = Disk::of(bytes + (1 << 20));
-        let shift = format!("shifted-{}", below.device().replace('/', ""));
-        let table = format!("0 {} linear {} 2048", bytes / 512, below.device());
-        run("dmsetup", &["create", &shift, "--table", &table]);
-        let recorder = Recorder::over_device(&format!("/dev/mapper/{shift}"), log);
-        // Direct, so that the loop device keeps nothing back and reorders nothing.
-        let args = ["--find", "--show", "--direct-io=on", &recorder.device()];
-        let top = run("losetup", &args).trim().to_owned();
-        Recorded { top, recorder, shift, _below: below }
-    }
-
-    fn finish(self) -> io::Result<Log> {
-        run("losetup", &["--detach", &self.top]);
-        let log = self.recorder.finish();
-        run("dmsetup", &["remove", &self.shift]);
-        log
-    }
-}
-
 /// Lets a driver take the steps, and marks each when it is acknowledged.
 fn record(bytes: u64, steps: &[Step], log: &Disk) -> Log {
-    let disk = Recorded::of(bytes, log);
-    run("vgcreate", &["--metadatasize", "16m", GROUP, &disk.top]);
-    run("blockdev", &["--flushbufs", &disk.top]);
-    disk.recorder.mark("0");
+    let disk = Disk::of(bytes);
+    let recorder = Recorder::over(&disk, log);
+    run("vgcreate", &["--metadatasize", "16m", GROUP, &recorder.device()]);
+    run("blockdev", &["--flushbufs", &recorder.device()]);
+    recorder.mark("0");
     let dir = PathBuf::from("/tmp/recorded");
     let runtime = Runtime::new().expect("runtime");
     runtime.block_on(async {
         let machine = Machine::start(&dir).await;
         for (number, step) in steps.iter().enumerate() {
             machine.take(*step).await.unwrap_or_else(|words| panic!("{words}"));
-            disk.recorder.mark(&(number + 1).to_string());
+            recorder.mark(&(number + 1).to_string());
         }
         let verdict = machine.compare(&World::after(steps), None).await;
         assert!(verdict.broken.is_empty() && verdict.canaries == 0, "{verdict:?}");
         power_off(machine.host.as_ref()).await;
     });
     drop(runtime);
-    disk.finish().expect("log")
+    recorder.finish().expect("log")
 }
 
 /// The cuts to try: at each acknowledgement, and at both sides of each flush, each once with nothing
@@ -199,10 +170,11 @@ fn try_cut(cut: Cut, steps: &[Step], acknowledged: usize, sums: &mut Sums) {
 
 /// Takes away what a machine without power has not: mounts and device-mapper devices.
 pub async fn power_off(host: &dyn Host) {
-    let devices = host.dm_list().await.expect("dm");
-    for mount in host.mounts().await.expect("mounts").iter().rev() {
-        let on_volume = devices.iter().any(|device| device.number == mount.device);
-        if on_volume || mount.root.starts_with("/dm-") {
+    let mounts = MountTable::read(host).await.expect("mounts");
+    for device in host.dm_list().await.expect("dm") {
+        let node = format!("dm-{}", device.number.minor);
+        let held: Vec<_> = mounts.of(device.number).chain(mounts.of_node(&node)).collect();
+        for mount in held.iter().rev() {
             let _ = host.unmount(&mount.target).await;
         }
     }

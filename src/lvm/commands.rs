@@ -5,12 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::bytes::Bytes;
 use crate::host::Cmd;
 use crate::lvm::group::{Group, Lv, Piece};
 use crate::lvm::report::{self, Outcome};
 use crate::lvm::volume_group::Turn;
 use crate::lvm::{LvmError, layout};
 use crate::volume::Layout;
+
+/// What a disk that was made a physical volume here loses to its label and metadata: LVM puts the first
+/// extent at the next MiB behind them.
+pub const BEFORE_EXTENTS: Bytes = Bytes::mib(17);
 
 /// A logical volume to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,12 +151,11 @@ impl Turn {
         Ok(())
     }
 
-    /// Make the group on one disk, with room for the metadata of thousands of volumes: the area
-    /// cannot be enlarged later.
+    /// Make the group on one disk.
     pub async fn create_group(&self, device: &Path, tags: &[String]) -> Result<(), LvmError> {
-        self.group.pin(Some(device)).await?;
+        self.make_physical_volume(device).await?;
         let cmd = Cmd::new("vgcreate")
-            .args(["-y", "--metadatasize", "16m"])
+            .arg("-y")
             .args(tags.iter().flat_map(|tag| ["--addtag", tag]))
             .arg(self.group.name())
             .arg(device);
@@ -164,9 +168,20 @@ impl Turn {
 
     /// Add a disk to the group.
     pub async fn extend_group(&self, device: &Path) -> Result<(), LvmError> {
-        self.group.pin(Some(device)).await?;
+        self.make_physical_volume(device).await?;
         self.must(Cmd::new("vgextend").args(["-y", self.group.name()]).arg(device)).await?;
         self.read().await.map(|_| ()) // Learns of the new disk, which has to be flushed too.
+    }
+
+    /// Make a disk a physical volume, durably, with room for the metadata of thousands of volumes: the
+    /// area cannot be enlarged later.
+    ///
+    /// Before a group names it: LVM sends no flush between the two, and a power cut could leave a
+    /// group that misses a disk for ever.
+    async fn make_physical_volume(&self, device: &Path) -> Result<(), LvmError> {
+        self.group.pin(Some(device)).await?;
+        self.must(Cmd::new("pvcreate").args(["-y", "--metadatasize", "16m"]).arg(device)).await?;
+        self.group.host.flush(device).await.map_err(|error| self.group.failed(error))
     }
 
     /// Bring all disks to the newest state, where a commit was cut off between two of them: what one

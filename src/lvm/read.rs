@@ -86,13 +86,11 @@ async fn header(
 ) -> Result<Option<AreaHeader>, ReadError> {
     for area in &label.areas {
         let start = usize::try_from(area.offset).unwrap_or(usize::MAX);
-        let header = match head.get(start..start.saturating_add(HEADER_BYTES)) {
-            Some(sector) => metadata::parse_area(sector)?,
-            None => {
-                let sector = host.read_at(device, area.offset, HEADER_BYTES).await?;
-                metadata::parse_area(&sector)?
-            }
+        let sector = match head.get(start..start.saturating_add(HEADER_BYTES)) {
+            Some(sector) => sector.to_vec(),
+            None => host.read_at(device, area.offset, HEADER_BYTES).await?,
         };
+        let header = metadata::parse_area(&sector)?;
         if !header.ignored {
             return Ok(Some(header));
         }

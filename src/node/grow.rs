@@ -208,6 +208,9 @@ impl Node {
     }
 
     /// Grow a mounted file system to its device.
+    ///
+    /// Its extents are durably its own before it counts on them: a power cut would leave a file system
+    /// that is larger than its device.
     pub(super) async fn grow_mounted(
         &self,
         found: &Found,
@@ -215,6 +218,9 @@ impl Node {
         device: &std::path::Path,
         mounted: &std::path::Path,
     ) -> Result<(), VolumeError> {
+        if !self.fills(found, kind, device).await? {
+            found.group.flush().await.map_err(unavailable)?;
+        }
         let grew = fs::grow_mounted(self.host.as_ref(), mounted, device, kind)
             .await
             .map_err(fs_failed(format!("the {kind} file system could not be grown")))?;

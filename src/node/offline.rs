@@ -29,13 +29,15 @@ impl Node {
         let (device, _) = self.activate(found).await?;
         let full = self.fills(found, kind, &device).await?;
         if !full {
+            found.group.flush().await.map_err(unavailable)?; // As before a growth of a mounted one.
             self.resize_with_a_way_back(found, kind, &device).await?;
             self.note_resized(found.record.id.key());
         }
         Ok(())
     }
 
-    async fn fills(
+    /// Whether the superblock covers the device; that of a mounted one may lag behind.
+    pub(super) async fn fills(
         &self,
         found: &Found,
         kind: FsKind,

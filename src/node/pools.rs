@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::bytes::Bytes;
 use crate::fs;
-use crate::lvm::{Group, LvmError, Turn, VolumeGroup, layout, scan};
+use crate::lvm::{BEFORE_EXTENTS, Group, LvmError, Turn, VolumeGroup, layout, scan};
 use crate::node::Node;
 use crate::node::disks::NewDisk;
 use crate::node::error::{chain, failed, unavailable};
@@ -197,8 +197,7 @@ impl Node {
             if let Ok(None) = spare.obstacle(self.host.as_ref(), &scan).await
                 && let Ok(size) = self.host.device_size(&spare.path).await
             {
-                // LVM aligns the first extent to 1 MiB and keeps metadata of its default size there.
-                let usable = size.saturating_sub(Bytes::mib(1)).get() / group.extent_size.get();
+                let usable = size.saturating_sub(BEFORE_EXTENTS).get() / group.extent_size.get();
                 room = room + group.size_of(usable);
             }
         }

@@ -45,7 +45,11 @@ impl Node {
     }
 
     /// The wipe at a volume's end, from where it stopped.
+    ///
+    /// That the volume goes is durable before its first byte does: a power cut would leave a volume
+    /// that is ready and half empty.
     pub(super) async fn last_wipe(&self, found: &Found) -> Result<Task, VolumeError> {
+        found.group.flush().await.map_err(unavailable)?;
         let (device, _) = self.activate(found).await?;
         let size = found.size().get();
         let from = found.record.wiped.get().min(size);

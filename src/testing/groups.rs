@@ -11,10 +11,8 @@ use crate::bytes::Bytes;
 use crate::lvm::group::{Group, Lv, Piece, Pv, Segment};
 use crate::lvm::metadata;
 
-/// `vgcreate --metadatasize 16m` puts the first extent here.
-/// Where the first extent begins, in sectors, behind a metadata area of 16 MiB and of LVM's own size.
-pub(super) const BEHIND_16_MIB: u64 = 34_816;
-pub(super) const BEHIND_DEFAULT: u64 = 2048;
+/// `pvcreate --metadatasize 16m` puts the first extent here.
+const PE_START: u64 = 34_816;
 const EXTENT: Bytes = Bytes::mib(4);
 
 impl World {
@@ -59,18 +57,24 @@ impl World {
     }
 
     /// A new physical volume on a disk; its label is written by [`World::label`].
-    pub fn new_pv(&mut self, disk: &Path, pe_start: u64) -> Pv {
+    pub fn new_pv(&mut self, disk: &Path) -> Pv {
         let size = self.disks[disk].size;
-        let data = size.get().saturating_sub(pe_start * metadata::SECTOR as u64);
+        let data = size.get().saturating_sub(PE_START * metadata::SECTOR as u64);
         Pv {
             uuid: self.uuid(),
             device: Some(disk.to_owned()),
-            pe_start,
+            pe_start: PE_START,
             pe_count: data / EXTENT.get(),
             size,
             flags: set(&["ALLOCATABLE"]),
             tags: BTreeSet::new(),
         }
+    }
+
+    /// The physical volume that a label has made of a disk.
+    pub fn labelled_pv(&mut self, disk: &Path) -> Option<Pv> {
+        let uuid = label_of(&self.disks[disk])?.pv_uuid;
+        Some(Pv { uuid, ..self.new_pv(disk) })
     }
 
     pub fn new_group(&mut self, name: &str, tags: &[String]) -> Group {
@@ -91,7 +95,7 @@ impl World {
         let mut group = self.new_group(name, tags);
         group.seqno = 1;
         for (i, disk) in disks.iter().enumerate() {
-            let pv = self.new_pv(disk, BEHIND_16_MIB);
+            let pv = self.new_pv(disk);
             self.label(disk, &pv);
             group.pvs.insert(format!("pv{i}"), pv);
         }

@@ -28,7 +28,7 @@ fn typed(line: &str) -> Cmd {
 /// The last `log_ret_code`.
 async fn code(host: &FakeHost, line: &str) -> u8 {
     let named = |group: &&str| line.contains(&format!(" {group}"));
-    let group = [G, "fresh", "absent"].into_iter().find(named).unwrap();
+    let group = [G, "fresh", "absent"].into_iter().find(named).unwrap_or(G);
     let report = host.lvm(group, typed(line)).await.unwrap();
     let report: Value = serde_json::from_str(&report).unwrap();
     let status = report["log"].as_array().unwrap().last().unwrap();
@@ -109,7 +109,8 @@ async fn what_lvm_refuses_is_refused_with_its_code() {
         format!("lvextend -y -l 9 {G}/absent"),
         "lvremove -y -f absent/a".to_owned(),
         format!("lvremove -y -f {G}/absent"),
-        format!("vgcreate -y --metadatasize 16m {G} /dev/fake0"),
+        format!("vgcreate -y {G} /dev/fake0"),
+        "pvcreate -y --metadatasize 16m /dev/fake0".to_owned(),
     ] {
         assert_eq!(code(&host, &line).await, 5, "{line}");
     }
@@ -316,13 +317,18 @@ async fn groups_are_made_extended_and_tagged() {
     let disks = [host.add_disk(Bytes::gib(1)), host.add_disk(Bytes::gib(2))];
     host.pin_devices("fresh", &disks).await.unwrap();
     let state = |host: &FakeHost| host.state().groups.remove("fresh");
-    lvm(&host, "vgcreate -y --metadatasize 16m --addtag pliant.pool=x fresh /dev/fake0").await;
+    assert_eq!(code(&host, "vgcreate -y fresh /dev/fake0").await, 5, "no physical volume yet");
+    for disk in &disks {
+        let line = format!("pvcreate -y --metadatasize 16m {}", disk.display());
+        host.lvm("fresh", typed(&line)).await.unwrap();
+    }
+    lvm(&host, "vgcreate -y --addtag pliant.pool=x fresh /dev/fake0").await;
     lvm(&host, "vgextend -y fresh /dev/fake1").await;
     lvm(&host, "vgchange -y --addtag y --deltag pliant.pool=x fresh").await;
     lvm(&host, "vgck --updatemetadata fresh").await;
     let expected = GroupState {
         tags: BTreeSet::from(["y".to_owned()]),
-        extents: 251 + 511,
+        extents: 251 + 507,
         level: true,
         volumes: BTreeMap::new(),
     };

@@ -273,17 +273,10 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
     };
     let group = host.group(&name).expect("group");
     let kept = |name: &str| group.lvs.get(&lv_name(&VolumeKey::of(name)));
-    let must_be_there = if marked { vec![VOLUME] } else { Vec::new() };
-    for name in must_be_there {
-        let Some(lv) = kept(name) else {
-            wrong.push(format!("{name} is lost"));
-            continue;
-        };
-        for at in MARKED_AT.into_iter().filter(|at| *at < Bytes::mib(4 * lv.extents()).get()) {
-            if content(host, &group, lv, at, MARK.len()).await != MARK {
-                wrong.push(format!("{name} has lost what was synced at {at}"));
-            }
-        }
+    match kept(VOLUME) {
+        Some(lv) if marked => wrong.extend(lost_marks(host, &group, lv).await),
+        None if marked => wrong.push(format!("{VOLUME} is lost")),
+        _ => {}
     }
     let ready = record::volumes(&group).filter(|(_, record)| record.stage == record::Stage::Ready);
     for (lv, record) in ready.filter(|(_, record)| record.mode == Mode::Block) {
@@ -295,6 +288,28 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// What is wrong with a volume whose removal was cut off: as long as it does not say that it goes, it
+/// holds what was synced.
+pub async fn wiped_too_early(host: &FakeHost) -> Vec<String> {
+    let Some(group) = host.group(&group_of(host)) else { return Vec::new() };
+    let (volume, ready) = (lv_name(&VolumeKey::of(VOLUME)), record::Stage::Ready);
+    let found = record::volumes(&group).find(|(lv, r)| lv.name == volume && r.stage == ready);
+    match found {
+        Some((lv, _)) => lost_marks(host, &group, lv).await,
+        None => Vec::new(),
+    }
+}
+
+async fn lost_marks(host: &FakeHost, group: &pliant::lvm::Group, lv: &Lv) -> Vec<String> {
+    let mut lost = Vec::new();
+    for at in MARKED_AT.into_iter().filter(|at| *at < Bytes::mib(4 * lv.extents()).get()) {
+        if content(host, group, lv, at, MARK.len()).await != MARK {
+            lost.push(format!("{VOLUME} has lost what was synced at {at}"));
+        }
+    }
+    lost
 }
 
 /// The offsets in a volume where a former tenant's bytes may be.

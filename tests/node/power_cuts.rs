@@ -2,21 +2,25 @@
 //! is lost, wholly or in part. What was acknowledged before is there, and the operation, asked again,
 //! ends where a run without a fault ends.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
 
 use pliant::testing::{FakeHost, MachineState, Side};
 
 use crate::cuts::{Case, Reference, Tally, Verdict, block_on, difference, for_all};
-use crate::machine::{readable, wrongs};
+use crate::machine::{readable, wiped_too_early, wrongs};
 
 /// What is left of the unflushed writes.
-const LOSSES: [Option<u64>; 2] = [None, Some(1)];
+const LOSSES: [Option<u64>; 3] = [None, Some(1), Some(2)];
 
-fn without_power(host: &FakeHost, n: usize, loss: Option<u64>) -> FakeHost {
-    match loss {
-        None => host.after_power_cut(),
-        Some(seed) => host.after_power_cut_with(seed * 1_000_003 + n as u64),
-    }
+/// Each cut of each case loses other parts.
+fn without_power(host: &FakeHost, case: &Case, n: usize, loss: Option<u64>) -> FakeHost {
+    let Some(seed) = loss else {
+        return host.after_power_cut();
+    };
+    let mut hash = DefaultHasher::new();
+    (case.named(), n, seed).hash(&mut hash);
+    host.after_power_cut_with(hash.finish())
 }
 
 #[test]
@@ -62,7 +66,7 @@ async fn booted(
 
 /// Cut the power right after the answer: the answer stays true.
 async fn acknowledged(case: &Case, reference: &Reference, loss: Option<u64>) -> Verdict {
-    let host = without_power(&reference.after, 0, loss);
+    let host = without_power(&reference.after, case, 0, loss);
     let mut verdict = Vec::new();
     let kept = MachineState { groups: host.state().groups, ..reference.state.clone() };
     verdict.extend(difference(&kept, &reference.state));
@@ -85,12 +89,15 @@ async fn attempt(
         return vec!["it was not cut".to_owned()];
     };
     let marked = case.marked() && !case.deletes();
-    let healed = without_power(&stopped, n, loss);
+    let healed = without_power(&stopped, case, n, loss);
     reference.setup.start(&healed).await;
     let mut verdict = wrongs(&healed, marked).await;
     verdict.extend(forgotten(&healed, reference));
+    if case.marked() && case.deletes() {
+        verdict.extend(wiped_too_early(&healed).await);
+    }
 
-    let last = without_power(&stopped, n, loss);
+    let last = without_power(&stopped, case, n, loss);
     let (answer, state) = booted(case, reference, &last).await;
     if case.op.is_none() && loss.is_some() && is_refused_as_not_blank(&answer) {
         // The disk has kept LVM's metadata without its label. That may be somebody's damaged disk as

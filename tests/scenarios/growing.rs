@@ -106,7 +106,7 @@ pub async fn a_limit_is_kept(place: impl Place) {
 pub async fn a_spare_disk_joins(place: impl Place) {
     let site = Site::with(place, &[256], &[256], false).await;
     let whole = (256 - TAKEN) / EXTENT * EXTENT;
-    let spare = (256 - 1) / EXTENT * EXTENT;
+    let spare = (256 - TAKEN) / EXTENT * EXTENT;
     assert_eq!(site.room().await, (whole + spare, whole + spare));
     site.create("v", Mode::Block, whole).await.expect("create");
     assert_eq!(site.room().await, (spare, spare), "not needed yet");

@@ -19,7 +19,7 @@ use tonic::Code;
 use super::{Place, Shown};
 
 pub const GROUP: &str = "vg0";
-/// Label and metadata of a group's first disk, in MiB, and the size of an extent.
+/// Label and metadata of a disk, in MiB, and the size of an extent.
 pub const TAKEN: u64 = 17;
 pub const EXTENT: u64 = 4;
 

@@ -1,42 +1,54 @@
-//! `vgcreate`, `vgextend`, `vgchange`, `vgck`.
+//! `pvcreate`, `vgcreate`, `vgextend`, `vgchange`, `vgck`.
 
 use std::path::PathBuf;
 
-use super::super::groups::{BEHIND_16_MIB, BEHIND_DEFAULT, new_name};
+use super::super::groups::new_name;
 use super::steps::{Step, commit};
 use super::{Line, Plan, Refusal, World, no};
 use crate::lvm::group::Group;
 
 impl World {
-    pub(super) fn vgcreate(&mut self, line: &Line) -> Plan {
-        line.only(&["-y", "--metadatasize"], &["--addtag"]);
+    pub(super) fn pvcreate(&mut self, group: &str, line: &Line) -> Plan {
+        line.only(&["-y", "--metadatasize"], &[]);
         if line.value("--metadatasize") != "16m" {
             line.unknown("another size than `16m`");
         }
+        let disks: Vec<PathBuf> = line.names.iter().map(PathBuf::from).collect();
+        disks
+            .into_iter()
+            .map(|disk| {
+                self.may_become_pv(group, &disk)?;
+                let pv = self.new_pv(&disk);
+                Ok(Step::Label { disk, pv })
+            })
+            .collect()
+    }
+
+    pub(super) fn vgcreate(&mut self, line: &Line) -> Plan {
+        line.only(&["-y"], &["--addtag"]);
         let name = line.target().0;
         if self.groups(Some(&self.pinned(name))).contains_key(name) {
             return Err(no(format!("A volume group called {name} already exists.")));
         }
         let group = self.new_group(name, &line.all("--addtag"));
-        self.with_disks(group, &line.names[1..], BEHIND_16_MIB)
+        self.with_disks(group, &line.names[1..])
     }
 
     pub(super) fn vgextend(&mut self, line: &Line) -> Plan {
         line.only(&["-y"], &[]);
         let group = self.changeable(line.target().0)?;
-        self.with_disks(group, &line.names[1..], BEHIND_DEFAULT)
+        self.with_disks(group, &line.names[1..])
     }
 
-    fn with_disks(&mut self, mut group: Group, disks: &[String], pe_start: u64) -> Plan {
-        let mut steps = Vec::new();
+    fn with_disks(&mut self, mut group: Group, disks: &[String]) -> Plan {
         for disk in disks.iter().map(PathBuf::from) {
             self.may_become_pv(&group.name, &disk)?;
-            let pv = self.new_pv(&disk, pe_start);
-            group.pvs.insert(new_name("pv", &group.pvs), pv.clone());
-            steps.push(Step::Label { disk, pv });
+            let Some(pv) = self.labelled_pv(&disk) else {
+                return Err(no(format!("{} is no physical volume", disk.display())));
+            };
+            group.pvs.insert(new_name("pv", &group.pvs), pv);
         }
-        steps.extend(commit(group));
-        Ok(steps)
+        Ok(commit(group))
     }
 
     fn may_become_pv(&self, lane: &str, disk: &PathBuf) -> Result<(), Refusal> {
