@@ -6,6 +6,9 @@
 //! process each with the settings of the distribution, once as the driver gives them. No disk of the
 //! machine is written, and no setting of it is changed.
 
+#![allow(clippy::disallowed_methods)] // The plain way is to run programs.
+
+use std::fmt::Write;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -51,7 +54,8 @@ async fn commands_through_the_shell_beside_processes() {
             let what = format!("{step} among {volumes}");
             println!("{what:<52}{plain:>9.2}{ours:>9.2}{ratio:>8.1}×");
             for (name, value) in [("plain_ms", plain), ("ms", ours), ("ratio", ratio)] {
-                figures += &format!("bench_native_{step}_{volumes}_{name} {value:.3}\n");
+                let name = format!("bench_native_{step}_{volumes}_{name}");
+                writeln!(figures, "{name} {value:.3}").expect("a string takes all");
             }
         }
     }
@@ -171,9 +175,10 @@ fn own(words: &[&str]) -> Vec<String> {
 /// Runs a command and returns what it printed, or why it failed.
 fn said(command: &mut Command) -> Result<String, String> {
     let Output { status, stdout, stderr } = command.output().map_err(|error| error.to_string())?;
-    match status.success() {
-        true => Ok(String::from_utf8_lossy(&stdout).into_owned()),
-        false => Err(String::from_utf8_lossy(&stderr).trim().to_owned()),
+    if status.success() {
+        Ok(String::from_utf8_lossy(&stdout).into_owned())
+    } else {
+        Err(String::from_utf8_lossy(&stderr).trim().to_owned())
     }
 }
 

@@ -8,6 +8,8 @@
 //! ([`FakeHost::hold_after`]), and started again with
 //! ([`FakeHost::after_crash`]) or without ([`FakeHost::after_power_cut`]) what its kernel knew.
 //!
+//! Any call can be made to fail ([`FakeHost::fail`]), and LVM to die alone ([`FakeHost::kill_lvm_after`]).
+//!
 //! What no caller may ever do is a panic too: see the module `door`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +26,7 @@ mod devices;
 mod disks;
 mod door;
 mod effects;
+mod faults;
 mod groups;
 mod host;
 mod lvm;
@@ -34,11 +37,13 @@ mod state;
 mod superblocks;
 
 pub use effects::Side;
+pub use faults::Failing;
 pub use state::{DeviceState, GroupState, MachineState, VolumeState};
 
 use devices::Device;
 use disks::{FakeDisk, Pages};
 use effects::Effects;
+use faults::Faults;
 
 /// A handle to a machine in memory; clones are handles to the same machine.
 #[derive(Clone)]
@@ -69,6 +74,7 @@ struct World {
     uuids: u64,
     minors: u32,
     effects: Effects,
+    faults: Faults,
     counts: BTreeMap<&'static str, u64>,
 }
 

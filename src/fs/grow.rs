@@ -84,7 +84,7 @@ pub async fn grow_unmounted(
     private_mount_dir: &Path,
 ) -> Result<Grew, FsError> {
     let size = host.device_size(device).await?;
-    unmount_all(host, private_mount_dir).await?;
+    leave(host, private_mount_dir).await?;
     let before = known(host, device, kind).await?;
     if before.fills(size) {
         return Ok(unchanged(&before));
@@ -122,12 +122,16 @@ async fn grow_mounted_privately(
     grew
 }
 
-async fn unmount_all(host: &dyn Host, dir: &Path) -> Result<(), FsError> {
+/// Unmount and remove what an earlier growth has left of its private mount; nothing left is success.
+pub async fn leave(host: &dyn Host, private_mount_dir: &Path) -> Result<(), HostError> {
     let mounts = host.mounts().await?;
-    for _ in mounts.iter().filter(|mount| mount.target == dir) {
-        host.unmount(dir).await?;
+    for _ in mounts.iter().filter(|mount| mount.target == private_mount_dir) {
+        host.unmount(private_mount_dir).await?;
     }
-    Ok(())
+    match host.path_kind(private_mount_dir).await? {
+        Some(_) => host.remove_path(private_mount_dir).await,
+        None => Ok(()),
+    }
 }
 
 /// The superblock as the kernel would write it now.

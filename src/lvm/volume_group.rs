@@ -58,6 +58,8 @@ struct Known {
     read_at: Option<Instant>,
     /// A call that has not come back.
     hangs: Option<String>,
+    /// An LVM command died on it, and what that left is not healed yet.
+    cut: bool,
 }
 
 /// The right to change a group; the next one in line gets it when this is dropped.
@@ -359,6 +361,11 @@ impl VolumeGroup {
         self.sent.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Note whether a command that died has left something to heal; says whether one had before.
+    pub fn note_cut(&self, cut: bool) -> bool {
+        std::mem::replace(&mut self.known().cut, cut)
+    }
+
     /// What hangs, if something does.
     pub fn hung(&self) -> Option<String> {
         self.known().hangs.clone()
@@ -372,6 +379,9 @@ impl VolumeGroup {
     }
 
     pub(super) fn failed(self: &Arc<Self>, error: HostError) -> LvmError {
+        if matches!(error, HostError::Died { .. }) {
+            self.note_cut(true);
+        }
         match error {
             HostError::TimedOut { what, .. } => self.hangs(what),
             source => LvmError::Host { group: self.name.clone(), source },

@@ -62,6 +62,7 @@ impl Node {
         key: &VolumeKey,
         may_hold_it: impl Fn(&Pool) -> bool + Send,
     ) -> Result<(Option<Found>, Option<VolumeError>), VolumeError> {
+        self.heal_what_died().await;
         let name = record::lv_name(key);
         let groups = self.pools.iter().flat_map(|pool| pool.groups.iter().map(move |g| (pool, g)));
         let (first, rest): (Vec<_>, Vec<_>) = groups.partition(|(_, group)| {

@@ -130,6 +130,9 @@ impl Node {
 
     /// Merge a snapshot back: the volume is then as it was when it was taken.
     async fn roll_back(&self, found: &Found, snapshot: &str) -> Result<(), VolumeError> {
+        // While the volume is mounted LVM only notes the merge, for the next activation: whatever
+        // was written until then would be lost.
+        self.leave_private_mount(found).await?;
         let turn = found.group.turn().await.map_err(unavailable)?;
         if let Err(error) = turn.merge(snapshot, MERGE_LIMIT).await {
             return Err(VolumeError::Refused {
@@ -144,6 +147,11 @@ impl Node {
         found.group.flush().await.map_err(unavailable)
     }
 
+    async fn leave_private_mount(&self, found: &Found) -> Result<(), VolumeError> {
+        let left = fs::leave(self.host.as_ref(), &self.private_mount_point(found)).await;
+        left.map_err(failed("what a growth mounted for itself could not be unmounted"))
+    }
+
     /// Finish what an attempt that was cut short left: a good file system keeps its state and the
     /// snapshot goes; else the snapshot is merged back.
     pub(super) async fn conclude_cut_resize(
@@ -151,6 +159,7 @@ impl Node {
         found: &Found,
         kind: FsKind,
     ) -> Result<(), VolumeError> {
+        self.leave_private_mount(found).await?;
         let name = record::safety_name(found.record.id.key());
         if !found.seen.lvs.contains_key(&name) {
             return Ok(());

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use sha2::{Digest, Sha256};
 
 use crate::host::{Host, HostError};
-use crate::lvm::{Group, LvmError, Scan, VolumeGroup, scan, tags, undo_torn_commits};
+use crate::lvm::{Group, LvmError, Scan, Turn, VolumeGroup, scan, tags, undo_torn_commits};
 use crate::mount::MountTable;
 use crate::node::disks::{NewDisk, SetupError};
 use crate::node::find::Found;
@@ -114,14 +114,26 @@ impl Node {
         }
     }
 
+    /// Heal the groups on which an LVM command has died alone: a volume that it left suspended would
+    /// hold up its workload, and an answer that nothing is left to do would be no help.
+    pub(super) async fn heal_what_died(&self) {
+        for group in self.groups() {
+            if !group.note_cut(false) {
+                continue;
+            }
+            let healed = async { heal(&group.turn().await?).await };
+            if let Err(error) = healed.await {
+                group.note_cut(true);
+                let error = error::chain(&error);
+                tracing::error!(group = group.name(), error, "the group could not be healed");
+            }
+        }
+    }
+
     /// Bring the kernel in line with the metadata, and go on with the wipes of deleted volumes.
     async fn recover(&self, pool: &Arc<Pool>, group: &Arc<VolumeGroup>) -> Result<(), LvmError> {
         let turn = group.turn().await?;
-        turn.level().await?;
-        let seen = turn.read().await?;
-        for lv in record::healable(&seen) {
-            turn.heal(lv).await?;
-        }
+        let seen = heal(&turn).await?;
         for (_, record) in record::volumes(&seen) {
             // A growth that was cut short begins anew when it is asked for again.
             let more = record::more_name(record.id.key());
@@ -129,7 +141,6 @@ impl Node {
                 turn.remove(&more).await?;
             }
         }
-        turn.remove_orphans().await?; // After healing: a layer is held until then.
         drop(turn);
         self.remove_private_mount_points(&seen).await;
         for (lv, record) in record::volumes(&seen).filter(|(_, r)| r.stage == Stage::Deleting) {
@@ -145,6 +156,17 @@ impl Node {
         }
         Ok(())
     }
+}
+
+/// Bring all disks of a group to the same state, and the kernel in line with it.
+async fn heal(turn: &Turn) -> Result<Arc<Group>, LvmError> {
+    turn.level().await?;
+    let seen = turn.read().await?;
+    for lv in record::healable(&seen) {
+        turn.heal(lv).await?;
+    }
+    turn.remove_orphans().await?; // After healing: a layer is held until then.
+    Ok(seen)
 }
 
 async fn set_up(

@@ -3,6 +3,7 @@
 use std::future::{Future, pending};
 
 use super::disks::Survivors;
+use super::faults::Faults;
 use super::{FakeHost, World};
 
 /// Which side of an effect.
@@ -21,6 +22,12 @@ pub(super) struct Effects {
     cut: Option<(usize, Side)>,
     hold: Option<usize>,
     stopped: bool,
+}
+
+impl Effects {
+    pub fn count(&self) -> usize {
+        self.done.len()
+    }
 }
 
 impl FakeHost {
@@ -70,6 +77,7 @@ impl FakeHost {
         let mut world = self.lock().clone();
         world.locks.clear();
         world.effects = Effects::default();
+        world.faults = Faults::default();
         FakeHost::of(world)
     }
 

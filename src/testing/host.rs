@@ -48,9 +48,10 @@ impl FakeHost {
         &self,
         count: &'static str,
         what: String,
-        change: impl FnOnce(&mut World) -> T + Send,
-    ) -> T {
+        change: impl FnOnce(&mut World) -> Result<T, HostError> + Send,
+    ) -> Result<T, HostError> {
         self.lock().count(count);
+        self.failure_of(&what)?;
         self.effect(what, change).await
     }
 }

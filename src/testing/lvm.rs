@@ -229,12 +229,19 @@ impl FakeHost {
             return Err(timed_out(line.typed)); // LVM scans all its disks before anything else.
         }
         self.take_lock(group).await;
-        let plan = self.lock().plan(group, &line);
+        let plan = match self.failure_of(&line.typed) {
+            Ok(()) => self.lock().plan(group, &line),
+            Err(error) => Err(no(error.to_string())),
+        };
         let refusal = match plan {
             Ok(steps) => {
                 for step in steps {
                     let what = format!("{}: {step}", line.typed);
                     self.effect(what, |world| step.apply(world)).await;
+                    if self.lvm_dies() {
+                        self.drop_lock(group);
+                        return Err(HostError::Died { what: line.typed });
+                    }
                 }
                 None
             }

@@ -21,6 +21,9 @@ impl FakeHost {
         let typed = cmd.to_string();
         self.lock().count("processes");
         self.turn().await;
+        if let Err(error) = self.failure_of(&typed) {
+            return program_error(error);
+        }
         let words: Vec<&str> =
             cmd.args.iter().map(|arg| arg.to_str().expect("arguments are text")).collect();
         let last = PathBuf::from(words.last().copied().unwrap_or_default());

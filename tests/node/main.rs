@@ -14,6 +14,7 @@
 mod calls;
 mod crash_points;
 mod cuts;
+mod faults;
 mod machine;
 mod model;
 mod pairs;
