@@ -28,6 +28,11 @@ fn lvremove(name: &str) {
     run("lvremove", &["-y", "-f", &format!("{GROUP}/{name}")]);
 }
 
+/// Looks at the group, as a driver does before a change and after it to know what it has now.
+fn look() {
+    run("lvs", &["-o", "lv_name,lv_size,lv_tags,vg_free", "--reportformat", "json", GROUP]);
+}
+
 /// Zeroes a part of a device, or all of it, through to the disk.
 fn zero(name: &str, at: Bytes, length: Bytes) {
     let (at, length) = (at.get().to_string(), length.get().to_string());
@@ -37,9 +42,17 @@ fn zero(name: &str, at: Bytes, length: Bytes) {
 
 impl Bench {
     /// Small volumes for a file system: what is wiped at the create are the places of signatures, at
-    /// the delete all bytes.
+    /// the delete all bytes. Each in three plain ways: as a driver does the RPC that runs a process a
+    /// step, its one command alone, and that with the bytes wiped that ours wipes.
     pub fn create_and_delete(&mut self) {
         let mib = Bytes::mib(1);
+        let plain_rpc = median(|n| {
+            timed(|| {
+                look();
+                lvcreate(&format!("rpc-{n}"), SMALL);
+                look();
+            })
+        });
         let plain = median(|n| timed(|| lvcreate(&format!("plain-{n}"), SMALL)));
         let plain_wiped = median(|n| {
             timed(|| {
@@ -53,9 +66,17 @@ impl Bench {
         let ours = measured(|n| {
             timed(|| ids.push(self.client.create(&format!("small-{n}"), SMALL, EXT4)))
         });
-        self.table.both("create", "create 16 MiB for ext4: lvcreate", plain, ours);
-        self.table.both("create_wiped", "  and 2 × 1 MiB zeroed", plain_wiped, ours);
+        self.table.both("create", "create 16 MiB for ext4: lvs, lvcreate, lvs", plain_rpc, ours);
+        self.table.both("create_bare", "  lvcreate alone", plain, ours);
+        self.table.both("create_wiped", "  lvcreate, 2 × 1 MiB zeroed", plain_wiped, ours);
 
+        let plain_rpc = median(|n| {
+            timed(|| {
+                look();
+                lvremove(&format!("rpc-{n}"));
+                look();
+            })
+        });
         let plain = median(|n| timed(|| lvremove(&format!("plain-{n}"))));
         let plain_wiped = median(|n| {
             timed(|| {
@@ -66,8 +87,14 @@ impl Bench {
         });
         let mut ids = ids.iter();
         let ours = measured(|_| timed(|| self.client.delete(ids.next().expect("a volume"))));
-        self.table.both("delete", "delete 16 MiB, zeroing all: lvremove", plain, ours);
-        self.table.both("delete_wiped", "  and all zeroed", plain_wiped, ours);
+        self.table.both(
+            "delete",
+            "delete 16 MiB, zeroing all: lvs, lvremove, lvs",
+            plain_rpc,
+            ours,
+        );
+        self.table.both("delete_bare", "  lvremove alone", plain, ours);
+        self.table.both("delete_wiped", "  all zeroed, lvremove", plain_wiped, ours);
     }
 
     /// Raw block volumes: all is wiped at the create.
