@@ -169,9 +169,9 @@ pub(super) fn check_for_shell(lane: &str, cmd: &Cmd) {
 }
 
 impl World {
-    fn plan(&mut self, lane: &str, line: &Line) -> Plan {
+    fn plan(&mut self, group: &str, line: &Line) -> Plan {
         match line.command.as_str() {
-            "pvcreate" => self.pvcreate(lane, line),
+            "pvcreate" => self.pvcreate(group, line),
             "lvcreate" if line.has("-s") => self.snapshot(line),
             "lvcreate" => self.lvcreate(line),
             "lvextend" => self.lvextend(line),

@@ -108,7 +108,7 @@ async fn what_lvm_refuses_is_refused_with_its_code() {
         format!("lvextend -y -l 9 {G}/absent"),
         "lvremove -y -f absent/a".to_owned(),
         format!("lvremove -y -f {G}/absent"),
-        format!("vgcreate -y --metadatasize 16m {G} /dev/fake0"),
+        format!("vgcreate -y {G} /dev/fake0"),
     ] {
         assert_eq!(code(&host, &line).await, 5, "{line}");
     }
@@ -315,7 +315,10 @@ async fn groups_are_made_extended_and_tagged() {
     let disks = [host.add_disk(Bytes::gib(1)), host.add_disk(Bytes::gib(2))];
     host.pin_devices("fresh", &disks).await.unwrap();
     let state = |host: &FakeHost| host.state().groups.remove("fresh");
-    lvm(&host, "vgcreate -y --metadatasize 16m --addtag pliant.pool=x fresh /dev/fake0").await;
+    assert_eq!(code(&host, "vgcreate -y fresh /dev/fake0").await, 5);
+    let pvcreate = Cmd::new("pvcreate").args(["-y", "--metadatasize", "16m"]);
+    host.lvm("fresh", pvcreate.args(&disks)).await.unwrap();
+    lvm(&host, "vgcreate -y --addtag pliant.pool=x fresh /dev/fake0").await;
     lvm(&host, "vgextend -y fresh /dev/fake1").await;
     lvm(&host, "vgchange -y --addtag y --deltag pliant.pool=x fresh").await;
     lvm(&host, "vgck --updatemetadata fresh").await;

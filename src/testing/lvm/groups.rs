@@ -8,7 +8,7 @@ use super::{Line, Plan, Refusal, World, no};
 use crate::lvm::group::Group;
 
 impl World {
-    pub(super) fn pvcreate(&mut self, lane: &str, line: &Line) -> Plan {
+    pub(super) fn pvcreate(&mut self, group: &str, line: &Line) -> Plan {
         line.only(&["-y", "--metadatasize"], &[]);
         if line.value("--metadatasize") != "16m" {
             line.unknown("another size than `16m`");
@@ -17,7 +17,7 @@ impl World {
         disks
             .into_iter()
             .map(|disk| {
-                self.may_become_pv(lane, &disk)?;
+                self.may_become_pv(group, &disk)?;
                 let pv = self.new_pv(&disk);
                 Ok(Step::Label { disk, pv })
             })
