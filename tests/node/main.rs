@@ -13,5 +13,6 @@
 
 mod crash_points;
 mod cuts;
+mod health;
 mod machine;
 mod power_cuts;
