@@ -408,6 +408,15 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// Read the mount table.
     async fn mounts(&self) -> Result<Vec<Mount>, HostError>;
 
+    /// Of these device-mapper devices those with a mounted ext file system in which the kernel has
+    /// found errors since its last check, and how many.
+    ///
+    /// Where its journal has ended with them, the mount table still shows it as writable.
+    async fn ext_errors(
+        &self,
+        devices: &[DeviceNumber],
+    ) -> Result<BTreeMap<DeviceNumber, u64>, HostError>;
+
     /// Mount a file system.
     async fn mount(&self, mount: &NewMount) -> Result<(), HostError>;
 

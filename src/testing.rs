@@ -67,6 +67,8 @@ struct World {
     locks: BTreeSet<String>,
     /// Processes that hold a device open, by its path.
     openers: BTreeMap<PathBuf, u32>,
+    /// How many errors the kernel has found in the file system on a device.
+    fs_errors: BTreeMap<DeviceNumber, u64>,
     /// What each thick snapshot shows, by its volume's uuid.
     frozen: BTreeMap<String, Pages>,
     /// Bytes that the last extension has added, by the volume's uuid.
@@ -141,6 +143,11 @@ impl FakeHost {
     /// until its first 4 KiB are written over.
     pub fn set_foreign_signature(&self, device: &Path, name: &str) {
         self.write_at(device, superblocks::FOREIGN_AT, &superblocks::foreign(name));
+    }
+
+    /// Let the kernel find one more error in the mounted file system on a device.
+    pub fn find_error(&self, device: DeviceNumber) {
+        *self.lock().fs_errors.entry(device).or_default() += 1;
     }
 
     /// Hold a device open as a process would that uses it as a raw disk.

@@ -1,7 +1,6 @@
 //! Faults of disks and groups: what cannot be done says so, what can be done goes on.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -396,11 +395,12 @@ fn a_file_system_that_refuses_writes_is_told() {
     assert!(!sound.abnormal, "{sound:?}");
 
     layer.becomes(&layer.table("flakey", "0 3600 1 error_writes"));
-    // The first failure ends the journal, the next change turns the file system.
+    // Bytes of files that cannot be written concern the writer alone. A name that cannot be ends the
+    // journal, and the next change turns the file system.
     for name in ["first", "next"] {
-        let written = File::create(volume.target().join(name))
-            .and_then(|mut file| file.write_all(&[1; 4096]).and_then(|()| file.sync_all()));
-        written.expect_err("the disk takes no writes");
+        let named = fs::create_dir(volume.target().join(name))
+            .and_then(|()| File::open(volume.target())?.sync_all());
+        named.expect_err("the disk takes no writes");
     }
 
     let ailing = rig.calls.stats(&volume).expect("stats").volume_condition.expect("condition");

@@ -144,10 +144,10 @@ const CASES: &[(&str, Case)] = &[
         },
     ),
     (
-        "e2fsck",
+        "e2fsck under a safety snapshot",
         Case {
             before: UNSTAGED,
-            half: || vec![change("c", &["-ay"]), extend("c", 14)],
+            half: || vec![change("c", &["-ay"]), extend("c", 14), snapshot("c")],
             command: || Cmd::new("e2fsck").args(["-f", "-p", "DEVICE"]),
             step: Step::Grow("c", 56),
         },

@@ -5,9 +5,7 @@ use std::path::Path;
 use nix::libc::{ENOTTY, EOPNOTSUPP};
 
 use crate::bytes::Bytes;
-use crate::fs::{
-    Check, Facts, FsError, Superblock, check, grows_online, known, run_to_success, tools,
-};
+use crate::fs::{Check, FsError, Superblock, check, grows_online, known, run_to_success, tools};
 use crate::host::{Host, HostError, NewMount};
 use crate::volume::FsKind;
 
@@ -155,7 +153,7 @@ async fn seen(
 }
 
 fn may_grow_mounted(superblock: &Superblock, device: &Path) -> Result<(), FsError> {
-    if matches!(superblock.facts, Facts::Ext(ext) if ext.errors) {
+    if superblock.has_errors() {
         return Err(FsError::Damaged {
             device: device.to_owned(),
             meaning: "the kernel has recorded errors in it".to_owned(),

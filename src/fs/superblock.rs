@@ -88,6 +88,11 @@ impl Superblock {
         matches!(self.facts, Facts::Xfs { in_progress: true, .. })
     }
 
+    /// Whether the kernel has recorded errors in it; only ext does so.
+    pub fn has_errors(&self) -> bool {
+        matches!(self.facts, Facts::Ext(ext) if ext.errors)
+    }
+
     /// Whether it uses a device of this size as far as it can.
     ///
     /// A superblock that claims more than the device has counts as filled: growing does not help it.

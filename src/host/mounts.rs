@@ -1,5 +1,6 @@
 //! The mount table, mounting, binding, unmounting.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -68,6 +69,28 @@ pub(super) fn list(table: &Path) -> io::Result<Vec<Mount>> {
         .filter(|line| !line.is_empty())
         .map(|line| parse(line).ok_or_else(|| io::ErrorKind::InvalidData.into()))
         .collect()
+}
+
+/// Where the kernel tells about mounted file systems of the ext family, by the names of their devices.
+pub(super) const SYS_EXT: &str = "/sys/fs/ext4";
+
+/// The device-mapper devices among these in whose ext file system there are errors, and how many.
+pub(super) fn ext_errors(
+    sys: &Path,
+    devices: &[DeviceNumber],
+) -> io::Result<BTreeMap<DeviceNumber, u64>> {
+    let mut errors = BTreeMap::new();
+    for device in devices {
+        let count = sys.join(format!("dm-{}", device.minor)).join("errors_count");
+        match std::fs::read_to_string(count) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            text => match text?.trim().parse().map_err(io::Error::other)? {
+                0 => {}
+                count => drop(errors.insert(*device, count)),
+            },
+        }
+    }
+    Ok(errors)
 }
 
 /// One line of `/proc/self/mountinfo`.
@@ -199,6 +222,18 @@ pub(super) fn unmount(target: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_are_told_of_the_devices_that_have_some() {
+        let sys = tempfile::tempdir().unwrap();
+        for (name, count) in [("dm-0", "0\n"), ("dm-1", "3\n"), ("dm-3", "7\n")] {
+            std::fs::create_dir(sys.path().join(name)).unwrap();
+            std::fs::write(sys.path().join(name).join("errors_count"), count).unwrap();
+        }
+        let of = |minor| DeviceNumber { major: 254, minor };
+        let found = ext_errors(sys.path(), &[of(0), of(1), of(2)]).unwrap();
+        assert_eq!(found, BTreeMap::from([(of(1), 3)]));
+    }
 
     #[test]
     fn a_line_is_parsed_and_its_escapes_decoded() {

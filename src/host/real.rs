@@ -15,8 +15,8 @@ use super::shell::Shells;
 use super::state::{self, State};
 use super::waiting::Waiting;
 use super::{
-    Cmd, Disk, DmDevice, DmInfo, DmTarget, GroupLock, Host, HostError, Mount, NewMount, Output,
-    PathKind, Usage, XfsGeometry,
+    Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, Host, HostError, Mount,
+    NewMount, Output, PathKind, Usage, XfsGeometry,
 };
 use super::{block, devmapper, disks, grow, lock, mounts, paths};
 use crate::bytes::Bytes;
@@ -195,6 +195,15 @@ impl Host for RealHost {
     async fn mounts(&self) -> Result<Vec<Mount>, HostError> {
         let table = Path::new(mounts::TABLE);
         self.call("mount_table_reads", "read", table, SMALL, mounts::list).await
+    }
+
+    async fn ext_errors(
+        &self,
+        devices: &[DeviceNumber],
+    ) -> Result<BTreeMap<DeviceNumber, u64>, HostError> {
+        let devices = devices.to_owned();
+        let read = move |sys: &Path| mounts::ext_errors(sys, &devices);
+        self.call("fs_reads", "read", Path::new(mounts::SYS_EXT), SMALL, read).await
     }
 
     async fn mount(&self, mount: &NewMount) -> Result<(), HostError> {

@@ -143,12 +143,17 @@ impl Turn {
     /// Remove a logical volume; already gone is success.
     pub async fn remove(&self, lv: &str) -> Result<(), LvmError> {
         self.heal_before(lv).await?;
+        let group = self.read().await?;
+        let uuid = group.lvs.get(lv).map(|lv| group.dm_uuid(lv));
         let cmd = Cmd::new("lvremove").args(["-y", "-f"]).arg(self.path(lv));
         let said = self.command(cmd).await?;
         if self.read_changed().await?.lvs.contains_key(lv) {
             return Err(self.refused(said).await);
         }
-        Ok(())
+        match uuid {
+            Some(uuid) => self.remove_layers(&uuid).await,
+            None => Ok(()),
+        }
     }
 
     /// Make the group on one disk.

@@ -57,17 +57,31 @@ impl Turn {
             if !device.uuid.starts_with(&ours) || listed || !device.name.contains("-pliant--") {
                 continue;
             }
-            let info = self.ask(self.group.host.dm_info(&device.uuid).await)?;
-            let Some(info) = info.filter(|info| info.open_count == 0) else {
-                continue;
-            };
-            if info.suspended && info.live_table {
-                self.clear_and_resume(&device.uuid, &info).await?;
-            }
-            tracing::warn!(device = device.name, "removing a device that no volume has");
-            self.ask(self.group.host.dm_remove(&device.uuid).await)?;
+            self.remove_unheld(&device.uuid).await?;
         }
         Ok(())
+    }
+
+    /// Remove the devices of a logical volume that is gone: of a snapshot that was cut off while it
+    /// was made or removed, LVM leaves the layer that it had not put into use.
+    pub(super) async fn remove_layers(&self, uuid: &str) -> Result<(), LvmError> {
+        for layer in ["", "-cow", "-real"] {
+            self.remove_unheld(&format!("{uuid}{layer}")).await?;
+        }
+        Ok(())
+    }
+
+    /// Remove a device that no logical volume has, unless somebody holds it.
+    async fn remove_unheld(&self, uuid: &str) -> Result<(), LvmError> {
+        let info = self.ask(self.group.host.dm_info(uuid).await)?;
+        let Some(info) = info.filter(|info| info.open_count == 0) else {
+            return Ok(());
+        };
+        if info.suspended && info.live_table {
+            self.clear_and_resume(uuid, &info).await?;
+        }
+        tracing::warn!(group = self.group.name(), uuid, "removing a device that no volume has");
+        self.ask(self.group.host.dm_remove(uuid).await)
     }
 
     /// Remove a device that never had a live table: an activation was cut off before its end. It

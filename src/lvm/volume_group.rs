@@ -196,9 +196,13 @@ impl VolumeGroup {
             group.pvs.values().filter_map(|pv| pv.device.as_ref()).collect();
         let carriers =
             scan.members.iter().filter(|member| devices.contains(&member.disk.path)).cloned();
-        let old = |member: &Member| member.group.as_ref().is_some_and(|g| g.seqno < group.seqno);
+        // One that has just joined may keep metadata and tell of no group yet.
+        let old = |member: &Member| {
+            let tells = member.mark.is_some() && devices.contains(&member.disk.path);
+            tells && member.group.as_ref().is_none_or(|own| own.seqno < group.seqno)
+        };
         let mut known = self.known();
-        known.uneven = scan.of(&self.name).any(old);
+        known.uneven = scan.members.iter().any(old);
         known.carriers = carriers.map(|member| Member { group: None, ..member }).collect();
         known.seen = Some(group.clone());
         known.read_at = Some(Instant::now());

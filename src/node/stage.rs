@@ -95,11 +95,22 @@ impl Node {
                 ),
             });
         };
+        if superblock.has_errors() && !read_only {
+            self.repair(found, kind, device).await;
+        }
         let only_unmounted = !superblock.fills(found.size()) && !fs::grows_online(&superblock);
         if only_unmounted && !read_only {
             self.grow_unmounted(found, kind).await?;
         }
         Ok(())
+    }
+
+    /// Repair what can be repaired without a question, where the kernel has found errors. What is left
+    /// keeps nobody from the data: the volume's condition tells of it.
+    async fn repair(&self, found: &Found, kind: FsKind, device: &Path) {
+        let checked = fs::check(self.host.as_ref(), device, kind, fs::Check::Repair).await;
+        let (volume, repaired) = (&found.record.id, checked.is_ok());
+        tracing::warn!(%volume, repaired, "its file system had errors and was checked");
     }
 
     /// Format a volume that was wiped and never mounted, then record it, durably, before any mount.

@@ -20,16 +20,28 @@ pub(super) struct Look {
     table: MountTable,
     /// Numbers of the live devices by dm uuid.
     live: HashMap<String, DeviceNumber>,
+    /// Errors of file systems by device, where there are some.
+    errors: BTreeMap<DeviceNumber, u64>,
 }
 
 impl Node {
     pub(super) async fn look(&self) -> Result<Look, VolumeError> {
         let table = MountTable::read(self.host.as_ref()).await;
         let devices = self.host.dm_list().await.map_err(failed("device-mapper"))?;
+        let numbers: Vec<_> = devices.iter().map(|device| device.number).collect();
         Ok(Look {
             table: table.map_err(failed("the mount table could not be read"))?,
+            errors: self.ext_errors(&numbers).await?,
             live: devices.into_iter().map(|device| (device.uuid, device.number)).collect(),
         })
+    }
+
+    async fn ext_errors(
+        &self,
+        devices: &[DeviceNumber],
+    ) -> Result<BTreeMap<DeviceNumber, u64>, VolumeError> {
+        let errors = self.host.ext_errors(devices).await;
+        errors.map_err(failed("the errors of file systems could not be read"))
     }
 
     /// Describe a volume.
@@ -50,7 +62,7 @@ impl Node {
             mode: found.record.mode,
             state: self.state(found),
             published,
-            ailments: self.ailments(found, number.copied(), &look.table),
+            ailments: self.ailments(found, number.copied(), look),
         }
     }
 
@@ -113,12 +125,7 @@ impl Node {
         self.pools.iter().map(PoolSummary::of).collect()
     }
 
-    fn ailments(
-        &self,
-        found: &Found,
-        number: Option<DeviceNumber>,
-        table: &MountTable,
-    ) -> Vec<Ailment> {
+    fn ailments(&self, found: &Found, number: Option<DeviceNumber>, look: &Look) -> Vec<Ailment> {
         let mut ailments = Vec::new();
         let mut add = |severity, reason, message| {
             ailments.push(Ailment { severity, reason, message });
@@ -143,23 +150,31 @@ impl Node {
         if found.record.stage == Stage::Creating {
             add(Severity::Degraded, "NotReady", "it is not wiped yet".to_owned());
         }
-        let turned =
-            number.into_iter().flat_map(|number| self.shown(table, number)).find(|mount| {
-                let has = |options: &[String]| options.iter().any(|option| option == "ro");
-                has(&mount.super_options) && !has(&mount.mount_options)
-            });
-        if let Some(mount) = turned {
-            add(
-                Severity::Degraded,
-                "FilesystemReadOnly",
-                format!(
-                    "the file system at {} refuses writes after an error; see the kernel log, stop \
-                     the workload and check it",
-                    mount.target.display()
-                ),
-            );
-        }
+        ailments.extend(number.and_then(|number| self.file_system_ailment(number, look)));
         ailments
+    }
+
+    /// What is wrong with the mounted file system on a device.
+    fn file_system_ailment(&self, number: DeviceNumber, look: &Look) -> Option<Ailment> {
+        let mounts = self.shown(&look.table, number);
+        let place = mounts.first()?.target.display();
+        let turned = mounts.iter().any(|mount| {
+            let has = |options: &[String]| options.iter().any(|option| option == "ro");
+            has(&mount.super_options) && !has(&mount.mount_options)
+        });
+        let (reason, what) = match (turned, look.errors.get(&number)) {
+            (true, _) => ("FilesystemReadOnly", "refuses writes after an error".to_owned()),
+            (false, Some(count)) => {
+                let words =
+                    format!("has had {count} errors and refuses writes if its journal ended");
+                ("FilesystemErrors", words)
+            }
+            (false, None) => return None,
+        };
+        let message = format!(
+            "the file system at {place} {what}; see the kernel log, stop the workload and check it"
+        );
+        Some(Ailment { severity: Severity::Degraded, reason, message })
     }
 
     fn misses_a_disk(found: &Found) -> bool {
@@ -182,11 +197,16 @@ impl Node {
         let kind = self.host.path_kind(path).await.map_err(failed("the volume path"))?;
         let table = MountTable::read(self.host.as_ref()).await;
         let table = table.map_err(failed("the mount table could not be read"))?;
-        let mut ailments = self.ailments(&found, Some(info.number), &table);
+        let errors = self.ext_errors(&[info.number]).await?;
+        let look = Look { table, live: HashMap::new(), errors };
+        let mut ailments = self.ailments(&found, Some(info.number), &look);
         let usage = match kind {
             Some(PathKind::Block(number)) if number == info.number => None,
             Some(PathKind::Directory)
-                if self.shown(&table, info.number).iter().any(|mount| mount.target == path) =>
+                if self
+                    .shown(&look.table, info.number)
+                    .iter()
+                    .any(|mount| mount.target == path) =>
             {
                 self.usage_unless_suspended(path, &info, &mut ailments).await?
             }

@@ -165,6 +165,17 @@ impl Host for FakeHost {
         Ok(self.look("mount_table_reads", World::mount_table).await)
     }
 
+    async fn ext_errors(
+        &self,
+        devices: &[DeviceNumber],
+    ) -> Result<BTreeMap<DeviceNumber, u64>, HostError> {
+        let told = |world: &World| {
+            let errors = devices.iter().filter_map(|device| world.fs_errors.get_key_value(device));
+            errors.map(|(device, count)| (*device, *count)).collect()
+        };
+        Ok(self.look("fs_reads", told).await)
+    }
+
     async fn mount(&self, mount: &NewMount) -> Result<(), HostError> {
         let (device, target) = (mount.device.display(), mount.target.display());
         let what = format!("mount {device} {target} {:?}", mount.options);

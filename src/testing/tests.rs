@@ -317,11 +317,9 @@ async fn groups_are_made_extended_and_tagged() {
     let disks = [host.add_disk(Bytes::gib(1)), host.add_disk(Bytes::gib(2))];
     host.pin_devices("fresh", &disks).await.unwrap();
     let state = |host: &FakeHost| host.state().groups.remove("fresh");
-    assert_eq!(code(&host, "vgcreate -y fresh /dev/fake0").await, 5, "no physical volume yet");
-    for disk in &disks {
-        let line = format!("pvcreate -y --metadatasize 16m {}", disk.display());
-        host.lvm("fresh", typed(&line)).await.unwrap();
-    }
+    assert_eq!(code(&host, "vgcreate -y fresh /dev/fake0").await, 5);
+    let pvcreate = Cmd::new("pvcreate").args(["-y", "--metadatasize", "16m"]);
+    host.lvm("fresh", pvcreate.args(&disks)).await.unwrap();
     lvm(&host, "vgcreate -y --addtag pliant.pool=x fresh /dev/fake0").await;
     lvm(&host, "vgextend -y fresh /dev/fake1").await;
     lvm(&host, "vgchange -y --addtag y --deltag pliant.pool=x fresh").await;
