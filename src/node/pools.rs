@@ -195,8 +195,8 @@ impl Node {
             if let Ok(None) = spare.obstacle(self.host.as_ref(), &scan).await
                 && let Ok(size) = self.host.device_size(&spare.path).await
             {
-                // LVM aligns the first extent to 1 MiB and keeps metadata of its default size there.
-                let usable = size.saturating_sub(Bytes::mib(1)).get() / group.extent_size.get();
+                // The first extent lies behind label and metadata area, at the next whole MiB.
+                let usable = size.saturating_sub(Bytes::mib(17)).get() / group.extent_size.get();
                 room = room + group.size_of(usable);
             }
         }
