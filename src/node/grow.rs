@@ -225,6 +225,8 @@ impl Node {
             .await
             .map_err(fs_failed(format!("the {kind} file system could not be grown")))?;
         if grew.from != grew.to {
+            // The kernel flushes its journal, but not the copies of the superblock.
+            self.host.flush(device).await.map_err(failed("flushing the grown file system"))?;
             self.note_resized(found.record.id.key());
         }
         Ok(())

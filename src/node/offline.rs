@@ -67,14 +67,13 @@ impl Node {
         let snapshot = if kind.is_ext() { self.take_snapshot(found).await? } else { None };
         let dir = self.private_mount_point(found);
         let grew = fs::grow_unmounted(self.host.as_ref(), device, kind, &dir).await;
+        if grew.is_ok() {
+            // A snapshot is the only way back until the result is durable.
+            self.host.flush(device).await.map_err(failed("flushing the resized file system"))?;
+        }
         match (grew, snapshot) {
             (Ok(_), None) => Ok(()),
             (Ok(_), Some(name)) => {
-                // The snapshot is the only way back until the result is durable.
-                self.host
-                    .flush(device)
-                    .await
-                    .map_err(failed("flushing the resized file system"))?;
                 let turn = found.group.turn().await.map_err(unavailable)?;
                 turn.remove(&name).await.map_err(unavailable)?;
                 // A snapshot that came back after a power cut would be merged over newer data.
