@@ -10,11 +10,12 @@ pub(super) struct Tell {
     styled: bool,
 }
 
-/// A step under way.
+/// A step under way; one that is dropped before it was done has failed, and says so.
 pub(super) struct Step<'a> {
     tell: &'a Tell,
     name: &'static str,
     begin: Instant,
+    done: bool,
 }
 
 impl Tell {
@@ -40,15 +41,29 @@ impl Tell {
 
     /// Begin a step.
     pub fn begin(&self, name: &'static str) -> Step<'_> {
-        Step { tell: self, name, begin: Instant::now() }
+        Step { tell: self, name, begin: Instant::now(), done: false }
     }
 }
 
 impl Step<'_> {
     /// Tell that the step was done, and how long it took.
-    pub fn done(self, what: &str) {
+    pub fn done(mut self, what: &str) {
+        self.done = true;
+        self.line("\x1b[32m", '✓', what);
+    }
+
+    fn line(&self, colour: &str, mark: char, what: &str) {
         let took = self.begin.elapsed().as_secs_f64() * 1000.0;
-        let tick = if self.tell.styled { "\x1b[32m✓\x1b[0m" } else { "✓" };
-        Tell::line(&format!("  {tick} {:<10} {took:>8.1} ms  {what}", self.name));
+        let end = if self.tell.styled { "\x1b[0m" } else { "" };
+        let colour = if self.tell.styled { colour } else { "" };
+        Tell::line(&format!("  {colour}{mark}{end} {:<10} {took:>8.1} ms  {what}", self.name));
+    }
+}
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.line("\x1b[31m", '✗', "failed");
+        }
     }
 }
