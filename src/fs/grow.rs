@@ -6,7 +6,7 @@ use nix::libc::{ENOTTY, EOPNOTSUPP};
 
 use crate::bytes::Bytes;
 use crate::fs::{
-    Check, Facts, FsError, Superblock, check, grows_online, known, run_to_success, tools,
+    Check, Facts, FsError, Superblock, behind, check, grows_online, known, run_to_success, tools,
 };
 use crate::host::{Host, HostError, NewMount};
 use crate::volume::FsKind;
@@ -36,7 +36,8 @@ pub async fn size_on(
     Ok(seen(host, device, mounted, kind).await?.covers)
 }
 
-/// Grow a mounted file system to its device; filling it already is success.
+/// Grow a mounted file system to its device; filling it already is success. The device's end is wiped
+/// before, and also where the file system cannot use it.
 ///
 /// Decides by the superblock and the device, never by statfs, which leaves out metadata. The kernel
 /// is asked directly.
@@ -53,10 +54,14 @@ pub async fn grow_mounted(
 ) -> Result<Grew, FsError> {
     let size = host.device_size(device).await?;
     let before = seen(host, device, Some(mount_point), kind).await?;
+    let may_grow = may_grow_mounted(&before, device);
+    if may_grow.is_ok() {
+        behind::wipe_behind(host, device, Some(mount_point), &before, size).await?;
+    }
     if before.fills(size) {
         return Ok(unchanged(&before));
     }
-    may_grow_mounted(&before, device)?;
+    may_grow?;
     match ask_kernel(host, mount_point, size, &before).await {
         // The tools make the same calls, so they could do no better.
         Err(error) if matches!(error.errno(), Some(ENOTTY | EOPNOTSUPP)) => {
@@ -93,6 +98,8 @@ pub async fn grow_unmounted(
     if grows_online(&before) {
         grow_mounted_privately(host, device, kind, private_mount_dir).await?;
     } else {
+        let checked = known(host, device, kind).await?;
+        behind::wipe_behind(host, device, None, &checked, size).await?;
         run_to_success(host, tools::resize_ext(device)).await?;
     }
     if kind.is_ext() {

@@ -66,11 +66,21 @@ impl Node {
     /// the volume does not hold, or wiped extents, and they go before it.
     pub(super) async fn remove_helpers(&self, found: &Found) -> Result<(), VolumeError> {
         let key = found.record.id.key();
-        for name in [record::safety_name(key), record::more_name(key)] {
-            if found.seen.lvs.contains_key(&name) {
-                let turn = found.group.turn().await.map_err(unavailable)?;
-                turn.remove(&name).await.map_err(unavailable)?;
-            }
+        self.remove_helper(found, &record::safety_name(key)).await?;
+        self.remove_helper(found, &record::more_name(key)).await
+    }
+
+    /// Remove extents that were to join the volume and did not yet.
+    pub(super) async fn give_up_more(&self, found: &Found) -> Result<(), VolumeError> {
+        let key = found.record.id.key();
+        self.wipes.settle(key).await?;
+        self.remove_helper(found, &record::more_name(key)).await
+    }
+
+    async fn remove_helper(&self, found: &Found, name: &str) -> Result<(), VolumeError> {
+        if found.seen.lvs.contains_key(name) {
+            let turn = found.group.turn().await.map_err(unavailable)?;
+            turn.remove(name).await.map_err(unavailable)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use pliant::testing::{Failing, FakeHost};
 
 use crate::cuts::{Case, Reference, Tally, Verdict, all, block_on, difference, for_each};
-use crate::machine::{Disks, wrongs};
+use crate::machine::{Disks, old_ends, wrongs};
 
 /// Programs that only look, so that they are no effects.
 const LOOKS: [&str; 4] = ["blkid", "e2fsck", "xfs_repair", "btrfs check"];
@@ -57,6 +57,7 @@ async fn attempt(
     }
     verdict.extend(difference(&host.state(), &reference.state));
     verdict.extend(wrongs(&host, case.marked() && !case.deletes()).await);
+    verdict.extend(old_ends(&host).await);
     verdict
 }
 
