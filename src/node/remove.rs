@@ -16,7 +16,10 @@ impl Node {
         match found.record.stage {
             Stage::Deleting => {} // Our own wipe may hold it; nobody else can any more.
             Stage::Creating => self.wipes.settle(key).await?,
-            Stage::Ready => self.refuse_if_held(&found).await?,
+            Stage::Ready => {
+                self.leave_private_mount(&found).await?;
+                self.refuse_if_held(&found, None).await?;
+            }
         }
         self.remove_helpers(&found).await?;
         // What was never ready was never shown to a tenant: there is nothing to hide.

@@ -19,5 +19,6 @@ mod machine;
 mod model;
 mod pairs;
 mod power_cuts;
+mod refusals;
 mod scenarios;
 mod storm;
