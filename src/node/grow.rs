@@ -8,6 +8,7 @@ use crate::lvm::{NewLv, Piece, layout};
 use crate::mount::MountTable;
 use crate::node::create::keeps_limit;
 use crate::node::error::{chain, failed, fs_failed, unavailable};
+use crate::node::pools;
 use crate::node::record::{self, Stage};
 use crate::node::wipe::{self, Task};
 use crate::node::{Found, Node};
@@ -70,7 +71,7 @@ impl Node {
     /// group cannot be changed.
     async fn make_room(&self, found: &Found, more: u64) -> Result<(), VolumeError> {
         let turn = found.group.turn().await.map_err(unavailable)?;
-        self.add_spares(&found.pool, &turn, Layout::Linear, more).await?;
+        let not_taken = self.add_spares(&found.pool, &turn, Layout::Linear, more).await?;
         let group = turn.read().await.map_err(unavailable)?;
         if let Some(reason) = group.frozen() {
             return Err(VolumeError::Unavailable {
@@ -87,6 +88,7 @@ impl Node {
             asked: group.size_of(found.lv.extents() + more),
             free: group.size_of(group.free_extents()),
             largest: group.size_of(found.lv.extents() + largest),
+            hindrance: pools::listed(not_taken),
         })
     }
 
