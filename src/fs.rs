@@ -9,6 +9,7 @@ use crate::bytes::Bytes;
 use crate::host::{Cmd, Host, HostError, Output};
 use crate::volume::FsKind;
 
+mod behind;
 mod check;
 mod grow;
 mod make;

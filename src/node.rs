@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -187,20 +187,30 @@ impl Node {
     }
 
     /// # Errors
-    /// [`VolumeError::InUse`] with the holder if the volume is mounted or open.
-    async fn refuse_if_held(&self, found: &Found) -> Result<(), VolumeError> {
+    /// [`VolumeError::InUse`] with the holder if the volume is open, or mounted elsewhere than at its
+    /// staging path.
+    async fn refuse_if_held(
+        &self,
+        found: &Found,
+        staging: Option<&Path>,
+    ) -> Result<(), VolumeError> {
         let Some((device, info)) = self.live_device(found).await? else {
             return Ok(());
         };
         let table = MountTable::read(self.host.as_ref()).await;
         let table = table.map_err(failed("the mount table could not be read"))?;
         let kernel_name = format!("dm-{}", info.number.minor);
-        let mut mounts =
-            self.shown(&table, info.number).into_iter().chain(table.of_node(&kernel_name));
-        let holder = match mounts.next() {
+        let shown = self.shown(&table, info.number);
+        // All mounts of a file system are one holder of its device.
+        let staged = shown.iter().any(|mount| Some(mount.target.as_path()) == staging);
+        let elsewhere = shown
+            .into_iter()
+            .chain(table.of_node(&kernel_name))
+            .find(|mount| Some(mount.target.as_path()) != staging);
+        let holder = match elsewhere {
             Some(mount) => format!("it is mounted at {}; unmount it there", mount.target.display()),
             // The origin of a safety snapshot is held by device-mapper itself.
-            None if info.open_count > 0 && !found.has_snapshot() => format!(
+            None if info.open_count > u32::from(staged) && !found.has_snapshot() => format!(
                 "a process has {} open; see `fuser -v {}`",
                 device.display(),
                 device.display()

@@ -13,7 +13,6 @@
 //! What no caller may ever do is a panic too: see the module `door`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -71,8 +70,6 @@ struct World {
     fs_errors: BTreeMap<DeviceNumber, u64>,
     /// What each thick snapshot shows, by its volume's uuid.
     frozen: BTreeMap<String, Pages>,
-    /// Bytes that the last extension has added, by the volume's uuid.
-    appended: BTreeMap<String, Range<u64>>,
     uuids: u64,
     minors: u32,
     effects: Effects,

@@ -231,6 +231,51 @@ fn a_volume_that_is_larger_than_its_file_system_is_grown_when_it_is_staged() {
     }
 }
 
+/// A former tenant's bytes at a device's end could be a signature of md or GPT.
+#[test]
+#[ignore = "needs the throw-away kernel: e2e/real-lvm"]
+fn what_a_former_tenant_left_at_the_new_end_is_gone() {
+    let disk = Disk::of(1 << 30);
+    group("vg0", &[&disk]);
+    let mut rig = Rig::with(&["--pool", "default=vg0"]);
+    for mode in modes().into_iter().filter(|mode| *mode != Mode::Block) {
+        let first = first_size(mode);
+        let volume = rig.calls.create("heir", Bytes::mib(first), mode, "").expect("create");
+        rig.calls.show(&volume);
+        fill(&volume.file("content"), CONTENT);
+        for (size, online) in [(first + 64, true), (first + 128, false)] {
+            if !online {
+                rig.calls.hide(&volume);
+            }
+            leave_old_bytes(64);
+            rig.calls.grow(&volume, Bytes::mib(size)).expect("grow");
+            let lv = volume.lv("vg0");
+            run("lvchange", &["-ay", &lv]);
+            let mut end = vec![0; OLD];
+            let device = File::open(device_of(&lv)).expect("the device");
+            device.read_exact_at(&mut end, (size << 20) - OLD as u64).expect("its end");
+            assert!(end != noise(7, OLD), "{mode}, online: {online}");
+        }
+        run("lvchange", &["-an", &volume.lv("vg0")]);
+        is_sound(&volume);
+        rig.calls.show(&volume);
+        assert!(holds(&volume.file("content"), CONTENT), "{mode}");
+        rig.calls.hide(&volume);
+        rig.calls.delete(&volume).expect("delete");
+    }
+}
+
+const OLD: usize = 64 << 10;
+
+/// Lets a volume be there that ends in noise, of so many MiB, where the next extents are taken from.
+fn leave_old_bytes(mib: u64) {
+    run("lvcreate", &["-y", "-Wn", "-L", &format!("{mib}m"), "-n", "old", "vg0"]);
+    let old = File::options().write(true).open(device_of("vg0/old")).expect("the device");
+    old.write_all_at(&noise(7, OLD), (mib << 20) - OLD as u64).expect("write");
+    old.sync_all().expect("sync");
+    run("lvremove", &["-y", "-f", "vg0/old"]);
+}
+
 /// The kernel does not grow an ext4 with `sparse_super2` while it is mounted.
 #[test]
 #[ignore = "needs the throw-away kernel: e2e/real-lvm"]

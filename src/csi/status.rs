@@ -130,7 +130,10 @@ mod tests {
                 VolumeError::NoRoomToCreate { pool: pool(), asked, free, largest, hindrance: None },
                 Code::ResourceExhausted,
             ),
-            (VolumeError::NoRoomToGrow { pool: pool(), asked, free, largest }, Code::OutOfRange),
+            (
+                VolumeError::NoRoomToGrow { pool: pool(), asked, free, largest, hindrance: None },
+                Code::OutOfRange,
+            ),
             (VolumeError::InUse { id: text(), holder: text() }, Code::FailedPrecondition),
             (VolumeError::Refused { reason: text() }, Code::FailedPrecondition),
             (VolumeError::Working { what: text(), progress: text() }, Code::Aborted),

@@ -5,7 +5,9 @@ use std::path::Path;
 use nix::libc::{ENOTTY, EOPNOTSUPP};
 
 use crate::bytes::Bytes;
-use crate::fs::{Check, FsError, Superblock, check, grows_online, known, run_to_success, tools};
+use crate::fs::{
+    Check, FsError, Superblock, behind, check, grows_online, known, run_to_success, tools,
+};
 use crate::host::{Host, HostError, NewMount};
 use crate::volume::FsKind;
 
@@ -34,7 +36,8 @@ pub async fn size_on(
     Ok(seen(host, device, mounted, kind).await?.covers)
 }
 
-/// Grow a mounted file system to its device; filling it already is success.
+/// Grow a mounted file system to its device; filling it already is success. The device's end is wiped
+/// before, and also where the file system cannot use it.
 ///
 /// Decides by the superblock and the device, never by statfs, which leaves out metadata. The kernel
 /// is asked directly.
@@ -51,10 +54,14 @@ pub async fn grow_mounted(
 ) -> Result<Grew, FsError> {
     let size = host.device_size(device).await?;
     let before = seen(host, device, Some(mount_point), kind).await?;
+    let may_grow = may_grow_mounted(&before, device);
+    if may_grow.is_ok() {
+        behind::wipe_behind(host, device, Some(mount_point), &before, size).await?;
+    }
     if before.fills(size) {
         return Ok(unchanged(&before));
     }
-    may_grow_mounted(&before, device)?;
+    may_grow?;
     match ask_kernel(host, mount_point, size, &before).await {
         // The tools make the same calls, so they could do no better.
         Err(error) if matches!(error.errno(), Some(ENOTTY | EOPNOTSUPP)) => {
@@ -91,6 +98,8 @@ pub async fn grow_unmounted(
     if grows_online(&before) {
         grow_mounted_privately(host, device, kind, private_mount_dir).await?;
     } else {
+        let checked = known(host, device, kind).await?;
+        behind::wipe_behind(host, device, None, &checked, size).await?;
         run_to_success(host, tools::resize_ext(device)).await?;
     }
     if kind.is_ext() {

@@ -6,7 +6,7 @@ use crate::bytes::Bytes;
 use crate::fs;
 use crate::lvm::{NewLv, layout};
 use crate::node::error::unavailable;
-use crate::node::pools::{Pool, place, roomiest};
+use crate::node::pools::{self, Pool, place, roomiest};
 use crate::node::record::{Record, Stage};
 use crate::node::wipe::{self, Task};
 use crate::node::{Found, Node};
@@ -53,10 +53,11 @@ impl Node {
             return Ok(made);
         }
         let seen = pool.see().await;
+        let mut not_taken = Vec::new();
         if let Some((group, read)) = roomiest(&seen) {
             let turn = group.turn().await.map_err(unavailable)?;
             let extents = size.div_ceil(read.extent_size);
-            self.add_spares(&pool, &turn, want.class.layout, extents).await?;
+            not_taken = self.add_spares(&pool, &turn, want.class.layout, extents).await?;
             drop(turn);
             if let Some(made) = self.make_where_it_fits(&pool, want, size).await? {
                 return Ok(made);
@@ -76,7 +77,7 @@ impl Node {
             asked: size,
             free: seen.free(),
             largest: seen.largest(want.class.layout),
-            hindrance: seen.hindrance(),
+            hindrance: pools::listed(seen.hindrance().into_iter().chain(not_taken)),
         })
     }
 

@@ -8,6 +8,7 @@ use crate::lvm::{NewLv, Piece, layout};
 use crate::mount::MountTable;
 use crate::node::create::keeps_limit;
 use crate::node::error::{chain, failed, fs_failed, unavailable};
+use crate::node::pools;
 use crate::node::record::{self, Stage};
 use crate::node::wipe::{self, Task};
 use crate::node::{Found, Node};
@@ -56,8 +57,10 @@ impl Node {
             return Ok(found);
         }
         match found.record.mode {
-            Mode::Block => self.grow_block(found, wanted).await,
-            Mode::Filesystem(_) => self.grow_under_file_system(found, wanted).await,
+            Mode::Filesystem(kind) if found.record.made => {
+                self.grow_under_file_system(found, kind, wanted).await
+            }
+            Mode::Block | Mode::Filesystem(_) => self.grow_unguarded(found, wanted).await,
         }
     }
 
@@ -68,7 +71,7 @@ impl Node {
     /// group cannot be changed.
     async fn make_room(&self, found: &Found, more: u64) -> Result<(), VolumeError> {
         let turn = found.group.turn().await.map_err(unavailable)?;
-        self.add_spares(&found.pool, &turn, Layout::Linear, more).await?;
+        let not_taken = self.add_spares(&found.pool, &turn, Layout::Linear, more).await?;
         let group = turn.read().await.map_err(unavailable)?;
         if let Some(reason) = group.frozen() {
             return Err(VolumeError::Unavailable {
@@ -85,46 +88,38 @@ impl Node {
             asked: group.size_of(found.lv.extents() + more),
             free: group.size_of(group.free_extents()),
             largest: group.size_of(found.lv.extents() + largest),
+            hindrance: pools::listed(not_taken),
         })
     }
 
-    /// Grow a volume whose bytes a file system guards: the new extents are hidden until it takes
-    /// them over, so only the places of signatures are wiped, before it hears of them.
+    /// Grow a volume whose bytes a file system guards: nobody sees the new extents before it takes
+    /// them over, and where signatures stand it wipes them then.
     async fn grow_under_file_system(
         &self,
         found: Found,
+        kind: FsKind,
         wanted: u64,
     ) -> Result<Found, VolumeError> {
-        if let Mode::Filesystem(kind) = found.record.mode {
-            self.conclude_cut_resize(&found, kind).await?; // LVM grows no origin of a snapshot.
-        }
+        // A growth may have begun before the file system was made.
+        self.give_up_more(&found).await?;
+        self.conclude_cut_resize(&found, kind).await?; // LVM grows no origin of a snapshot.
         self.make_room(&found, wanted - found.lv.extents()).await?;
-        let old = found.size().get();
         let turn = found.group.turn().await.map_err(unavailable)?;
         let lv = turn.extend(&found.lv.name, wanted, &[]).await.map_err(unavailable)?;
         let seen = turn.seen().await.map_err(unavailable)?;
-        drop(turn);
-        let found = Found { seen, lv, ..found };
-        if let Some((device, _)) = self.live_device(&found).await? {
-            for range in wipe::ends(old..found.size().get()) {
-                self.host
-                    .write_zeroes(&device, range)
-                    .await
-                    .map_err(failed("wiping new extents"))?;
-            }
-        }
-        Ok(found)
+        Ok(Found { seen, lv, ..found })
     }
 
-    /// Grow a raw block volume. A tenant sees its bytes as soon as they join, so they are wiped
+    /// Grow a volume that shows its bytes as soon as they join: a raw block volume to its tenant, one
+    /// without a file system to those who look for signatures before it is made. So they are wiped
     /// before, in a logical volume of their own, and then joined exactly as they lie on the disks.
-    async fn grow_block(&self, found: Found, wanted: u64) -> Result<Found, VolumeError> {
+    async fn grow_unguarded(&self, found: Found, wanted: u64) -> Result<Found, VolumeError> {
         let more = self.take_more(&found, wanted - found.lv.extents()).await?;
         let (device, _) = self.activate(&more).await?;
         let task = Task {
             key: found.record.id.key().clone(),
             device,
-            ranges: std::iter::once(0..more.size().get()).collect(),
+            ranges: wipe::before_first_use(found.record.mode, more.size()),
             how: Wipe::Zero,
             write_down: None,
         };

@@ -146,7 +146,8 @@ impl Node {
         found.group.flush().await.map_err(unavailable)
     }
 
-    async fn leave_private_mount(&self, found: &Found) -> Result<(), VolumeError> {
+    /// Unmount what a growth that failed or was cut short has left mounted for itself.
+    pub(super) async fn leave_private_mount(&self, found: &Found) -> Result<(), VolumeError> {
         let left = fs::leave(self.host.as_ref(), &self.private_mount_point(found)).await;
         left.map_err(failed("what a growth mounted for itself could not be unmounted"))
     }

@@ -1,10 +1,11 @@
 //! Pools: named sets of volume groups, with room to count, a place to choose and disks to add.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
 use crate::fs;
-use crate::lvm::{BEFORE_EXTENTS, Group, LvmError, Turn, VolumeGroup, layout, scan};
+use crate::lvm::{BEFORE_EXTENTS, Group, LvmError, Scan, Turn, VolumeGroup, layout, scan};
 use crate::node::Node;
 use crate::node::disks::NewDisk;
 use crate::node::error::{chain, failed, unavailable};
@@ -44,6 +45,12 @@ impl Pool {
             }
         }
         seen
+    }
+
+    /// Whether a disk is in one of its groups.
+    fn has_disk(&self, scan: &Scan, disk: &Path) -> bool {
+        let group = scan.on(disk).and_then(|member| member.group.as_ref());
+        group.is_some_and(|group| self.groups.iter().any(|ours| ours.name() == group.name))
     }
 }
 
@@ -102,8 +109,7 @@ impl Seen<'_> {
         });
         let failures = self.failures.iter().map(chain);
         let own = self.pool.trouble.iter().cloned();
-        let all: Vec<String> = own.chain(failures).chain(frozen).collect();
-        (!all.is_empty()).then(|| all.join("; "))
+        listed(own.chain(failures).chain(frozen))
     }
 
     /// What besides free extents keeps a new volume from being made; `None` if nothing does.
@@ -116,8 +122,7 @@ impl Seen<'_> {
                     handle.name()
                 )
             });
-        let all: Vec<String> = self.trouble().into_iter().chain(full).collect();
-        (!all.is_empty()).then(|| all.join("; "))
+        listed(self.trouble().into_iter().chain(full))
     }
 
     /// The ailments of the pool, and whether nothing of it can be reached.
@@ -204,7 +209,8 @@ impl Node {
         room
     }
 
-    /// Let spare disks join `turn`'s group until `extents` are free in it or no spare is left.
+    /// Let spare disks join `turn`'s group until `extents` are free in it or no spare is left; says
+    /// why some could not.
     ///
     /// A crash in between leaves a blank disk, a label without a group, or the larger group; each is
     /// taken up again by the next call.
@@ -214,15 +220,20 @@ impl Node {
         turn: &Turn,
         layout: Layout,
         extents: u64,
-    ) -> Result<(), VolumeError> {
+    ) -> Result<Vec<String>, VolumeError> {
+        let mut not_taken = Vec::new();
         for spare in &pool.spares {
             let group = turn.read().await.map_err(unavailable)?;
             if layout::largest(&group, layout) >= extents || !group.changeable() {
-                return Ok(());
+                break;
             }
             let scan = scan(&self.host).await.map_err(failed("the disks can not be listed"))?;
+            if pool.has_disk(&scan, &spare.path) {
+                continue; // It has joined before.
+            }
             if let Err(error) = spare.make_free(self.host.as_ref(), &scan).await {
-                tracing::debug!(error = chain(&error), "the spare disk is not free");
+                let (disk, why) = (spare.path.display(), chain(&error));
+                not_taken.push(format!("the spare disk {disk} was not taken: {why}"));
                 continue;
             }
             turn.extend_group(&spare.path).await.map_err(unavailable)?;
@@ -234,8 +245,14 @@ impl Node {
                 "a spare disk joined the group, because it was needed"
             );
         }
-        Ok(())
+        Ok(not_taken)
     }
+}
+
+/// Reasons in one line; `None` if there are none.
+pub(super) fn listed(reasons: impl IntoIterator<Item = String>) -> Option<String> {
+    let all: Vec<String> = reasons.into_iter().collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// The group that a new disk helps most: the one with the most room already.

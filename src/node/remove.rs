@@ -16,7 +16,10 @@ impl Node {
         match found.record.stage {
             Stage::Deleting => {} // Our own wipe may hold it; nobody else can any more.
             Stage::Creating => self.wipes.settle(key).await?,
-            Stage::Ready => self.refuse_if_held(&found).await?,
+            Stage::Ready => {
+                self.leave_private_mount(&found).await?;
+                self.refuse_if_held(&found, None).await?;
+            }
         }
         self.remove_helpers(&found).await?;
         // What was never ready was never shown to a tenant: there is nothing to hide.
@@ -66,11 +69,21 @@ impl Node {
     /// the volume does not hold, or wiped extents, and they go before it.
     pub(super) async fn remove_helpers(&self, found: &Found) -> Result<(), VolumeError> {
         let key = found.record.id.key();
-        for name in [record::safety_name(key), record::more_name(key)] {
-            if found.seen.lvs.contains_key(&name) {
-                let turn = found.group.turn().await.map_err(unavailable)?;
-                turn.remove(&name).await.map_err(unavailable)?;
-            }
+        self.remove_helper(found, &record::safety_name(key)).await?;
+        self.remove_helper(found, &record::more_name(key)).await
+    }
+
+    /// Remove extents that were to join the volume and did not yet.
+    pub(super) async fn give_up_more(&self, found: &Found) -> Result<(), VolumeError> {
+        let key = found.record.id.key();
+        self.wipes.settle(key).await?;
+        self.remove_helper(found, &record::more_name(key)).await
+    }
+
+    async fn remove_helper(&self, found: &Found, name: &str) -> Result<(), VolumeError> {
+        if found.seen.lvs.contains_key(name) {
+            let turn = found.group.turn().await.map_err(unavailable)?;
+            turn.remove(name).await.map_err(unavailable)?;
         }
         Ok(())
     }

@@ -150,7 +150,7 @@ impl Node {
     /// Undo [`Node::stage`]; not staged, or no such volume, is success.
     ///
     /// # Errors
-    /// [`VolumeError::InUse`] if something still holds the volume.
+    /// [`VolumeError::InUse`] if something still holds the volume; it stays staged then.
     pub async fn unstage(&self, id: &VolumeId, staging: &Path) -> Result<(), VolumeError> {
         let found = match self.must_find(id).await {
             Ok(found) => found,
@@ -160,11 +160,15 @@ impl Node {
         let Some((_, info)) = self.live_device(&found).await? else {
             return self.unmount(None, staging).await;
         };
-        self.unmount(Some(info.number), staging).await?;
-        if self.wipes.progress(id.key()).is_some() {
-            return Ok(()); // The volume is being deleted; its device goes with it.
+        let ready = found.record.stage == record::Stage::Ready;
+        if !ready && self.wipes.progress(id.key()).is_some() {
+            // The driver's own wipe needs the device.
+            return self.unmount(Some(info.number), staging).await;
         }
-        self.refuse_if_held(&found).await?;
+        self.leave_private_mount(&found).await?;
+        self.refuse_if_held(&found, Some(staging)).await?;
+        self.unmount(Some(info.number), staging).await?;
+        self.refuse_if_held(&found, None).await?; // A mount that is not seen from here holds it too.
         let turn = found.group.turn().await.map_err(unavailable)?;
         turn.heal(&found.lv).await.map_err(unavailable)?;
         turn.deactivate(&found.lv.name).await.map_err(unavailable)

@@ -112,24 +112,9 @@ impl World {
 
     /// Write a group to one of its disks: first the text, then the sector that makes it the group.
     pub fn commit(&mut self, path: &Path, group: &Group) {
-        self.note_growth(group);
         let disk = self.disks.get_mut(path).expect("a known disk");
         let header = header_of(disk).expect("a label was written before");
         disk.write_together(render::commit(&header, group));
-    }
-
-    /// Remember which bytes a commit appends to its volumes.
-    fn note_growth(&mut self, group: &Group) {
-        let Some(before) = self.groups(None).remove(&group.name) else {
-            return;
-        };
-        for lv in group.lvs.values() {
-            let old = before.lvs.get(&lv.name).map_or(0, Lv::extents);
-            if old > 0 && lv.extents() > old {
-                let size = |extents| group.size_of(extents).get();
-                self.appended.insert(lv.uuid.clone(), size(old)..size(lv.extents()));
-            }
-        }
     }
 }
 

@@ -52,7 +52,7 @@ pub enum VolumeError {
         hindrance: Option<String>,
     },
     /// The volume's group has no room for the growth.
-    #[error("{}", no_room("this volume", *.asked, *.free, *.largest, .pool))]
+    #[error("{}{}", no_room("this volume", *.asked, *.free, *.largest, .pool), also(.hindrance.as_deref()))]
     NoRoomToGrow {
         /// The volume's pool.
         pool: PoolName,
@@ -62,6 +62,8 @@ pub enum VolumeError {
         free: Bytes,
         /// The largest size to which it can grow now.
         largest: Bytes,
+        /// As for a new volume.
+        hindrance: Option<String>,
     },
     /// Something holds the volume.
     #[error("volume {id} is in use: {holder}")]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use pliant::testing::Side;
 
 use crate::cuts::{Case, Reference, Tally, Verdict, difference, for_all, points};
-use crate::machine::{readable, wrongs};
+use crate::machine::{old_ends, readable, wrongs};
 
 #[test]
 fn every_crash_is_survived() {
@@ -47,6 +47,7 @@ async fn attempt(case: &Case, reference: &Reference, n: usize, side: Side) -> Ve
     }
     verdict.extend(difference(&last.state(), &reference.state));
     verdict.extend(wrongs(&last, marked).await);
+    verdict.extend(old_ends(&last).await);
     if case.deletes() && readable(&last, &reference.marks).await {
         verdict.push("a deleted volume's bytes are readable".to_owned());
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pliant::bytes::Bytes;
+use pliant::fs::superblock;
 use pliant::host::Host;
 use pliant::lvm::Lv;
 use pliant::node::record::{self, lv_name};
@@ -213,7 +214,7 @@ impl Disks {
         for disk in host.disks().await.expect("disks") {
             // Behind the metadata area and the place where blankness is looked for.
             for at in (20 << 20..disk.size.get() - (4 << 20)).step_by(4 << 20) {
-                if (at >> 22) % SECRET_EVERY == 0 {
+                if (at >> 22) % SECRET_EVERY == 3 {
                     host.write_at(&disk.path, at, SECRET);
                 }
             }
@@ -310,6 +311,25 @@ async fn lost_marks(host: &FakeHost, group: &pliant::lvm::Group, lv: &Lv) -> Vec
         }
     }
     lost
+}
+
+/// What is wrong with volumes that were grown or formatted: what a former tenant wrote at the end of a
+/// device could be a signature, and nobody may take it for the volume's own.
+pub async fn old_ends(host: &FakeHost) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let Some(group) = host.group(&group_of(host)) else { return wrong };
+    let ready = record::volumes(&group).filter(|(_, record)| record.stage == record::Stage::Ready);
+    for (lv, record) in ready.filter(|(_, record)| record.mode != Mode::Block) {
+        let size = group.size_of(lv.extents());
+        let head = content(host, &group, lv, 0, superblock::HEAD).await;
+        let fills = superblock::parse(&head).is_none_or(|found| found.fills(size));
+        let Some(at) = secret_extents(&group, lv).pop() else { continue };
+        let in_last_mib = at + (1 << 20) >= size.get();
+        if fills && in_last_mib && content(host, &group, lv, at, SECRET.len()).await == SECRET {
+            wrong.push(format!("{} ends with a former tenant's bytes", record.name));
+        }
+    }
+    wrong
 }
 
 /// The offsets in a volume where a former tenant's bytes may be.

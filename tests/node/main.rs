@@ -20,5 +20,6 @@ mod machine;
 mod model;
 mod pairs;
 mod power_cuts;
+mod refusals;
 mod scenarios;
 mod storm;

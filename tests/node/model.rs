@@ -46,11 +46,7 @@ impl Model {
             Verb::Delete if held => refused(Code::FailedPrecondition),
             Verb::Delete => (Model::default(), Answer::Done),
             Verb::Stage => (Model { staged: true, made: !block, ..self }, Answer::Done),
-            // What its caller mounted goes before it shows that a workload holds the volume.
-            Verb::Unstage if self.published => {
-                let unmounted = Model { staged: block, ..self };
-                (unmounted, Answer::Refused(Code::FailedPrecondition))
-            }
+            Verb::Unstage if self.published => refused(Code::FailedPrecondition),
             Verb::Unstage => (Model { staged: false, ..self }, Answer::Done),
             Verb::Publish if !self.staged => refused(Code::FailedPrecondition),
             Verb::Publish => (Model { published: true, ..self }, Answer::Done),

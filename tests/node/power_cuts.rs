@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use pliant::testing::{FakeHost, MachineState, Side};
 
 use crate::cuts::{Case, Reference, Tally, Verdict, block_on, difference, for_all};
-use crate::machine::{readable, wiped_too_early, wrongs};
+use crate::machine::{old_ends, readable, wiped_too_early, wrongs};
 
 /// What is left of the unflushed writes.
 const LOSSES: [Option<u64>; 3] = [None, Some(1), Some(2)];
@@ -109,6 +109,7 @@ async fn attempt(
     }
     verdict.extend(difference(&state, &expected.1));
     verdict.extend(wrongs(&last, marked).await);
+    verdict.extend(old_ends(&last).await);
     if case.deletes() && readable(&last, &reference.marks).await {
         verdict.push("a deleted volume's bytes are readable".to_owned());
     }

@@ -24,6 +24,22 @@ pub async fn a_staged_volume_is_not_deleted(place: impl Place) {
     site.holds_exactly(&[]).await;
 }
 
+pub async fn a_published_volume_stays_staged(place: impl Place) {
+    let site = Site::on(place, 256).await;
+    for (name, mode) in [("v", EXT4), ("w", Mode::Block)] {
+        site.create(name, mode, 64).await.expect("create");
+        let shown = site.show(name, mode).await;
+        site.place.write(&shown).await;
+        let (code, words) = refused(site.unstage(name).await);
+        assert_eq!(code, Code::FailedPrecondition, "{words}");
+        let target = site.target(name).display().to_string();
+        assert!(words.contains(&target), "{words}");
+        site.publish(name, mode, false).await.expect("it is staged as before");
+        assert!(site.place.holds(&shown).await);
+        site.hide(name).await;
+    }
+}
+
 pub async fn another_file_system_is_not_mounted(place: impl Place) {
     let site = Site::on(place, 512).await;
     site.create("v", EXT4, 304).await.expect("create");

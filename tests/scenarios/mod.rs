@@ -69,6 +69,7 @@ macro_rules! play_on {
             a_file_system_grows_in_two_steps a_full_group_says_its_numbers
             a_limit_is_kept a_spare_disk_joins
             everything_may_be_repeated a_staged_volume_is_not_deleted
+            a_published_volume_stays_staged
             another_file_system_is_not_mounted foreign_volumes_are_left_alone
             reading_changes_nothing what_an_administrator_did_is_seen
             a_restart_finds_everything a_pulled_disk_is_unavailable
