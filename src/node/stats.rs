@@ -143,6 +143,13 @@ impl Node {
         if found.record.stage == Stage::Creating {
             add(Severity::Degraded, "NotReady", "it is not wiped yet".to_owned());
         }
+        if let Some(reason) = self.waits_to_grow(found.record.id.key()) {
+            add(
+                Severity::Degraded,
+                "FilesystemSmaller",
+                format!("its file system is smaller than its device: {reason}"),
+            );
+        }
         let turned =
             number.into_iter().flat_map(|number| self.shown(table, number)).find(|mount| {
                 let has = |options: &[String]| options.iter().any(|option| option == "ro");
