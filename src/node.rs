@@ -3,7 +3,7 @@
 //! The record of a volume is the tags of its logical volume ([`record`]); nothing is kept elsewhere,
 //! so each call looks, acts and looks again, and a call that was cut short is finished by the next.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,8 +49,17 @@ pub struct Node {
     host: Arc<dyn Host>,
     pools: Vec<Arc<Pool>>,
     wipes: wipe::Wipes,
-    /// Volumes whose growth has ended since the start, to be told as `resized`.
-    resized: Mutex<HashSet<VolumeKey>>,
+    /// How the growths of file systems ended since the start, by volume.
+    growths: Mutex<HashMap<VolumeKey, LastGrowth>>,
+}
+
+/// How the last growth of a volume's file system ended.
+#[derive(Debug)]
+enum LastGrowth {
+    /// It fills its device; told as the state `resized`.
+    Done,
+    /// It is used as it is, for this reason.
+    Waits(String),
 }
 
 impl fmt::Debug for Node {
@@ -228,16 +237,24 @@ impl Node {
         Ok(())
     }
 
-    fn resized(&self) -> MutexGuard<'_, HashSet<VolumeKey>> {
-        self.resized.lock().unwrap_or_else(PoisonError::into_inner)
+    fn growths(&self) -> MutexGuard<'_, HashMap<VolumeKey, LastGrowth>> {
+        self.growths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note_resized(&self, key: &VolumeKey) {
-        self.resized().insert(key.clone());
+    fn note_growth(&self, key: &VolumeKey, growth: LastGrowth) {
+        self.growths().insert(key.clone(), growth);
+    }
+
+    /// Why the file system is smaller than its device, if it was left so.
+    fn waits_to_grow(&self, key: &VolumeKey) -> Option<String> {
+        match self.growths().get(key) {
+            Some(LastGrowth::Waits(reason)) => Some(reason.clone()),
+            Some(LastGrowth::Done) | None => None,
+        }
     }
 
     fn forget(&self, key: &VolumeKey) {
-        self.resized().remove(key);
+        self.growths().remove(key);
     }
 
     fn state(&self, found: &Found) -> State {
@@ -249,8 +266,10 @@ impl Node {
             },
             record::Stage::Ready if self.wipes.progress(key).is_some() => State::Resizing,
             record::Stage::Ready if found.has_snapshot() => State::Resizing,
-            record::Stage::Ready if self.resized().contains(key) => State::Resized,
-            record::Stage::Ready => State::Ready,
+            record::Stage::Ready => match self.growths().get(key) {
+                Some(LastGrowth::Done) => State::Resized,
+                Some(LastGrowth::Waits(_)) | None => State::Ready,
+            },
         }
     }
 }

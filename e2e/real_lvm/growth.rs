@@ -273,6 +273,7 @@ fn leave_old_bytes(mib: u64) {
     let old = File::options().write(true).open(device_of("vg0/old")).expect("the device");
     old.write_all_at(&noise(7, OLD), (mib << 20) - OLD as u64).expect("write");
     old.sync_all().expect("sync");
+    drop(old);
     run("lvremove", &["-y", "-f", "vg0/old"]);
 }
 

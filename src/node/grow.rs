@@ -11,7 +11,7 @@ use crate::node::error::{chain, failed, fs_failed, unavailable};
 use crate::node::pools;
 use crate::node::record::{self, Stage};
 use crate::node::wipe::{self, Task};
-use crate::node::{Found, Node};
+use crate::node::{Found, LastGrowth, Node};
 use crate::volume::{FsKind, Grown, Growth, Layout, Mode, VolumeError, VolumeId, Wipe};
 
 impl Node {
@@ -219,10 +219,13 @@ impl Node {
         let grew = fs::grow_mounted(self.host.as_ref(), mounted, device, kind)
             .await
             .map_err(fs_failed(format!("the {kind} file system could not be grown")))?;
-        if grew.from != grew.to {
+        let (key, grown) = (found.record.id.key(), grew.from != grew.to);
+        if grown {
             // The kernel flushes its journal, but not the copies of the superblock.
             self.host.flush(device).await.map_err(failed("flushing the grown file system"))?;
-            self.note_resized(found.record.id.key());
+        }
+        if grown || self.waits_to_grow(key).is_some() {
+            self.note_growth(key, LastGrowth::Done);
         }
         Ok(())
     }

@@ -4,17 +4,21 @@
 //! volume is taken where there is room; it goes when the result was verified, and is merged back
 //! when the result is not good. A snapshot that is found belongs to an attempt that was cut short.
 
-use crate::fs;
-use crate::lvm::NewLv;
+use std::path::Path;
+
+use crate::fs::{self, Superblock};
+use crate::lvm::{Group, NewLv};
 use crate::node::error::{failed, fs_failed, unavailable};
 use crate::node::record::{self, Stage};
-use crate::node::{Found, Node};
+use crate::node::{Found, LastGrowth, Node};
 use crate::volume::{FsKind, Layout, Safety, VolumeError};
 
 /// The share of the volume that a safety snapshot may take: one in this many extents.
 const SHARE: u64 = 8;
 /// But at least this many extents, since the first metadata block copied takes a chunk of its own.
 const LEAST: u64 = 4;
+/// What helps where one is required and there is no room.
+const WHAT_TO_DO: &str = "; free some, or set safety to best-effort";
 /// How long a merge may take; it copies no more than the snapshot holds.
 const MERGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(3600);
 
@@ -31,7 +35,7 @@ impl Node {
         if !full {
             found.group.flush().await.map_err(unavailable)?; // As before a growth of a mounted one.
             self.resize_with_a_way_back(found, kind, &device).await?;
-            self.note_resized(found.record.id.key());
+            self.note_growth(found.record.id.key(), LastGrowth::Done);
         }
         Ok(())
     }
@@ -41,13 +45,24 @@ impl Node {
         &self,
         found: &Found,
         kind: FsKind,
-        device: &std::path::Path,
+        device: &Path,
     ) -> Result<bool, VolumeError> {
+        Ok(self.superblock(found, kind, device).await?.fills(found.size()))
+    }
+
+    /// # Errors
+    /// [`VolumeError::Refused`] if the device carries something else.
+    pub(super) async fn superblock(
+        &self,
+        found: &Found,
+        kind: FsKind,
+        device: &Path,
+    ) -> Result<Superblock, VolumeError> {
         let superblock = fs::superblock_of(self.host.as_ref(), device)
             .await
             .map_err(fs_failed("the device could not be read"))?;
         match superblock {
-            Some(superblock) if superblock.kind == kind => Ok(superblock.fills(found.size())),
+            Some(superblock) if superblock.kind == kind => Ok(superblock),
             other => Err(VolumeError::Refused {
                 reason: format!(
                     "volume {} should carry {kind} and carries {}; nothing was changed",
@@ -62,7 +77,7 @@ impl Node {
         &self,
         found: &Found,
         kind: FsKind,
-        device: &std::path::Path,
+        device: &Path,
     ) -> Result<(), VolumeError> {
         let snapshot = if kind.is_ext() { self.take_snapshot(found).await? } else { None };
         let dir = self.private_mount_point(found);
@@ -91,6 +106,19 @@ impl Node {
         }
     }
 
+    /// Why an unmounted file system may not grow now: the class requires a safety snapshot, and there
+    /// is no room for it.
+    pub(super) async fn misses_snapshot(
+        &self,
+        found: &Found,
+    ) -> Result<Option<String>, VolumeError> {
+        if found.record.safety != Safety::Required {
+            return Ok(None);
+        }
+        let group = found.group.read().await.map_err(unavailable)?;
+        Ok(no_room_for_snapshot(found, &group).map(|words| words + WHAT_TO_DO))
+    }
+
     /// Take the safety snapshot that the class asks for.
     ///
     /// # Errors
@@ -101,27 +129,18 @@ impl Node {
             return Ok(None);
         }
         let turn = found.group.turn().await.map_err(unavailable)?;
-        let free = turn.read().await.map_err(unavailable)?.free_extents();
-        let wanted = (found.lv.extents() / SHARE).max(LEAST);
-        if free < wanted {
-            let words = format!(
-                "a safety snapshot of volume {} takes {}, and {} is free in volume group {}",
-                found.record.id,
-                found.seen.size_of(wanted),
-                found.seen.size_of(free),
-                found.group.name()
-            );
+        let group = turn.read().await.map_err(unavailable)?;
+        if let Some(words) = no_room_for_snapshot(found, &group) {
             if safety == Safety::Required {
-                return Err(VolumeError::Refused {
-                    reason: format!("{words}; free some, or set safety to best-effort"),
-                });
+                return Err(VolumeError::Refused { reason: words + WHAT_TO_DO });
             }
             tracing::warn!("{words}; resizing without one");
             return Ok(None);
         }
+        let extents = snapshot_extents(found);
         let name = record::safety_name(found.record.id.key());
         let tags = vec![Stage::Ready.tag()];
-        let new = NewLv { name, layout: Layout::Linear, extents: wanted, tags };
+        let new = NewLv { name, layout: Layout::Linear, extents, tags };
         turn.snapshot(&found.lv.name, &new).await.map_err(unavailable)?;
         found.group.flush().await.map_err(unavailable)?;
         Ok(Some(new.name))
@@ -176,4 +195,21 @@ impl Node {
         // A snapshot that came back after a power cut would be merged over newer data.
         found.group.flush().await.map_err(unavailable)
     }
+}
+
+fn snapshot_extents(found: &Found) -> u64 {
+    (found.lv.extents() / SHARE).max(LEAST)
+}
+
+fn no_room_for_snapshot(found: &Found, group: &Group) -> Option<String> {
+    let (wanted, free) = (snapshot_extents(found), group.free_extents());
+    (free < wanted).then(|| {
+        format!(
+            "a safety snapshot of volume {} takes {}, and {} is free in volume group {}",
+            found.record.id,
+            group.size_of(wanted),
+            group.size_of(free),
+            group.name
+        )
+    })
 }

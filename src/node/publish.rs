@@ -28,6 +28,10 @@ impl Node {
             self.refuse_second_target(&table, publish, &info)?;
         }
         match (&publish.access, found.record.mode) {
+            // To stage a block volume is to make it active, and so is to make it: one that was never
+            // staged may be shown. Staging would change nothing of it, it is wiped and durable, and
+            // unstaging and deleting ask who holds it, not who staged it. Making it inactive first
+            // would cost each volume two commands.
             (Access::Block, Mode::Block) => self.show_device(&table, publish, &device, &info).await,
             (Access::Mount { .. }, Mode::Filesystem(_)) => {
                 let staged = table.at(&publish.staging).filter(|m| m.device == info.number);

@@ -70,8 +70,8 @@ impl Node {
             pools.push(Arc::new(set_up(&host, &settings, plan, &scan).await));
         }
         let wipes = wipe::Wipes::new(host.clone(), settings.wipe_rate, settings.wipe_patience);
-        let resized = Mutex::default();
-        let node = Arc::new(Node { settings, host, pools, wipes, resized });
+        let growths = Mutex::default();
+        let node = Arc::new(Node { settings, host, pools, wipes, growths });
         node.unmount_private_mounts().await;
         for pool in &node.pools {
             for group in &pool.groups {

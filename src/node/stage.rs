@@ -6,7 +6,7 @@ use crate::fs::{self, Probe};
 use crate::host::{DmInfo, NewMount};
 use crate::mount::{self, MountTable};
 use crate::node::error::{failed, fs_failed, unavailable};
-use crate::node::{Access, Found, Node, Stage, record};
+use crate::node::{Access, Found, LastGrowth, Node, Stage, record};
 use crate::volume::{FsKind, Mode, VolumeError, VolumeId, parse_mount_options};
 
 impl Node {
@@ -52,8 +52,29 @@ impl Node {
         if stage.read_only {
             return Ok(());
         }
-        // Restored larger than its source, or its growth was cut short: nobody else will ask.
-        self.grow_mounted(&found, kind, &device, &stage.staging).await
+        self.grow_staged(&found, kind, &device, &stage.staging).await
+    }
+
+    /// Grow what was restored larger than its source, or whose growth was cut short: nobody else will
+    /// ask. What can only grow unmounted, and could not, is used as it is.
+    async fn grow_staged(
+        &self,
+        found: &Found,
+        kind: FsKind,
+        device: &Path,
+        staging: &Path,
+    ) -> Result<(), VolumeError> {
+        let superblock = self.superblock(found, kind, device).await?;
+        if superblock.fills(found.size()) || fs::grows_online(&superblock) {
+            return self.grow_mounted(found, kind, device, staging).await;
+        }
+        let reason = self.misses_snapshot(found).await?.unwrap_or_else(|| {
+            "it can only grow while it is not mounted; stop the workload, and it grows before the \
+             next use"
+                .to_owned()
+        });
+        self.note_growth(found.record.id.key(), LastGrowth::Waits(reason));
+        Ok(())
     }
 
     async fn mount_verified(
@@ -99,7 +120,8 @@ impl Node {
             self.repair(found, kind, device).await;
         }
         let only_unmounted = !superblock.fills(found.size()) && !fs::grows_online(&superblock);
-        if only_unmounted && !read_only {
+        // One that may not grow is still good for use, and one that cannot be staged for nothing.
+        if only_unmounted && !read_only && self.misses_snapshot(found).await?.is_none() {
             self.grow_unmounted(found, kind).await?;
         }
         Ok(())

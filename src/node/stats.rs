@@ -150,6 +150,13 @@ impl Node {
         if found.record.stage == Stage::Creating {
             add(Severity::Degraded, "NotReady", "it is not wiped yet".to_owned());
         }
+        if let Some(reason) = self.waits_to_grow(found.record.id.key()) {
+            add(
+                Severity::Degraded,
+                "FilesystemSmaller",
+                format!("its file system is smaller than its device: {reason}"),
+            );
+        }
         ailments.extend(number.and_then(|number| self.file_system_ailment(number, look)));
         ailments
     }

@@ -2,11 +2,15 @@
 
 use std::path::Path;
 
-use pliant::testing::Failing;
+use pliant::bytes::Bytes;
+use pliant::fs::superblock;
+use pliant::host::Host;
+use pliant::node::record::lv_name;
+use pliant::testing::{Failing, FakeHost};
 use pliant::volume::{FsKind, Mode, Safety, Volumes};
 
 use crate::cuts::block_on;
-use crate::machine::{Disks, LARGE, Op, growth, id_of, want};
+use crate::machine::{Disks, LARGE, Op, VOLUME, growth, id_of, want};
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 
@@ -58,4 +62,45 @@ fn the_drivers_own_mount_is_no_use_of_a_volume() {
         let answer = block_on(left_privately_mounted(op));
         assert!(answer.is_ok(), "{op:?}: {answer:?}");
     }
+}
+
+/// What `sparse_super2` makes of an ext4: it grows while it is not mounted, or not at all.
+async fn make_sparse_super2(host: &FakeHost, device: &Path) {
+    const COMPAT: u64 = 1024 + 0x5c;
+    let compat = host.read_at(device, COMPAT, 4).await.expect("it can be read");
+    host.write_at(device, COMPAT, &[compat[0], compat[1] | 2, compat[2], compat[3]]);
+}
+
+#[test]
+fn what_may_not_grow_without_a_snapshot_is_used_as_it_is() {
+    block_on(async {
+        let (host, setup) = Disks::Two.machine(false).await;
+        let node = setup.start(&host).await;
+        let id = id_of(VOLUME);
+        Op::CreateSafe(EXT4, Safety::Required).ask(&host, &node).await.expect("create");
+        node.ensure(&want("neighbour", Mode::Block, 200)).await.expect("create");
+        Op::Stage(EXT4).ask(&host, &node).await.expect("it is formatted");
+        let device = host.device_of("vg0", &lv_name(id.key())).expect("it is active");
+        make_sparse_super2(&host, &device).await;
+        Op::Unstage.ask(&host, &node).await.expect("unstage");
+        let grown = node.grow(&id, growth(1060)).await.expect("there is room for just that");
+        assert!(grown.node_expansion_required);
+
+        for _again in 0..2 {
+            Op::Stage(EXT4).ask(&host, &node).await.expect("it is staged as it is");
+            let ailments = node.volume_health(&id).await.expect("a look");
+            assert_eq!(ailments[0].reason, "FilesystemSmaller");
+            let told = &ailments[0].message;
+            assert!(told.contains("a safety snapshot") && told.contains("0 B is free"), "{told}");
+        }
+        Op::Unstage.ask(&host, &node).await.expect("unstage");
+
+        node.remove(&id_of("neighbour")).await.expect("room for a snapshot");
+        Op::Stage(EXT4).ask(&host, &node).await.expect("stage");
+        assert_eq!(node.volume_health(&id).await.expect("a look"), []);
+        let device = host.device_of("vg0", &lv_name(id.key())).expect("it is active");
+        let head = host.read_at(&device, 0, superblock::HEAD).await.expect("it can be read");
+        let covers = superblock::parse(&head).expect("an ext4").covers;
+        assert_eq!(covers, Bytes::mib(1060));
+    });
 }
