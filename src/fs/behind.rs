@@ -40,7 +40,9 @@ pub(super) async fn wipe_behind(
     if let Some(mounted) = mounted {
         confirm_size(host, mounted, superblock).await?;
     }
-    Ok(host.write_zeroes(device, end).await?)
+    host.write_zeroes(device, end).await?;
+    // Durable before the file system owns it: from then on nobody may wipe it.
+    Ok(host.flush(device).await?)
 }
 
 async fn is_zero(host: &dyn Host, device: &Path, range: &Range<u64>) -> Result<bool, HostError> {
