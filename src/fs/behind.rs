@@ -41,7 +41,7 @@ pub(super) async fn wipe_behind(
         confirm_size(host, mounted, superblock).await?;
     }
     host.write_zeroes(device, end).await?;
-    // Before the file system covers it: from then on nobody may write there again.
+    // Durable before the file system owns it: from then on nobody may wipe it.
     Ok(host.flush(device).await?)
 }
 
