@@ -48,9 +48,8 @@ pub(crate) async fn copy(
     host: &dyn Host,
     device: &Path,
     label: &Label,
-    head: &[u8],
+    mut head: &[u8],
 ) -> Result<Copy, ReadError> {
-    let mut head = head;
     for _ in 0..TRIES {
         let Some(before) = header(host, device, label, head).await? else {
             return Ok(Copy { mark: None, group: None });
