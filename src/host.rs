@@ -374,6 +374,9 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
         length: usize,
     ) -> Result<Vec<u8>, HostError>;
 
+    /// Whether a part of a block device holds nothing but zeroes, read past the page cache.
+    async fn is_zero(&self, device: &Path, range: Range<u64>) -> Result<bool, HostError>;
+
     /// Write zeroes, unmapping nothing that would not read back as zeroes (`BLKZEROOUT`).
     async fn write_zeroes(&self, device: &Path, range: Range<u64>) -> Result<(), HostError>;
 

@@ -34,7 +34,7 @@ pub(super) async fn wipe_behind(
     size: Bytes,
 ) -> Result<(), FsError> {
     let end = end_behind(superblock, size);
-    if is_zero(host, device, &end).await? {
+    if end.is_empty() || host.is_zero(device, end.clone()).await? {
         return Ok(());
     }
     if let Some(mounted) = mounted {
@@ -43,15 +43,6 @@ pub(super) async fn wipe_behind(
     host.write_zeroes(device, end).await?;
     // Durable before the file system owns it: from then on nobody may wipe it.
     Ok(host.flush(device).await?)
-}
-
-async fn is_zero(host: &dyn Host, device: &Path, range: &Range<u64>) -> Result<bool, HostError> {
-    let length = usize::try_from(range.end - range.start).unwrap_or_default();
-    if length == 0 {
-        return Ok(true);
-    }
-    let content = host.read_at(device, range.start, length).await?;
-    Ok(content.iter().all(|byte| *byte == 0))
 }
 
 /// Let the kernel confirm the size of a mounted file system by growing it to just that: it refuses if

@@ -8,7 +8,7 @@ use crate::fs::{FsError, Superblock, failed, superblock_of};
 use crate::host::{Cmd, Host};
 
 /// How much of the device must be zeroes before it counts as blank.
-const MUST_BE_ZERO: usize = 1 << 20;
+const MUST_BE_ZERO: u64 = 1 << 20;
 
 /// What a device carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,8 +64,7 @@ pub async fn probe(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
     if let Some(found) = signature(host, device).await? {
         return Ok(Probe::Foreign(found));
     }
-    let head = host.read_at(device, 0, MUST_BE_ZERO).await?;
-    if head.iter().any(|byte| *byte != 0) {
+    if !host.is_zero(device, 0..MUST_BE_ZERO).await? {
         let unexplained = "bytes that no known signature explains".to_owned();
         return Ok(Probe::Foreign(unexplained));
     }

@@ -15,6 +15,8 @@ use super::ioctl;
 const ALIGN: usize = 4096;
 /// How much is zeroed by one write where the kernel has no call for it.
 const PIECE: usize = 1 << 20;
+/// How much is compared with zeroes at a time: fresh memory can cost more than the read into it.
+const GLANCE: u64 = 64 << 10;
 
 /// Bytes of a device.
 pub(super) fn size(device: &Path) -> io::Result<u64> {
@@ -23,14 +25,36 @@ pub(super) fn size(device: &Path) -> io::Result<u64> {
 
 /// Read past the page cache, which may hold what another node or LVM has since written over.
 pub(super) fn read_at(device: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-    let direct = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_DIRECT)
-        .open(device)
-        .and_then(|device| read_aligned(&device, offset, length));
-    match direct {
+    past_the_cache(device, |file| {
+        let mut memory = Vec::new();
+        read_aligned(file, offset, length, &mut memory).map(<[u8]>::to_vec)
+    })
+}
+
+/// Whether a range holds nothing but zeroes, read past the page cache; what lies behind the device's
+/// end does not count.
+pub(super) fn is_zero(device: &Path, range: &Range<u64>) -> io::Result<bool> {
+    past_the_cache(device, |file| {
+        let mut memory = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let length = usize::try_from(GLANCE.min(range.end - at)).unwrap_or_default();
+            let piece = read_aligned(file, at, length, &mut memory)?;
+            if piece.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+            at += length as u64;
+        }
+        Ok(true)
+    })
+}
+
+/// Read with `O_DIRECT`, and where a device does not know it, without.
+fn past_the_cache<T>(device: &Path, read: impl Fn(&File) -> io::Result<T>) -> io::Result<T> {
+    let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(device);
+    match direct.and_then(|file| read(&file)) {
         Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => {
-            read_aligned(&File::open(device)?, offset, length)
+            read(&File::open(device)?)
         }
         other => other,
     }
@@ -64,20 +88,25 @@ fn length(range: &Range<u64>) -> io::Result<u64> {
     length.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// Read the whole blocks around a range into aligned memory and cut the range out.
-fn read_aligned(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+/// Read the whole blocks around a range into memory, which is used again, and cut the range out.
+fn read_aligned<'a>(
+    file: &File,
+    offset: u64,
+    length: usize,
+    memory: &'a mut Vec<u8>,
+) -> io::Result<&'a [u8]> {
     let before = usize::try_from(offset % ALIGN as u64).unwrap_or_default();
     let start = offset - before as u64;
     let blocks = before
         .checked_add(length)
         .and_then(|end| end.checked_next_multiple_of(ALIGN))
         .ok_or(io::ErrorKind::InvalidInput)?;
-    let mut memory = vec![0; blocks + ALIGN];
+    memory.resize(memory.len().max(blocks + ALIGN), 0);
     let shift = memory.as_ptr().align_offset(ALIGN);
     let aligned = &mut memory[shift..shift + blocks];
     let read = read_full(file, aligned, start)?;
     let end = read.min(before + length);
-    Ok(aligned.get(before..end).unwrap_or_default().to_vec())
+    Ok(aligned.get(before..end).unwrap_or_default())
 }
 
 /// Read until the buffer is full or the device ends.
@@ -126,6 +155,21 @@ mod tests {
             assert_eq!(read, bytes[offset..end], "{offset} {length}");
         }
         assert_eq!(read_at(file.path(), 100_000, 512).unwrap(), Vec::<u8>::new());
+    }
+
+    #[test]
+    fn one_byte_anywhere_in_a_range_is_not_zero() {
+        let glance = usize::try_from(GLANCE).unwrap();
+        let size = 2 * glance + 512;
+        for at in [0, 511, 512, glance - 1, glance, 2 * glance, size - 1] {
+            let mut bytes = vec![0; size];
+            bytes[at] = 1;
+            let file = file_of(&bytes);
+            let zero =
+                |from: usize, to: usize| is_zero(file.path(), &(from as u64..to as u64)).unwrap();
+            assert!(!zero(0, size) && !zero(at, at + 1) && !zero(at, size + 4096), "{at}");
+            assert!(zero(0, at) && zero(at + 1, size) && zero(at, at), "{at}");
+        }
     }
 
     #[test]

@@ -154,6 +154,11 @@ impl Host for RealHost {
         self.call("device_reads", "read", device, SMALL, read).await
     }
 
+    async fn is_zero(&self, device: &Path, range: Range<u64>) -> Result<bool, HostError> {
+        let look = move |device: &Path| block::is_zero(device, &range);
+        self.call("device_reads", "compare with zeroes", device, SMALL, look).await
+    }
+
     async fn write_zeroes(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
         let write = move |device: &Path| block::write_zeroes(device, &range);
         self.call("zero_writes", "BLKZEROOUT", device, LARGE, write).await

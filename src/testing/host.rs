@@ -110,6 +110,12 @@ impl Host for FakeHost {
         self.look("device_reads", |world| world.read(device, offset, length as u64)).await
     }
 
+    async fn is_zero(&self, device: &Path, range: Range<u64>) -> Result<bool, HostError> {
+        let length = range.end - range.start;
+        let content = self.look("device_reads", |world| world.read(device, range.start, length));
+        Ok(content.await?.iter().all(|byte| *byte == 0))
+    }
+
     async fn write_zeroes(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
         let what = format!("BLKZEROOUT {} {range:?}", device.display());
         let zero = |world: &mut World| {
