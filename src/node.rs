@@ -282,7 +282,7 @@ impl Volumes for Node {
     }
 
     async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
-        self.remove_volume(id.key()).await
+        self.remove_volume(id).await
     }
 
     async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError> {

@@ -4,12 +4,14 @@ use crate::node::error::unavailable;
 use crate::node::record::{self, Stage};
 use crate::node::wipe::Task;
 use crate::node::{Found, Node};
-use crate::volume::{VolumeError, VolumeKey, Wipe};
+use crate::volume::{VolumeError, VolumeId, Wipe};
 
 impl Node {
-    /// Make the volume gone, durably.
-    pub(super) async fn remove_volume(&self, key: &VolumeKey) -> Result<(), VolumeError> {
-        let Some(found) = self.find_key(key).await? else {
+    /// Make the volume gone, durably. One of the same name whose id names another node is not this one.
+    pub(super) async fn remove_volume(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        let key = id.key();
+        let found = self.find_key(key).await?;
+        let Some(found) = found.filter(|found| found.record.id == *id) else {
             // An earlier call may have removed it and died before its flush.
             return self.flush_all().await;
         };

@@ -7,7 +7,7 @@ use pliant::fs::superblock;
 use pliant::host::Host;
 use pliant::node::record::lv_name;
 use pliant::testing::{Failing, FakeHost};
-use pliant::volume::{FsKind, Mode, Safety, Volumes};
+use pliant::volume::{FsKind, Mode, NodeKey, Safety, State, VolumeId, VolumeKey, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{Disks, LARGE, Op, VOLUME, growth, id_of, want};
@@ -40,6 +40,21 @@ fn a_spare_disk_that_was_taken_is_not_named() {
         node.grow(&id_of("neighbour"), growth(500)).await.expect("the spare disk joins");
         let error = node.grow(&id_of("neighbour"), growth(2000)).await.expect_err("no room");
         assert!(!error.to_string().contains("spare disk"), "{error}");
+    });
+}
+
+#[test]
+fn the_volume_of_that_name_on_another_node_is_not_this_one() {
+    block_on(async {
+        let (host, setup) = Disks::Two.machine(false).await;
+        let node = setup.start(&host).await;
+        Op::Create(EXT4).ask(&host, &node).await.expect("create");
+        let elsewhere = VolumeId::new(NodeKey::of("beta"), VolumeKey::of(VOLUME));
+        node.remove(&elsewhere).await.expect("it is none of this node's");
+        assert!(node.grow(&elsewhere, growth(LARGE)).await.is_err(), "it is not here");
+        assert_eq!(node.find(&elsewhere).await.expect("all groups can be read"), None);
+        let here = node.find(&id_of(VOLUME)).await.expect("all groups can be read");
+        assert_eq!(here.expect("it is still here").state, State::Ready);
     });
 }
 
