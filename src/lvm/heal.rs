@@ -4,9 +4,10 @@
 //! Whether the new table that may wait there was committed is not known to the kernel, so it is
 //! dropped first; what the metadata says is then loaded by LVM itself.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::host::{DmInfo, DmTarget, GroupLock, HostError};
+use crate::host::{DmDevice, DmInfo, DmTarget, GroupLock, HostError};
 use crate::lvm::LvmError;
 use crate::lvm::group::{Group, Lv};
 use crate::lvm::volume_group::Turn;
@@ -14,6 +15,21 @@ use crate::lvm::volume_group::Turn;
 const SECTOR: u64 = 512;
 
 impl Turn {
+    /// Bring the live devices of these logical volumes in line with the metadata, and remove those of
+    /// ours that no logical volume has.
+    ///
+    /// # Errors
+    /// As [`heal`](Turn::heal).
+    pub async fn heal_all(&self, lvs: impl Iterator<Item = &Lv> + Send) -> Result<(), LvmError> {
+        let group = self.seen().await?;
+        let devices = self.ask(self.group.host.dm_list().await)?;
+        let live: HashSet<&str> = devices.iter().map(|device| device.uuid.as_str()).collect();
+        for lv in lvs.filter(|lv| live.contains(group.dm_uuid(lv).as_str())) {
+            self.heal(lv).await?;
+        }
+        self.remove_orphans(devices).await // After healing: a layer is held until then.
+    }
+
     /// Bring the live device of a logical volume in line with the metadata; inactive stays so.
     ///
     /// Says whether anything had to be done. Costs one system call where nothing has.
@@ -46,14 +62,14 @@ impl Turn {
 
     /// Remove devices of this group that no logical volume of its metadata has, if nobody holds
     /// them: what a killed `lvremove` or snapshot left. Only devices with our names are touched.
-    pub async fn remove_orphans(&self) -> Result<(), LvmError> {
+    async fn remove_orphans(&self, mut devices: Vec<DmDevice>) -> Result<(), LvmError> {
         let group = self.read().await?;
-        let ours = format!("LVM-{}", group.uuid.replace('-', ""));
-        let mut devices = self.ask(self.group.host.dm_list().await)?;
+        let ours = group.dm_prefix();
+        let lvs = group.lvs.values().map(|lv| (group.dm_uuid(lv), lv)).collect();
         // A hidden layer is held by what stands on it; its uuid is that volume's with a suffix.
         devices.sort_by_key(|device| device.uuid.len());
         for device in devices {
-            let listed = group.lvs.values().any(|lv| is_part(&device.uuid, &group, lv));
+            let listed = is_part(&device.uuid, &group, &lvs);
             if !device.uuid.starts_with(&ours) || listed || !device.name.contains("-pliant--") {
                 continue;
             }
@@ -120,11 +136,14 @@ impl Turn {
 }
 
 /// Whether a device is that of a logical volume, or a layer below it that its snapshots need.
-fn is_part(uuid: &str, group: &Group, lv: &Lv) -> bool {
-    let layer = uuid.strip_prefix(&group.dm_uuid(lv));
-    layer.is_some_and(|layer| match layer {
+fn is_part(uuid: &str, group: &Group, lvs: &HashMap<String, &Lv>) -> bool {
+    let (top, layer) = match uuid.rsplit_once('-') {
+        Some((top, layer)) if top != "LVM" => (top, layer),
+        _ => (uuid, ""),
+    };
+    lvs.get(top).is_some_and(|lv| match layer {
         "" => true,
-        "-real" => group.has_snapshot(lv),
+        "real" => group.has_snapshot(lv),
         _ => group.is_snapshot(lv),
     })
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use crate::host::{DeviceNumber, DmInfo};
 use crate::mount::{self, MountError, MountTable};
 use crate::node::error::failed;
-use crate::node::{Access, Found, Node, Publish, device_node};
+use crate::node::{Found, Node, device_node};
+use crate::volume::{Access, Publish};
 use crate::volume::{Growth, Mode, VolumeError, VolumeId};
 
 use crate::bytes::Bytes;
@@ -160,7 +161,7 @@ impl Node {
         let groups: Vec<String> = self
             .groups()
             .filter_map(|group| group.remembered())
-            .map(|group| format!("LVM-{}", group.uuid.replace('-', "")))
+            .map(|group| group.dm_prefix())
             .collect();
         let devices = self.host.dm_list().await.map_err(failed("device-mapper"))?;
         let ours =

@@ -162,10 +162,7 @@ impl Node {
 async fn heal(turn: &Turn) -> Result<Arc<Group>, LvmError> {
     turn.level().await?;
     let seen = turn.read().await?;
-    for lv in record::healable(&seen) {
-        turn.heal(lv).await?;
-    }
-    turn.remove_orphans().await?; // After healing: a layer is held until then.
+    turn.heal_all(record::healable(&seen)).await?;
     Ok(seen)
 }
 
