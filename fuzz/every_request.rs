@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use pliant::csi::parse::{
-    Defaults, Enlargement, Expansion, Look, Page, ParseError, Unpublish, Unstage, Validation,
-    removed,
+    Defaults, Enlargement, Expansion, Look, ParseError, Unpublish, Unstage, Validation,
+    page_of_health, page_of_volumes, removed,
 };
 use pliant::csi::pb;
-use pliant::node::{Access, Publish, Stage};
-use pliant::volume::{CapacityQuery, NewVolume, VolumeId};
+use pliant::volume::{Access, CapacityQuery, NewVolume, Publish, Stage, VolumeId};
 use prost::Message;
 
 /// Parse bytes as the request that the first of them picks; what is taken must be harmless.
@@ -22,8 +21,8 @@ pub fn parse(bytes: &[u8]) -> bool {
     match kind % 12 {
         0 => taken(bytes, |r| NewVolume::parse(&r, &or)).inspect(new_volume).is_some(),
         1 => taken(bytes, |r| removed(&r)).inspect(|id| id.iter().for_each(harmless)).is_some(),
-        2 => taken(bytes, |r: pb::ListVolumesRequest| Page::of_volumes(&r)).is_some(),
-        3 => taken(bytes, |r| Page::of_health(&r)).is_some(),
+        2 => taken(bytes, |r: pb::ListVolumesRequest| page_of_volumes(&r)).is_some(),
+        3 => taken(bytes, |r| page_of_health(&r)).is_some(),
         4 => taken(bytes, |r| CapacityQuery::parse(&r, &or)).is_some(),
         5 => taken(bytes, |r| Enlargement::parse(&r)).inspect(|e| harmless(&e.id)).is_some(),
         6 => taken(bytes, |r| Validation::parse(r, &or)).inspect(|v| harmless(&v.id)).is_some(),

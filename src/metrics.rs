@@ -14,7 +14,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::bytes::Bytes;
-use crate::volume::{State, Volume};
+use crate::volume::{PoolSummary, State, VolumeStatus};
 
 mod serve;
 mod table;
@@ -29,86 +29,23 @@ type Labels = Vec<(&'static str, String)>;
 pub struct Metrics {
     rpc_duration: Family<Labels, Histogram, fn() -> Histogram>,
     rpc_errors: Family<Labels, Counter>,
-    expansions: Family<Labels, Counter>,
-}
-
-/// How a growth ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expanded {
-    /// The logical volume and all above it have the new size.
-    Whole,
-    /// The logical volume has the new size; the file system is left to the node.
-    VolumeOnly,
-    /// Nothing has the new size.
-    Failed,
 }
 
 /// What is looked up when somebody asks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Figures {
     /// One element a pool.
-    pub pools: Vec<PoolFigures>,
+    pub pools: Vec<PoolSummary>,
     /// One element a volume.
-    pub volumes: Vec<VolumeFigures>,
+    pub volumes: Vec<VolumeStatus>,
+    /// Growths that have ended since the start, by outcome.
+    pub growths: BTreeMap<&'static str, u64>,
     /// Calls of the machine by kind since the start.
     pub host_calls: BTreeMap<&'static str, u64>,
     /// LVM commands by their first word since the start: how many ran, and how long they took in all.
     pub lvm_commands: BTreeMap<&'static str, (u64, Duration)>,
     /// Bytes that were wiped since the start.
     pub wiped: Bytes,
-}
-
-/// How a pool is now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolFigures {
-    /// Its name.
-    pub pool: String,
-    /// All of its groups' extents.
-    pub size: Bytes,
-    /// Free extents.
-    pub free: Bytes,
-    /// The largest volume that could be made now.
-    pub largest: Bytes,
-    /// Whether all of its groups answer.
-    pub available: bool,
-    /// How long ago it was last read without an error; `None`: never since the start.
-    pub last_reading: Option<Duration>,
-}
-
-/// How a volume is now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VolumeFigures {
-    /// Its id.
-    pub volume: String,
-    /// The name that its creator gave.
-    pub name: String,
-    /// Its pool.
-    pub pool: String,
-    /// Its size.
-    pub size: Bytes,
-    /// The size that was asked for when it was made.
-    pub requested: Bytes,
-    /// Its state in a word.
-    pub state: String,
-    /// Of a volume that is being deleted: wiped so far.
-    pub wiped: Option<Bytes>,
-}
-
-impl From<&Volume> for VolumeFigures {
-    fn from(volume: &Volume) -> Self {
-        VolumeFigures {
-            volume: volume.id.to_string(),
-            name: volume.name.clone(),
-            pool: volume.pool.to_string(),
-            size: volume.size,
-            requested: volume.requested,
-            state: volume.state.to_string(),
-            wiped: match volume.state {
-                State::Deleting { wiped } => Some(wiped),
-                _ => None,
-            },
-        }
-    }
 }
 
 /// Knows the figures of now.
@@ -123,7 +60,6 @@ impl Default for Metrics {
         Metrics {
             rpc_duration: Family::new_with_constructor(latencies),
             rpc_errors: Family::default(),
-            expansions: Family::default(),
         }
     }
 }
@@ -147,16 +83,6 @@ impl Metrics {
         }
     }
 
-    /// Count one growth that was asked for.
-    pub fn expansion(&self, outcome: Expanded) {
-        let outcome = match outcome {
-            Expanded::Whole => "whole",
-            Expanded::VolumeOnly => "volume-only",
-            Expanded::Failed => "failed",
-        };
-        self.expansions.get_or_create(&vec![("outcome", outcome.to_owned())]).inc();
-    }
-
     /// All of it in the OpenMetrics text format.
     ///
     /// # Errors
@@ -165,7 +91,6 @@ impl Metrics {
         let mut registry = Registry::default();
         table::RPC_DURATION.put(&mut registry, self.rpc_duration.clone());
         table::RPC_ERRORS.put(&mut registry, self.rpc_errors.clone());
-        table::EXPANSIONS.put(&mut registry, self.expansions.clone());
         put_pools(&mut registry, &figures.pools);
         put_volumes(&mut registry, &figures.volumes);
         put_spent(&mut registry, figures);
@@ -176,9 +101,9 @@ impl Metrics {
     }
 }
 
-fn put_pools(registry: &mut Registry, pools: &[PoolFigures]) {
-    let each = |figure: fn(&PoolFigures) -> Option<f64>| {
-        gauges(pools.iter().map(|pool| (vec![("pool", pool.pool.clone())], figure(pool))))
+fn put_pools(registry: &mut Registry, pools: &[PoolSummary]) {
+    let each = |figure: fn(&PoolSummary) -> Option<f64>| {
+        gauges(pools.iter().map(|pool| (vec![("pool", pool.name.to_string())], figure(pool))))
     };
     table::POOL_SIZE.put(registry, each(|pool| Some(float(pool.size.get()))));
     table::POOL_FREE.put(registry, each(|pool| Some(float(pool.free.get()))));
@@ -187,40 +112,39 @@ fn put_pools(registry: &mut Registry, pools: &[PoolFigures]) {
     table::POOL_READING.put(registry, each(|pool| pool.last_reading.map(|age| age.as_secs_f64())));
 }
 
-fn put_volumes(registry: &mut Registry, volumes: &[VolumeFigures]) {
-    let labels = |volume: &VolumeFigures| vec![("volume", volume.volume.clone())];
-    table::VOLUME_SIZE.put(
-        registry,
-        gauges(volumes.iter().map(|volume| {
-            let mut labels = labels(volume);
-            labels.push(("name", volume.name.clone()));
-            labels.push(("pool", volume.pool.clone()));
-            (labels, Some(float(volume.size.get())))
-        })),
-    );
-    table::VOLUME_REQUESTED.put(
-        registry,
-        gauges(volumes.iter().map(|volume| (labels(volume), Some(float(volume.requested.get()))))),
-    );
-    table::VOLUME_STATE.put(
-        registry,
-        gauges(volumes.iter().map(|volume| {
-            let mut labels = labels(volume);
-            labels.push(("state", volume.state.clone()));
-            (labels, Some(1.0))
-        })),
-    );
-    table::VOLUME_WIPED.put(
-        registry,
-        gauges(
-            volumes
-                .iter()
-                .map(|volume| (labels(volume), volume.wiped.map(|wiped| float(wiped.get())))),
-        ),
-    );
+fn put_volumes(registry: &mut Registry, volumes: &[VolumeStatus]) {
+    let each = |more: fn(&VolumeStatus) -> Labels, figure: fn(&VolumeStatus) -> Option<f64>| {
+        gauges(volumes.iter().map(|one| {
+            let mut labels = vec![("volume", one.volume.id.to_string())];
+            labels.extend(more(one));
+            (labels, figure(one))
+        }))
+    };
+    let names = |one: &VolumeStatus| {
+        vec![("name", one.volume.name.clone()), ("pool", one.volume.pool.to_string())]
+    };
+    table::VOLUME_SIZE.put(registry, each(names, |one| Some(float(one.volume.size.get()))));
+    let requested = |one: &VolumeStatus| Some(float(one.volume.requested.get()));
+    table::VOLUME_REQUESTED.put(registry, each(|_| Vec::new(), requested));
+    let state = |one: &VolumeStatus| vec![("state", one.state.to_string())];
+    table::VOLUME_STATE.put(registry, each(state, |_| Some(1.0)));
+    let wiped = |one: &VolumeStatus| match one.state {
+        State::Deleting { wiped } => Some(float(wiped.get())),
+        _ => None,
+    };
+    table::VOLUME_WIPED.put(registry, each(|_| Vec::new(), wiped));
+}
+
+fn counts(label: &'static str, counted: &BTreeMap<&'static str, u64>) -> Family<Labels, Counter> {
+    let family = Family::<Labels, Counter>::default();
+    for (name, count) in counted {
+        family.get_or_create(&vec![(label, (*name).to_owned())]).inc_by(*count);
+    }
+    family
 }
 
 fn put_spent(registry: &mut Registry, figures: &Figures) {
+    table::EXPANSIONS.put(registry, counts("outcome", &figures.growths));
     let (runs, seconds) = (
         Family::<Labels, Counter>::default(),
         Family::<Labels, Counter<f64, AtomicU64>>::default(),
@@ -235,11 +159,7 @@ fn put_spent(registry: &mut Registry, figures: &Figures) {
     let wiped = Counter::<u64>::default();
     wiped.inc_by(figures.wiped.get());
     table::WIPED.put(registry, wiped);
-    let calls = Family::<Labels, Counter>::default();
-    for (call, count) in &figures.host_calls {
-        calls.get_or_create(&vec![("call", (*call).to_owned())]).inc_by(*count);
-    }
-    table::HOST_CALLS.put(registry, calls);
+    table::HOST_CALLS.put(registry, counts("call", &figures.host_calls));
     table::RESIDENT.put(registry, gauges([(Vec::new(), resident_memory())]));
 }
 

@@ -12,12 +12,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::bytes::Bytes;
-use crate::host::{DeviceNumber, Host, Mount, Usage};
+use crate::host::{DeviceNumber, Host, Mount};
 use crate::lvm::VolumeGroup;
 use crate::mount::MountTable;
 use crate::volume::{
-    Ailment, Capacity, CapacityQuery, Grown, Growth, NewVolume, NodeKey, PoolName, State, Volume,
-    VolumeError, VolumeId, VolumeKey, Volumes,
+    Capacity, CapacityQuery, Grown, Growth, Listing, NewVolume, NodeInfo, NodeKey, Page, State,
+    Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
 };
 
 mod create;
@@ -41,7 +41,6 @@ use pools::Pool;
 
 pub use disks::{NewDisk, SetupError};
 pub use setup::{GroupSource, PoolPlan};
-pub use stats::PoolSummary;
 
 /// This machine: its pools, and the volumes in them.
 pub struct Node {
@@ -51,6 +50,7 @@ pub struct Node {
     wipes: wipe::Wipes,
     /// How the growths of file systems ended since the start, by volume.
     growths: Mutex<HashMap<VolumeKey, LastGrowth>>,
+    outcomes: grow::Outcomes,
 }
 
 /// How the last growth of a volume's file system ended.
@@ -97,81 +97,6 @@ impl NodeSettings {
 /// The node of a device-mapper device that devtmpfs keeps; never a link that may be stale.
 fn device_node(number: DeviceNumber) -> PathBuf {
     PathBuf::from(format!("/dev/dm-{}", number.minor))
-}
-
-/// What the node tells the cluster about itself, from memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeInfo {
-    /// The node's name.
-    pub name: String,
-    /// How many volumes it takes; 0: the caller decides.
-    pub max_volumes: u32,
-}
-
-/// A volume to be staged: activated, formatted once, mounted, grown to its device.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stage {
-    /// The volume.
-    pub id: VolumeId,
-    /// The directory to mount a file system at; block volumes need no more than activation.
-    pub staging: PathBuf,
-    /// What the workload sees; `Filesystem` carries the type that the request names, if any.
-    pub access: Access,
-    /// Whether nothing may be written: no format, no growth, no log replay.
-    pub read_only: bool,
-}
-
-/// What the workload asks to see.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Access {
-    /// The raw device.
-    Block,
-    /// A mounted file system.
-    Mount {
-        /// The file system that the request names; `None`: the one that the volume has.
-        fs: Option<crate::volume::FsKind>,
-        /// Mount options from the allow-list.
-        options: Vec<String>,
-    },
-}
-
-/// A staged volume to be shown to one workload.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Publish {
-    /// The volume.
-    pub id: VolumeId,
-    /// Where it was staged.
-    pub staging: PathBuf,
-    /// Where the workload sees it: made here, a directory or a file for a device.
-    pub target: PathBuf,
-    /// What it sees.
-    pub access: Access,
-    /// Whether this workload may only read.
-    pub read_only: bool,
-    /// Whether no second target may be published at the same time (SINGLE_NODE_SINGLE_WRITER).
-    pub alone: bool,
-}
-
-/// How full a published volume is, and how it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stats {
-    /// The device's size; the only figure of a block volume.
-    pub size: Bytes,
-    /// Of the mounted file system; `None` for a block volume.
-    pub usage: Option<Usage>,
-    /// What is wrong with it.
-    pub ailments: Vec<Ailment>,
-}
-
-/// How a pool is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolAilment {
-    /// The pool.
-    pub pool: PoolName,
-    /// What is wrong.
-    pub ailment: Ailment,
-    /// Whether the pool cannot be reached at all.
-    pub unreachable: bool,
 }
 
 impl Node {
@@ -277,8 +202,7 @@ impl Node {
 #[async_trait]
 impl Volumes for Node {
     async fn ensure(&self, want: &NewVolume) -> Result<Volume, VolumeError> {
-        let found = self.ensure_volume(want).await?;
-        Ok(self.describe(&found, &self.look().await?))
+        Ok(self.volume(&self.ensure_volume(want).await?))
     }
 
     async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
@@ -286,10 +210,12 @@ impl Volumes for Node {
     }
 
     async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError> {
-        self.grow_volume(id, growth).await
+        let grown = self.grow_volume(id, growth).await;
+        self.outcomes.count(&grown);
+        grown
     }
 
-    async fn find(&self, id: &VolumeId) -> Result<Option<Volume>, VolumeError> {
+    async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {
         match self.must_find(id).await {
             Ok(found) => Ok(Some(self.describe(&found, &self.look().await?))),
             Err(VolumeError::NotFound { .. }) => Ok(None),
@@ -297,8 +223,8 @@ impl Volumes for Node {
         }
     }
 
-    async fn list(&self) -> Result<Vec<Volume>, VolumeError> {
-        self.list_volumes().await
+    async fn list(&self, page: &Page) -> Result<Listing, VolumeError> {
+        Ok(page.cut(self.list_volumes().await?))
     }
 
     async fn capacity(&self, query: &CapacityQuery) -> Result<Capacity, VolumeError> {

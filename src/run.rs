@@ -1,7 +1,6 @@
 //! The wiring: the only room that sees every other.
 
 mod figures;
-mod growth;
 mod heap;
 mod standalone;
 mod trial;

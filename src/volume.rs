@@ -3,11 +3,9 @@
 //! Both makers of volumes (this machine, and later a whole cluster) speak these words, and so does
 //! the protocol above them. Types in here cannot be wrong: each is parsed once, at the edge.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
@@ -17,12 +15,18 @@ mod error;
 mod id;
 mod mkfs;
 mod mount_options;
+mod store;
+mod workload;
 
 pub use class::{Class, ClassError, Safety, Wipe};
 pub use error::VolumeError;
 pub use id::{ForeignId, NodeKey, PoolName, VolumeId, VolumeKey};
 pub use mkfs::MkfsOptions;
 pub use mount_options::parse_mount_options;
+pub use store::{
+    Capacity, CapacityQuery, Grown, Growth, Listing, Page, PoolAilment, PoolSummary, Volumes,
+};
+pub use workload::{Access, NodeInfo, Publish, Stage, Stats, Usage};
 
 /// A file system that this driver makes, checks and grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -128,8 +132,8 @@ pub struct NewVolume {
     pub mode: Mode,
     /// What the class asks for.
     pub class: Class,
-    /// The nodes that it may be made on; empty: any.
-    pub nodes: BTreeSet<String>,
+    /// The nodes that it may be made on, the preferred ones first; empty: any.
+    pub nodes: Vec<String>,
 }
 
 impl NewVolume {
@@ -191,7 +195,7 @@ pub enum Severity {
     DataLoss,
 }
 
-/// A volume as it is.
+/// A volume as it was made, or has grown since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
     /// Its id.
@@ -208,77 +212,17 @@ pub struct Volume {
     pub requested: Bytes,
     /// What the workload sees.
     pub mode: Mode,
+}
+
+/// A volume and how it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeStatus {
+    /// The volume.
+    pub volume: Volume,
     /// Where it stands.
     pub state: State,
     /// Whether a workload has it mounted or open on its node.
     pub published: bool,
     /// What is wrong; empty for a healthy volume.
     pub ailments: Vec<Ailment>,
-}
-
-/// A growth that is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Growth {
-    /// The wanted size.
-    pub size: Wanted,
-    /// What the caller believes the workload sees, if it said so.
-    pub block: Option<bool>,
-}
-
-/// The outcome of a growth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grown {
-    /// The real size now.
-    pub size: Bytes,
-    /// Whether the file system still has to be grown by the node.
-    pub node_expansion_required: bool,
-}
-
-/// Whose capacity is asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CapacityQuery {
-    /// What the class asks for; without a pool: all pools.
-    pub class: Class,
-    /// What the workload would see, if the caller said so.
-    pub mode: Option<Mode>,
-    /// The node; `None`: any.
-    pub node: Option<String>,
-}
-
-/// What can still be made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Capacity {
-    /// All free extents of usable groups, and blank spare disks, as they would count after joining.
-    pub free: Bytes,
-    /// The largest single volume that would succeed now.
-    pub largest: Bytes,
-    /// The smallest volume that is made: one extent, or what the file system needs.
-    pub smallest: Bytes,
-}
-
-/// Makes, grows, removes and tells of volumes.
-///
-/// # Errors
-/// [`VolumeError`]; its variants say what a caller can do.
-#[async_trait]
-pub trait Volumes: Send + Sync + 'static {
-    /// Make the volume exist with at least the wanted size, wiped and ready; again changes nothing
-    /// and returns the same volume.
-    async fn ensure(&self, want: &NewVolume) -> Result<Volume, VolumeError>;
-
-    /// Make the volume gone, its bytes unreadable; already gone is success.
-    async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError>;
-
-    /// Grow the volume, and its file system where that can be done here; at or beyond the size
-    /// already is success, and the answer does not depend on how often it is asked.
-    async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError>;
-
-    /// Find one volume; `None` only if it really is gone.
-    async fn find(&self, id: &VolumeId) -> Result<Option<Volume>, VolumeError>;
-
-    /// List all volumes in the order of their ids.
-    async fn list(&self) -> Result<Vec<Volume>, VolumeError>;
-
-    /// Say what could be made.
-    async fn capacity(&self, query: &CapacityQuery) -> Result<Capacity, VolumeError>;
 }

@@ -201,7 +201,7 @@ fn path(name: &str, suffix: &str) -> String {
 }
 
 fn create(name: &str, mode: Mode, extents: u64) -> Cmd {
-    let nodes = std::collections::BTreeSet::new();
+    let nodes = Vec::new();
     let size = wanted(extents * 4);
     let new = NewVolume { name: name.into(), size, mode, class: Class::default(), nodes };
     let record = Record::new(&NodeKey::of(NODE), &new);

@@ -10,10 +10,10 @@ use std::time::Duration;
 use pliant::bytes::Bytes;
 use pliant::host::{Cmd, Host, RealHost};
 use pliant::lvm;
-use pliant::node::{Access, GroupSource, Node, NodeSettings, PoolPlan, Stage};
+use pliant::node::{GroupSource, Node, NodeSettings, PoolPlan};
 use pliant::volume::{
-    Class, FsKind, Growth, Mode, NewVolume, NodeKey, State, Volume, VolumeError, VolumeId,
-    VolumeKey, Volumes, Wanted,
+    Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, Page, Stage, State, VolumeError,
+    VolumeId, VolumeKey, VolumeStatus, Volumes, Wanted,
 };
 
 use crate::script::{BLOCK, Part, Promised, Step, World, foreign_secrets, secret, secret_file};
@@ -68,7 +68,7 @@ impl Machine {
         let done = match step {
             Step::Create(name, mode, mib) => {
                 let class = Class::default();
-                let nodes = BTreeSet::new();
+                let nodes = Vec::new();
                 let new = NewVolume { name: name.into(), size: wanted(mib), mode, class, nodes };
                 self.node.ensure(&new).await.map(drop)
             }
@@ -93,7 +93,7 @@ impl Machine {
 
     async fn stage(&self, name: &str) -> Result<(), VolumeError> {
         let found = self.node.find(&id(name)).await?;
-        let access = match found.map(|volume| volume.mode) {
+        let access = match found.map(|found| found.volume.mode) {
             Some(Mode::Filesystem(_)) => Access::Mount { fs: None, options: Vec::new() },
             Some(Mode::Block) | None => Access::Block,
         };
@@ -139,21 +139,21 @@ impl Machine {
     /// happened in part. Volumes are staged afterwards as they were promised to be.
     pub async fn compare(&self, world: &World, next: Option<Step>) -> Verdict {
         let mut verdict = Verdict::default();
-        let listed = match self.node.list().await {
-            Ok(listed) => listed,
+        let listed = match self.node.list(&Page::default()).await {
+            Ok(listed) => listed.volumes,
             Err(error) => {
                 verdict.broken.push(format!("list: {}", in_full(&error)));
                 return verdict;
             }
         };
-        for volume in &listed {
+        for VolumeStatus { volume, .. } in &listed {
             let coming = matches!(next, Some(Step::Create(name, ..)) if name == volume.name);
             if !coming && !world.volumes.contains_key(volume.name.as_str()) {
                 verdict.broken.push(format!("{} is back", volume.name));
             }
         }
         for (name, promised) in &world.volumes {
-            let found = listed.iter().find(|volume| volume.name == *name);
+            let found = listed.iter().find(|one| one.volume.name == *name);
             let told = match found {
                 Some(volume) => self.compare_volume(volume, promised, next, &mut verdict).await,
                 None if next == Some(Step::Delete(name)) => Ok(()),
@@ -171,14 +171,14 @@ impl Machine {
 
     async fn compare_volume(
         &self,
-        volume: &Volume,
+        VolumeStatus { volume, state, .. }: &VolumeStatus,
         promised: &Promised,
         next: Option<Step>,
         verdict: &mut Verdict,
     ) -> Result<(), String> {
         let name = volume.name.as_str();
         let next = next.filter(|step| step.volume() == name);
-        match volume.state {
+        match state {
             State::Ready | State::Resizing | State::Resized => {}
             State::Deleting { .. } if matches!(next, Some(Step::Delete(_))) => return Ok(()),
             other => return Err(format!("it is {other}")),

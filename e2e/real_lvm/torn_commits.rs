@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use pliant::volume::{Mode, Volumes};
+use pliant::volume::{Mode, Page, Volumes};
 use tokio::runtime::Runtime;
 
 use crate::machine::{Disk, attempt, run};
@@ -44,7 +44,7 @@ fn a_text_that_has_gone_bad_is_left_to_a_person() {
     let runtime = Runtime::new().expect("runtime");
     let listed = runtime.block_on(async {
         let machine = Machine::start(Path::new("/tmp/torn-3")).await;
-        machine.node.list().await
+        machine.node.list(&Page::default()).await
     });
     runtime.shutdown_background();
 
@@ -75,10 +75,10 @@ fn names(start: u32) -> Vec<String> {
     let runtime = Runtime::new().expect("runtime");
     let listed = runtime.block_on(async {
         let machine = Machine::start(Path::new(&format!("/tmp/torn-{start}"))).await;
-        machine.node.list().await.expect("list")
+        machine.node.list(&Page::default()).await.expect("list").volumes
     });
     runtime.shutdown_background();
-    listed.into_iter().map(|volume| volume.name).collect()
+    listed.into_iter().map(|one| one.volume.name).collect()
 }
 
 fn read(disk: &Disk) -> io::Result<Vec<u8>> {

@@ -8,10 +8,10 @@ use tonic::{Request, Response, Status, async_trait};
 use tracing::Instrument;
 
 use crate::busy::Busy;
-use crate::csi::parse::{self, Defaults, Enlargement, Page, Validation};
+use crate::csi::parse::{self, Defaults, Enlargement, Validation};
 use crate::csi::rpc::open;
 use crate::csi::{pb, reply};
-use crate::volume::{CapacityQuery, NewVolume, Volume, VolumeError, VolumeId, Volumes};
+use crate::volume::{CapacityQuery, NewVolume, VolumeError, VolumeId, VolumeStatus, Volumes};
 
 /// How long an expansion waits for other work on its volume: half of what its caller waits. A
 /// refusal would double that caller's pause each time, up to minutes.
@@ -31,7 +31,7 @@ impl Controller {
         Controller { volumes, busy, defaults }
     }
 
-    async fn find(&self, id: &VolumeId) -> Result<Volume, VolumeError> {
+    async fn find(&self, id: &VolumeId) -> Result<VolumeStatus, VolumeError> {
         let volume = self.volumes.find(id).await?;
         volume.ok_or_else(|| VolumeError::NotFound { id: id.to_string() })
     }
@@ -78,8 +78,8 @@ impl pb::controller_server::Controller for Controller {
         request: Request<pb::ValidateVolumeCapabilitiesRequest>,
     ) -> Result<Response<pb::ValidateVolumeCapabilitiesResponse>, Status> {
         let validation = Validation::parse(open(request), &self.defaults)?;
-        let volume = self.find(&validation.id).await?;
-        Ok(Response::new(reply::validated(validation, &volume)))
+        let found = self.find(&validation.id).await?;
+        Ok(Response::new(reply::validated(validation, &found.volume)))
     }
 
     /// List the volumes, in pages, in the order of their ids.
@@ -87,9 +87,8 @@ impl pb::controller_server::Controller for Controller {
         &self,
         request: Request<pb::ListVolumesRequest>,
     ) -> Result<Response<pb::ListVolumesResponse>, Status> {
-        let page = Page::of_volumes(request.get_ref())?;
-        let volumes = self.volumes.list().await?;
-        Ok(Response::new(reply::listed(page.cut(volumes))))
+        let page = parse::page_of_volumes(request.get_ref())?;
+        Ok(Response::new(reply::listed(&self.volumes.list(&page).await?)))
     }
 
     /// Tell all of one volume.
@@ -107,9 +106,8 @@ impl pb::controller_server::Controller for Controller {
         &self,
         request: Request<pb::ControllerListVolumeHealthRequest>,
     ) -> Result<Response<pb::ControllerListVolumeHealthResponse>, Status> {
-        let page = Page::of_health(request.get_ref())?;
-        let volumes = reply::ailing(self.volumes.list().await?);
-        Ok(Response::new(reply::listed_health(page.cut(volumes))))
+        let page = parse::page_of_health(request.get_ref())?;
+        Ok(Response::new(reply::listed_health(&self.volumes.list(&page).await?)))
     }
 
     /// Tell what is wrong with one volume.

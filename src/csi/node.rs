@@ -10,7 +10,7 @@ use crate::csi::controller::PATIENCE;
 use crate::csi::parse::{self, Expansion, Look, Unpublish, Unstage};
 use crate::csi::rpc::open;
 use crate::csi::{pb, reply};
-use crate::node::{Publish, Stage};
+use crate::volume::{Publish, Stage};
 
 /// The Node service.
 #[derive(Debug, Clone)]

@@ -18,7 +18,7 @@ mod volume;
 
 pub use capability::{Capability, Workload};
 pub use node::{Expansion, Look, Unpublish, Unstage};
-pub use page::Page;
+pub use page::{page_of_health, page_of_volumes};
 pub use volume::{Enlargement, Validation, held, removed};
 
 /// Longest name of a volume in characters, whatever their width in bytes.

@@ -8,8 +8,10 @@ use crate::csi::pb::controller_service_capability as controller;
 use crate::csi::pb::node_service_capability as node;
 use crate::csi::pb::plugin_capability::{self as plugin, service, volume_expansion};
 use crate::csi::{DRIVER, TOPOLOGY, pb};
-use crate::node::{NodeInfo, PoolAilment, Stats};
-use crate::volume::{Ailment, Capacity, Grown, Mode, Severity, Volume};
+use crate::volume::{
+    Ailment, Capacity, Grown, Listing, Mode, NodeInfo, PoolAilment, Severity, Stats, Volume,
+    VolumeStatus,
+};
 
 /// Who the driver is.
 pub(super) fn plugin_info() -> pb::GetPluginInfoResponse {
@@ -84,50 +86,50 @@ pub(super) fn created(volume: &Volume) -> pb::CreateVolumeResponse {
 }
 
 /// A volume that was looked at.
-pub(super) fn found(volume: &Volume) -> pb::ControllerGetVolumeResponse {
+pub(super) fn found(found: &VolumeStatus) -> pb::ControllerGetVolumeResponse {
     pb::ControllerGetVolumeResponse {
-        volume: Some(described(volume)),
+        volume: Some(described(&found.volume)),
         status: Some(pb::controller_get_volume_response::VolumeStatus {
-            published_node_ids: published(volume),
-            volume_condition: Some(condition(&volume.ailments)),
+            published_node_ids: published(found),
+            volume_condition: Some(condition(&found.ailments)),
         }),
     }
 }
 
 /// One page of volumes, and the token of the next.
-pub(super) fn listed((volumes, next_token): (Vec<Volume>, String)) -> pb::ListVolumesResponse {
-    use pb::list_volumes_response::{Entry, VolumeStatus};
-    let entry = |volume: &Volume| Entry {
-        volume: Some(described(volume)),
-        status: Some(VolumeStatus {
-            published_node_ids: published(volume),
-            volume_condition: Some(condition(&volume.ailments)),
+pub(super) fn listed(listing: &Listing) -> pb::ListVolumesResponse {
+    use pb::list_volumes_response::Entry;
+    let entry = |one: &VolumeStatus| Entry {
+        volume: Some(described(&one.volume)),
+        status: Some(pb::list_volumes_response::VolumeStatus {
+            published_node_ids: published(one),
+            volume_condition: Some(condition(&one.ailments)),
         }),
     };
-    pb::ListVolumesResponse { entries: volumes.iter().map(entry).collect(), next_token }
-}
-
-/// Keep the volumes that something is wrong with.
-pub(super) fn ailing(mut volumes: Vec<Volume>) -> Vec<Volume> {
-    volumes.retain(|volume| !volume.ailments.is_empty());
-    volumes
-}
-
-/// One page of what is wrong with volumes, and the token of the next.
-pub(super) fn listed_health(
-    (volumes, next_token): (Vec<Volume>, String),
-) -> pb::ControllerListVolumeHealthResponse {
-    let health = |volume: &Volume| health(&volume.id.to_string(), &volume.ailments);
-    pb::ControllerListVolumeHealthResponse {
-        entries: volumes.iter().map(health).collect(),
-        next_token,
+    pb::ListVolumesResponse {
+        entries: listing.volumes.iter().map(entry).collect(),
+        next_token: token(listing),
     }
 }
 
+/// One page of what is wrong with volumes, and the token of the next.
+pub(super) fn listed_health(listing: &Listing) -> pb::ControllerListVolumeHealthResponse {
+    let health = |one: &VolumeStatus| health(&one.volume.id.to_string(), &one.ailments);
+    pb::ControllerListVolumeHealthResponse {
+        entries: listing.volumes.iter().map(health).collect(),
+        next_token: token(listing),
+    }
+}
+
+/// Empty after the last page.
+fn token(listing: &Listing) -> String {
+    listing.next.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
 /// What is wrong with a volume, as the controller sees it.
-pub(super) fn controller_health(volume: &Volume) -> pb::ControllerGetVolumeHealthResponse {
+pub(super) fn controller_health(found: &VolumeStatus) -> pb::ControllerGetVolumeHealthResponse {
     pb::ControllerGetVolumeHealthResponse {
-        volume_health: Some(health(&volume.id.to_string(), &volume.ailments)),
+        volume_health: Some(health(&found.volume.id.to_string(), &found.ailments)),
     }
 }
 
@@ -259,8 +261,8 @@ fn topology(node: &str) -> pb::Topology {
     pb::Topology { segments: BTreeMap::from([(TOPOLOGY.to_owned(), node.to_owned())]) }
 }
 
-fn published(volume: &Volume) -> Vec<String> {
-    volume.published.then(|| volume.node.clone()).into_iter().collect()
+fn published(found: &VolumeStatus) -> Vec<String> {
+    found.published.then(|| found.volume.node.clone()).into_iter().collect()
 }
 
 fn condition(ailments: &[Ailment]) -> pb::VolumeCondition {

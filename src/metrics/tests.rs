@@ -5,26 +5,37 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::volume::{Mode, NodeKey, Volume, VolumeId, VolumeKey};
+
+fn id() -> VolumeId {
+    VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-1"))
+}
 
 fn figures() -> Figures {
     Figures {
-        pools: vec![PoolFigures {
-            pool: "fast".to_owned(),
+        pools: vec![PoolSummary {
+            name: "fast".parse().unwrap(),
             size: Bytes::gib(2),
             free: Bytes::gib(1),
             largest: Bytes::mib(512),
             available: true,
             last_reading: Some(Duration::from_millis(1500)),
         }],
-        volumes: vec![VolumeFigures {
-            volume: "v".to_owned(),
-            name: "pvc-1".to_owned(),
-            pool: "fast".to_owned(),
-            size: Bytes::gib(1),
-            requested: Bytes::mib(1023),
-            state: "deleting".to_owned(),
-            wiped: Some(Bytes::mib(1)),
+        volumes: vec![VolumeStatus {
+            volume: Volume {
+                id: id(),
+                name: "pvc-1".to_owned(),
+                pool: "fast".parse().unwrap(),
+                node: "alpha".to_owned(),
+                size: Bytes::gib(1),
+                requested: Bytes::mib(1023),
+                mode: Mode::Block,
+            },
+            state: State::Deleting { wiped: Bytes::mib(1) },
+            published: false,
+            ailments: Vec::new(),
         }],
+        growths: BTreeMap::from([("whole", 1)]),
         host_calls: BTreeMap::from([("processes", 3)]),
         lvm_commands: BTreeMap::from([("lvcreate", (2, Duration::from_millis(5)))]),
         wiped: Bytes::kib(4),
@@ -35,7 +46,6 @@ fn text() -> String {
     let metrics = Metrics::default();
     metrics.observe("Controller/CreateVolume", "OK", Duration::from_millis(3));
     metrics.observe("Controller/CreateVolume", "ABORTED", Duration::from_secs(20));
-    metrics.expansion(Expanded::Whole);
     metrics.text(&figures()).unwrap()
 }
 
@@ -47,22 +57,23 @@ fn every_figure_is_told_as_it_is() {
         .filter(|line| !line.starts_with('#') && !line.contains("_bucket{"))
         .filter(|line| !line.starts_with("pliant_resident"))
         .collect();
+    let id = id().to_string();
     assert_eq!(
-        told,
+        told.iter().map(|line| line.replace(&id, "ID")).collect::<Vec<_>>(),
         [
             r#"pliant_rpc_duration_seconds_sum{method="Controller/CreateVolume"} 20.003"#,
             r#"pliant_rpc_duration_seconds_count{method="Controller/CreateVolume"} 2"#,
             r#"pliant_rpc_errors_total{method="Controller/CreateVolume",code="ABORTED"} 1"#,
-            r#"pliant_expansions_total{outcome="whole"} 1"#,
             r#"pliant_pool_size_bytes{pool="fast"} 2147483648.0"#,
             r#"pliant_pool_free_bytes{pool="fast"} 1073741824.0"#,
             r#"pliant_pool_largest_volume_bytes{pool="fast"} 536870912.0"#,
             r#"pliant_pool_available{pool="fast"} 1.0"#,
             r#"pliant_pool_last_reading_age_seconds{pool="fast"} 1.5"#,
-            r#"pliant_volume_size_bytes{volume="v",name="pvc-1",pool="fast"} 1073741824.0"#,
-            r#"pliant_volume_requested_bytes{volume="v"} 1072693248.0"#,
-            r#"pliant_volume_state{volume="v",state="deleting"} 1.0"#,
-            r#"pliant_volume_wiped_bytes{volume="v"} 1048576.0"#,
+            r#"pliant_volume_size_bytes{volume="ID",name="pvc-1",pool="fast"} 1073741824.0"#,
+            r#"pliant_volume_requested_bytes{volume="ID"} 1072693248.0"#,
+            r#"pliant_volume_state{volume="ID",state="deleting"} 1.0"#,
+            r#"pliant_volume_wiped_bytes{volume="ID"} 1048576.0"#,
+            r#"pliant_expansions_total{outcome="whole"} 1"#,
             r#"pliant_lvm_commands_total{command="lvcreate"} 2"#,
             r#"pliant_lvm_command_seconds_total{command="lvcreate"} 0.005"#,
             "pliant_wiped_bytes_total 4096",

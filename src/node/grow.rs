@@ -1,6 +1,8 @@
 //! Grow a volume, and its file system with it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use crate::fs;
 use crate::host::Mount;
@@ -14,7 +16,30 @@ use crate::node::wipe::{self, Task};
 use crate::node::{Found, LastGrowth, Node};
 use crate::volume::{FsKind, Grown, Growth, Layout, Mode, VolumeError, VolumeId, Wipe};
 
+/// How the growths that were asked for have ended since the start.
+#[derive(Debug, Default)]
+pub(super) struct Outcomes(Mutex<BTreeMap<&'static str, u64>>);
+
+impl Outcomes {
+    /// Count one, if it has ended.
+    pub fn count(&self, grown: &Result<Grown, VolumeError>) {
+        let outcome = match grown {
+            Ok(Grown { node_expansion_required: false, .. }) => "whole",
+            Ok(Grown { node_expansion_required: true, .. }) => "volume-only",
+            Err(VolumeError::Working { .. }) => return,
+            Err(_) => "failed",
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(outcome).or_default() += 1;
+    }
+}
+
 impl Node {
+    /// How many growths have ended since the start, by outcome: `whole` with their file system,
+    /// `volume-only` where it is left to the node step, `failed`.
+    pub fn growth_outcomes(&self) -> BTreeMap<&'static str, u64> {
+        self.outcomes.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Grow the volume to the wanted size or beyond, and its file system where that is ours to do.
     pub(super) async fn grow_volume(
         &self,

@@ -199,7 +199,7 @@ mod tests {
             size: Wanted { at_least: Bytes::gib(3), at_most: None },
             mode: Mode::Filesystem(FsKind::Xfs),
             class: Class { wipe: Wipe::Discard, safety: Safety::Required, ..Class::default() },
-            nodes: BTreeSet::new(),
+            nodes: Vec::new(),
         };
         let record = Record::new(&NodeKey::of("alpha"), &want);
         let lv = Lv {

@@ -10,6 +10,7 @@ use crate::lvm::{Group, LvmError, Scan, Turn, VolumeGroup, scan, tags, undo_torn
 use crate::mount::MountTable;
 use crate::node::disks::{NewDisk, SetupError};
 use crate::node::find::Found;
+use crate::node::grow::Outcomes;
 use crate::node::pools::Pool;
 use crate::node::record::{self, Stage};
 use crate::node::{Node, NodeSettings, error, wipe};
@@ -70,8 +71,8 @@ impl Node {
             pools.push(Arc::new(set_up(&host, &settings, plan, &scan).await));
         }
         let wipes = wipe::Wipes::new(host.clone(), settings.wipe_rate, settings.wipe_patience);
-        let growths = Mutex::default();
-        let node = Arc::new(Node { settings, host, pools, wipes, growths });
+        let (growths, outcomes) = (Mutex::default(), Outcomes::default());
+        let node = Arc::new(Node { settings, host, pools, wipes, growths, outcomes });
         node.unmount_private_mounts().await;
         for pool in &node.pools {
             for group in &pool.groups {

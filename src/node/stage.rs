@@ -6,7 +6,8 @@ use crate::fs::{self, Probe};
 use crate::host::{DmInfo, NewMount};
 use crate::mount::{self, MountTable};
 use crate::node::error::{failed, fs_failed, unavailable};
-use crate::node::{Access, Found, LastGrowth, Node, Stage, record};
+use crate::node::{Found, LastGrowth, Node, record};
+use crate::volume::{Access, Stage};
 use crate::volume::{FsKind, Mode, VolumeError, VolumeId, parse_mount_options};
 
 impl Node {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::bytes::Bytes;
 use crate::host::{DeviceNumber, DmInfo, PathKind};
@@ -12,8 +11,11 @@ use crate::mount::MountTable;
 use crate::node::error::failed;
 use crate::node::pools::Pool;
 use crate::node::record::{self, Stage};
-use crate::node::{Found, Node, PoolAilment, Stats};
-use crate::volume::{Ailment, Layout, PoolName, Severity, Volume, VolumeError, VolumeId};
+use crate::node::{Found, Node};
+use crate::volume::{
+    Ailment, Layout, PoolAilment, PoolSummary, Severity, Stats, Usage, Volume, VolumeError,
+    VolumeId, VolumeStatus,
+};
 
 /// What is looked at once for many volumes.
 pub(super) struct Look {
@@ -45,13 +47,7 @@ impl Node {
     }
 
     /// Describe a volume.
-    pub(super) fn describe(&self, found: &Found, look: &Look) -> Volume {
-        let number = look.live.get(&found.seen.dm_uuid(&found.lv));
-        let published = number.is_some_and(|number| {
-            let node = format!("dm-{}", number.minor);
-            !self.shown(&look.table, *number).is_empty()
-                || look.table.of_node(&node).next().is_some()
-        });
+    pub(super) fn volume(&self, found: &Found) -> Volume {
         Volume {
             id: found.record.id.clone(),
             name: found.record.name.clone(),
@@ -60,6 +56,19 @@ impl Node {
             size: found.size(),
             requested: found.record.requested,
             mode: found.record.mode,
+        }
+    }
+
+    /// Describe a volume and how it is now.
+    pub(super) fn describe(&self, found: &Found, look: &Look) -> VolumeStatus {
+        let number = look.live.get(&found.seen.dm_uuid(&found.lv));
+        let published = number.is_some_and(|number| {
+            let node = format!("dm-{}", number.minor);
+            !self.shown(&look.table, *number).is_empty()
+                || look.table.of_node(&node).next().is_some()
+        });
+        VolumeStatus {
+            volume: self.volume(found),
             state: self.state(found),
             published,
             ailments: self.ailments(found, number.copied(), look),
@@ -72,7 +81,7 @@ impl Node {
     /// # Errors
     /// [`VolumeError::Unavailable`] if a group was never read: a list without its volumes would
     /// say that they are gone. A group that was read before is listed as it was then.
-    pub(super) async fn list_volumes(&self) -> Result<Vec<Volume>, VolumeError> {
+    pub(super) async fn list_volumes(&self) -> Result<Vec<VolumeStatus>, VolumeError> {
         for group in self.groups() {
             if let Err(error) = group.read().await
                 && group.remembered().is_none()
@@ -87,7 +96,7 @@ impl Node {
     ///
     /// # Errors
     /// [`VolumeError::Failed`] if the kernel does not tell its mounts or devices.
-    pub async fn remembered_volumes(&self) -> Result<Vec<Volume>, VolumeError> {
+    pub async fn remembered_volumes(&self) -> Result<Vec<VolumeStatus>, VolumeError> {
         let look = self.look().await?;
         let mut volumes = Vec::new();
         for (pool, group) in self.pools.iter().flat_map(|p| p.groups.iter().map(move |g| (p, g))) {
@@ -100,7 +109,7 @@ impl Node {
                 volumes.push(self.describe(&found, &look));
             }
         }
-        volumes.sort_by(|a, b| a.id.cmp(&b.id));
+        volumes.sort_by(|a, b| a.volume.id.cmp(&b.volume.id));
         Ok(volumes)
     }
 
@@ -122,7 +131,7 @@ impl Node {
 
     /// How the pools were at their last readings, without touching a disk.
     pub fn remembered_pools(&self) -> Vec<PoolSummary> {
-        self.pools.iter().map(PoolSummary::of).collect()
+        self.pools.iter().map(summary).collect()
     }
 
     fn ailments(&self, found: &Found, number: Option<DeviceNumber>, look: &Look) -> Vec<Ailment> {
@@ -228,7 +237,7 @@ impl Node {
         path: &Path,
         info: &DmInfo,
         ailments: &mut Vec<Ailment>,
-    ) -> Result<Option<crate::host::Usage>, VolumeError> {
+    ) -> Result<Option<Usage>, VolumeError> {
         if info.suspended {
             ailments.push(Ailment {
                 severity: Severity::Inaccessible,
@@ -240,7 +249,14 @@ impl Node {
             return Ok(None);
         }
         let usage = self.host.usage(path).await;
-        usage.map(Some).map_err(failed("the file system could not be asked how full it is"))
+        let usage = usage.map_err(failed("the file system could not be asked how full it is"))?;
+        Ok(Some(Usage {
+            total: usage.total,
+            used: usage.used,
+            available: usage.available,
+            inodes: usage.inodes,
+            inodes_free: usage.inodes_free,
+        }))
     }
 
     /// Say what is wrong with a volume as seen from here.
@@ -262,42 +278,23 @@ impl Node {
     }
 }
 
-/// A pool as it was at its last reading.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolSummary {
-    /// Its name.
-    pub name: PoolName,
-    /// All extents of its groups.
-    pub size: Bytes,
-    /// Free extents of the groups that can be changed.
-    pub free: Bytes,
-    /// The largest linear volume that could be made, spare disks not counted.
-    pub largest: Bytes,
-    /// Whether all of its groups were read and none hangs.
-    pub available: bool,
-    /// How long ago the group that was not read for longest was read; `None`: one never was.
-    pub last_reading: Option<Duration>,
-}
-
-impl PoolSummary {
-    fn of(pool: &Arc<Pool>) -> Self {
-        let read: Vec<_> = pool.groups.iter().filter_map(|group| group.remembered()).collect();
-        let changeable = read.iter().filter(|group| group.changeable());
-        let ages = pool.groups.iter().map(|group| group.last_reading().map(|at| at.elapsed()));
-        PoolSummary {
-            name: pool.name.clone(),
-            size: read.iter().map(|group| group.size_of(group.extents())).sum(),
-            free: changeable.map(|group| group.size_of(group.free_extents())).sum(),
-            largest: read
-                .iter()
-                .map(|group| group.size_of(layout::largest_new(group, Layout::Linear)))
-                .max()
-                .unwrap_or_default(),
-            available: pool.trouble.is_none()
-                && read.len() == pool.groups.len()
-                && read.iter().all(|group| group.changeable())
-                && pool.groups.iter().all(|group| group.hung().is_none()),
-            last_reading: ages.collect::<Option<Vec<_>>>().and_then(|ages| ages.into_iter().max()),
-        }
+fn summary(pool: &Arc<Pool>) -> PoolSummary {
+    let read: Vec<_> = pool.groups.iter().filter_map(|group| group.remembered()).collect();
+    let changeable = read.iter().filter(|group| group.changeable());
+    let ages = pool.groups.iter().map(|group| group.last_reading().map(|at| at.elapsed()));
+    PoolSummary {
+        name: pool.name.clone(),
+        size: read.iter().map(|group| group.size_of(group.extents())).sum(),
+        free: changeable.map(|group| group.size_of(group.free_extents())).sum(),
+        largest: read
+            .iter()
+            .map(|group| group.size_of(layout::largest_new(group, Layout::Linear)))
+            .max()
+            .unwrap_or_default(),
+        available: pool.trouble.is_none()
+            && read.len() == pool.groups.len()
+            && read.iter().all(|group| group.changeable())
+            && pool.groups.iter().all(|group| group.hung().is_none()),
+        last_reading: ages.collect::<Option<Vec<_>>>().and_then(|ages| ages.into_iter().max()),
     }
 }

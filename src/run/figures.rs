@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::host::Host;
 use crate::lvm::Spent;
-use crate::metrics::{FigureSource, Figures, PoolFigures, VolumeFigures};
+use crate::metrics::{FigureSource, Figures};
 use crate::node::Node;
 
 /// Tells a node's figures.
@@ -26,18 +26,10 @@ impl NodeFigures {
 #[async_trait]
 impl FigureSource for NodeFigures {
     async fn figures(&self) -> Figures {
-        let pools = self.node.remembered_pools().into_iter().map(|pool| PoolFigures {
-            pool: pool.name.to_string(),
-            size: pool.size,
-            free: pool.free,
-            largest: pool.largest,
-            available: pool.available,
-            last_reading: pool.last_reading,
-        });
-        let volumes = self.node.remembered_volumes().await.unwrap_or_default();
         Figures {
-            pools: pools.collect(),
-            volumes: volumes.iter().map(VolumeFigures::from).collect(),
+            pools: self.node.remembered_pools(),
+            volumes: self.node.remembered_volumes().await.unwrap_or_default(),
+            growths: self.node.growth_outcomes(),
             host_calls: self.host.counts(),
             lvm_commands: self.node.lvm_spent().into_iter().map(runs_and_time).collect(),
             wiped: self.node.wiped(),

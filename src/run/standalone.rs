@@ -17,7 +17,6 @@ use crate::host::{Host, RealHost};
 use crate::metrics::{self, Metrics};
 use crate::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use crate::run::figures::NodeFigures;
-use crate::run::growth::CountedGrowth;
 use crate::volume::{NodeKey, PoolName};
 
 /// How long work under way is waited for at the end. With the last calls before it, it stays below the
@@ -45,10 +44,9 @@ pub async fn serve(settings: Settings) -> Result<()> {
     }
     let busy = Busy::new();
     let defaults = Defaults { fs: settings.default_fs, ..Defaults::default() };
-    let volumes = Arc::new(CountedGrowth::new(node.clone(), metrics.clone()));
     let services = Services {
         identity: Identity,
-        controller: Some(Controller::new(volumes, busy.clone(), defaults)),
+        controller: Some(Controller::new(node.clone(), busy.clone(), defaults)),
         node: Some(csi::Node::new(node, busy.clone())),
     };
     let socket = settings.endpoint.as_path();

@@ -19,8 +19,8 @@ use pliant::csi::{
 use pliant::node::{NodeSettings, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{
-    Ailment, Capacity, CapacityQuery, FsKind, Grown, Growth, Mode, NewVolume, NodeKey, State,
-    Volume, VolumeError, VolumeId, VolumeKey, Volumes,
+    Ailment, Capacity, CapacityQuery, FsKind, Grown, Growth, Listing, Mode, NewVolume, NodeKey,
+    Page, State, Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -30,7 +30,7 @@ use tonic::{Code, Response, Status};
 /// Volumes in memory. A name that begins with `slow` waits to be let go; growing `broken` panics.
 #[derive(Default)]
 pub struct Shelf {
-    pub volumes: Mutex<BTreeMap<VolumeId, Volume>>,
+    pub volumes: Mutex<BTreeMap<VolumeId, VolumeStatus>>,
     pub begun: Notify,
     pub let_go: Notify,
 }
@@ -46,12 +46,11 @@ impl Shelf {
             size,
             requested: size,
             mode: Mode::Filesystem(FsKind::Ext4),
-            state: State::Ready,
-            published: !ailments.is_empty(),
-            ailments,
         };
+        let (state, published) = (State::Ready, !ailments.is_empty());
+        let status = VolumeStatus { volume, state, published, ailments };
         let mut volumes = self.volumes.lock().unwrap();
-        volumes.entry(id).or_insert(volume).clone()
+        volumes.entry(id).or_insert(status).volume.clone()
     }
 }
 
@@ -73,19 +72,20 @@ impl Volumes for Shelf {
     async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError> {
         assert_ne!(*id, id_of("broken"), "broken on purpose");
         let mut volumes = self.volumes.lock().unwrap();
-        let volume =
-            volumes.get_mut(id).ok_or_else(|| VolumeError::NotFound { id: id.to_string() })?;
+        let found = volumes.get_mut(id);
+        let found = found.ok_or_else(|| VolumeError::NotFound { id: id.to_string() })?;
+        let volume = &mut found.volume;
         volume.size = volume.size.max(growth.size.at_least);
         Ok(Grown { size: volume.size, node_expansion_required: false })
     }
 
-    async fn find(&self, id: &VolumeId) -> Result<Option<Volume>, VolumeError> {
+    async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {
         assert_ne!(*id, id_of("broken"), "broken on purpose");
         Ok(self.volumes.lock().unwrap().get(id).cloned())
     }
 
-    async fn list(&self) -> Result<Vec<Volume>, VolumeError> {
-        Ok(self.volumes.lock().unwrap().values().cloned().collect())
+    async fn list(&self, page: &Page) -> Result<Listing, VolumeError> {
+        Ok(page.cut(self.volumes.lock().unwrap().values().cloned().collect()))
     }
 
     async fn capacity(&self, _: &CapacityQuery) -> Result<Capacity, VolumeError> {

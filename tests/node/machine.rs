@@ -1,7 +1,6 @@
 //! A machine in memory with a neighbour's volume, former tenants' bytes in all free space, and the
 //! operations that a caller asks for.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +10,11 @@ use pliant::fs::superblock;
 use pliant::host::Host;
 use pliant::lvm::Lv;
 use pliant::node::record::{self, lv_name};
-use pliant::node::{
-    Access, GroupSource, NewDisk, Node, NodeSettings, PoolPlan, Publish, Stage as Staging,
-};
+use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{
-    Class, FsKind, Growth, Mode, NewVolume, NodeKey, Safety, VolumeId, VolumeKey, Volumes, Wanted,
+    Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, Publish, Safety, Stage as Staging,
+    VolumeId, VolumeKey, Volumes, Wanted,
 };
 
 /// Block, and each file system.
@@ -129,7 +127,7 @@ pub fn want(name: &str, mode: Mode, mib: u64) -> NewVolume {
         size: Wanted { at_least: Bytes::mib(mib), at_most: None },
         mode,
         class: Class::default(),
-        nodes: BTreeSet::new(),
+        nodes: Vec::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Others who hold, change, take away, or only read.
 
-use pliant::volume::{FsKind, Mode, Volumes};
+use pliant::volume::{FsKind, Mode, Page, Volumes};
 use tonic::Code;
 
 use super::Place;
@@ -62,7 +62,7 @@ pub async fn foreign_volumes_are_left_alone(place: impl Place) {
     let make = "lvcreate -y -Wn -Zn --setautoactivation n -ay -l 5 -n theirs --addtag backup=yes";
     site.place.type_in(GROUP, &format!("{make} {GROUP}")).await;
     site.create("v", Mode::Block, 64).await.expect("create");
-    assert_eq!(site.node.list().await.expect("a list").len(), 1);
+    assert_eq!(site.node.list(&Page::default()).await.expect("a list").volumes.len(), 1);
     site.grow("v", 100).await.expect("grow");
     site.restart().await;
     let ours_and_theirs = [(lv("v"), 100), ("theirs".to_owned(), 20)].into();

@@ -9,10 +9,10 @@ use pliant::bytes::Bytes;
 use pliant::csi::status::of_volume;
 use pliant::host::Host;
 use pliant::node::record::lv_name;
-use pliant::node::{Access, GroupSource, NewDisk, Node, NodeSettings, PoolPlan, Publish, Stage};
+use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use pliant::volume::{
-    CapacityQuery, Class, Growth, Mode, NewVolume, NodeKey, State, VolumeError, VolumeId,
-    VolumeKey, Volumes, Wanted,
+    Access, CapacityQuery, Class, Growth, Mode, NewVolume, NodeKey, Page, Publish, Stage, State,
+    VolumeError, VolumeId, VolumeKey, Volumes, Wanted,
 };
 use tonic::Code;
 
@@ -195,9 +195,9 @@ impl<P: Place> Site<P> {
 
     /// The driver's list, its capacity and plain LVM tell the same: these volumes with these MiB.
     pub async fn holds_exactly(&self, expected: &[(&str, u64)]) {
-        let listed = self.node.list().await.expect("a list").into_iter();
+        let listed = self.node.list(&Page::default()).await.expect("a list").volumes.into_iter();
         let listed: BTreeMap<String, u64> =
-            listed.map(|volume| (volume.name, volume.size.get() >> 20)).collect();
+            listed.map(|one| (one.volume.name, one.volume.size.get() >> 20)).collect();
         let expected: BTreeMap<String, u64> =
             expected.iter().map(|(name, mib)| ((*name).to_owned(), *mib)).collect();
         assert_eq!(listed, expected);

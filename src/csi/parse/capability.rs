@@ -4,7 +4,7 @@ use crate::csi::parse::ParseError;
 use crate::csi::pb;
 use crate::csi::pb::volume_capability::access_mode::Mode as AccessMode;
 use crate::csi::pb::volume_capability::{AccessType, MountVolume};
-use crate::node::Access;
+use crate::volume::Access;
 use crate::volume::FsKind;
 use crate::volume::parse_mount_options;
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use crate::csi::parse::volume::is_block;
 use crate::csi::parse::{Capability, ParseError, id, path, size};
 use crate::csi::pb;
-use crate::node::{Publish, Stage};
 use crate::volume::{Growth, VolumeId};
+use crate::volume::{Publish, Stage};
 
 impl Stage {
     /// Parse what `NodeStageVolume` asks for.

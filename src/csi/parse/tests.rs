@@ -1,7 +1,7 @@
 use super::*;
 use crate::csi::pb::volume_capability::access_mode::Mode as AccessMode;
 use crate::csi::pb::volume_capability::{AccessType, BlockVolume, MountVolume};
-use crate::node::{Access, Publish, Stage};
+use crate::volume::{Access, Publish, Stage};
 use crate::volume::{CapacityQuery, Class, Growth, Mode, NewVolume, NodeKey, VolumeKey, Wanted};
 use proptest::prelude::*;
 
@@ -92,7 +92,7 @@ fn a_volume_is_parsed_whole() {
         size: Wanted { at_least: Bytes::gib(5), at_most: None },
         mode: Mode::Filesystem(FsKind::Xfs),
         class: Class { fs: Some(FsKind::Xfs), ..Class::default() },
-        nodes: ["alpha", "beta"].map(str::to_owned).into(),
+        nodes: ["beta", "alpha"].map(str::to_owned).into(),
     };
     assert_eq!(NewVolume::parse(&request, &Defaults::default()), Ok(expected));
 }

@@ -1,12 +1,9 @@
 //! Requests of the Controller service.
 
-use std::collections::BTreeSet;
-
 use crate::csi::parse::capability::{Capability, Workload};
 use crate::csi::parse::{Defaults, ParseError, bounded, id, name, node_of, size};
 use crate::csi::pb;
-use crate::node::Access;
-use crate::volume::{CapacityQuery, Class, Growth, MkfsOptions, Mode, NewVolume, VolumeId};
+use crate::volume::{Access, CapacityQuery, Class, Growth, MkfsOptions, Mode, NewVolume, VolumeId};
 
 impl NewVolume {
     /// Parse the volume that `CreateVolume` asks for.
@@ -48,14 +45,25 @@ impl NewVolume {
     }
 }
 
-/// The nodes of a requirement; none: any. The order of preference matters only to who can choose.
-fn nodes(requirement: Option<&pb::TopologyRequirement>) -> Result<BTreeSet<String>, ParseError> {
-    let requisite = requirement.map_or(&[][..], |r| &r.requisite);
-    let named = requisite.iter().enumerate().map(|(i, topology)| {
-        node_of(&format!("accessibility_requirements.requisite[{i}]"), topology)
-    });
-    let named: Option<BTreeSet<String>> = named.collect::<Result<_, ParseError>>()?;
-    Ok(named.unwrap_or_default()) // One that says nothing allows any.
+/// The nodes of a requirement, the preferred ones first; none: any.
+fn nodes(requirement: Option<&pb::TopologyRequirement>) -> Result<Vec<String>, ParseError> {
+    let Some(requirement) = requirement else {
+        return Ok(Vec::new());
+    };
+    let preferred = nodes_of("preferred", &requirement.preferred)?.unwrap_or_default();
+    // One that says nothing allows any.
+    let mut nodes = nodes_of("requisite", &requirement.requisite)?.unwrap_or_default();
+    nodes.sort_by_key(|node| preferred.iter().position(|p| p == node).unwrap_or(usize::MAX));
+    Ok(nodes)
+}
+
+/// The nodes that topologies name; `None` if one of them names none.
+fn nodes_of(part: &str, named: &[pb::Topology]) -> Result<Option<Vec<String>>, ParseError> {
+    let nodes = named
+        .iter()
+        .enumerate()
+        .map(|(i, topology)| node_of(&format!("accessibility_requirements.{part}[{i}]"), topology));
+    nodes.collect()
 }
 
 /// Parse the id of the volume that `DeleteVolume` names; `None` if no volume can have it, which is

@@ -1,4 +1,3 @@
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -9,7 +8,6 @@ use super::*;
 use crate::bytes::Bytes;
 use crate::metrics::{self, Metrics};
 use crate::node::{GroupSource, NodeSettings, PoolPlan};
-use crate::run::growth::CountedGrowth;
 use crate::testing::FakeHost;
 use crate::volume::{Class, Growth, Mode, NewVolume, NodeKey, Volumes, Wanted};
 
@@ -31,7 +29,7 @@ fn block(name: &str, size: Bytes) -> NewVolume {
         size: Wanted { at_least: size, at_most: None },
         mode: Mode::Block,
         class: Class::default(),
-        nodes: BTreeSet::new(),
+        nodes: Vec::new(),
     }
 }
 
@@ -62,13 +60,12 @@ async fn a_scrape_tells_what_was_done() {
     };
     let node = Node::start(Arc::new(host.clone()), settings(), vec![plan]).await.unwrap();
     let metrics = Metrics::default();
-    let volumes = CountedGrowth::new(node.clone(), metrics.clone());
 
     let asked = Bytes::new(Bytes::mib(8).get() - 1);
-    let id = volumes.ensure(&block("a", asked)).await.unwrap().id;
+    let id = node.ensure(&block("a", asked)).await.unwrap().id;
     let grow = |size| Growth { size: Wanted { at_least: size, at_most: None }, block: None };
-    volumes.grow(&id, grow(Bytes::mib(12))).await.unwrap();
-    volumes.grow(&id, grow(Bytes::gib(2))).await.unwrap_err();
+    node.grow(&id, grow(Bytes::mib(12))).await.unwrap();
+    node.grow(&id, grow(Bytes::gib(2))).await.unwrap_err();
 
     let lines = [
         format!(r#"pliant_volume_size_bytes{{volume="{id}",name="a",pool="fast"}} 12582912.0"#),
