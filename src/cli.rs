@@ -1,5 +1,6 @@
 //! The command line: each subcommand is a role.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -221,6 +222,11 @@ fn mode(text: &str) -> Result<Mode, String> {
 }
 
 /// The flags that these words say, for tests.
+/// Whether a stream shows colours: a terminal, and nobody has set `NO_COLOR`.
+pub fn styled(stream: &impl IsTerminal) -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && stream.is_terminal()
+}
+
 #[cfg(test)]
 pub(crate) fn flags_of(words: &[&str]) -> Flags {
     let words = ["pliant", "standalone"].iter().chain(words);

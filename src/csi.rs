@@ -4,7 +4,6 @@
 //! wrong, the rooms below do the work, `reply` turns the outcome into a message, and [`status`]
 //! alone chooses codes.
 
-pub mod client;
 pub mod controller;
 pub mod identity;
 pub mod node;

@@ -13,7 +13,7 @@ mod tools;
 pub use groups::{Fault, Found};
 pub use judge::judge;
 pub use look::{Seen, look};
-pub use print::{print, styled};
+pub use print::print;
 pub use tools::{TOOLS, Tool};
 
 /// How good or bad a finding is.

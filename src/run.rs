@@ -3,7 +3,6 @@
 mod figures;
 mod heap;
 mod standalone;
-mod trial;
 
 use std::fs::DirBuilder;
 use std::io::{self, Write};
@@ -14,8 +13,8 @@ use anyhow::{Context, Result};
 
 use crate::cli::{CheckConfig, Command, Doctor, Output};
 use crate::config::{LogFormat, Settings};
-use crate::doctor;
 use crate::host::RealHost;
+use crate::{cli, doctor, trial};
 
 /// Run one role to its end.
 ///
@@ -72,7 +71,7 @@ fn examine(args: &Doctor) -> Result<ExitCode> {
     std::fs::remove_dir_all(&state).ok();
     let findings = doctor::judge(&seen?);
     print(&match args.output {
-        Output::Text => doctor::print(&findings, doctor::styled(&io::stdout())),
+        Output::Text => doctor::print(&findings, cli::styled(&io::stdout())),
         Output::Json => serde_json::to_string_pretty(&findings)? + "\n",
     })?;
     let bad = findings.iter().any(|finding| finding.level == doctor::Level::Bad);
@@ -98,7 +97,7 @@ fn print(text: &str) -> Result<ExitCode> {
 fn log(settings: &Settings) {
     let filter = tracing_subscriber::EnvFilter::new(settings.log_level.as_str());
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    let logs = logs.with_ansi(doctor::styled(&io::stderr()));
+    let logs = logs.with_ansi(cli::styled(&io::stderr()));
     match settings.log_format {
         LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use pliant::bytes::Bytes;
-use pliant::csi::client::{CallError, Client};
 use pliant::csi::pb;
+use pliant::trial::client::{CallError, Client};
 use pliant::volume::{FsKind, Mode, VolumeId};
 use tokio::runtime::Runtime;
 

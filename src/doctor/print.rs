@@ -1,14 +1,8 @@
 //! Findings for people and for programs.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 
 use super::{Finding, Level};
-
-/// Whether a stream shows colours: a terminal, and nobody has set `NO_COLOR`.
-pub fn styled(stream: &impl IsTerminal) -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && stream.is_terminal()
-}
 
 /// Print for people: a sign, what was found, and below it what to type.
 pub fn print(findings: &[Finding], styled: bool) -> String {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Instant;
 
-use crate::doctor;
+use crate::cli;
 
 /// Where steps are told.
 pub(super) struct Tell {
@@ -20,7 +20,7 @@ pub(super) struct Step<'a> {
 
 impl Tell {
     pub fn new() -> Self {
-        let styled = doctor::styled(&io::stdout());
+        let styled = cli::styled(&io::stdout());
         Tell { styled }
     }
 

@@ -3,6 +3,7 @@
 //! It speaks CSI over the driver's socket as a kubelet and its sidecars would, and believes nothing:
 //! it writes, reads back and compares.
 
+pub mod client;
 mod content;
 mod tell;
 
@@ -13,10 +14,10 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::bytes::Bytes;
 use crate::cli::Try;
-use crate::csi::client::Client;
 use crate::csi::pb;
 use crate::volume::Mode;
 
+use client::Client;
 use content::{Content, Writer};
 use tell::Tell;
 
