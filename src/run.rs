@@ -8,12 +8,13 @@ use std::fs::DirBuilder;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
 use crate::cli::{CheckConfig, Command, Doctor, Output};
 use crate::config::{LogFormat, Settings};
-use crate::host::RealHost;
+use crate::host::{Host, RealHost};
 use crate::{cli, doctor, trial};
 
 /// Run one role to its end.
@@ -67,7 +68,10 @@ fn examine(args: &Doctor) -> Result<ExitCode> {
     // Made by us and for us alone, or not at all: others write to that directory too.
     DirBuilder::new().mode(0o700).create(&state)?;
     let runtime = runtime()?;
-    let seen = RealHost::new(&state).map(|host| runtime.block_on(doctor::look(&host)));
+    let seen = RealHost::new(&state).map(|host| {
+        let host: Arc<dyn Host> = Arc::new(host);
+        runtime.block_on(doctor::look(&host))
+    });
     std::fs::remove_dir_all(&state).ok();
     let findings = doctor::judge(&seen?);
     print(&match args.output {

@@ -1,10 +1,11 @@
 //! The volume groups on the disks, read without LVM.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use crate::host::{Disk, Host, HostError};
-use crate::lvm::Group;
-use crate::lvm::metadata::{self, Area, Label, MetadataError};
+use super::look::in_words;
+use crate::host::{Host, HostError};
+use crate::lvm::{Group, scan};
 
 /// A disk that carries a physical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,70 +31,28 @@ pub enum Fault {
     Damaged(String),
 }
 
-impl From<HostError> for Fault {
-    fn from(error: HostError) -> Self {
-        Fault::Unreadable(super::look::in_words(&error))
-    }
-}
-
-impl From<MetadataError> for Fault {
-    fn from(error: MetadataError) -> Self {
-        Fault::Damaged(error.to_string())
-    }
-}
-
-/// A label is in the first four sectors.
-const LABEL_BYTES: usize = 4 * metadata::SECTOR;
-
 /// Find the disks that carry a physical volume, and read what they say.
-pub(super) async fn find(host: &dyn Host) -> Result<Vec<Found>, HostError> {
-    let mut found = Vec::new();
-    for disk in host.disks().await? {
-        found.extend(examine(host, disk).await);
-    }
+pub(super) async fn find(host: &Arc<dyn Host>) -> Result<Vec<Found>, HostError> {
+    let scan = scan(host).await?;
+    let members = scan.members.into_iter().map(|member| Found {
+        disk: member.disk.path,
+        pv_uuid: Some(member.label.pv_uuid),
+        area_size: member.label.areas.last().map_or(0, |area| area.size),
+        group: member.group,
+        fault: member.damage.map(|error| Fault::Damaged(error.to_string())),
+    });
+    let damaged = scan.damaged.into_iter();
+    let damaged = damaged.map(|(disk, error)| unknown(disk, Fault::Damaged(error.to_string())));
+    let unreadable = scan.unreadable.into_iter();
+    let unreadable =
+        unreadable.map(|(disk, error)| unknown(disk, Fault::Unreadable(in_words(&error))));
+    let mut found: Vec<Found> = members.chain(damaged).chain(unreadable).collect();
+    found.sort_by(|a, b| a.disk.cmp(&b.disk));
     Ok(found)
 }
 
-async fn examine(host: &dyn Host, disk: Disk) -> Option<Found> {
-    let mut found =
-        Found { disk: disk.path, pv_uuid: None, area_size: 0, group: None, fault: None };
-    match read_label(host, &found).await {
-        Ok(None) => return None,
-        Err(fault) => found.fault = Some(fault),
-        Ok(Some(label)) => {
-            found.pv_uuid = Some(label.pv_uuid);
-            for area in label.areas {
-                found.area_size = area.size;
-                match read_group(host, &found, area).await {
-                    Ok(group) => found.group = found.group.take().or(group),
-                    Err(fault) => found.fault = Some(fault),
-                }
-            }
-        }
-    }
-    Some(found)
-}
-
-async fn read_label(host: &dyn Host, on: &Found) -> Result<Option<Label>, Fault> {
-    let start = host.read_at(&on.disk, 0, LABEL_BYTES).await?;
-    Ok(metadata::find_label(&start)?)
-}
-
-async fn read_group(host: &dyn Host, on: &Found, area: Area) -> Result<Option<Group>, Fault> {
-    let sector = host.read_at(&on.disk, area.offset, metadata::SECTOR).await?;
-    let header = metadata::parse_area(&sector)?;
-    let Some(location) = header.text else {
-        return Ok(None);
-    };
-    let mut text = Vec::new();
-    for range in header.text_ranges() {
-        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        text.extend(host.read_at(&on.disk, range.start, length).await?);
-    }
-    if !metadata::check_text(&text, location.checksum) {
-        return Err(MetadataError::Checksum("metadata text").into());
-    }
-    Ok(Some(metadata::parse_group(&text)?))
+fn unknown(disk: PathBuf, fault: Fault) -> Found {
+    Found { disk, pv_uuid: None, area_size: 0, group: None, fault: Some(fault) }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::groups::{self, Found};
 use super::tools::{self, TOOLS};
@@ -39,11 +40,12 @@ pub struct Seen {
 pub(super) const MODULES: [&str; 4] = ["ext4", "xfs", "btrfs", "dm_snapshot"];
 
 /// Look at everything.
-pub async fn look(host: &dyn Host) -> Seen {
+pub async fn look(host: &Arc<dyn Host>) -> Seen {
     let (disks, no_disks) = match groups::find(host).await {
         Ok(disks) => (disks, None),
         Err(error) => (Vec::new(), Some(in_words(&error))),
     };
+    let host = host.as_ref();
     Seen {
         tools: tools(host).await,
         device_mapper: last_words(&read(host, "/proc/misc").await.unwrap_or_default())

@@ -42,8 +42,18 @@ impl Member {
 pub struct Scan {
     /// The disks with a label, in the order of their paths.
     pub members: Vec<Member>,
+    /// The disks whose label makes no sense. That is no label to LVM either, so they are in no group;
+    /// blank they are not.
+    pub damaged: Vec<(PathBuf, MetadataError)>,
     /// The disks that could not be read.
     pub unreadable: Vec<(PathBuf, HostError)>,
+}
+
+/// What one disk says.
+enum Looked {
+    NoLabel,
+    Damaged(MetadataError),
+    Member(Box<Member>),
 }
 
 impl Scan {
@@ -87,21 +97,24 @@ pub(crate) async fn scan_disks(host: &Arc<dyn Host>, disks: Vec<Disk>) -> Scan {
     let mut scan = Scan::default();
     while let Some(read) = reads.join_next().await {
         match read {
-            Ok((_, Ok(Some(member)))) => scan.members.push(member),
+            Ok((_, Ok(Looked::Member(member)))) => scan.members.push(*member),
+            Ok((path, Ok(Looked::Damaged(error)))) => scan.damaged.push((path, error)),
             Ok((path, Err(error))) => scan.unreadable.push((path, error)),
-            Ok((_, Ok(None))) | Err(_) => {}
+            Ok((_, Ok(Looked::NoLabel))) | Err(_) => {}
         }
     }
     scan.members.sort_by(|a, b| a.disk.path.cmp(&b.disk.path));
+    scan.damaged.sort_by(|a, b| a.0.cmp(&b.0));
     scan.unreadable.sort_by(|a, b| a.0.cmp(&b.0));
     scan
 }
 
-async fn look(host: &dyn Host, disk: Disk) -> Result<Option<Member>, HostError> {
+async fn look(host: &dyn Host, disk: Disk) -> Result<Looked, HostError> {
     let head = host.read_at(&disk.path, 0, HEAD_BYTES).await?;
-    // A label with a bad checksum is no label to LVM either; the disk is then "not blank" to others.
-    let Ok(Some(label)) = metadata::find_label(&head) else {
-        return Ok(None);
+    let label = match metadata::find_label(&head) {
+        Ok(Some(label)) => label,
+        Ok(None) => return Ok(Looked::NoLabel),
+        Err(error) => return Ok(Looked::Damaged(error)),
     };
     let mut member = Member { disk, label, mark: None, group: None, damage: None };
     match read::copy(host, &member.disk.path, &member.label, &head).await {
@@ -112,5 +125,5 @@ async fn look(host: &dyn Host, disk: Disk) -> Result<Option<Member>, HostError> 
         Err(read::ReadError::Metadata(error)) => member.damage = Some(Arc::new(error)),
         Err(read::ReadError::Host(error)) => return Err(error),
     }
-    Ok(Some(member))
+    Ok(Looked::Member(Box::new(member)))
 }

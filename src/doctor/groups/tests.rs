@@ -1,6 +1,11 @@
-use super::*;
+use super::{Arc, Fault, Found, Host, HostError, PathBuf};
 use crate::bytes::Bytes;
 use crate::testing::FakeHost;
+
+async fn find(host: &FakeHost) -> Result<Vec<Found>, HostError> {
+    let host: Arc<dyn Host> = Arc::new(host.clone());
+    super::find(&host).await
+}
 
 fn machine() -> (FakeHost, PathBuf, PathBuf) {
     let host = FakeHost::new();
