@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// A size or an offset in bytes, never negative.
 ///
 /// Arithmetic with `+` and `-` panics on overflow in every build, because a wrapped size is a lost
-/// volume; use [`Bytes::checked_add`] where the numbers come from a caller.
+/// volume. What comes from a caller is at most [`Bytes::MAX`], and two of those can be added.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Bytes(u64);
@@ -43,11 +43,6 @@ impl Bytes {
     /// The count of bytes.
     pub const fn get(self) -> u64 {
         self.0
-    }
-
-    /// Add, or `None` beyond [`Bytes::MAX`].
-    pub fn checked_add(self, other: Bytes) -> Option<Bytes> {
-        self.0.checked_add(other.0).map(Bytes).filter(|sum| *sum <= Bytes::MAX)
     }
 
     /// Multiply, or `None` beyond [`Bytes::MAX`].

@@ -26,7 +26,7 @@ mod error;
 mod find;
 mod grow;
 mod offline;
-pub mod pools;
+mod pools;
 mod publish;
 pub mod record;
 mod remove;
@@ -103,11 +103,6 @@ impl Node {
     /// What the node tells about itself, from memory.
     pub fn info(&self) -> NodeInfo {
         NodeInfo { name: self.settings.name.clone(), max_volumes: self.settings.max_volumes }
-    }
-
-    /// The pools.
-    pub fn pools(&self) -> &[Arc<Pool>] {
-        &self.pools
     }
 
     fn groups(&self) -> impl Iterator<Item = &Arc<VolumeGroup>> {

@@ -20,22 +20,6 @@ pub struct Grew {
     pub to: Bytes,
 }
 
-/// Say how much of its device a file system covers.
-///
-/// `mounted` is any of its mount points: xfs and btrfs keep the present number in memory, and their
-/// superblock follows later.
-///
-/// # Errors
-/// [`FsError::Unexpected`] if the device carries something else.
-pub async fn size_on(
-    host: &dyn Host,
-    device: &Path,
-    mounted: Option<&Path>,
-    kind: FsKind,
-) -> Result<Bytes, FsError> {
-    Ok(seen(host, device, mounted, kind).await?.covers)
-}
-
 /// Grow a mounted file system to its device; filling it already is success. The device's end is wiped
 /// before, and also where the file system cannot use it.
 ///

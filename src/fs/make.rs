@@ -1,10 +1,10 @@
 //! Make a file system on a blank device.
 
-use crate::fs::{Blank, FsError, Superblock, known, run_to_success, smallest, tools};
+use crate::fs::{Blank, FsError, known, run_to_success, smallest, tools};
 use crate::host::Host;
 use crate::volume::{FsKind, MkfsOptions};
 
-/// Make a file system, durable when this returns, and return what a second look sees.
+/// Make a file system, durable when this returns; a second look has seen it whole.
 ///
 /// Takes the permission to format with it: the device has to be probed again before another try.
 ///
@@ -16,7 +16,7 @@ pub async fn make(
     blank: Blank,
     kind: FsKind,
     options: &MkfsOptions,
-) -> Result<Superblock, FsError> {
+) -> Result<(), FsError> {
     let (device, size) = (blank.device(), blank.size());
     if size < smallest(kind) {
         return Err(FsError::TooSmall {
@@ -32,6 +32,5 @@ pub async fn make(
         return Err(FsError::NotFilled { device: device.to_owned(), covers: made.covers, size });
     }
     // mkfs.ext4 and mkfs.btrfs flush, but that is nowhere promised.
-    host.flush(device).await?;
-    Ok(made)
+    Ok(host.flush(device).await?)
 }

@@ -1,5 +1,10 @@
-//! The arithmetic of each layout: how many extents a size takes, and how large a volume a group
-//! can still hold. A new layout is a new arm in each of these functions.
+//! The arithmetic of each layout: how large a volume a group can still hold. Pure.
+//!
+//! A new layout is a variant of [`Layout`], an arm in each of these functions, and an answer in three
+//! places that see linear extents only: `heal.rs` compares live tables, `Turn::extend` names the disks
+//! that a growth shall take, and `node/grow.rs` wipes extents apart from the volume that they join. A
+//! thin pool tells its room by device-mapper's status, which no [`Group`] holds: its arithmetic needs
+//! that as one more argument.
 
 use crate::lvm::Group;
 use crate::volume::Layout;
@@ -26,11 +31,4 @@ pub fn largest(group: &Group, layout: Layout) -> u64 {
 /// The most extents that one new volume of this layout could have in the group now.
 pub fn largest_new(group: &Group, layout: Layout) -> u64 {
     if group.metadata_full { 0 } else { largest(group, layout) }
-}
-
-/// The extents of the group's disks that a volume of this many extents takes.
-pub fn taken(layout: Layout, extents: u64) -> u64 {
-    match layout {
-        Layout::Linear => extents,
-    }
 }

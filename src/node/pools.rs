@@ -158,34 +158,25 @@ impl Node {
         if query.node.as_ref().is_some_and(|node| *node != self.settings.name) {
             return Ok(Capacity::default());
         }
-        let pools: Vec<&Arc<Pool>> = match query.class.pool {
-            // A pool that this node does not have is no error of the asker: it has no room.
-            Some(ref name) => self.pools.iter().filter(|pool| pool.name == *name).collect(),
-            None => match self.pool_of(&query.class) {
-                Ok(pool) => vec![pool],
-                Err(_) => Vec::new(),
-            },
+        // A pool that this node does not have is no error of the asker: it has no room.
+        let Ok(pool) = self.pool_of(&query.class) else {
+            return Ok(Capacity::default());
         };
-        let mut capacity = Capacity::default();
-        for pool in pools {
-            let seen = pool.see().await;
-            let spares = self.spare_room(&seen).await;
-            capacity.free = capacity.free + seen.free() + spares;
-            let largest = seen.largest(query.class.layout) + spares;
-            capacity.largest = capacity.largest.max(largest);
-            let extent = seen.groups.iter().map(|(_, group)| group.extent_size).min();
-            let needed = match query.mode {
-                Some(Mode::Filesystem(kind)) => fs::smallest(kind),
-                Some(Mode::Block) | None => Bytes::new(1),
-            };
-            if let Some(extent) = extent {
-                capacity.smallest = Bytes::new(needed.div_ceil(extent) * extent.get());
-            }
-        }
-        if capacity.largest < capacity.smallest {
-            capacity.largest = Bytes::ZERO;
-        }
-        Ok(capacity)
+        let seen = pool.see().await;
+        let spares = self.spare_room(&seen).await;
+        let needed = match query.mode {
+            Some(Mode::Filesystem(kind)) => fs::smallest(kind),
+            Some(Mode::Block) | None => Bytes::new(1),
+        };
+        let extent = seen.groups.iter().map(|(_, group)| group.extent_size).min();
+        let whole = |extent: Bytes| Bytes::new(needed.div_ceil(extent) * extent.get());
+        let smallest = extent.map_or(Bytes::ZERO, whole);
+        let largest = seen.largest(query.class.layout) + spares;
+        Ok(Capacity {
+            free: seen.free() + spares,
+            largest: if largest < smallest { Bytes::ZERO } else { largest },
+            smallest,
+        })
     }
 
     /// What the spare disks that could join the pool's roomiest group would add to it.

@@ -122,7 +122,7 @@ impl Host for FakeHost {
             world.may_wipe(device, &range, "BLKZEROOUT");
             world.zero(device, range.clone(), "BLKZEROOUT")
         };
-        self.change("zeroings", what, zero).await
+        self.change("zero_writes", what, zero).await
     }
 
     async fn discard(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {

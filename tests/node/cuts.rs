@@ -179,7 +179,7 @@ impl Case {
         }
         match self.op {
             Some(op) => op.ask(host, &node).await,
-            None => Ok(format!("{:?}", node.pools()[0].trouble)),
+            None => Ok(format!("{:?}", node.storage_health().await)),
         }
     }
 
