@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pliant::bytes::Bytes;
 use pliant::fs::superblock;
-use pliant::host::Host;
+use pliant::host::{Cmd, Host};
 use pliant::lvm::Lv;
 use pliant::node::record::{self, lv_name};
 use pliant::node::{
@@ -235,6 +235,17 @@ async fn mark(host: &FakeHost, name: &str) {
         host.write_at(&device, at, MARK);
     }
     host.flush(&device).await.expect("sync");
+}
+
+/// Type a command on a group, as an administrator does.
+pub async fn type_in(host: &FakeHost, group: &str, line: &str) {
+    let disks = host.disks().await.expect("disks");
+    let disks: Vec<PathBuf> = disks.into_iter().map(|disk| disk.path).collect();
+    host.pin_devices(group, &disks).await.expect("pinned");
+    let mut words = line.split(' ').map(str::to_owned);
+    let program: &'static str = words.next().expect("a program").leak();
+    let said = host.lvm(group, Cmd::new(program).args(words)).await.expect("it ran");
+    assert!(!said.contains("failure"), "{line}: {said}");
 }
 
 /// The only group of the machine.
