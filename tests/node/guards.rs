@@ -74,6 +74,10 @@ impl Impatient {
         }
     }
 
+    fn holds(&self, lv: &str) -> bool {
+        self.host.group("vg0").expect("a group").lvs.contains_key(lv)
+    }
+
     async fn to_the_end(&self, op: Op) {
         to_the_end(op, &self.host, &self.node).await.expect("it is done");
     }
@@ -103,10 +107,12 @@ fn a_volume_is_wiped_at_its_end_whatever_was_wiped_for_it_before() {
             } else {
                 let said = Op::Delete.ask(&it.host, &it.node).await.expect_err("it is held");
                 assert!(said.starts_with("Working"), "{said}");
+                assert!(it.holds(&format!("{}.more", lv())), "what is being wiped is not removed");
                 it.host.let_go();
             }
             it.to_the_end(Op::Delete).await;
             assert!(!readable(&it.host, &marks).await, "{growth_ends_first}");
+            assert!(!it.holds(&lv()) && !it.holds(&format!("{}.more", lv())));
         });
     }
 }

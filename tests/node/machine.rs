@@ -290,6 +290,7 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
         None if marked => wrong.push(format!("{VOLUME} is lost")),
         _ => {}
     }
+    wrong.extend(beyond_their_ends(host, &group).await);
     let ready = record::volumes(&group).filter(|(_, record)| record.stage == record::Stage::Ready);
     for (lv, record) in ready.filter(|(_, record)| record.mode == Mode::Block) {
         let extents = secret_extents(&group, lv);
@@ -297,6 +298,19 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
             if content(host, &group, lv, at, SECRET.len()).await == SECRET {
                 wrong.push(format!("{} shows a former tenant's bytes at {at}", record.name));
             }
+        }
+    }
+    wrong
+}
+
+/// The file systems that count on bytes which their volumes do not have.
+async fn beyond_their_ends(host: &FakeHost, group: &pliant::lvm::Group) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (lv, record) in record::volumes(group).filter(|(_, record)| record.made) {
+        let head = content(host, group, lv, 0, superblock::HEAD).await;
+        let covers = superblock::parse(&head).map(|found| found.covers);
+        if covers > Some(group.size_of(lv.extents())) {
+            wrong.push(format!("{}'s file system is larger than its volume", record.name));
         }
     }
     wrong
