@@ -138,8 +138,7 @@ impl Node {
             .find(|mount| Some(mount.target.as_path()) != staging);
         let holder = match elsewhere {
             Some(mount) => format!("it is mounted at {}; unmount it there", mount.target.display()),
-            // The origin of a safety snapshot is held by device-mapper itself.
-            None if info.open_count > u32::from(staged) && !found.has_snapshot() => format!(
+            None if info.open_count > u32::from(staged) => format!(
                 "a process has {} open; see `fuser -v {}`",
                 device.display(),
                 device.display()

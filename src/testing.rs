@@ -71,7 +71,6 @@ struct World {
     /// What each thick snapshot shows, by its volume's uuid.
     frozen: BTreeMap<String, Pages>,
     uuids: u64,
-    minors: u32,
     effects: Effects,
     faults: Faults,
     counts: BTreeMap<&'static str, u64>,

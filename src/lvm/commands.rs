@@ -63,7 +63,9 @@ impl Turn {
             .args(new.tags.iter().flat_map(|tag| ["--addtag", tag]))
             .arg(self.group.name());
         let said = self.command(cmd).await?;
-        self.expect(&new.name, said, |lv| lv.extents() == new.extents).await
+        // One of that name which was there before has other tags, and what is on it is not ours.
+        let as_asked = |lv: &Lv| new.tags.iter().all(|tag| lv.tags.contains(tag));
+        self.expect(&new.name, said, |lv| lv.extents() == new.extents && as_asked(lv)).await
     }
 
     /// Take a snapshot of a logical volume into `extents` extents of its own.

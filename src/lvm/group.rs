@@ -139,20 +139,25 @@ impl Group {
         Bytes::new(self.extent_size.get().saturating_mul(extents))
     }
 
+    /// The names of the thick snapshots of this logical volume.
+    pub fn snapshots_of<'a>(&'a self, lv: &'a Lv) -> impl Iterator<Item = &'a String> {
+        let of_it = |volumes: &&BTreeMap<_, _>| volumes.get("origin") == Some(&lv.name);
+        self.snapshots().filter(of_it).filter_map(|volumes| volumes.get("cow_store"))
+    }
+
     /// Whether a thick snapshot of this logical volume exists.
     pub fn has_snapshot(&self, lv: &Lv) -> bool {
-        self.is_named_by_snapshot("origin", lv)
+        self.snapshots().any(|volumes| volumes.get("origin") == Some(&lv.name))
     }
 
     /// Whether this logical volume is the store of a thick snapshot.
     pub fn is_snapshot(&self, lv: &Lv) -> bool {
-        self.is_named_by_snapshot("cow_store", lv)
+        self.snapshots().any(|volumes| volumes.get("cow_store") == Some(&lv.name))
     }
 
-    fn is_named_by_snapshot(&self, key: &str, lv: &Lv) -> bool {
-        let mut segments = self.lvs.values().flat_map(|other| &other.segments);
-        segments
-            .any(|segment| segment.kind == "snapshot" && segment.volumes.get(key) == Some(&lv.name))
+    fn snapshots(&self) -> impl Iterator<Item = &BTreeMap<String, String>> {
+        let segments = self.lvs.values().flat_map(|lv| &lv.segments);
+        segments.filter(|segment| segment.kind == "snapshot").map(|segment| &segment.volumes)
     }
 
     /// The physical volumes that no device carries now.

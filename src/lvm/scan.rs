@@ -1,18 +1,21 @@
 //! Find out which disks carry which group, by reading their labels.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
+use crate::bytes::Bytes;
 use crate::host::{Disk, Host, HostError};
 use crate::lvm::group::Group;
-use crate::lvm::metadata::{self, Label, MetadataError};
+use crate::lvm::metadata::{self, Area, Label, MetadataError};
 use crate::lvm::read;
 
 /// Holds the label, which stands in one of the first four sectors, and mostly the header of the
 /// metadata too, at 4096.
 const HEAD_BYTES: usize = 8192;
+/// Where the first metadata area begins.
+const FIRST_AREA: u64 = 4096;
 
 /// A disk with an LVM label.
 #[derive(Debug, Clone)]
@@ -63,8 +66,16 @@ impl Scan {
     }
 
     /// The member on this disk.
-    pub fn on(&self, path: &std::path::Path) -> Option<&Member> {
+    pub fn on(&self, path: &Path) -> Option<&Member> {
         self.members.iter().find(|member| member.disk.path == path)
+    }
+
+    /// The group of a physical volume, by its own metadata or by that of another disk.
+    pub fn group_of(&self, member: &Member) -> Option<&Group> {
+        let groups = self.members.iter().filter_map(|other| other.group.as_ref());
+        let lists_it =
+            |group: &&Group| group.pvs.values().any(|pv| pv.uuid == member.label.pv_uuid);
+        groups.filter(lists_it).max_by_key(|group| group.seqno)
     }
 
     /// The call on a disk that has not come back, if there is one.
@@ -126,4 +137,18 @@ async fn look(host: &dyn Host, disk: Disk) -> Result<Looked, HostError> {
         Err(read::ReadError::Host(error)) => return Err(error),
     }
     Ok(Looked::Member(Box::new(member)))
+}
+
+/// The group that a disk without a label still describes, where LVM puts the metadata behind the label.
+///
+/// # Errors
+/// [`HostError`] if the disk cannot be read.
+pub async fn without_label(host: &dyn Host, disk: &Path) -> Result<Option<Group>, HostError> {
+    let areas = vec![Area { offset: FIRST_AREA, size: 0 }];
+    let label = Label { pv_uuid: String::new(), device_size: Bytes::ZERO, areas };
+    match read::copy(host, disk, &label, &[]).await {
+        Ok(copy) => Ok(copy.group),
+        Err(read::ReadError::Metadata(_)) => Ok(None),
+        Err(read::ReadError::Host(error)) => Err(error),
+    }
 }

@@ -10,7 +10,7 @@ use crate::node::pools::{self, Pool, place, roomiest};
 use crate::node::record::{Record, Stage};
 use crate::node::wipe::{self, Task};
 use crate::node::{Found, Node};
-use crate::volume::{Mode, NewVolume, VolumeError, Wanted, Wipe};
+use crate::volume::{Mode, NewVolume, VolumeError, Wanted};
 
 impl Node {
     /// Make the volume exist, wiped, ready and durable.
@@ -114,15 +114,8 @@ impl Node {
     /// Wipe, flush, commit `ready`. The flush of the commit is the caller's.
     async fn make_ready(&self, found: Found) -> Result<Found, VolumeError> {
         let (device, _) = self.activate(&found).await?;
-        self.wipes
-            .wipe(Task {
-                key: found.record.id.key().clone(),
-                device,
-                ranges: wipe::before_first_use(found.record.mode, found.size()),
-                how: Wipe::Zero,
-                write_down: None,
-            })
-            .await?;
+        let ranges = wipe::before_first_use(found.record.mode, found.size());
+        self.wipes.wipe(Task::new(&found, device, ranges)).await?;
         let turn = found.group.turn().await.map_err(unavailable)?;
         let (gone, new) = (Stage::Creating.tag(), Stage::Ready.tag());
         let lv = turn.retag(&found.lv.name, &[&gone], &[new]).await.map_err(unavailable)?;

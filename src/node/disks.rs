@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::bytes::Bytes;
 use crate::fs::{self, FsError, Probe};
 use crate::host::{Cmd, Host, HostError};
-use crate::lvm::{LvmError, Scan};
+use crate::lvm::{Group, LvmError, Scan, without_label};
 use crate::node::record;
 
 /// A disk that the administrator gave to a pool.
@@ -24,6 +24,14 @@ pub enum SetupError {
     /// The disk is not blank, so nothing was done to it.
     #[error("{} is not blank, it carries {found}; nothing was changed: name another disk, or allow this one to be wiped", disk.display())]
     NotBlank {
+        /// The disk.
+        disk: PathBuf,
+        /// What was seen on it.
+        found: String,
+    },
+    /// Volumes of this driver are on the disk or may be, so nothing was done to it.
+    #[error("{} carries {found}, and volumes of this driver may be on it; nothing was changed, though it may be wiped: see `pvs` and `pvck {}`, or write zeroes over its first MiB if nothing on it is needed", disk.display(), disk.display())]
+    MayHoldVolumes {
         /// The disk.
         disk: PathBuf,
         /// What was seen on it.
@@ -64,7 +72,7 @@ impl NewDisk {
         scan: &Scan,
     ) -> Result<Option<String>, SetupError> {
         if let Some(member) = scan.on(&self.path) {
-            return Ok(match &member.group {
+            return Ok(match scan.group_of(member) {
                 Some(group) => Some(format!("volume group {}", group.name)),
                 None if member.is_orphan() => None,
                 None => Some("a physical volume whose metadata cannot be read".to_owned()),
@@ -85,14 +93,16 @@ impl NewDisk {
     /// Make the disk free, if it is or may be wiped.
     ///
     /// # Errors
-    /// [`SetupError::NotBlank`] if it is not. A disk whose group holds volumes of this driver is never
-    /// wiped, whatever was allowed.
+    /// [`SetupError::NotBlank`] if it is not. A disk on which volumes of this driver may be is never
+    /// wiped, whatever was allowed: [`SetupError::MayHoldVolumes`].
     pub(super) async fn make_free(&self, host: &dyn Host, scan: &Scan) -> Result<(), SetupError> {
         let Some(found) = self.obstacle(host, scan).await? else { return Ok(()) };
-        let group = scan.on(&self.path).and_then(|member| member.group.as_ref());
-        let holds_volumes = group.is_some_and(|group| record::volumes(group).next().is_some());
-        if !self.wipe || holds_volumes {
-            return Err(SetupError::NotBlank { disk: self.path.clone(), found });
+        let disk = self.path.clone();
+        if !self.wipe {
+            return Err(SetupError::NotBlank { disk, found });
+        }
+        if self.may_hold_volumes(host, scan).await? {
+            return Err(SetupError::MayHoldVolumes { disk, found });
         }
         tracing::warn!(disk = %self.path.display(), found, "wiping the disk, as it was allowed");
         // Without force: a disk that is mounted or active is refused by the kernel.
@@ -101,6 +111,16 @@ impl NewDisk {
         host.write_zeroes(&self.path, 0..end.get()).await?;
         host.flush(&self.path).await?;
         Ok(())
+    }
+
+    /// Whether its metadata, or that of another disk of its group, tells of volumes of this driver, or
+    /// can not be read. The permission to wipe it was given before they were made.
+    async fn may_hold_volumes(&self, host: &dyn Host, scan: &Scan) -> Result<bool, SetupError> {
+        let holds_volumes = |group: &Group| record::volumes(group).next().is_some();
+        let Some(member) = scan.on(&self.path) else {
+            return Ok(without_label(host, &self.path).await?.as_ref().is_some_and(holds_volumes));
+        };
+        Ok(scan.group_of(member).map_or(!member.is_orphan(), holds_volumes))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::node::pools;
 use crate::node::record::{self, Stage};
 use crate::node::wipe::{self, Task};
 use crate::node::{Found, LastGrowth, Node};
-use crate::volume::{FsKind, Grown, Growth, Layout, Mode, VolumeError, VolumeId, Wipe};
+use crate::volume::{FsKind, Grown, Growth, Layout, Mode, VolumeError, VolumeId};
 
 /// How the growths that were asked for have ended since the start.
 #[derive(Debug, Default)]
@@ -141,14 +141,8 @@ impl Node {
     async fn grow_unguarded(&self, found: Found, wanted: u64) -> Result<Found, VolumeError> {
         let more = self.take_more(&found, wanted - found.lv.extents()).await?;
         let (device, _) = self.activate(&more).await?;
-        let task = Task {
-            key: found.record.id.key().clone(),
-            device,
-            ranges: wipe::before_first_use(found.record.mode, more.size()),
-            how: Wipe::Zero,
-            write_down: None,
-        };
-        self.wipes.wipe(task).await?;
+        let ranges = wipe::before_first_use(found.record.mode, more.size());
+        self.wipes.wipe(Task::new(&more, device, ranges)).await?;
         let pieces: Vec<Piece> = more.lv.segments.iter().flat_map(|s| s.pieces.clone()).collect();
         let turn = found.group.turn().await.map_err(unavailable)?;
         turn.remove(&more.lv.name).await.map_err(unavailable)?;

@@ -148,9 +148,10 @@ impl Node {
 
     /// Merge a snapshot back: the volume is then as it was when it was taken.
     async fn roll_back(&self, found: &Found, snapshot: &str) -> Result<(), VolumeError> {
-        // While the volume is mounted LVM only notes the merge, for the next activation: whatever
+        // While the volume is open LVM only notes the merge, for the next activation: whatever
         // was written until then would be lost.
         self.leave_private_mount(found).await?;
+        self.refuse_if_held(found, None).await?; // By a program that did not come back in time, too.
         let turn = found.group.turn().await.map_err(unavailable)?;
         if let Err(error) = turn.merge(snapshot, MERGE_LIMIT).await {
             return Err(VolumeError::Refused {

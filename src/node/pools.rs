@@ -49,7 +49,7 @@ impl Pool {
 
     /// Whether a disk is in one of its groups.
     fn has_disk(&self, scan: &Scan, disk: &Path) -> bool {
-        let group = scan.on(disk).and_then(|member| member.group.as_ref());
+        let group = scan.on(disk).and_then(|member| scan.group_of(member));
         group.is_some_and(|group| self.groups.iter().any(|ours| ours.name() == group.name))
     }
 }

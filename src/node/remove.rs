@@ -7,20 +7,22 @@ use crate::node::{Found, Node};
 use crate::volume::{VolumeError, VolumeId, Wipe};
 
 impl Node {
-    /// Make the volume gone, durably. One of the same name whose id names another node is not this one.
+    /// Make the volume gone, durably.
     pub(super) async fn remove_volume(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let key = id.key();
-        let found = self.find_key(key).await?;
-        let Some(found) = found.filter(|found| found.record.id == *id) else {
+        // The same name on another node gives the same key.
+        let Some(found) = self.find_key(key).await?.filter(|found| found.record.id == *id) else {
             // An earlier call may have removed it and died before its flush.
             return self.flush_all().await;
         };
+        refuse_if_copied(&found)?;
         match found.record.stage {
             Stage::Deleting => {} // Our own wipe may hold it; nobody else can any more.
             Stage::Creating => self.wipes.settle(key).await?,
             Stage::Ready => {
                 self.leave_private_mount(&found).await?;
                 self.refuse_if_held(&found, None).await?;
+                self.wipes.settle(key).await?; // That of a growth that nobody asks for any more.
             }
         }
         self.remove_helpers(&found).await?;
@@ -58,12 +60,11 @@ impl Node {
         let (device, _) = self.activate(found).await?;
         let size = found.size().get();
         let from = found.record.wiped.get().min(size);
+        let left = std::iter::once(from..size).collect();
         Ok(Task {
-            key: found.record.id.key().clone(),
-            device,
-            ranges: std::iter::once(from..size).collect(),
             how: found.record.wipe,
             write_down: Some((found.group.clone(), found.lv.name.clone())),
+            ..Task::new(found, device, left)
         })
     }
 
@@ -89,4 +90,19 @@ impl Node {
         }
         Ok(())
     }
+}
+
+/// # Errors
+/// [`VolumeError::InUse`] if somebody else has taken a snapshot of the volume: LVM would remove that
+/// with it.
+fn refuse_if_copied(found: &Found) -> Result<(), VolumeError> {
+    let own = record::safety_name(found.record.id.key());
+    let others = found.seen.snapshots_of(&found.lv).find(|name| **name != own);
+    others.map_or(Ok(()), |name| {
+        let copy = format!("{}/{name}", found.group.name());
+        Err(VolumeError::InUse {
+            id: found.record.id.to_string(),
+            holder: format!("{copy} is a snapshot of it; remove that first with `lvremove {copy}`"),
+        })
+    })
 }

@@ -1,6 +1,7 @@
 //! Make bytes unreadable, in pieces: with progress, at a rate, joined by whoever asks again.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use crate::bytes::Bytes;
 use crate::host::{Host, HostError};
 use crate::lvm::{VolumeGroup, tags};
 use crate::node::error::chain;
-use crate::node::record;
+use crate::node::{Found, device_node, record};
 use crate::volume::{FsKind, Mode, VolumeError, VolumeKey, Wipe};
 
 /// One call to the kernel zeroes this much: long enough to be cheap, short enough to show progress.
@@ -63,6 +64,8 @@ pub(super) fn ends(range: Range<u64>) -> Vec<Range<u64>> {
 pub(super) struct Task {
     /// The volume.
     pub key: VolumeKey,
+    /// The dm uuid of its device, or of the one that is to join it.
+    pub uuid: String,
     /// The device.
     pub device: PathBuf,
     /// What to wipe, in this order.
@@ -71,6 +74,14 @@ pub(super) struct Task {
     pub how: Wipe,
     /// Where to write down the progress: the group and the logical volume.
     pub write_down: Option<(Arc<VolumeGroup>, String)>,
+}
+
+impl Task {
+    /// Zeroes over these ranges of a volume's device.
+    pub fn new(found: &Found, device: PathBuf, ranges: Vec<Range<u64>>) -> Task {
+        let (key, uuid) = (found.record.id.key().clone(), found.seen.dm_uuid(&found.lv));
+        Task { key, uuid, device, ranges, how: Wipe::Zero, write_down: None }
+    }
 }
 
 /// The wipes under way.
@@ -88,6 +99,7 @@ pub(super) struct Wipes {
 
 #[derive(Debug, Clone)]
 struct Job {
+    uuid: String,
     done: Arc<AtomicU64>,
     total: u64,
     ended: watch::Receiver<Option<Result<(), String>>>,
@@ -123,20 +135,28 @@ impl Wipes {
     /// [`VolumeError::Working`] with the progress when the patience is over; the wipe goes on.
     pub async fn wipe(&self, task: Task) -> Result<(), VolumeError> {
         let key = task.key.clone();
+        // That another device of the volume was wiped says nothing of this one.
+        if self.job(&key).is_some_and(|job| job.uuid != task.uuid) {
+            self.settle(&key).await?;
+        }
         let job = self.join(task);
         self.wait(&key, job).await
     }
 
-    /// Wait for the wipe that is under way for a volume, whatever it wipes; none is success.
+    /// Wait for the wipe that is under way for a volume, whatever it wipes and however it ends.
     ///
     /// # Errors
     /// [`VolumeError::Working`] when the patience is over.
     pub async fn settle(&self, key: &VolumeKey) -> Result<(), VolumeError> {
-        let job = self.jobs().get(key).cloned();
-        match job {
-            Some(job) => self.wait(key, job).await,
-            None => Ok(()),
+        let Some(job) = self.job(key) else { return Ok(()) };
+        match self.wait(key, job).await {
+            Err(working @ VolumeError::Working { .. }) => Err(working),
+            Ok(()) | Err(_) => Ok(()),
         }
+    }
+
+    fn job(&self, key: &VolumeKey) -> Option<Job> {
+        self.jobs().get(key).cloned()
     }
 
     async fn wait(&self, key: &VolumeKey, mut job: Job) -> Result<(), VolumeError> {
@@ -168,7 +188,7 @@ impl Wipes {
         }
         let total = task.ranges.iter().map(|range| range.end - range.start).sum();
         let (tell, ended) = watch::channel(None);
-        let job = Job { done: Arc::default(), total, ended };
+        let job = Job { uuid: task.uuid.clone(), done: Arc::default(), total, ended };
         jobs.insert(task.key.clone(), job.clone());
         let (host, rate, done) = (self.host.clone(), self.rate, job.done.clone());
         let wiped = self.wiped.clone();
@@ -206,6 +226,7 @@ async fn run(
         while at < range.end {
             let piece = at..range.end.min(at + piece_at(rate));
             at = piece.end;
+            still_its_device(host, task).await?;
             let length = piece.end - piece.start;
             match task.how {
                 Wipe::Discard => host.discard(&task.device, piece).await?,
@@ -223,6 +244,18 @@ async fn run(
         }
     }
     host.flush(&task.device).await
+}
+
+/// A wipe may take hours, and the number of a device that was removed meanwhile is given to the next.
+async fn still_its_device(host: &dyn Host, task: &Task) -> Result<(), HostError> {
+    let info = host.dm_info(&task.uuid).await?;
+    if info.is_some_and(|info| device_node(info.number) == task.device) {
+        return Ok(());
+    }
+    Err(HostError::System {
+        what: format!("wipe {}", task.device.display()),
+        source: io::Error::other("the volume's device was removed meanwhile"),
+    })
 }
 
 /// The size of a piece: a second's worth where there is a rate.

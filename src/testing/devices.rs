@@ -106,8 +106,8 @@ pub(super) fn linear(group: &Group, lv: &Lv) -> Table {
 impl World {
     /// A new device without a table.
     pub fn new_device(&mut self, name: String, uuid: String) -> &mut Device {
-        let minor = self.minors;
-        self.minors += 1;
+        let taken = |minor: &u32| self.devices.values().any(|device| device.minor == *minor);
+        let minor = (0..).find(|minor| !taken(minor)).expect("few devices");
         let device =
             Device { name, uuid: uuid.clone(), minor, live: None, waiting: None, suspended: false };
         self.devices.entry(uuid).or_insert(device)

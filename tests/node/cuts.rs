@@ -206,22 +206,26 @@ impl Case {
             let marks = if self.marked() { marks(&base) } else { Vec::new() };
             let host = base.after_crash();
             let node = self.op.map(|op| (op, setup.clone()));
-            let (answer, effects) = match node {
+            let (answer, effects, state, after) = match node {
                 Some((op, setup)) => {
                     let node = setup.start(&host).await;
                     host.forget_effects();
                     let answer = op.ask(&host, &node).await;
                     let effects = host.effects().len();
-                    let state = host.state();
+                    // Before it is asked again: that would flush what the first has left.
+                    let (state, after) = (host.state(), host.after_crash());
                     let again = op.ask(&host, &node).await;
                     assert_eq!(again, answer, "{} twice", self.named());
                     assert_eq!(host.state(), state, "{} twice", self.named());
-                    (answer, effects)
+                    (answer, effects, state, after)
                 }
-                None => (self.run(&host, &setup).await, host.effects().len()),
+                None => {
+                    let answer = self.run(&host, &setup).await;
+                    (answer, host.effects().len(), host.state(), host.after_crash())
+                }
             };
             assert!(answer.is_ok(), "{}: {answer:?}", self.named());
-            Reference { base, setup, answer, state: host.state(), after: host, effects, marks }
+            Reference { base, setup, answer, state, after, effects, marks }
         })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pliant::bytes::Bytes;
 use pliant::fs::superblock;
-use pliant::host::Host;
+use pliant::host::{Cmd, Host};
 use pliant::lvm::Lv;
 use pliant::node::record::{self, lv_name};
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
@@ -235,6 +235,17 @@ async fn mark(host: &FakeHost, name: &str) {
     host.flush(&device).await.expect("sync");
 }
 
+/// Type a command on a group, as an administrator does.
+pub async fn type_in(host: &FakeHost, group: &str, line: &str) {
+    let disks = host.disks().await.expect("disks");
+    let disks: Vec<PathBuf> = disks.into_iter().map(|disk| disk.path).collect();
+    host.pin_devices(group, &disks).await.expect("pinned");
+    let mut words = line.split(' ').map(str::to_owned);
+    let program: &'static str = words.next().expect("a program").leak();
+    let said = host.lvm(group, Cmd::new(program).args(words)).await.expect("it ran");
+    assert!(!said.contains("failure"), "{line}: {said}");
+}
+
 /// The only group of the machine.
 fn group_of(host: &FakeHost) -> String {
     host.state().groups.into_keys().next().expect("a group")
@@ -277,6 +288,7 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
         None if marked => wrong.push(format!("{VOLUME} is lost")),
         _ => {}
     }
+    wrong.extend(beyond_their_ends(host, &group).await);
     let ready = record::volumes(&group).filter(|(_, record)| record.stage == record::Stage::Ready);
     for (lv, record) in ready.filter(|(_, record)| record.mode == Mode::Block) {
         let extents = secret_extents(&group, lv);
@@ -284,6 +296,19 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
             if content(host, &group, lv, at, SECRET.len()).await == SECRET {
                 wrong.push(format!("{} shows a former tenant's bytes at {at}", record.name));
             }
+        }
+    }
+    wrong
+}
+
+/// The file systems that count on bytes which their volumes do not have.
+async fn beyond_their_ends(host: &FakeHost, group: &pliant::lvm::Group) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (lv, record) in record::volumes(group).filter(|(_, record)| record.made) {
+        let head = content(host, group, lv, 0, superblock::HEAD).await;
+        let covers = superblock::parse(&head).map(|found| found.covers);
+        if covers > Some(group.size_of(lv.extents())) {
+            wrong.push(format!("{}'s file system is larger than its volume", record.name));
         }
     }
     wrong

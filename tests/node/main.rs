@@ -15,6 +15,7 @@ mod calls;
 mod crash_points;
 mod cuts;
 mod faults;
+mod guards;
 mod health;
 mod machine;
 mod model;

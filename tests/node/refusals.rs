@@ -1,16 +1,23 @@
 //! What is refused, with which words, and what is not.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pliant::bytes::Bytes;
 use pliant::fs::superblock;
 use pliant::host::Host;
 use pliant::node::record::lv_name;
+use pliant::node::{GroupSource, Node};
 use pliant::testing::{Failing, FakeHost};
-use pliant::volume::{FsKind, Mode, NodeKey, Safety, State, VolumeId, VolumeKey, Volumes};
+use pliant::volume::{
+    Access, FsKind, Mode, NodeKey, Publish, Safety, Stage, State, VolumeError, VolumeId, VolumeKey,
+    Volumes,
+};
 
 use crate::cuts::block_on;
-use crate::machine::{Disks, LARGE, Op, VOLUME, growth, id_of, want};
+use crate::machine::{
+    Disks, LARGE, Op, Setup, VOLUME, growth, id_of, marks, readable, type_in, want, wrongs,
+};
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 
@@ -117,5 +124,201 @@ fn what_may_not_grow_without_a_snapshot_is_used_as_it_is() {
         let head = host.read_at(&device, 0, superblock::HEAD).await.expect("it can be read");
         let covers = superblock::parse(&head).expect("an ext4").covers;
         assert_eq!(covers, Bytes::mib(1060));
+    });
+}
+
+fn lv() -> String {
+    lv_name(&VolumeKey::of(VOLUME))
+}
+
+/// A volume on which these calls were done.
+async fn after(ops: &[Op]) -> (FakeHost, Setup, Arc<Node>) {
+    let (host, setup) = Disks::Two.machine(false).await;
+    let node = setup.start(&host).await;
+    for op in ops {
+        op.ask(&host, &node).await.expect("what goes before is done");
+    }
+    (host, setup, node)
+}
+
+#[test]
+fn a_foreign_signature_is_not_formatted() {
+    block_on(async {
+        let (host, _, node) = after(&[Op::Create(EXT4)]).await;
+        let device = host.device_of("vg0", &lv()).expect("it is active");
+        host.set_foreign_signature(&device, "swap");
+        let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it carries something");
+        assert!(said.starts_with("Refused") && said.contains("swap"), "{said}");
+    });
+}
+
+#[test]
+fn a_file_system_that_was_used_is_not_made_anew_when_its_tag_is_lost() {
+    block_on(async {
+        let (host, _, node) =
+            after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Write, Op::Unstage]).await;
+        type_in(&host, "vg0", &format!("lvchange -y --deltag pliant.made=yes vg0/{}", lv())).await;
+        Op::Stage(EXT4).ask(&host, &node).await.expect("it is as it was");
+        assert_eq!(wrongs(&host, true).await, [""; 0]);
+    });
+}
+
+#[test]
+fn a_volume_whose_file_system_is_not_seen_is_not_formatted() {
+    block_on(async {
+        let (host, _, node) =
+            after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Write, Op::Unstage]).await;
+        let marks = marks(&host)[1..].to_vec();
+        type_in(&host, "vg0", &format!("lvchange -y -ay vg0/{}", lv())).await;
+        let device = host.device_of("vg0", &lv()).expect("it is active");
+        for other in [[0; 4096], [1; 4096]] {
+            host.write_at(&device, 0, &other);
+            let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it is not there");
+            assert!(said.contains("nothing was formatted"), "{said}");
+            assert_eq!(host.read_at(&device, 0, 4096).await.expect("read"), other);
+            assert!(readable(&host, &marks).await);
+        }
+    });
+}
+
+#[test]
+fn two_groups_of_one_name_and_two_copies_of_one_disk_are_named() {
+    for copied in [false, true] {
+        block_on(async {
+            let (host, setup, _) = after(&[Op::Create(Mode::Block)]).await;
+            let (disk, other) = (PathBuf::from("/dev/fake0"), host.add_disk(Bytes::mib(400)));
+            if copied {
+                let head = host.read_at(&disk, 0, 17 << 20).await.expect("read");
+                host.write_at(&other, 0, &head);
+            } else {
+                host.add_group("vg0", &[other.clone()]);
+            }
+            let node = setup.start(&host).await;
+            for op in [Op::Create(Mode::Block), Op::Grow(LARGE), Op::Delete] {
+                let said = op.ask(&host, &node).await.expect_err("they can not be told apart");
+                let both = [&disk, &other].map(|disk| disk.display().to_string());
+                assert!(said.starts_with("Unavailable"), "{said}");
+                assert!(both.iter().all(|disk| said.contains(disk)), "{said}");
+            }
+        });
+    }
+}
+
+#[test]
+fn of_two_volumes_with_one_name_none_is_touched() {
+    block_on(async {
+        let (host, mut setup, _) = after(&[Op::Create(Mode::Block)]).await;
+        let other = host.add_disk(Bytes::mib(900));
+        host.add_group("vg1", &[other]);
+        let tags = host.group("vg0").expect("a group").lvs[&lv()].tags.clone();
+        let tags: Vec<String> = tags.into_iter().map(|tag| format!("--addtag {tag}")).collect();
+        let make = "lvcreate -y -Wn -Zn --setautoactivation n -ay -l 80 -n";
+        type_in(&host, "vg1", &format!("{make} {} {} vg1", lv(), tags.join(" "))).await;
+        setup.plans[0].groups.push(GroupSource::Existing("vg1".to_owned()));
+        let node = setup.start(&host).await;
+        let before = host.state().groups;
+        for op in [Op::Create(Mode::Block), Op::Stage(Mode::Block), Op::Grow(LARGE), Op::Delete] {
+            let said = op.ask(&host, &node).await.expect_err("they can not be told apart");
+            assert!(said.starts_with("Refused"), "{said}");
+            assert!(said.contains("vg0") && said.contains("vg1"), "{said}");
+        }
+        assert_eq!(host.state().groups, before);
+    });
+}
+
+#[test]
+fn a_volume_whose_tags_make_no_sense_is_neither_absent_nor_touched() {
+    block_on(async {
+        let (host, _, node) = after(&[Op::Create(EXT4)]).await;
+        type_in(&host, "vg0", &format!("lvchange -y --deltag pliant.mode=ext4 vg0/{}", lv())).await;
+        let before = host.state().groups;
+        for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Grow(LARGE), Op::Delete] {
+            let said = op.ask(&host, &node).await.expect_err("it does not say what it is");
+            assert!(said.starts_with("Refused") && said.contains(&lv()), "{said}");
+        }
+        assert_eq!(host.state().groups, before);
+    });
+}
+
+#[test]
+fn another_volume_of_the_same_name_is_not_taken_for_it() {
+    block_on(async {
+        let (host, _, node) = after(&[Op::Create(EXT4)]).await;
+        for mode in [Mode::Block, Mode::Filesystem(FsKind::Xfs)] {
+            let said = Op::Create(mode).ask(&host, &node).await.expect_err("it differs");
+            assert!(said.starts_with("Exists"), "{said}");
+        }
+    });
+}
+
+fn at(name: &str, place: &str, read_only: bool, access: &Access) -> Publish {
+    Publish {
+        id: id_of(name),
+        staging: PathBuf::from("/var/lib/kubelet/staging").join(name),
+        target: PathBuf::from("/var/lib/kubelet/pods").join(place),
+        access: access.clone(),
+        read_only,
+        alone: true,
+    }
+}
+
+const MOUNTED: Access = Access::Mount { fs: None, options: Vec::new() };
+
+/// The volume and another, each staged at a path of its own.
+async fn two_staged(node: &Node) {
+    for name in [VOLUME, "other"] {
+        node.ensure(&want(name, EXT4, 64)).await.expect("create");
+        let at = at(name, name, false, &MOUNTED);
+        let (id, staging, access) = (at.id, at.staging, at.access);
+        node.stage(&Stage { id, staging, access, read_only: false }).await.expect("stage");
+    }
+}
+
+#[test]
+fn one_volume_is_never_shown_for_another() {
+    block_on(async {
+        let (host, _, node) = after(&[]).await;
+        two_staged(&node).await;
+        let staging = at("other", "pod", false, &MOUNTED).staging;
+        let wrong = Publish { staging, alone: false, ..at(VOLUME, "pod", false, &MOUNTED) };
+        let before = host.state().mounts;
+        let error = node.publish(&wrong).await.expect_err("the other is staged there");
+        assert!(matches!(error, VolumeError::Refused { .. }), "{error:?}");
+        assert_eq!(host.state().mounts, before);
+
+        node.publish(&Publish { id: id_of("other"), ..wrong.clone() }).await.expect("publish");
+        let before = host.state().mounts;
+        let error = node.unpublish(&id_of(VOLUME), &wrong.target).await;
+        assert!(matches!(error, Err(VolumeError::Refused { .. })), "{error:?}");
+        assert_eq!(host.state().mounts, before);
+    });
+}
+
+#[test]
+fn a_volume_for_one_workload_is_shown_to_one() {
+    block_on(async {
+        let (_host, _, node) = after(&[]).await;
+        two_staged(&node).await;
+        for _again in 0..2 {
+            node.publish(&at(VOLUME, "pod", false, &MOUNTED)).await.expect("publish");
+        }
+        let error = node.publish(&at(VOLUME, "another", false, &MOUNTED)).await;
+        assert!(matches!(error, Err(VolumeError::InUse { .. })), "{error:?}");
+    });
+}
+
+#[test]
+fn who_may_only_read_can_not_write() {
+    block_on(async {
+        let (host, _, node) = after(&[]).await;
+        two_staged(&node).await;
+        node.publish(&at(VOLUME, "pod", true, &MOUNTED)).await.expect("publish");
+        let mounts = host.mounts().await.expect("mounts");
+        let shown = mounts.iter().find(|mount| mount.target.ends_with("pods/pod"));
+        assert!(shown.expect("it is shown").read_only());
+
+        node.ensure(&want("raw", Mode::Block, 8)).await.expect("create");
+        let error = node.publish(&at("raw", "raw", true, &Access::Block)).await;
+        assert!(matches!(error, Err(VolumeError::Invalid { .. })), "{error:?}");
     });
 }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pliant::bytes::Bytes;
-use pliant::host::{Cmd, Host};
+use pliant::host::Host;
 use pliant::testing::FakeHost;
 
+use crate::machine::type_in;
 use shared::{Place, Shown, play_on};
 
 const WRITTEN: &[u8] = b"what the workload wrote and synced";
@@ -31,13 +32,7 @@ impl Place for InMemory {
     }
 
     async fn type_in(&mut self, group: &str, line: &str) {
-        let disks = self.0.disks().await.expect("disks");
-        let disks: Vec<PathBuf> = disks.into_iter().map(|disk| disk.path).collect();
-        self.0.pin_devices(group, &disks).await.expect("pinned");
-        let mut words = line.split(' ').map(str::to_owned);
-        let program: &'static str = words.next().expect("a program").leak();
-        let said = self.0.lvm(group, Cmd::new(program).args(words)).await.expect("it ran");
-        assert!(!said.contains("failure"), "{line}: {said}");
+        type_in(&self.0, group, line).await;
     }
 
     fn door(&mut self) -> Arc<dyn Host> {

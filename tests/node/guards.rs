@@ -1,0 +1,308 @@
+//! What keeps a byte where it belongs: between two calls somebody else acts, a wipe takes long, an
+//! administrator's word goes further than it was meant.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pliant::bytes::Bytes;
+use pliant::host::Host;
+use pliant::node::record::lv_name;
+use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
+use pliant::testing::{Failing, FakeHost};
+use pliant::volume::{FsKind, Mode, NodeKey, VolumeError, VolumeId, VolumeKey, Volumes};
+
+use crate::cuts::block_on;
+use crate::machine::{
+    Disks, LARGE, Op, Setup, VOLUME, id_of, marks, readable, settings, type_in, want, wrongs,
+};
+
+const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
+
+fn lv() -> String {
+    lv_name(&VolumeKey::of(VOLUME))
+}
+
+/// Ask until the work that was joined has ended.
+async fn to_the_end(op: Op, host: &FakeHost, node: &Node) -> Result<String, String> {
+    loop {
+        match op.ask(host, node).await {
+            Err(said) if said.starts_with("Working") => tokio::task::yield_now().await,
+            said => return said,
+        }
+    }
+}
+
+/// A driver that soon tells its callers to ask again, and a volume that was written to.
+struct Impatient {
+    host: FakeHost,
+    setup: Setup,
+    node: Arc<Node>,
+}
+
+impl Impatient {
+    async fn with_a_volume() -> Impatient {
+        let (host, mut setup) = Disks::Two.machine(false).await;
+        setup.settings.wipe_patience = Duration::from_millis(1);
+        let node = setup.start(&host).await;
+        for op in [Op::Create(Mode::Block), Op::Stage(Mode::Block), Op::Write] {
+            to_the_end(op, &host, &node).await.expect("what goes before is done");
+        }
+        Impatient { host, setup, node }
+    }
+
+    /// Ask for something, and hold its wipe after the first piece.
+    async fn ask_and_hold_its_wipe(&self, op: Op) {
+        let rehearsal = self.host.after_crash();
+        let node = self.setup.start(&rehearsal).await;
+        rehearsal.forget_effects();
+        to_the_end(op, &rehearsal, &node).await.expect("it can be done");
+        let effects = rehearsal.effects();
+        let zeroing = effects.iter().position(|effect| effect.starts_with("BLKZEROOUT"));
+        self.host.forget_effects();
+        self.host.hold_after(1 + zeroing.expect("it wipes"));
+        let said = op.ask(&self.host, &self.node).await.expect_err("it takes long");
+        assert!(said.starts_with("Working"), "{said}");
+        self.host.held().await;
+    }
+
+    async fn let_the_wipe_end(&self) {
+        let before = self.node.wiped();
+        self.host.let_go();
+        while self.node.wiped() == before {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn holds(&self, lv: &str) -> bool {
+        self.host.group("vg0").expect("a group").lvs.contains_key(lv)
+    }
+
+    async fn to_the_end(&self, op: Op) {
+        to_the_end(op, &self.host, &self.node).await.expect("it is done");
+    }
+}
+
+#[test]
+fn the_id_of_another_nodes_volume_removes_nothing() {
+    block_on(async {
+        let (host, setup) = Disks::Two.machine(false).await;
+        let node = setup.start(&host).await;
+        Op::Create(EXT4).ask(&host, &node).await.expect("create");
+        let theirs = VolumeId::new(NodeKey::of("beta"), VolumeKey::of(VOLUME));
+        node.remove(&theirs).await.expect("there is none");
+        assert!(node.find(&id_of(VOLUME)).await.expect("a look").is_some());
+    });
+}
+
+#[test]
+fn a_volume_is_wiped_at_its_end_whatever_was_wiped_for_it_before() {
+    for growth_ends_first in [true, false] {
+        block_on(async {
+            let it = Impatient::with_a_volume().await;
+            let marks = marks(&it.host);
+            it.ask_and_hold_its_wipe(Op::Grow(LARGE)).await;
+            if growth_ends_first {
+                it.let_the_wipe_end().await;
+            } else {
+                let said = Op::Delete.ask(&it.host, &it.node).await.expect_err("it is held");
+                assert!(said.starts_with("Working"), "{said}");
+                assert!(it.holds(&format!("{}.more", lv())), "what is being wiped is not removed");
+                it.host.let_go();
+            }
+            it.to_the_end(Op::Delete).await;
+            assert!(!readable(&it.host, &marks).await, "{growth_ends_first}");
+            assert!(!it.holds(&lv()) && !it.holds(&format!("{}.more", lv())));
+        });
+    }
+}
+
+#[test]
+fn a_new_volume_is_wiped_although_one_of_its_name_was_before() {
+    block_on(async {
+        let it = Impatient::with_a_volume().await;
+        let places = marks(&it.host);
+        it.ask_and_hold_its_wipe(Op::Delete).await;
+        it.let_the_wipe_end().await;
+        type_in(&it.host, "vg0", &format!("lvremove -y -f vg0/{}", lv())).await;
+        for (disk, at) in &places {
+            it.host.write_at(disk, *at, b"what somebody else wrote there");
+        }
+        it.to_the_end(Op::Create(Mode::Block)).await;
+        for (disk, at) in &places {
+            assert_eq!(it.host.read_at(disk, *at, 8).await.expect("read"), [0; 8]);
+        }
+    });
+}
+
+#[test]
+fn a_wipe_ends_when_its_device_has_become_another() {
+    block_on(async {
+        let host = FakeHost::new();
+        let disk = host.add_disk(Bytes::gib(8));
+        host.add_group("vg0", &[disk]);
+        let groups = vec![GroupSource::Existing("vg0".to_owned())];
+        let plan = PoolPlan { name: "fast".parse().expect("a name"), groups, spares: Vec::new() };
+        let setup = Setup { settings: settings(), plans: vec![plan] };
+        let node = setup.start(&host).await;
+        let zeroings =
+            || host.effects().iter().filter(|effect| effect.starts_with("BLKZEROOUT")).count();
+        // `lvcreate` has four, then comes the first GiB.
+        host.hold_after(5);
+        let wanted = want(VOLUME, Mode::Block, 3 << 10);
+        let (created, ()) = tokio::join!(node.ensure(&wanted), async {
+            host.held().await;
+            assert_eq!(zeroings(), 1);
+            let device = host.device_of("vg0", &lv());
+            type_in(&host, "vg0", &format!("lvremove -y -f vg0/{}", lv())).await;
+            let make = "lvcreate -y -Wn -Zn --setautoactivation n -ay -l 768 -n theirs vg0";
+            type_in(&host, "vg0", make).await;
+            assert_eq!(host.device_of("vg0", "theirs"), device, "a freed number is taken again");
+            host.let_go();
+        });
+        let said = format!("{:?}", created.expect_err("the volume is gone"));
+        assert_eq!(zeroings(), 1, "{said}");
+    });
+}
+
+#[test]
+fn a_logical_volume_that_lost_its_tags_is_not_taken_for_a_new_one() {
+    block_on(async {
+        let (host, setup) = Disks::Two.machine(false).await;
+        let node = setup.start(&host).await;
+        for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Write, Op::Unstage] {
+            op.ask(&host, &node).await.expect("what goes before is done");
+        }
+        let marks = marks(&host);
+        let tags = host.group("vg0").expect("a group").lvs[&lv()].tags.clone();
+        let gone: Vec<String> = tags.into_iter().map(|tag| format!("--deltag {tag}")).collect();
+        type_in(&host, "vg0", &format!("lvchange -y {} vg0/{}", gone.join(" "), lv())).await;
+        let said = Op::Create(EXT4).ask(&host, &node).await.expect_err("it is there");
+        assert!(said.contains("already exists"), "{said}");
+        assert!(readable(&host, &marks).await);
+    });
+}
+
+#[test]
+fn a_volume_of_which_others_have_a_snapshot_is_not_removed() {
+    block_on(async {
+        let (host, setup) = Disks::Two.machine(false).await;
+        let node = setup.start(&host).await;
+        for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Write, Op::Unstage] {
+            op.ask(&host, &node).await.expect("what goes before is done");
+        }
+        type_in(&host, "vg0", &format!("lvcreate -y -s -l 20 -n backup vg0/{}", lv())).await;
+        let error = node.remove(&id_of(VOLUME)).await.expect_err("a snapshot needs it");
+        assert!(matches!(error, VolumeError::InUse { .. }), "{error:?}");
+        assert!(error.to_string().contains("vg0/backup"), "{error}");
+        assert_eq!(wrongs(&host, true).await, [""; 0]);
+
+        type_in(&host, "vg0", "lvremove -y -f vg0/backup").await;
+        node.remove(&id_of(VOLUME)).await.expect("nobody needs it");
+    });
+}
+
+/// A pool on a disk that its administrator gave away whatever is on it, with a volume on it since.
+async fn given_away() -> (FakeHost, Setup, PathBuf) {
+    let host = FakeHost::new();
+    let disk = host.add_disk(Bytes::gib(1));
+    let groups = vec![GroupSource::Create(NewDisk { path: disk.clone(), wipe: true })];
+    let plan = PoolPlan { name: "fast".parse().expect("a name"), groups, spares: Vec::new() };
+    let setup = Setup { settings: settings(), plans: vec![plan] };
+    let node = setup.start(&host).await;
+    for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Write, Op::Unstage] {
+        op.ask(&host, &node).await.expect("what goes before is done");
+    }
+    (host, setup, disk)
+}
+
+async fn turn(host: &FakeHost, disk: &Path, at: u64) {
+    let byte = host.read_at(disk, at, 1).await.expect("read");
+    host.write_at(disk, at, &[!byte[0]]);
+}
+
+#[test]
+fn a_disk_that_was_given_away_once_keeps_its_volumes_when_it_is_damaged() {
+    // A byte of the label, of the metadata area's header, and of its text.
+    for at in [512 + 40, 4096 + 8, 4096 + 512 + 100] {
+        block_on(async {
+            let (host, setup, disk) = given_away().await;
+            let healthy = host.after_crash();
+            let text = match at {
+                4708 => text_at(&host, &disk).await + 100,
+                at => at,
+            };
+            turn(&host, &disk, text).await;
+            let node = setup.start(&host).await;
+            let health = node.storage_health().await;
+            let trouble = &health.first().expect("it is damaged").ailment.message;
+            assert!(trouble.contains("nothing was changed"), "{trouble}");
+            Op::Create(EXT4).ask(&host, &node).await.expect_err("there is no group");
+            turn(&host, &disk, text).await;
+            assert_eq!(host.state().groups, healthy.state().groups);
+            setup.start(&host).await;
+            assert_eq!(wrongs(&host, true).await, [""; 0], "{at}");
+        });
+    }
+}
+
+/// Where the committed text of a disk's metadata begins.
+async fn text_at(host: &FakeHost, disk: &Path) -> u64 {
+    let sector = host.read_at(disk, 4096, 512).await.expect("read");
+    let header = pliant::lvm::metadata::parse_area(&sector).expect("a header");
+    header.text_ranges()[0].start
+}
+
+#[test]
+fn a_disk_whose_own_metadata_is_damaged_stays_in_its_group() {
+    block_on(async {
+        let (host, mut setup) = Disks::Two.machine(false).await;
+        let disk = PathBuf::from("/dev/fake1");
+        setup.plans[0].spares = vec![NewDisk { path: disk.clone(), wipe: true }];
+        turn(&host, &disk, 4096 + 8).await;
+        let node = setup.start(&host).await;
+        let error = node.ensure(&want(VOLUME, Mode::Block, 2000)).await.expect_err("no room");
+        assert!(matches!(error, VolumeError::NoRoomToCreate { .. }), "{error:?}");
+    });
+}
+
+#[test]
+fn a_volume_that_a_process_has_open_is_not_removed_although_a_resize_was_cut() {
+    block_on(async {
+        let (host, setup) = Disks::Two.machine(false).await;
+        let node = setup.start(&host).await;
+        for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Write, Op::Unstage] {
+            op.ask(&host, &node).await.expect("what goes before is done");
+        }
+        type_in(&host, "vg0", &format!("lvcreate -y -s -l 20 -n {}.safety vg0/{}", lv(), lv()))
+            .await;
+        type_in(&host, "vg0", &format!("lvchange -y -ay vg0/{}", lv())).await;
+        host.open(&host.device_of("vg0", &lv()).expect("it is active"));
+        let error = node.remove(&id_of(VOLUME)).await.expect_err("a process has it open");
+        assert!(matches!(error, VolumeError::InUse { .. }), "{error:?}");
+        assert_eq!(wrongs(&host, true).await, [""; 0]);
+    });
+}
+
+#[test]
+fn nothing_is_rolled_back_under_a_program_that_has_the_volume_open() {
+    block_on(async {
+        let (host, setup) = Disks::Two.machine(false).await;
+        let node = setup.start(&host).await;
+        for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Write, Op::Unstage] {
+            op.ask(&host, &node).await.expect("what goes before is done");
+        }
+        type_in(&host, "vg0", &format!("lvcreate -y -s -l 20 -n {}.safety vg0/{}", lv(), lv()))
+            .await;
+        type_in(&host, "vg0", &format!("lvchange -y -ay vg0/{}", lv())).await;
+        let device = host.device_of("vg0", &lv()).expect("it is active");
+        host.open(&device);
+        host.fail("e2fsck", Failing::Once);
+        let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it is still checked");
+        assert!(said.starts_with("InUse"), "{said}");
+
+        host.close(&device);
+        Op::Stage(EXT4).ask(&host, &node).await.expect("it is concluded");
+        assert_eq!(wrongs(&host, true).await, [""; 0]);
+    });
+}
