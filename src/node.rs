@@ -218,8 +218,7 @@ impl Node {
             .find(|mount| Some(mount.target.as_path()) != staging);
         let holder = match elsewhere {
             Some(mount) => format!("it is mounted at {}; unmount it there", mount.target.display()),
-            // The origin of a safety snapshot is held by device-mapper itself.
-            None if info.open_count > u32::from(staged) && !found.has_snapshot() => format!(
+            None if info.open_count > u32::from(staged) => format!(
                 "a process has {} open; see `fuser -v {}`",
                 device.display(),
                 device.display()
@@ -264,7 +263,7 @@ impl Node {
             record::Stage::Deleting => State::Deleting {
                 wiped: self.wipes.progress(key).unwrap_or_default().max(found.record.wiped),
             },
-            record::Stage::Ready if self.wipes.progress(key).is_some() => State::Resizing,
+            record::Stage::Ready if self.wipes.runs(key) => State::Resizing,
             record::Stage::Ready if found.has_snapshot() => State::Resizing,
             record::Stage::Ready => match self.growths().get(key) {
                 Some(LastGrowth::Done) => State::Resized,
@@ -282,7 +281,7 @@ impl Volumes for Node {
     }
 
     async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
-        self.remove_volume(id.key()).await
+        self.remove_volume(id).await
     }
 
     async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError> {

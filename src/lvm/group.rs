@@ -192,8 +192,13 @@ impl Group {
         self.frozen().is_none()
     }
 
+    /// What the device-mapper uuids of all its logical volumes begin with.
+    pub fn dm_uuid_prefix(&self) -> String {
+        format!("LVM-{}", self.uuid.replace('-', ""))
+    }
+
     /// The device-mapper uuid of a logical volume's top layer.
     pub fn dm_uuid(&self, lv: &Lv) -> String {
-        format!("LVM-{}{}", self.uuid.replace('-', ""), lv.uuid.replace('-', ""))
+        self.dm_uuid_prefix() + &lv.uuid.replace('-', "")
     }
 }

@@ -48,7 +48,7 @@ impl Turn {
     /// them: what a killed `lvremove` or snapshot left. Only devices with our names are touched.
     pub async fn remove_orphans(&self) -> Result<(), LvmError> {
         let group = self.read().await?;
-        let ours = format!("LVM-{}", group.uuid.replace('-', ""));
+        let ours = group.dm_uuid_prefix();
         let mut devices = self.ask(self.group.host.dm_list().await)?;
         // A hidden layer is held by what stands on it; its uuid is that volume's with a suffix.
         devices.sort_by_key(|device| device.uuid.len());

@@ -33,6 +33,7 @@ impl Node {
         let (device, _) = self.activate(found).await?;
         let full = self.fills(found, kind, &device).await?;
         if !full {
+            self.refuse_if_held(found, None).await?; // By a mount that is not seen from here.
             found.group.flush().await.map_err(unavailable)?; // As before a growth of a mounted one.
             self.resize_with_a_way_back(found, kind, &device).await?;
             self.note_growth(found.record.id.key(), LastGrowth::Done);
@@ -148,9 +149,10 @@ impl Node {
 
     /// Merge a snapshot back: the volume is then as it was when it was taken.
     async fn roll_back(&self, found: &Found, snapshot: &str) -> Result<(), VolumeError> {
-        // While the volume is mounted LVM only notes the merge, for the next activation: whatever
-        // was written until then would be lost.
+        // While the volume is held LVM only notes the merge, for the next activation: whatever was
+        // written until then would be lost.
         self.leave_private_mount(found).await?;
+        self.refuse_if_held(found, None).await?;
         let turn = found.group.turn().await.map_err(unavailable)?;
         if let Err(error) = turn.merge(snapshot, MERGE_LIMIT).await {
             return Err(VolumeError::Refused {
@@ -184,6 +186,7 @@ impl Node {
             return Ok(());
         }
         let (device, _) = self.activate(found).await?;
+        self.refuse_if_held(found, None).await?; // A checker that is turned away has found nothing.
         let good = fs::check(self.host.as_ref(), &device, kind, fs::Check::Repair).await.is_ok();
         tracing::warn!(volume = %found.record.id, good, "concluding a resize that was cut short");
         if !good {

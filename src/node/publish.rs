@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::host::{DeviceNumber, DmInfo};
 use crate::mount::{self, MountError, MountTable};
 use crate::node::error::failed;
-use crate::node::{Access, Found, Node, Publish, device_node};
+use crate::node::{Access, Found, Node, Publish, device_node, record};
 use crate::volume::{Growth, Mode, VolumeError, VolumeId};
 
 use crate::bytes::Bytes;
@@ -116,8 +116,8 @@ impl Node {
         self.unmount(number, target).await
     }
 
-    /// Unmount a path that shows the device `number`, or any volume of ours where the volume itself is
-    /// gone, and remove it.
+    /// Unmount a path that shows the device `number`, or where the volume itself is gone a device of ours
+    /// that no volume has any more, and remove it.
     ///
     /// # Errors
     /// [`VolumeError::Refused`] if something else is mounted there.
@@ -135,7 +135,7 @@ impl Node {
             };
             let ours = match number {
                 Some(number) => shows(number),
-                None => self.our_devices().await?.into_iter().any(shows),
+                None => self.ownerless_devices().await?.into_iter().any(shows),
             };
             if !ours {
                 return Err(VolumeError::Refused {
@@ -155,17 +155,18 @@ impl Node {
         self.host.remove_path(target).await.map_err(failed("removing the path"))
     }
 
-    /// The live devices of all groups of this driver, also of volumes that are gone.
-    async fn our_devices(&self) -> Result<Vec<DeviceNumber>, VolumeError> {
-        let groups: Vec<String> = self
-            .groups()
-            .filter_map(|group| group.remembered())
-            .map(|group| format!("LVM-{}", group.uuid.replace('-', "")))
-            .collect();
+    /// The live devices of this driver's groups that none of its volumes has: what went behind its back.
+    async fn ownerless_devices(&self) -> Result<Vec<DeviceNumber>, VolumeError> {
+        let groups: Vec<_> = self.groups().filter_map(|group| group.remembered()).collect();
         let devices = self.host.dm_list().await.map_err(failed("device-mapper"))?;
-        let ours =
-            devices.into_iter().filter(|d| groups.iter().any(|uuid| d.uuid.starts_with(uuid)));
-        Ok(ours.map(|device| device.number).collect())
+        let ownerless = |uuid: &str| {
+            let group = groups.iter().find(|group| uuid.starts_with(&group.dm_uuid_prefix()));
+            group.is_some_and(|group| {
+                !record::healable(group).any(|lv| uuid.starts_with(&group.dm_uuid(lv)))
+            })
+        };
+        let devices = devices.into_iter().filter(|device| ownerless(&device.uuid));
+        Ok(devices.map(|device| device.number).collect())
     }
 
     /// Grow the file system at `path` to its device, and the device if it is still too small;

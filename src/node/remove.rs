@@ -4,12 +4,14 @@ use crate::node::error::unavailable;
 use crate::node::record::{self, Stage};
 use crate::node::wipe::Task;
 use crate::node::{Found, Node};
-use crate::volume::{VolumeError, VolumeKey, Wipe};
+use crate::volume::{VolumeError, VolumeId, Wipe};
 
 impl Node {
     /// Make the volume gone, durably.
-    pub(super) async fn remove_volume(&self, key: &VolumeKey) -> Result<(), VolumeError> {
-        let Some(found) = self.find_key(key).await? else {
+    pub(super) async fn remove_volume(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        let key = id.key();
+        // One of the same name that another node has made is not the one that is meant.
+        let Some(found) = self.find_key(key).await?.filter(|found| found.record.id == *id) else {
             // An earlier call may have removed it and died before its flush.
             return self.flush_all().await;
         };
@@ -19,6 +21,7 @@ impl Node {
             Stage::Ready => {
                 self.leave_private_mount(&found).await?;
                 self.refuse_if_held(&found, None).await?;
+                self.wipes.settle(key).await?; // Of what was to join it.
             }
         }
         self.remove_helpers(&found).await?;
@@ -58,6 +61,7 @@ impl Node {
         let from = found.record.wiped.get().min(size);
         Ok(Task {
             key: found.record.id.key().clone(),
+            lv: found.dm_uuid(),
             device,
             ranges: std::iter::once(from..size).collect(),
             how: found.record.wipe,

@@ -183,7 +183,7 @@ impl Node {
             return self.unmount(None, staging).await;
         };
         let ready = found.record.stage == record::Stage::Ready;
-        if !ready && self.wipes.progress(id.key()).is_some() {
+        if !ready && self.wipes.runs(id.key()) {
             // The driver's own wipe needs the device.
             return self.unmount(Some(info.number), staging).await;
         }

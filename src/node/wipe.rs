@@ -63,7 +63,9 @@ pub(super) fn ends(range: Range<u64>) -> Vec<Range<u64>> {
 pub(super) struct Task {
     /// The volume.
     pub key: VolumeKey,
-    /// The device.
+    /// The dm uuid of the logical volume: the volume's own, or that of a helper.
+    pub lv: String,
+    /// Its device.
     pub device: PathBuf,
     /// What to wipe, in this order.
     pub ranges: Vec<Range<u64>>,
@@ -88,6 +90,7 @@ pub(super) struct Wipes {
 
 #[derive(Debug, Clone)]
 struct Job {
+    lv: String,
     done: Arc<AtomicU64>,
     total: u64,
     ended: watch::Receiver<Option<Result<(), String>>>,
@@ -107,9 +110,14 @@ impl Wipes {
         Bytes::new(self.wiped.load(Ordering::Relaxed))
     }
 
-    /// How much of a volume's wipe is done; `None` if none is under way.
+    /// How much of a volume's wipe is done; `None` if there is none, under way or not asked after yet.
     pub fn progress(&self, key: &VolumeKey) -> Option<Bytes> {
         self.jobs().get(key).map(|job| Bytes::new(job.done.load(Ordering::Relaxed)))
+    }
+
+    /// Whether a wipe for the volume is under way.
+    pub fn runs(&self, key: &VolumeKey) -> bool {
+        self.jobs().get(key).is_some_and(|job| job.ended.borrow().is_none())
     }
 
     /// Start a wipe without waiting for it; one that is under way for the volume goes on.
@@ -117,25 +125,32 @@ impl Wipes {
         self.join(task);
     }
 
-    /// Wipe, or join the wipe that is under way, and wait for its end; durable then.
+    /// Wipe, or join the wipe of the same logical volume, and wait for its end; durable then.
     ///
     /// # Errors
     /// [`VolumeError::Working`] with the progress when the patience is over; the wipe goes on.
+    /// [`VolumeError::Unavailable`] if the disk fails.
     pub async fn wipe(&self, task: Task) -> Result<(), VolumeError> {
         let key = task.key.clone();
+        let of_another = |job: &Job| job.lv != task.lv;
+        if self.jobs().get(&key).is_some_and(of_another) {
+            self.settle(&key).await?; // It has not wiped this one.
+        }
         let job = self.join(task);
         self.wait(&key, job).await
     }
 
-    /// Wait for the wipe that is under way for a volume, whatever it wipes; none is success.
+    /// Wait for the wipe that is under way for a volume, whatever it wipes and however it ends; none is
+    /// success.
     ///
     /// # Errors
     /// [`VolumeError::Working`] when the patience is over.
     pub async fn settle(&self, key: &VolumeKey) -> Result<(), VolumeError> {
         let job = self.jobs().get(key).cloned();
-        match job {
-            Some(job) => self.wait(key, job).await,
-            None => Ok(()),
+        let Some(job) = job else { return Ok(()) };
+        match self.wait(key, job).await {
+            Err(working @ VolumeError::Working { .. }) => Err(working),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
@@ -153,9 +168,9 @@ impl Wipes {
             }),
             Some(result) => {
                 self.jobs().remove(key);
-                result.map_err(|words| VolumeError::Failed {
-                    what: "the volume could not be wiped".to_owned(),
-                    source: words.into(),
+                result.map_err(|reason| VolumeError::Unavailable {
+                    what: "a disk that is to be wiped".to_owned(),
+                    reason,
                 })
             }
         }
@@ -168,7 +183,7 @@ impl Wipes {
         }
         let total = task.ranges.iter().map(|range| range.end - range.start).sum();
         let (tell, ended) = watch::channel(None);
-        let job = Job { done: Arc::default(), total, ended };
+        let job = Job { lv: task.lv.clone(), done: Arc::default(), total, ended };
         jobs.insert(task.key.clone(), job.clone());
         let (host, rate, done) = (self.host.clone(), self.rate, job.done.clone());
         let wiped = self.wiped.clone();
