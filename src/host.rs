@@ -439,7 +439,8 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// Make an empty file in an existing directory; there already is success.
     async fn make_file(&self, path: &Path) -> Result<(), HostError>;
 
-    /// Remove an empty directory or a file; already gone is success.
+    /// Remove an empty directory, an empty file or a link; already gone is success. A file that holds
+    /// something, and any other thing, is an error and stays.
     async fn remove_path(&self, path: &Path) -> Result<(), HostError>;
 
     /// Say how full a mounted file system is.
