@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::host::{DeviceNumber, DmInfo};
 use crate::mount::{self, MountError, MountTable};
-use crate::node::error::failed;
+use crate::node::error::{failed, mount_failed};
 use crate::node::{Access, Found, Node, Publish, device_node, record};
 use crate::volume::{Growth, Mode, VolumeError, VolumeId};
 
@@ -147,10 +147,8 @@ impl Node {
                 });
             }
             let unmounted = mount::ensure_unmounted(self.host.as_ref(), &table, target).await;
-            unmounted.map_err(|source| VolumeError::Failed {
-                what: format!("{} could not be unmounted", target.display()),
-                source: Box::new(source),
-            })?;
+            let what = || format!("{} could not be unmounted", target.display());
+            unmounted.map_err(|error| mount_failed(what())(error))?;
         }
         self.host.remove_path(target).await.map_err(failed("removing the path"))
     }
@@ -224,8 +222,5 @@ impl Node {
 }
 
 fn not_shown(target: &Path, source: MountError) -> VolumeError {
-    VolumeError::Failed {
-        what: format!("the volume could not be shown at {}", target.display()),
-        source: Box::new(source),
-    }
+    mount_failed(format!("the volume could not be shown at {}", target.display()))(source)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::fs::{self, Probe};
 use crate::host::{DmInfo, NewMount};
 use crate::mount::{self, MountTable};
-use crate::node::error::{failed, fs_failed, unavailable};
+use crate::node::error::{failed, fs_failed, mount_failed, unavailable};
 use crate::node::{Access, Found, LastGrowth, Node, Stage, record};
 use crate::volume::{FsKind, Mode, VolumeError, VolumeId, parse_mount_options};
 
@@ -84,10 +84,8 @@ impl Node {
         info: &DmInfo,
     ) -> Result<(), VolumeError> {
         let mounted = mount::ensure_mounted(self.host.as_ref(), table, new, info.number).await;
-        mounted.map(|_| ()).map_err(|source| VolumeError::Failed {
-            what: format!("{} could not be mounted at {}", new.kind, new.target.display()),
-            source: Box::new(source),
-        })
+        let what = || format!("{} could not be mounted at {}", new.kind, new.target.display());
+        mounted.map(|_| ()).map_err(|error| mount_failed(what())(error))
     }
 
     /// Make sure that the device carries its file system: format it if that was never completed,
