@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use nix::libc::EOPNOTSUPP;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -223,7 +224,7 @@ async fn run(
             at = piece.end;
             let length = piece.end - piece.start;
             match task.how {
-                Wipe::Discard => host.discard(&task.device, piece).await?,
+                Wipe::Discard => discard_or_zero(host, &task.device, piece).await?,
                 Wipe::Zero | Wipe::None => host.write_zeroes(&task.device, piece).await?,
             }
             let so_far = done.fetch_add(length, Ordering::Relaxed) + length;
@@ -238,6 +239,18 @@ async fn run(
         }
     }
     host.flush(&task.device).await
+}
+
+/// Discard, or write zeroes where the disk knows no discard.
+async fn discard_or_zero(
+    host: &dyn Host,
+    device: &Path,
+    piece: Range<u64>,
+) -> Result<(), HostError> {
+    match host.discard(device, piece.clone()).await {
+        Err(error) if error.errno() == Some(EOPNOTSUPP) => host.write_zeroes(device, piece).await,
+        answer => answer,
+    }
 }
 
 /// The size of a piece: a second's worth where there is a rate.

@@ -16,6 +16,7 @@ mod crash_points;
 mod cuts;
 mod faults;
 mod health;
+mod hostile;
 mod machine;
 mod model;
 mod pairs;
