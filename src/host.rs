@@ -383,6 +383,9 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// Discard (`BLKDISCARD`): the content is undefined afterwards unless the disk promises zeroes.
     async fn discard(&self, device: &Path, range: Range<u64>) -> Result<(), HostError>;
 
+    /// Whether somebody has the block device to himself: a mount of any namespace, or a device on it.
+    async fn is_claimed(&self, device: &Path) -> Result<bool, HostError>;
+
     /// Make everything written to the device durable (`fsync`, which sends a cache flush).
     async fn flush(&self, device: &Path) -> Result<(), HostError>;
 

@@ -150,6 +150,7 @@ impl Node {
                 ),
             });
         }
+        self.refuse_if_held(found, None).await?; // By a format that nobody waits for any more.
         let probe = fs::probe_unmade(self.host.as_ref(), device).await;
         match probe.map_err(fs_failed("the device could not be probed"))? {
             Probe::Blank(blank) => {
