@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use pliant::bytes::Bytes;
 use pliant::lvm::metadata::{checksum, find_label, parse_area, parse_group};
 use pliant::lvm::{Lv, report};
 use pliant::node::record::Record;
@@ -36,11 +37,14 @@ pub fn metadata(bytes: &[u8]) -> bool {
             })
         }
         _ => parse_group(bytes).is_ok_and(|group| {
+            assert!(!group.name.contains('/'), "{group:?}");
             for lv in group.lvs.values() {
-                group.dm_uuid(lv);
-                group.size_of(lv.extents());
+                assert!(!lv.name.contains(['/', ' ']), "{lv:?}");
+                assert!(group.dm_uuid(lv).len() == 68, "{lv:?}");
+                assert!(group.size_of(lv.extents()) <= Bytes::MAX);
                 Record::read(lv);
             }
+            Bytes::new(1).div_ceil(group.extent_size);
             group.free_extents();
             true
         }),

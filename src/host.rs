@@ -383,6 +383,9 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// Discard (`BLKDISCARD`): the content is undefined afterwards unless the disk promises zeroes.
     async fn discard(&self, device: &Path, range: Range<u64>) -> Result<(), HostError>;
 
+    /// Whether somebody has the block device to himself: a mount of any namespace, or a device on it.
+    async fn is_claimed(&self, device: &Path) -> Result<bool, HostError>;
+
     /// Make everything written to the device durable (`fsync`, which sends a cache flush).
     async fn flush(&self, device: &Path) -> Result<(), HostError>;
 
@@ -439,7 +442,8 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// Make an empty file in an existing directory; there already is success.
     async fn make_file(&self, path: &Path) -> Result<(), HostError>;
 
-    /// Remove an empty directory or a file; already gone is success.
+    /// Remove an empty directory, an empty file or a link; already gone is success. A file that holds
+    /// something, and any other thing, is an error and stays.
     async fn remove_path(&self, path: &Path) -> Result<(), HostError>;
 
     /// Say how full a mounted file system is.

@@ -293,6 +293,10 @@ fn named(kind: Option<PathKind>) -> String {
 /// The number of the device that a btrfs names as its source: a node, or a device-mapper name, which
 /// is a link that udev keeps.
 async fn block_number(host: &dyn Host, source: &Path) -> Result<Option<DeviceNumber>, HostError> {
+    // A mount of others may name anything; what is on the way to it must not keep ours from being seen.
+    if !source.starts_with("/dev") {
+        return Ok(None);
+    }
     if let Ok(name) = source.strip_prefix("/dev/mapper") {
         let devices = host.dm_list().await?;
         let device = devices.iter().find(|device| Path::new(&device.name) == name);
@@ -354,6 +358,16 @@ mod tests {
         let table = table();
         assert_eq!(targets(table.of(number((254, 3)))), ["/staging", "/target"]);
         assert_eq!(targets(table.of_node("dm-3")), ["/block", "/gone"]);
+    }
+
+    #[tokio::test]
+    async fn what_others_name_as_a_source_is_not_followed() {
+        let host = crate::testing::FakeHost::new();
+        for source in ["/proc/self/fd/3", "none", "/home/x/../device"] {
+            let number = block_number(&host, Path::new(source)).await;
+            assert_eq!(number.expect("no look, no error"), None);
+        }
+        assert_eq!(host.counts().get("path_calls"), None);
     }
 
     #[test]

@@ -183,7 +183,7 @@ impl Node {
             record::Stage::Deleting => State::Deleting {
                 wiped: self.wipes.progress(key).unwrap_or_default().max(found.record.wiped),
             },
-            record::Stage::Ready if self.wipes.progress(key).is_some() => State::Resizing,
+            record::Stage::Ready if self.wipes.runs(key) => State::Resizing,
             record::Stage::Ready if found.has_snapshot() => State::Resizing,
             record::Stage::Ready => match self.growths().get(key) {
                 Some(LastGrowth::Done) => State::Resized,

@@ -146,7 +146,7 @@ impl FakeHost {
         *self.lock().fs_errors.entry(device).or_default() += 1;
     }
 
-    /// Hold a device open as a process would that uses it as a raw disk.
+    /// Hold a device open, and nobody else's, as a mount of another namespace does.
     pub fn open(&self, device: &Path) {
         *self.lock().openers.entry(device.to_owned()).or_default() += 1;
     }

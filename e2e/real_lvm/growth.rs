@@ -231,6 +231,43 @@ fn a_volume_that_is_larger_than_its_file_system_is_grown_when_it_is_staged() {
     }
 }
 
+/// LVM would note a merge of the safety snapshot for the next activation, and lose what was written
+/// until then.
+#[test]
+#[ignore = "needs the throw-away kernel: e2e/real-lvm"]
+fn what_another_mount_namespace_shows_is_not_grown_under_it() {
+    let disk = Disk::of(1 << 30);
+    group("vg0", &[&disk]);
+    let mut rig = Rig::with(&["--pool", "default=vg0"]);
+    let volume = rig.calls.create("held", Bytes::mib(64), EXT4, "safety=required");
+    let volume = volume.expect("create");
+    rig.calls.show(&volume);
+    fill(&volume.file("content"), CONTENT);
+    let before = rig.calls.shown_size(&volume);
+    let namespace = "mkdir /run/ns && mount --bind /run/ns /run/ns && mount --make-private /run/ns \
+                     && touch /run/ns/mnt && unshare --mount=/run/ns/mnt --propagation private true";
+    run("sh", &["-c", namespace]);
+    for path in [volume.target(), volume.staging()] {
+        run("umount", &[&path.display().to_string()]);
+    }
+
+    let grown = rig.calls.grow(&volume, Bytes::mib(128)).expect("grow");
+    assert_eq!(grown, (Bytes::mib(128), true));
+    assert_eq!(volumes_of("vg0").len(), 1, "no snapshot is left");
+    let later = format!("echo later >{0}/later && sync {0}/later", volume.staging().display());
+    run("nsenter", &["--mount=/run/ns/mnt", "sh", "-c", &later]);
+    run("umount", &["/run/ns/mnt"]);
+
+    run("lvchange", &["-an", &volume.lv("vg0")]);
+    rig.calls.show(&volume);
+    assert_eq!(std::fs::read(volume.target().join("later")).expect("it was synced"), b"later\n");
+    assert!(holds(&volume.file("content"), CONTENT));
+    assert!(rig.calls.shown_size(&volume) >= before + Bytes::mib(55));
+    rig.calls.hide(&volume);
+    is_sound(&volume);
+    rig.calls.delete(&volume).expect("delete");
+}
+
 /// A former tenant's bytes at a device's end could be a signature of md or GPT.
 #[test]
 #[ignore = "needs the throw-away kernel: e2e/real-lvm"]

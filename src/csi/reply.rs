@@ -143,6 +143,10 @@ pub(super) fn validated(
         Ok(workload) if serves(volume.mode, workload) => None,
         Ok(_) => Some(format!("the volume was made as {}", volume.mode)),
     };
+    let elsewhere = validation.pools.iter().find(|pool| **pool != volume.pool.as_str());
+    let objection = objection.or_else(|| {
+        elsewhere.map(|pool| format!("the volume is in pool {}, not {pool}", volume.pool))
+    });
     pb::ValidateVolumeCapabilitiesResponse {
         confirmed: objection.is_none().then_some(validation.echo),
         message: objection.unwrap_or_default(),

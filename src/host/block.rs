@@ -78,6 +78,15 @@ pub(super) fn discard(device: &Path, range: &Range<u64>) -> io::Result<()> {
     ioctl::discard(&file, range.start, length(range)?)
 }
 
+/// Whether the kernel keeps a device for somebody: it is then not opened to have it alone.
+pub(super) fn is_claimed(device: &Path) -> io::Result<bool> {
+    match OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(device) {
+        Ok(_) => Ok(false),
+        Err(error) if error.raw_os_error() == Some(Errno::EBUSY as i32) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// Write back the page cache of a device and its own.
 pub(super) fn flush(device: &Path) -> io::Result<()> {
     File::open(device)?.sync_all()

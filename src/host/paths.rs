@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
-use nix::sys::stat::{Mode, SFlag, fstat, major, minor, mkdirat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::sys::stat::{Mode, SFlag, fstat, fstatat, major, minor, mkdirat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
@@ -91,13 +91,14 @@ pub(super) fn make_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Remove a file or an empty directory.
+/// Remove what the driver makes, an empty directory or an empty file, or a link; nothing else.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let (above, name) = split(path)?;
     let above = match open_below(AT_FDCWD, above, OFlag::O_PATH) {
         Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
         other => other?,
     };
+    refuse_content(&above, name)?;
     let removed = match unlinkat(&above, name, UnlinkatFlags::NoRemoveDir) {
         Err(Errno::EISDIR) => unlinkat(&above, name, UnlinkatFlags::RemoveDir),
         other => other,
@@ -105,6 +106,19 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     match removed {
         Ok(()) | Err(Errno::ENOENT) => Ok(()),
         Err(errno) => Err(errno.into()),
+    }
+}
+
+/// An error for a file that holds something, and for a device's node, a socket or a pipe.
+fn refuse_content(above: &OwnedFd, name: &Path) -> io::Result<()> {
+    let stat = match fstatat(above, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Err(Errno::ENOENT) => return Ok(()),
+        other => other?,
+    };
+    match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
+        SFlag::S_IFDIR | SFlag::S_IFLNK => Ok(()),
+        SFlag::S_IFREG if stat.st_size == 0 => Ok(()),
+        _ => Err(io::Error::other("it is no empty file, so this driver did not make it")),
     }
 }
 
@@ -173,6 +187,19 @@ mod tests {
         make_file(&file).unwrap();
         assert_eq!(errno(make_file(&directory)), Some(Errno::EEXIST));
         assert_eq!(errno(make_dir(&file)), Some(Errno::ENOTDIR));
+    }
+
+    #[test]
+    fn what_the_driver_did_not_make_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, pipe) = (dir.path().join("passwd"), dir.path().join("pipe"));
+        std::fs::write(&file, "precious").unwrap();
+        nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        for path in [&file, &pipe, dir.path()] {
+            remove(path).unwrap_err();
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+        assert!(pipe.exists());
     }
 
     #[test]

@@ -169,6 +169,10 @@ impl Host for RealHost {
         self.call("discards", "BLKDISCARD", device, LARGE, discard).await
     }
 
+    async fn is_claimed(&self, device: &Path) -> Result<bool, HostError> {
+        self.call("device_reads", "open", device, SMALL, block::is_claimed).await
+    }
+
     async fn flush(&self, device: &Path) -> Result<(), HostError> {
         self.call("fsyncs", "fsync", device, LARGE, block::flush).await
     }

@@ -27,12 +27,15 @@ pub fn tag(key: &str, value: &str) -> String {
     tag
 }
 
-/// Read the value of the tag with this key; `None` if it is absent or was not written by [`tag`].
+/// Read the value of the tag with this key; `None` if it is absent, there more than once, or was not
+/// written by [`tag`].
 pub fn value(tags: &BTreeSet<String>, key: &str) -> Option<String> {
-    let text = tags
-        .iter()
-        .find_map(|tag| tag.strip_prefix(PREFIX)?.strip_prefix(key)?.strip_prefix('='))?;
-    decode(text)
+    let text = |tag| str::strip_prefix(tag, PREFIX)?.strip_prefix(key)?.strip_prefix('=');
+    let mut texts = tags.iter().filter_map(|tag| text(tag));
+    match (texts.next(), texts.next()) {
+        (Some(text), None) => decode(text),
+        _ => None,
+    }
 }
 
 fn decode(text: &str) -> Option<String> {

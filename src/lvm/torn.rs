@@ -76,13 +76,14 @@ async fn write_back(
 ) -> Result<(), HostError> {
     let lane = &earlier.group.name;
     let file = dir.join(format!("{lane}.metadata"));
+    let forget = Cmd::new("rm").arg("-f").arg(&file);
     host.pin_devices(lane, &[disk.to_owned()]).await?;
-    host.remove_path(&file).await?;
+    host.run(forget.clone()).await?;
     let place = format!("metadata_offset={}", earlier.offset);
     let find = Cmd::new("pvck").args(["--dump", "metadata_search", "--settings", &place, "-f"]);
     host.lvm(lane, find.arg(&file).arg(disk)).await?;
     let repair = Cmd::new("pvck").args(["-y", "--repairtype", "metadata", "-f"]);
     host.lvm(lane, repair.arg(&file).arg(disk)).await?;
     host.flush(disk).await?;
-    host.remove_path(&file).await
+    host.run(forget).await.map(drop)
 }

@@ -24,7 +24,7 @@ impl Node {
             (Some(found), _) => found.reachable()?,
             (None, _) => self.make_volume(want).await?,
         };
-        same_as_wanted(&found, want)?;
+        same_as_wanted(&found, want, &self.settings.name)?;
         let found = match found.record.stage {
             Stage::Creating => self.make_ready(found).await?,
             Stage::Ready => found,
@@ -153,7 +153,7 @@ pub(super) fn keeps_limit(size: Bytes, wanted: Wanted) -> Result<(), VolumeError
 
 /// # Errors
 /// [`VolumeError::Exists`] if the volume of that name is not what is asked for now.
-fn same_as_wanted(found: &Found, want: &NewVolume) -> Result<(), VolumeError> {
+fn same_as_wanted(found: &Found, want: &NewVolume, node: &str) -> Result<(), VolumeError> {
     let differs =
         |difference: String| Err(VolumeError::Exists { name: want.name.clone(), difference });
     let record = &found.record;
@@ -165,6 +165,9 @@ fn same_as_wanted(found: &Found, want: &NewVolume) -> Result<(), VolumeError> {
     }
     if want.class.pool.as_ref().is_some_and(|pool| *pool != found.pool.name) {
         return differs(format!("it is in pool {}", found.pool.name));
+    }
+    if !want.nodes.is_empty() && !want.nodes.iter().any(|may| may == node) {
+        return differs(format!("it is on node {node}, which is not among those that may hold it"));
     }
     let size = found.size();
     if size < want.size.at_least || want.size.at_most.is_some_and(|limit| size > limit) {

@@ -42,6 +42,11 @@ impl Found {
         }
     }
 
+    /// The device-mapper uuid of its logical volume.
+    pub fn dm_uuid(&self) -> String {
+        self.seen.dm_uuid(&self.lv)
+    }
+
     /// Whether a resize that was cut short left its safety snapshot.
     pub fn has_snapshot(&self) -> bool {
         self.seen.lvs.contains_key(&record::safety_name(self.record.id.key()))
@@ -90,7 +95,7 @@ impl Node {
     }
 
     /// What keeps a group of these pools from being seen at all.
-    fn hidden(&self, may_hold_it: &impl Fn(&Pool) -> bool) -> Option<VolumeError> {
+    pub(super) fn hidden(&self, may_hold_it: &impl Fn(&Pool) -> bool) -> Option<VolumeError> {
         let mut pools = self.pools.iter().filter(|pool| may_hold_it(pool));
         pools.find_map(|pool| {
             let reason = pool.trouble.clone()?;
@@ -156,8 +161,7 @@ impl Node {
         &self,
         found: &Found,
     ) -> Result<Option<(PathBuf, DmInfo)>, VolumeError> {
-        let uuid = found.seen.dm_uuid(&found.lv);
-        let info = self.host.dm_info(&uuid).await.map_err(failed("device-mapper"))?;
+        let info = self.host.dm_info(&found.dm_uuid()).await.map_err(failed("device-mapper"))?;
         Ok(info.map(|info| (device_node(info.number), info)))
     }
 

@@ -76,8 +76,8 @@ impl Node {
         keeps_limit(found.seen.size_of(wanted.max(now)), growth.size)?;
         if wanted <= now {
             // A growth that was asked for before and given up may have left its helper.
-            if self.wipes.progress(found.record.id.key()).is_none() && !found.has_snapshot() {
-                self.remove_helpers(&found).await?;
+            if !self.wipes.runs(found.record.id.key()) && !found.has_snapshot() {
+                self.give_up_more(&found).await?;
             }
             return Ok(found);
         }

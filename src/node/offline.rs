@@ -33,11 +33,27 @@ impl Node {
         let (device, _) = self.activate(found).await?;
         let full = self.fills(found, kind, &device).await?;
         if !full {
+            self.refuse_if_claimed(found, &device).await?;
             found.group.flush().await.map_err(unavailable)?; // As before a growth of a mounted one.
             self.resize_with_a_way_back(found, kind, &device).await?;
             self.note_growth(found.record.id.key(), LastGrowth::Done);
         }
         Ok(())
+    }
+
+    /// # Errors
+    /// [`VolumeError::InUse`] if a mount that is not seen from here has the device.
+    async fn refuse_if_claimed(&self, found: &Found, device: &Path) -> Result<(), VolumeError> {
+        let claimed = self.host.is_claimed(device).await;
+        if !claimed.map_err(failed("the device could not be opened"))? {
+            return Ok(());
+        }
+        let (id, device) = (found.record.id.to_string(), device.display());
+        let holder = format!(
+            "{device} is mounted in another mount namespace, or another device lies on it; see \
+             `lsblk {device}` and `grep -l {device} /proc/*/mountinfo`"
+        );
+        Err(VolumeError::InUse { id, holder })
     }
 
     /// Whether the superblock covers the device; that of a mounted one may lag behind.
@@ -185,6 +201,7 @@ impl Node {
             return Ok(());
         }
         let (device, _) = self.activate(found).await?;
+        self.refuse_if_claimed(found, &device).await?; // A checker that is turned away finds nothing.
         let good = fs::check(self.host.as_ref(), &device, kind, fs::Check::Repair).await.is_ok();
         tracing::warn!(volume = %found.record.id, good, "concluding a resize that was cut short");
         if !good {

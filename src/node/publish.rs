@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::host::{DeviceNumber, DmInfo};
 use crate::mount::{self, MountError, MountTable};
-use crate::node::error::failed;
-use crate::node::{Found, Node, device_node};
+use crate::node::error::{failed, mount_failed};
+use crate::node::{Found, Node, device_node, record};
 use crate::volume::{Access, Publish};
 use crate::volume::{Growth, Mode, VolumeError, VolumeId};
 
@@ -117,8 +117,8 @@ impl Node {
         self.unmount(number, target).await
     }
 
-    /// Unmount a path that shows the device `number`, or any volume of ours where the volume itself is
-    /// gone, and remove it.
+    /// Unmount a path that shows the device `number`, or where the volume itself is gone a device of ours
+    /// that no volume has any more, and remove it.
     ///
     /// # Errors
     /// [`VolumeError::Refused`] if something else is mounted there.
@@ -136,7 +136,7 @@ impl Node {
             };
             let ours = match number {
                 Some(number) => shows(number),
-                None => self.our_devices().await?.into_iter().any(shows),
+                None => self.ownerless_devices().await?.into_iter().any(shows),
             };
             if !ours {
                 return Err(VolumeError::Refused {
@@ -148,25 +148,24 @@ impl Node {
                 });
             }
             let unmounted = mount::ensure_unmounted(self.host.as_ref(), &table, target).await;
-            unmounted.map_err(|source| VolumeError::Failed {
-                what: format!("{} could not be unmounted", target.display()),
-                source: Box::new(source),
-            })?;
+            let what = || format!("{} could not be unmounted", target.display());
+            unmounted.map_err(|error| mount_failed(what())(error))?;
         }
         self.host.remove_path(target).await.map_err(failed("removing the path"))
     }
 
-    /// The live devices of all groups of this driver, also of volumes that are gone.
-    async fn our_devices(&self) -> Result<Vec<DeviceNumber>, VolumeError> {
-        let groups: Vec<String> = self
-            .groups()
-            .filter_map(|group| group.remembered())
-            .map(|group| group.dm_prefix())
-            .collect();
+    /// The live devices of this driver's groups that none of its volumes has: what went behind its back.
+    async fn ownerless_devices(&self) -> Result<Vec<DeviceNumber>, VolumeError> {
+        let groups: Vec<_> = self.groups().filter_map(|group| group.remembered()).collect();
         let devices = self.host.dm_list().await.map_err(failed("device-mapper"))?;
-        let ours =
-            devices.into_iter().filter(|d| groups.iter().any(|uuid| d.uuid.starts_with(uuid)));
-        Ok(ours.map(|device| device.number).collect())
+        let ownerless = |uuid: &str| {
+            let group = groups.iter().find(|group| uuid.starts_with(&group.dm_prefix()));
+            group.is_some_and(|group| {
+                !record::healable(group).any(|lv| uuid.starts_with(&group.dm_uuid(lv)))
+            })
+        };
+        let devices = devices.into_iter().filter(|device| ownerless(&device.uuid));
+        Ok(devices.map(|device| device.number).collect())
     }
 
     /// Grow the file system at `path` to its device, and the device if it is still too small;
@@ -224,8 +223,5 @@ impl Node {
 }
 
 fn not_shown(target: &Path, source: MountError) -> VolumeError {
-    VolumeError::Failed {
-        what: format!("the volume could not be shown at {}", target.display()),
-        source: Box::new(source),
-    }
+    mount_failed(format!("the volume could not be shown at {}", target.display()))(source)
 }

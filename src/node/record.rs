@@ -111,15 +111,15 @@ impl Record {
             known.iter().position(|known| *known == word)
         };
         // Tags can be edited by hand: options are checked again before they reach a command line.
-        let mkfs = match (mode, value("mkfs")) {
-            (Mode::Filesystem(kind), Some(text)) => MkfsOptions::parse(kind, &text).ok()?,
+        let mkfs = match (mode, tags::find(&lv.tags, "mkfs")) {
+            (Mode::Filesystem(kind), Some(_)) => MkfsOptions::parse(kind, &value("mkfs")?).ok()?,
             _ => MkfsOptions::default(),
         };
         Some(Record {
             name: value("name")?,
             mode,
             stage: Stage::ALL[word(STATE, &Stage::ALL.map(Stage::as_str))?],
-            made: value(MADE).is_some(),
+            made: tags::find(&lv.tags, MADE).is_some(), // However it reads, it may hold data.
             requested: bytes(value("requested")),
             wipe: word("wipe", &Wipe::ALL.map(Wipe::as_str)).map_or(Wipe::Zero, |at| Wipe::ALL[at]),
             safety: word("safety", &Safety::ALL.map(Safety::as_str))
@@ -210,6 +210,19 @@ mod tests {
             segments: Vec::new(),
         };
         assert_eq!(Record::read(&lv), Some(record.clone()));
+
+        let by_hand = |tag: &str| {
+            let mut lv = lv.clone();
+            lv.tags.insert(tag.to_owned());
+            Record::read(&lv)
+        };
+        for doubt in ["state=ready", "mode=block", "name=other", "mkfs=-F", "mkfs=!zz"] {
+            assert_eq!(by_hand(&format!("pliant.{doubt}")), None, "{doubt}");
+        }
+        for made in ["made=yes", "made=no", "made=", "made=!zz"] {
+            let read = by_hand(&format!("pliant.{made}")).map(|record| record.made);
+            assert_eq!(read, Some(true), "{made}: it would be formatted");
+        }
 
         let foreign = Lv { name: "data".to_owned(), ..lv };
         assert_eq!(

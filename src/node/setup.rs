@@ -119,14 +119,9 @@ impl Node {
     /// hold up its workload, and an answer that nothing is left to do would be no help.
     pub(super) async fn heal_what_died(&self) {
         for group in self.groups() {
-            if !group.note_cut(false) {
-                continue;
-            }
-            let healed = async { heal(&group.turn().await?).await };
-            if let Err(error) = healed.await {
-                group.note_cut(true);
-                let error = error::chain(&error);
-                tracing::error!(group = group.name(), error, "the group could not be healed");
+            if group.note_cut(false) {
+                // To its end, also if the caller leaves: half-way something could stay suspended.
+                let _ = tokio::spawn(heal_after_death(group.clone())).await;
             }
         }
     }
@@ -156,6 +151,15 @@ impl Node {
             }
         }
         Ok(())
+    }
+}
+
+async fn heal_after_death(group: Arc<VolumeGroup>) {
+    let healed = async { heal(&group.turn().await?).await };
+    if let Err(error) = healed.await {
+        group.note_cut(true);
+        let error = error::chain(&error);
+        tracing::error!(group = group.name(), error, "the group could not be healed");
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::fs::{self, Probe};
 use crate::host::{DmInfo, NewMount};
 use crate::mount::{self, MountTable};
-use crate::node::error::{failed, fs_failed, unavailable};
+use crate::node::error::{failed, fs_failed, mount_failed, unavailable};
 use crate::node::{Found, LastGrowth, Node, record};
 use crate::volume::{Access, Stage};
 use crate::volume::{FsKind, Mode, VolumeError, VolumeId, parse_mount_options};
@@ -85,10 +85,8 @@ impl Node {
         info: &DmInfo,
     ) -> Result<(), VolumeError> {
         let mounted = mount::ensure_mounted(self.host.as_ref(), table, new, info.number).await;
-        mounted.map(|_| ()).map_err(|source| VolumeError::Failed {
-            what: format!("{} could not be mounted at {}", new.kind, new.target.display()),
-            source: Box::new(source),
-        })
+        let what = || format!("{} could not be mounted at {}", new.kind, new.target.display());
+        mounted.map(|_| ()).map_err(|error| mount_failed(what())(error))
     }
 
     /// Make sure that the device carries its file system: format it if that was never completed,
@@ -153,6 +151,7 @@ impl Node {
                 ),
             });
         }
+        self.refuse_if_held(found, None).await?; // By a format that nobody waits for any more.
         let probe = fs::probe_unmade(self.host.as_ref(), device).await;
         match probe.map_err(fs_failed("the device could not be probed"))? {
             Probe::Blank(blank) => {
@@ -184,7 +183,7 @@ impl Node {
             return self.unmount(None, staging).await;
         };
         let ready = found.record.stage == record::Stage::Ready;
-        if !ready && self.wipes.progress(id.key()).is_some() {
+        if !ready && self.wipes.runs(id.key()) {
             // The driver's own wipe needs the device.
             return self.unmount(Some(info.number), staging).await;
         }

@@ -61,7 +61,7 @@ impl Node {
 
     /// Describe a volume and how it is now.
     pub(super) fn describe(&self, found: &Found, look: &Look) -> VolumeStatus {
-        let number = look.live.get(&found.seen.dm_uuid(&found.lv));
+        let number = look.live.get(&found.dm_uuid());
         let published = number.is_some_and(|number| {
             let node = format!("dm-{}", number.minor);
             !self.shown(&look.table, *number).is_empty()
@@ -79,9 +79,12 @@ impl Node {
     /// list.
     ///
     /// # Errors
-    /// [`VolumeError::Unavailable`] if a group was never read: a list without its volumes would
-    /// say that they are gone. A group that was read before is listed as it was then.
+    /// [`VolumeError::Unavailable`] if a group was never read or set up: a list without its volumes
+    /// would say that they are gone. A group that was read before is listed as it was then.
     pub(super) async fn list_volumes(&self) -> Result<Vec<VolumeStatus>, VolumeError> {
+        if let Some(hidden) = self.hidden(&|_: &Pool| true) {
+            return Err(hidden);
+        }
         for group in self.groups() {
             if let Err(error) = group.read().await
                 && group.remembered().is_none()
@@ -219,10 +222,7 @@ impl Node {
         let usage = match kind {
             Some(PathKind::Block(number)) if number == info.number => None,
             Some(PathKind::Directory)
-                if self
-                    .shown(&look.table, info.number)
-                    .iter()
-                    .any(|mount| mount.target == path) =>
+                if look.table.at(path).is_some_and(|mount| mount.device == info.number) =>
             {
                 self.usage_unless_suspended(path, &info, &mut ailments).await?
             }

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use nix::libc::EOPNOTSUPP;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -79,7 +80,7 @@ pub(super) struct Task {
 impl Task {
     /// Zeroes over these ranges of a volume's device.
     pub fn new(found: &Found, device: PathBuf, ranges: Vec<Range<u64>>) -> Task {
-        let (key, uuid) = (found.record.id.key().clone(), found.seen.dm_uuid(&found.lv));
+        let (key, uuid) = (found.record.id.key().clone(), found.dm_uuid());
         Task { key, uuid, device, ranges, how: Wipe::Zero, write_down: None }
     }
 }
@@ -119,9 +120,14 @@ impl Wipes {
         Bytes::new(self.wiped.load(Ordering::Relaxed))
     }
 
-    /// How much of a volume's wipe is done; `None` if none is under way.
+    /// How much of a volume's wipe is done; `None` if there is none, under way or not asked after yet.
     pub fn progress(&self, key: &VolumeKey) -> Option<Bytes> {
         self.jobs().get(key).map(|job| Bytes::new(job.done.load(Ordering::Relaxed)))
+    }
+
+    /// Whether a wipe for the volume is under way.
+    pub fn runs(&self, key: &VolumeKey) -> bool {
+        self.jobs().get(key).is_some_and(|job| job.ended.borrow().is_none())
     }
 
     /// Start a wipe without waiting for it; one that is under way for the volume goes on.
@@ -129,10 +135,11 @@ impl Wipes {
         self.join(task);
     }
 
-    /// Wipe, or join the wipe that is under way, and wait for its end; durable then.
+    /// Wipe, or join the wipe of the same logical volume, and wait for its end; durable then.
     ///
     /// # Errors
     /// [`VolumeError::Working`] with the progress when the patience is over; the wipe goes on.
+    /// [`VolumeError::Unavailable`] if the disk fails.
     pub async fn wipe(&self, task: Task) -> Result<(), VolumeError> {
         let key = task.key.clone();
         // That another device of the volume was wiped says nothing of this one.
@@ -173,9 +180,9 @@ impl Wipes {
             }),
             Some(result) => {
                 self.jobs().remove(key);
-                result.map_err(|words| VolumeError::Failed {
-                    what: "the volume could not be wiped".to_owned(),
-                    source: words.into(),
+                result.map_err(|reason| VolumeError::Unavailable {
+                    what: "a disk that is to be wiped".to_owned(),
+                    reason,
                 })
             }
         }
@@ -229,7 +236,7 @@ async fn run(
             still_its_device(host, task).await?;
             let length = piece.end - piece.start;
             match task.how {
-                Wipe::Discard => host.discard(&task.device, piece).await?,
+                Wipe::Discard => discard_or_zero(host, &task.device, piece).await?,
                 Wipe::Zero | Wipe::None => host.write_zeroes(&task.device, piece).await?,
             }
             let so_far = done.fetch_add(length, Ordering::Relaxed) + length;
@@ -256,6 +263,18 @@ async fn still_its_device(host: &dyn Host, task: &Task) -> Result<(), HostError>
         what: format!("wipe {}", task.device.display()),
         source: io::Error::other("the volume's device was removed meanwhile"),
     })
+}
+
+/// Discard, or write zeroes where the disk knows no discard.
+async fn discard_or_zero(
+    host: &dyn Host,
+    device: &Path,
+    piece: Range<u64>,
+) -> Result<(), HostError> {
+    match host.discard(device, piece.clone()).await {
+        Err(error) if error.errno() == Some(EOPNOTSUPP) => host.write_zeroes(device, piece).await,
+        answer => answer,
+    }
 }
 
 /// The size of a piece: a second's worth where there is a rate.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::libc::{EIO, EROFS};
+use nix::libc::{EIO, EOPNOTSUPP, EROFS};
 
 use super::{FakeHost, World};
 use crate::bytes::Bytes;
@@ -174,6 +174,7 @@ pub(super) struct FakeDisk {
     pub size: Bytes,
     pub read_only: bool,
     pub discard_zeroes: bool,
+    pub no_discard: bool,
     pub fault: Option<Fault>,
     content: Pages,
     durable: Pages,
@@ -187,6 +188,7 @@ impl FakeDisk {
             size,
             read_only: false,
             discard_zeroes: false,
+            no_discard: false,
             fault: None,
             content: Pages::default(),
             durable: Pages::default(),
@@ -287,6 +289,11 @@ impl FakeHost {
         self.disk(disk, |disk| disk.discard_zeroes = zeroes);
     }
 
+    /// Let the disk know no discard, as most that turn do not.
+    pub fn set_no_discard(&self, disk: &Path) {
+        self.disk(disk, |disk| disk.no_discard = true);
+    }
+
     fn disk(&self, disk: &Path, change: impl FnOnce(&mut FakeDisk)) {
         let mut world = self.lock();
         let found = world.disks.get_mut(disk);
@@ -346,6 +353,9 @@ impl World {
         for (disk, part) in self.places(device, range, &what)? {
             let disk = self.disks.get_mut(&disk).expect("a place is on a disk");
             disk.may_write(&what)?;
+            if disk.no_discard {
+                return Err(system(what, EOPNOTSUPP));
+            }
             if disk.discard_zeroes {
                 disk.zero(part);
             }

@@ -134,6 +134,11 @@ impl Host for FakeHost {
         self.change("discards", what, discard).await
     }
 
+    async fn is_claimed(&self, device: &Path) -> Result<bool, HostError> {
+        let held = |world: &World| world.device_at(device).map(|found| world.open_count(found) > 0);
+        Ok(self.look("device_reads", held).await.unwrap_or_default())
+    }
+
     async fn flush(&self, device: &Path) -> Result<(), HostError> {
         let what = format!("fsync {}", device.display());
         self.change("fsyncs", what, |world| world.flush(device)).await

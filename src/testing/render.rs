@@ -166,7 +166,7 @@ mod tests {
     fn commits_go_round_the_ring_and_read_back() {
         let mut group = Group {
             name: "g".to_owned(),
-            uuid: "u".to_owned(),
+            uuid: "nIgEtv-1eoz-IRpt-fU8v-1ThI-QQSQ-PPdd0r".to_owned(),
             seqno: 0,
             extent_size: Bytes::mib(4),
             flags: BTreeSet::new(),

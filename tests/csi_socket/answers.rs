@@ -170,6 +170,18 @@ async fn capabilities_are_confirmed_or_objected_to() {
         let confirmed = answer.confirmed.map(|confirmed| confirmed.volume_capabilities);
         assert_eq!(confirmed, objection.is_empty().then_some(asked));
     }
+    for (pool, objection) in [("fast", ""), ("slow", "the volume is in pool fast, not slow")] {
+        let named = BTreeMap::from([("pool".to_owned(), pool.to_owned())]);
+        let bare = request(mount(""), SingleNodeSingleWriter);
+        for request in [
+            pb::ValidateVolumeCapabilitiesRequest { volume_context: named.clone(), ..bare.clone() },
+            pb::ValidateVolumeCapabilitiesRequest { parameters: named.clone(), ..bare },
+        ] {
+            let answer = driver.controller.validate_volume_capabilities(request).await;
+            let answer = answer.unwrap().into_inner();
+            assert_eq!((answer.confirmed.is_some(), &*answer.message), (pool == "fast", objection));
+        }
+    }
 }
 
 /// Walk through all pages of two, and tell the ids and the sizes of the pages.

@@ -3,6 +3,7 @@
 mod answers;
 mod calls;
 mod driver;
+mod hostile;
 mod log;
 mod refusals;
 mod secrets;

@@ -136,6 +136,8 @@ pub struct Validation {
     pub id: VolumeId,
     /// What the capabilities say, or why they cannot be had.
     pub asked: Result<Workload, ParseError>,
+    /// The pools that its context and its parameters name.
+    pub pools: Vec<String>,
     /// What is confirmed if the volume can have it.
     pub echo: pb::validate_volume_capabilities_response::Confirmed,
 }
@@ -153,6 +155,10 @@ impl Validation {
         Ok(Validation {
             id,
             asked: Validation::judge(&request, or),
+            pools: [&request.volume_context, &request.parameters]
+                .into_iter()
+                .filter_map(|map| map.get("pool").cloned())
+                .collect(),
             echo: pb::validate_volume_capabilities_response::Confirmed {
                 volume_context: request.volume_context,
                 volume_capabilities: request.volume_capabilities,

@@ -31,11 +31,13 @@ pub fn parse_group(text: &[u8]) -> Result<Group, MetadataError> {
         lvs: lv_names.iter().flat_map(|lvs| lvs.sections()).map(|(name, _)| name).collect(),
     };
     let lvs = named(section, "logical_volumes", |name, lv| known.lv(name, lv))?;
+    let extent_size = extent_size(section, &pvs, &lvs)?;
+    each_has_its_own_uuid(&lvs)?;
     Ok(Group {
-        name: name.to_owned(),
-        uuid: string(section, "id")?,
+        name: plain(name)?,
+        uuid: uuid(section)?,
         seqno: number(section, "seqno")?,
-        extent_size: sectors(section, "extent_size")?,
+        extent_size,
         flags: flags(section),
         tags: strings(section, "tags"),
         metadata_full: false,
@@ -44,9 +46,54 @@ pub fn parse_group(text: &[u8]) -> Result<Group, MetadataError> {
     })
 }
 
+/// The size of an extent, in which all that the group has can be counted in bytes.
+fn extent_size(
+    group: &Section,
+    pvs: &BTreeMap<String, Pv>,
+    lvs: &BTreeMap<String, Lv>,
+) -> Result<Bytes, MetadataError> {
+    extents(group, "extent_size")?; // LVM keeps it in as many bits as a count of extents.
+    let size = sectors(group, "extent_size")?;
+    let disks = pvs.values().map(|pv| pv.pe_count).sum::<u64>();
+    let largest = lvs.values().map(Lv::extents).max().unwrap_or_default();
+    let counts = size > Bytes::ZERO && size.checked_mul(disks.max(largest)).is_some();
+    counts.then_some(size).ok_or_else(|| malformed(PART, "`extent_size` makes no sense"))
+}
+
+/// Two volumes with one uuid would have one device, and what is done to one is done to the other.
+fn each_has_its_own_uuid(lvs: &BTreeMap<String, Lv>) -> Result<(), MetadataError> {
+    let mut seen = BTreeSet::new();
+    match lvs.values().find(|lv| !seen.insert(&lv.uuid)) {
+        Some(lv) => Err(malformed(PART, format!("`{}` has the uuid of another", lv.name))),
+        None => Ok(()),
+    }
+}
+
+/// A name as LVM takes them: it becomes part of paths and command lines.
+fn plain(name: &str) -> Result<String, MetadataError> {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
+    let fits = (1..=127).contains(&name.len()) && name.bytes().all(known);
+    if fits && !name.starts_with('-') && ![".", ".."].contains(&name) {
+        return Ok(name.to_owned());
+    }
+    Err(malformed(PART, format!("{name:?} is no name")))
+}
+
+/// A uuid as LVM prints it; an empty one would stand for every device of the machine.
+fn uuid(section: &Section) -> Result<String, MetadataError> {
+    let uuid = string(section, "id")?;
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"!#".contains(&byte);
+    let groups = uuid.split('-').map(str::len);
+    if groups.eq([6, 4, 4, 4, 4, 4, 6]) && uuid.bytes().all(|byte| byte == b'-' || known(byte)) {
+        return Ok(uuid);
+    }
+    Err(malformed(PART, format!("{uuid:?} is no uuid")))
+}
+
 fn parse_pv(pv: &Section) -> Result<Pv, MetadataError> {
+    sectors(pv, "pe_start")?; // It fits a device.
     Ok(Pv {
-        uuid: string(pv, "id")?,
+        uuid: uuid(pv)?,
         device: None,
         pe_start: number(pv, "pe_start")?,
         pe_count: extents(pv, "pe_count")?,
@@ -82,8 +129,8 @@ impl Known<'_> {
             next += segment.extents;
         }
         Ok(Lv {
-            name: name.to_owned(),
-            uuid: string(lv, "id")?,
+            name: plain(name)?,
+            uuid: uuid(lv)?,
             flags: flags(lv),
             tags: strings(lv, "tags"),
             segments,

@@ -241,7 +241,7 @@ fn layers_name_the_volumes_below_them() {
 }
 
 #[test]
-fn numbers_that_lvm_would_not_write_are_refused() {
+fn what_lvm_would_not_write_is_refused() {
     let text = std::str::from_utf8(TEXT).unwrap();
     for (right, wrong) in [
         ("extent_count = 7", "extent_count = 4294967296"),
@@ -253,11 +253,24 @@ fn numbers_that_lvm_would_not_write_are_refused() {
         ("two {", "pliant-one {"),
         ("id = ", "it = "),
         ("contents = ", "second { } contents = "),
+        ("extent_size = 8192", "extent_size = 0"),
+        ("extent_size = 8192", "extent_size = 4294967296"),
+        ("pe_start = 34816", "pe_start = 9223372036854775807"),
+        ("pliant-one {", "\"../../one\" {"),
+        ("pliant-one {", "\"-f\" {"),
+        ("pliant-one {", "\"one two\" {"),
+        ("a {\nid", "\"../../etc/a\" {\nid"),
+        ("id = \"", "id = \"\" # "),
+        ("id = \"", "id = \"x"),
+        ("SNMLd6-2bI0-SuRL-KckR-ZAd7-Snba-9BzO8Q", "GW38Fa-NNJ8-qv5B-awEX-dTXD-oVry-rSbfDy"),
     ] {
         assert!(text.contains(right));
         let group = parse_group(text.replace(right, wrong).as_bytes());
         assert!(matches!(group, Err(MetadataError::Malformed { .. })), "{wrong}");
     }
+    let huge = text.replace("pe_count = ", "pe_count = 4294967295 # ");
+    let huge = huge.replace("extent_size = 8192", "extent_size = 4294967295");
+    assert!(parse_group(huge.as_bytes()).is_err(), "more bytes than can be counted");
 }
 
 /// Bytes of `whole` from its start, some of them overwritten.
@@ -277,7 +290,8 @@ proptest! {
     #[test]
     fn damaged_texts_are_read_or_refused(text in damaged(EVERY_KIND)) {
         if let Ok(group) = parse_group(&text) {
-            let _ = (group.free_extents(), group.extents());
+            let _ = (group.size_of(group.free_extents()), group.size_of(group.extents()));
+            let _ = Bytes::new(1).div_ceil(group.extent_size);
             let _ = group.lvs.values().map(Lv::extents).sum::<u64>();
         }
     }
