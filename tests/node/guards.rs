@@ -10,7 +10,7 @@ use pliant::host::Host;
 use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
-use pliant::volume::{FsKind, Mode, NodeKey, VolumeError, VolumeId, VolumeKey, Volumes};
+use pliant::volume::{FsKind, Mode, VolumeError, VolumeKey, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{
@@ -81,18 +81,6 @@ impl Impatient {
     async fn to_the_end(&self, op: Op) {
         to_the_end(op, &self.host, &self.node).await.expect("it is done");
     }
-}
-
-#[test]
-fn the_id_of_another_nodes_volume_removes_nothing() {
-    block_on(async {
-        let (host, setup) = Disks::Two.machine(false).await;
-        let node = setup.start(&host).await;
-        Op::Create(EXT4).ask(&host, &node).await.expect("create");
-        let theirs = VolumeId::new(NodeKey::of("beta"), VolumeKey::of(VOLUME));
-        node.remove(&theirs).await.expect("there is none");
-        assert!(node.find(&id_of(VOLUME)).await.expect("a look").is_some());
-    });
 }
 
 #[test]

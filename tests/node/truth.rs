@@ -7,7 +7,7 @@ use pliant::host::Host;
 use pliant::node::Node;
 use pliant::node::record::{lv_name, more_name};
 use pliant::testing::{Failing, FakeHost};
-use pliant::volume::{FsKind, Mode, NodeKey, Page, VolumeError, VolumeId, VolumeKey, Volumes};
+use pliant::volume::{FsKind, Mode, Page, VolumeError, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{
@@ -26,16 +26,6 @@ async fn after(ops: &[Op]) -> (FakeHost, std::sync::Arc<Node>) {
         op.ask(&host, &node).await.expect("an answer");
     }
     (host, node)
-}
-
-#[test]
-fn the_id_of_another_node_removes_nothing() {
-    block_on(async {
-        let (_host, node) = after(&[Op::Create(Mode::Block)]).await;
-        let elsewhere = VolumeId::new(NodeKey::of("beta"), VolumeKey::of(VOLUME));
-        node.remove(&elsewhere).await.expect("it is not here");
-        assert!(node.find(&id_of(VOLUME)).await.expect("a look").is_some());
-    });
 }
 
 /// Which effect of an operation on a copy of this machine is the first of this kind.
