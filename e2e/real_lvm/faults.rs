@@ -205,7 +205,10 @@ fn damaged_metadata_is_refused_and_never_made_anew() {
         let original = damage(&disks[0], &damaged);
         let before = sha256(Path::new(disks[0].device()));
         let made = format!("made=create:{}", disks[0].device());
-        for arguments in [&POOLS[..], &["--pool", &made, "--pool", "good=vg1"]] {
+        let made = ["--pool", &made, "--pool", "good=vg1"];
+        // A permission to wipe it was given before there were volumes on it.
+        let given_away = [&made[..], &["--allow-wipe-disk", disks[0].device()]].concat();
+        for arguments in [&POOLS[..], &made, &given_away] {
             rig = Rig::with(arguments);
             let name = &arguments[1][..4].trim_end_matches('=');
             let refused = rig.calls.create("new", SMALL, Mode::Block, &format!("pool={name}"));

@@ -107,7 +107,7 @@ impl World {
     /// A new device without a table.
     pub fn new_device(&mut self, name: String, uuid: String) -> &mut Device {
         let taken = |minor: &u32| self.devices.values().any(|device| device.minor == *minor);
-        let minor = (0..).find(|minor| !taken(minor)).expect("few devices");
+        let minor = (0..u32::MAX).find(|minor| !taken(minor)).expect("few devices");
         let device =
             Device { name, uuid: uuid.clone(), minor, live: None, waiting: None, suspended: false };
         self.devices.entry(uuid).or_insert(device)

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pliant::testing::{FakeHost, MachineState, Side};
-use pliant::volume::{Mode, Safety};
+use pliant::volume::{FsKind, Mode, Safety};
 use tokio::runtime::Builder;
 
 use crate::machine::{Disks, LARGE, MODES, Op, Setup, marks};
@@ -62,6 +62,7 @@ impl Case {
 /// All cases.
 pub fn all() -> Vec<Case> {
     let mut cases: Vec<Case> = MODES.into_iter().flat_map(cases_of).collect();
+    cases.push(growing_only_unmounted());
     cases.push(Case {
         name: "make a pool at the start",
         mode: Mode::Block,
@@ -72,6 +73,21 @@ pub fn all() -> Vec<Case> {
         after_boot: Vec::new(),
     });
     cases
+}
+
+/// A growth under a safety snapshot, after which a workload writes at once.
+fn growing_only_unmounted() -> Case {
+    let mode = Mode::Filesystem(FsKind::Ext4);
+    let before = [
+        Op::Create(mode),
+        Op::CreateNeighbour,
+        Op::Stage(mode),
+        Op::Write,
+        Op::Sparse,
+        Op::Unstage,
+        Op::Grow(LARGE),
+    ];
+    Case::new("stage what grows only unmounted", mode, &before, Op::Stage(mode)).two_step()
 }
 
 fn cases_of(mode: Mode) -> Vec<Case> {
@@ -109,6 +125,9 @@ fn cases_of(mode: Mode) -> Vec<Case> {
     ];
     if mode != Mode::Block {
         cases.extend([
+            // Nothing was ever written at its new end, so that nothing is wiped there.
+            Case::new("grow online to a blank end", mode, &published, Grow(LARGE - 4))
+                .after_boot(online),
             Case::new("grow offline without a snapshot", mode, &unsafe_unstaged, Grow(LARGE)),
             Case::new("grow in two steps", mode, &published, Grow(LARGE))
                 .two_step()

@@ -124,6 +124,21 @@ fn a_new_volume_is_wiped_although_one_of_its_name_was_before() {
 }
 
 #[test]
+fn what_joins_a_volume_is_what_was_wiped_for_it() {
+    block_on(async {
+        let it = Impatient::with_a_volume().await;
+        let make = "lvcreate -y -Wn -Zn --setautoactivation n -ay -l 4 -n theirs vg0";
+        type_in(&it.host, "vg0", make).await;
+        it.ask_and_hold_its_wipe(Op::Grow(LARGE)).await;
+        // LVM would take these first: they lie right behind the volume.
+        type_in(&it.host, "vg0", "lvremove -y -f vg0/theirs").await;
+        it.let_the_wipe_end().await;
+        it.to_the_end(Op::Grow(LARGE)).await;
+        assert_eq!(wrongs(&it.host, true).await, [""; 0]);
+    });
+}
+
+#[test]
 fn a_wipe_ends_when_its_device_has_become_another() {
     block_on(async {
         let host = FakeHost::new();

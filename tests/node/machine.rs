@@ -83,6 +83,8 @@ pub enum Op {
     ExpandTo(u64),
     /// Not a call: the workload writes and syncs.
     Write,
+    /// Not a call: its ext becomes one that grows while it is not mounted, or not at all.
+    Sparse,
 }
 
 impl Op {
@@ -110,6 +112,10 @@ impl Op {
             }
             Op::Write => {
                 mark(host, VOLUME).await;
+                Ok(String::new())
+            }
+            Op::Sparse => {
+                make_sparse_super2(host, VOLUME).await;
                 Ok(String::new())
             }
         };
@@ -223,12 +229,24 @@ impl Disks {
     }
 }
 
+/// What `sparse_super2` makes of an ext4.
+async fn make_sparse_super2(host: &FakeHost, name: &str) {
+    const COMPAT: u64 = 1024 + 0x5c;
+    let device = device_of(host, name);
+    let compat = host.read_at(&device, COMPAT, 4).await.expect("it can be read");
+    host.write_at(&device, COMPAT, &[compat[0], compat[1] | 2, compat[2], compat[3]]);
+    host.flush(&device).await.expect("sync");
+}
+
+fn device_of(host: &FakeHost, name: &str) -> PathBuf {
+    let lv = lv_name(&VolumeKey::of(name));
+    host.device_of(&group_of(host), &lv).expect("an active volume")
+}
+
 /// Write what must never be lost, synced.
 async fn mark(host: &FakeHost, name: &str) {
-    let group = group_of(host);
-    let lv = &host.group(&group).expect("group").lvs[&lv_name(&VolumeKey::of(name))];
-    let size = Bytes::mib(4 * lv.extents()).get();
-    let device = host.device_of(&group, &lv.name).expect("an active volume");
+    let device = device_of(host, name);
+    let size = host.device_size(&device).await.expect("size").get();
     for at in MARKED_AT.into_iter().filter(|at| *at < size) {
         host.write_at(&device, at, MARK);
     }
