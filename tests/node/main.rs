@@ -23,3 +23,4 @@ mod power_cuts;
 mod refusals;
 mod scenarios;
 mod storm;
+mod uses;
