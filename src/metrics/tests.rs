@@ -123,3 +123,16 @@ async fn prometheus_can_read_it() {
     stop.cancel();
     server.await.unwrap().unwrap();
 }
+
+#[test]
+fn growths_are_counted_by_how_they_ended() {
+    let metrics = Metrics::default();
+    let ends = [Expanded::Whole, Expanded::VolumeOnly, Expanded::Failed];
+    for (times, end) in (1..).zip(ends) {
+        (0..times).for_each(|_| metrics.expansion(end));
+    }
+    let text = metrics.text(&Figures::default()).unwrap();
+    for line in [r#""whole"} 1"#, r#""volume-only"} 2"#, r#""failed"} 3"#] {
+        assert!(text.contains(&format!("pliant_expansions_total{{outcome={line}\n")), "{text}");
+    }
+}
