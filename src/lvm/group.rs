@@ -206,7 +206,9 @@ mod tests {
 
     const TEXT: &[u8] = include_bytes!("../../tests/fixtures/metadata/linear-and-snapshot.txt");
 
-    /// A group on two disks that are there, with 103 of 140 extents free.
+    type Change = fn(&mut Group);
+
+    /// A group on two disks that are there.
     fn group() -> Group {
         let mut group = metadata::parse_group(TEXT).unwrap();
         for (name, pv) in &mut group.pvs {
@@ -236,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_group_that_lvm_would_not_change_says_why_and_has_no_room() {
-        let table: [(fn(&mut Group), &str); 4] = [
+        let table: [(Change, &str); 4] = [
             (|group| pv(group).device = None, "is away, so LVM changes nothing"),
             (|group| pv(group).flags.extend(["MISSING".to_owned()]), "vgextend --restoremissing a"),
             (|group| group.flags.extend(["EXPORTED".to_owned()]), "vgimport a"),

@@ -124,7 +124,7 @@ mod tests {
         host.write_at(disk, 4096, &sector);
     }
 
-    fn is_damaged(read: Result<Copy, ReadError>) -> bool {
+    fn is_damaged(read: &Result<Copy, ReadError>) -> bool {
         matches!(read, Err(ReadError::Metadata(MetadataError::Checksum("metadata text"))))
     }
 
@@ -133,7 +133,7 @@ mod tests {
         let (host, disk, head, label, header) = machine().await;
         assert!(copy(&host, &disk, &label, &head).await.unwrap().group.is_some());
         host.write_at(&disk, header.text_ranges()[0].end - 3, b"#");
-        assert!(is_damaged(copy(&host, &disk, &label, &head).await));
+        assert!(is_damaged(&copy(&host, &disk, &label, &head).await));
     }
 
     #[tokio::test]
