@@ -174,6 +174,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn idle_is_when_no_work_is_under_way() {
+        let busy = Busy::new();
+        let held = busy.take(Duration::ZERO, "a").await;
+        let mut idle = std::pin::pin!(busy.idle());
+        assert!(tokio::time::timeout(Duration::ZERO, &mut idle).await.is_err());
+        drop(held);
+        idle.await;
+    }
+
+    #[tokio::test]
     async fn a_panic_frees_the_volume() {
         let busy = Busy::new();
         let fault = busy.run("a", async { panic!("on purpose") as Result<(), ()> }).await;

@@ -211,12 +211,21 @@ mod tests {
             (1023, "1023 B"),
             (1 << 30, "1 GiB"),
             (1_610_612_736, "1.5 GiB"),
+            (1_127_428_916, "1.05 GiB"),
             ((1 << 30) - 1, "1023.99 MiB"),
             (1 << 40, "1 TiB"),
         ];
         for (bytes, text) in cases {
             assert_eq!(Bytes(bytes).to_string(), text);
         }
+    }
+
+    #[test]
+    fn sizes_stay_within_the_signed_fields_of_the_protocol() {
+        assert_eq!(Bytes::gib(1).checked_mul(1 << 32), Some(Bytes(1 << 62)));
+        assert_eq!(Bytes::gib(1).checked_mul(1 << 33), None);
+        assert_eq!(Bytes(1 << 63).to_i64(), i64::MAX);
+        assert_eq!(Bytes::from_i64(-1), None);
     }
 
     proptest! {

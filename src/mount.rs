@@ -311,6 +311,8 @@ async fn block_number(host: &dyn Host, source: &Path) -> Result<Option<DeviceNum
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytes::Bytes;
+    use crate::testing::FakeHost;
 
     fn mount(device: (u32, u32), root: &str, target: &str, kind: &str) -> Mount {
         Mount {
@@ -368,6 +370,71 @@ mod tests {
             assert_eq!(number.expect("no look, no error"), None);
         }
         assert_eq!(host.counts().get("path_calls"), None);
+    }
+
+    #[test]
+    fn the_innermost_mount_below_a_directory_comes_first() {
+        let table = MountTable::of_mounts(vec![
+            mount((254, 3), "/", "/run/grow/a", "ext4"),
+            mount((254, 4), "/", "/run/grow/a/b", "ext4"),
+            mount((254, 5), "/", "/run/growth", "ext4"),
+        ]);
+        let below = table.below(Path::new("/run/grow"));
+        assert_eq!(below, [Path::new("/run/grow/a/b"), Path::new("/run/grow/a")]);
+    }
+
+    /// A machine with a directory bound to another.
+    async fn bound() -> FakeHost {
+        let host = FakeHost::new();
+        for dir in ["/a", "/b"] {
+            host.make_dir(Path::new(dir)).await.unwrap();
+        }
+        host.bind(Path::new("/a"), Path::new("/b"), &[]).await.unwrap();
+        host
+    }
+
+    #[tokio::test]
+    async fn all_layers_are_unmounted_and_somebody_elses_haste_is_no_error() {
+        let host = bound().await;
+        let b = Path::new("/b");
+        host.bind(Path::new("/a"), b, &[]).await.unwrap();
+        let table = MountTable::read(&host).await.unwrap();
+        assert!(ensure_unmounted(&host, &table, b).await.unwrap());
+        assert_eq!(MountTable::read(&host).await.unwrap().layers(b), 0);
+        assert!(ensure_unmounted(&host, &table, b).await.unwrap(), "by a table that is old now");
+    }
+
+    #[tokio::test]
+    async fn what_is_mounted_again_meanwhile_is_told() {
+        let host = bound().await;
+        let b = Path::new("/b");
+        let table = MountTable::read(&host).await.unwrap();
+        host.bind(Path::new("/a"), b, &[]).await.unwrap();
+        let answer = ensure_unmounted(&host, &table, b).await;
+        assert!(matches!(answer, Err(MountError::StillMounted { .. })), "{answer:?}");
+    }
+
+    #[tokio::test]
+    async fn what_was_bound_is_looked_at() {
+        let host = bound().await;
+        let (b, c) = (Path::new("/b"), Path::new("/c"));
+        host.make_dir(c).await.unwrap();
+        let table = MountTable::read(&host).await.unwrap();
+        // Meanwhile the source shows something else.
+        host.bind(Path::new("/dev"), b, &[]).await.unwrap();
+        let answer = ensure_bound(&host, &table, b, c, &[]).await;
+        assert!(matches!(answer, Err(MountError::Occupied { .. })), "{answer:?}");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_is_another_devices_is_not_taken_for_this_one() {
+        let host = FakeHost::new();
+        let disk = host.add_disk(Bytes::mib(1));
+        host.make_file(Path::new("/block")).await.unwrap();
+        let table = MountTable::read(&host).await.unwrap();
+        let device = number((254, 9));
+        let answer = ensure_node_bound(&host, &table, &disk, device, Path::new("/block")).await;
+        assert!(matches!(answer, Err(MountError::Occupied { .. })), "{answer:?}");
     }
 
     #[test]

@@ -196,13 +196,18 @@ mod tests {
 
     #[test]
     fn names_that_lvm_or_the_kernel_refuse_are_refused() {
-        for text in ["-f", ".", "..", "a b", "a/b", "", &"a".repeat(81), &"-a".repeat(30)] {
+        let hyphens = |count| format!("a{}", "-a".repeat(count));
+        assert!(hyphens(26).parse::<GroupName>().is_ok(), "79 with each hyphen twice");
+        for text in ["-f", ".", "..", "a b", "a/b", "", &"a".repeat(81), &hyphens(27)] {
             assert!(text.parse::<GroupName>().is_err(), "{text:?}");
         }
         for text in ["sdb", "/dev", "/dev/../etc/passwd", "/etc/passwd", "/dev/s db", "/devil"] {
             assert!(text.parse::<DiskPath>().is_err(), "{text:?}");
         }
-        for text in ["", "csi.sock", "unix://csi.sock", "unix:///", "tcp://1.2.3.4:5"] {
+        let long = |length: usize| format!("/{}", "a".repeat(length - 1));
+        assert!(long(107).parse::<SocketPath>().is_ok());
+        for text in ["", &*long(108), "csi.sock", "unix://csi.sock", "unix:///", "tcp://1.2.3.4:5"]
+        {
             assert!(text.parse::<SocketPath>().is_err(), "{text:?}");
         }
         for text in ["-a", "a-", "", "a/b", &"a".repeat(64)] {

@@ -298,3 +298,94 @@ fn severity(severity: Severity) -> pb::VolumeHealthErrorType {
         Severity::DataLoss => pb::VolumeHealthErrorType::DataLoss,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::{FsKind, Usage};
+
+    fn usage(inodes: u64) -> Stats {
+        let usage = Usage {
+            total: Bytes::new(100),
+            used: Bytes::new(70),
+            available: Bytes::new(25),
+            inodes,
+            inodes_free: inodes / 4,
+        };
+        Stats { size: Bytes::new(120), usage: Some(usage), ailments: Vec::new() }
+    }
+
+    fn told(stats: &Stats) -> Vec<(i64, i64, i64, i32)> {
+        let usage = super::stats(stats).usage.into_iter();
+        usage.map(|usage| (usage.total, usage.used, usage.available, usage.unit)).collect()
+    }
+
+    #[test]
+    fn usage_is_told_in_bytes_and_inodes_where_they_are_counted() {
+        assert_eq!(told(&usage(40)), [(100, 70, 25, 1), (40, 30, 10, 2)]);
+        assert_eq!(told(&usage(0)), [(100, 70, 25, 1)]);
+        assert_eq!(told(&Stats { usage: None, ..usage(0) }), [(120, 0, 0, 1)]);
+    }
+
+    #[test]
+    fn a_growth_says_whether_the_node_is_to_follow() {
+        for node_expansion_required in [false, true] {
+            let told = grown(Grown { size: Bytes::new(7), node_expansion_required });
+            assert_eq!(told.node_expansion_required, node_expansion_required);
+        }
+    }
+
+    #[test]
+    fn a_node_says_how_many_volumes_it_takes() {
+        let told = node_info(NodeInfo { name: "alpha".to_owned(), max_volumes: 16 });
+        assert_eq!((told.node_id.as_str(), told.max_volumes_per_node), ("alpha", 16));
+        assert_eq!(told.accessible_topology, Some(topology("alpha")));
+    }
+
+    #[test]
+    fn a_volume_serves_what_it_was_made_for() {
+        let ext4 = Mode::Filesystem(FsKind::Ext4);
+        for (mode, workload, can) in [
+            (Mode::Block, Workload::Block, true),
+            (Mode::Block, Workload::Mount(None), false),
+            (ext4, Workload::Block, false),
+            (ext4, Workload::Mount(None), true),
+            (ext4, Workload::Mount(Some(FsKind::Ext4)), true),
+            (ext4, Workload::Mount(Some(FsKind::Xfs)), false),
+        ] {
+            assert_eq!(serves(mode, workload), can, "{mode} {workload:?}");
+        }
+    }
+
+    fn ailment(severity: Severity, message: &str) -> Ailment {
+        Ailment { severity, reason: "PoolNotWhole", message: message.to_owned() }
+    }
+
+    #[test]
+    fn pools_that_ail_alike_are_told_once() {
+        use pb::StorageHealthErrorType::{StorageDegraded, StorageUnreachable};
+        let ailing = |pool: &str, unreachable| PoolAilment {
+            pool: pool.parse().unwrap(),
+            ailment: ailment(Severity::Degraded, "a disk is away"),
+            unreachable,
+        };
+        let told = storage_health(&[ailing("a", false), ailing("b", true), ailing("c", false)]);
+        let told: Vec<_> =
+            told.backend_health.into_iter().map(|one| (one.status, one.message)).collect();
+        let both = "pool a: a disk is away; pool c: a disk is away".to_owned();
+        let one = "pool b: a disk is away".to_owned();
+        assert_eq!(told, [(StorageDegraded.into(), both), (StorageUnreachable.into(), one)]);
+    }
+
+    #[test]
+    fn severities_are_told_and_each_pair_of_severity_and_reason_once() {
+        use pb::VolumeHealthErrorType::{DataLoss, Degraded, Inaccessible};
+        let all = [Severity::Degraded, Severity::Inaccessible, Severity::DataLoss];
+        let mut ailments: Vec<_> = all.map(|severity| ailment(severity, "first")).into();
+        ailments.push(ailment(Severity::Degraded, "second"));
+        let told = health("v", &ailments).health_statuses.into_iter();
+        let told: Vec<_> = told.map(|entry| (entry.status, entry.message)).collect();
+        let expected = [Degraded, Inaccessible, DataLoss];
+        assert_eq!(told, expected.map(|status| (status.into(), "first".to_owned())));
+    }
+}

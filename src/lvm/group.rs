@@ -207,3 +207,67 @@ impl Group {
         self.dm_prefix() + &lv.uuid.replace('-', "")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lvm::{layout, metadata};
+    use crate::volume::Layout;
+
+    const TEXT: &[u8] = include_bytes!("../../tests/fixtures/metadata/linear-and-snapshot.txt");
+
+    type Change = fn(&mut Group);
+
+    /// A group on two disks that are there.
+    fn group() -> Group {
+        let mut group = metadata::parse_group(TEXT).unwrap();
+        for (name, pv) in &mut group.pvs {
+            pv.device = Some(format!("/dev/{name}").into());
+        }
+        group
+    }
+
+    fn pv(group: &mut Group) -> &mut Pv {
+        group.pvs.get_mut("pv1").unwrap()
+    }
+
+    #[test]
+    fn free_is_what_lvm_would_allocate() {
+        let whole = group();
+        assert_eq!((whole.extents(), whole.free_extents()), (140, 107));
+        assert_eq!(layout::largest_new(&whole, Layout::Linear), 107);
+        for change in [
+            |group: &mut Group| pv(group).device = None,
+            |group: &mut Group| pv(group).flags.clear(),
+        ] {
+            let mut less = group();
+            change(&mut less);
+            assert_eq!(less.free_extents(), 70 - 26);
+        }
+    }
+
+    #[test]
+    fn a_group_that_lvm_would_not_change_says_why_and_has_no_room() {
+        let table: [(Change, &str); 4] = [
+            (|group| pv(group).device = None, "is away, so LVM changes nothing"),
+            (|group| pv(group).flags.extend(["MISSING".to_owned()]), "vgextend --restoremissing a"),
+            (|group| group.flags.extend(["EXPORTED".to_owned()]), "vgimport a"),
+            (|group| group.flags.retain(|flag| flag != "RESIZEABLE"), "vgchange -x y a"),
+        ];
+        for (change, words) in table {
+            let mut frozen = group();
+            change(&mut frozen);
+            let why = frozen.frozen().unwrap();
+            assert!(why.contains(words), "{why}");
+            assert_eq!(layout::largest(&frozen, Layout::Linear), 0, "{why}");
+        }
+        assert_eq!(group().frozen(), None);
+    }
+
+    #[test]
+    fn a_full_metadata_area_has_room_for_growth_alone() {
+        let full = Group { metadata_full: true, ..group() };
+        assert_eq!(layout::largest_new(&full, Layout::Linear), 0);
+        assert_eq!(layout::largest(&full, Layout::Linear), full.free_extents());
+    }
+}

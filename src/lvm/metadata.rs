@@ -128,7 +128,8 @@ pub fn checksum(bytes: &[u8]) -> u32 {
         .fold(0xf597_a6cf, |crc, byte| (crc >> 8) ^ CRC[usize::from(crc.to_le_bytes()[0] ^ byte)])
 }
 
-const CRC: [u32; 256] = crc_table();
+// No constant: an unoptimised build copies one at each use, which is each byte.
+static CRC: [u32; 256] = crc_table();
 
 const fn crc_table() -> [u32; 256] {
     let mut table = [0; 256];

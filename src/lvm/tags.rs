@@ -78,6 +78,14 @@ mod tests {
         assert_eq!(find(&tags, "wiped"), Some("pliant.wiped=1"));
     }
 
+    #[test]
+    fn a_value_that_was_cut_off_is_none() {
+        for text in ["a!", "a!4", "a!4x", "!ff"] {
+            let tags = BTreeSet::from([format!("pliant.name={text}")]);
+            assert_eq!(value(&tags, "name"), None, "{text}");
+        }
+    }
+
     proptest! {
         #[test]
         fn values_come_back(text in ".{0,128}") {

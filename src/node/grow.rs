@@ -254,3 +254,22 @@ impl Node {
         self.settings.private_mounts().join(found.record.id.key().as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::Bytes;
+
+    #[test]
+    fn growths_are_counted_by_how_they_ended() {
+        let outcomes = Outcomes::default();
+        let grown = |more| Ok(Grown { size: Bytes::gib(1), node_expansion_required: more });
+        let working = VolumeError::Working { what: "wiping".into(), progress: "1 %".into() };
+        let failed = || Err(VolumeError::NotFound { id: "v".into() });
+        for end in [grown(true), grown(false), failed(), Err(working), grown(true), failed()] {
+            outcomes.count(&end);
+        }
+        let counted = outcomes.0.into_inner().unwrap();
+        assert_eq!(counted, BTreeMap::from([("whole", 1), ("volume-only", 2), ("failed", 2)]));
+    }
+}

@@ -320,5 +320,22 @@ mod tests {
             before_first_use(btrfs, Bytes::mib(128)),
             vec![0..mib, 127 * mib..128 * mib, 64 * mib..64 * mib + 4096]
         );
+        assert_eq!(before_first_use(btrfs, Bytes::mib(64)), vec![0..mib, 63 * mib..64 * mib]);
+    }
+
+    #[test]
+    fn a_rate_is_in_bytes_a_second() {
+        let rate = Bytes::mib(100);
+        assert_eq!(time_for(200 << 20, rate), Duration::from_secs(2));
+        assert_eq!(piece_at(Some(rate)), 100 << 20, "a second's worth");
+        assert_eq!(piece_at(Some(Bytes::kib(1))), END);
+        assert_eq!(piece_at(Some(Bytes::gib(9))), PIECE);
+        assert_eq!(piece_at(None), PIECE);
+    }
+
+    #[test]
+    fn progress_is_told_in_percent_and_sizes() {
+        assert_eq!(progress_text(1 << 30, 4 << 30), "25 % (1 GiB of 4 GiB)");
+        assert_eq!(progress_text(0, 0), "100 % (0 B of 0 B)");
     }
 }

@@ -1,5 +1,6 @@
 //! Disks with a volatile write cache.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use nix::libc::{EIO, EOPNOTSUPP, EROFS};
 
+use super::groups::{METADATA_END, Told};
 use super::{FakeHost, World};
 use crate::bytes::Bytes;
 use crate::host::HostError;
@@ -32,13 +34,13 @@ pub(super) struct Pages(BTreeMap<u64, Arc<Vec<u8>>>);
 
 impl Pages {
     pub fn read(&self, offset: u64, length: u64) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for part in pages(offset..offset + length) {
-            let (page, within) = locate(&part);
-            match self.0.get(&page) {
-                Some(content) => bytes.extend_from_slice(&content[within]),
-                None => bytes.resize(bytes.len() + within.len(), 0),
-            }
+        let range = offset..offset + length;
+        let mut bytes = vec![0; usize::try_from(length).expect("it fits in memory")];
+        for (page, content) in self.0.range(range.start / PAGE..range.end.div_ceil(PAGE)) {
+            let (start, end) = ((page * PAGE).max(range.start), ((page + 1) * PAGE).min(range.end));
+            let (_, within) = locate(&(start..end));
+            let at = usize::try_from(start - range.start).expect("it fits in memory");
+            bytes[at..at + within.len()].copy_from_slice(&content[within]);
         }
         bytes
     }
@@ -113,6 +115,15 @@ enum Write {
 }
 
 impl Write {
+    /// The first byte that it touches.
+    fn start(&self) -> u64 {
+        match self {
+            Write::Bytes(offset, _) => *offset,
+            Write::Zeroes(range) => range.start,
+            Write::Together(writes) => writes.iter().map(Write::start).min().unwrap_or(u64::MAX),
+        }
+    }
+
     fn apply(&self, pages: &mut Pages) {
         match self {
             Write::Bytes(offset, bytes) => pages.write(*offset, bytes),
@@ -179,6 +190,8 @@ pub(super) struct FakeDisk {
     content: Pages,
     durable: Pages,
     unflushed: Vec<Write>,
+    /// What the content says of LVM: reading it anew at each look would take most of a test's time.
+    told: OnceCell<Arc<Told>>,
 }
 
 impl FakeDisk {
@@ -193,7 +206,13 @@ impl FakeDisk {
             content: Pages::default(),
             durable: Pages::default(),
             unflushed: Vec::new(),
+            told: OnceCell::new(),
         }
+    }
+
+    /// What the content says of LVM.
+    pub fn told(&self) -> &Told {
+        self.told.get_or_init(|| Arc::new(Told::by(&self.content)))
     }
 
     /// The bytes, whatever fault it has.
@@ -236,6 +255,9 @@ impl FakeDisk {
     }
 
     fn put(&mut self, write: Write) {
+        if write.start() < METADATA_END {
+            self.told.take();
+        }
         write.apply(&mut self.content);
         self.unflushed.push(write);
     }
@@ -255,6 +277,7 @@ impl FakeDisk {
         }
         self.unflushed.clear();
         self.content = self.durable.clone();
+        self.told.take();
     }
 }
 

@@ -5,14 +5,17 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::World;
-use super::disks::FakeDisk;
+use super::disks::Pages;
 use super::render;
 use crate::bytes::Bytes;
 use crate::lvm::group::{Group, Lv, Piece, Pv, Segment};
-use crate::lvm::metadata;
+use crate::lvm::metadata::{self, AreaHeader, Label};
 
 /// `pvcreate --metadatasize 16m` puts the first extent here.
 const PE_START: u64 = 34_816;
+const SECTOR: u64 = metadata::SECTOR as u64;
+/// Label and metadata lie before it.
+pub(super) const METADATA_END: u64 = PE_START * SECTOR;
 const EXTENT: Bytes = Bytes::mib(4);
 
 impl World {
@@ -25,14 +28,14 @@ impl World {
         let mut carriers = BTreeMap::new();
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();
         for (path, disk) in seen {
-            let Some(label) = label_of(disk) else {
+            let Some(label) = &disk.told().label else {
                 continue;
             };
-            carriers.insert(label.pv_uuid, path.clone());
-            if let Some(group) = committed(disk) {
+            carriers.insert(label.pv_uuid.clone(), path.clone());
+            if let Some(group) = &disk.told().group {
                 let newest = groups.get(&group.name);
                 if newest.is_none_or(|newest| newest.seqno < group.seqno) {
-                    groups.insert(group.name.clone(), group);
+                    groups.insert(group.name.clone(), group.clone());
                 }
             }
         }
@@ -53,13 +56,13 @@ impl World {
 
     /// The sequence number that a disk's own copy of the metadata has.
     pub fn seqno_on(&self, disk: &Path) -> Option<u64> {
-        committed(self.disks.get(disk)?).map(|group| group.seqno)
+        self.disks.get(disk)?.told().group.as_ref().map(|group| group.seqno)
     }
 
     /// A new physical volume on a disk; its label is written by [`World::label`].
     pub fn new_pv(&mut self, disk: &Path) -> Pv {
         let size = self.disks[disk].size;
-        let data = size.get().saturating_sub(PE_START * metadata::SECTOR as u64);
+        let data = size.get().saturating_sub(METADATA_END);
         Pv {
             uuid: self.uuid(),
             device: Some(disk.to_owned()),
@@ -73,7 +76,7 @@ impl World {
 
     /// The physical volume that a label has made of a disk.
     pub fn labelled_pv(&mut self, disk: &Path) -> Option<Pv> {
-        let uuid = label_of(&self.disks[disk])?.pv_uuid;
+        let uuid = self.disks[disk].told().label.as_ref()?.pv_uuid.clone();
         Some(Pv { uuid, ..self.new_pv(disk) })
     }
 
@@ -113,8 +116,8 @@ impl World {
     /// Write a group to one of its disks: first the text, then the sector that makes it the group.
     pub fn commit(&mut self, path: &Path, group: &Group) {
         let disk = self.disks.get_mut(path).expect("a known disk");
-        let header = header_of(disk).expect("a label was written before");
-        disk.write_together(render::commit(&header, group));
+        let header = disk.told().header.as_ref().expect("a label was written before");
+        disk.write_together(render::commit(header, group));
     }
 }
 
@@ -122,26 +125,27 @@ pub(super) fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn label_of(disk: &FakeDisk) -> Option<metadata::Label> {
-    let head = disk.content().read(0, 4 * metadata::SECTOR as u64);
-    metadata::find_label(&head).ok().flatten()
+/// What a disk's own copy of the metadata says, as far as it can be read.
+pub(super) struct Told {
+    label: Option<Label>,
+    header: Option<AreaHeader>,
+    group: Option<Group>,
 }
 
-fn header_of(disk: &FakeDisk) -> Option<metadata::AreaHeader> {
-    let area = label_of(disk)?.areas.first().copied()?;
-    let sector = disk.content().read(area.offset, metadata::SECTOR as u64);
-    metadata::parse_area(&sector).ok()
-}
-
-/// The group that a disk's own copy of the metadata describes.
-fn committed(disk: &FakeDisk) -> Option<Group> {
-    let header = header_of(disk)?;
-    let read = |range: Range<u64>| disk.content().read(range.start, range.end - range.start);
-    let text = header.text_ranges().into_iter().map(read).collect::<Vec<_>>().concat();
-    if !metadata::check_text(&text, header.text?.checksum) {
-        return None;
+impl Told {
+    pub fn by(content: &Pages) -> Told {
+        let read = |range: Range<u64>| content.read(range.start, range.end - range.start);
+        let label = metadata::find_label(&read(0..4 * SECTOR)).ok().flatten();
+        let area = label.as_ref().and_then(|label| label.areas.first());
+        let header = area
+            .and_then(|area| metadata::parse_area(&read(area.offset..area.offset + SECTOR)).ok());
+        let group = header.as_ref().and_then(|header| {
+            let text = header.text_ranges().into_iter().map(read).collect::<Vec<_>>().concat();
+            let whole = metadata::check_text(&text, header.text?.checksum);
+            whole.then(|| metadata::parse_group(&text).ok()).flatten()
+        });
+        Told { label, header, group }
     }
-    metadata::parse_group(&text).ok()
 }
 
 /// Take `extents` free extents: behind `after` if they are free there, else where they come first.

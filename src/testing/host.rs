@@ -19,6 +19,7 @@ use crate::host::{
 };
 use crate::volume::FsKind;
 
+static ZEROES: [u8; 4096] = [0; 4096];
 const EXT: [FsKind; 3] = [FsKind::Ext2, FsKind::Ext3, FsKind::Ext4];
 
 struct Locked {
@@ -113,7 +114,8 @@ impl Host for FakeHost {
     async fn is_zero(&self, device: &Path, range: Range<u64>) -> Result<bool, HostError> {
         let length = range.end - range.start;
         let content = self.look("device_reads", |world| world.read(device, range.start, length));
-        Ok(content.await?.iter().all(|byte| *byte == 0))
+        // By the piece: an unoptimised build takes its time for each byte.
+        Ok(content.await?.chunks(ZEROES.len()).all(|piece| *piece == ZEROES[..piece.len()]))
     }
 
     async fn write_zeroes(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {

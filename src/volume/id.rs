@@ -189,6 +189,17 @@ mod tests {
         assert_eq!(digest("", 8), "4oymiquy");
     }
 
+    #[test]
+    fn pool_names_are_those_of_labels() {
+        let longest = "a".repeat(63);
+        for text in ["a", "0", "a-0", &*longest] {
+            assert_eq!(text.parse().map(|name: PoolName| name.0), Ok(text.to_owned()));
+        }
+        for text in ["", "-", "a-", "-a", "A", "a_b", &*(longest.clone() + "a")] {
+            assert!(text.parse::<PoolName>().is_err(), "{text:?}");
+        }
+    }
+
     proptest! {
         #[test]
         fn only_our_own_ids_parse(text in ".{0,80}") {

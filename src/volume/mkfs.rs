@@ -240,7 +240,7 @@ mod tests {
             (FsKind::Ext4, ""),
             (FsKind::Ext4, "-i 8192 -I 256 -m 0.5 -N 100000 -L data_1"),
             (FsKind::Ext3, "-O ^dir_index,large_file -E stride=16,stripe_width=64"),
-            (FsKind::Ext2, "-E lazy_itable_init=0 -J size=64"),
+            (FsKind::Ext2, "-E lazy_itable_init=0 -J size=64 -m 50 -L sixteen--letters"),
             (FsKind::Xfs, "-m crc=1,reflink=0 -i size=1k -d su=64k,sw=4 -l size=64m -s size=4k"),
             (FsKind::Btrfs, "-n 16k -m dup -d single -O ^no-holes --csum xxhash -L a.b"),
         ] {
@@ -258,6 +258,7 @@ mod tests {
 
     #[test]
     fn refuses_what_reaches_beyond_the_new_file_system() {
+        let too_long = format!("-i 8192{}", " ".repeat(LONGEST));
         for (fs, text) in [
             (FsKind::Ext4, "/dev/sda"),
             (FsKind::Ext4, "-O journal_dev"),
@@ -272,6 +273,11 @@ mod tests {
             (FsKind::Ext4, "-i -m"),
             (FsKind::Ext4, "-m 99"),
             (FsKind::Ext4, "-m nan"),
+            (FsKind::Ext4, "-m 50.1"),
+            (FsKind::Ext4, "-J size="),
+            (FsKind::Ext4, "-L seventeen-letters"),
+            (FsKind::Ext4, &*too_long),
+            (FsKind::Xfs, "-d noalign=1"),
             (FsKind::Ext4, "-i 4096 -i 8192"),
             (FsKind::Ext4, "-b 1024"),
             (FsKind::Ext4, "-i8192"),

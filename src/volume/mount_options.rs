@@ -304,6 +304,8 @@ mod tests {
             "commit=99999999999",
             "data",
             "data=none",
+            "discard=fast",
+            "discard=",
             " ro",
             "ro ",
             "RO",

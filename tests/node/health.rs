@@ -8,10 +8,9 @@ use pliant::testing::FakeHost;
 use pliant::volume::{FsKind, Mode, Volumes};
 
 use crate::cuts::block_on;
-use crate::machine::{Disks, Op, VOLUME, id_of};
+use crate::machine::{Disks, Op, TARGET, VOLUME, id_of};
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
-const TARGET: &str = "/var/lib/kubelet/pods/volume";
 
 /// The reasons that its statistics, its health and its description tell.
 async fn told(node: &Node) -> [Vec<&'static str>; 3] {

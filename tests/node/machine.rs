@@ -29,14 +29,14 @@ pub const MODES: [Mode; 6] = [
 
 /// The volume that is worked on, and the one beside it that must not notice.
 pub const VOLUME: &str = "volume";
-const NEIGHBOUR: &str = "neighbour";
+pub const NEIGHBOUR: &str = "neighbour";
 
 /// The first size, and the one that it grows to.
 pub const SMALL: u64 = 320;
 pub const LARGE: u64 = 480;
 
-const STAGING: &str = "/var/lib/kubelet/staging/volume";
-const TARGET: &str = "/var/lib/kubelet/pods/volume";
+pub const STAGING: &str = "/var/lib/kubelet/staging/volume";
+pub const TARGET: &str = "/var/lib/kubelet/pods/volume";
 const MARK: &[u8] = b"what the workload wrote and synced";
 /// Inside what a format writes anew, and far behind it.
 const MARKED_AT: [u64; 3] = [32 << 10, 9 << 20, 301 << 20];
@@ -148,7 +148,7 @@ fn access(mode: Mode) -> Access {
     }
 }
 
-fn staging(mode: Mode) -> Staging {
+pub fn staging(mode: Mode) -> Staging {
     Staging {
         id: id_of(VOLUME),
         staging: PathBuf::from(STAGING),
@@ -157,7 +157,7 @@ fn staging(mode: Mode) -> Staging {
     }
 }
 
-fn publish(mode: Mode) -> Publish {
+pub fn publish(mode: Mode) -> Publish {
     Publish {
         id: id_of(VOLUME),
         staging: PathBuf::from(STAGING),

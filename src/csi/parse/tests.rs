@@ -235,6 +235,63 @@ fn a_stage_and_a_publish_are_parsed_whole() {
 }
 
 #[test]
+fn the_access_mode_says_whether_a_use_may_write_and_is_alone() {
+    let reader = Some(capability(mount("", &[]), AccessMode::SingleNodeReaderOnly));
+    let request = stage();
+    let request = pb::NodeStageVolumeRequest { volume_capability: reader.clone(), ..request };
+    assert!(Stage::parse(&request).unwrap().read_only);
+    let request = publish();
+    let request = pb::NodePublishVolumeRequest { volume_capability: reader, ..request };
+    let read = Publish::parse(&request).unwrap();
+    assert_eq!((read.read_only, read.alone), (true, false));
+    let single = Some(capability(block(), AccessMode::SingleNodeSingleWriter));
+    let request = pb::NodePublishVolumeRequest { volume_capability: single, ..publish() };
+    let alone = Publish::parse(&request).unwrap();
+    assert_eq!((alone.read_only, alone.alone), (false, true));
+}
+
+#[test]
+fn a_block_volume_has_no_options_of_a_file_system() {
+    let mut request = create();
+    request.volume_capabilities = vec![capability(block(), AccessMode::SingleNodeWriter)];
+    request.parameters = BTreeMap::from([("mkfs-options".to_owned(), "-i 8192".to_owned())]);
+    let parsed = NewVolume::parse(&request, &Defaults::default()).unwrap();
+    assert_eq!((parsed.mode, parsed.class), (Mode::Block, Class::default()));
+}
+
+#[test]
+fn names_are_counted_in_characters() {
+    let longest = "\u{e4}".repeat(128);
+    assert_eq!(name(&longest), Ok(longest.clone()));
+}
+
+#[test]
+fn parameters_that_cannot_be_changed_are_objected_to() {
+    let request = pb::ValidateVolumeCapabilitiesRequest {
+        volume_id: volume_id().to_string(),
+        volume_capabilities: create().volume_capabilities,
+        mutable_parameters: BTreeMap::from([("a".to_owned(), "b".to_owned())]),
+        ..Default::default()
+    };
+    let asked = Validation::parse(request, &Defaults::default()).unwrap().asked;
+    assert_eq!(field(asked), "mutable_parameters");
+}
+
+#[test]
+fn nothing_is_published_at_a_path_that_cannot_be() {
+    let request = pb::NodeExpandVolumeRequest {
+        volume_id: volume_id().to_string(),
+        volume_path: "a/../b".to_owned(),
+        ..Default::default()
+    };
+    assert!(matches!(Expansion::parse(&request), Err(ParseError::Nowhere { .. })));
+    let capacity_range = Some(pb::CapacityRange::default());
+    let request =
+        pb::NodeExpandVolumeRequest { volume_path: "/b".to_owned(), capacity_range, ..request };
+    assert_eq!(Expansion::parse(&request).unwrap().growth, None, "a range that says nothing");
+}
+
+#[test]
 fn a_stage_that_cannot_be_is_refused_by_field() {
     let table: &[(&str, Edit<pb::NodeStageVolumeRequest>)] = &[
         ("volume_id", |r| r.volume_id.clear()),

@@ -1,5 +1,6 @@
 use super::{Arc, Fault, Found, Host, HostError, PathBuf};
 use crate::bytes::Bytes;
+use crate::lvm::metadata;
 use crate::testing::FakeHost;
 
 async fn find(host: &FakeHost) -> Result<Vec<Found>, HostError> {
@@ -46,4 +47,15 @@ async fn damage_is_told_apart_from_a_failure_to_read() {
     assert_eq!(found[0].pv_uuid, None);
     assert!(matches!(found[0].fault, Some(Fault::Damaged(_))), "{found:?}");
     assert_ne!(found, good);
+}
+
+#[tokio::test]
+async fn a_text_that_does_not_fit_its_checksum_is_damage() {
+    let (host, disk, _) = machine();
+    let sector = host.read_at(&disk, 4096, metadata::SECTOR).await.unwrap();
+    let text = metadata::parse_area(&sector).unwrap().text_ranges().remove(0);
+    host.write_at(&disk, text.end - 3, b"#");
+    let found = find(&host).await.unwrap();
+    assert_eq!(found[0].group, None);
+    assert!(matches!(found[0].fault, Some(Fault::Damaged(_))), "{found:?}");
 }

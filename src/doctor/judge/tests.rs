@@ -99,6 +99,26 @@ fn each_complaint_says_what_to_type() {
 }
 
 #[test]
+fn an_exported_group_and_a_disk_that_fails_are_told() {
+    let mut seen = healthy();
+    if let Some(group) = &mut seen.disks[0].group {
+        group.flags.insert("EXPORTED".to_owned());
+    }
+    let mut failing = found("/dev/sdc", "pv-c", "x", "x", 1);
+    failing.group = None;
+    failing.fault = Some(Fault::Unreadable("Input/output error".to_owned()));
+    seen.disks.push(failing);
+    assert_eq!(
+        complaints(&seen),
+        "✗ /dev/sdc could not be read: Input/output error
+    → dmesg | grep sdc
+✗ group vg0 is exported
+    → vgimport vg0
+"
+    );
+}
+
+#[test]
 fn groups_that_cannot_be_used_are_told() {
     let mut seen = healthy();
     let mut old = found("/dev/sdc", "pv-c", "vg1", "uuid-1", 4);

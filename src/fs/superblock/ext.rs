@@ -138,3 +138,15 @@ fn has_backup(sb: &[u8], features: Features, group: u64) -> Option<bool> {
             || [3, 5, 7].into_iter().any(power_of),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sparse_copies_are_in_the_first_groups_and_in_powers_of_3_5_and_7() {
+        let features = Features { compat: 0, incompat: 0, ro_compat: RO_COMPAT_SPARSE_SUPER };
+        let with_copy = (0..60).filter(|group| has_backup(&[], features, *group) == Some(true));
+        assert_eq!(with_copy.collect::<Vec<_>>(), [0, 1, 3, 5, 7, 9, 25, 27, 49]);
+    }
+}

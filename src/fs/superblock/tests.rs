@@ -92,6 +92,54 @@ fn a_tail_too_small_for_a_group_is_slack() {
 }
 
 #[test]
+fn what_may_be_left_over_is_slack_and_no_byte_more() {
+    let ext4 = parsed("ext4.made");
+    let sized = |covers, slack| Superblock { covers, slack, ..ext4.clone() };
+    let superblock = sized(Bytes::mib(100), Bytes::mib(8));
+    assert!(superblock.fills(Bytes::new((108 << 20) - 1)));
+    assert!(!superblock.fills(Bytes::mib(108)));
+    assert!(superblock.fills(Bytes::mib(50)), "it claims more than there is");
+    // Its tables, and 50 blocks of data, which a last group has to have.
+    let tables = ext4.slack.get() / 4096 - 50;
+    assert!((2048..2400).contains(&tables), "{tables}");
+    let xfs = parsed("xfs.made");
+    assert_eq!(xfs.slack, Bytes::new(64 * xfs.block_size.get()));
+}
+
+/// A head with these bits set in a 32-bit little-endian field of its ext superblock.
+fn with_bits(name: &str, field: usize, bits: u32) -> Vec<u8> {
+    let mut head = real(name);
+    let at = 1024 + field;
+    let old = le32(&head, at).unwrap();
+    head[at..at + 4].copy_from_slice(&(old | bits).to_le_bytes());
+    head
+}
+
+#[test]
+fn an_ext_beyond_32_bits_of_blocks_is_as_large_as_it_says() {
+    let wide = parse(&with_bits("ext4.made", 0x150, 1)).unwrap();
+    assert_eq!(wide.covers, Bytes::mib(128) + Bytes::gib(16 << 10));
+}
+
+#[test]
+fn what_is_no_file_system_of_its_own_is_none() {
+    assert_eq!(parse(&with_bits("ext4.made", 0x60, 0x8)), None, "the journal of another");
+    assert_eq!(parse(&with_bits("ext2.made", 0x60, 0x4)), None, "a journal that it has not");
+    let mut copy = real("btrfs.made");
+    copy[(64 << 10) + 0x30] ^= 1;
+    assert_eq!(parse(&copy), None, "a superblock that belongs elsewhere");
+}
+
+#[test]
+fn errors_and_checks_leave_their_trace() {
+    assert!(!parsed("ext4.made").has_errors());
+    assert!(parse(&with_bits("ext4.made", 0x38, 2 << 16)).unwrap().has_errors());
+    // A check resets the count of mounts; its time tells.
+    let checked = with_bits("ext2.made", 0x40, u32::MAX);
+    assert!(parse(&checked).unwrap().mounted_before());
+}
+
+#[test]
 fn two_kinds_in_one_head_are_none() {
     let mut both = real("btrfs.made");
     both[1024..2048].copy_from_slice(&real("ext4.made")[1024..2048]);

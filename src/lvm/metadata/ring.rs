@@ -106,6 +106,15 @@ mod tests {
     }
 
     #[test]
+    fn what_lies_where_the_named_text_should_be_is_no_earlier_one() {
+        let (mut area, mut header) = area();
+        let ninth = text(9);
+        area[10 * SECTOR..10 * SECTOR + ninth.len()].copy_from_slice(&ninth);
+        header.text = header.text.map(|text| TextLocation { size: 6 * 512, ..text });
+        assert_eq!(found(&area, &header), Some((4096 + 6 * 512, 3)));
+    }
+
+    #[test]
     fn a_text_that_is_there_and_bad_is_no_torn_commit() {
         let (mut area, header) = area();
         let fourth = text(4);

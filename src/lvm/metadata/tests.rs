@@ -101,6 +101,26 @@ fn a_label_of_another_sector_or_kind_is_refused() {
 }
 
 #[test]
+fn a_label_may_be_in_each_of_four_sectors() {
+    for sector in 0..5usize {
+        let mut disk = vec![0; 5 * SECTOR];
+        let label = &mut disk[sector * SECTOR..][..SECTOR];
+        label.copy_from_slice(&DISK[512..1024]);
+        label[8..16].copy_from_slice(&(sector as u64).to_le_bytes());
+        let found = find_label(&disk).map(|label| label.is_some());
+        assert_eq!(found, Ok(sector < 4), "{sector}");
+    }
+}
+
+#[test]
+fn an_area_is_full_when_a_quarter_of_half_its_ring_is_left() {
+    for (text, full) in [(24_576, false), (24_577, true)] {
+        let header = parse_area(&area(4096, 66_048, 512, text, 0)).unwrap();
+        assert_eq!(header.is_full(), full, "{text}");
+    }
+}
+
+#[test]
 fn an_area_header_leads_to_its_text() {
     let header = parse_area(&DISK[4096..]).unwrap();
     let text = TextLocation { offset: 14_336, size: 2790, checksum: 0x9548_46e9 };
@@ -214,6 +234,14 @@ fn a_group_is_read_whole() {
         .into(),
     };
     assert_eq!(parse_group(TEXT), Ok(expected));
+}
+
+#[test]
+fn a_text_alone_counts_as_an_array_of_one() {
+    let text = std::str::from_utf8(TEXT).unwrap();
+    let alone = text.replace("[\"pliant.pool=fast\"]", "\"pliant.pool=fast\"");
+    assert_ne!(alone, text);
+    assert_eq!(parse_group(alone.as_bytes()), parse_group(TEXT));
 }
 
 #[test]
