@@ -224,24 +224,20 @@ impl Case {
             let (base, setup) = self.base().await;
             let marks = if self.marked() { marks(&base) } else { Vec::new() };
             let host = base.after_crash();
-            let node = self.op.map(|op| (op, setup.clone()));
-            let (answer, effects, state, after) = match node {
-                Some((op, setup)) => {
-                    let node = setup.start(&host).await;
-                    host.forget_effects();
-                    let answer = op.ask(&host, &node).await;
-                    let effects = host.effects().len();
-                    // Before it is asked again: that would flush what the first has left.
-                    let (state, after) = (host.state(), host.after_crash());
-                    let again = op.ask(&host, &node).await;
-                    assert_eq!(again, answer, "{} twice", self.named());
-                    assert_eq!(host.state(), state, "{} twice", self.named());
-                    (answer, effects, state, after)
-                }
-                None => {
-                    let answer = self.run(&host, &setup).await;
-                    (answer, host.effects().len(), host.state(), host.after_crash())
-                }
+            let (answer, effects, state, after) = if let Some(op) = self.op {
+                let node = setup.start(&host).await;
+                host.forget_effects();
+                let answer = op.ask(&host, &node).await;
+                let effects = host.effects().len();
+                // Before it is asked again: that would flush what the first has left.
+                let (state, after) = (host.state(), host.after_crash());
+                let again = op.ask(&host, &node).await;
+                assert_eq!(again, answer, "{} twice", self.named());
+                assert_eq!(host.state(), state, "{} twice", self.named());
+                (answer, effects, state, after)
+            } else {
+                let answer = self.run(&host, &setup).await;
+                (answer, host.effects().len(), host.state(), host.after_crash())
             };
             assert!(answer.is_ok(), "{}: {answer:?}", self.named());
             Reference { base, setup, answer, state, after, effects, marks }
