@@ -1,6 +1,7 @@
 //! One volume group: read it, take turns in changing it, make its changes durable.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -321,9 +322,8 @@ impl VolumeGroup {
             flushes.spawn(async move { host.flush(&path).await });
         }
         while let Some(flushed) = flushes.join_next().await {
-            if let Ok(Err(error)) = flushed {
-                return Err(self.failed(error));
-            }
+            let flushed = flushed.unwrap_or_else(|lost| resume_unwind(lost.into_panic()));
+            flushed.map_err(|error| self.failed(error))?;
         }
         self.durable.fetch_max(sent, Ordering::SeqCst);
         Ok(())
@@ -410,6 +410,9 @@ impl VolumeGroup {
                 tokio::time::sleep(Duration::from_secs(5)).await;
             }
         }
+        // A command that was given up may have made its change, or died in it, since the last flush.
+        self.count_change();
+        self.note_cut(true);
         self.known().hangs = None;
         tracing::info!(group = self.name, "the volume group answers again");
     }

@@ -64,6 +64,9 @@ impl Host for FakeHost {
     }
 
     async fn lvm(&self, lane: &str, cmd: Cmd) -> Result<String, HostError> {
+        if cmd.to_string() == "lvm version" {
+            return Ok(String::new()); // It touches no disk.
+        }
         check_for_shell(lane, &cmd);
         self.run_lvm(lane, &cmd).await.map(|(_, report)| report)
     }

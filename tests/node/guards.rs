@@ -309,3 +309,24 @@ fn nothing_is_rolled_back_under_a_program_that_has_the_volume_open() {
         assert_eq!(wrongs(&host, true).await, [""; 0]);
     });
 }
+
+#[test]
+fn what_came_to_its_end_after_it_was_given_up_is_flushed_before_the_next_answer() {
+    block_on(async {
+        let (host, setup) = Disks::Two.machine(false).await;
+        let node = setup.start(&host).await;
+        Op::Create(EXT4).ask(&host, &node).await.expect("create");
+        let disk = Path::new("/dev/fake0");
+        host.hang_disk(disk);
+        let said = Op::Grow(LARGE).ask(&host, &node).await.expect_err("the command does not end");
+        assert!(said.starts_with("Unavailable"), "{said}");
+        host.heal_disk(disk);
+        host.forget_effects();
+        // Which has that size: the command may have made it so, long after a flush for others.
+        while Op::Create(EXT4).ask(&host, &node).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        let flushed = |effect: &String| effect.starts_with("fsync /dev/fake");
+        assert!(host.effects().iter().any(flushed), "{:#?}", host.effects());
+    });
+}
