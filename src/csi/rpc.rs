@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tonic::body::Body;
 use tonic::codegen::http;
-use tonic::{Code, Request};
+use tonic::{Code, Request, Status};
 use tower::{Layer, Service};
 use tracing::Instrument;
 
@@ -120,7 +120,10 @@ where
                 tracing::error!(panic = said(&*panic), "the handler panicked");
                 Ok(status::fault().into_http())
             });
-            call.end(reply.as_ref().map_or(Code::Internal, code_of));
+            match &reply {
+                Ok(reply) => call.end(code_of(reply), message_of(reply)),
+                Err(_) => call.end(Code::Internal, String::new()),
+            }
             reply
         };
         Box::pin(answered.instrument(span))
@@ -132,6 +135,7 @@ struct Call {
     method: String,
     begun: Instant,
     code: Code,
+    error: String,
     span: tracing::Span,
     observer: Arc<dyn RpcObserver>,
 }
@@ -148,13 +152,15 @@ impl Call {
             method,
             begun: Instant::now(),
             code: Code::Cancelled,
+            error: "the caller has left".to_owned(),
             span,
             observer: layer.observer.clone(),
         }
     }
 
-    fn end(mut self, code: Code) {
+    fn end(mut self, code: Code, error: String) {
         self.code = code;
+        self.error = error;
     }
 }
 
@@ -162,14 +168,15 @@ impl Drop for Call {
     fn drop(&mut self) {
         let took = self.begun.elapsed();
         let code = status::name(self.code);
-        let ms = took.as_secs_f64() * 1e3;
+        let ms = (took.as_secs_f64() * 1e4).round() / 10.0;
+        let error = self.error.as_str();
         let _in = self.span.enter();
         match self.code {
             // Asked every few seconds for ever.
             Code::Ok if self.method == "Identity/Probe" => tracing::debug!(code, ms, "answered"),
             Code::Ok => tracing::info!(code, ms, "answered"),
-            Code::Internal | Code::Unknown => tracing::error!(code, ms, "answered"),
-            _ => tracing::warn!(code, ms, "answered"),
+            Code::Internal | Code::Unknown => tracing::error!(code, ms, error, "answered"),
+            _ => tracing::warn!(code, ms, error, "answered"),
         }
         let served = self.code != Code::Unimplemented;
         let method = if served { self.method.as_str() } else { "unserved" };
@@ -181,6 +188,12 @@ impl Drop for Call {
 fn code_of(reply: &http::Response<Body>) -> Code {
     let header = reply.headers().get("grpc-status");
     header.map_or(Code::Ok, |code| Code::from_bytes(code.as_bytes()))
+}
+
+/// What the caller was told of its error; empty without one.
+fn message_of(reply: &http::Response<Body>) -> String {
+    let status = Status::from_header_map(reply.headers());
+    status.map_or_else(String::new, |status| status.message().to_owned())
 }
 
 /// Run a future to its end, or to its panic.

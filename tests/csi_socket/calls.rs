@@ -62,13 +62,17 @@ async fn each_call_is_one_line_and_one_observation() {
         Code::Unimplemented
     );
 
-    for (volume, level, code, request) in
-        [("logged", "INFO", "OK", 1), ("logged badly", "WARN", "INVALID_ARGUMENT", 2)]
-    {
+    for (volume, level, code, error, request) in [
+        ("logged", "INFO", "OK", None, 1),
+        ("logged badly", "WARN", "INVALID_ARGUMENT", Some("volume_capabilities: "), 2),
+    ] {
         let lines = lines_of(volume);
         assert_eq!(lines.len(), 1, "{volume}");
         assert_eq!(lines[0]["level"], level);
         assert_eq!(lines[0]["fields"]["code"], code);
+        let told = lines[0]["fields"]["error"].as_str();
+        assert_eq!(told.is_some(), error.is_some());
+        assert!(told.unwrap_or_default().starts_with(error.unwrap_or_default()), "{told:?}");
         assert!(lines[0]["fields"]["ms"].is_number());
         assert_eq!(lines[0]["span"]["method"], "Controller/CreateVolume");
         assert_eq!(lines[0]["span"]["request"], request);
