@@ -120,20 +120,25 @@ impl<'a> Life<'a> {
 
     async fn grow_under_writer(&mut self) -> Result<()> {
         let writer = Writer::start(&self.target, self.mode, self.args.size)?;
+        let grown = self.grow_shown().await;
+        // Whatever came of it: what it holds open cannot be taken away.
+        let records = writer.stop().await;
+        grown?;
+        let step = self.tell.begin("writer");
+        let (records, seen) = (records?, self.must_show(self.args.grow_to).await?);
+        step.done(&format!("{records} records written meanwhile and read back; it sees {seen}"));
+        Ok(())
+    }
+
+    async fn grow_shown(&mut self) -> Result<()> {
         let (to, id) = (self.args.grow_to, self.id()?.to_owned());
         let step = self.tell.begin("grow");
         let (size, node_step) = self.client.grow(&id, to, self.mode).await?;
         if node_step {
             self.client.node_expand(&id, &self.target, &self.staging, to, self.mode).await?;
         }
-        step.done(&format!(
-            "to {size} under a running writer, in {}",
-            if node_step { "two steps" } else { "one step" }
-        ));
-        let step = self.tell.begin("writer");
-        let records = writer.stop().await?;
-        let seen = self.must_show(to).await?;
-        step.done(&format!("{records} records written meanwhile and read back; it sees {seen}"));
+        let steps = if node_step { "two steps" } else { "one step" };
+        step.done(&format!("to {size} under a running writer, in {steps}"));
         Ok(())
     }
 
