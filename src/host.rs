@@ -23,6 +23,7 @@ mod shell;
 mod state;
 mod waiting;
 
+pub use exec::is_installed;
 pub use real::RealHost;
 
 use std::collections::BTreeMap;

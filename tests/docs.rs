@@ -184,3 +184,34 @@ fn the_scripts_of_the_image_are_shell() {
         assert!(known, "what an image runs belongs into a script: {line}");
     }
 }
+
+/// The words written as code in the last column of a page's tables.
+fn last_column(text: &str) -> Vec<&str> {
+    let rows = text.lines().filter(|line| line.starts_with("| "));
+    let cells = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit_once(" | "));
+    cells.flat_map(|(_, cell)| cell.split('`').skip(1).step_by(2)).collect()
+}
+
+fn sources(dir: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(read(&path));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_promise_names_tests_that_exist() {
+    let sources = ["src", "tests", "e2e"].map(|dir| sources(Path::new(dir))).concat();
+    let page = read("docs/src/explanation/data.md");
+    let named = last_column(&page);
+    let exists = |name: &str| sources.iter().any(|code| code.contains(&format!("fn {name}(")));
+    let gone: Vec<_> = named.iter().filter(|name| !exists(name)).collect();
+    assert_eq!(gone, Vec::<&&str>::new());
+    assert!(named.len() > 40, "only {} tests are named", named.len());
+}

@@ -1,6 +1,6 @@
 //! The one place that chooses gRPC codes.
 //!
-//! What each code makes each caller do is the subject of `docs/errors.md`. Two rules stand out: no
+//! What each code makes each caller do is the subject of `docs/src/reference/errors.md`. Two rules stand out: no
 //! room is RESOURCE_EXHAUSTED when a volume is made, so that its pod is scheduled anew, but
 //! OUT_OF_RANGE when it grows, so that the user can lower the request; and a code after which a
 //! caller believes that work may still run is given only if it may.

@@ -214,10 +214,8 @@ fn double_disks(disks: &[Found]) -> Vec<Finding> {
                     "{} carry the same physical volume {uuid}: one is a copy",
                     disks.join(" and ")
                 ),
-                format!(
-                    "take the copy away, or make it a group of its own: vgimportclone {}",
-                    disks[disks.len() - 1]
-                ),
+                "know which is the copy, then take it away, or make it a group of its own: \
+                 vgimportclone /dev/COPY",
             )
         })
         .collect()
@@ -234,7 +232,9 @@ fn double_names(groups: &BTreeMap<&str, Whole<'_>>) -> Vec<Finding> {
         .map(|(name, uuids)| {
             Finding::bad(
                 format!("{} groups have the name {name}: {}", uuids.len(), uuids.join(" and ")),
-                format!("vgrename {} NEWNAME", uuids[uuids.len() - 1]),
+                "see which one is in use: vgs -o vg_uuid,vg_name,pv_name,lv_count; then rename the \
+                 other: vgrename UUID NEWNAME"
+                    .to_owned(),
             )
         })
         .collect()
@@ -260,7 +260,11 @@ fn group(whole: &Whole<'_>) -> Vec<Finding> {
                 missing.len(),
                 missing.join(", ")
             ),
-            format!("bring it back; if it is lost for ever: vgreduce --removemissing {name}"),
+            format!(
+                "bring it back; if it is lost for ever, look at what lay on it: lvs -o \
+                 lv_name,devices {name}; then remove all of that: vgreduce --removemissing --force \
+                 {name}"
+            ),
         ));
     } else if group.flags.contains("EXPORTED") {
         findings
@@ -271,7 +275,8 @@ fn group(whole: &Whole<'_>) -> Vec<Finding> {
     if whole.disks.iter().any(|found| found.area_size <= DEFAULT_AREA) {
         findings.push(Finding::warning(
             format!("group {name} has a small metadata area: it is full at about 1,600 volumes"),
-            format!("for more, make it anew: vgcreate --metadatasize 16m {name} …"),
+            "for more, put a second group into the pool: vgcreate --metadatasize 16m NAME DISK"
+                .to_owned(),
         ));
     }
     let told: BTreeSet<u64> = whole

@@ -24,6 +24,11 @@ const TAIL: usize = 4 << 10;
 /// Where programs are looked for, and where they look for others.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// Whether a program is there to be run.
+pub fn is_installed(program: &str) -> bool {
+    file_of(program).is_absolute()
+}
+
 /// The file of a program. Named by its whole path it is started by `posix_spawn`, which does not copy
 /// this process first as `fork` does.
 fn file_of(program: &str) -> PathBuf {

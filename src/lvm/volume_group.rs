@@ -322,8 +322,8 @@ impl VolumeGroup {
             flushes.spawn(async move { host.flush(&path).await });
         }
         while let Some(flushed) = flushes.join_next().await {
-            let flushed = flushed.unwrap_or_else(|lost| resume_unwind(lost.into_panic()));
-            flushed.map_err(|error| self.failed(error))?;
+            let answer = flushed.unwrap_or_else(|lost| resume_unwind(lost.into_panic()));
+            answer.map_err(|error| self.failed(error))?;
         }
         self.durable.fetch_max(sent, Ordering::SeqCst);
         Ok(())

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -13,7 +13,7 @@ use crate::busy::Busy;
 use crate::config::{Expansion, PoolSettings, Settings};
 use crate::csi::parse::Defaults;
 use crate::csi::{self, Controller, Identity, RpcObserver, Services};
-use crate::host::{Host, RealHost};
+use crate::host::{self, Host, RealHost};
 use crate::metrics::{self, Metrics};
 use crate::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use crate::run::figures::NodeFigures;
@@ -25,6 +25,10 @@ const DRAIN: Duration = Duration::from_secs(30);
 
 /// Serve Identity, Controller and Node on one socket until SIGTERM or SIGINT.
 pub async fn serve(settings: Settings) -> Result<()> {
+    ensure!(
+        host::is_installed("lvm"),
+        "LVM is not installed, and without it no volume can be served: apt-get install lvm2"
+    );
     let stop = CancellationToken::new();
     let stopped = stop_on_signals(stop.clone())?;
     let host: Arc<dyn Host> = Arc::new(
@@ -37,8 +41,12 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let metrics = Metrics::default();
     if let Some(address) = settings.metrics_address {
         let listener = TcpListener::bind(address).await;
-        let listener =
-            listener.with_context(|| format!("metrics can not be served on {address}"))?;
+        let listener = listener.with_context(|| {
+            format!(
+                "metrics can not be served on {address}; see `ss -ltnp`, or choose another \
+                     --metrics-address"
+            )
+        })?;
         let figures = Arc::new(NodeFigures::new(node.clone(), host.clone()));
         tokio::spawn(metrics::serve(listener, metrics.clone(), figures, stop.clone()));
     }

@@ -23,7 +23,8 @@ pub struct Stage {
     pub staging: PathBuf,
     /// What the workload sees; `Filesystem` carries the type that the request names, if any.
     pub access: Access,
-    /// Whether nothing may be written: no format, no growth, no log replay.
+    /// Whether the workload only reads: nothing is formatted or grown. Of a file system that was not
+    /// unmounted, the kernel still replays the journal.
     pub read_only: bool,
 }
 

@@ -137,13 +137,13 @@ fn groups_that_cannot_be_used_are_told() {
         "✗ /dev/sdf carries damaged LVM metadata: the checksum of the label does not match
     → pvck --dump headers /dev/sdf
 ✗ /dev/sdc and /dev/sdd carry the same physical volume pv-c: one is a copy
-    → take the copy away, or make it a group of its own: vgimportclone /dev/sdd
+    → know which is the copy, then take it away, or make it a group of its own: vgimportclone /dev/COPY
 ✗ 2 groups have the name vg0: uuid-0 and uuid-2
-    → vgrename uuid-2 NEWNAME
+    → see which one is in use: vgs -o vg_uuid,vg_name,pv_name,lv_count; then rename the other: vgrename UUID NEWNAME
 ✗ group vg1: 1 of 2 disks missing: pv-lost; nothing in it can be changed
-    → bring it back; if it is lost for ever: vgreduce --removemissing vg1
+    → bring it back; if it is lost for ever, look at what lay on it: lvs -o lv_name,devices vg1; then remove all of that: vgreduce --removemissing --force vg1
 ! group vg1 has a small metadata area: it is full at about 1,600 volumes
-    → for more, make it anew: vgcreate --metadatasize 16m vg1 …
+    → for more, put a second group into the pool: vgcreate --metadatasize 16m NAME DISK
 ! group vg1: its disks tell different states, the trace of an interrupted change
     → vgck --updatemetadata vg1
 "
