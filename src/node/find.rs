@@ -135,8 +135,8 @@ impl Node {
         match found.record.stage {
             record::Stage::Ready => Ok(found),
             record::Stage::Creating | record::Stage::Deleting => Err(VolumeError::Working {
-                what: format!("volume {id} is {}", self.state(&found)),
-                progress: "it can not be used".to_owned(),
+                what: format!("volume {id}"),
+                progress: format!("it is {}", self.state(&found)),
             }),
         }
     }
