@@ -2,25 +2,14 @@
 
 use pliant::bytes::Bytes;
 use pliant::host::{Cmd, Host};
-use pliant::node::Node;
 use pliant::node::record::lv_name;
 use pliant::testing::FakeHost;
 use pliant::volume::{FsKind, Mode, Page, VolumeError, Volumes, Wipe};
 
 use crate::cuts::block_on;
-use crate::machine::{Disks, LARGE, Op, SMALL, VOLUME, id_of, marks, readable, want};
+use crate::machine::{Disks, LARGE, Op, SMALL, VOLUME, after, id_of, marks, readable, want};
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
-
-/// A driver on two disks after these operations.
-async fn after(ops: &[Op]) -> (FakeHost, std::sync::Arc<Node>) {
-    let (host, setup) = Disks::Two.machine(false).await;
-    let node = setup.start(&host).await;
-    for op in ops {
-        op.ask(&host, &node).await.expect("an answer");
-    }
-    (host, node)
-}
 
 fn device(host: &FakeHost) -> std::path::PathBuf {
     host.device_of("vg0", &lv_name(id_of(VOLUME).key())).expect("it is active")
@@ -29,7 +18,7 @@ fn device(host: &FakeHost) -> std::path::PathBuf {
 #[test]
 fn devices_and_programs_in_a_volume_are_not_honoured() {
     block_on(async {
-        let (host, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Publish(EXT4)]).await;
+        let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Publish(EXT4)]).await;
         let mounts = host.state().mounts;
         let shown = mounts.iter().filter(|(_, _, source, _)| source.contains("pliant"));
         let options: Vec<_> = shown.map(|(_, _, _, options)| options).collect();
@@ -53,14 +42,14 @@ fn what_the_record_does_not_explain_is_never_formatted() {
             host.effects().iter().filter(|effect| effect.starts_with("mkfs")).count()
         };
         for found in ["LVM2_member", "linux_raid_member", "crypto_LUKS", "gpt", "swap"] {
-            let (host, node) = after(&[Op::Create(EXT4)]).await;
+            let (host, _, node) = after(&[Op::Create(EXT4)]).await;
             host.set_foreign_signature(&device(&host), found);
             let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it is not blank");
             assert!(said.starts_with("Refused") && said.contains(found), "{said}");
             assert_eq!(formats(&host), 0, "{found}");
         }
         for overwritten in [vec![0; 68 << 10], b"XFSB".repeat(17 << 10)] {
-            let (host, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Write]).await;
+            let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Write]).await;
             let places = marks(&host);
             host.unmount("/var/lib/kubelet/staging/volume".as_ref()).await.expect("unmount");
             host.write_at(&device(&host), 0, &overwritten);
@@ -74,7 +63,7 @@ fn what_the_record_does_not_explain_is_never_formatted() {
 #[test]
 fn a_volume_that_is_still_being_formatted_is_not_formatted_again() {
     block_on(async {
-        let (host, node) = after(&[Op::Create(EXT4)]).await;
+        let (host, _, node) = after(&[Op::Create(EXT4)]).await;
         host.open(&device(&host)); // By a mkfs that nobody waits for any more.
         let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it is held");
         assert!(said.starts_with("InUse"), "{said}");
@@ -87,7 +76,7 @@ fn a_volume_that_is_still_being_formatted_is_not_formatted_again() {
 fn one_volume_whose_tags_were_changed_by_hand_hides_no_other() {
     block_on(async {
         for tag in ["pliant.state=ready", "pliant.mode=xfs", "pliant.mkfs=-d!20/etc"] {
-            let (host, node) = after(&[Op::Create(EXT4), Op::CreateNeighbour]).await;
+            let (host, _, node) = after(&[Op::Create(EXT4), Op::CreateNeighbour]).await;
             let place = format!("vg0/{}", lv_name(id_of(VOLUME).key()));
             let by_hand = Cmd::new("lvchange").args(["-y", "--addtag", tag, &place]);
             let gone = Cmd::new("lvchange").args(["-y", "--deltag", "pliant.mode=ext4", &place]);
@@ -137,7 +126,7 @@ fn a_disk_that_knows_no_discard_is_written_with_zeroes() {
 #[test]
 fn a_copy_of_a_disk_is_believed_no_more_than_the_disk() {
     block_on(async {
-        let (host, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Unstage]).await;
+        let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Unstage]).await;
         let disk = host.disks().await.expect("disks").remove(0).path;
         let copy = host.add_disk(Bytes::mib(400));
         let head = host.read_at(&disk, 0, 17 << 20).await.expect("read");

@@ -414,3 +414,13 @@ pub async fn readable(host: &FakeHost, places: &[(PathBuf, u64)]) -> bool {
     }
     false
 }
+
+/// A driver on two disks after these operations.
+pub async fn after(ops: &[Op]) -> (FakeHost, Setup, Arc<Node>) {
+    let (host, setup) = Disks::Two.machine(false).await;
+    let node = setup.start(&host).await;
+    for op in ops {
+        op.ask(&host, &node).await.expect("what goes before is done");
+    }
+    (host, setup, node)
+}

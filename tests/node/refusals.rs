@@ -1,14 +1,13 @@
 //! What is refused, with which words, and what is not.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use pliant::bytes::Bytes;
 use pliant::fs::superblock;
 use pliant::host::Host;
 use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, Node};
-use pliant::testing::{Failing, FakeHost};
+use pliant::testing::Failing;
 use pliant::volume::{
     Access, FsKind, Mode, NodeKey, Publish, Safety, Stage, State, VolumeError, VolumeId, VolumeKey,
     Volumes,
@@ -16,7 +15,7 @@ use pliant::volume::{
 
 use crate::cuts::block_on;
 use crate::machine::{
-    Disks, LARGE, Op, Setup, VOLUME, growth, id_of, marks, readable, type_in, want, wrongs,
+    Disks, LARGE, Op, VOLUME, after, growth, id_of, marks, readable, type_in, want, wrongs,
 };
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
@@ -121,16 +120,6 @@ fn what_may_not_grow_without_a_snapshot_is_used_as_it_is() {
 
 fn lv() -> String {
     lv_name(&VolumeKey::of(VOLUME))
-}
-
-/// A volume on which these calls were done.
-async fn after(ops: &[Op]) -> (FakeHost, Setup, Arc<Node>) {
-    let (host, setup) = Disks::Two.machine(false).await;
-    let node = setup.start(&host).await;
-    for op in ops {
-        op.ask(&host, &node).await.expect("what goes before is done");
-    }
-    (host, setup, node)
 }
 
 #[test]

@@ -11,22 +11,12 @@ use pliant::volume::{FsKind, Mode, Page, VolumeError, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{
-    Disks, LARGE, Op, SMALL, Setup, VOLUME, growth, id_of, marks, readable, want,
+    Disks, LARGE, Op, SMALL, Setup, VOLUME, after, growth, id_of, marks, readable, want,
 };
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 const STAGING: &str = "/var/lib/kubelet/staging/volume";
 const TARGET: &str = "/var/lib/kubelet/pods/volume";
-
-/// A driver on two disks after these operations.
-async fn after(ops: &[Op]) -> (FakeHost, std::sync::Arc<Node>) {
-    let (host, setup) = Disks::Two.machine(false).await;
-    let node = setup.start(&host).await;
-    for op in ops {
-        op.ask(&host, &node).await.expect("an answer");
-    }
-    (host, node)
-}
 
 /// Which effect of an operation on a copy of this machine is the first of this kind.
 async fn place_of(op: Op, host: &FakeHost, kind: impl Fn(&str) -> bool) -> usize {
@@ -103,7 +93,7 @@ fn hold_out_of_sight(host: &FakeHost) {
 #[test]
 fn what_is_held_out_of_sight_is_neither_grown_nor_rolled_back() {
     block_on(async {
-        let (host, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4)]).await;
+        let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4)]).await;
         host.unmount(Path::new(STAGING)).await.expect("unmount");
         hold_out_of_sight(&host);
         host.forget_effects();
@@ -120,7 +110,7 @@ fn what_is_held_out_of_sight_is_neither_grown_nor_rolled_back() {
 fn a_cut_growth_of_what_is_held_out_of_sight_is_left_alone() {
     block_on(async {
         let unstaged = [Op::Create(EXT4), Op::Stage(EXT4), Op::Unstage];
-        let (host, node) = after(&unstaged).await;
+        let (host, _, node) = after(&unstaged).await;
         host.fail("lvremove", Failing::Always);
         Op::Grow(LARGE).ask(&host, &node).await.expect("the volume grows, its snapshot stays");
         host.mend();
@@ -137,7 +127,7 @@ fn a_cut_growth_of_what_is_held_out_of_sight_is_left_alone() {
 fn a_caller_that_leaves_stops_no_healing() {
     block_on(async {
         let suspended = |host: &FakeHost| host.state().devices.values().any(|d| d.suspended);
-        let (host, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4)]).await;
+        let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4)]).await;
         let at = place_of(Op::Grow(LARGE), &host, |effect| effect.ends_with("suspend")).await;
         host.forget_effects();
         host.kill_lvm_after(at);
@@ -171,7 +161,7 @@ fn a_pool_that_could_not_be_set_up_is_not_listed_as_empty() {
 #[test]
 fn the_id_of_a_volume_that_is_gone_takes_no_other_away() {
     block_on(async {
-        let (host, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Publish(EXT4)]).await;
+        let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Publish(EXT4)]).await;
         let gone = node.unpublish(&id_of("gone"), Path::new(TARGET)).await;
         assert!(matches!(gone, Err(VolumeError::Refused { .. })), "{gone:?}");
         assert!(format!("{:?}", host.state().mounts).contains(TARGET));
@@ -181,7 +171,7 @@ fn the_id_of_a_volume_that_is_gone_takes_no_other_away() {
 #[test]
 fn statistics_are_of_the_volume_and_of_nothing_mounted_over_it() {
     block_on(async {
-        let (host, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Publish(EXT4)]).await;
+        let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Publish(EXT4)]).await;
         host.bind(Path::new("/var"), Path::new(TARGET), &[]).await.expect("bind");
         let stats = node.stats(&id_of(VOLUME), Path::new(TARGET)).await;
         assert!(matches!(stats, Err(VolumeError::NotFound { .. })), "{stats:?}");
@@ -191,7 +181,7 @@ fn statistics_are_of_the_volume_and_of_nothing_mounted_over_it() {
 #[test]
 fn a_volume_that_may_not_be_here_is_not_answered_with_the_one_that_is() {
     block_on(async {
-        let (_host, node) = after(&[Op::Create(EXT4)]).await;
+        let (_host, _, node) = after(&[Op::Create(EXT4)]).await;
         let mut want = want(VOLUME, EXT4, SMALL);
         want.nodes = ["beta".to_owned()].into();
         let made = node.ensure(&want).await;

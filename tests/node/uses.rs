@@ -14,22 +14,12 @@ use pliant::volume::{FsKind, Growth, Mode, Publish, Stage, VolumeError, Volumes,
 
 use crate::cuts::block_on;
 use crate::machine::{
-    Disks, LARGE, NEIGHBOUR, Op, STAGING, Setup, TARGET, VOLUME, growth, id_of, publish, staging,
+    Disks, LARGE, NEIGHBOUR, Op, STAGING, TARGET, VOLUME, after, growth, id_of, publish, staging,
     want,
 };
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 const ELSEWHERE: &str = "/var/lib/kubelet/pods/elsewhere";
-
-/// A machine on which these were done.
-async fn after(ops: &[Op]) -> (FakeHost, Setup, Arc<Node>) {
-    let (host, setup) = Disks::Two.machine(false).await;
-    let node = setup.start(&host).await;
-    for op in ops {
-        op.ask(&host, &node).await.expect("what goes before is done");
-    }
-    (host, setup, node)
-}
 
 fn device_of(host: &FakeHost, name: &str) -> PathBuf {
     host.device_of("vg0", &lv_name(id_of(name).key())).expect("an active volume")
