@@ -195,6 +195,12 @@ impl Log {
         cut..cut + length
     }
 
+    /// Whether an entry goes on where the one before it ended, as the pieces of a long write do.
+    pub fn goes_on(&self, at: usize) -> bool {
+        let Some(before) = at.checked_sub(1).map(|before| &self.entries[before]) else { return false };
+        before.length > 0 && before.offset + before.length == self.entries[at].offset
+    }
+
     /// Does to a device what the entries with these numbers did, in their order.
     pub fn play(&self, which: impl IntoIterator<Item = usize>, device: &Path) -> io::Result<()> {
         let target = OpenOptions::new().write(true).open(device)?;

@@ -56,8 +56,24 @@ impl Turn {
             return Ok(waits);
         }
         tracing::warn!(group = self.group.name(), lv = lv.name, "reloading a half-changed volume");
-        self.refresh(&lv.name).await?;
-        Ok(true)
+        let refreshed = self.refresh(&lv.name).await;
+        self.believe_the_kernel(refreshed, &uuid, &group, lv).await
+    }
+
+    /// LVM calls a refresh failed that brought the volume in line and could only not clear away a layer
+    /// that a snapshot of it still uses; so what counts is what is live now.
+    async fn believe_the_kernel(
+        &self,
+        refreshed: Result<(), LvmError>,
+        uuid: &str,
+        group: &Arc<Group>,
+        lv: &Lv,
+    ) -> Result<bool, LvmError> {
+        let Err(error) = refreshed else { return Ok(true) };
+        match self.ask(self.group.host.dm_table(uuid).await)? {
+            Some((info, live)) if !info.suspended && maps(&live, group, lv) => Ok(true),
+            _ => Err(error),
+        }
     }
 
     /// Remove devices of this group that no logical volume of its metadata has, if nobody holds
