@@ -5,6 +5,7 @@
 
 pub mod busy; // one piece of work per volume, run to its end
 pub mod bytes; // sizes
+pub mod causes; // an error and its causes in one line
 pub mod cli; // subcommands are roles
 pub mod config; // the settings file and the flags, checked
 pub mod csi; // the protocol: parse, reply, status

@@ -35,7 +35,7 @@ mod stage;
 mod stats;
 mod wipe;
 
-use error::{failed, unavailable};
+use error::failed;
 use find::Found;
 use pools::Pool;
 
@@ -151,7 +151,7 @@ impl Node {
     /// Make all changes of all groups durable.
     async fn flush_all(&self) -> Result<(), VolumeError> {
         for group in self.groups() {
-            group.flush().await.map_err(unavailable)?;
+            group.flush().await?;
         }
         Ok(())
     }

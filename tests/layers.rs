@@ -7,17 +7,18 @@ use std::path::{Path, PathBuf};
 /// A room and the rooms that it may use. `run` and `testing` see all.
 const ROOMS: &[(&str, &[&str])] = &[
     ("bytes", &[]),
+    ("causes", &[]),
     ("busy", &[]),
     ("volume", &["bytes"]),
     ("host", &["bytes"]),
     ("lvm", &["host", "bytes", "volume"]),
     ("fs", &["host", "bytes", "volume"]),
     ("mount", &["host"]),
-    ("node", &["lvm", "fs", "mount", "host", "bytes", "volume"]),
-    ("csi", &["node", "volume", "busy", "bytes"]),
+    ("node", &["lvm", "fs", "mount", "host", "bytes", "volume", "causes"]),
+    ("csi", &["node", "volume", "busy", "bytes", "causes"]),
     ("config", &["bytes", "volume"]),
     ("cli", &["config", "bytes", "volume"]),
-    ("doctor", &["host", "lvm"]),
+    ("doctor", &["host", "lvm", "causes"]),
     ("metrics", &["bytes", "volume"]),
     // A client of the driver: it knows the protocol, not what serves it.
     ("trial", &["cli", "csi", "bytes", "volume"]),

@@ -197,7 +197,9 @@ impl Log {
 
     /// Whether an entry goes on where the one before it ended, as the pieces of a long write do.
     pub fn goes_on(&self, at: usize) -> bool {
-        let Some(before) = at.checked_sub(1).map(|before| &self.entries[before]) else { return false };
+        let Some(before) = at.checked_sub(1).map(|before| &self.entries[before]) else {
+            return false;
+        };
         before.length > 0 && before.offset + before.length == self.entries[at].offset
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pliant::bytes::Bytes;
+use pliant::causes;
 use pliant::host::{Cmd, Host, RealHost};
 use pliant::lvm;
 use pliant::node::{GroupSource, Node, NodeSettings, PoolPlan};
@@ -88,7 +89,7 @@ impl Machine {
                 return self.write(name, part).await.map_err(|error| format!("{step}: {error}"));
             }
         };
-        done.map_err(|error| format!("{step}: {}", in_full(&error)))
+        done.map_err(|error| format!("{step}: {}", causes::in_full(&error)))
     }
 
     async fn stage(&self, name: &str) -> Result<(), VolumeError> {
@@ -142,7 +143,7 @@ impl Machine {
         let listed = match self.node.list(&Page::default()).await {
             Ok(listed) => listed.volumes,
             Err(error) => {
-                verdict.broken.push(format!("list: {}", in_full(&error)));
+                verdict.broken.push(format!("list: {}", causes::in_full(&error)));
                 return verdict;
             }
         };
@@ -204,7 +205,7 @@ impl Machine {
         next: Option<Step>,
         verdict: &mut Verdict,
     ) -> Result<(), String> {
-        self.stage(name).await.map_err(|error| in_full(&error))?;
+        self.stage(name).await.map_err(|error| causes::in_full(&error))?;
         let device = self.device(name).await.map_err(|error| error.to_string())?;
         let length = usize::try_from(promised.mib << 20).expect("a small disk");
         let bytes = self.host.read_at(&device, 0, length).await;
@@ -246,7 +247,7 @@ impl Machine {
         kind: FsKind,
         promised: &Promised,
     ) -> Result<(), String> {
-        self.stage(name).await.map_err(|error| in_full(&error))?;
+        self.stage(name).await.map_err(|error| causes::in_full(&error))?;
         for part in &promised.written {
             if let Part::File(file, kib) = *part {
                 let bytes = fs::read(self.staging(name).join(file));
@@ -259,14 +260,14 @@ impl Machine {
         self.unstage(name).await?;
         self.check(name, kind).await?;
         if promised.staged {
-            self.stage(name).await.map_err(|error| in_full(&error))?;
+            self.stage(name).await.map_err(|error| causes::in_full(&error))?;
         }
         Ok(())
     }
 
     async fn unstage(&self, name: &str) -> Result<(), String> {
         let done = self.node.unstage(&id(name), &self.staging(name)).await;
-        done.map_err(|error| in_full(&error))
+        done.map_err(|error| causes::in_full(&error))
     }
 
     /// Asks the file system's own checker.
@@ -342,16 +343,4 @@ pub fn wanted(mib: u64) -> Wanted {
 
 fn blocks(mib: u64) -> usize {
     usize::try_from(mib << 20).expect("a small disk") / BLOCK
-}
-
-/// An error with its causes.
-fn in_full(error: &VolumeError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }

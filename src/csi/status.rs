@@ -12,6 +12,7 @@ use std::error::Error;
 use tonic::{Code, Status};
 
 use crate::busy::BusyError;
+use crate::causes;
 use crate::csi::parse::ParseError;
 use crate::volume::VolumeError;
 
@@ -97,12 +98,7 @@ pub(super) fn name(code: Code) -> &'static str {
 
 /// The error's sentence and those of its causes, once each, cut to what a header carries.
 fn told(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
+    let mut text = causes::in_full(error);
     let whole = |end: &usize| text.is_char_boundary(*end);
     let end = (0..=LONGEST_MESSAGE.min(text.len())).rfind(whole);
     text.truncate(end.unwrap_or_default());
@@ -137,8 +133,8 @@ mod tests {
             (VolumeError::InUse { id: text(), holder: text() }, Code::FailedPrecondition),
             (VolumeError::Refused { reason: text() }, Code::FailedPrecondition),
             (VolumeError::Working { what: text(), progress: text() }, Code::Aborted),
-            (VolumeError::Unavailable { what: text(), reason: text() }, Code::Unavailable),
-            (VolumeError::Failed { what: text(), source: text().into() }, Code::Internal),
+            (VolumeError::Unavailable { reason: text() }, Code::Unavailable),
+            (VolumeError::Failed { what: text() }, Code::Internal),
         ]
     }
 
@@ -171,14 +167,6 @@ mod tests {
         assert_eq!(Status::from(BusyError::Fault).code(), Code::Internal);
         let work = BusyError::Work(VolumeError::Refused { reason: "x".to_owned() });
         assert_eq!(Status::from(work).code(), Code::FailedPrecondition);
-    }
-
-    #[test]
-    fn a_message_is_the_sentence_and_its_causes() {
-        let source = Box::new(std::io::Error::other("disk on fire"));
-        let what = "the group could not be read".to_owned();
-        let status = Status::from(VolumeError::Failed { what, source });
-        assert_eq!(status.message(), "the group could not be read: disk on fire");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::look::in_words;
+use crate::causes;
 use crate::host::{Host, HostError};
 use crate::lvm::{Group, scan};
 
@@ -45,7 +45,7 @@ pub(super) async fn find(host: &Arc<dyn Host>) -> Result<Vec<Found>, HostError> 
     let damaged = damaged.map(|(disk, error)| unknown(disk, Fault::Damaged(error.to_string())));
     let unreadable = scan.unreadable.into_iter();
     let unreadable =
-        unreadable.map(|(disk, error)| unknown(disk, Fault::Unreadable(in_words(&error))));
+        unreadable.map(|(disk, error)| unknown(disk, Fault::Unreadable(causes::in_full(&error))));
     let mut found: Vec<Found> = members.chain(damaged).chain(unreadable).collect();
     found.sort_by(|a, b| a.disk.cmp(&b.disk));
     Ok(found)

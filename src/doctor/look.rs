@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::groups::{self, Found};
 use super::tools::{self, TOOLS};
+use crate::causes;
 use crate::host::{Cmd, Host, HostError, PathKind};
 
 /// What was seen of a machine.
@@ -43,7 +44,7 @@ pub(super) const MODULES: [&str; 4] = ["ext4", "xfs", "btrfs", "dm_snapshot"];
 pub async fn look(host: &Arc<dyn Host>) -> Seen {
     let (disks, no_disks) = match groups::find(host).await {
         Ok(disks) => (disks, None),
-        Err(error) => (Vec::new(), Some(in_words(&error))),
+        Err(error) => (Vec::new(), Some(causes::in_full(&error))),
     };
     let host = host.as_ref();
     Seen {
@@ -61,14 +62,6 @@ pub async fn look(host: &Arc<dyn Host>) -> Seen {
         devices_file: kind(host, "/etc/lvm/devices/system.devices").await.is_some(),
         disks,
         no_disks,
-    }
-}
-
-/// An error with its cause, in one line.
-pub(super) fn in_words(error: &HostError) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
     }
 }
 

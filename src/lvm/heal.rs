@@ -46,8 +46,11 @@ impl Turn {
             self.remove_empty(&uuid).await?;
             return Ok(true);
         }
-        let waits = info.suspended || info.inactive_table;
-        if waits {
+        let mut waits = waits_for_us(&info);
+        if waits || group.has_snapshot(lv) || group.is_snapshot(lv) {
+            waits |= self.wake_layers(&group, lv).await?; // What is sent to the top ends there.
+        }
+        if waits_for_us(&info) {
             self.clear_and_resume(&uuid, &info).await?;
             let after = self.ask(self.group.host.dm_table(&uuid).await)?;
             live = after.map_or_else(Vec::new, |(_, table)| table);
@@ -58,6 +61,25 @@ impl Turn {
         tracing::warn!(group = self.group.name(), lv = lv.name, "reloading a half-changed volume");
         let refreshed = self.refresh(&lv.name).await;
         self.believe_the_kernel(refreshed, &uuid, &group, lv).await
+    }
+
+    /// Bring the hidden layers of an origin or a snapshot, and an origin's snapshots, back to work; says
+    /// whether any waited.
+    async fn wake_layers(&self, group: &Group, lv: &Lv) -> Result<bool, LvmError> {
+        let own = group.dm_uuid(lv);
+        let stores = group.snapshots_of(lv).filter_map(|name| group.lvs.get(name));
+        let stores = stores.map(|store| group.dm_uuid(store));
+        let stores = stores.flat_map(|uuid| [format!("{uuid}-cow"), uuid]);
+        let layers = [format!("{own}-real"), format!("{own}-cow")].into_iter().chain(stores);
+        let mut waited = false;
+        for uuid in layers {
+            let info = self.ask(self.group.host.dm_info(&uuid).await)?;
+            if let Some(info) = info.filter(|info| info.live_table && waits_for_us(info)) {
+                self.clear_and_resume(&uuid, &info).await?;
+                waited = true;
+            }
+        }
+        Ok(waited)
     }
 
     /// LVM calls a refresh failed that brought the volume in line and could only not clear away a layer
@@ -149,6 +171,11 @@ impl Turn {
     fn ask<T>(&self, answer: Result<T, HostError>) -> Result<T, LvmError> {
         answer.map_err(|error| self.group.failed(error))
     }
+}
+
+/// Whether a device was left suspended, or with a table that nobody put into use.
+fn waits_for_us(info: &DmInfo) -> bool {
+    info.suspended || info.inactive_table
 }
 
 /// Whether a device is that of a logical volume, or a layer below it that its snapshots need.

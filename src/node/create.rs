@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::bytes::Bytes;
 use crate::fs;
 use crate::lvm::{NewLv, layout};
-use crate::node::error::unavailable;
 use crate::node::pools::{self, Pool, place, roomiest};
 use crate::node::record::{Record, Stage};
 use crate::node::wipe::{self, Task};
@@ -35,7 +34,7 @@ impl Node {
                 });
             }
         };
-        found.group.flush().await.map_err(unavailable)?;
+        found.group.flush().await?;
         Ok(found)
     }
 
@@ -55,7 +54,7 @@ impl Node {
         let seen = pool.see().await;
         let mut not_taken = Vec::new();
         if let Some((group, read)) = roomiest(&seen) {
-            let turn = group.turn().await.map_err(unavailable)?;
+            let turn = group.turn().await?;
             let extents = size.div_ceil(read.extent_size);
             not_taken = self.add_spares(&pool, &turn, want.class.layout, extents).await?;
             drop(turn);
@@ -67,9 +66,9 @@ impl Node {
         // No room is said only by a group that could tell: its caller then takes the pod to another
         // node. Where none can, asking again is what helps.
         if !seen.changeable() {
+            let trouble = seen.trouble().unwrap_or_else(|| "it has no group".to_owned());
             return Err(VolumeError::Unavailable {
-                what: format!("pool {}", pool.name),
-                reason: seen.trouble().unwrap_or_else(|| "it has no group".to_owned()),
+                reason: format!("pool {}: {trouble}", pool.name),
             });
         }
         Err(VolumeError::NoRoomToCreate {
@@ -92,8 +91,8 @@ impl Node {
             return Ok(None);
         };
         let (group, _) = &seen.groups[index];
-        let turn = group.turn().await.map_err(unavailable)?;
-        let read = turn.read().await.map_err(unavailable)?;
+        let turn = group.turn().await?;
+        let read = turn.read().await?;
         let extents = size.div_ceil(read.extent_size);
         if layout::largest_new(&read, want.class.layout) < extents {
             return Ok(None); // Another volume took the room while we waited for our turn.
@@ -106,8 +105,8 @@ impl Node {
             extents,
             tags: record.tags(),
         };
-        let lv = turn.create(&new).await.map_err(unavailable)?;
-        let seen = turn.seen().await.map_err(unavailable)?;
+        let lv = turn.create(&new).await?;
+        let seen = turn.seen().await?;
         Ok(Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record }))
     }
 
@@ -116,9 +115,9 @@ impl Node {
         let (device, _) = self.activate(&found).await?;
         let ranges = wipe::before_first_use(found.record.mode, found.size());
         self.wipes.wipe(Task::new(&found, device, ranges)).await?;
-        let turn = found.group.turn().await.map_err(unavailable)?;
+        let turn = found.group.turn().await?;
         let (gone, new) = (Stage::Creating.tag(), Stage::Ready.tag());
-        let lv = turn.retag(&found.lv.name, &[&gone], &[new]).await.map_err(unavailable)?;
+        let lv = turn.retag(&found.lv.name, &[&gone], &[new]).await?;
         let record = Record { stage: Stage::Ready, ..found.record };
         Ok(Found { lv, record, ..found })
     }

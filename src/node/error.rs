@@ -1,7 +1,6 @@
 //! From the troubles of the rooms below to what a caller can do about them.
 
-use std::error::Error;
-
+use crate::causes;
 use crate::fs::FsError;
 use crate::host::HostError;
 use crate::lvm::LvmError;
@@ -9,18 +8,16 @@ use crate::mount::MountError;
 use crate::volume::VolumeError;
 
 /// A group's trouble: away, hanging or damaged is *unavailable*, a refused command is a failure.
-pub(super) fn unavailable(error: LvmError) -> VolumeError {
-    match error {
-        LvmError::Absent(ref group)
-        | LvmError::Unusable { ref group, .. }
-        | LvmError::Hung { ref group, .. }
-        | LvmError::Damaged { ref group, .. }
-        | LvmError::Host { ref group, .. } => VolumeError::Unavailable {
-            what: format!("volume group {group}"),
-            reason: chain(&error),
-        },
-        LvmError::Refused { .. } => {
-            VolumeError::Failed { what: "LVM refused a step".to_owned(), source: Box::new(error) }
+impl From<LvmError> for VolumeError {
+    fn from(error: LvmError) -> VolumeError {
+        let words = causes::in_full(&error);
+        match error {
+            LvmError::Absent(_)
+            | LvmError::Unusable { .. }
+            | LvmError::Hung { .. }
+            | LvmError::Damaged { .. }
+            | LvmError::Host { .. } => VolumeError::Unavailable { reason: words },
+            LvmError::Refused { .. } => VolumeError::Failed { what: words },
         }
     }
 }
@@ -32,11 +29,12 @@ pub(super) fn failed(what: impl Into<String>) -> impl FnOnce(HostError) -> Volum
     move |source| {
         let hangs_or_fails =
             matches!(source, HostError::TimedOut { .. }) || source.errno() == Some(nix::libc::EIO);
+        let words = format!("{what}: {}", causes::in_full(&source));
         if hangs_or_fails {
-            let reason = format!("{what}: {}", chain(&source));
-            return VolumeError::Unavailable { what: "a device".to_owned(), reason };
+            VolumeError::Unavailable { reason: words }
+        } else {
+            VolumeError::Failed { what: words }
         }
-        VolumeError::Failed { what, source: Box::new(source) }
     }
 }
 
@@ -48,7 +46,7 @@ pub(super) fn fs_failed(what: impl Into<String>) -> impl FnOnce(FsError) -> Volu
             VolumeError::Refused { reason: format!("{what}: {source}") }
         }
         FsError::Host(source) => failed(what)(source),
-        source => VolumeError::Failed { what, source: Box::new(source) },
+        source => VolumeError::Failed { what: format!("{what}: {}", causes::in_full(&source)) },
     }
 }
 
@@ -57,20 +55,8 @@ pub(super) fn mount_failed(what: impl Into<String>) -> impl FnOnce(MountError) -
     let what = what.into();
     move |source| match source {
         MountError::Host(source) => failed(what)(source),
-        source => VolumeError::Failed { what, source: Box::new(source) },
+        source => VolumeError::Failed { what: format!("{what}: {}", causes::in_full(&source)) },
     }
-}
-
-/// An error and its causes in one line.
-pub(super) fn chain<E: Error>(error: &E) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        cause = source.source();
-    }
-    text
 }
 
 #[cfg(test)]

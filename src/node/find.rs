@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::bytes::Bytes;
 use crate::host::DmInfo;
 use crate::lvm::{Group, Lv, VolumeGroup};
-use crate::node::error::{failed, unavailable};
+use crate::node::error::failed;
 use crate::node::pools::Pool;
 use crate::node::record::{self, Record};
 use crate::node::{Node, device_node};
@@ -35,10 +35,7 @@ impl Found {
     pub fn reachable(self) -> Result<Found, VolumeError> {
         match self.group.trouble() {
             None => Ok(self),
-            Some(reason) => {
-                let what = format!("volume group {}", self.group.name());
-                Err(VolumeError::Unavailable { what, reason })
-            }
+            Some(reason) => Err(VolumeError::Unavailable { reason }),
         }
     }
 
@@ -82,7 +79,7 @@ impl Node {
             }
             let read = group.read().await;
             let Some(seen) = read.as_ref().ok().cloned().or_else(|| group.remembered()) else {
-                unread = read.err().map(unavailable);
+                unread = read.err().map(VolumeError::from);
                 continue;
             };
             let Some(here) = find_in(pool, group, seen, key)? else { continue };
@@ -98,8 +95,8 @@ impl Node {
     pub(super) fn hidden(&self, may_hold_it: &impl Fn(&Pool) -> bool) -> Option<VolumeError> {
         let mut pools = self.pools.iter().filter(|pool| may_hold_it(pool));
         pools.find_map(|pool| {
-            let reason = pool.trouble.clone()?;
-            Some(VolumeError::Unavailable { what: format!("pool {}", pool.name), reason })
+            let trouble = pool.trouble.as_ref()?;
+            Some(VolumeError::Unavailable { reason: format!("pool {}: {trouble}", pool.name) })
         })
     }
 
@@ -167,12 +164,12 @@ impl Node {
 
     /// Make the volume's device live, whole and unsuspended; again changes nothing.
     pub(super) async fn activate(&self, found: &Found) -> Result<(PathBuf, DmInfo), VolumeError> {
-        let turn = found.group.turn().await.map_err(unavailable)?;
-        turn.heal(&found.lv).await.map_err(unavailable)?;
+        let turn = found.group.turn().await?;
+        turn.heal(&found.lv).await?;
         if let Some(live) = self.live_device(found).await? {
             return Ok(live);
         }
-        turn.activate(&found.lv.name).await.map_err(unavailable)?;
+        turn.activate(&found.lv.name).await?;
         // With the activation-skip flag LVM succeeds and does nothing; so look.
         self.live_device(found).await?.ok_or_else(|| VolumeError::Refused {
             reason: format!(

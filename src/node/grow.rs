@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use crate::causes;
 use crate::fs;
 use crate::host::Mount;
 use crate::lvm::{NewLv, Piece, layout};
 use crate::mount::MountTable;
 use crate::node::create::keeps_limit;
-use crate::node::error::{chain, failed, fs_failed, unavailable};
+use crate::node::error::{failed, fs_failed};
 use crate::node::pools;
 use crate::node::record::{self, Stage};
 use crate::node::wipe::{self, Task};
@@ -61,7 +62,7 @@ impl Node {
             Mode::Filesystem(_) if self.settings.two_step => true,
             Mode::Filesystem(kind) => !self.grow_file_system_here(&found, kind).await,
         };
-        found.group.flush().await.map_err(unavailable)?;
+        found.group.flush().await?;
         Ok(Grown { size, node_expansion_required })
     }
 
@@ -95,13 +96,12 @@ impl Node {
     /// [`VolumeError::NoRoomToGrow`] with what is possible, [`VolumeError::Unavailable`] while the
     /// group cannot be changed.
     async fn make_room(&self, found: &Found, more: u64) -> Result<(), VolumeError> {
-        let turn = found.group.turn().await.map_err(unavailable)?;
+        let turn = found.group.turn().await?;
         let not_taken = self.add_spares(&found.pool, &turn, Layout::Linear, more).await?;
-        let group = turn.read().await.map_err(unavailable)?;
+        let group = turn.read().await?;
         if let Some(reason) = group.frozen() {
             return Err(VolumeError::Unavailable {
-                what: format!("volume group {} of pool {}", found.group.name(), found.pool.name),
-                reason,
+                reason: format!("pool {}: volume group {}: {reason}", found.pool.name, group.name),
             });
         }
         let largest = layout::largest(&group, Layout::Linear);
@@ -129,9 +129,9 @@ impl Node {
         self.give_up_more(&found).await?;
         self.conclude_cut_resize(&found, kind).await?; // LVM grows no origin of a snapshot.
         self.make_room(&found, wanted - found.lv.extents()).await?;
-        let turn = found.group.turn().await.map_err(unavailable)?;
-        let lv = turn.extend(&found.lv.name, wanted, &[]).await.map_err(unavailable)?;
-        let seen = turn.seen().await.map_err(unavailable)?;
+        let turn = found.group.turn().await?;
+        let lv = turn.extend(&found.lv.name, wanted, &[]).await?;
+        let seen = turn.seen().await?;
         Ok(Found { seen, lv, ..found })
     }
 
@@ -144,10 +144,10 @@ impl Node {
         let ranges = wipe::before_first_use(found.record.mode, more.size());
         self.wipes.wipe(Task::new(&more, device, ranges)).await?;
         let pieces: Vec<Piece> = more.lv.segments.iter().flat_map(|s| s.pieces.clone()).collect();
-        let turn = found.group.turn().await.map_err(unavailable)?;
-        turn.remove(&more.lv.name).await.map_err(unavailable)?;
-        let lv = turn.extend(&found.lv.name, wanted, &pieces).await.map_err(unavailable)?;
-        let seen = turn.seen().await.map_err(unavailable)?;
+        let turn = found.group.turn().await?;
+        turn.remove(&more.lv.name).await?;
+        let lv = turn.extend(&found.lv.name, wanted, &pieces).await?;
+        let seen = turn.seen().await?;
         Ok(Found { seen, lv, ..found })
     }
 
@@ -162,10 +162,10 @@ impl Node {
         self.remove_helpers(found).await?;
         self.make_room(found, extents).await?;
         let tags = vec![Stage::Creating.tag()];
-        let turn = found.group.turn().await.map_err(unavailable)?;
+        let turn = found.group.turn().await?;
         let lv = turn.create(&NewLv { name, layout: Layout::Linear, extents, tags }).await;
-        let lv = lv.map_err(unavailable)?;
-        let seen = turn.seen().await.map_err(unavailable)?;
+        let lv = lv?;
+        let seen = turn.seen().await?;
         Ok(Found { seen, lv, ..found.clone() })
     }
 
@@ -178,7 +178,7 @@ impl Node {
         match self.try_to_grow_file_system(found, kind).await {
             Ok(filled) => filled,
             Err(error) => {
-                let error = chain(&error);
+                let error = causes::in_full(&error);
                 tracing::warn!(volume = %found.record.id, error, "the file system was not grown");
                 false
             }
@@ -215,8 +215,8 @@ impl Node {
     async fn deactivate_unless_held(&self, found: &Found) -> Result<(), VolumeError> {
         let live = self.live_device(found).await?;
         if live.is_some_and(|(_, info)| info.open_count == 0) {
-            let turn = found.group.turn().await.map_err(unavailable)?;
-            turn.deactivate(&found.lv.name).await.map_err(unavailable)?;
+            let turn = found.group.turn().await?;
+            turn.deactivate(&found.lv.name).await?;
         }
         Ok(())
     }
@@ -233,7 +233,7 @@ impl Node {
         mounted: &std::path::Path,
     ) -> Result<(), VolumeError> {
         if !self.fills(found, kind, device).await? {
-            found.group.flush().await.map_err(unavailable)?;
+            found.group.flush().await?;
         }
         let grew = fs::grow_mounted(self.host.as_ref(), mounted, device, kind)
             .await

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::fs::{self, Superblock};
 use crate::lvm::{Group, NewLv};
-use crate::node::error::{failed, fs_failed, unavailable};
+use crate::node::error::{failed, fs_failed};
 use crate::node::record::{self, Stage};
 use crate::node::{Found, LastGrowth, Node};
 use crate::volume::{FsKind, Layout, Safety, VolumeError};
@@ -34,7 +34,7 @@ impl Node {
         let full = self.fills(found, kind, &device).await?;
         if !full {
             self.refuse_if_claimed(found, &device).await?;
-            found.group.flush().await.map_err(unavailable)?; // As before a growth of a mounted one.
+            found.group.flush().await?; // As before a growth of a mounted one.
             self.resize_with_a_way_back(found, kind, &device).await?;
             self.note_growth(found.record.id.key(), LastGrowth::Done);
         }
@@ -105,10 +105,10 @@ impl Node {
         match (grew, snapshot) {
             (Ok(_), None) => Ok(()),
             (Ok(_), Some(name)) => {
-                let turn = found.group.turn().await.map_err(unavailable)?;
-                turn.remove(&name).await.map_err(unavailable)?;
+                let turn = found.group.turn().await?;
+                turn.remove(&name).await?;
                 // A snapshot that came back after a power cut would be merged over newer data.
-                found.group.flush().await.map_err(unavailable)
+                found.group.flush().await.map_err(VolumeError::from)
             }
             (Err(error), None) => Err(fs_failed(format!(
                 "the unmounted {kind} file system could not be grown"
@@ -131,7 +131,7 @@ impl Node {
         if found.record.safety != Safety::Required {
             return Ok(None);
         }
-        let group = found.group.read().await.map_err(unavailable)?;
+        let group = found.group.read().await?;
         Ok(no_room_for_snapshot(found, &group).map(|words| words + WHAT_TO_DO))
     }
 
@@ -144,8 +144,8 @@ impl Node {
         if safety == Safety::Off {
             return Ok(None);
         }
-        let turn = found.group.turn().await.map_err(unavailable)?;
-        let group = turn.read().await.map_err(unavailable)?;
+        let turn = found.group.turn().await?;
+        let group = turn.read().await?;
         if let Some(words) = no_room_for_snapshot(found, &group) {
             if safety == Safety::Required {
                 return Err(VolumeError::Refused { reason: words + WHAT_TO_DO });
@@ -157,8 +157,8 @@ impl Node {
         let name = record::safety_name(found.record.id.key());
         let tags = vec![Stage::Ready.tag()];
         let new = NewLv { name, layout: Layout::Linear, extents, tags };
-        turn.snapshot(&found.lv.name, &new).await.map_err(unavailable)?;
-        found.group.flush().await.map_err(unavailable)?;
+        turn.snapshot(&found.lv.name, &new).await?;
+        found.group.flush().await?;
         Ok(Some(new.name))
     }
 
@@ -168,7 +168,7 @@ impl Node {
         // was written until then would be lost.
         self.leave_private_mount(found).await?;
         self.refuse_if_held(found, None).await?; // By a program that did not come back in time, too.
-        let turn = found.group.turn().await.map_err(unavailable)?;
+        let turn = found.group.turn().await?;
         if let Err(error) = turn.merge(snapshot, MERGE_LIMIT).await {
             return Err(VolumeError::Refused {
                 reason: format!(
@@ -179,7 +179,7 @@ impl Node {
                 ),
             });
         }
-        found.group.flush().await.map_err(unavailable)
+        found.group.flush().await.map_err(VolumeError::from)
     }
 
     /// Unmount what a growth that failed or was cut short has left mounted for itself.
@@ -208,10 +208,10 @@ impl Node {
             return self.roll_back(found, &name).await;
         }
         self.host.flush(&device).await.map_err(failed("flushing the checked file system"))?;
-        let turn = found.group.turn().await.map_err(unavailable)?;
-        turn.remove(&name).await.map_err(unavailable)?;
+        let turn = found.group.turn().await?;
+        turn.remove(&name).await?;
         // A snapshot that came back after a power cut would be merged over newer data.
-        found.group.flush().await.map_err(unavailable)
+        found.group.flush().await.map_err(VolumeError::from)
     }
 }
 

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
+use crate::causes;
 use crate::fs;
 use crate::lvm::{BEFORE_EXTENTS, Group, LvmError, Scan, Turn, VolumeGroup, layout, scan};
 use crate::node::Node;
 use crate::node::disks::NewDisk;
-use crate::node::error::{chain, failed, unavailable};
+use crate::node::error::failed;
 use crate::volume::{
     Ailment, Capacity, CapacityQuery, Class, Layout, Mode, PoolName, Severity, VolumeError,
 };
@@ -107,7 +108,7 @@ impl Seen<'_> {
         let frozen = self.groups.iter().filter_map(|(handle, group)| {
             Some(format!("volume group {}: {}", handle.name(), group.frozen()?))
         });
-        let failures = self.failures.iter().map(chain);
+        let failures = self.failures.iter().map(|error| causes::in_full(error));
         let own = self.pool.trouble.iter().cloned();
         listed(own.chain(failures).chain(frozen))
     }
@@ -214,7 +215,7 @@ impl Node {
     ) -> Result<Vec<String>, VolumeError> {
         let mut not_taken = Vec::new();
         for spare in &pool.spares {
-            let group = turn.read().await.map_err(unavailable)?;
+            let group = turn.read().await?;
             if layout::largest(&group, layout) >= extents || !group.changeable() {
                 break;
             }
@@ -223,12 +224,12 @@ impl Node {
                 continue; // It has joined before.
             }
             if let Err(error) = spare.make_free(self.host.as_ref(), &scan).await {
-                let (disk, why) = (spare.path.display(), chain(&error));
+                let (disk, why) = (spare.path.display(), causes::in_full(&error));
                 not_taken.push(format!("the spare disk {disk} was not taken: {why}"));
                 continue;
             }
-            turn.extend_group(&spare.path).await.map_err(unavailable)?;
-            turn.group().flush().await.map_err(unavailable)?;
+            turn.extend_group(&spare.path).await?;
+            turn.group().flush().await?;
             tracing::info!(
                 pool = %pool.name,
                 group = turn.group().name(),

@@ -193,7 +193,7 @@ impl Node {
             }
             self.grow_mounted(&found, kind, &device_node(info.number), path).await?;
         }
-        found.group.flush().await.map_err(super::unavailable)?;
+        found.group.flush().await?;
         Ok(found.size())
     }
 

@@ -1,6 +1,5 @@
 //! Remove a volume: nobody holds it, its bytes are unreadable, then its extents are free.
 
-use crate::node::error::unavailable;
 use crate::node::record::{self, Stage};
 use crate::node::wipe::Task;
 use crate::node::{Found, Node};
@@ -32,20 +31,19 @@ impl Node {
             let task = self.last_wipe(&found).await?;
             self.wipes.wipe(task).await?;
         }
-        let turn = found.group.turn().await.map_err(unavailable)?;
-        turn.remove(&found.lv.name).await.map_err(unavailable)?;
+        let turn = found.group.turn().await?;
+        turn.remove(&found.lv.name).await?;
         drop(turn);
         self.forget(key);
-        found.group.flush().await.map_err(unavailable)
+        found.group.flush().await.map_err(VolumeError::from)
     }
 
     async fn mark_deleting(&self, found: &Found) -> Result<Found, VolumeError> {
         let mut deleting = found.clone();
         if found.record.stage != Stage::Deleting {
-            let turn = found.group.turn().await.map_err(unavailable)?;
+            let turn = found.group.turn().await?;
             let (gone, new) = (found.record.stage.tag(), Stage::Deleting.tag());
-            deleting.lv =
-                turn.retag(&found.lv.name, &[&gone], &[new]).await.map_err(unavailable)?;
+            deleting.lv = turn.retag(&found.lv.name, &[&gone], &[new]).await?;
             deleting.record.stage = Stage::Deleting;
         }
         Ok(deleting)
@@ -56,7 +54,7 @@ impl Node {
     /// That the volume goes is durable before its first byte does: a power cut would leave a volume
     /// that is ready and half empty.
     pub(super) async fn last_wipe(&self, found: &Found) -> Result<Task, VolumeError> {
-        found.group.flush().await.map_err(unavailable)?;
+        found.group.flush().await?;
         let (device, _) = self.activate(found).await?;
         let size = found.size().get();
         let from = found.record.wiped.get().min(size);
@@ -85,8 +83,8 @@ impl Node {
 
     async fn remove_helper(&self, found: &Found, name: &str) -> Result<(), VolumeError> {
         if found.seen.lvs.contains_key(name) {
-            let turn = found.group.turn().await.map_err(unavailable)?;
-            turn.remove(name).await.map_err(unavailable)?;
+            let turn = found.group.turn().await?;
+            turn.remove(name).await?;
         }
         Ok(())
     }

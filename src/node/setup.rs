@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use sha2::{Digest, Sha256};
 
+use crate::causes;
 use crate::host::{Host, HostError};
 use crate::lvm::{Group, LvmError, Scan, Turn, VolumeGroup, scan, tags, undo_torn_commits};
 use crate::mount::MountTable;
@@ -13,7 +14,7 @@ use crate::node::find::Found;
 use crate::node::grow::Outcomes;
 use crate::node::pools::Pool;
 use crate::node::record::{self, Stage};
-use crate::node::{Node, NodeSettings, error, wipe};
+use crate::node::{Node, NodeSettings, wipe};
 use crate::volume::PoolName;
 
 /// What a pool is to be made of.
@@ -63,7 +64,7 @@ impl Node {
         let ours = |group: &Group, disk: &Path| plans.iter().any(|plan| plan.names(group, disk));
         let scan = undo_torn_commits(&host, scan, &settings.state_dir, ours).await?;
         for (disk, error) in &scan.unreadable {
-            let error = error::chain(error);
+            let error = causes::in_full(error);
             tracing::warn!(disk = %disk.display(), error, "the disk could not be read");
         }
         let mut pools = Vec::new();
@@ -77,7 +78,7 @@ impl Node {
         for pool in &node.pools {
             for group in &pool.groups {
                 if let Err(error) = node.recover(pool, group).await {
-                    let error = error::chain(&error);
+                    let error = causes::in_full(&error);
                     tracing::error!(group = group.name(), error, "the group could not be healed");
                 }
             }
@@ -94,7 +95,7 @@ impl Node {
         for target in table.below(&private) {
             if let Err(error) = self.host.unmount(&target).await {
                 tracing::warn!(
-                    error = error::chain(&error),
+                    error = causes::in_full(&error),
                     "a private mount of an earlier run stays"
                 );
             }
@@ -145,7 +146,7 @@ impl Node {
             match self.last_wipe(&found).await {
                 Ok(task) => self.wipes.start(task),
                 Err(error) => {
-                    let error = error::chain(&error);
+                    let error = causes::in_full(&error);
                     tracing::warn!(lv = found.lv.name, error, "its wipe waits");
                 }
             }
@@ -158,7 +159,7 @@ async fn heal_after_death(group: Arc<VolumeGroup>) {
     let healed = async { heal(&group.turn().await?).await };
     if let Err(error) = healed.await {
         group.note_cut(true);
-        let error = error::chain(&error);
+        let error = causes::in_full(&error);
         tracing::error!(group = group.name(), error, "the group could not be healed");
     }
 }
@@ -183,7 +184,7 @@ async fn set_up(
             GroupSource::Existing(name) => {
                 let group = VolumeGroup::new(host.clone(), &name);
                 if let Err(error) = group.accept(scan) {
-                    tracing::error!(pool = %pool.name, error = error::chain(&error), "a group is away");
+                    tracing::error!(pool = %pool.name, error = causes::in_full(&error), "a group is away");
                 }
                 Ok(group)
             }
@@ -194,7 +195,7 @@ async fn set_up(
         match made {
             Ok(group) => pool.groups.push(group),
             Err(error) => {
-                let words = error::chain(&error);
+                let words = causes::in_full(&error);
                 tracing::error!(pool = %pool.name, error = words, "the pool lacks a group");
                 pool.trouble = Some(words);
             }

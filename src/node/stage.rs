@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::fs::{self, Probe};
 use crate::host::{DmInfo, NewMount};
 use crate::mount::{self, MountTable};
-use crate::node::error::{failed, fs_failed, mount_failed, unavailable};
+use crate::node::error::{failed, fs_failed, mount_failed};
 use crate::node::{Found, LastGrowth, Node, record};
 use crate::volume::{Access, Stage};
 use crate::volume::{FsKind, Mode, VolumeError, VolumeId, parse_mount_options};
@@ -163,10 +163,10 @@ impl Node {
             Probe::Known(superblock) => return Err(carries(found, superblock.kind.as_str())),
             Probe::Foreign(what) => return Err(carries(found, &what)),
         }
-        let turn = found.group.turn().await.map_err(unavailable)?;
-        turn.retag(&found.lv.name, &[], &[record::made_tag()]).await.map_err(unavailable)?;
+        let turn = found.group.turn().await?;
+        turn.retag(&found.lv.name, &[], &[record::made_tag()]).await?;
         drop(turn);
-        found.group.flush().await.map_err(unavailable)
+        found.group.flush().await.map_err(VolumeError::from)
     }
 
     /// Undo [`Node::stage`]; not staged, or no such volume, is success.
@@ -191,9 +191,9 @@ impl Node {
         self.refuse_if_held(&found, Some(staging)).await?;
         self.unmount(Some(info.number), staging).await?;
         self.refuse_if_held(&found, None).await?; // A mount that is not seen from here holds it too.
-        let turn = found.group.turn().await.map_err(unavailable)?;
-        turn.heal(&found.lv).await.map_err(unavailable)?;
-        turn.deactivate(&found.lv.name).await.map_err(unavailable)
+        let turn = found.group.turn().await?;
+        turn.heal(&found.lv).await?;
+        turn.deactivate(&found.lv.name).await.map_err(VolumeError::from)
     }
 }
 

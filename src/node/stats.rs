@@ -89,7 +89,7 @@ impl Node {
             if let Err(error) = group.read().await
                 && group.remembered().is_none()
             {
-                return Err(super::unavailable(error));
+                return Err(error.into());
             }
         }
         self.remembered_volumes().await

@@ -13,9 +13,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::bytes::Bytes;
+use crate::causes;
 use crate::host::{Host, HostError};
 use crate::lvm::{VolumeGroup, tags};
-use crate::node::error::chain;
 use crate::node::{Found, device_node, record};
 use crate::volume::{FsKind, Mode, VolumeError, VolumeKey, Wipe};
 
@@ -180,10 +180,7 @@ impl Wipes {
             }),
             Some(result) => {
                 self.jobs().remove(key);
-                result.map_err(|reason| VolumeError::Unavailable {
-                    what: "a disk that is to be wiped".to_owned(),
-                    reason,
-                })
+                result.map_err(|reason| VolumeError::Unavailable { reason })
             }
         }
     }
@@ -202,16 +199,9 @@ impl Wipes {
         tokio::spawn(async move {
             let result = run(host.as_ref(), &task, rate, &done).await;
             wiped.fetch_add(done.load(Ordering::Relaxed), Ordering::Relaxed);
-            let _ = tell.send(Some(result.map_err(|error| words(&error))));
+            let _ = tell.send(Some(result.map_err(|error| causes::in_full(&error))));
         });
         job
-    }
-}
-
-fn words(error: &HostError) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
     }
 }
 
@@ -299,7 +289,7 @@ async fn write_down(task: &Task, wiped: u64) {
     let Some(now) = seen.lvs.get(lv) else { return };
     let old = tags::find(&now.tags, record::WIPED).into_iter().collect::<Vec<_>>();
     if let Err(error) = turn.retag(lv, &old, &[record::wiped_tag(Bytes::new(wiped))]).await {
-        let error = chain(&error);
+        let error = causes::in_full(&error);
         tracing::warn!(lv, error, "the progress of a wipe could not be written down");
     }
 }

@@ -147,7 +147,7 @@ impl World {
         let Some(device) = self.device_at(path) else {
             return Ok(vec![(path.to_owned(), range)]);
         };
-        if device.suspended {
+        if self.waits(device) {
             return Err(timed_out(what));
         }
         let table = device.live.as_ref().ok_or_else(|| system(what, EIO))?;
@@ -157,6 +157,17 @@ impl World {
             (part.start < part.end).then(|| (row.disk.clone(), shift(part.start)..shift(part.end)))
         });
         Ok(parts.collect())
+    }
+
+    /// Whether what is sent to it waits: it or a layer below it is suspended.
+    fn waits(&self, device: &Device) -> bool {
+        let below: &[&String] = match device.live.as_ref().map(|table| &table.layer) {
+            Some(Layer::Origin(real)) => &[real],
+            Some(Layer::Snapshot(real, cow, _)) => &[real, cow],
+            Some(Layer::Linear) | None => &[],
+        };
+        device.suspended
+            || below.iter().filter_map(|uuid| self.devices.get(*uuid)).any(|b| b.suspended)
     }
 
     fn frozen_uuid(&self, path: &Path) -> Option<String> {

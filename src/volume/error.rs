@@ -88,21 +88,16 @@ pub enum VolumeError {
         progress: String,
     },
     /// A disk, a group or a pool cannot be reached now.
-    #[error("{what} is unavailable: {reason}")]
+    #[error("unavailable: {reason}")]
     Unavailable {
-        /// Which.
-        what: String,
-        /// Why, and what to type.
+        /// Which, why, and what to type.
         reason: String,
     },
     /// A step failed for a reason that asking differently does not change.
     #[error("{what}")]
     Failed {
-        /// The step.
+        /// The step and its causes.
         what: String,
-        /// Its cause.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 

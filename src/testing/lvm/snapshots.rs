@@ -94,7 +94,7 @@ impl World {
         Ok(steps)
     }
 
-    /// Take a snapshot off its origin: suspend it, commit, resume it.
+    /// Take a snapshot off its origin: suspend both with their layers, commit, resume what stays.
     pub(super) fn remove_snapshot(&mut self, mut group: Group, cow: &Lv) -> Plan {
         let origin = origin_of(&group, cow).ok_or_else(|| no("no origin"))?;
         let (top, own) = (group.dm_uuid(&origin), group.dm_uuid(cow));
@@ -107,6 +107,11 @@ impl World {
         group.lvs.remove(&cow.name);
         let active = self.devices.contains_key(&top);
         let last = snapshots_of(&group, &origin.name).is_empty();
+        let mut gone = vec![own.clone(), format!("{own}-cow")];
+        if last {
+            gone.push(real_of(&group, &origin));
+        }
+        gone.retain(|uuid| self.devices.contains_key(uuid));
         let mut steps = Vec::new();
         if active {
             let layer = if last { Layer::Linear } else { Layer::Origin(real_of(&group, &origin)) };
@@ -114,16 +119,12 @@ impl World {
             let uuid = top.clone();
             steps.push(Step::Load { uuid, table });
             steps.push(Step::Suspend { uuid: top.clone() });
+            steps.extend(gone.iter().map(|uuid| Step::Suspend { uuid: uuid.clone() }));
         }
         steps.extend(commit(group.clone()));
         if active {
             steps.push(Step::Resume { uuid: top });
         }
-        let mut gone = vec![own.clone(), format!("{own}-cow")];
-        if last {
-            gone.push(real_of(&group, &origin));
-        }
-        gone.retain(|uuid| self.devices.contains_key(uuid));
         steps.extend(gone.into_iter().map(|uuid| Step::Remove { uuid }));
         Ok(steps)
     }
