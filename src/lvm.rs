@@ -48,6 +48,12 @@ pub enum LvmError {
         /// The call that hangs.
         what: String,
     },
+    /// Another change of the group, such as the merge of a snapshot, has not ended; nothing was sent.
+    #[error("volume group {group} is being changed by another operation, which takes long")]
+    Occupied {
+        /// The group.
+        group: String,
+    },
     /// The metadata on the disks cannot be read as LVM's.
     #[error("the metadata of volume group {group} is damaged")]
     Damaged {

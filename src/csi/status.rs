@@ -25,7 +25,9 @@ pub fn of_volume(error: &VolumeError) -> Code {
         VolumeError::NotFound { .. } => Code::NotFound,
         VolumeError::Exists { .. } => Code::AlreadyExists,
         VolumeError::Invalid { .. } => Code::InvalidArgument,
-        VolumeError::NoRoomToCreate { .. } => Code::ResourceExhausted,
+        VolumeError::NoRoomToCreate { .. } | VolumeError::Elsewhere { .. } => {
+            Code::ResourceExhausted
+        }
         VolumeError::SizeOutOfRange { .. } | VolumeError::NoRoomToGrow { .. } => Code::OutOfRange,
         VolumeError::InUse { .. } | VolumeError::Refused { .. } => Code::FailedPrecondition,
         VolumeError::Working { .. } => Code::Aborted,
@@ -130,6 +132,7 @@ mod tests {
                 VolumeError::NoRoomToGrow { pool: pool(), asked, free, largest, hindrance: None },
                 Code::OutOfRange,
             ),
+            (VolumeError::Elsewhere { asked: vec![text()], here: text() }, Code::ResourceExhausted),
             (VolumeError::InUse { id: text(), holder: text() }, Code::FailedPrecondition),
             (VolumeError::Refused { reason: text() }, Code::FailedPrecondition),
             (VolumeError::Working { what: text(), progress: text() }, Code::Aborted),

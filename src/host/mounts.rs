@@ -83,7 +83,9 @@ pub(super) fn ext_errors(
     for device in devices {
         let count = sys.join(format!("dm-{}", device.minor)).join("errors_count");
         match std::fs::read_to_string(count) {
+            // A file system that is being unmounted is already gone from there, or says so.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.raw_os_error() == Some(nix::libc::ENODEV) => {}
             text => match text?.trim().parse().map_err(io::Error::other)? {
                 0 => {}
                 count => drop(errors.insert(*device, count)),

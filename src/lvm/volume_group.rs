@@ -63,6 +63,9 @@ struct Known {
     cut: bool,
 }
 
+/// How long a change waits for those before it: longer than any but the merge of a snapshot takes.
+const TURN: Duration = Duration::from_secs(60);
+
 /// The right to change a group; the next one in line gets it when this is dropped.
 #[derive(Debug)]
 pub struct Turn {
@@ -293,13 +296,15 @@ impl VolumeGroup {
         Ok(unchanged)
     }
 
-    /// Wait for the right to change the group.
+    /// Wait for the right to change the group, up to [`TURN`].
     ///
     /// # Errors
-    /// [`LvmError::Hung`] at once while an earlier call has not come back.
+    /// [`LvmError::Hung`] at once while an earlier call has not come back, [`LvmError::Occupied`] while
+    /// another change takes long.
     pub async fn turn(self: &Arc<Self>) -> Result<Turn, LvmError> {
         self.refuse_if_hung()?;
-        let order = self.order.clone().lock_owned().await;
+        let order = tokio::time::timeout(TURN, self.order.clone().lock_owned()).await;
+        let order = order.map_err(|_| LvmError::Occupied { group: self.name.clone() })?;
         self.refuse_if_hung()?;
         Ok(Turn { group: self.clone(), looked: AtomicBool::new(false), _order: order })
     }

@@ -41,10 +41,8 @@ impl Node {
     /// Take the extents, tagged as not yet wiped.
     async fn make_volume(&self, want: &NewVolume) -> Result<Found, VolumeError> {
         if !want.nodes.is_empty() && !want.nodes.contains(&self.settings.name) {
-            return Err(VolumeError::Invalid {
-                field: "accessibility_requirements".to_owned(),
-                reason: format!("this is node {}, which is not among them", self.settings.name),
-            });
+            let (asked, here) = (want.nodes.clone(), self.settings.name.clone());
+            return Err(VolumeError::Elsewhere { asked, here });
         }
         let pool = self.pool_of(&want.class)?.clone();
         let size = wanted_size(want)?;

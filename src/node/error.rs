@@ -17,6 +17,10 @@ impl From<LvmError> for VolumeError {
             | LvmError::Hung { .. }
             | LvmError::Damaged { .. }
             | LvmError::Host { .. } => VolumeError::Unavailable { reason: words },
+            LvmError::Occupied { group } => VolumeError::Working {
+                what: format!("another operation on volume group {group}"),
+                progress: "which changes it one after the other".to_owned(),
+            },
             LvmError::Refused { .. } => VolumeError::Failed { what: words },
         }
     }

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use crate::fs::{self, Superblock};
+use crate::fs::{self, FsError, Superblock};
 use crate::lvm::{Group, NewLv};
 use crate::node::error::{failed, fs_failed};
 use crate::node::record::{self, Stage};
@@ -202,7 +202,14 @@ impl Node {
         }
         let (device, _) = self.activate(found).await?;
         self.refuse_if_claimed(found, &device).await?; // A checker that is turned away finds nothing.
-        let good = fs::check(self.host.as_ref(), &device, kind, fs::Check::Repair).await.is_ok();
+        let good = match fs::check(self.host.as_ref(), &device, kind, fs::Check::Repair).await {
+            Ok(()) => true,
+            // Of a file system without a superblock the checker says no more than that it failed.
+            Err(FsError::Damaged { .. } | FsError::Failed { .. }) => false,
+            Err(unknown) => {
+                return Err(fs_failed("whether it is sound could not be seen")(unknown));
+            }
+        };
         tracing::warn!(volume = %found.record.id, good, "concluding a resize that was cut short");
         if !good {
             return self.roll_back(found, &name).await;

@@ -9,6 +9,7 @@ use crate::host::HostError;
 pub(super) struct Faults {
     failing: Option<(String, Failing)>,
     lvm_dies_after: Option<usize>,
+    uninstalled: Option<String>,
 }
 
 /// How often a call fails.
@@ -32,9 +33,23 @@ impl FakeHost {
         self.lock().faults.lvm_dies_after = Some(n);
     }
 
+    /// Let a program be none that this machine has.
+    pub fn uninstall(&self, program: &str) {
+        self.lock().faults.uninstalled = Some(program.to_owned());
+    }
+
     /// Let everything work again.
     pub fn mend(&self) {
         self.lock().faults = Faults::default();
+    }
+
+    /// The kernel's answer, if this program is not installed.
+    pub(super) fn absence_of(&self, program: &str, typed: &str) -> Result<(), HostError> {
+        if self.lock().faults.uninstalled.as_deref() == Some(program) {
+            let (what, source) = (typed.to_owned(), std::io::ErrorKind::NotFound.into());
+            return Err(HostError::NotStarted { what, source });
+        }
+        Ok(())
     }
 
     /// The kernel's answer, if this call is to fail.

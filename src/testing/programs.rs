@@ -21,6 +21,7 @@ impl FakeHost {
         let typed = cmd.to_string();
         self.lock().count("processes");
         self.turn().await;
+        self.absence_of(cmd.program, &typed)?;
         if let Err(error) = self.failure_of(&typed) {
             return program_error(error);
         }

@@ -65,6 +65,14 @@ pub enum VolumeError {
         /// As for a new volume.
         hindrance: Option<String>,
     },
+    /// A new volume is to be reachable only from nodes on which it cannot be made here.
+    #[error("the volume may lie on {} only, and this is node {here}", asked.join(" or "))]
+    Elsewhere {
+        /// The nodes of the request.
+        asked: Vec<String>,
+        /// The node that was asked.
+        here: String,
+    },
     /// Something holds the volume.
     #[error("volume {id} is in use: {holder}")]
     InUse {

@@ -124,6 +124,25 @@ fn a_cut_growth_of_what_is_held_out_of_sight_is_left_alone() {
 }
 
 #[test]
+fn a_check_that_could_not_be_made_is_no_damage() {
+    block_on(async {
+        let unstaged = [Op::Create(EXT4), Op::Stage(EXT4), Op::Write, Op::Unstage];
+        let (host, _, node) = after(&unstaged).await;
+        host.fail("lvremove", Failing::Always);
+        Op::Grow(LARGE).ask(&host, &node).await.expect("the volume grows, its snapshot stays");
+        host.mend();
+        host.uninstall("e2fsck");
+        host.forget_effects();
+        let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it cannot be checked");
+        assert!(said.contains("e2fsck"), "{said}");
+        let merged = |effect: &String| effect.contains("merge");
+        assert!(!host.effects().iter().any(merged), "{:#?}", host.effects());
+        host.mend();
+        Op::Stage(EXT4).ask(&host, &node).await.expect("it is concluded and kept");
+    });
+}
+
+#[test]
 fn a_caller_that_leaves_stops_no_healing() {
     block_on(async {
         let suspended = |host: &FakeHost| host.state().devices.values().any(|d| d.suspended);

@@ -331,6 +331,6 @@ fn a_volume_of_that_name_must_be_what_is_asked_for() {
         let mut elsewhere = want(NEIGHBOUR, Mode::Block, 4);
         elsewhere.nodes = ["beta".to_owned()].into();
         let answer = node.ensure(&elsewhere).await;
-        assert!(matches!(answer, Err(VolumeError::Invalid { .. })), "{answer:?}");
+        assert!(matches!(answer, Err(VolumeError::Elsewhere { .. })), "{answer:?}");
     });
 }
