@@ -11,7 +11,7 @@ use crate::volume::VolumeError;
 /// A group's trouble: away, hanging or damaged is *unavailable*, a refused command is a failure.
 pub(super) fn unavailable(error: LvmError) -> VolumeError {
     match error {
-        LvmError::Absent(ref group)
+        LvmError::Absent { ref group, .. }
         | LvmError::Unusable { ref group, .. }
         | LvmError::Hung { ref group, .. }
         | LvmError::Damaged { ref group, .. }
