@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::look::MODULES;
-use super::tools::{self, LVM_AT_LEAST, TOOLS};
+use super::tools::{self, LVM_AT_LEAST};
 use super::{Fault, Finding, Found, Seen};
+use crate::host::TOOLS;
 use crate::lvm::Group;
 
 /// Say what it means, in the order in which one would put it right.
@@ -140,7 +141,14 @@ fn configuration(seen: &Seen) -> Vec<Finding> {
     findings
 }
 
+/// `CAP_DAC_OVERRIDE` or `CAP_DAC_READ_SEARCH`: root has them in a container too.
+const READS_ANY_FILE: u64 = 1 << 1 | 1 << 2;
+
 fn disks(seen: &Seen) -> Vec<Finding> {
+    if seen.capabilities.is_some_and(|bits| bits & READS_ANY_FILE == 0) {
+        let what = "this process is not root, so there is no telling what is on the disks";
+        return vec![Finding::bad(what, "sudo pliant doctor")];
+    }
     let mut findings = Vec::new();
     if let Some(reason) = &seen.no_disks {
         let what = format!("disks could not be listed: {reason}");

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::groups::{self, Found};
-use super::tools::{self, TOOLS};
-use crate::host::{Cmd, Host, HostError, PathKind};
+use super::tools;
+use crate::host::{Cmd, Host, HostError, PathKind, TOOLS};
 
 /// What was seen of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
