@@ -257,29 +257,7 @@ fn group(whole: &Whole<'_>) -> Vec<Finding> {
         whole.all.iter().filter_map(|found| found.pv_uuid.as_deref()).collect();
     let missing: Vec<&str> =
         group.pvs.values().map(|pv| pv.uuid.as_str()).filter(|uuid| !here.contains(uuid)).collect();
-    let size = group.size_of(group.extents());
-    let disks = group.pvs.len();
-    let plural = if disks == 1 { "" } else { "s" };
-    let mut findings = Vec::new();
-    if !missing.is_empty() {
-        findings.push(Finding::bad(
-            format!(
-                "group {name}: {} of {disks} disk{plural} missing: {}; nothing in it can be changed",
-                missing.len(),
-                missing.join(", ")
-            ),
-            format!(
-                "bring it back; if it is lost for ever, look at what lay on it: lvs -o \
-                 lv_name,devices {name}; then remove all of that: vgreduce --removemissing --force \
-                 {name}"
-            ),
-        ));
-    } else if group.flags.contains("EXPORTED") {
-        findings
-            .push(Finding::bad(format!("group {name} is exported"), format!("vgimport {name}")));
-    } else {
-        findings.push(Finding::good(format!("group {name}: {disks} disk{plural}, {size}")));
-    }
+    let mut findings = vec![standing(group, &missing)];
     if whole.disks.iter().any(|found| found.area_size <= DEFAULT_AREA) {
         findings.push(Finding::warning(
             format!("group {name} has a small metadata area: it is full at about 1,600 volumes"),
@@ -302,6 +280,36 @@ fn group(whole: &Whole<'_>) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Whether volumes can be made in a group at all.
+fn standing(group: &Group, missing: &[&str]) -> Finding {
+    let name = &group.name;
+    let disks = group.pvs.len();
+    let plural = if disks == 1 { "" } else { "s" };
+    if !missing.is_empty() {
+        return Finding::bad(
+            format!(
+                "group {name}: {} of {disks} disk{plural} missing: {}; nothing in it can be changed",
+                missing.len(),
+                missing.join(", ")
+            ),
+            format!(
+                "bring it back; if it is lost for ever, look at what lay on it: lvs -o \
+                 lv_name,devices {name}; then remove all of that: vgreduce --removemissing --force \
+                 {name}"
+            ),
+        );
+    }
+    if group.flags.contains("EXPORTED") {
+        return Finding::bad(format!("group {name} is exported"), format!("vgimport {name}"));
+    }
+    if group.extents() == 0 {
+        let what = format!("group {name} has no extents: its disks are too small for any volume");
+        return Finding::warning(what, format!("vgextend {name} /dev/DISK"));
+    }
+    let size = group.size_of(group.extents());
+    Finding::good(format!("group {name}: {disks} disk{plural}, {size}"))
 }
 
 #[cfg(test)]

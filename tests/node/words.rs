@@ -98,6 +98,19 @@ fn a_mounted_disk_is_told_as_such_whether_or_not_it_may_be_wiped() {
 }
 
 #[test]
+fn a_disk_that_something_else_lies_on_is_in_use_also_if_it_may_be_wiped() {
+    block_on(async {
+        let host = FakeHost::new();
+        let disk = host.add_disk(Bytes::gib(1));
+        host.set_foreign_signature(&disk, "swap");
+        host.open(&disk);
+        let said = trouble(&host, create(&disk, true)).await;
+        assert_says(&said, &["/dev/fake0 is in use", "`lsblk /dev/fake0`", "nothing was changed"]);
+        assert_eq!(host.effects(), [""; 0]);
+    });
+}
+
+#[test]
 fn a_disk_that_is_not_blank_comes_with_both_ways_on() {
     block_on(async {
         let host = FakeHost::new();

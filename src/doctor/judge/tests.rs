@@ -180,3 +180,13 @@ fn who_may_not_look_at_disks_is_told_nothing_of_them() {
     assert!(told.contains("not root"), "{told}");
     assert!(!told.contains("/dev/sdb") && !told.contains("vgcreate"), "{told}");
 }
+
+#[test]
+fn a_group_without_room_for_any_volume_gets_no_tick() {
+    let mut seen = healthy();
+    let group = seen.disks[0].group.as_mut().expect("a group");
+    group.pvs.get_mut("pv0").expect("a disk").pe_count = 0;
+    let told = complaints(&seen);
+    assert!(told.contains("group vg0 has no extents"), "{told}");
+    assert!(told.contains("vgextend vg0 /dev/DISK"), "{told}");
+}
