@@ -1,15 +1,16 @@
 //! The command line: each subcommand is a role.
 
+use std::ffi::OsStr;
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::bytes::Bytes;
 use crate::config::{
-    DiskPath, Expansion, Flags, Layer, LogFilter, LogFormat, NodeName, PoolFlag, Rate, SocketPath,
-    Span, SpareFlag, StateDir,
+    Address, DiskPath, Expansion, Flags, Layer, LogFilter, LogFormat, NodeName, PoolFlag, Rate,
+    SocketPath, Span, SpareFlag, StateDir,
 };
 use crate::volume::{FsKind, Mode, PoolName};
 
@@ -117,7 +118,8 @@ pub struct SettingsFlags {
     default_fs: Option<FsKind>,
 
     /// How many volumes this node takes; 0 leaves it to the caller [default: 0]
-    #[arg(long, value_name = "COUNT", env = "PLIANT_MAX_VOLUMES", hide_env_values = true)]
+    #[arg(long, value_name = "COUNT", env = "PLIANT_MAX_VOLUMES", hide_env_values = true,
+        value_parser = count)]
     max_volumes: Option<u32>,
 
     /// Directory for the driver's own lvm.conf and links to devices; may be lost at a reboot
@@ -127,7 +129,7 @@ pub struct SettingsFlags {
 
     /// Address and port to serve /metrics and /healthz on, such as 127.0.0.1:9808 [default: off]
     #[arg(long, value_name = "ADDRESS", env = "PLIANT_METRICS_ADDRESS", hide_env_values = true)]
-    metrics_address: Option<SocketAddr>,
+    metrics_address: Option<Address>,
 
     /// Bytes a second that wiping writes at most, such as 200Mi [default: unlimited]
     #[arg(long, value_name = "BYTES", env = "PLIANT_WIPE_RATE", hide_env_values = true)]
@@ -193,21 +195,21 @@ pub enum Output {
 /// `pliant try`.
 #[derive(Debug, Args)]
 pub struct Try {
-    /// Socket of the running driver
+    /// Socket of the running driver; a driver that is starting is waited for, up to 10 s
     #[arg(long, value_name = "SOCKET", env = "PLIANT_ENDPOINT", hide_env_values = true,
         default_value = crate::config::Settings::DEFAULT_ENDPOINT)]
     pub endpoint: SocketPath,
     /// Pool to take the volume from; without it the driver's default pool
     #[arg(long, value_name = "NAME")]
     pub pool: Option<PoolName>,
-    /// File system to make, or block for a raw device; repeatable
+    /// What to make: ext4, xfs, btrfs, ext3, ext2, or block for a raw device; repeatable
     #[arg(long = "fs", value_name = "FS", default_values = ["ext4", "xfs", "btrfs", "block"], value_parser = mode)]
     pub modes: Vec<Mode>,
     /// Size of the volume at first, such as 320Mi
-    #[arg(long, value_name = "SIZE", default_value = "320Mi")]
+    #[arg(long, value_name = "SIZE", default_value = "320Mi", value_parser = size)]
     pub size: Bytes,
     /// Size after growing under a running writer; growing offline adds as much again
-    #[arg(long, value_name = "SIZE", default_value = "512Mi")]
+    #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = size)]
     pub grow_to: Bytes,
     /// Directory below which volumes are staged and mounted; made if it is missing
     #[arg(long, value_name = "DIR", default_value = "/run/pliant/try")]
@@ -218,15 +220,62 @@ fn mode(text: &str) -> Result<Mode, String> {
     if text == "block" {
         return Ok(Mode::Block);
     }
-    text.parse().map(Mode::Filesystem)
+    text.parse().map(Mode::Filesystem).map_err(|_: String| {
+        format!("`{text}` can not be made: use ext4, xfs, btrfs, ext3, ext2 or block")
+    })
 }
 
-/// The flags that these words say, for tests.
+fn size(text: &str) -> Result<Bytes, String> {
+    match text.parse() {
+        Ok(Bytes::ZERO) => {
+            Err("there is no such volume: write a size above 0, such as 320Mi".to_owned())
+        }
+        Ok(size) => Ok(size),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn count(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| {
+        format!("`{text}` is not a count: write a whole number from 0 to {}", u32::MAX)
+    })
+}
+
+/// Read the command line and its environment; ends the process with help, or with what is wrong.
+pub fn read() -> Cli {
+    let words: Vec<_> = std::env::args_os().collect();
+    Cli::try_parse_from(&words).unwrap_or_else(|error| by_its_variable(error, &words).exit())
+}
+
+/// Where a bad value came from an environment variable, let the error name that: clap blames the
+/// flag, which nobody has typed.
+fn by_its_variable(mut error: clap::Error, words: &[impl AsRef<OsStr>]) -> clap::Error {
+    let Some(ContextValue::String(blamed)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let mut cli = Cli::command();
+    cli.build(); // Before that an argument can not print itself.
+    let mut args = cli.get_subcommands().flat_map(clap::Command::get_arguments);
+    let arg = args.find(|arg| arg.to_string() == *blamed);
+    let Some((long, env)) = arg.and_then(|arg| Some((arg.get_long()?, arg.get_env()?.to_str()?)))
+    else {
+        return error;
+    };
+    let flag = format!("--{long}");
+    let typed = |word: &str| word.split('=').next() == Some(&flag);
+    if !words.iter().any(|word| word.as_ref().to_str().is_some_and(typed)) {
+        let told = format!("{env}, the variable of {blamed}");
+        error.insert(ContextKind::InvalidArg, ContextValue::String(told));
+    }
+    error
+}
+
 /// Whether a stream shows colours: a terminal, and nobody has set `NO_COLOR`.
 pub fn styled(stream: &impl IsTerminal) -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && stream.is_terminal()
 }
 
+/// The flags that these words say, for tests.
 #[cfg(test)]
 pub(crate) fn flags_of(words: &[&str]) -> Flags {
     let words = ["pliant", "standalone"].iter().chain(words);
@@ -238,8 +287,6 @@ pub(crate) fn flags_of(words: &[&str]) -> Flags {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

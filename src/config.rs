@@ -16,7 +16,9 @@ mod tree;
 mod words;
 
 pub use names::{DiskPath, GroupName, NodeName, SocketPath, StateDir};
-pub use words::{Expansion, LogFilter, LogFormat, PoolFlag, PoolSource, Rate, Span, SpareFlag};
+pub use words::{
+    Address, Expansion, LogFilter, LogFormat, PoolFlag, PoolSource, Rate, Span, SpareFlag,
+};
 
 /// Everything that the driver is told, checked; prints as the TOML file that says the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +86,8 @@ pub enum Place {
     Missing(&'static str),
     /// On the command line or in its environment variable.
     Flag(&'static str),
+    /// The file as a whole, as it was named.
+    File(String),
     /// In a file.
     Line {
         /// The file as it was named.
@@ -100,6 +104,7 @@ impl fmt::Display for Place {
         match self {
             Place::Missing(key) => f.write_str(key),
             Place::Flag(flag) => f.write_str(flag),
+            Place::File(file) => f.write_str(file),
             Place::Line { file, line, key } if key.is_empty() => write!(f, "{file}:{line}"),
             Place::Line { file, line, key } => write!(f, "{file}:{line}: {key}"),
         }
@@ -133,7 +138,7 @@ pub struct Layer {
     /// `state-dir`.
     pub state_dir: Option<StateDir>,
     /// `metrics-address`.
-    pub metrics_address: Option<SocketAddr>,
+    pub metrics_address: Option<Address>,
     /// `wipe-rate`.
     pub wipe_rate: Option<Rate>,
     /// `wipe-patience`.
@@ -179,18 +184,6 @@ pub struct Flags {
     pub spares: Vec<SpareFlag>,
     /// `--allow-wipe-disk`; each must be named as a disk to create from or as a spare.
     pub allow_wipe_disks: Vec<DiskPath>,
-}
-
-/// The known word that `word` was probably meant to be, or `None` if none is near.
-///
-/// Near is: a third of its letters, rounded up, are wrong, missing, too many or swapped.
-pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    known
-        .iter()
-        .map(|known| (strsim::damerau_levenshtein(word, known), *known))
-        .min()
-        .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
-        .map(|(_, known)| known)
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ pub use groups::{Fault, Found};
 pub use judge::judge;
 pub use look::{Seen, look};
 pub use print::print;
-pub use tools::{TOOLS, Tool};
 
 /// How good or bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

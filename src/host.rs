@@ -21,10 +21,12 @@ mod paths;
 mod real;
 mod shell;
 mod state;
+mod tools;
 mod waiting;
 
 pub use exec::is_installed;
 pub use real::RealHost;
+pub use tools::{TOOLS, Tool};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -44,7 +46,7 @@ use crate::bytes::Bytes;
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The program could not be started: it is not installed or may not be executed.
-    #[error("`{what}` could not be started")]
+    #[error("`{what}` could not be started{}", tools::to_install(what, source))]
     NotStarted {
         /// The command as one would type it.
         what: String,

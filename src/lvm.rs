@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::host::HostError;
 use crate::lvm::metadata::MetadataError;
 
-pub use commands::{BEFORE_EXTENTS, NewLv};
+pub use commands::{BEFORE_EXTENTS, EXTENT, NewLv};
 pub use group::{Group, Lv, Piece, Pv, Segment};
 pub use scan::{Member, Scan, scan, without_label};
 pub use torn::undo_torn_commits;
@@ -30,8 +30,15 @@ pub use volume_group::{Spent, Turn, VolumeGroup};
 #[derive(Debug, thiserror::Error)]
 pub enum LvmError {
     /// No disk of the machine carries a group of this name; its disks may be away.
-    #[error("no disk of this machine carries volume group {0}; see `pvs` and the kernel log")]
-    Absent(String),
+    #[error(
+        "no disk of this machine carries volume group {group}; {others}: see `pvs` and the kernel log"
+    )]
+    Absent {
+        /// The group.
+        group: String,
+        /// Which groups are here, in words.
+        others: String,
+    },
     /// A group that cannot be told apart, or that changes must not touch.
     #[error("volume group {group}: {reason}")]
     Unusable {

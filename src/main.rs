@@ -2,11 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use pliant::{cli::Cli, run};
+use pliant::{cli, run};
 
 fn main() -> ExitCode {
-    run::run(Cli::parse().command).unwrap_or_else(|error| {
+    run::run(cli::read().command).unwrap_or_else(|error| {
         eprintln!("pliant: {error:#}");
         ExitCode::FAILURE
     })

@@ -14,12 +14,20 @@ use crate::host::{DeviceNumber, Host, HostError, Mount, NewMount, PathKind};
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// Something else is there; nothing was changed.
-    #[error("{} carries {found}, not {wanted}", target.display())]
+    #[error("{target} shows {found}, not {wanted}; see `findmnt {target}`, and if that can go, `umount {target}`", target = target.display())]
     Occupied {
         /// Where.
         target: PathBuf,
         /// What is there.
         found: String,
+        /// What was wanted.
+        wanted: String,
+    },
+    /// Nothing is there, and something has to be.
+    #[error("nothing is mounted at {}, not {wanted}", target.display())]
+    NotMounted {
+        /// Where.
+        target: PathBuf,
         /// What was wanted.
         wanted: String,
     },
@@ -147,8 +155,8 @@ pub async fn ensure_mounted(
 /// already with the same right to write is success; other flags are not compared.
 ///
 /// # Errors
-/// [`MountError::Occupied`] if something else is at `target`, before or after, or if nothing is
-/// mounted at `source`.
+/// [`MountError::Occupied`] if something else is at `target`, before or after,
+/// [`MountError::NotMounted`] if nothing is mounted at `source`.
 pub async fn ensure_bound(
     host: &dyn Host,
     before: &MountTable,
@@ -157,9 +165,8 @@ pub async fn ensure_bound(
     flags: &[String],
 ) -> Result<bool, MountError> {
     let Some(shown) = before.at(source) else {
-        return Err(MountError::Occupied {
+        return Err(MountError::NotMounted {
             target: source.to_owned(),
-            found: "no mount".to_owned(),
             wanted: format!("what is to be seen at {}", target.display()),
         });
     };
@@ -246,12 +253,19 @@ impl Wanted<'_> {
         match table.at(self.target) {
             None => Ok(false),
             Some(mount) if self.is(mount) => Ok(true),
-            Some(mount) => Err(self.occupied(describe(mount))),
+            Some(mount) => Err(MountError::Occupied {
+                target: self.target.to_owned(),
+                found: describe(mount),
+                wanted: self.in_words(),
+            }),
         }
     }
 
     fn must_be_in(&self, table: &MountTable) -> Result<(), MountError> {
-        if self.is_in(table)? { Ok(()) } else { Err(self.occupied("no mount".to_owned())) }
+        if self.is_in(table)? {
+            return Ok(());
+        }
+        Err(MountError::NotMounted { target: self.target.to_owned(), wanted: self.in_words() })
     }
 
     /// A file system that the kernel has turned read-only after an error is still the one wanted.
@@ -260,13 +274,9 @@ impl Wanted<'_> {
         (mount.device, mount.root.as_path(), read_only) == (self.device, self.root, self.read_only)
     }
 
-    fn occupied(&self, found: String) -> MountError {
+    fn in_words(&self) -> String {
         let access = access(self.read_only);
-        MountError::Occupied {
-            target: self.target.to_owned(),
-            found,
-            wanted: format!("{} of device {}, {access}", self.root.display(), self.device),
-        }
+        format!("{} of device {}, {access}", self.root.display(), self.device)
     }
 }
 
@@ -450,8 +460,8 @@ mod tests {
         let other = wanted((254, 4), true).is_in(&table).expect_err("it is not");
         assert_eq!(
             other.to_string(),
-            "/target carries / of device 254:3 (ext4 /dev/dm-3), writable, not / of device 254:4, \
-             read-only"
+            "/target shows / of device 254:3 (ext4 /dev/dm-3), writable, not / of device 254:4, \
+             read-only; see `findmnt /target`, and if that can go, `umount /target`"
         );
         assert!(wanted((254, 3), true).is_in(&table).is_err());
     }

@@ -17,7 +17,7 @@ use crate::lvm::VolumeGroup;
 use crate::mount::MountTable;
 use crate::volume::{
     Capacity, CapacityQuery, Grown, Growth, Listing, NewVolume, NodeInfo, NodeKey, Page, State,
-    Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
+    Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes, few,
 };
 
 mod create;
@@ -116,7 +116,7 @@ impl Node {
     }
 
     /// # Errors
-    /// [`VolumeError::InUse`] with the holder if the volume is open, or mounted elsewhere than at its
+    /// [`VolumeError::InUse`] with the holders if the volume is open, or mounted elsewhere than at its
     /// staging path.
     async fn refuse_if_held(
         &self,
@@ -132,18 +132,19 @@ impl Node {
         let shown = self.shown(&table, info.number);
         // All mounts of a file system are one holder of its device.
         let staged = shown.iter().any(|mount| Some(mount.target.as_path()) == staging);
-        let elsewhere = shown
+        let mut elsewhere = shown
             .into_iter()
             .chain(table.of_node(&kernel_name))
-            .find(|mount| Some(mount.target.as_path()) != staging);
-        let holder = match elsewhere {
-            Some(mount) => format!("it is mounted at {}; unmount it there", mount.target.display()),
-            None if info.open_count > u32::from(staged) => format!(
-                "a process has {} open; see `fuser -v {}`",
-                device.display(),
-                device.display()
-            ),
-            None => return Ok(()),
+            .filter(|mount| Some(mount.target.as_path()) != staging)
+            .map(|mount| mount.target.display())
+            .peekable();
+        let holder = if elsewhere.peek().is_some() {
+            format!("it is mounted at {}; unmount it there", few(elsewhere))
+        } else if info.open_count > u32::from(staged) {
+            let device = device.display();
+            format!("a process has {device} open; see `fuser -v {device}`")
+        } else {
+            return Ok(());
         };
         Err(VolumeError::InUse { id: found.record.id.to_string(), holder })
     }

@@ -10,7 +10,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use nix::unistd::{Uid, geteuid};
 
 use crate::cli::{CheckConfig, Command, Doctor, Output};
 use crate::config::{LogFormat, Settings};
@@ -25,8 +26,10 @@ pub fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::CheckConfig(args) => check_config(args),
         Command::Standalone(args) => {
+            // Wrong settings are told to anybody.
             match Settings::read(args.settings.into(), args.config.as_deref()) {
                 Ok(settings) => {
+                    must_be_root("standalone", geteuid())?;
                     log(&settings);
                     let runtime = runtime()?;
                     let served = runtime.block_on(standalone::serve(settings));
@@ -40,9 +43,20 @@ pub fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Doctor(args) => examine(&args),
         Command::Try(args) => {
+            must_be_root("try", geteuid())?;
             runtime()?.block_on(async { trial::run(&args).await.map(|()| ExitCode::SUCCESS) })
         }
     }
+}
+
+/// # Errors
+/// What to type instead, for a user who could not do what the role does.
+fn must_be_root(role: &str, user: Uid) -> Result<()> {
+    ensure!(
+        user.is_root(),
+        "root is needed to make and mount volumes, and this is user {user}: sudo pliant {role} …"
+    );
+    Ok(())
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -105,5 +119,17 @@ fn log(settings: &Settings) {
     match settings.log_format {
         LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_not_root_is_told_what_to_type() {
+        must_be_root("try", Uid::from_raw(0)).unwrap();
+        let said = must_be_root("try", Uid::from_raw(1000)).unwrap_err().to_string();
+        assert!(said.contains("this is user 1000: sudo pliant try"), "{said}");
     }
 }

@@ -50,13 +50,21 @@ struct Life<'a> {
     staging: PathBuf,
     target: PathBuf,
     volume: Option<String>,
+    /// Its real size now.
+    size: Bytes,
+}
+
+/// The size to grow to from `now`: the one that was asked for if that is a growth, else as much more.
+/// A volume may have been made larger than asked for, so that its file system fits.
+fn larger(now: Bytes, args: &Try) -> Bytes {
+    if args.grow_to > now { args.grow_to } else { now + (args.grow_to - args.size) }
 }
 
 impl<'a> Life<'a> {
     fn new(client: &'a mut Client, args: &'a Try, mode: Mode, tell: &'a Tell) -> Self {
         let dir = args.dir.join(mode.to_string());
         let (staging, target) = (dir.join("staging"), dir.join("target"));
-        Life { client, args, mode, tell, staging, target, volume: None }
+        Life { client, args, mode, tell, staging, target, volume: None, size: args.size }
     }
 
     fn id(&self) -> Result<&str> {
@@ -91,8 +99,12 @@ impl<'a> Life<'a> {
         let step = self.tell.begin("create");
         let (id, size) =
             self.client.create(&name, self.args.size, self.mode, &self.parameters()).await?;
-        step.done(&format!("{size}, volume {id}"));
+        let asked = self.args.size;
+        let why =
+            if size > asked { format!(" where {asked} were asked for") } else { String::new() };
+        step.done(&format!("{size}{why}, volume {id}"));
         self.volume = Some(id);
+        self.size = size;
         Ok(())
     }
 
@@ -119,24 +131,25 @@ impl<'a> Life<'a> {
     }
 
     async fn grow_under_writer(&mut self) -> Result<()> {
-        let writer = Writer::start(&self.target, self.mode, self.args.size)?;
+        let writer = Writer::start(&self.target, self.mode, self.size)?;
         let grown = self.grow_shown().await;
         // Whatever came of it: what it holds open cannot be taken away.
         let records = writer.stop().await;
         grown?;
         let step = self.tell.begin("writer");
-        let (records, seen) = (records?, self.must_show(self.args.grow_to).await?);
+        let (records, seen) = (records?, self.must_show(self.size).await?);
         step.done(&format!("{records} records written meanwhile and read back; it sees {seen}"));
         Ok(())
     }
 
     async fn grow_shown(&mut self) -> Result<()> {
-        let (to, id) = (self.args.grow_to, self.id()?.to_owned());
+        let (to, id) = (larger(self.size, self.args), self.id()?.to_owned());
         let step = self.tell.begin("grow");
         let (size, node_step) = self.client.grow(&id, to, self.mode).await?;
         if node_step {
             self.client.node_expand(&id, &self.target, &self.staging, to, self.mode).await?;
         }
+        self.note_growth(size)?;
         let steps = if node_step { "two steps" } else { "one step" };
         step.done(&format!("to {size} under a running writer, in {steps}"));
         Ok(())
@@ -146,7 +159,9 @@ impl<'a> Life<'a> {
         self.hide().await?;
         let id = self.id()?.to_owned();
         let step = self.tell.begin("grow");
-        let (size, node_step) = self.client.grow(&id, self.last_size(), self.mode).await?;
+        let to = larger(self.size, self.args);
+        let (size, node_step) = self.client.grow(&id, to, self.mode).await?;
+        self.note_growth(size)?;
         step.done(&format!(
             "to {size} unstaged{}",
             if node_step { ", the rest at staging" } else { ", in one step" }
@@ -154,15 +169,17 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    fn last_size(&self) -> Bytes {
-        self.args.grow_to + (self.args.grow_to - self.args.size)
+    fn note_growth(&mut self, size: Bytes) -> Result<()> {
+        ensure!(size > self.size, "it has {size} after growing, and had {} before", self.size);
+        self.size = size;
+        Ok(())
     }
 
     async fn compare(&mut self, content: &Content) -> Result<()> {
         let step = self.tell.begin("compare");
         self.show().await?;
         content.compare(&self.target, self.mode).await?;
-        let seen = self.must_show(self.last_size()).await?;
+        let seen = self.must_show(self.size).await?;
         step.done(&format!("staged again: the same bytes, {seen}"));
         Ok(())
     }
@@ -229,5 +246,28 @@ impl<'a> Life<'a> {
             Tell::line(&format!("volume {id} is left behind: {error:#}"));
         }
         self.remove_directories();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn args(size: &str, grow_to: &str) -> Try {
+        match Cli::parse_from(["pliant", "try", "--size", size, "--grow-to", grow_to]).command {
+            Command::Try(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_volume_that_was_made_larger_than_asked_for_still_grows() {
+        let args = args("64Mi", "96Mi");
+        for (now, next) in [(64, 96), (96, 128), (300, 332), (332, 364)] {
+            assert_eq!(larger(Bytes::mib(now), &args), Bytes::mib(next));
+        }
     }
 }

@@ -16,6 +16,7 @@ mod id;
 mod mkfs;
 mod mount_options;
 mod store;
+mod words;
 mod workload;
 
 pub use class::{Class, ClassError, Safety, Wipe};
@@ -26,6 +27,7 @@ pub use mount_options::parse_mount_options;
 pub use store::{
     Capacity, CapacityQuery, Grown, Growth, Listing, Page, PoolAilment, PoolSummary, Volumes,
 };
+pub use words::{either, few, nearest};
 pub use workload::{Access, NodeInfo, Publish, Stage, Stats, Usage};
 
 /// A file system that this driver makes, checks and grows.
@@ -104,12 +106,23 @@ impl fmt::Display for Mode {
 ///
 /// Thin, striped and RAID layouts are further variants; `lvm/layout.rs` has the sizes and the command
 /// of each.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layout {
     /// Extents one after the other.
     #[default]
     Linear,
+}
+
+impl Layout {
+    /// All of them.
+    pub const ALL: [Layout; 1] = [Layout::Linear];
+
+    /// The word of the class parameter.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Layout::Linear => "linear",
+        }
+    }
 }
 
 /// A wanted size: at least this, and at most that if a limit was given.

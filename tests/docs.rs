@@ -9,7 +9,7 @@ use std::process::Command;
 
 use clap::CommandFactory;
 use pliant::cli::Cli;
-use pliant::doctor::TOOLS;
+use pliant::host::TOOLS;
 use pliant::metrics::TABLE;
 
 fn read(path: impl AsRef<Path>) -> String {

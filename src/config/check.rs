@@ -29,8 +29,7 @@ impl Settings {
             return Settings::check(flags, Layer::default());
         };
         let text = std::fs::read_to_string(path).map_err(|error| {
-            let place =
-                Place::Line { file: path.display().to_string(), line: 1, key: String::new() };
+            let place = Place::File(path.display().to_string());
             vec![ConfigError { place, reason: format!("cannot be read: {error}") }]
         })?;
         Settings::check(flags, file::parse(path, &text)?)
@@ -59,7 +58,7 @@ impl Settings {
             expansion: over.expansion.or(file.expansion).unwrap_or_default(),
             default_fs: over.default_fs.or(file.default_fs).unwrap_or(Self::DEFAULT_FS),
             max_volumes: over.max_volumes.or(file.max_volumes).unwrap_or_default(),
-            metrics_address: over.metrics_address.or(file.metrics_address),
+            metrics_address: over.metrics_address.or(file.metrics_address).map(|at| at.0),
             wipe_rate: over.wipe_rate.or(file.wipe_rate).map(|rate| rate.0),
             wipe_patience: over
                 .wipe_patience

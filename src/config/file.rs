@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use super::tree::{self, Entry, Node, Value};
 use super::{ConfigError, Layer, Place, Placed, PoolLayer, WantedDisk};
+use crate::volume::nearest;
 
 /// Read the settings of a file's text; its name picks the format: `.toml`, `.yaml` or `.yml`.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Layer, Vec<ConfigError>> {
@@ -27,6 +28,10 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Layer, Vec<ConfigError>> 
 
     let mut errors = Vec::new();
     let layer = Section::open(&file, "", &tree, &mut errors).map(layer).unwrap_or_default();
+    errors.sort_by_key(|error| match error.place {
+        Place::Line { line, .. } => line,
+        Place::Missing(_) | Place::Flag(_) | Place::File(_) => 0,
+    });
     if errors.is_empty() { Ok(layer) } else { Err(errors) }
 }
 
@@ -198,7 +203,7 @@ impl<'a> Section<'a> {
                 continue;
             }
             let place = self.place_of(entry.line, &self.path_of(&entry.key));
-            let reason = match super::nearest(&entry.key, &self.known) {
+            let reason = match nearest(&entry.key, &self.known) {
                 Some(known) => format!("there is no such key; did you mean `{known}`?"),
                 None => format!("there is no such key; known are {}", self.known.join(", ")),
             };

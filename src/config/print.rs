@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{NewDisk, Settings, Span};
+use super::{NewDisk, Rate, Settings, Span};
 
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -16,7 +16,7 @@ impl fmt::Display for Settings {
             text(f, "metrics-address", &address)?;
         }
         if let Some(rate) = self.wipe_rate {
-            text(f, "wipe-rate", &rate.get())?;
+            text(f, "wipe-rate", &Rate(rate))?;
         }
         text(f, "wipe-patience", &Span(self.wipe_patience))?;
         text(f, "log-format", &self.log_format)?;

@@ -28,7 +28,7 @@ default-fs = "xfs"
 max-volumes = 16
 state-dir = "/run/other"
 metrics-address = "127.0.0.1:9808"
-wipe-rate = "104857600"
+wipe-rate = "100Mi"
 wipe-patience = "5s"
 log-format = "json"
 log-level = "warn,pliant::lvm=debug"
@@ -124,7 +124,7 @@ default-fs = "btrfs"
 max-volumes = 1
 state-dir = "/run/x"
 metrics-address = "[::1]:1"
-wipe-rate = "1024"
+wipe-rate = "1Ki"
 wipe-patience = "1m"
 log-format = "text"
 log-level = "trace"
@@ -173,26 +173,26 @@ spares = [{ disk = "sdb", wipe = "yes" }, { wipe = true }]
 "#;
     assert_eq!(
         error("pliant.toml", text),
-        "pliant.toml:2: endpoint: `tcp://127.0.0.1:1` is not a socket: write unix:// and an absolute path, such as unix:///run/pliant/csi.sock
-pliant.toml:14: pools[0].name: `Fast` is not a pool name: use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends
-pliant.toml:15: pools[0].groups[0]: `-f` is not the name of a volume group: LVM takes A-Z, a-z, 0-9, ., _, + and -, not beginning with -; `vgs` lists the groups
-pliant.toml:15: pools[0].groups[1]: expected a text in quotes, found the number 7
-pliant.toml:19: pools[1].create: expected a list, found the text `/dev/sdb`
-pliant.toml:20: pools[1].spares[0].disk: `sdb` is not the path of a disk: write it as below /dev, such as /dev/sdb or /dev/disk/by-id/…
-pliant.toml:20: pools[1].spares[0].wipe: expected true or false, found the text `yes`
-pliant.toml:20: pools[1].spares[1]: no disk is named: add `disk`
-pliant.toml:17: pools[1]: a pool needs a name: add `name`
-pliant.toml:18: pools[1].grops: there is no such key; did you mean `groups`?
+        "pliant.toml:1: nodeid: there is no such key; did you mean `node-id`?
+pliant.toml:2: endpoint: `tcp://127.0.0.1:1` is not a socket: write unix:// and an absolute path, such as unix:///run/pliant/csi.sock
 pliant.toml:3: expansion: `three-step` is not a way to expand: use one-step or two-step
 pliant.toml:4: default-fs: `ntfs` is not a supported file system: use ext4, xfs, btrfs, ext3 or ext2
 pliant.toml:5: max-volumes: -1 is not between 0 and 4294967295
 pliant.toml:6: state-dir: `run` cannot be the state directory: write an absolute path of A-Z, a-z, 0-9, ., _ and -, such as /run/pliant
-pliant.toml:7: metrics-address: invalid socket address syntax
+pliant.toml:7: metrics-address: `localhost` is not an IP address and a port: write 127.0.0.1:9808 for this machine alone, or 0.0.0.0:9808 for all
 pliant.toml:8: wipe-rate: a rate of 0 would never end: leave it out for no limit
 pliant.toml:9: wipe-patience: expected a text in quotes, found the number 20
 pliant.toml:10: log-format: `xml` is not a log format: use text or json
 pliant.toml:11: log-level: `loud` is not a log level: use error, warn, info, debug or trace, or directives such as warn,pliant::lvm=debug
-pliant.toml:1: nodeid: there is no such key; did you mean `node-id`?"
+pliant.toml:14: pools[0].name: `Fast` is not a pool name: use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends
+pliant.toml:15: pools[0].groups[0]: `-f` is not the name of a volume group: LVM takes A-Z, a-z, 0-9, ., _, + and -, not beginning with -; `vgs` lists the groups
+pliant.toml:15: pools[0].groups[1]: expected a text in quotes, found the number 7
+pliant.toml:17: pools[1]: a pool needs a name: add `name`
+pliant.toml:18: pools[1].grops: there is no such key; did you mean `groups`?
+pliant.toml:19: pools[1].create: expected a list, found the text `/dev/sdb`
+pliant.toml:20: pools[1].spares[0].disk: `sdb` is not the path of a disk: write it as below /dev, such as /dev/sdb or /dev/disk/by-id/…
+pliant.toml:20: pools[1].spares[0].wipe: expected true or false, found the text `yes`
+pliant.toml:20: pools[1].spares[1]: no disk is named: add `disk`"
     );
 }
 

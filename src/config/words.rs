@@ -1,6 +1,7 @@
 //! The other words of the settings: times, rates, choices, and what flags say of pools.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -15,6 +16,10 @@ pub struct Span(pub Duration);
 /// A speed in bytes a second, above zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate(pub Bytes);
+
+/// An IP address and a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address(pub SocketAddr);
 
 /// Whether ControllerExpandVolume grows the file system too.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -67,6 +72,8 @@ pub struct SpareFlag {
     pub disk: DiskPath,
 }
 
+const RATES: [(&str, u32); 4] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
+
 const SPANS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
 impl FromStr for Span {
@@ -113,6 +120,30 @@ impl FromStr for Rate {
             Ok(rate) => Ok(Rate(rate)),
             Err(error) => Err(error.to_string()),
         }
+    }
+}
+
+/// Prints in the largest binary unit that leaves no rest: `200Mi`, `1500`.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0.get();
+        let whole = |shift: u32| bytes > 0 && bytes.trailing_zeros() >= shift;
+        let (unit, shift) =
+            RATES.into_iter().rev().find(|(_, shift)| whole(*shift)).unwrap_or(("", 0));
+        write!(f, "{}{unit}", bytes >> shift)
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Address).map_err(|_| {
+            format!(
+                "`{text}` is not an IP address and a port: write 127.0.0.1:9808 for this machine \
+                 alone, or 0.0.0.0:9808 for all"
+            )
+        })
     }
 }
 
@@ -226,6 +257,14 @@ mod tests {
         for text in ["", "20", "s", "1.5s", "-1s", "1 s", "1d", "99999999999999999999s"] {
             assert!(text.parse::<Span>().is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn rates_are_written_back() {
+        for text in ["200Mi", "1Ki", "1500", "3Ti", "1025Ki"] {
+            assert_eq!(text.parse::<Rate>().unwrap().to_string(), text);
+        }
+        assert_eq!("1M".parse::<Rate>().unwrap().to_string(), "1000000");
     }
 
     #[test]

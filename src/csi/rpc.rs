@@ -120,6 +120,9 @@ where
                 tracing::error!(panic = said(&*panic), "the handler panicked");
                 Ok(status::fault().into_http())
             });
+            let reply = reply.map(|reply| {
+                if is_unserved(&reply) { status::unserved(&call.method).into_http() } else { reply }
+            });
             match &reply {
                 Ok(reply) => call.end(code_of(reply), message_of(reply)),
                 Err(_) => call.end(Code::Internal, String::new()),
@@ -194,6 +197,13 @@ fn code_of(reply: &http::Response<Body>) -> Code {
 fn message_of(reply: &http::Response<Body>) -> String {
     let status = Status::from_header_map(reply.headers());
     status.map_or_else(String::new, |status| status.message().to_owned())
+}
+
+/// Whether a method was asked for that nobody serves: the words are those of the generated stubs, and
+/// none for a method of another protocol.
+fn is_unserved(reply: &http::Response<Body>) -> bool {
+    let unimplemented = code_of(reply) == Code::Unimplemented;
+    unimplemented && matches!(message_of(reply).as_str(), "" | "Not yet implemented")
 }
 
 /// Run a future to its end, or to its panic.

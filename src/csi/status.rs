@@ -75,6 +75,14 @@ pub(super) fn fault() -> Status {
     Status::new(Code::Internal, message)
 }
 
+/// The status of a call that the driver does not have.
+pub(super) fn unserved(method: &str) -> Status {
+    let message = format!(
+        "{method} is not supported, and no capability for it is declared: ask for those that are"
+    );
+    Status::new(Code::Unimplemented, message)
+}
+
 /// The name of a code, as the gRPC standard writes it.
 pub(super) fn name(code: Code) -> &'static str {
     match code {

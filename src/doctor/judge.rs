@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::look::MODULES;
-use super::tools::{self, LVM_AT_LEAST, TOOLS};
+use super::tools::{self, LVM_AT_LEAST};
 use super::{Fault, Finding, Found, Seen};
+use crate::host::TOOLS;
 use crate::lvm::Group;
 
 /// Say what it means, in the order in which one would put it right.
@@ -140,7 +141,14 @@ fn configuration(seen: &Seen) -> Vec<Finding> {
     findings
 }
 
+/// `CAP_DAC_OVERRIDE` or `CAP_DAC_READ_SEARCH`: root has them in a container too.
+const READS_ANY_FILE: u64 = 1 << 1 | 1 << 2;
+
 fn disks(seen: &Seen) -> Vec<Finding> {
+    if seen.capabilities.is_some_and(|bits| bits & READS_ANY_FILE == 0) {
+        let what = "this process is not root, so there is no telling what is on the disks";
+        return vec![Finding::bad(what, "sudo pliant doctor")];
+    }
     let mut findings = Vec::new();
     if let Some(reason) = &seen.no_disks {
         let what = format!("disks could not be listed: {reason}");
@@ -249,29 +257,7 @@ fn group(whole: &Whole<'_>) -> Vec<Finding> {
         whole.all.iter().filter_map(|found| found.pv_uuid.as_deref()).collect();
     let missing: Vec<&str> =
         group.pvs.values().map(|pv| pv.uuid.as_str()).filter(|uuid| !here.contains(uuid)).collect();
-    let size = group.size_of(group.extents());
-    let disks = group.pvs.len();
-    let plural = if disks == 1 { "" } else { "s" };
-    let mut findings = Vec::new();
-    if !missing.is_empty() {
-        findings.push(Finding::bad(
-            format!(
-                "group {name}: {} of {disks} disk{plural} missing: {}; nothing in it can be changed",
-                missing.len(),
-                missing.join(", ")
-            ),
-            format!(
-                "bring it back; if it is lost for ever, look at what lay on it: lvs -o \
-                 lv_name,devices {name}; then remove all of that: vgreduce --removemissing --force \
-                 {name}"
-            ),
-        ));
-    } else if group.flags.contains("EXPORTED") {
-        findings
-            .push(Finding::bad(format!("group {name} is exported"), format!("vgimport {name}")));
-    } else {
-        findings.push(Finding::good(format!("group {name}: {disks} disk{plural}, {size}")));
-    }
+    let mut findings = vec![standing(group, &missing)];
     if whole.disks.iter().any(|found| found.area_size <= DEFAULT_AREA) {
         findings.push(Finding::warning(
             format!("group {name} has a small metadata area: it is full at about 1,600 volumes"),
@@ -294,6 +280,36 @@ fn group(whole: &Whole<'_>) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Whether volumes can be made in a group at all.
+fn standing(group: &Group, missing: &[&str]) -> Finding {
+    let name = &group.name;
+    let disks = group.pvs.len();
+    let plural = if disks == 1 { "" } else { "s" };
+    if !missing.is_empty() {
+        return Finding::bad(
+            format!(
+                "group {name}: {} of {disks} disk{plural} missing: {}; nothing in it can be changed",
+                missing.len(),
+                missing.join(", ")
+            ),
+            format!(
+                "bring it back; if it is lost for ever, look at what lay on it: lvs -o \
+                 lv_name,devices {name}; then remove all of that: vgreduce --removemissing --force \
+                 {name}"
+            ),
+        );
+    }
+    if group.flags.contains("EXPORTED") {
+        return Finding::bad(format!("group {name} is exported"), format!("vgimport {name}"));
+    }
+    if group.extents() == 0 {
+        let what = format!("group {name} has no extents: its disks are too small for any volume");
+        return Finding::warning(what, format!("vgextend {name} /dev/DISK"));
+    }
+    let size = group.size_of(group.extents());
+    Finding::good(format!("group {name}: {disks} disk{plural}, {size}"))
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::groups::{self, Found};
-use super::tools::{self, TOOLS};
+use super::tools;
 use crate::causes;
-use crate::host::{Cmd, Host, HostError, PathKind};
+use crate::host::{Cmd, Host, HostError, PathKind, TOOLS};
 
 /// What was seen of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

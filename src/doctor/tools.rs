@@ -1,42 +1,4 @@
-//! The programs that the driver starts, and the packages that bring them.
-
-/// A program that has to be installed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tool {
-    /// Its name.
-    pub program: &'static str,
-    /// What makes it tell its version and do nothing else.
-    pub ask: &'static [&'static str],
-    /// The Debian package.
-    pub package: &'static str,
-    /// What does not work without it.
-    pub purpose: &'static str,
-}
-
-const fn tool(
-    program: &'static str,
-    ask: &'static [&'static str],
-    package: &'static str,
-    purpose: &'static str,
-) -> Tool {
-    Tool { program, ask, package, purpose }
-}
-
-/// All of them; the image installs exactly these packages.
-pub const TOOLS: [Tool; 12] = [
-    tool("lvm", &["version"], "lvm2", "every volume"),
-    tool("mkfs.ext4", &["-V"], "e2fsprogs", "making ext4"),
-    tool("mkfs.ext3", &["-V"], "e2fsprogs", "making ext3"),
-    tool("mkfs.ext2", &["-V"], "e2fsprogs", "making ext2"),
-    tool("e2fsck", &["-V"], "e2fsprogs", "checking ext2, ext3 and ext4"),
-    tool("resize2fs", &[], "e2fsprogs", "growing ext that the kernel cannot grow"),
-    tool("mkfs.xfs", &["-V"], "xfsprogs", "making xfs"),
-    tool("xfs_repair", &["-V"], "xfsprogs", "checking xfs"),
-    tool("mkfs.btrfs", &["--version"], "btrfs-progs", "making btrfs"),
-    tool("btrfs", &["--version"], "btrfs-progs", "checking btrfs"),
-    tool("blkid", &["--version"], "util-linux", "telling what is on a device"),
-    tool("wipefs", &["--version"], "util-linux", "telling whether a disk is blank"),
-];
+//! The versions that programs print.
 
 /// Volumes are made with `--setautoactivation n`, which came with this version.
 pub const LVM_AT_LEAST: [u32; 3] = [2, 3, 12];

@@ -17,6 +17,9 @@ use crate::volume::Layout;
 /// extent at the next MiB behind them.
 pub const BEFORE_EXTENTS: Bytes = Bytes::mib(17);
 
+/// The size of an extent in a group that was made here: LVM's default.
+pub const EXTENT: Bytes = Bytes::mib(4);
+
 /// A logical volume to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewLv {

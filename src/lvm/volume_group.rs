@@ -15,6 +15,7 @@ use crate::lvm::LvmError;
 use crate::lvm::group::Group;
 use crate::lvm::read::{self, ReadError};
 use crate::lvm::scan::{Member, Scan, scan, scan_disks};
+use crate::volume::few;
 
 /// A volume group of this machine.
 ///
@@ -266,7 +267,10 @@ impl VolumeGroup {
             HostError::TimedOut { what, .. } if was_ours(path) => Some(what.clone()),
             _ => None,
         });
-        hanging.map_or_else(|| LvmError::Absent(self.name.clone()), |what| self.hangs(what))
+        hanging.map_or_else(
+            || LvmError::Absent { group: self.name.clone(), others: groups_of(scan) },
+            |what| self.hangs(what),
+        )
     }
 
     fn unusable(&self, reason: String) -> LvmError {
@@ -420,6 +424,17 @@ impl VolumeGroup {
         self.note_cut(true);
         self.known().hangs = None;
         tracing::info!(group = self.name, "the volume group answers again");
+    }
+}
+
+/// Which groups a scan has found, for a message.
+fn groups_of(scan: &Scan) -> String {
+    let groups = scan.members.iter().filter_map(|member| member.group.as_ref());
+    let names: BTreeSet<&str> = groups.map(|group| group.name.as_str()).collect();
+    if names.is_empty() {
+        "there is none here".to_owned()
+    } else {
+        format!("here are {}", few(names))
     }
 }
 

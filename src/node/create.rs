@@ -127,10 +127,17 @@ fn wanted_size(want: &NewVolume) -> Result<Bytes, VolumeError> {
         Mode::Block => Bytes::new(1),
         Mode::Filesystem(kind) => fs::smallest(kind),
     };
-    keeps_limit(smallest, want.size).map_err(|_| VolumeError::SizeOutOfRange {
-        reason: format!("{} needs at least {smallest}; the limit is lower", want.mode),
-    })?;
-    Ok(want.size.at_least.max(smallest))
+    match want.size.at_most {
+        Some(limit) if limit < smallest => Err(VolumeError::SizeOutOfRange {
+            reason: format!(
+                "{} needs at least {} bytes ({smallest}), above the limit of {} bytes",
+                want.mode,
+                smallest.get(),
+                limit.get()
+            ),
+        }),
+        _ => Ok(want.size.at_least.max(smallest)),
+    }
 }
 
 /// # Errors
@@ -160,15 +167,22 @@ fn same_as_wanted(found: &Found, want: &NewVolume, node: &str) -> Result<(), Vol
     if record.mode != want.mode {
         return differs(format!("it is {}, {} was asked for", record.mode, want.mode));
     }
-    if want.class.pool.as_ref().is_some_and(|pool| *pool != found.pool.name) {
-        return differs(format!("it is in pool {}", found.pool.name));
+    if let Some(pool) = want.class.pool.as_ref().filter(|pool| **pool != found.pool.name) {
+        return differs(format!("it is in pool {}, {pool} was asked for", found.pool.name));
     }
     if !want.nodes.is_empty() && !want.nodes.iter().any(|may| may == node) {
         return differs(format!("it is on node {node}, which is not among those that may hold it"));
     }
     let size = found.size();
     if size < want.size.at_least || want.size.at_most.is_some_and(|limit| size > limit) {
-        return differs(format!("it has {} bytes", size.get()));
+        let asked = want.size;
+        let at_most =
+            asked.at_most.map_or_else(String::new, |limit| format!(" and at most {}", limit.get()));
+        return differs(format!(
+            "it has {} bytes, at least {}{at_most} bytes were asked for",
+            size.get(),
+            asked.at_least.get()
+        ));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ impl From<LvmError> for VolumeError {
     fn from(error: LvmError) -> VolumeError {
         let words = causes::in_full(&error);
         match error {
-            LvmError::Absent(_)
+            LvmError::Absent { .. }
             | LvmError::Unusable { .. }
             | LvmError::Hung { .. }
             | LvmError::Damaged { .. }

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use nix::libc::EBUSY;
+
 use crate::host::{DeviceNumber, DmInfo};
 use crate::mount::{self, MountError, MountTable};
 use crate::node::error::{failed, mount_failed};
 use crate::node::{Found, Node, device_node, record};
 use crate::volume::{Access, Publish};
-use crate::volume::{Growth, Mode, VolumeError, VolumeId};
+use crate::volume::{Growth, Mode, VolumeError, VolumeId, few};
 
 use crate::bytes::Bytes;
 
@@ -94,17 +96,19 @@ impl Node {
         let shown = self.shown(table, info.number).into_iter().chain(table.of_node(&node));
         let mut others = shown
             .map(|mount| &mount.target)
-            .filter(|target| **target != publish.target && **target != publish.staging);
-        match others.next() {
-            None => Ok(()),
-            Some(other) => Err(VolumeError::InUse {
-                id: publish.id.to_string(),
-                holder: format!(
-                    "its access mode allows one workload, and it is shown at {} already",
-                    other.display()
-                ),
-            }),
+            .filter(|target| **target != publish.target && **target != publish.staging)
+            .map(|target| target.display())
+            .peekable();
+        if others.peek().is_none() {
+            return Ok(());
         }
+        Err(VolumeError::InUse {
+            id: publish.id.to_string(),
+            holder: format!(
+                "its access mode allows one workload, and it is shown at {} already",
+                few(others)
+            ),
+        })
     }
 
     /// Undo [`Node::publish`] and remove the target; not published is success.
@@ -114,16 +118,18 @@ impl Node {
             Err(VolumeError::NotFound { .. }) => None,
             Err(error) => return Err(error),
         };
-        self.unmount(number, target).await
+        self.unmount(id, number, target).await
     }
 
     /// Unmount a path that shows the device `number`, or where the volume itself is gone a device of ours
     /// that no volume has any more, and remove it.
     ///
     /// # Errors
-    /// [`VolumeError::Refused`] if something else is mounted there.
+    /// [`VolumeError::Refused`] if something else is mounted there, [`VolumeError::InUse`] if a process
+    /// or another mount uses it.
     pub(super) async fn unmount(
         &self,
+        id: &VolumeId,
         number: Option<DeviceNumber>,
         target: &Path,
     ) -> Result<(), VolumeError> {
@@ -141,15 +147,15 @@ impl Node {
             if !ours {
                 return Err(VolumeError::Refused {
                     reason: format!(
-                        "{} shows {}, which is not this volume; nothing was unmounted",
-                        target.display(),
-                        mount.source
+                        "{target} shows {}, which is not this volume; nothing was unmounted: if it can \
+                         go, `umount {target}`",
+                        mount.source,
+                        target = target.display()
                     ),
                 });
             }
             let unmounted = mount::ensure_unmounted(self.host.as_ref(), &table, target).await;
-            let what = || format!("{} could not be unmounted", target.display());
-            unmounted.map_err(|error| mount_failed(what())(error))?;
+            unmounted.map_err(|error| not_unmounted(id, target, error))?;
         }
         self.host.remove_path(target).await.map_err(failed("removing the path"))
     }
@@ -224,4 +230,19 @@ impl Node {
 
 fn not_shown(target: &Path, source: MountError) -> VolumeError {
     mount_failed(format!("the volume could not be shown at {}", target.display()))(source)
+}
+
+/// What a process or another mount uses stays mounted; its caller asks again.
+fn not_unmounted(id: &VolumeId, target: &Path, source: MountError) -> VolumeError {
+    let target = target.display();
+    match source {
+        MountError::Host(error) if error.errno() == Some(EBUSY) => VolumeError::InUse {
+            id: id.to_string(),
+            holder: format!(
+                "something uses {target}, so it stays mounted; see `fuser -vm {target}` for processes \
+                 and `findmnt -R {target}` for mounts inside"
+            ),
+        },
+        source => mount_failed(format!("{target} could not be unmounted"))(source),
+    }
 }

@@ -219,6 +219,7 @@ async fn ensure_group(
         group.accept(scan)?;
         return Ok(group);
     }
+    disk.must_be_of_use(host.as_ref(), scan).await?;
     disk.make_free(host.as_ref(), scan).await?;
     let name = group_name(settings, pool, &disk.path);
     tracing::info!(%pool, disk = %disk.path.display(), group = name, "making a volume group");

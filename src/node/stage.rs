@@ -107,11 +107,10 @@ impl Node {
         let Some(superblock) = superblock.filter(|superblock| superblock.kind == kind) else {
             return Err(VolumeError::Refused {
                 reason: format!(
-                    "volume {} holds a {kind} file system by its record, and its device {} does not \
-                     show one; nothing was formatted: look at it with `blkid -p {}`",
+                    "the record of volume {} says {kind}, and its device {device} does not show that \
+                     file system; nothing was formatted: look at it with `blkid -p {device}`",
                     found.record.id,
-                    device.display(),
-                    device.display()
+                    device = device.display()
                 ),
             });
         };
@@ -176,20 +175,20 @@ impl Node {
     pub async fn unstage(&self, id: &VolumeId, staging: &Path) -> Result<(), VolumeError> {
         let found = match self.must_find(id).await {
             Ok(found) => found,
-            Err(VolumeError::NotFound { .. }) => return self.unmount(None, staging).await,
+            Err(VolumeError::NotFound { .. }) => return self.unmount(id, None, staging).await,
             Err(error) => return Err(error),
         };
         let Some((_, info)) = self.live_device(&found).await? else {
-            return self.unmount(None, staging).await;
+            return self.unmount(id, None, staging).await;
         };
         let ready = found.record.stage == record::Stage::Ready;
         if !ready && self.wipes.runs(id.key()) {
             // The driver's own wipe needs the device.
-            return self.unmount(Some(info.number), staging).await;
+            return self.unmount(id, Some(info.number), staging).await;
         }
         self.leave_private_mount(&found).await?;
         self.refuse_if_held(&found, Some(staging)).await?;
-        self.unmount(Some(info.number), staging).await?;
+        self.unmount(id, Some(info.number), staging).await?;
         self.refuse_if_held(&found, None).await?; // A mount that is not seen from here holds it too.
         let turn = found.group.turn().await?;
         turn.heal(&found.lv).await?;

@@ -140,8 +140,11 @@ impl Host for FakeHost {
     }
 
     async fn is_claimed(&self, device: &Path) -> Result<bool, HostError> {
-        let held = |world: &World| world.device_at(device).map(|found| world.open_count(found) > 0);
-        Ok(self.look("device_reads", held).await.unwrap_or_default())
+        let held = |world: &World| match world.device_at(device) {
+            Some(found) => world.open_count(found) > 0,
+            None => world.openers.get(device).is_some_and(|openers| *openers > 0),
+        };
+        Ok(self.look("device_reads", held).await)
     }
 
     async fn flush(&self, device: &Path) -> Result<(), HostError> {

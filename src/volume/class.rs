@@ -2,11 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde::de::value::{Error as ValueError, StrDeserializer};
-use serde::de::{DeserializeOwned, IntoDeserializer};
-
-use crate::volume::{FsKind, Layout, MkfsOptions, PoolName};
+use crate::volume::{FsKind, Layout, MkfsOptions, PoolName, either, nearest};
 
 /// What a StorageClass asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,8 +23,7 @@ pub struct Class {
 }
 
 /// How the bytes of a deleted volume are made unreadable.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Wipe {
     /// Zeroes are written over all of it before its space is given back.
     #[default]
@@ -40,8 +35,7 @@ pub enum Wipe {
 }
 
 /// Whether a safety snapshot is taken before an unmounted file system is checked and resized.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Safety {
     /// Without room for the snapshot the file system is not resized.
     Required,
@@ -115,9 +109,11 @@ impl Class {
         }
         let mut class = Class {
             pool: value(parameters, "pool", str::parse)?,
-            layout: value(parameters, "layout", one_of)?.unwrap_or_default(),
-            wipe: value(parameters, "wipe", one_of)?.unwrap_or_default(),
-            safety: value(parameters, "safety", one_of)?.unwrap_or_default(),
+            layout: value(parameters, "layout", one_of(&Layout::ALL, Layout::as_str))?
+                .unwrap_or_default(),
+            wipe: value(parameters, "wipe", one_of(&Wipe::ALL, Wipe::as_str))?.unwrap_or_default(),
+            safety: value(parameters, "safety", one_of(&Safety::ALL, Safety::as_str))?
+                .unwrap_or_default(),
             mkfs_options: MkfsOptions::default(),
             fs: value(parameters, "fs-type", str::parse)?,
         };
@@ -139,9 +135,11 @@ impl Class {
 impl ClassError {
     fn unknown(key: &str) -> Self {
         let key: String = key.chars().take(64).collect();
-        let nearest = KEYS.into_iter().min_by_key(|known| distance(known, &key));
-        let nearest = nearest.unwrap_or_default();
-        let reason = format!("unknown; did you mean {nearest}? Known are {}", KEYS.join(", "));
+        let all = KEYS.join(", ");
+        let reason = match nearest(&key, &KEYS) {
+            Some(nearest) => format!("unknown; did you mean {nearest}? Known are {all}"),
+            None => format!("unknown; known are {all}"),
+        };
         ClassError { key, reason }
     }
 }
@@ -155,24 +153,14 @@ fn value<T>(
     parameters.get(key).map(|text| parse(text).map_err(bad)).transpose()
 }
 
-/// Parse one of the words that an enum knows.
-fn one_of<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let word: StrDeserializer<'_, ValueError> = text.into_deserializer();
-    T::deserialize(word).map_err(|error| error.to_string())
-}
-
-/// How many letters must be changed, added or removed to make one word of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
-    for (i, a) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, b) in other.chars().enumerate() {
-            let changed = diagonal + usize::from(a != b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
+/// Parse one of the words that stand for these values.
+fn one_of<T: Copy>(all: &[T], word: fn(T) -> &'static str) -> impl Fn(&str) -> Result<T, String> {
+    move |text| {
+        all.iter().copied().find(|value| word(*value) == text).ok_or_else(|| {
+            let words: Vec<&str> = all.iter().map(|value| word(*value)).collect();
+            format!("`{text}` is not known: use {}", either(&words))
+        })
     }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Mount options that a claim may ask for: an allow-list, because options are written by people who
 //! may not be trusted with the node.
 
-use crate::volume::FsKind;
+use crate::volume::{FsKind, nearest};
 
 /// Options that are flags of the mount call; their opposites are the default and not needed.
 const FLAGS: &[&str] = &[
@@ -177,10 +177,7 @@ fn parse_option(kind: Option<FsKind>, option: &str) -> Result<(), String> {
         };
     }
     match known(kind).iter().find(|known| known.name == name) {
-        None => refused(&match kind {
-            Some(kind) => format!("it is not on the list for {kind}"),
-            None => "it is not on the list for every file system".to_owned(),
-        }),
+        None => refused(&unlisted(kind, name)),
         Some(known) => known.value.accepts(value).or_else(|why| refused(&why)),
     }
 }
@@ -192,6 +189,23 @@ fn known(kind: Option<FsKind>) -> &'static [Known] {
         Some(FsKind::Ext3 | FsKind::Ext4) => EXT,
         Some(FsKind::Xfs) => XFS,
         Some(FsKind::Btrfs) => BTRFS,
+    }
+}
+
+/// Why an option is not taken that nobody knows here, with the one that was probably meant, or all.
+fn unlisted(kind: Option<FsKind>, name: &str) -> String {
+    let kinds = kind.map_or_else(|| FsKind::ALL.to_vec(), |kind| vec![kind]);
+    let own = kinds.into_iter().flat_map(|kind| known(Some(kind))).map(|known| known.name);
+    let names: Vec<&str> = FLAGS.iter().copied().chain(own).collect();
+    let why = kind.map_or_else(
+        || "it is not on the list for every file system".to_owned(),
+        |kind| format!("it is not on the list for {kind}"),
+    );
+    match nearest(name, &names) {
+        Some(same) if same == name => why,
+        Some(nearest) => format!("{why}; did you mean {nearest}?"),
+        None if kind.is_none() => why,
+        None => format!("{why}: {}", names.join(", ")),
     }
 }
 
@@ -318,11 +332,22 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_option_is_answered_with_the_nearest_or_with_all() {
+        for (kind, option, hint) in [
+            (Some(FsKind::Ext4), "noatme", "; did you mean noatime?"),
+            (Some(FsKind::Xfs), "logbusf=8", "; did you mean logbufs?"),
+            (None, "comit=5", "; did you mean commit?"),
+        ] {
+            let said = parse(kind, option).unwrap_err();
+            assert!(said.ends_with(hint), "{said}");
+        }
+        let said = parse(Some(FsKind::Xfs), "data=journal").unwrap_err();
+        let all = "\"data=journal\": it is not on the list for xfs: ro, rw, nodev, ";
+        assert!(said.contains(all) && said.ends_with("logbsize, allocsize"), "{said}");
+    }
+
+    #[test]
     fn says_why() {
-        assert_eq!(
-            parse(Some(FsKind::Xfs), "data=journal"),
-            Err("mount option \"data=journal\": it is not on the list for xfs".to_owned())
-        );
         assert_eq!(
             parse(Some(FsKind::Ext4), "data=fast"),
             Err("mount option \"data=fast\": its values are ordered, journal, writeback".to_owned())

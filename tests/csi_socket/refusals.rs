@@ -80,4 +80,10 @@ async fn bad_requests_have_their_codes() {
     }
     let unserved = pb::ControllerModifyVolumeRequest::default();
     assert_eq!(code(controller.controller_modify_volume(unserved).await), Code::Unimplemented);
+    let refused = controller.create_snapshot(pb::CreateSnapshotRequest::default()).await;
+    assert_eq!(
+        refused.unwrap_err().message(),
+        "Controller/CreateSnapshot is not supported, and no capability for it is declared: ask for \
+         those that are"
+    );
 }

@@ -29,3 +29,4 @@ mod storm;
 mod truth;
 mod uses;
 mod wipes;
+mod words;

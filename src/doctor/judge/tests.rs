@@ -68,7 +68,7 @@ fn each_complaint_says_what_to_type() {
     let mut seen = healthy();
     seen.tools.remove("mkfs.xfs");
     seen.tools.insert("lvm", "2.03.9".to_owned());
-    seen.capabilities = Some(1 << 21);
+    seen.capabilities = Some(1 << 21 | 1 << 1);
     seen.device_mapper = false;
     seen.modules = BTreeMap::from([("btrfs", false)]);
     seen.lock_directory = false;
@@ -168,4 +168,25 @@ fn colours_are_only_on_the_sign() {
         print(&[finding], true),
         "\x1b[31m✗\x1b[0m a\n    → b\n0 good, 0 to note, 1 to put right\n"
     );
+}
+
+#[test]
+fn who_may_not_look_at_disks_is_told_nothing_of_them() {
+    let mut seen = healthy();
+    seen.capabilities = Some(0);
+    seen.disks[0].fault = Some(Fault::Unreadable("Permission denied".to_owned()));
+    seen.disks[0].group = None;
+    let told = complaints(&seen);
+    assert!(told.contains("not root"), "{told}");
+    assert!(!told.contains("/dev/sdb") && !told.contains("vgcreate"), "{told}");
+}
+
+#[test]
+fn a_group_without_room_for_any_volume_gets_no_tick() {
+    let mut seen = healthy();
+    let group = seen.disks[0].group.as_mut().expect("a group");
+    group.pvs.get_mut("pv0").expect("a disk").pe_count = 0;
+    let told = complaints(&seen);
+    assert!(told.contains("group vg0 has no extents"), "{told}");
+    assert!(told.contains("vgextend vg0 /dev/DISK"), "{told}");
 }

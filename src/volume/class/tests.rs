@@ -61,13 +61,23 @@ fn an_unknown_key_is_answered_with_the_nearest() {
         let answer = refused(&[(typed, "")]);
         assert!(answer.contains(&format!("did you mean {meant}?")), "{answer}");
     }
+    let answer = refused(&[("compression", "")]);
+    assert!(answer.contains("unknown; known are pool, layout"), "{answer}");
 }
 
 #[test]
 fn a_bad_value_is_answered_with_the_good_ones() {
     assert_eq!(
         refused(&[("wipe", "shred")]),
-        "class parameter wipe: unknown variant `shred`, expected one of `zero`, `discard`, `none`"
+        "class parameter wipe: `shred` is not known: use zero, discard or none"
+    );
+    assert_eq!(
+        refused(&[("safety", "Required")]),
+        "class parameter safety: `Required` is not known: use required, best-effort or off"
+    );
+    assert_eq!(
+        refused(&[("layout", "raid1")]),
+        "class parameter layout: `raid1` is not known: use linear"
     );
     assert_eq!(
         refused(&[("fs-type", "zfs")]),
@@ -75,15 +85,6 @@ fn a_bad_value_is_answered_with_the_good_ones() {
          or ext2"
     );
     assert!(refused(&[("pool", "-f")]).starts_with("class parameter pool: `-f` is not"));
-}
-
-#[test]
-fn distances_are_counted_in_letters() {
-    for (one, other, letters) in [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("pool", "poll", 1)]
-    {
-        assert_eq!(distance(one, other), letters);
-    }
-    assert_eq!(distance("kitten", "sitting"), 3);
 }
 
 proptest! {
