@@ -18,7 +18,7 @@ pub mod superblock;
 mod tools;
 
 pub use check::{Check, check};
-pub use grow::{Grew, grow_mounted, grow_unmounted, leave};
+pub use grow::{Grew, fills, grow_mounted, grow_unmounted, leave};
 pub use make::make;
 pub use probe::{Blank, Probe, probe, probe_unmade};
 pub use superblock::{Facts, Superblock};

@@ -33,3 +33,4 @@ mod scale;
 mod scenarios;
 mod script;
 mod torn_commits;
+mod xfs_copies;

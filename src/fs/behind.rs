@@ -84,7 +84,7 @@ mod tests {
                 covers: Bytes::new(covers),
                 slack: Bytes::new(block),
                 uuid: String::new(),
-                facts: Facts::Xfs { in_progress: false, log_used: true },
+                facts: Facts::Xfs { in_progress: false, log_used: true, group: Bytes::gib(1) },
             };
             assert_eq!(end_behind(&superblock, Bytes::new(size)), end, "{covers} of {size}");
         }

@@ -1,15 +1,20 @@
 //! Grow a file system to the end of its device, mounted or not.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use nix::libc::{ENOTTY, EOPNOTSUPP};
 
 use crate::bytes::Bytes;
 use crate::fs::{
-    Check, FsError, Superblock, behind, check, grows_online, known, run_to_success, tools,
+    Check, Facts, FsError, Superblock, behind, check, grows_online, known, run_to_success,
+    superblock, tools,
 };
 use crate::host::{Host, HostError, NewMount};
 use crate::volume::FsKind;
+
+/// Bytes of a copy of a superblock that are read.
+const COPY: usize = 4096;
 
 /// How much of its device a file system covers, before and after a growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +47,7 @@ pub async fn grow_mounted(
     if may_grow.is_ok() {
         behind::wipe_behind(host, device, Some(mount_point), &before, size).await?;
     }
-    if before.fills(size) {
+    if fills(host, device, &before, size).await? {
         return Ok(unchanged(&before));
     }
     may_grow?;
@@ -75,7 +80,7 @@ pub async fn grow_unmounted(
     let size = host.device_size(device).await?;
     leave(host, private_mount_dir).await?;
     let before = known(host, device, kind).await?;
-    if before.fills(size) {
+    if fills(host, device, &before, size).await? {
         return Ok(unchanged(&before));
     }
     check(host, device, kind, Check::Repair).await?;
@@ -143,6 +148,45 @@ async fn seen(
         _ => written.covers,
     };
     Ok(Superblock { covers, ..written })
+}
+
+/// Whether a file system uses a device of this size as far as it can, and its copies of the superblock
+/// tell so.
+///
+/// # Errors
+/// [`HostError`] if the copies could not be read.
+pub async fn fills(
+    host: &dyn Host,
+    device: &Path,
+    superblock: &Superblock,
+    size: Bytes,
+) -> Result<bool, HostError> {
+    Ok(superblock.fills(size) && !copies_lag(host, device, superblock).await?)
+}
+
+/// Whether copies of the superblock do not tell of the last growth.
+///
+/// xfs writes them after the growth itself, so a power cut may come between. The kernel never looks at
+/// them again, but a repair does. Asked to grow to the size that it has, xfs writes them all anew.
+/// It does so from the first to the last; of those between, one cut off in the middle is found by neither.
+///
+/// # Source
+/// `xfs_growfs_data` and `xfs_update_secondary_sbs` in the kernel's `fs/xfs`.
+async fn copies_lag(
+    host: &dyn Host,
+    device: &Path,
+    superblock: &Superblock,
+) -> Result<bool, HostError> {
+    let Facts::Xfs { group, .. } = superblock.facts else { return Ok(false) };
+    let last = superblock.covers.get().saturating_sub(1) / group.get().max(1);
+    for number in BTreeSet::from([1, last]).into_iter().filter(|number| (1..=last).contains(number))
+    {
+        let copy = host.read_at(device, number * group.get(), COPY).await?;
+        if superblock::parse(&copy).is_none_or(|copy| copy.covers != superblock.covers) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn may_grow_mounted(superblock: &Superblock, device: &Path) -> Result<(), FsError> {

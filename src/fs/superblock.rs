@@ -42,6 +42,8 @@ pub enum Facts {
         in_progress: bool,
         /// The superblock has gone through the log, as it does at the latest at the first unmount.
         log_used: bool,
+        /// From the start of one allocation group, with its copy of the superblock, to the next.
+        group: Bytes,
     },
     /// btrfs.
     Btrfs {

@@ -63,7 +63,10 @@ impl Node {
         kind: FsKind,
         device: &Path,
     ) -> Result<bool, VolumeError> {
-        Ok(self.superblock(found, kind, device).await?.fills(found.size()))
+        let superblock = self.superblock(found, kind, device).await?;
+        fs::fills(self.host.as_ref(), device, &superblock, found.size())
+            .await
+            .map_err(failed("the copies of the superblock could not be read"))
     }
 
     /// # Errors

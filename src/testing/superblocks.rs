@@ -149,6 +149,7 @@ fn make_xfs(head: &mut [u8], uuid: [u8; 16], begun: bool) {
     put(head, 0, b"XFSB");
     put(head, 4, &4096u32.to_be_bytes());
     put(head, 32, &uuid);
+    put(head, 84, &u32::MAX.to_be_bytes()); // One allocation group, so no copies.
     head[126] = u8::from(begun);
     head[127] = 25;
 }

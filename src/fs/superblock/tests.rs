@@ -41,7 +41,8 @@ fn reads_what_mkfs_writes() {
     }
     let xfs = parsed("xfs.made");
     assert_eq!((xfs.kind, xfs.covers), (FsKind::Xfs, Bytes::mib(300)));
-    assert_eq!(xfs.facts, Facts::Xfs { in_progress: false, log_used: false });
+    let group = Bytes::mib(75);
+    assert_eq!(xfs.facts, Facts::Xfs { in_progress: false, log_used: false, group });
     let btrfs = parsed("btrfs.made");
     assert_eq!((btrfs.kind, btrfs.covers), (FsKind::Btrfs, Bytes::mib(109)));
     assert_eq!(btrfs.facts, Facts::Btrfs { devices: 1, generation: 6 });

@@ -27,6 +27,7 @@ pub(super) fn parse(head: &[u8]) -> Option<Superblock> {
         facts: Facts::Xfs {
             in_progress: array::<1>(sb, 126)? != [0],
             log_used: be64(sb, 240)? != 0,
+            group: block_size.checked_mul(u64::from(be32(sb, 84)?))?,
         },
     })
 }
