@@ -16,7 +16,7 @@ use pliant::volume::{Class, FsKind, Mode, NewVolume, NodeKey, VolumeKey};
 use tokio::runtime::Runtime;
 
 use crate::machine::{Disk, figure, run};
-use crate::power_cuts_of_the_driver::{copy_data, exhaustive, number, power_off};
+use crate::power_cuts_of_the_driver::{copy_data, exhaustive, number, only, power_off};
 use crate::promises::{GROUP, Machine, NODE, wanted};
 use crate::script::{Part, Step, World};
 
@@ -252,8 +252,7 @@ struct Sums {
 #[ignore = "needs the throw-away kernel: e2e/real-lvm"]
 fn a_command_may_be_killed_at_every_change_it_makes() {
     let mut sums = Sums::default();
-    let only = std::env::var("ONLY").unwrap_or_default();
-    for (what, case) in CASES.iter().filter(|(what, _)| what.contains(&only)) {
+    for (what, case) in CASES.iter().filter(|(what, _)| what.contains(&only())) {
         let start = Instant::now();
         let before = sums.points;
         kill_everywhere(what, case, &mut sums);

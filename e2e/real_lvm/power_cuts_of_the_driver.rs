@@ -41,7 +41,7 @@ fn what_was_acknowledged_survives_every_power_cut() {
         ("xfs", 384, script::life_of(FsKind::Xfs, 300), 12),
         ("btrfs", 384, script::life_of(FsKind::Btrfs, 256), 12),
     ];
-    for (what, mib, steps, few) in scripts {
+    for (what, mib, steps, few) in scripts.into_iter().filter(|(what, ..)| what.contains(&only())) {
         let log_disk = Disk::of(mib << 22);
         let log = record(mib << 20, &steps, &log_disk);
         let cuts = choose(&log, if exhaustive() { usize::MAX } else { few });
@@ -56,6 +56,11 @@ fn what_was_acknowledged_survives_every_power_cut() {
 
 pub fn number(count: usize) -> f64 {
     f64::from(u32::try_from(count).expect("a small number"))
+}
+
+/// Part of the name of what is tried; all without it.
+pub fn only() -> String {
+    std::env::var("ONLY").unwrap_or_default()
 }
 
 /// Whether all cuts are tried and not a sample.
