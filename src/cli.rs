@@ -34,6 +34,8 @@ pub enum Command {
     Doctor(Doctor),
     /// Walk a volume through its whole life against a running driver: create, write, grow, delete.
     Try(Try),
+    /// Print the definitions of the records that Pliant keeps in Kubernetes, as YAML.
+    Crds,
 }
 
 /// `pliant standalone`.

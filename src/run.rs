@@ -16,7 +16,7 @@ use nix::unistd::{Uid, geteuid};
 use crate::cli::{CheckConfig, Command, Doctor, Output};
 use crate::config::{LogFormat, Settings};
 use crate::host::{Host, RealHost};
-use crate::{cli, doctor, trial};
+use crate::{api, cli, doctor, trial};
 
 /// Run one role to its end.
 ///
@@ -41,6 +41,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
                 Err(errors) => Ok(refuse(&errors)),
             }
         }
+        Command::Crds => print(&definitions()?),
         Command::Doctor(args) => examine(&args),
         Command::Try(args) => {
             must_be_root("try", geteuid())?;
@@ -94,6 +95,15 @@ fn examine(args: &Doctor) -> Result<ExitCode> {
     })?;
     let bad = findings.iter().any(|finding| finding.level == doctor::Level::Bad);
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The definitions of all kinds, one YAML document each, for `kubectl apply --filename -`.
+fn definitions() -> Result<String> {
+    let documents = api::definitions().into_iter().map(|definition| {
+        let yaml = serde_saphyr::to_string(&definition);
+        yaml.map(|yaml| format!("---\n{yaml}")).context("a definition could not be written")
+    });
+    documents.collect()
 }
 
 fn refuse(errors: &[crate::config::ConfigError]) -> ExitCode {

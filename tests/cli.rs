@@ -34,12 +34,25 @@ fn the_version_is_that_of_the_crate() {
 fn each_role_has_help() {
     let (code, help, _) = said(&mut pliant(&["--help"]));
     assert_eq!(code, Some(0));
-    for role in ["standalone", "check-config", "doctor", "try"] {
+    for role in ["standalone", "check-config", "doctor", "try", "crds"] {
         assert!(help.contains(&format!("  {role} ")), "{help}");
         let (code, help, _) = said(&mut pliant(&[role, "--help"]));
         assert_eq!(code, Some(0));
         assert!(help.contains(&format!("Usage: pliant {role}")), "{help}");
     }
+}
+
+#[test]
+fn the_definitions_are_yaml_documents_that_kubectl_takes() {
+    let (code, printed, errors) = said(&mut pliant(&["crds"]));
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    let documents: Vec<&str> = printed.split("---\n").skip(1).collect();
+    for (document, name) in documents.iter().zip(["nodestorages", "pools", "volumerequests"]) {
+        let read: serde_json::Value = serde_saphyr::from_str(document).unwrap();
+        assert_eq!(read["kind"], "CustomResourceDefinition", "{document}");
+        assert_eq!(read["metadata"]["name"], format!("{name}.pliant.io"));
+    }
+    assert_eq!(documents.len(), 3);
 }
 
 #[test]

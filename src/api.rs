@@ -1,0 +1,36 @@
+//! The records that Pliant keeps in Kubernetes, one file a kind.
+//!
+//! LVM with its tags is the truth about volumes, and a PersistentVolume is Kubernetes' record of one.
+//! What is here is about other things: a piece of work for one node ([`VolumeRequest`]), what a node
+//! has ([`NodeStorage`]), and what the administrator wants of the nodes' disks ([`Pool`]). The field
+//! texts are what `kubectl explain` shows.
+
+#[allow(clippy::duplicated_attributes)] // Each print column is one.
+mod node_storage;
+#[allow(clippy::duplicated_attributes)] // As above.
+mod pool;
+mod quantity;
+#[allow(clippy::duplicated_attributes)] // As above.
+mod volume_request;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
+pub use node_storage::{
+    DiskState, DiskStatus, GroupStatus, Health, LayoutRoom, NodeStorage, NodeStorageSpec,
+    NodeStorageStatus, PoolStatus as PoolOnNode, WorkStatus,
+};
+pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
+pub use quantity::Quantity;
+pub use volume_request::{
+    Create, Failure, Grow, Phase, Remove, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
+    Work,
+};
+
+/// Returns the definitions of all kinds, as they are installed.
+pub fn definitions() -> Vec<CustomResourceDefinition> {
+    vec![NodeStorage::crd(), Pool::crd(), VolumeRequest::crd()]
+}
+
+#[cfg(test)]
+mod tests;

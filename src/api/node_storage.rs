@@ -1,0 +1,190 @@
+//! What a node has.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::Quantity;
+
+/// The storage of one node, under the node's name; its agent writes it when something changes.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[kube(
+    group = "pliant.io",
+    version = "v1alpha1",
+    kind = "NodeStorage",
+    plural = "nodestorages",
+    singular = "nodestorage",
+    shortname = "nst",
+    category = "pliant",
+    doc = "The storage of one node. Its name is that of the node; the node's agent writes it when something changes.",
+    status = "NodeStorageStatus",
+    derive = "PartialEq",
+    printcolumn(name = "Size", type_ = "string", json_path = ".status.size"),
+    printcolumn(name = "Free", type_ = "string", json_path = ".status.free"),
+    printcolumn(name = "Volumes", type_ = "integer", json_path = ".status.volumes"),
+    printcolumn(name = "Health", type_ = "string", json_path = ".status.health"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version", priority = "1"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStorageSpec {
+    /// The short id that the node's volumes carry: eight letters, the digest of the node's name. It
+    /// never changes.
+    #[schemars(regex(pattern = r"^[a-z2-7]{8}$"), length(max = 8))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("key cannot change"))]
+    pub key: String,
+}
+
+/// What the node's agent sees.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStorageStatus {
+    /// Version of the agent.
+    #[serde(default)]
+    pub version: String,
+    /// All extents of all pools.
+    #[serde(default)]
+    pub size: Quantity,
+    /// Free extents of all pools.
+    #[serde(default)]
+    pub free: Quantity,
+    /// How many volumes there are.
+    #[serde(default)]
+    pub volumes: i32,
+    /// The worst of the pools.
+    #[serde(default)]
+    pub health: Health,
+    /// The pools of this node.
+    #[serde(default)]
+    pub pools: Vec<PoolStatus>,
+    /// The volume groups of the pools.
+    #[serde(default)]
+    pub groups: Vec<GroupStatus>,
+    /// The disks of the groups, and those that wait to join.
+    #[serde(default)]
+    pub disks: Vec<DiskStatus>,
+    /// Long work under way, such as the wiping of a deleted volume.
+    #[serde(default)]
+    pub work: Vec<WorkStatus>,
+    /// What a node must have, and whether it has it: kernel modules, tools, LVM's settings.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
+}
+
+/// How something is.
+#[derive(
+    Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema,
+)]
+pub enum Health {
+    /// As it should be.
+    #[default]
+    Ok,
+    /// Usable, not as it should be.
+    Degraded,
+    /// Not usable now.
+    Unavailable,
+}
+
+/// A pool on this node.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// All extents of its groups.
+    pub size: Quantity,
+    /// Free extents of its groups that can be changed.
+    pub free: Quantity,
+    /// The largest volume that can be made now, by layout.
+    #[serde(default)]
+    pub largest: Vec<LayoutRoom>,
+    /// How many volumes it has.
+    pub volumes: i32,
+    /// How it is.
+    #[serde(default)]
+    pub health: Health,
+    /// What is wrong: a sentence with what to type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// What would be done for the Pool of this name if its `create` were true.
+    #[serde(default)]
+    pub plan: Vec<String>,
+    /// What was refused, with the reason and what to type.
+    #[serde(default)]
+    pub refused: Vec<String>,
+}
+
+/// The largest volume of one layout.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LayoutRoom {
+    /// The layout, as the class parameter has it.
+    pub layout: String,
+    /// The largest volume.
+    pub size: Quantity,
+}
+
+/// A volume group of this node.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupStatus {
+    /// Its name.
+    pub name: String,
+    /// Its pool.
+    pub pool: String,
+    /// All extents.
+    pub size: Quantity,
+    /// Free extents.
+    pub free: Quantity,
+    /// How it is.
+    #[serde(default)]
+    pub health: Health,
+    /// What is wrong: a sentence with what to type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// A disk of this node.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DiskStatus {
+    /// Its path.
+    pub device: String,
+    /// Its size, where it is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Quantity>,
+    /// The group that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// What it is to the pools.
+    pub state: DiskState,
+    /// Why it is refused or missing, and what to type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// What a disk is to the pools.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+pub enum DiskState {
+    /// In a group.
+    Used,
+    /// Blank, and waits to join a group.
+    Spare,
+    /// Named by a pool, and not blank.
+    Refused,
+    /// Known to a group or a pool, and not there.
+    Missing,
+}
+
+/// Long work.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkStatus {
+    /// The volume.
+    pub volume: String,
+    /// What is done, such as `wiping`.
+    pub what: String,
+    /// How far it is, such as `62 % (124 GiB of 200 GiB)`.
+    pub progress: String,
+}

@@ -1,0 +1,168 @@
+//! A piece of work for one node.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::Quantity;
+
+/// One operation on one volume of one node: written by the controller, carried out by the node's
+/// agent, and removed soon after it has ended. It is a record of work, not of a volume: a volume that
+/// nobody changes has none.
+///
+/// Its name is that of the operation and the volume, so that a repeated or restarted wish joins the
+/// work that is under way.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[kube(
+    group = "pliant.io",
+    version = "v1alpha1",
+    kind = "VolumeRequest",
+    plural = "volumerequests",
+    shortname = "vreq",
+    category = "pliant",
+    doc = "One operation on one volume of one node. The controller writes it, the node's agent carries it out, and it is removed soon after.",
+    status = "VolumeRequestStatus",
+    derive = "PartialEq",
+    selectable = ".spec.node",
+    printcolumn(name = "Node", type_ = "string", json_path = ".spec.node"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Progress", type_ = "string", json_path = ".status.progress"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.failure.reason"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeRequestSpec {
+    /// Name of the node that does the work. It never changes.
+    #[schemars(length(min = 1, max = 63))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("node cannot change"))]
+    pub node: String,
+    /// Id of the volume: the short id of its node, a hyphen, and the digest of its name. It never
+    /// changes.
+    #[schemars(regex(pattern = r"^[a-z2-7]{8}-[a-z2-7]{26}$"), length(max = 35))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("volume cannot change"))]
+    pub volume: String,
+    /// What is to be done. Only the size of a growth may change later: a newer wish replaces an
+    /// older one.
+    #[x_kube(validation = Rule::new(
+        "has(self.grow) ? has(oldSelf.grow) : self == oldSelf"
+    ).message("only the size of a growth can change"))]
+    pub work: Work,
+}
+
+/// What is to be done with a volume.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Work {
+    /// Make the volume, wiped and ready.
+    Create(Create),
+    /// Grow the volume, and its file system where the node can do that.
+    Grow(Grow),
+    /// Make the volume gone and its bytes unreadable.
+    Remove(Remove),
+}
+
+/// A volume to be made.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Create {
+    /// The name that the provisioner gave, of which the id holds the digest.
+    #[schemars(length(min = 1, max = 128))]
+    pub name: String,
+    /// The size is not below this.
+    pub at_least: Quantity,
+    /// The size is not above this. Without it there is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<Quantity>,
+    /// What the workload sees: `block`, or the file system, such as `ext4`.
+    #[schemars(length(max = 16))]
+    pub mode: String,
+    /// The parameters of the StorageClass, as `docs/reference/class.md` has them.
+    #[serde(default)]
+    pub parameters: std::collections::BTreeMap<String, String>,
+}
+
+/// A growth.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Grow {
+    /// The size is not below this afterwards.
+    pub at_least: Quantity,
+    /// The size is not above this afterwards. Without it there is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<Quantity>,
+    /// Whether the caller believes that the workload sees a raw block device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<bool>,
+}
+
+/// A removal; it has no settings.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+pub struct Remove {}
+
+/// What has become of the work so far, told by the node's agent.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeRequestStatus {
+    /// The generation of the wish that this status answers.
+    #[serde(default)]
+    pub observed_generation: i64,
+    /// How far the work is.
+    #[serde(default)]
+    pub phase: Phase,
+    /// How much of long work is done, such as `62 % (124 GiB of 200 GiB)`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
+    /// The real size, in whole extents, once it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Quantity>,
+    /// Whether the file system has still to be grown, by the kubelet's call to the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_expansion_required: Option<bool>,
+    /// Why the work has failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// When the agent began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When the work ended, well or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+}
+
+/// How far a piece of work is.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+pub enum Phase {
+    /// The agent has not begun.
+    #[default]
+    Pending,
+    /// The agent is at work.
+    Running,
+    /// The logical volume has its new size, the file system follows.
+    Resizing,
+    /// The file system has its new size, the answer follows.
+    Resized,
+    /// Done; the result stands beside it.
+    Done,
+    /// Failed; the reason stands beside it.
+    Failed,
+}
+
+impl Phase {
+    /// Whether nothing more will happen for this wish.
+    pub fn is_final(self) -> bool {
+        matches!(self, Phase::Done | Phase::Failed)
+    }
+}
+
+/// Why a piece of work has failed.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// One word for machines: a row of the table in `docs/reference/errors.md`.
+    #[schemars(length(max = 64))]
+    pub reason: String,
+    /// A sentence for people: what, where, how much, what to type.
+    #[schemars(length(max = 4096))]
+    pub message: String,
+}
