@@ -190,19 +190,22 @@ fn find_in(
     seen: Arc<Group>,
     key: &VolumeKey,
 ) -> Result<Option<Found>, VolumeError> {
-    let ours = |lv: &&Lv| lv.tags.iter().any(|tag| tag.starts_with("pliant."));
-    let Some(lv) = seen.lvs.get(&record::lv_name(key)).filter(ours).cloned() else {
+    let named = seen.lvs.get(&record::lv_name(key));
+    let Some(lv) = named.filter(|lv| record::is_marked(lv)).cloned() else {
         return Ok(None);
     };
-    let record = Record::read(&lv).ok_or_else(|| VolumeError::Refused {
-        reason: format!(
-            "the tags of logical volume {}/{} do not say what it is; see `lvs -o+lv_tags`, and put \
-             back what was changed, or rename it if it is not a volume of this driver",
-            group.name(),
-            lv.name
-        ),
-    })?;
+    let record = Record::read(&lv)
+        .ok_or_else(|| VolumeError::Refused { reason: says_nothing(group.name(), &lv) })?;
     Ok(Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record }))
+}
+
+/// What is told of a logical volume of ours that does not say what it is.
+pub(super) fn says_nothing(group: &str, lv: &Lv) -> String {
+    format!(
+        "the tags of logical volume {group}/{} do not say what it is; see `lvs -o+lv_tags`, and put \
+         back what was changed, or rename it if it is not a volume of this driver",
+        lv.name
+    )
 }
 
 fn twins(one: &Found, other: &Found) -> VolumeError {

@@ -10,6 +10,7 @@ use crate::lvm::{BEFORE_EXTENTS, Group, LvmError, Scan, Turn, VolumeGroup, layou
 use crate::node::Node;
 use crate::node::disks::NewDisk;
 use crate::node::error::failed;
+use crate::node::{find, record};
 use crate::volume::{
     Ailment, Capacity, CapacityQuery, Class, Layout, Mode, PoolName, Severity, VolumeError,
 };
@@ -126,13 +127,24 @@ impl Seen<'_> {
         listed(self.trouble().into_iter().chain(full))
     }
 
-    /// The ailments of the pool, and whether nothing of it can be reached.
-    pub fn ailments(&self) -> Option<(Ailment, bool)> {
-        let unreachable = self.groups.is_empty();
-        self.trouble().map(|message| {
-            let severity = if unreachable { Severity::Inaccessible } else { Severity::Degraded };
-            (Ailment { severity, reason: "PoolNotWhole", message }, unreachable)
-        })
+    /// Whether nothing of the pool can be reached.
+    pub fn unreachable(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// What is wrong with the pool, a volume that no list can name among it.
+    pub fn ailments(&self) -> impl Iterator<Item = Ailment> {
+        let severity = if self.unreachable() { Severity::Inaccessible } else { Severity::Degraded };
+        let not_whole =
+            self.trouble().map(|message| Ailment { severity, reason: "PoolNotWhole", message });
+        let unreadable = self.groups.iter().flat_map(|(handle, group)| {
+            record::unreadable(group).map(|lv| Ailment {
+                severity: Severity::Degraded,
+                reason: "VolumeUnreadable",
+                message: find::says_nothing(handle.name(), lv),
+            })
+        });
+        not_whole.into_iter().chain(unreadable)
     }
 }
 

@@ -179,6 +179,18 @@ pub fn volumes(group: &Group) -> impl Iterator<Item = (&Lv, Record)> {
     group.lvs.values().filter_map(|lv| Record::read(lv).map(|record| (lv, record)))
 }
 
+/// The logical volumes with our mark that do not say which volume they are, since their tags were
+/// changed by hand; what a growth takes for itself is not among them.
+pub fn unreadable(group: &Group) -> impl Iterator<Item = &Lv> {
+    let volumes = group.lvs.values().filter(|lv| lv.name.starts_with(PREFIX) && is_marked(lv));
+    volumes.filter(|lv| !lv.name.contains('.') && Record::read(lv).is_none())
+}
+
+/// Whether a logical volume bears a mark of ours.
+pub fn is_marked(lv: &Lv) -> bool {
+    lv.tags.iter().any(|tag| tag.starts_with("pliant."))
+}
+
 /// The logical volumes of ours whose live table a cut command may have left half-changed. A safety
 /// snapshot is not among them: its table is not its own metadata, and its origin's healing makes it.
 pub fn healable(group: &Group) -> impl Iterator<Item = &Lv> {

@@ -270,9 +270,10 @@ impl Node {
     pub async fn storage_health(&self) -> Vec<PoolAilment> {
         let mut ailing = Vec::new();
         for pool in &self.pools {
-            if let Some((ailment, unreachable)) = pool.see().await.ailments() {
-                ailing.push(PoolAilment { pool: pool.name.clone(), ailment, unreachable });
-            }
+            let seen = pool.see().await;
+            let (name, unreachable) = (&pool.name, seen.unreachable());
+            let told = |ailment| PoolAilment { pool: name.clone(), ailment, unreachable };
+            ailing.extend(seen.ailments().map(told));
         }
         ailing
     }

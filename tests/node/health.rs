@@ -5,10 +5,10 @@ use std::path::Path;
 use pliant::host::{Host, PathKind};
 use pliant::node::Node;
 use pliant::testing::FakeHost;
-use pliant::volume::{FsKind, Mode, Volumes};
+use pliant::volume::{FsKind, Mode, Page, Volumes};
 
 use crate::cuts::block_on;
-use crate::machine::{Disks, Op, TARGET, VOLUME, id_of};
+use crate::machine::{Disks, Op, TARGET, VOLUME, after, id_of, type_in};
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 
@@ -46,5 +46,21 @@ fn errors_that_the_mount_table_does_not_show_are_told_without_a_process() {
 
         assert_eq!(told(&node).await, [["FilesystemErrors"]; 3].map(Vec::from));
         assert_eq!(processes(&host), before);
+    });
+}
+
+#[test]
+fn a_volume_that_no_list_can_name_is_told_by_its_pool() {
+    block_on(async {
+        let (host, _, node) = after(&[Op::Create(EXT4)]).await;
+        assert_eq!(node.storage_health().await, []);
+        let lv = pliant::node::record::lv_name(id_of(VOLUME).key());
+        type_in(&host, "vg0", &format!("lvchange -y --deltag pliant.mode=ext4 vg0/{lv}")).await;
+
+        assert!(node.list(&Page::default()).await.expect("a list").volumes.is_empty());
+        let told = node.storage_health().await;
+        let [ailing] = &told[..] else { panic!("{told:?}") };
+        assert_eq!((ailing.ailment.reason, ailing.unreachable), ("VolumeUnreadable", false));
+        assert!(ailing.ailment.message.contains(&format!("vg0/{lv} do not say")), "{ailing:?}");
     });
 }
