@@ -163,6 +163,16 @@ fn a_pool_is_not_available_where_a_group_was_never_read_or_hangs() {
 }
 
 #[test]
+fn a_pool_of_which_a_group_was_never_seen_is_not_available() {
+    block_on(async {
+        let (host, mut setup, _) = after(&[]).await;
+        setup.plans[0].groups.push(GroupSource::Existing("vg9".to_owned()));
+        let pool = setup.start(&host).await.remembered_pools().remove(0);
+        assert_eq!((pool.size, pool.available), (Bytes::mib(1260), false));
+    });
+}
+
+#[test]
 fn a_pool_of_which_a_group_is_left_is_degraded_and_one_without_is_out_of_reach() {
     block_on(async {
         let (host, node) = uneven().await;
@@ -182,8 +192,9 @@ fn a_pool_of_which_a_group_is_left_is_degraded_and_one_without_is_out_of_reach()
 fn a_list_has_an_order_and_a_last_page_that_is_just_full_has_no_next() {
     block_on(async {
         let (_, node) = uneven().await;
-        for number in 0..4 {
-            node.ensure(&want(&format!("v{number}"), Mode::Block, 4)).await.expect("create");
+        // After the first the groups are equally roomy, and take turns.
+        for (number, mib) in [384, 4, 4, 4, 4, 4].into_iter().enumerate() {
+            node.ensure(&want(&format!("v{number}"), Mode::Block, mib)).await.expect("create");
         }
         let mut ids = Vec::new();
         let mut page = Page { most: Some(2), ..Page::default() };
@@ -193,13 +204,13 @@ fn a_list_has_an_order_and_a_last_page_that_is_just_full_has_no_next() {
             ids.extend(listing.volumes.into_iter().map(|one| one.volume.id));
             page.after = listing.next;
             if page.after.is_none() {
-                assert_eq!(pages, 2);
+                assert_eq!(pages, 3);
                 break;
             }
         }
         let mut sorted = ids.clone();
         sorted.sort();
         sorted.dedup();
-        assert_eq!((ids.len(), &ids), (4, &sorted));
+        assert_eq!((ids.len(), &ids), (6, &sorted));
     });
 }

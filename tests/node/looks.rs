@@ -10,7 +10,7 @@ use pliant::mount::{self, MountError, MountTable};
 use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
-use pliant::volume::{FsKind, Mode, Safety, VolumeError, Volumes};
+use pliant::volume::{FsKind, Mode, Safety, Severity, VolumeError, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{
@@ -115,16 +115,63 @@ fn after_each_death(before: &[Op], line: &str, then: impl AsyncFn(&FakeHost, &No
 
 #[test]
 fn what_the_command_of_somebody_else_left_suspended_is_healed_before_the_next_one() {
-    for op in [Op::Grow(LARGE), Op::Delete] {
-        let before = [Op::Create(EXT4)];
+    for (op, command) in [(Op::Grow(LARGE), "lvextend"), (Op::Delete, "lvremove")] {
         let line = format!("lvextend -y -l 100 vg0/{}", lv());
-        let deaths = after_each_death(&before, &line, async |host, node| {
+        let suspended = std::cell::Cell::new(0);
+        after_each_death(&[Op::Create(EXT4)], &line, async |host, node| {
+            let waits = host.state().devices.values().any(|device| device.suspended);
+            host.forget_effects();
             let answer = op.ask(host, node).await;
             assert!(answer.is_ok(), "{op:?}: {answer:?}");
             assert_eq!(wrongs(host, false).await, [""; 0]);
+            let done = outline(host);
+            let first = |verb: &str| done.iter().position(|done| done == verb);
+            if waits {
+                // LVM would wait for ever.
+                assert!(
+                    first("DM_DEV_SUSPEND").expect("a resume") < first(command).expect("it ran")
+                );
+                suspended.set(suspended.get() + 1);
+            }
         });
-        assert!(deaths > 2, "{deaths}");
+        assert!(suspended.get() > 0, "{op:?}");
     }
+}
+
+#[test]
+fn what_lvm_refuses_is_not_taken_for_done() {
+    let mounted = [Op::Create(EXT4), Op::Stage(EXT4)];
+    for (before, command, op) in [
+        (&mounted[..], "lvextend", Op::Grow(LARGE)),
+        (&mounted, "lvchange -y -an", Op::Unstage),
+        (&mounted[..1], "lvchange -y --addtag", Op::Stage(EXT4)),
+        (&[], "lvchange -y --deltag", Op::Create(EXT4)),
+        (&[], "lvcreate", Op::Create(EXT4)),
+    ] {
+        block_on(async {
+            let (host, _, node) = after(before).await;
+            host.fail(command, Failing::Once);
+            let said = op.ask(&host, &node).await.expect_err("it was refused");
+            assert!(said.contains(command), "{op:?}: {said}");
+        });
+    }
+}
+
+#[test]
+fn a_merge_that_lvm_refuses_is_told_and_nothing_is_mounted() {
+    block_on(async {
+        let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Unstage]).await;
+        // What is no superblock fails the check, so that the snapshot is to be merged back.
+        let take = format!("lvcreate -y -s -l 20 -n {}.safety vg0/{}", lv(), lv());
+        type_in(&host, "vg0", &take).await;
+        type_in(&host, "vg0", &format!("lvchange -y -ay vg0/{}", lv())).await;
+        let device = host.device_of("vg0", &lv()).expect("it is active");
+        host.write_at(&device, 1024, &[1; 1024]);
+        host.fail("lvconvert", Failing::Once);
+        let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it was not merged");
+        assert!(said.contains("could not be merged back"), "{said}");
+        assert!(!format!("{:?}", host.state().mounts).contains(STAGING));
+    });
 }
 
 #[test]
@@ -135,7 +182,8 @@ fn a_suspended_volume_is_told_as_such_and_is_not_asked_how_full_it_is() {
     after_each_death(&before, &line, async |host, node| {
         let is_suspended = host.state().devices.values().any(|device| device.suspended);
         let stats = node.stats(&id_of(VOLUME), Path::new(TARGET)).await.expect("stats");
-        let told = stats.ailments.iter().any(|ailment| ailment.reason == "Suspended");
+        let bad = ("Suspended", Severity::Inaccessible);
+        let told = stats.ailments.iter().any(|one| (one.reason, one.severity) == bad);
         assert_eq!((told, stats.usage.is_none()), (is_suspended, is_suspended), "{stats:?}");
         suspended.set(suspended.get() + usize::from(is_suspended));
     });
