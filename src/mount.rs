@@ -386,7 +386,7 @@ mod tests {
     async fn a_device_mapper_name_as_a_source_is_its_device() {
         let host = FakeHost::new();
         let disk = host.add_disk(Bytes::mib(100));
-        host.add_group("vg0", &[disk.clone()]);
+        host.add_group("vg0", std::slice::from_ref(&disk));
         host.pin_devices("vg0", &[disk]).await.unwrap();
         let make = "-y -Wn -Zn --setautoactivation n -ay -l 4 -n data vg0".split(' ');
         host.lvm("vg0", crate::host::Cmd::new("lvcreate").args(make)).await.unwrap();
