@@ -382,6 +382,21 @@ mod tests {
         assert_eq!(host.counts().get("path_calls"), None);
     }
 
+    #[tokio::test]
+    async fn a_device_mapper_name_as_a_source_is_its_device() {
+        let host = FakeHost::new();
+        let disk = host.add_disk(Bytes::mib(100));
+        host.add_group("vg0", std::slice::from_ref(&disk));
+        host.pin_devices("vg0", &[disk]).await.unwrap();
+        let make = "-y -Wn -Zn --setautoactivation n -ay -l 4 -n data vg0".split(' ');
+        host.lvm("vg0", crate::host::Cmd::new("lvcreate").args(make)).await.unwrap();
+        let device = &host.dm_list().await.unwrap()[0];
+        for (name, number) in [("vg0-data", Some(device.number)), ("vg0-other", None)] {
+            let source = Path::new("/dev/mapper").join(name);
+            assert_eq!(block_number(&host, &source).await.unwrap(), number, "{name}");
+        }
+    }
+
     #[test]
     fn the_innermost_mount_below_a_directory_comes_first() {
         let table = MountTable::of_mounts(vec![

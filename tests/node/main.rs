@@ -12,12 +12,14 @@
 )] // Matters of taste that make tests longer, not clearer.
 
 mod calls;
+mod conditions;
 mod crash_points;
 mod cuts;
 mod faults;
 mod guards;
 mod health;
 mod hostile;
+mod looks;
 mod machine;
 mod model;
 mod pairs;
