@@ -300,7 +300,7 @@ impl VolumeGroup {
         Ok(unchanged)
     }
 
-    /// Wait for the right to change the group, up to [`TURN`].
+    /// Wait for the right to change the group, up to a minute.
     ///
     /// # Errors
     /// [`LvmError::Hung`] at once while an earlier call has not come back, [`LvmError::Occupied`] while
