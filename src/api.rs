@@ -17,8 +17,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 
 pub use node_storage::{
-    DiskState, DiskStatus, GroupStatus, Health, LayoutRoom, NodeStorage, NodeStorageSpec,
-    NodeStorageStatus, PoolStatus as PoolOnNode, WorkStatus,
+    AilmentStatus, DiskState, DiskStatus, GroupStatus, Health, LayoutRoom, NodeStorage,
+    NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, VolumeOnNode, WorkStatus,
 };
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
 pub use quantity::Quantity;

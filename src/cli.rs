@@ -219,10 +219,7 @@ pub struct Try {
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
-    if text == "block" {
-        return Ok(Mode::Block);
-    }
-    text.parse().map(Mode::Filesystem).map_err(|_: String| {
+    text.parse().map_err(|_: String| {
         format!("`{text}` can not be made: use ext4, xfs, btrfs, ext3, ext2 or block")
     })
 }

@@ -22,7 +22,7 @@ pub use grow::{Grew, fills, grow_mounted, grow_unmounted, leave};
 pub use make::make;
 pub use probe::{Blank, Probe, probe, probe_unmade};
 pub use superblock::{Facts, Superblock};
-pub use tools::{always_mounted_with, driver, grows_online, smallest};
+pub use tools::{always_mounted_with, driver, grows_online};
 
 /// Why something could not be done with a file system.
 #[derive(Debug, thiserror::Error)]

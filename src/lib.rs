@@ -1,14 +1,16 @@
 //! Pliant: an LVM storage driver for Kubernetes whose volumes grow, shrink and move while they are
 //! in use. The map of the house, in the direction of its arrows:
 //!
-//! `csi` → (`node` | later `cluster`) → `lvm`, `fs`, `mount` → `host`
+//! `csi` → (`node` | `cluster`) and `controllers` → `lvm`, `fs`, `mount` → `host`
 
 pub mod api; // the records in Kubernetes, one file a kind
 pub mod busy; // one piece of work per volume, run to its end
 pub mod bytes; // sizes
 pub mod causes; // an error and its causes in one line
 pub mod cli; // subcommands are roles
+pub mod cluster; // volumes of a whole cluster, through requests to its nodes
 pub mod config; // the settings file and the flags, checked
+pub mod controllers; // the loops: each observes, plans, applies
 pub mod csi; // the protocol: parse, reply, status
 pub mod doctor; // looks at a machine, changes nothing
 pub mod fs; // probe, make, check, grow file systems

@@ -20,7 +20,7 @@ mod words;
 mod workload;
 
 pub use class::{Class, ClassError, Safety, Wipe};
-pub use error::VolumeError;
+pub use error::{Reason, VolumeError};
 pub use id::{ForeignId, NodeKey, PoolName, VolumeId, VolumeKey};
 pub use mkfs::MkfsOptions;
 pub use mount_options::parse_mount_options;
@@ -62,6 +62,19 @@ impl FsKind {
         }
     }
 
+    /// The smallest device on which a file system of this kind is made.
+    ///
+    /// ext3 and ext4 get no journal below 8 MiB. mkfs.btrfs itself takes 109 MiB, but the kernel
+    /// refuses every new size below 256 MiB, so a smaller one could not grow.
+    pub const fn smallest(self) -> Bytes {
+        match self {
+            FsKind::Ext2 => Bytes::mib(2),
+            FsKind::Ext3 | FsKind::Ext4 => Bytes::mib(8),
+            FsKind::Xfs => Bytes::mib(300),
+            FsKind::Btrfs => Bytes::mib(256),
+        }
+    }
+
     /// Whether it is one of the ext family, which share a superblock and their tools.
     pub const fn is_ext(self) -> bool {
         matches!(self, FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4)
@@ -98,6 +111,17 @@ impl fmt::Display for Mode {
         match self {
             Mode::Block => f.write_str("block"),
             Mode::Filesystem(kind) => kind.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "block" => Ok(Mode::Block),
+            kind => kind.parse().map(Mode::Filesystem),
         }
     }
 }
@@ -186,6 +210,19 @@ impl fmt::Display for State {
     }
 }
 
+/// Reads the word; how far a wipe is, it does not say.
+impl FromStr for State {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wiped = Bytes::ZERO;
+        let all = [Self::Creating, Self::Ready, Self::Resizing, Self::Resized];
+        let mut all = all.into_iter().chain([Self::Deleting { wiped }]);
+        all.find(|state| state.to_string() == text)
+            .ok_or_else(|| format!("`{text}` is no state of a volume"))
+    }
+}
+
 /// One thing that is wrong with a volume or a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ailment {
@@ -197,8 +234,30 @@ pub struct Ailment {
     pub message: String,
 }
 
+impl Ailment {
+    /// All reasons.
+    pub const REASONS: [&'static str; 11] = [
+        "DiskMissing",
+        "FilesystemErrors",
+        "FilesystemReadOnly",
+        "FilesystemSmaller",
+        "GroupFrozen",
+        "GroupUnavailable",
+        "NotReady",
+        "PoolNotConfigured",
+        "PoolNotWhole",
+        "Suspended",
+        "VolumeUnreadable",
+    ];
+
+    /// The reason that a record names; `Unknown` for one that only a newer version has.
+    pub fn reason_of(word: &str) -> &'static str {
+        Ailment::REASONS.into_iter().find(|reason| *reason == word).unwrap_or("Unknown")
+    }
+}
+
 /// How bad an [`Ailment`] is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {
     /// Usable, not as it should be.
     Degraded,

@@ -22,7 +22,7 @@ use crate::api::Quantity;
     derive = "PartialEq",
     printcolumn(name = "Size", type_ = "string", json_path = ".status.size"),
     printcolumn(name = "Free", type_ = "string", json_path = ".status.free"),
-    printcolumn(name = "Volumes", type_ = "integer", json_path = ".status.volumes"),
+    printcolumn(name = "Volumes", type_ = "integer", json_path = ".status.volumeCount"),
     printcolumn(name = "Health", type_ = "string", json_path = ".status.health"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version", priority = "1"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
@@ -51,7 +51,7 @@ pub struct NodeStorageStatus {
     pub free: Quantity,
     /// How many volumes there are.
     #[serde(default)]
-    pub volumes: i32,
+    pub volume_count: i32,
     /// The worst of the pools.
     #[serde(default)]
     pub health: Health,
@@ -64,6 +64,12 @@ pub struct NodeStorageStatus {
     /// The disks of the groups, and those that wait to join.
     #[serde(default)]
     pub disks: Vec<DiskStatus>,
+    /// The volumes, in the order of their ids.
+    #[serde(default)]
+    pub volumes: Vec<VolumeOnNode>,
+    /// Why the list of volumes may lack some: what could not be read, and what to type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unread: Option<String>,
     /// Long work under way, such as the wiping of a deleted volume.
     #[serde(default)]
     pub work: Vec<WorkStatus>,
@@ -99,6 +105,9 @@ pub struct PoolStatus {
     /// The largest volume that can be made now, by layout.
     #[serde(default)]
     pub largest: Vec<LayoutRoom>,
+    /// Size of an extent: sizes of volumes are multiples of it.
+    #[serde(default)]
+    pub extent: Quantity,
     /// How many volumes it has.
     pub volumes: i32,
     /// How it is.
@@ -175,6 +184,41 @@ pub enum DiskState {
     Refused,
     /// Known to a group or a pool, and not there.
     Missing,
+}
+
+/// A volume of this node.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeOnNode {
+    /// Its id: the handle of its PersistentVolume.
+    pub id: String,
+    /// The name that the provisioner gave, which is that of its PersistentVolume.
+    pub name: String,
+    /// Its pool.
+    pub pool: String,
+    /// Its real size.
+    pub size: Quantity,
+    /// The size that was asked for when it was made.
+    pub requested: Quantity,
+    /// What the workload sees: `block`, or the file system.
+    pub mode: String,
+    /// Where it stands: creating, ready, resizing, resized or deleting.
+    pub state: String,
+    /// What is wrong with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ailments: Vec<AilmentStatus>,
+}
+
+/// One thing that is wrong.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AilmentStatus {
+    /// How bad: Degraded, Inaccessible or DataLoss.
+    pub severity: String,
+    /// One word for machines.
+    pub reason: String,
+    /// A sentence: what, where, what to type.
+    pub message: String,
 }
 
 /// Long work.

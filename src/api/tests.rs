@@ -57,9 +57,9 @@ fn every_kind_is_cluster_wide_and_in_the_category() {
 }
 
 #[test]
-fn an_agent_can_ask_for_its_own_requests_only() {
+fn requests_can_be_selected_by_their_node_and_phase() {
     let fields = crd("VolumeRequest")["spec"]["versions"][0]["selectableFields"].clone();
-    assert_eq!(fields, json!([{"jsonPath": ".spec.node"}]));
+    assert_eq!(fields, json!([{"jsonPath": ".spec.node"}, {"jsonPath": ".status.phase"}]));
 }
 
 #[test]

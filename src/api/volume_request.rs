@@ -25,6 +25,7 @@ use crate::api::Quantity;
     status = "VolumeRequestStatus",
     derive = "PartialEq",
     selectable = ".spec.node",
+    selectable = ".status.phase",
     printcolumn(name = "Node", type_ = "string", json_path = ".spec.node"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Progress", type_ = "string", json_path = ".status.progress"),

@@ -14,25 +14,27 @@ use tonic::{Code, Status};
 use crate::busy::BusyError;
 use crate::causes;
 use crate::csi::parse::ParseError;
-use crate::volume::VolumeError;
+use crate::volume::{Reason, VolumeError};
 
 /// Longest message in bytes; it travels as a header, where each byte may take three.
 const LONGEST_MESSAGE: usize = 2048;
 
 /// The code for what a volume answered.
 pub fn of_volume(error: &VolumeError) -> Code {
-    match error {
-        VolumeError::NotFound { .. } => Code::NotFound,
-        VolumeError::Exists { .. } => Code::AlreadyExists,
-        VolumeError::Invalid { .. } => Code::InvalidArgument,
-        VolumeError::NoRoomToCreate { .. } | VolumeError::Elsewhere { .. } => {
-            Code::ResourceExhausted
-        }
-        VolumeError::SizeOutOfRange { .. } | VolumeError::NoRoomToGrow { .. } => Code::OutOfRange,
-        VolumeError::InUse { .. } | VolumeError::Refused { .. } => Code::FailedPrecondition,
-        VolumeError::Working { .. } => Code::Aborted,
-        VolumeError::Unavailable { .. } => Code::Unavailable,
-        VolumeError::Failed { .. } => Code::Internal,
+    of_reason(error.reason())
+}
+
+fn of_reason(reason: Reason) -> Code {
+    match reason {
+        Reason::NotFound => Code::NotFound,
+        Reason::Exists => Code::AlreadyExists,
+        Reason::Invalid => Code::InvalidArgument,
+        Reason::NoRoomToCreate | Reason::Elsewhere => Code::ResourceExhausted,
+        Reason::SizeOutOfRange | Reason::NoRoomToGrow => Code::OutOfRange,
+        Reason::InUse | Reason::Refused => Code::FailedPrecondition,
+        Reason::Working => Code::Aborted,
+        Reason::Unavailable => Code::Unavailable,
+        Reason::Failed => Code::Internal,
     }
 }
 
@@ -146,6 +148,10 @@ mod tests {
             (VolumeError::Working { what: text(), progress: text() }, Code::Aborted),
             (VolumeError::Unavailable { reason: text() }, Code::Unavailable),
             (VolumeError::Failed { what: text() }, Code::Internal),
+            (
+                VolumeError::Reported { reason: Reason::NoRoomToGrow, message: text() },
+                Code::OutOfRange,
+            ),
         ]
     }
 

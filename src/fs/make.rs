@@ -1,6 +1,6 @@
 //! Make a file system on a blank device.
 
-use crate::fs::{Blank, FsError, known, run_to_success, smallest, tools};
+use crate::fs::{Blank, FsError, known, run_to_success, tools};
 use crate::host::Host;
 use crate::volume::{FsKind, MkfsOptions};
 
@@ -18,12 +18,12 @@ pub async fn make(
     options: &MkfsOptions,
 ) -> Result<(), FsError> {
     let (device, size) = (blank.device(), blank.size());
-    if size < smallest(kind) {
+    if size < kind.smallest() {
         return Err(FsError::TooSmall {
             device: device.to_owned(),
             kind,
             size,
-            smallest: smallest(kind),
+            smallest: kind.smallest(),
         });
     }
     run_to_success(host, tools::mkfs(kind, options.words(), device)).await?;

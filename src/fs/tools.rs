@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::bytes::Bytes;
 use crate::fs::superblock::{Facts, Superblock};
 use crate::host::Cmd;
 use crate::volume::FsKind;
@@ -12,19 +11,6 @@ use crate::volume::FsKind;
 const MAKE_LIMIT: Duration = Duration::from_secs(600);
 /// Checking and moving reads all metadata of the file system.
 const CHECK_LIMIT: Duration = Duration::from_secs(3600);
-
-/// The smallest device on which a file system of this kind is made.
-///
-/// ext3 and ext4 get no journal below 8 MiB. mkfs.btrfs itself takes 109 MiB, but the kernel refuses
-/// every new size below 256 MiB, so a smaller one could not grow.
-pub const fn smallest(kind: FsKind) -> Bytes {
-    match kind {
-        FsKind::Ext2 => Bytes::mib(2),
-        FsKind::Ext3 | FsKind::Ext4 => Bytes::mib(8),
-        FsKind::Xfs => Bytes::mib(300),
-        FsKind::Btrfs => Bytes::mib(256),
-    }
-}
 
 /// The kernel's driver to mount this kind with.
 ///

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
-use crate::fs;
 use crate::lvm::{NewLv, layout};
 use crate::node::pools::{self, Pool, place, roomiest};
 use crate::node::record::{Record, Stage};
@@ -125,7 +124,7 @@ impl Node {
 fn wanted_size(want: &NewVolume) -> Result<Bytes, VolumeError> {
     let smallest = match want.mode {
         Mode::Block => Bytes::new(1),
-        Mode::Filesystem(kind) => fs::smallest(kind),
+        Mode::Filesystem(kind) => kind.smallest(),
     };
     match want.size.at_most {
         Some(limit) if limit < smallest => Err(VolumeError::SizeOutOfRange {

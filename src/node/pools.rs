@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::bytes::Bytes;
 use crate::causes;
-use crate::fs;
 use crate::lvm::{BEFORE_EXTENTS, Group, LvmError, Scan, Turn, VolumeGroup, layout, scan};
 use crate::node::Node;
 use crate::node::disks::NewDisk;
@@ -178,7 +177,7 @@ impl Node {
         let seen = pool.see().await;
         let spares = self.spare_room(&seen).await;
         let needed = match query.mode {
-            Some(Mode::Filesystem(kind)) => fs::smallest(kind),
+            Some(Mode::Filesystem(kind)) => kind.smallest(),
             Some(Mode::Block) | None => Bytes::new(1),
         };
         let extent = seen.groups.iter().map(|(_, group)| group.extent_size).min();

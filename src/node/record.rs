@@ -3,7 +3,7 @@
 use crate::bytes::Bytes;
 use crate::lvm::{Group, Lv, tags};
 use crate::volume::{
-    Class, FsKind, MkfsOptions, Mode, NewVolume, NodeKey, Safety, VolumeId, VolumeKey, Wipe,
+    Class, MkfsOptions, Mode, NewVolume, NodeKey, Safety, VolumeId, VolumeKey, Wipe,
 };
 
 /// Begins the names of our logical volumes.
@@ -102,10 +102,7 @@ impl Record {
         if lv.name != lv_name(id.key()) {
             return None;
         }
-        let mode = match value("mode")?.as_str() {
-            "block" => Mode::Block,
-            kind => Mode::Filesystem(kind.parse::<FsKind>().ok()?),
-        };
+        let mode: Mode = value("mode")?.parse().ok()?;
         let word = |key, known: &[&str]| {
             let word = value(key)?;
             known.iter().position(|known| *known == word)

@@ -126,6 +126,29 @@ impl Class {
         Ok(class)
     }
 
+    /// The parameters that say the same: what [`Class::parse`] reads, for a record.
+    pub fn parameters(&self) -> BTreeMap<String, String> {
+        let mkfs = self.mkfs_options.words().join(" ");
+        let said = [
+            ("pool", self.pool.as_ref().map(PoolName::to_string)),
+            ("layout", Some(self.layout.as_str().to_owned())),
+            ("wipe", Some(self.wipe.as_str().to_owned())),
+            ("safety", Some(self.safety.as_str().to_owned())),
+            ("mkfs-options", (!mkfs.is_empty()).then_some(mkfs)),
+            ("fs-type", self.fs.map(|fs| fs.to_string())),
+        ];
+        said.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    }
+
+    /// Choose the pool: the one that is named, the only one, or the one called `default`.
+    pub fn choose<'a, T>(&self, pools: &'a [T], name: impl Fn(&T) -> &str) -> Option<&'a T> {
+        match (&self.pool, pools) {
+            (Some(asked), pools) => pools.iter().find(|pool| name(pool) == asked.as_str()),
+            (None, [only]) => Some(only),
+            (None, pools) => pools.iter().find(|pool| name(pool) == "default"),
+        }
+    }
+
     /// The file system of a mounted volume: the request's, else the class's, else the driver's.
     pub fn file_system(&self, named: Option<FsKind>, default: FsKind) -> FsKind {
         named.or(self.fs).unwrap_or(default)

@@ -1,6 +1,10 @@
 //! What can be answered instead of an outcome. A variant exists because some caller does something
 //! different with it; `csi/status.rs` gives each its code.
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
 use crate::bytes::Bytes;
 use crate::volume::PoolName;
 
@@ -107,6 +111,59 @@ pub enum VolumeError {
         /// The step and its causes.
         what: String,
     },
+    /// Another node said it: which of the above, and its sentence.
+    #[error("{message}")]
+    Reported {
+        /// Which.
+        reason: Reason,
+        /// The sentence.
+        message: String,
+    },
+}
+
+impl VolumeError {
+    /// Which variant it is, or was where it comes from.
+    pub fn reason(&self) -> Reason {
+        match self {
+            VolumeError::NotFound { .. } => Reason::NotFound,
+            VolumeError::Exists { .. } => Reason::Exists,
+            VolumeError::Invalid { .. } => Reason::Invalid,
+            VolumeError::SizeOutOfRange { .. } => Reason::SizeOutOfRange,
+            VolumeError::NoRoomToCreate { .. } => Reason::NoRoomToCreate,
+            VolumeError::NoRoomToGrow { .. } => Reason::NoRoomToGrow,
+            VolumeError::Elsewhere { .. } => Reason::Elsewhere,
+            VolumeError::InUse { .. } => Reason::InUse,
+            VolumeError::Refused { .. } => Reason::Refused,
+            VolumeError::Working { .. } => Reason::Working,
+            VolumeError::Unavailable { .. } => Reason::Unavailable,
+            VolumeError::Failed { .. } => Reason::Failed,
+            VolumeError::Reported { reason, .. } => *reason,
+        }
+    }
+}
+
+/// A [`VolumeError`] without its sentence: one word, which records keep and events carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[allow(missing_docs)] // Each is explained where it is a variant of `VolumeError`.
+pub enum Reason {
+    NotFound,
+    Exists,
+    Invalid,
+    SizeOutOfRange,
+    NoRoomToCreate,
+    NoRoomToGrow,
+    Elsewhere,
+    InUse,
+    Refused,
+    Working,
+    Unavailable,
+    Failed,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 fn also(hindrance: Option<&str>) -> String {

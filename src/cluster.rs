@@ -1,0 +1,131 @@
+//! The volumes of a whole cluster: each piece of work is a record for the node that does it.
+//!
+//! Who has what is read from the records that the nodes' agents keep ([`nodes`]); a wish becomes a
+//! `VolumeRequest` and is waited for by watch ([`requests`]). Nothing is kept here: LVM on the nodes
+//! is the truth, and a controller that starts anew finds all that it needs in the API server.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use crate::bytes::Bytes;
+use crate::volume::{
+    Capacity, CapacityQuery, Grown, Growth, Listing, NewVolume, NodeKey, Page, Reason, Volume, VolumeError,
+    VolumeId, VolumeStatus, Volumes,
+};
+
+mod nodes;
+mod placement;
+mod requests;
+mod watched;
+mod words;
+
+pub use nodes::Nodes;
+pub use requests::Requests;
+pub use watched::Watched;
+pub use words::{new_volume, volume_on_node};
+
+/// How long a call waits for its node, below the 60 s that its callers wait for it.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// How long the record of a node may be behind what the node has done.
+const PUBLISHED: Duration = Duration::from_secs(5);
+
+/// The volumes of a cluster.
+pub struct Cluster {
+    nodes: Nodes,
+    requests: Requests,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Watch the records of the cluster; returns when all of them are known.
+    ///
+    /// It waits as long as the API server does not answer, and ends with `stop`.
+    pub async fn start(client: &Client, stop: &CancellationToken) -> Cluster {
+        let nodes = Nodes::watch(client, stop);
+        let requests = Requests::watch(client, stop);
+        nodes.known().await;
+        requests.known().await;
+        Cluster { nodes, requests }
+    }
+
+    /// What the nodes have.
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    /// The work under way.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
+    }
+}
+
+/// Wait for a node's record to tell what the node has done already.
+///
+/// # Errors
+/// [`VolumeError::Working`] if it does not within some seconds: asking again joins the work.
+async fn in_time<T>(what: &str, id: &VolumeId, told: impl Future<Output = T>) -> Result<T, VolumeError> {
+    tokio::time::timeout(PUBLISHED, told).await.map_err(|_| VolumeError::Working {
+        what: format!("{what} volume {id}"),
+        progress: "it is done, and the record of its node does not tell so yet".to_owned(),
+    })
+}
+
+#[async_trait]
+impl Volumes for Cluster {
+    async fn ensure(&self, want: &NewVolume) -> Result<Volume, VolumeError> {
+        let node = self.nodes.place(want)?;
+        let id = VolumeId::new(NodeKey::of(&node), want.key());
+        self.requests.carry_out(&node, &id, words::create(want)).await?;
+        // Its node publishes it before it says that it is done; the two are watched apart.
+        in_time("making", &id, self.nodes.until_listed(&id)).await
+    }
+
+    async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        let node = self.nodes.of(id)?;
+        self.requests.carry_out(&node, id, words::remove()).await?;
+        in_time("removing", id, self.nodes.until_gone(id)).await
+    }
+
+    async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError> {
+        let node = self.nodes.of(id)?;
+        let done = self.requests.carry_out(&node, id, words::grow(growth)).await?;
+        words::grown(&done)
+    }
+
+    async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {
+        self.nodes.find(id)
+    }
+
+    async fn list(&self, page: &Page) -> Result<Listing, VolumeError> {
+        Ok(page.cut(self.nodes.volumes()))
+    }
+
+    async fn capacity(&self, query: &CapacityQuery) -> Result<Capacity, VolumeError> {
+        Ok(self.nodes.capacity(query))
+    }
+}
+
+/// What the API server, or the way to it, said instead of an answer.
+fn not_asked(what: &str, error: &kube::Error) -> VolumeError {
+    let message = format!("the API server could not be asked to {what}: {error}");
+    let reason = match error {
+        kube::Error::Api(status) if status.is_forbidden() => Reason::Failed,
+        kube::Error::Api(status) if status.is_invalid() => Reason::Failed,
+        _ => Reason::Unavailable,
+    };
+    VolumeError::Reported { reason, message }
+}
+
+/// Sizes of nothing, for sums.
+const NOTHING: Capacity =
+    Capacity { free: Bytes::ZERO, largest: Bytes::ZERO, smallest: Bytes::ZERO };

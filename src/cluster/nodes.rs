@@ -1,0 +1,195 @@
+//! What the nodes have, from the records that their agents keep.
+
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{NodeStorage, NodeStorageStatus, PoolOnNode};
+use crate::bytes::Bytes;
+use crate::cluster::placement::{Candidate, place};
+use crate::cluster::{NOTHING, Watched, words};
+use crate::volume::{
+    Capacity, CapacityQuery, Class, Layout, Mode, NewVolume, Reason, Volume, VolumeError, VolumeId,
+    VolumeStatus, few,
+};
+
+/// What the nodes have.
+#[derive(Debug)]
+pub struct Nodes {
+    watched: Watched<NodeStorage>,
+}
+
+impl Nodes {
+    /// Begin to watch the nodes' records, until `stop`.
+    pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
+        let api = Api::all(client.clone());
+        Nodes { watched: Watched::start(api, watcher::Config::default(), stop) }
+    }
+
+    /// Wait until all are known.
+    pub async fn known(&self) {
+        self.watched.known().await;
+    }
+
+    /// The record of each node, by name.
+    pub fn all(&self) -> Vec<std::sync::Arc<NodeStorage>> {
+        let mut all = self.watched.all();
+        all.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        all
+    }
+
+    /// Choose the node of a new volume.
+    ///
+    /// # Errors
+    /// [`Reason::Elsewhere`] if no allowed node has the pool, [`VolumeError::Unavailable`] if no agent
+    /// has ever told of an allowed node.
+    pub(super) fn place(&self, want: &NewVolume) -> Result<String, VolumeError> {
+        let all = self.all();
+        let known: Vec<(&str, &NodeStorageStatus)> =
+            all.iter().filter_map(|node| Some((name(node), node.status.as_ref()?))).collect();
+        let candidates: Vec<Candidate> = known
+            .iter()
+            .filter_map(|(node, status)| {
+                let pool = pool_of(status, &want.class)?;
+                Some(Candidate { node, largest: largest(pool, want.class.layout) })
+            })
+            .collect();
+        let chosen = place(&candidates, &want.nodes, want.size.at_least).map(str::to_owned);
+        chosen.ok_or_else(|| nowhere(want, &known, &candidates))
+    }
+
+    /// The name of the node that has the volumes with this id's beginning.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unavailable`] if no agent has told of it: the volume may be there.
+    pub(super) fn of(&self, id: &VolumeId) -> Result<String, VolumeError> {
+        let node = self.record_of(id).and_then(|node| node.metadata.name.clone());
+        node.ok_or_else(|| VolumeError::Unavailable {
+            reason: format!(
+                "no node has told that it has the volumes of {}; see `kubectl get nodestorages`: if \
+                 the node is gone for good, so is the volume, and its PersistentVolume can be \
+                 removed by hand",
+                id.node().as_str()
+            ),
+        })
+    }
+
+    fn record_of(&self, id: &VolumeId) -> Option<std::sync::Arc<NodeStorage>> {
+        self.watched.all().into_iter().find(|node| node.spec.key == id.node().as_str())
+    }
+
+    /// Find a volume in what its node told last.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unavailable`] if it is not among the volumes of its node and that could not read
+    /// all of them.
+    pub(super) fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {
+        let node = self.of(id)?;
+        let Some(record) = self.record_of(id) else { return Ok(None) };
+        let status = record.status.clone().unwrap_or_default();
+        let found = status.volumes.iter().find(|one| one.id == id.to_string());
+        match (found, status.unread) {
+            (Some(volume), _) => words::volume_status(&node, volume).map(Some),
+            (None, Some(reason)) => Err(VolumeError::Unavailable { reason }),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// All volumes in the order of their ids, as their nodes told them last.
+    pub(super) fn volumes(&self) -> Vec<VolumeStatus> {
+        let mut volumes: Vec<VolumeStatus> = Vec::new();
+        for node in self.watched.all() {
+            let told = node.status.iter().flat_map(|status| &status.volumes);
+            volumes.extend(told.filter_map(|one| words::volume_status(name(&node), one).ok()));
+        }
+        volumes.sort_by(|a, b| a.volume.id.cmp(&b.volume.id));
+        volumes
+    }
+
+    /// Wait until the node of a volume tells of it.
+    pub(super) async fn until_listed(&self, id: &VolumeId) -> Volume {
+        self.watched.until(|_| self.find(id).ok().flatten().map(|found| found.volume)).await
+    }
+
+    /// Wait until the node of a volume no longer tells of it.
+    pub(super) async fn until_gone(&self, id: &VolumeId) {
+        self.watched.until(|_| matches!(self.find(id), Ok(None)).then_some(())).await;
+    }
+
+    /// What could still be made, on one node or on all.
+    pub(super) fn capacity(&self, query: &CapacityQuery) -> Capacity {
+        let asked = |node: &str| query.node.as_ref().is_none_or(|asked| asked == node);
+        let all = self.watched.all();
+        let each = all.iter().filter(|node| asked(name(node))).filter_map(|node| {
+            let pool = pool_of(node.status.as_ref()?, &query.class)?;
+            Some(capacity_of(pool, query))
+        });
+        each.reduce(|sum, one| Capacity {
+            free: sum.free + one.free,
+            largest: sum.largest.max(one.largest),
+            smallest: sum.smallest.min(one.smallest),
+        })
+        .unwrap_or(NOTHING)
+    }
+}
+
+fn name(node: &NodeStorage) -> &str {
+    node.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn pool_of<'a>(status: &'a NodeStorageStatus, class: &Class) -> Option<&'a PoolOnNode> {
+    class.choose(&status.pools, |pool| &pool.name)
+}
+
+fn largest(pool: &PoolOnNode, layout: Layout) -> Bytes {
+    let room = pool.largest.iter().find(|room| room.layout == layout.as_str());
+    room.map_or(Bytes::ZERO, |room| room.size.0)
+}
+
+fn capacity_of(pool: &PoolOnNode, query: &CapacityQuery) -> Capacity {
+    let needed = match query.mode {
+        Some(Mode::Filesystem(kind)) => kind.smallest(),
+        Some(Mode::Block) | None => Bytes::new(1),
+    };
+    let extent = pool.extent.0;
+    let smallest = if extent == Bytes::ZERO {
+        Bytes::ZERO
+    } else {
+        Bytes::new(needed.div_ceil(extent) * extent.get())
+    };
+    let largest = largest(pool, query.class.layout);
+    let largest = if largest < smallest { Bytes::ZERO } else { largest };
+    Capacity { free: pool.free.0, largest, smallest }
+}
+
+/// Why a volume can be made on none of the nodes that it may lie on.
+fn nowhere(
+    want: &NewVolume,
+    known: &[(&str, &NodeStorageStatus)],
+    candidates: &[Candidate],
+) -> VolumeError {
+    let asked = &want.nodes;
+    if !asked.is_empty() && !known.iter().any(|(node, _)| asked.iter().any(|one| one == node)) {
+        let reason = format!(
+            "no agent has told of node {}; see `kubectl get nodestorages` and the pods of pliant-node",
+            few(asked)
+        );
+        return VolumeError::Unavailable { reason };
+    }
+    let pool = match &want.class.pool {
+        Some(pool) => format!("pool {pool}"),
+        None => "one pool, or one that is called default".to_owned(),
+    };
+    let here = if asked.is_empty() { "no node".to_owned() } else { few(asked) };
+    let has = if asked.len() < 2 { "has" } else { "have" };
+    let not = if asked.is_empty() { "" } else { " not" };
+    let elsewhere = if candidates.is_empty() {
+        "no other node does; see `kubectl get pools`".to_owned()
+    } else {
+        format!("it is on {}", few(candidates.iter().map(|candidate| candidate.node)))
+    };
+    VolumeError::Reported {
+        reason: Reason::Elsewhere,
+        message: format!("{here} {has}{not} {pool}, which the volume asks for; {elsewhere}"),
+    }
+}

@@ -1,0 +1,336 @@
+//! Work for nodes: a record is written, its node's agent carries it out, a watch tells the outcome.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work};
+use crate::cluster::{PATIENCE, Watched, not_asked};
+use crate::volume::{VolumeError, VolumeId};
+
+/// How soon an agent that is there has taken up a request; it says so within seconds.
+const TAKE_UP: Duration = Duration::from_secs(15);
+
+/// Who writes requests, for the API server.
+const WRITER: &str = "pliant-controller";
+
+/// The work under way on the nodes.
+#[derive(Debug)]
+pub struct Requests {
+    api: Api<VolumeRequest>,
+    watched: Watched<VolumeRequest>,
+}
+
+/// A request as it was written: the outcome of another one of its name is not its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wish {
+    name: String,
+    uid: Option<String>,
+    generation: i64,
+}
+
+/// What to do about a request of the same name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    /// It is the same work and under way: wait for it.
+    Join,
+    /// It has ended, and the answer was for an earlier wish.
+    Replace,
+    /// It is a growth under way: the newer size replaces the older.
+    Renew,
+    /// It is other work, which has to end first.
+    Wait,
+}
+
+impl Requests {
+    /// Begin to watch all requests, until `stop`.
+    pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
+        let api: Api<VolumeRequest> = Api::all(client.clone());
+        let watched = Watched::start(api.clone(), watcher::Config::default(), stop);
+        Requests { api, watched }
+    }
+
+    /// Wait until all are known.
+    pub async fn known(&self) {
+        self.watched.known().await;
+    }
+
+    /// All requests, as they were last told, and how to wait for others.
+    pub fn watched(&self) -> &Watched<VolumeRequest> {
+        &self.watched
+    }
+
+    /// Have a node do a piece of work on a volume, and wait for the outcome; again joins the work.
+    ///
+    /// # Errors
+    /// What the node answers; [`VolumeError::Working`] if it is not done within 45 s,
+    /// [`VolumeError::Unavailable`] if its agent does not take it up or the API server does not answer.
+    pub(super) async fn carry_out(
+        &self,
+        node: &str,
+        id: &VolumeId,
+        work: Work,
+    ) -> Result<VolumeRequestStatus, VolumeError> {
+        let (node, volume) = (node.to_owned(), id.to_string());
+        let wanted = VolumeRequest::new(
+            &name_of(&work, id),
+            VolumeRequestSpec { node, volume, work },
+        );
+        let late = Instant::now() + PATIENCE;
+        loop {
+            let wish = self.enter(&wanted).await?;
+            // A request that vanished was removed as ended, before its end was seen here.
+            let Some(ended) = self.outcome(&wish, &wanted.spec, late).await? else { continue };
+            return match &ended.failure {
+                Some(failure) => Err(failure.into()),
+                None => Ok(ended),
+            };
+        }
+    }
+
+    /// Write the request, or find the one that is there.
+    async fn enter(&self, wanted: &VolumeRequest) -> Result<Wish, VolumeError> {
+        let failed = |error: &kube::Error| not_asked("have work done on a node", error);
+        let name = wanted.metadata.name.as_deref().unwrap_or_default();
+        loop {
+            match self.api.create(&as_writer(), wanted).await {
+                Ok(made) => return Ok(Wish::of(&made)),
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+                Err(error) => return Err(failed(&error)),
+            }
+            let there = self.api.get_opt(name).await.map_err(|error| failed(&error))?;
+            let Some(there) = there else { continue };
+            let entered = match plan(&there, &wanted.spec) {
+                Step::Join => Some(Wish::of(&there)),
+                Step::Replace => self.take_away(&there).await.map(|()| None).map_err(|e| failed(&e))?,
+                Step::Renew => self.renew(&there, wanted).await.map_err(|error| failed(&error))?,
+                Step::Wait => return Err(in_the_way(&there)),
+            };
+            if let Some(wish) = entered {
+                return Ok(wish);
+            }
+        }
+    }
+
+    /// Remove this very state of a request; gone or changed meanwhile is no error.
+    async fn take_away(&self, there: &VolumeRequest) -> Result<(), kube::Error> {
+        let only = Preconditions {
+            uid: there.metadata.uid.clone(),
+            resource_version: there.metadata.resource_version.clone(),
+        };
+        let params = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
+        let name = there.metadata.name.as_deref().unwrap_or_default();
+        match self.api.delete(name, &params).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            done => done.map(drop),
+        }
+    }
+
+    /// Replace the wish of a request; `None` if it was changed meanwhile.
+    async fn renew(
+        &self,
+        there: &VolumeRequest,
+        wanted: &VolumeRequest,
+    ) -> Result<Option<Wish>, kube::Error> {
+        let name = there.metadata.name.as_deref().unwrap_or_default();
+        let patch = json!({
+            "metadata": {"resourceVersion": there.metadata.resource_version},
+            "spec": {"work": wanted.spec.work},
+        });
+        let params = PatchParams { field_manager: Some(WRITER.to_owned()), ..Default::default() };
+        match self.api.patch(name, &params, &Patch::Merge(patch)).await {
+            Ok(renewed) => Ok(Some(Wish::of(&renewed))),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Wait until the request has ended; `None` if it is gone.
+    async fn outcome(
+        &self,
+        wish: &Wish,
+        spec: &VolumeRequestSpec,
+        late: Instant,
+    ) -> Result<Option<VolumeRequestStatus>, VolumeError> {
+        let soon = late.min(Instant::now() + TAKE_UP);
+        let mut seen = false;
+        let answered = self.watched.until(|all| wish.answer(all, &mut seen, |_| true));
+        if timeout_at(soon, answered).await.is_err() {
+            return Err(VolumeError::Unavailable {
+                reason: format!(
+                    "the agent of node {0} has not taken up the work within {1} s; see `kubectl get \
+                     pods --all-namespaces --field-selector spec.nodeName={0}` and the node itself",
+                    spec.node,
+                    TAKE_UP.as_secs()
+                ),
+            });
+        }
+        let ended = self.watched.until(|all| wish.answer(all, &mut seen, |phase| phase.is_final()));
+        timeout_at(late, ended).await.map_err(|_| self.unfinished(wish, spec))
+    }
+
+    fn unfinished(&self, wish: &Wish, spec: &VolumeRequestSpec) -> VolumeError {
+        let request = self.watched.get(&wish.name);
+        let status = request.and_then(|request| request.status.clone()).unwrap_or_default();
+        VolumeError::Working {
+            what: format!("{} volume {} on node {}", verb(&spec.work), spec.volume, spec.node),
+            progress: status.progress.unwrap_or_else(|| format!("{:?}", status.phase)),
+        }
+    }
+
+    /// Remove the requests that have ended, by one call a phase.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn clear_ended(&self) -> Result<(), kube::Error> {
+        for phase in [Phase::Done, Phase::Failed] {
+            let ended = ListParams::default().fields(&format!("status.phase={phase:?}"));
+            self.api.delete_collection(&DeleteParams::default(), &ended).await?;
+        }
+        Ok(())
+    }
+
+    /// Remove a request that nobody will carry out.
+    ///
+    /// # Errors
+    /// What the API server says; gone or changed meanwhile is none.
+    pub async fn clear(&self, request: &Arc<VolumeRequest>) -> Result<(), kube::Error> {
+        self.take_away(request).await
+    }
+}
+
+impl Wish {
+    fn of(request: &VolumeRequest) -> Wish {
+        let metadata = &request.metadata;
+        Wish {
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone(),
+            generation: metadata.generation.unwrap_or_default(),
+        }
+    }
+
+    /// What is told of it: its status in a phase that is waited for, or `None` in it if it is gone.
+    ///
+    /// Before it is seen for the first time, the watch may still tell of one that it replaced.
+    fn answer(
+        &self,
+        all: &Watched<VolumeRequest>,
+        seen: &mut bool,
+        waited_for: impl Fn(Phase) -> bool,
+    ) -> Option<Option<VolumeRequestStatus>> {
+        let request = all.get(&self.name).filter(|request| request.metadata.uid == self.uid);
+        let Some(request) = request else { return seen.then_some(None) };
+        *seen = true;
+        let status = request.status.as_ref()?;
+        let ours = status.observed_generation >= self.generation;
+        (ours && waited_for(status.phase)).then(|| Some(status.clone()))
+    }
+}
+
+/// Decide about a request of the name that a new one would have.
+fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> Step {
+    let status = there.status.clone().unwrap_or_default();
+    let answered = status.observed_generation >= there.metadata.generation.unwrap_or_default();
+    let same_node = there.spec.node == wanted.node;
+    match (&there.spec.work, &wanted.work) {
+        _ if there.metadata.deletion_timestamp.is_some() => Step::Wait,
+        _ if answered && status.phase.is_final() => Step::Replace,
+        _ if there.spec == *wanted => Step::Join,
+        (Work::Grow(_), Work::Grow(_)) if same_node => Step::Renew,
+        _ => Step::Wait,
+    }
+}
+
+fn in_the_way(there: &VolumeRequest) -> VolumeError {
+    let VolumeRequestSpec { node, volume, work } = &there.spec;
+    VolumeError::Working {
+        what: format!("{} volume {volume} on node {node}, as it was asked before,", verb(work)),
+        progress: "and this wish differs".to_owned(),
+    }
+}
+
+/// The name of the request for a piece of work. A volume is made on one node at a time, so there its
+/// node is no part of the name.
+fn name_of(work: &Work, id: &VolumeId) -> String {
+    match work {
+        Work::Create(_) => format!("create-{}", id.key().as_str()),
+        Work::Grow(_) => format!("grow-{id}"),
+        Work::Remove(_) => format!("remove-{id}"),
+    }
+}
+
+fn verb(work: &Work) -> &'static str {
+    match work {
+        Work::Create(_) => "making",
+        Work::Grow(_) => "growing",
+        Work::Remove(_) => "removing",
+    }
+}
+
+fn as_writer() -> PostParams {
+    PostParams { field_manager: Some(WRITER.to_owned()), ..PostParams::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Grow, Quantity, Remove};
+    use crate::bytes::Bytes;
+
+    fn spec(node: &str, work: Work) -> VolumeRequestSpec {
+        VolumeRequestSpec { node: node.to_owned(), volume: "v".to_owned(), work }
+    }
+
+    fn grow(gib: u64) -> Work {
+        Work::Grow(Grow { at_least: Quantity(Bytes::gib(gib)), at_most: None, block: None })
+    }
+
+    fn there(work: Work, phase: Phase, observed: i64) -> VolumeRequest {
+        let mut request = VolumeRequest::new("r", spec("a", work));
+        request.metadata.generation = Some(2);
+        let observed_generation = observed;
+        request.status =
+            Some(VolumeRequestStatus { phase, observed_generation, ..Default::default() });
+        request
+    }
+
+    #[test]
+    fn work_under_way_is_joined_and_what_has_ended_is_replaced() {
+        let remove = || Work::Remove(Remove {});
+        for (there, wanted, step) in [
+            (there(remove(), Phase::Running, 2), spec("a", remove()), Step::Join),
+            (there(remove(), Phase::Pending, 0), spec("a", remove()), Step::Join),
+            (there(remove(), Phase::Done, 2), spec("a", remove()), Step::Replace),
+            (there(remove(), Phase::Failed, 2), spec("b", remove()), Step::Replace),
+            (there(remove(), Phase::Running, 2), spec("b", remove()), Step::Wait),
+            (there(grow(2), Phase::Running, 2), spec("a", grow(3)), Step::Renew),
+            (there(grow(3), Phase::Running, 2), spec("a", grow(2)), Step::Renew),
+            (there(grow(2), Phase::Running, 2), spec("b", grow(3)), Step::Wait),
+            // Ended for the wish before: the newer one is still to be done.
+            (there(grow(3), Phase::Done, 1), spec("a", grow(3)), Step::Join),
+            (there(grow(2), Phase::Failed, 2), spec("a", grow(3)), Step::Replace),
+        ] {
+            assert_eq!(plan(&there, &wanted), step, "{there:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_records_in_kubernetes() {
+        let id: VolumeId = format!("{}-{}", "a".repeat(8), "b".repeat(26)).parse().unwrap();
+        assert_eq!(name_of(&grow(1), &id), format!("grow-{id}"));
+        let create = crate::cluster::words::create(&crate::volume::NewVolume {
+            name: "x".to_owned(),
+            size: crate::volume::Wanted { at_least: Bytes::gib(1), at_most: None },
+            mode: crate::volume::Mode::Block,
+            class: crate::volume::Class::default(),
+            nodes: Vec::new(),
+        });
+        assert_eq!(name_of(&create, &id), format!("create-{}", "b".repeat(26)));
+    }
+}

@@ -1,0 +1,79 @@
+//! All records of a kind, as a watch keeps them.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio_stream::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+/// All records of a kind, or those that a selector leaves, as the last event told them.
+///
+/// A watch that breaks is taken up where it was, after a pause that grows and is different for each
+/// who waits, so that many do not come back at once. What is told may be old, never made up.
+#[derive(Debug)]
+pub struct Watched<K: Resource<DynamicType = ()> + 'static> {
+    store: Store<K>,
+    changes: watch::Sender<()>,
+}
+
+impl<K> Watched<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    /// Begin to watch, until `stop`.
+    pub fn start(api: Api<K>, config: watcher::Config, stop: &CancellationToken) -> Self {
+        let (store, writer) = reflector::store();
+        let changes = watch::Sender::new(());
+        let (told, stop) = (changes.clone(), stop.clone());
+        tokio::spawn(async move {
+            let events = watcher(api, config).default_backoff();
+            let mut events = std::pin::pin!(reflector::reflector(writer, events));
+            while let Some(Some(event)) = stop.run_until_cancelled(events.next()).await {
+                if let Err(error) = event {
+                    let error = crate::causes::in_full(&error);
+                    tracing::warn!(kind = %K::kind(&()), error, "the watch broke; it is taken up again");
+                }
+                told.send_replace(());
+            }
+        });
+        Watched { store, changes }
+    }
+
+    /// Wait until the first list is here.
+    pub async fn known(&self) {
+        if self.store.wait_until_ready().await.is_err() {
+            // The watch was stopped: nobody is left to be told.
+            std::future::pending().await
+        }
+    }
+
+    /// The record of a name.
+    pub fn get(&self, name: &str) -> Option<Arc<K>> {
+        self.store.get(&ObjectRef::new(name))
+    }
+
+    /// All records, in no order.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.store.state()
+    }
+
+    /// Look now and after each change, until there is something to see.
+    pub async fn until<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
+        let mut changes = self.changes.subscribe();
+        loop {
+            if let Some(seen) = look(self) {
+                return seen;
+            }
+            if changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Between the words of the field and those of the records.
+
+use crate::api::{
+    AilmentStatus, Create, Failure, Grow, Quantity, Remove, VolumeOnNode, VolumeRequestStatus, Work,
+};
+use crate::volume::{
+    Ailment, Class, FsKind, Grown, Growth, Mode, NewVolume, Reason, Severity, Volume, VolumeError,
+    VolumeStatus, Wanted,
+};
+
+pub(super) fn create(want: &NewVolume) -> Work {
+    Work::Create(Create {
+        name: want.name.clone(),
+        at_least: Quantity(want.size.at_least),
+        at_most: want.size.at_most.map(Quantity),
+        mode: want.mode.to_string(),
+        parameters: want.class.parameters(),
+    })
+}
+
+pub(super) fn grow(growth: Growth) -> Work {
+    Work::Grow(Grow {
+        at_least: Quantity(growth.size.at_least),
+        at_most: growth.size.at_most.map(Quantity),
+        block: growth.block,
+    })
+}
+
+pub(super) fn remove() -> Work {
+    Work::Remove(Remove {})
+}
+
+/// The volume that a record asks for, to be made on this node.
+///
+/// # Errors
+/// [`VolumeError::Invalid`] for what this version does not understand: another one wrote it.
+pub fn new_volume(node: &str, create: &Create) -> Result<NewVolume, VolumeError> {
+    let invalid = |field: &str, reason| VolumeError::Invalid { field: field.to_owned(), reason };
+    let mode: Mode = create.mode.parse().map_err(|reason| invalid("mode", reason))?;
+    let fs = match mode {
+        Mode::Filesystem(kind) => kind,
+        Mode::Block => FsKind::Ext4, // Whatever: a block volume has no options for making one.
+    };
+    let class = Class::parse(&create.parameters, Some(fs), fs);
+    Ok(NewVolume {
+        name: create.name.clone(),
+        size: wanted(create.at_least, create.at_most),
+        mode,
+        class: class.map_err(|error| invalid("parameters", error.to_string()))?,
+        nodes: vec![node.to_owned()],
+    })
+}
+
+impl From<&Grow> for Growth {
+    fn from(grow: &Grow) -> Growth {
+        Growth { size: wanted(grow.at_least, grow.at_most), block: grow.block }
+    }
+}
+
+fn wanted(at_least: Quantity, at_most: Option<Quantity>) -> Wanted {
+    Wanted { at_least: at_least.0, at_most: at_most.map(|most| most.0) }
+}
+
+/// What became of a growth.
+///
+/// # Errors
+/// [`VolumeError::Failed`] if the node did not say.
+pub(super) fn grown(done: &VolumeRequestStatus) -> Result<Grown, VolumeError> {
+    match (done.size, done.node_expansion_required) {
+        (Some(Quantity(size)), Some(node_expansion_required)) => {
+            Ok(Grown { size, node_expansion_required })
+        }
+        _ => Err(VolumeError::Failed {
+            what: "the node has grown the volume and did not say how far; its agent is of another \
+                   version"
+                .to_owned(),
+        }),
+    }
+}
+
+impl From<&VolumeError> for Failure {
+    fn from(error: &VolumeError) -> Failure {
+        Failure { reason: error.reason().to_string(), message: crate::causes::in_full(error) }
+    }
+}
+
+impl From<&Failure> for VolumeError {
+    fn from(failure: &Failure) -> VolumeError {
+        let word = serde_json::Value::String(failure.reason.clone());
+        // An agent of another version may have more of them.
+        let reason: Reason = serde_json::from_value(word).unwrap_or(Reason::Failed);
+        VolumeError::Reported { reason, message: failure.message.clone() }
+    }
+}
+
+/// A volume as its node's record tells it.
+pub fn volume_on_node(one: &VolumeStatus) -> VolumeOnNode {
+    let volume = &one.volume;
+    let ailment = |ailment: &Ailment| AilmentStatus {
+        severity: format!("{:?}", ailment.severity),
+        reason: ailment.reason.to_owned(),
+        message: ailment.message.clone(),
+    };
+    VolumeOnNode {
+        id: volume.id.to_string(),
+        name: volume.name.clone(),
+        pool: volume.pool.to_string(),
+        size: Quantity(volume.size),
+        requested: Quantity(volume.requested),
+        mode: volume.mode.to_string(),
+        state: one.state.to_string(),
+        ailments: one.ailments.iter().map(ailment).collect(),
+    }
+}
+
+/// A volume of a node, as that told it last. Whether a workload has it is not told.
+///
+/// # Errors
+/// [`VolumeError::Unavailable`] for a record that this version does not understand.
+pub(super) fn volume_status(node: &str, told: &VolumeOnNode) -> Result<VolumeStatus, VolumeError> {
+    let parsed = || -> Result<VolumeStatus, String> {
+        Ok(VolumeStatus {
+            volume: Volume {
+                id: told.id.parse().map_err(|error| format!("{error}"))?,
+                name: told.name.clone(),
+                pool: told.pool.parse()?,
+                node: node.to_owned(),
+                size: told.size.0,
+                requested: told.requested.0,
+                mode: told.mode.parse()?,
+            },
+            state: told.state.parse()?,
+            published: false,
+            ailments: told.ailments.iter().map(ailment).collect(),
+        })
+    };
+    parsed().map_err(|reason| VolumeError::Unavailable {
+        reason: format!("what node {node} tells of volume {} is not understood: {reason}", told.id),
+    })
+}
+
+fn ailment(told: &AilmentStatus) -> Ailment {
+    let severity = [Severity::DataLoss, Severity::Inaccessible]
+        .into_iter()
+        .find(|severity| format!("{severity:?}") == told.severity);
+    Ailment {
+        severity: severity.unwrap_or(Severity::Degraded),
+        reason: Ailment::reason_of(&told.reason),
+        message: told.message.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::Bytes;
+    use crate::volume::{NodeKey, State, VolumeId, VolumeKey};
+
+    #[test]
+    fn a_volume_that_was_written_is_read_again() {
+        let want = NewVolume {
+            name: "pvc-1".to_owned(),
+            size: Wanted { at_least: Bytes::gib(2), at_most: Some(Bytes::gib(3)) },
+            mode: Mode::Filesystem(FsKind::Xfs),
+            class: Class { pool: Some("fast".parse().unwrap()), ..Class::default() },
+            nodes: vec!["alpha".to_owned()],
+        };
+        let Work::Create(record) = create(&want) else { panic!("no creation") };
+        assert_eq!(new_volume("alpha", &record).unwrap(), want);
+        let growth = Growth { size: want.size, block: Some(false) };
+        let Work::Grow(record) = grow(growth) else { panic!("no growth") };
+        assert_eq!(Growth::from(&record), growth);
+    }
+
+    #[test]
+    fn a_listed_volume_is_read_again() {
+        let id = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-1"));
+        let ailing = |severity, reason| Ailment { severity, reason, message: "why".to_owned() };
+        for (state, mode) in [
+            (State::Creating, Mode::Block),
+            (State::Resized, Mode::Filesystem(FsKind::Btrfs)),
+            (State::Deleting { wiped: Bytes::ZERO }, Mode::Block),
+        ] {
+            let status = VolumeStatus {
+                volume: Volume {
+                    id: id.clone(),
+                    name: "pvc-1".to_owned(),
+                    pool: "fast".parse().unwrap(),
+                    node: "alpha".to_owned(),
+                    size: Bytes::gib(4),
+                    requested: Bytes::gib(3),
+                    mode,
+                },
+                state,
+                published: false,
+                ailments: vec![
+                    ailing(Severity::DataLoss, "DiskMissing"),
+                    ailing(Severity::Degraded, "NotReady"),
+                ],
+            };
+            assert_eq!(volume_status("alpha", &volume_on_node(&status)).unwrap(), status);
+        }
+    }
+
+    #[test]
+    fn a_failure_keeps_its_reason_and_its_sentence() {
+        let error = VolumeError::Refused { reason: "it is mounted elsewhere".to_owned() };
+        let failure = Failure::from(&error);
+        assert_eq!(failure.reason, "Refused");
+        let told = VolumeError::from(&failure);
+        assert_eq!((told.reason(), told.to_string()), (Reason::Refused, error.to_string()));
+        let newer = Failure { reason: "Frobnicated".to_owned(), message: "x".to_owned() };
+        assert_eq!(VolumeError::from(&newer).reason(), Reason::Failed);
+    }
+}
