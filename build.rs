@@ -1,13 +1,15 @@
-//! Makes Rust of `proto/csi.proto`, without `protoc`.
+//! Makes Rust of the files in `proto`, without `protoc`.
 
 use std::error::Error;
 
 use protox::prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed=proto/csi.proto");
+    println!("cargo::rerun-if-changed=proto");
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).include_source_info(false).open_file("csi.proto")?;
+    let registration = protox::compile(["registration.proto"], ["proto"])?;
+    tonic_prost_build::configure().compile_fds(registration)?;
     tonic_prost_build::configure()
         .btree_map(".")
         .generate_default_stubs(true) // What Pliant does not serve answers UNIMPLEMENTED.

@@ -28,6 +28,10 @@ pub struct Cli {
 pub enum Command {
     /// Serve CSI on one machine: Identity, Controller and Node on one Unix socket.
     Standalone(Standalone),
+    /// Serve CSI Node on a node of a cluster, and carry out what the controller asks of the node.
+    Node(NodeRole),
+    /// Serve CSI Controller for a whole cluster: each node's agent does the work.
+    Controller(ControllerRole),
     /// Check settings and print those in effect as TOML, or everything that is wrong with them.
     CheckConfig(CheckConfig),
     /// Look at this machine: what is there, what is missing, what to type. Changes nothing.
@@ -49,6 +53,48 @@ pub struct Standalone {
     pub settings: SettingsFlags,
 }
 
+/// `pliant node`.
+#[derive(Debug, Args)]
+pub struct NodeRole {
+    /// Settings file, TOML or YAML by its ending; flags and environment lie over it
+    #[arg(long, value_name = "FILE", env = "PLIANT_CONFIG", hide_env_values = true)]
+    pub config: Option<PathBuf>,
+    /// Socket at which the kubelet of this node finds the driver, in the directory that it watches
+    #[arg(long, value_name = "SOCKET", env = "PLIANT_REGISTRATION", hide_env_values = true,
+        default_value = "/var/lib/kubelet/plugins_registry/lvm.csi.pliant.io-reg.sock")]
+    pub registration: SocketPath,
+    /// Leave the registration with the kubelet to another process, such as node-driver-registrar
+    #[arg(long, env = "PLIANT_NO_REGISTRATION")]
+    pub no_registration: bool,
+    /// Everything that a settings file can say too.
+    #[command(flatten)]
+    pub settings: MachineFlags,
+}
+
+/// `pliant controller`.
+#[derive(Debug, Args)]
+pub struct ControllerRole {
+    /// Socket to serve to the sidecars of the same pod
+    #[arg(long, value_name = "SOCKET", env = "PLIANT_ENDPOINT", hide_env_values = true,
+        default_value = "unix:///csi/csi.sock")]
+    pub endpoint: SocketPath,
+    /// File system where neither the request nor the class names one
+    #[arg(long, value_name = "FS", env = "PLIANT_DEFAULT_FS", hide_env_values = true,
+        default_value_t = FsKind::Ext4)]
+    pub default_fs: FsKind,
+    /// Address and port to serve /metrics and /healthz on, such as 0.0.0.0:9808 [default: off]
+    #[arg(long, value_name = "ADDRESS", env = "PLIANT_METRICS_ADDRESS", hide_env_values = true)]
+    pub metrics_address: Option<Address>,
+    /// How log lines are written: text or json
+    #[arg(long, value_name = "FORMAT", env = "PLIANT_LOG_FORMAT", hide_env_values = true,
+        value_parser = str::parse::<LogFormat>, default_value = "text")]
+    pub log_format: LogFormat,
+    /// Which log lines are written: a level, or directives such as warn,pliant::cluster=debug
+    #[arg(long, value_name = "LEVEL", env = "PLIANT_LOG_LEVEL", hide_env_values = true,
+        default_value = "info")]
+    pub log_level: LogFilter,
+}
+
 /// `pliant check-config`.
 #[derive(Debug, Args)]
 pub struct CheckConfig {
@@ -60,19 +106,19 @@ pub struct CheckConfig {
     pub settings: SettingsFlags,
 }
 
-/// The settings as flags; each has its environment variable and its key in the settings file.
+/// The settings as flags.
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Settings")]
 pub struct SettingsFlags {
-    /// Socket to serve, a path with or without unix:// [default: unix:///run/pliant/csi.sock]
-    #[arg(long, value_name = "SOCKET", env = "PLIANT_ENDPOINT", hide_env_values = true)]
-    endpoint: Option<SocketPath>,
+    #[command(flatten)]
+    pools: PoolFlags,
+    #[command(flatten)]
+    machine: MachineFlags,
+}
 
-    /// Name of this node in the cluster, 1 to 63 characters; volume ids contain a digest of it, so
-    /// it stays the same for ever [required]
-    #[arg(long, value_name = "NAME", env = "PLIANT_NODE_ID", hide_env_values = true)]
-    node_id: Option<NodeName>,
-
+/// The pools as flags: in a cluster the administrator's Pool objects say them.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Pools")]
+pub struct PoolFlags {
     /// Pool of volume groups [at least one is required; repeat it for several groups or pools]
     ///
     /// NAME=VG takes an existing volume group; the same NAME again adds a group to the pool.
@@ -107,6 +153,21 @@ pub struct SettingsFlags {
         value_delimiter = ' '
     )]
     allow_wipe_disks: Vec<DiskPath>,
+}
+
+/// The settings of a machine as flags; each has its environment variable and its key in the settings
+/// file.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Settings")]
+pub struct MachineFlags {
+    /// Socket to serve, a path with or without unix:// [default: unix:///run/pliant/csi.sock]
+    #[arg(long, value_name = "SOCKET", env = "PLIANT_ENDPOINT", hide_env_values = true)]
+    endpoint: Option<SocketPath>,
+
+    /// Name of this node in the cluster, 1 to 63 characters; volume ids contain a digest of it, so
+    /// it stays the same for ever [required]
+    #[arg(long, value_name = "NAME", env = "PLIANT_NODE_ID", hide_env_values = true)]
+    node_id: Option<NodeName>,
 
     /// Whether ControllerExpandVolume grows the file system too, or leaves it to NodeExpandVolume
     /// [one-step or two-step; default: one-step]
@@ -155,6 +216,13 @@ pub struct SettingsFlags {
 
 impl From<SettingsFlags> for Flags {
     fn from(flags: SettingsFlags) -> Flags {
+        let PoolFlags { pools, spares, allow_wipe_disks } = flags.pools;
+        Flags { pools, spares, allow_wipe_disks, ..flags.machine.into() }
+    }
+}
+
+impl From<MachineFlags> for Flags {
+    fn from(flags: MachineFlags) -> Flags {
         Flags {
             values: Layer {
                 endpoint: flags.endpoint,
@@ -170,9 +238,7 @@ impl From<SettingsFlags> for Flags {
                 log_format: flags.log_format,
                 log_level: flags.log_level,
             },
-            pools: flags.pools,
-            spares: flags.spares,
-            allow_wipe_disks: flags.allow_wipe_disks,
+            ..Flags::default()
         }
     }
 }

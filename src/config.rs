@@ -27,7 +27,7 @@ pub struct Settings {
     pub endpoint: SocketPath,
     /// The node's name in the cluster.
     pub node: NodeName,
-    /// The pools by name; never empty.
+    /// The pools by name; empty only where the cluster says them.
     pub pools: BTreeMap<PoolName, PoolSettings>,
     /// Whether ControllerExpandVolume grows the file system too.
     pub expansion: Expansion,
@@ -47,6 +47,15 @@ pub struct Settings {
     pub log_format: LogFormat,
     /// Which log lines are written.
     pub log_level: LogFilter,
+}
+
+/// Who says which pools there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolsFrom {
+    /// The settings; there has to be one.
+    Settings,
+    /// The Pool objects of the cluster; in the settings there may be none.
+    Cluster,
 }
 
 /// Where the space of one pool comes from.

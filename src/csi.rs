@@ -8,6 +8,7 @@ pub mod controller;
 pub mod identity;
 pub mod node;
 pub mod parse;
+pub mod registration;
 mod reply;
 mod rpc;
 pub mod server;

@@ -1,7 +1,10 @@
 //! The wiring: the only room that sees every other.
 
+mod controller;
 mod figures;
 mod heap;
+mod machine;
+mod node;
 mod standalone;
 
 use std::fs::DirBuilder;
@@ -14,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 use nix::unistd::{Uid, geteuid};
 
 use crate::cli::{CheckConfig, Command, Doctor, Output};
-use crate::config::{LogFormat, Settings};
+use crate::config::{LogFilter, LogFormat, PoolsFrom, Settings};
 use crate::host::{Host, RealHost};
 use crate::{api, cli, doctor, trial};
 
@@ -27,19 +30,28 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::CheckConfig(args) => check_config(args),
         Command::Standalone(args) => {
             // Wrong settings are told to anybody.
-            match Settings::read(args.settings.into(), args.config.as_deref()) {
+            let settings = args.settings.into();
+            match Settings::read(settings, args.config.as_deref(), PoolsFrom::Settings) {
+                Ok(settings) => on_this_machine("standalone", &settings, standalone::serve),
+                Err(errors) => Ok(refuse(&errors)),
+            }
+        }
+        Command::Node(args) => {
+            let flags = args.settings.into();
+            match Settings::read(flags, args.config.as_deref(), PoolsFrom::Cluster) {
                 Ok(settings) => {
-                    must_be_root("standalone", geteuid())?;
-                    log(&settings);
-                    let runtime = runtime()?;
-                    let served = runtime.block_on(standalone::serve(settings));
-                    // A thread that waits for a hung disk must not keep the process from leaving.
-                    runtime.shutdown_background();
-                    served?;
-                    Ok(ExitCode::SUCCESS)
+                    let registration = (!args.no_registration).then_some(args.registration);
+                    on_this_machine("node", &settings, |settings| {
+                        node::serve(settings, registration)
+                    })
                 }
                 Err(errors) => Ok(refuse(&errors)),
             }
+        }
+        Command::Controller(args) => {
+            log(args.log_format, &args.log_level);
+            runtime()?.block_on(controller::serve(args))?;
+            Ok(ExitCode::SUCCESS)
         }
         Command::Crds => print(&definitions()?),
         Command::Doctor(args) => examine(&args),
@@ -48,6 +60,22 @@ pub fn run(command: Command) -> Result<ExitCode> {
             runtime()?.block_on(async { trial::run(&args).await.map(|()| ExitCode::SUCCESS) })
         }
     }
+}
+
+/// Serve what needs the disks of this machine, until it is told to stop.
+fn on_this_machine<F: Future<Output = Result<()>>>(
+    role: &str,
+    settings: &Settings,
+    serve: impl FnOnce(Settings) -> F,
+) -> Result<ExitCode> {
+    must_be_root(role, geteuid())?;
+    log(settings.log_format, &settings.log_level);
+    let runtime = runtime()?;
+    let served = runtime.block_on(serve(settings.clone()));
+    // A thread that waits for a hung disk must not keep the process from leaving.
+    runtime.shutdown_background();
+    served?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// # Errors
@@ -70,7 +98,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 fn check_config(args: CheckConfig) -> Result<ExitCode> {
-    match Settings::read(args.settings.into(), Some(&args.file)) {
+    match Settings::read(args.settings.into(), Some(&args.file), PoolsFrom::Settings) {
         Ok(settings) => print(&settings.to_string()),
         Err(errors) => Ok(refuse(&errors)),
     }
@@ -122,11 +150,11 @@ fn print(text: &str) -> Result<ExitCode> {
     }
 }
 
-fn log(settings: &Settings) {
-    let filter = tracing_subscriber::EnvFilter::new(settings.log_level.as_str());
+fn log(format: LogFormat, level: &LogFilter) {
+    let filter = tracing_subscriber::EnvFilter::new(level.as_str());
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let logs = logs.with_ansi(cli::styled(&io::stderr()));
-    match settings.log_format {
+    match format {
         LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),
     }

@@ -141,9 +141,9 @@ pub enum Phase {
     Running,
     /// The logical volume has its new size, the file system follows.
     Resizing,
-    /// The file system has its new size, the answer follows.
+    /// Done: the volume and its file system have their new size.
     Resized,
-    /// Done; the result stands beside it.
+    /// Done; the result stands beside it. A file system that was to grow is left to the kubelet's call.
     Done,
     /// Failed; the reason stands beside it.
     Failed,
@@ -152,7 +152,7 @@ pub enum Phase {
 impl Phase {
     /// Whether nothing more will happen for this wish.
     pub fn is_final(self) -> bool {
-        matches!(self, Phase::Done | Phase::Failed)
+        matches!(self, Phase::Resized | Phase::Done | Phase::Failed)
     }
 }
 

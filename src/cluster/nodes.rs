@@ -1,5 +1,7 @@
 //! What the nodes have, from the records that their agents keep.
 
+use std::sync::Arc;
+
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
@@ -32,10 +34,15 @@ impl Nodes {
     }
 
     /// The record of each node, by name.
-    pub fn all(&self) -> Vec<std::sync::Arc<NodeStorage>> {
+    pub fn all(&self) -> Vec<Arc<NodeStorage>> {
         let mut all = self.watched.all();
         all.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         all
+    }
+
+    /// Look now and after each change, until there is something to see.
+    pub async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        self.watched.until(|_| look()).await
     }
 
     /// Choose the node of a new volume.
@@ -74,7 +81,7 @@ impl Nodes {
         })
     }
 
-    fn record_of(&self, id: &VolumeId) -> Option<std::sync::Arc<NodeStorage>> {
+    fn record_of(&self, id: &VolumeId) -> Option<Arc<NodeStorage>> {
         self.watched.all().into_iter().find(|node| node.spec.key == id.node().as_str())
     }
 

@@ -189,7 +189,7 @@ impl Requests {
     /// # Errors
     /// What the API server says.
     pub async fn clear_ended(&self) -> Result<(), kube::Error> {
-        for phase in [Phase::Done, Phase::Failed] {
+        for phase in [Phase::Resized, Phase::Done, Phase::Failed] {
             let ended = ListParams::default().fields(&format!("status.phase={phase:?}"));
             self.api.delete_collection(&DeleteParams::default(), &ended).await?;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{
     ConfigError, Flags, Layer, NewDisk, Place, Placed, PoolFlag, PoolLayer, PoolSettings,
-    PoolSource, Settings, WantedDisk, file,
+    PoolSource, PoolsFrom, Settings, WantedDisk, file,
 };
 use crate::volume::{FsKind, PoolName};
 
@@ -24,29 +24,37 @@ impl Settings {
     ///
     /// # Errors
     /// Everything that is wrong, not only the first.
-    pub fn read(flags: Flags, path: Option<&Path>) -> Result<Settings, Vec<ConfigError>> {
+    pub fn read(
+        flags: Flags,
+        path: Option<&Path>,
+        pools: PoolsFrom,
+    ) -> Result<Settings, Vec<ConfigError>> {
         let Some(path) = path else {
-            return Settings::check(flags, Layer::default());
+            return Settings::check(flags, Layer::default(), pools);
         };
         let text = std::fs::read_to_string(path).map_err(|error| {
             let place = Place::File(path.display().to_string());
             vec![ConfigError { place, reason: format!("cannot be read: {error}") }]
         })?;
-        Settings::check(flags, file::parse(path, &text)?)
+        Settings::check(flags, file::parse(path, &text)?, pools)
     }
 
     /// Lay the flags over the file's settings and the defaults below both.
     ///
     /// # Errors
     /// Everything that is wrong, not only the first.
-    pub fn check(flags: Flags, file: Layer) -> Result<Settings, Vec<ConfigError>> {
+    pub fn check(
+        flags: Flags,
+        file: Layer,
+        from: PoolsFrom,
+    ) -> Result<Settings, Vec<ConfigError>> {
         let mut errors = Vec::new();
         let over = flags.values.clone();
         let node = over.node_id.or(file.node_id).or_else(|| {
             errors.push(missing("node-id", "give the node's name with --node-id NAME"));
             None
         });
-        let pools = pools(flags, file.pools, &mut errors);
+        let pools = pools(flags, file.pools, from, &mut errors);
         let (Some(node), true) = (node, errors.is_empty()) else {
             return Err(errors);
         };
@@ -89,6 +97,7 @@ fn missing(key: &'static str, what: &str) -> ConfigError {
 fn pools(
     flags: Flags,
     from_file: Vec<PoolLayer>,
+    from: PoolsFrom,
     errors: &mut Vec<ConfigError>,
 ) -> BTreeMap<PoolName, PoolSettings> {
     let mut pools = if flags.pools.is_empty() { from_file } else { pools_of(flags.pools) };
@@ -117,8 +126,17 @@ fn pools(
         named.for_each(|wanted| wanted.wipe = true);
     }
     find_doubles(&pools, errors);
-    if pools.is_empty() {
-        errors.push(missing("pools", "name at least one with --pool NAME=VG"));
+    match (from, pools.first()) {
+        (PoolsFrom::Settings, None) => {
+            errors.push(missing("pools", "name at least one with --pool NAME=VG"));
+        }
+        (PoolsFrom::Cluster, Some(pool)) => {
+            let reason = "in a cluster the Pool objects say which pools there are: take it out \
+                          here, and see `kubectl explain pool.spec`"
+                .to_owned();
+            errors.push(ConfigError { place: pool.place.clone(), reason });
+        }
+        _ => {}
     }
     pools.into_iter().map(settled).collect()
 }

@@ -9,7 +9,7 @@ fn flags(words: &[&str]) -> Flags {
 fn read(name: &str, text: &str) -> Result<Settings, Vec<String>> {
     let printed = |errors: Vec<ConfigError>| errors.iter().map(ToString::to_string).collect();
     let layer = file::parse(Path::new(name), text).map_err(printed)?;
-    Settings::check(Flags::default(), layer).map_err(printed)
+    Settings::check(Flags::default(), layer, PoolsFrom::Settings).map_err(printed)
 }
 
 fn error(name: &str, text: &str) -> String {
@@ -18,7 +18,7 @@ fn error(name: &str, text: &str) -> String {
 
 fn settings(words: &[&str], text: &str) -> Settings {
     let layer = file::parse(Path::new("pliant.toml"), text).unwrap();
-    Settings::check(flags(words), layer).unwrap()
+    Settings::check(flags(words), layer, PoolsFrom::Settings).unwrap()
 }
 
 const WHOLE: &str = r#"node-id = "alpha"
@@ -78,7 +78,7 @@ pools:
 #[test]
 fn two_flags_are_enough() {
     let settings =
-        Settings::check(flags(&["--node-id=alpha", "--pool=fast=vg0"]), Layer::default());
+        Settings::check(flags(&["--node-id=alpha", "--pool=fast=vg0"]), Layer::default(), PoolsFrom::Settings);
     let expected = r#"node-id = "alpha"
 endpoint = "unix:///run/pliant/csi.sock"
 expansion = "one-step"
@@ -266,7 +266,7 @@ fn flags_that_point_nowhere_are_refused() {
         "--spare=q=/dev/sdb",
         "--allow-wipe-disk=/dev/sdc",
     ];
-    let errors = Settings::check(flags(&words), Layer::default()).unwrap_err();
+    let errors = Settings::check(flags(&words), Layer::default(), PoolsFrom::Settings).unwrap_err();
     let printed: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(
         printed,
@@ -276,4 +276,14 @@ fn flags_that_point_nowhere_are_refused() {
             "--pool: group `vg0` is in pool `p` already",
         ]
     );
+}
+
+#[test]
+fn in_a_cluster_its_objects_say_which_pools_there_are() {
+    let check = |words: &[&str]| {
+        Settings::check(flags(words), Layer::default(), PoolsFrom::Cluster)
+    };
+    assert!(check(&["--node-id=alpha"]).unwrap().pools.is_empty());
+    let error = printed(check(&["--node-id=alpha", "--pool=fast=vg0"]).unwrap_err()).join("");
+    assert!(error.contains("--pool: in a cluster the Pool objects say"), "{error}");
 }

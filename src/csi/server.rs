@@ -46,6 +46,12 @@ pub enum ServeError {
         /// Why.
         source: std::io::Error,
     },
+    /// The kubelet does not take the driver.
+    #[error("the kubelet refuses the driver that registered itself at {socket}; its reason is in the log")]
+    Refused {
+        /// Where.
+        socket: PathBuf,
+    },
     /// The server ended on its own.
     #[error("the server at {socket} failed")]
     Server {

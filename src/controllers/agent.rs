@@ -1,0 +1,259 @@
+//! Carries out the requests for this node.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_stream::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{Failure, Phase, Quantity, VolumeRequest, VolumeRequestStatus, Work};
+use crate::busy::{Busy, BusyError};
+use crate::causes;
+use crate::cluster;
+use crate::controllers::storage::StorageRecord;
+use crate::volume::{Growth, State, VolumeError, VolumeId, Volumes};
+
+/// Who writes the status, for the API server.
+pub(super) const WRITER: &str = "pliant-agent";
+
+/// Work that lasts longer is told as running; most is done before, and costs no second write.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
+
+/// How long work waits for other work on its volume. Nobody holds a connection open meanwhile.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// After a write that failed.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// Carries out the requests for one node.
+pub struct Agent {
+    node: String,
+    requests: Api<VolumeRequest>,
+    volumes: Arc<dyn Volumes>,
+    busy: Busy,
+    storage: Arc<StorageRecord>,
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+/// What has become of a piece of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Done {
+    Made,
+    Grown { size: Quantity, node_expansion_required: bool },
+    Gone,
+}
+
+impl Agent {
+    /// The agent of a node. `busy` is shared with all who work on its volumes.
+    pub fn new(
+        client: &Client,
+        node: &str,
+        volumes: Arc<dyn Volumes>,
+        busy: Busy,
+        storage: Arc<StorageRecord>,
+    ) -> Arc<Agent> {
+        let requests = Api::all(client.clone());
+        Arc::new(Agent { node: node.to_owned(), requests, volumes, busy, storage })
+    }
+
+    /// Carry out what is asked of the node, until `stop`; work under way goes on to its end.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let ours = watcher::Config::default().fields(&format!("spec.node={}", self.node));
+        let work = Controller::new(self.requests.clone(), ours)
+            .graceful_shutdown_on(stop.cancelled_owned())
+            .run(reconcile, again, self);
+        let mut work = std::pin::pin!(work);
+        while let Some(done) = work.next().await {
+            if let Err(error) = done {
+                tracing::warn!(error = causes::in_full(&error), "a request waits");
+            }
+        }
+    }
+
+    /// Do the work and tell what became of it.
+    async fn carry_out(&self, request: &VolumeRequest) -> Result<(), kube::Error> {
+        let name = request.metadata.name.as_deref().unwrap_or_default();
+        let generation = request.metadata.generation.unwrap_or_default();
+        let begun = now();
+        let running = |phase, progress| VolumeRequestStatus {
+            observed_generation: generation,
+            phase,
+            progress,
+            started_at: Some(begun.clone()),
+            ..VolumeRequestStatus::default()
+        };
+        let outcome = loop {
+            let asked = Instant::now();
+            let mut attempt = std::pin::pin!(self.attempt(request));
+            let answer = tokio::select! {
+                answer = &mut attempt => answer,
+                () = tokio::time::sleep(TOLD_AFTER) => {
+                    self.tell(name, running(self.phase_of(request).await, None)).await?;
+                    attempt.await
+                }
+            };
+            match answer {
+                // It has waited for long work. One that did not is for the caller to ask again.
+                Err(VolumeError::Working { progress, .. }) if asked.elapsed() > TOLD_AFTER => {
+                    self.tell(name, running(Phase::Running, Some(progress))).await?;
+                }
+                answer => break answer,
+            }
+        };
+        // First what the node has now, then the answer: who reads the answer looks there.
+        self.storage.publish().await?;
+        let ended = VolumeRequestStatus { finished_at: Some(now()), ..running(Phase::Done, None) };
+        self.tell(name, told(&outcome, ended)).await
+    }
+
+    async fn attempt(&self, request: &VolumeRequest) -> Result<Done, VolumeError> {
+        let spec = &request.spec;
+        let id: VolumeId = spec.volume.parse().map_err(|_| VolumeError::Invalid {
+            field: "spec.volume".to_owned(),
+            reason: format!("`{}` is no id of a volume", spec.volume),
+        })?;
+        let (key, volumes, node) = (id.key().clone(), self.volumes.clone(), self.node.clone());
+        let work = spec.work.clone();
+        let work = async move { do_work(&*volumes, &node, &id, &work).await };
+        let done = self.busy.run_within(PATIENCE, key.as_str(), work).await;
+        done.map_err(|error| match error {
+            BusyError::Work(error) => error,
+            BusyError::Busy => VolumeError::Working {
+                what: "other work on the volume".to_owned(),
+                progress: "which is to end first".to_owned(),
+            },
+            BusyError::Fault => VolumeError::Failed {
+                what: "the operation ended in a fault of the agent; its log says where".to_owned(),
+            },
+        })
+    }
+
+    /// How a growth that lasts is told: whether the volume itself has its new size.
+    async fn phase_of(&self, request: &VolumeRequest) -> Phase {
+        let Ok(id) = request.spec.volume.parse() else { return Phase::Running };
+        match self.volumes.find(&id).await {
+            Ok(Some(found)) if found.state == State::Resizing => Phase::Resizing,
+            _ => Phase::Running,
+        }
+    }
+
+    /// Write the status; a request that is gone needs none.
+    async fn tell(&self, name: &str, status: VolumeRequestStatus) -> Result<(), kube::Error> {
+        let patch = json!({
+            "apiVersion": "pliant.io/v1alpha1",
+            "kind": "VolumeRequest",
+            "status": status,
+        });
+        let params = PatchParams::apply(WRITER).force();
+        match self.requests.patch_status(name, &params, &Patch::Apply(patch)).await {
+            Err(kube::Error::Api(answer)) if answer.is_not_found() => Ok(()),
+            written => written.map(drop),
+        }
+    }
+}
+
+/// Carry out one request, unless its outcome is told already.
+async fn reconcile(request: Arc<VolumeRequest>, agent: Arc<Agent>) -> Result<Action, kube::Error> {
+    if is_wanted(&request) {
+        agent.carry_out(&request).await?;
+    }
+    Ok(Action::await_change())
+}
+
+fn again(_: Arc<VolumeRequest>, _: &kube::Error, _: Arc<Agent>) -> Action {
+    Action::requeue(AGAIN)
+}
+
+/// Whether the wish, as it is now, has no outcome yet.
+fn is_wanted(request: &VolumeRequest) -> bool {
+    let status = request.status.clone().unwrap_or_default();
+    let answered = status.observed_generation >= request.metadata.generation.unwrap_or_default();
+    request.metadata.deletion_timestamp.is_none() && !(answered && status.phase.is_final())
+}
+
+async fn do_work(
+    volumes: &dyn Volumes,
+    node: &str,
+    id: &VolumeId,
+    work: &Work,
+) -> Result<Done, VolumeError> {
+    match work {
+        Work::Create(create) => {
+            volumes.ensure(&cluster::new_volume(node, create)?).await?;
+            Ok(Done::Made)
+        }
+        Work::Grow(grow) => {
+            let grown = volumes.grow(id, Growth::from(grow)).await?;
+            let node_expansion_required = grown.node_expansion_required;
+            Ok(Done::Grown { size: Quantity(grown.size), node_expansion_required })
+        }
+        Work::Remove(_) => volumes.remove(id).await.map(|()| Done::Gone),
+    }
+}
+
+fn told(outcome: &Result<Done, VolumeError>, ended: VolumeRequestStatus) -> VolumeRequestStatus {
+    match outcome {
+        Ok(Done::Made | Done::Gone) => ended,
+        Ok(Done::Grown { size, node_expansion_required }) => VolumeRequestStatus {
+            phase: if *node_expansion_required { Phase::Done } else { Phase::Resized },
+            size: Some(*size),
+            node_expansion_required: Some(*node_expansion_required),
+            ..ended
+        },
+        Err(error) => VolumeRequestStatus {
+            phase: Phase::Failed,
+            failure: Some(Failure::from(error)),
+            ..ended
+        },
+    }
+}
+
+fn now() -> Time {
+    Time(Timestamp::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Remove, VolumeRequestSpec};
+
+    #[test]
+    fn what_has_its_outcome_is_not_done_again() {
+        let request = |generation, observed_generation, phase| {
+            let work = Work::Remove(Remove {});
+            let (node, volume) = ("a".to_owned(), "v".to_owned());
+            let mut request = VolumeRequest::new("r", VolumeRequestSpec { node, volume, work });
+            request.metadata.generation = Some(generation);
+            request.status =
+                Some(VolumeRequestStatus { observed_generation, phase, ..Default::default() });
+            request
+        };
+        for (generation, observed, phase, wanted) in [
+            (1, 0, Phase::Pending, true),
+            (1, 1, Phase::Running, true), // The agent that began has died.
+            (1, 1, Phase::Resizing, true),
+            (1, 1, Phase::Done, false),
+            (1, 1, Phase::Resized, false),
+            (1, 1, Phase::Failed, false),
+            (2, 1, Phase::Done, true),
+            (2, 1, Phase::Failed, true),
+        ] {
+            let request = request(generation, observed, phase);
+            assert_eq!(is_wanted(&request), wanted, "{phase:?} {generation} {observed}");
+        }
+    }
+}

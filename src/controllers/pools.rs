@@ -1,0 +1,198 @@
+//! Which nodes a pool is for, and what an agent makes of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{Health, NodeStorage, NodeStorageStatus, Pool, PoolDisk, PoolNode, PoolStatus, Quantity};
+use crate::bytes::Bytes;
+use crate::causes;
+use crate::cluster::{Nodes, Watched};
+use crate::controllers::storage::StorageRecord;
+use crate::node::{self as machine, GroupSource, NewDisk, PoolPlan};
+
+/// Who writes the status of pools, for the API server.
+const WRITER: &str = "pliant-controller";
+
+/// After an API server that did not answer.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Tell in each pool which nodes it is for and how it is there, until `stop`.
+pub async fn tell(client: &Client, storage: &Nodes, stop: CancellationToken) {
+    let pools: Watched<Pool> =
+        Watched::start(Api::all(client.clone()), watcher::Config::default(), &stop);
+    let nodes: Watched<Node> =
+        Watched::start(Api::all(client.clone()), watcher::Config::default(), &stop);
+    let api: Api<Pool> = Api::all(client.clone());
+    let told = async {
+        pools.known().await;
+        nodes.known().await;
+        loop {
+            let stale = |_: &Watched<_>| {
+                let statuses = plan(&pools, &nodes, &storage.all());
+                (!statuses.is_empty()).then_some(statuses)
+            };
+            let statuses = tokio::select! {
+                statuses = pools.until(stale) => statuses,
+                statuses = nodes.until(|_| stale(&pools)) => statuses,
+                statuses = storage.until(|| stale(&pools)) => statuses,
+            };
+            for (name, status) in statuses {
+                if let Err(error) = write(&api, &name, &status).await {
+                    let error = causes::in_full(&error);
+                    tracing::warn!(pool = name, error, "its status is not written yet");
+                    tokio::time::sleep(AGAIN).await;
+                } else {
+                    settle(&pools, &name, &status).await;
+                }
+            }
+        }
+    };
+    stop.run_until_cancelled(told).await;
+}
+
+/// Wait until the watch tells what was written: else it would be written once more.
+async fn settle(pools: &Watched<Pool>, name: &str, status: &PoolStatus) {
+    let told = pools.until(|pools| {
+        let told = pools.get(name).is_none_or(|pool| pool.status.as_ref() == Some(status));
+        told.then_some(())
+    });
+    // Somebody may have written over it.
+    let _ = tokio::time::timeout(AGAIN, told).await;
+}
+
+async fn write(api: &Api<Pool>, name: &str, status: &PoolStatus) -> Result<(), kube::Error> {
+    let patch = json!({"apiVersion": "pliant.io/v1alpha1", "kind": "Pool", "status": status});
+    let params = PatchParams::apply(WRITER).force();
+    match api.patch_status(name, &params, &Patch::Apply(patch)).await {
+        Err(kube::Error::Api(answer)) if answer.is_not_found() => Ok(()),
+        written => written.map(drop),
+    }
+}
+
+/// The pools whose status is not what it should be, and what it should be.
+fn plan(
+    pools: &Watched<Pool>,
+    nodes: &Watched<Node>,
+    storage: &[Arc<NodeStorage>],
+) -> Vec<(String, PoolStatus)> {
+    let nodes = nodes.all();
+    let labels: BTreeMap<&str, BTreeMap<String, String>> = nodes
+        .iter()
+        .filter_map(|node| {
+            let labels = node.metadata.labels.clone().unwrap_or_default();
+            Some((node.metadata.name.as_deref()?, labels))
+        })
+        .collect();
+    let storage: BTreeMap<&str, &NodeStorageStatus> = storage
+        .iter()
+        .filter_map(|record| Some((record.metadata.name.as_deref()?, record.status.as_ref()?)))
+        .collect();
+    let pools = pools.all();
+    let statuses = pools.iter().filter_map(|pool| {
+        let status = status_of(pool, &labels, &storage);
+        let stale = pool.status.as_ref() != Some(&status);
+        stale.then(|| (pool.metadata.name.clone().unwrap_or_default(), status))
+    });
+    statuses.collect()
+}
+
+fn status_of(
+    pool: &Pool,
+    nodes: &BTreeMap<&str, BTreeMap<String, String>>,
+    storage: &BTreeMap<&str, &NodeStorageStatus>,
+) -> PoolStatus {
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    let selected = |labels: &BTreeMap<String, String>| {
+        pool.spec.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+    };
+    let here = nodes.iter().filter(|(_, labels)| selected(labels)).map(|(node, _)| *node);
+    let (mut size, mut free, mut ready) = (Bytes::ZERO, Bytes::ZERO, 0);
+    let mut message = None;
+    let mut told = Vec::new();
+    for node in here {
+        let on_node = storage
+            .get(node)
+            .and_then(|status| status.pools.iter().find(|one| one.name == name));
+        let mut line = PoolNode { node: node.to_owned(), plan: Vec::new(), refused: Vec::new() };
+        if let Some(on_node) = on_node {
+            (size, free) = (size + on_node.size.0, free + on_node.free.0);
+            ready += i32::from(on_node.health != Health::Unavailable && on_node.size.0 > Bytes::ZERO);
+            line.plan.clone_from(&on_node.plan);
+            line.refused.clone_from(&on_node.refused);
+            let first = on_node.refused.first().or(on_node.message.as_ref());
+            message = message.or_else(|| first.map(|words| format!("{node}: {words}")));
+        }
+        told.push(line);
+    }
+    PoolStatus {
+        observed_generation: pool.metadata.generation.unwrap_or_default(),
+        ready,
+        size: Some(Quantity(size)),
+        free: Some(Quantity(free)),
+        message: message.or_else(|| told.is_empty().then(|| "no node has these labels".to_owned())),
+        nodes: told,
+    }
+}
+
+/// Make the pools of a node those that are for it, whenever that changes, until `stop`.
+pub async fn follow(
+    name: &str,
+    wanted: &Watched<Pool>,
+    node: &machine::Node,
+    storage: &StorageRecord,
+    stop: CancellationToken,
+) {
+    let followed = async {
+        wanted.known().await;
+        let mut made = Vec::new();
+        loop {
+            let plans = wanted.until(|pools| Some(plans(name, &pools.all())).filter(|p| *p != made));
+            let plans = plans.await;
+            match node.set_pools(plans.clone()).await {
+                Ok(()) => {
+                    made = plans;
+                    storage.note();
+                }
+                Err(error) => {
+                    let error = causes::in_full(&error);
+                    tracing::error!(error, "the pools stay as they were for now");
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+    };
+    stop.run_until_cancelled(followed).await;
+}
+
+/// What this node makes of the pools that are for it; names that no pool can have are left out.
+pub fn plans(node: &str, pools: &[Arc<Pool>]) -> Vec<PoolPlan> {
+    let ours = |pool: &&Arc<Pool>| {
+        let nodes = pool.status.iter().flat_map(|status| &status.nodes);
+        nodes.into_iter().any(|one| one.node == node)
+    };
+    let mut plans: Vec<PoolPlan> =
+        pools.iter().filter(ours).filter_map(|pool| plan_of(pool)).collect();
+    plans.sort_by(|a, b| a.name.cmp(&b.name));
+    plans
+}
+
+fn plan_of(pool: &Pool) -> Option<PoolPlan> {
+    let name = pool.metadata.name.as_deref()?;
+    let name = name.parse().map_err(|error| tracing::warn!(pool = name, error, "no pool")).ok()?;
+    let disk = |disk: &PoolDisk| NewDisk { path: disk.device.clone().into(), wipe: disk.wipe };
+    let existing = pool.spec.groups.iter().cloned().map(GroupSource::Existing);
+    let made = pool.spec.disks.iter().map(disk).map(GroupSource::Create);
+    Some(PoolPlan {
+        name,
+        groups: existing.chain(made).collect(),
+        spares: pool.spec.spare_disks.iter().map(disk).collect(),
+    })
+}

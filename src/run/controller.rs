@@ -1,0 +1,62 @@
+//! `pliant controller`: CSI Controller for a cluster, beside the sidecars that call it.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use crate::busy::Busy;
+use crate::cli::ControllerRole;
+use crate::cluster::Cluster;
+use crate::controllers::{cleaner, pools};
+use crate::csi::parse::Defaults;
+use crate::csi::{self, Controller, Identity, Services};
+use crate::metrics::{FigureSource, Figures, Metrics};
+use crate::run::machine::{self, Observer};
+use crate::run::node::client;
+
+/// Serve Identity and Controller on one socket, and run the loops, until SIGTERM or SIGINT.
+pub async fn serve(role: ControllerRole) -> Result<()> {
+    let stop = CancellationToken::new();
+    let stopped = machine::stop_on_signals(stop.clone())?;
+    let client = client().await?;
+    let metrics = Metrics::default();
+    let address = role.metrics_address.map(|address| address.0);
+    machine::tell_figures(address, &metrics, Arc::new(NoFigures), &stop).await?;
+    let cluster = tokio::select! {
+        cluster = Cluster::start(&client, &stop) => Arc::new(cluster),
+        () = stop.cancelled() => return Ok(()),
+    };
+    let loops = {
+        let (cluster, stop) = (cluster.clone(), stop.clone());
+        tokio::spawn(async move {
+            tokio::join!(
+                cleaner::run(cluster.requests(), stop.clone()),
+                pools::tell(&client, cluster.nodes(), stop.clone()),
+            )
+        })
+    };
+    let defaults = Defaults { fs: role.default_fs, ..Defaults::default() };
+    let busy = Busy::new();
+    let services = Services {
+        identity: Identity,
+        controller: Some(Controller::new(cluster, busy.clone(), defaults)),
+        node: None,
+    };
+    csi::serve(role.endpoint.as_path(), services, Arc::new(Observer(metrics)), stopped).await?;
+    stop.cancel();
+    machine::drain(&busy).await;
+    loops.await?;
+    Ok(())
+}
+
+/// The controller has no disks to tell of: the nodes tell of theirs.
+struct NoFigures;
+
+#[async_trait]
+impl FigureSource for NoFigures {
+    async fn figures(&self) -> Figures {
+        Figures::default()
+    }
+}

@@ -1,0 +1,101 @@
+//! What every role on a machine starts with and ends with.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::busy::Busy;
+use crate::config::{Expansion, Settings};
+use crate::csi::RpcObserver;
+use crate::host::{self, Host, RealHost};
+use crate::metrics::{self, FigureSource, Metrics};
+use crate::node::NodeSettings;
+use crate::volume::NodeKey;
+
+/// How long work under way is waited for at the end. With the last calls before it, it stays below the
+/// usual 60 s until SIGKILL.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// The door to this machine.
+///
+/// # Errors
+/// What is missing, and what to type.
+pub fn host(settings: &Settings) -> Result<Arc<dyn Host>> {
+    ensure!(
+        host::is_installed("lvm"),
+        "LVM is not installed, and without it no volume can be served: apt-get install lvm2"
+    );
+    let host = RealHost::new(settings.state_dir.as_path());
+    Ok(Arc::new(host.context("this machine can not be used")?))
+}
+
+/// Serve metrics at the address, if there is one, until `stop`.
+///
+/// # Errors
+/// What is in the way, and what to type.
+pub async fn tell_figures(
+    address: Option<SocketAddr>,
+    metrics: &Metrics,
+    figures: Arc<dyn FigureSource>,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let Some(address) = address else { return Ok(()) };
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!(
+            "metrics can not be served on {address}; see `ss -ltnp`, or choose another \
+             --metrics-address"
+        )
+    })?;
+    tokio::spawn(metrics::serve(listener, metrics.clone(), figures, stop.clone()));
+    Ok(())
+}
+
+/// Wait for the work whose caller has left; a disk that hangs is not waited for.
+pub async fn drain(busy: &Busy) {
+    if tokio::time::timeout(DRAIN, busy.idle()).await.is_err() {
+        tracing::warn!("work is still under way; the next start heals what it leaves");
+    }
+}
+
+/// Counts each RPC.
+pub struct Observer(pub Metrics);
+
+impl RpcObserver for Observer {
+    fn observe(&self, method: &str, code: &'static str, took: Duration) {
+        self.0.observe(method, code, took);
+    }
+}
+
+/// Ends at the first SIGTERM or SIGINT. Commands under way go on to their end: each is in a session of
+/// its own, so the terminal's Ctrl-C does not reach them.
+pub fn stop_on_signals(stop: CancellationToken) -> Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            () = stop.cancelled() => {}
+        }
+        tracing::info!("stopping: no new calls, those under way go on to their end");
+    })
+}
+
+/// What the node is told.
+pub fn node_settings(settings: &Settings) -> NodeSettings {
+    NodeSettings {
+        name: settings.node.as_str().to_owned(),
+        key: NodeKey::of(settings.node.as_str()),
+        max_volumes: settings.max_volumes,
+        two_step: settings.expansion == Expansion::TwoStep,
+        wipe_rate: settings.wipe_rate,
+        wipe_patience: settings.wipe_patience,
+        state_dir: settings.state_dir.as_path().to_owned(),
+    }
+}

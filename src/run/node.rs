@@ -1,0 +1,80 @@
+//! `pliant node`: the driver of one node of a cluster, and the agent that works for the controller.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use tokio_util::sync::CancellationToken;
+
+use crate::api::Pool;
+use crate::busy::Busy;
+use crate::cluster::Watched;
+use crate::config::{Settings, SocketPath};
+use crate::controllers::agent::Agent;
+use crate::controllers::pools;
+use crate::controllers::storage::StorageRecord;
+use crate::csi::{self, Identity, Services, registration};
+use crate::metrics::Metrics;
+use crate::node::Node;
+use crate::run::figures::NodeFigures;
+use crate::run::machine::{self, Observer};
+
+/// Serve Identity and Node on one socket, and work for the controller, until SIGTERM or SIGINT.
+pub async fn serve(settings: Settings, registration: Option<SocketPath>) -> Result<()> {
+    let stop = CancellationToken::new();
+    let stopped = machine::stop_on_signals(stop.clone())?;
+    let host = machine::host(&settings)?;
+    let client = client().await?;
+    let name = settings.node.as_str();
+    let wanted: Watched<Pool> =
+        Watched::start(Api::all(client.clone()), watcher::Config::default(), &stop);
+    // Volumes are served again before the API server can be asked: a node may start without it.
+    let node = Node::start(host.clone(), machine::node_settings(&settings), Vec::new())
+        .await
+        .context("the disks of this machine can not be listed")?;
+    let metrics = Metrics::default();
+    let figures = Arc::new(NodeFigures::new(node.clone(), host));
+    machine::tell_figures(settings.metrics_address, &metrics, figures, &stop).await?;
+    let busy = Busy::new();
+    let storage = StorageRecord::new(&client, node.clone());
+    let agent = Agent::new(&client, name, node.clone(), busy.clone(), storage.clone());
+    let loops = {
+        let (node, stop, name) = (node.clone(), stop.clone(), name.to_owned());
+        tokio::spawn(async move {
+            tokio::join!(
+                pools::follow(&name, &wanted, &node, &storage, stop.clone()),
+                storage.clone().run(stop.clone()),
+                agent.run(stop.clone()),
+            )
+        })
+    };
+    let endpoint = settings.endpoint.as_path();
+    if let Some(at) = registration {
+        let (endpoint, stop) = (endpoint.to_owned(), stop.clone());
+        tokio::spawn(async move {
+            if let Err(error) = registration::register(at.as_path(), &endpoint, stop.clone()).await {
+                tracing::error!(error = crate::causes::in_full(&error), "not registered");
+                stop.cancel();
+            }
+        });
+    }
+    let services = Services {
+        identity: Identity,
+        controller: None,
+        node: Some(csi::Node::new(node, busy.clone())),
+    };
+    csi::serve(endpoint, services, Arc::new(Observer(metrics)), stopped).await?;
+    stop.cancel();
+    machine::drain(&busy).await;
+    loops.await.context("a loop of the agent ended in a fault")?;
+    Ok(())
+}
+
+/// Speak with the API server, as the pod or the KUBECONFIG of this process says.
+pub async fn client() -> Result<Client> {
+    Client::try_default().await.context(
+        "no way to the API server is known: run this in a pod with a service account, or set \
+         KUBECONFIG",
+    )
+}
