@@ -21,6 +21,7 @@ use tokio::sync::{Notify, watch};
 use crate::bytes::Bytes;
 use crate::host::{DeviceNumber, Mount};
 
+mod api;
 mod devices;
 mod disks;
 mod door;
@@ -35,6 +36,7 @@ mod render;
 mod state;
 mod superblocks;
 
+pub use api::FakeApi;
 pub use effects::Side;
 pub use faults::Failing;
 pub use state::{DeviceState, GroupState, MachineState, VolumeState};

@@ -1,0 +1,97 @@
+//! An API server in memory, behind a real `kube::Client`.
+//!
+//! It knows no kinds, only what is served: ours from [`definitions`](crate::api::definitions), and a
+//! few of Kubernetes. What it does with JSON objects is what a real server does; a path that it does
+//! not serve is a panic that names it.
+//!
+//! What bites in a cluster is switched on by the test: a history that is forgotten
+//! ([`FakeApi::compact`]), watches that end ([`FakeApi::cut_watches`]), events that come late or twice
+//! ([`FakeApi::hold_events`], [`FakeApi::duplicate_events`]), a server that is away
+//! ([`FakeApi::go_down`]), and a request whose answer is lost ([`FakeApi::fail_at`]).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::{HeaderValue, Request, header};
+use kube::Client;
+use tokio::sync::watch;
+
+mod apply;
+mod call;
+mod objects;
+mod refusal;
+mod resources;
+mod selector;
+mod server;
+mod store;
+mod switches;
+mod watches;
+mod write;
+
+use call::Call;
+use resources::Resource;
+use server::Server;
+
+/// A handle to an API server in memory; clones are handles to the same server.
+#[derive(Clone)]
+pub struct FakeApi {
+    server: Arc<Mutex<Server>>,
+    resources: Arc<[Arc<Resource>]>,
+    moved: watch::Sender<u64>,
+}
+
+impl Default for FakeApi {
+    fn default() -> Self {
+        FakeApi::new()
+    }
+}
+
+impl std::fmt::Debug for FakeApi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FakeApi").finish_non_exhaustive()
+    }
+}
+
+impl FakeApi {
+    /// Make a server without objects.
+    pub fn new() -> Self {
+        FakeApi {
+            server: Arc::default(),
+            resources: resources::resources().into(),
+            moved: watch::Sender::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Server> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Do something with the server, and let those look who wait for it.
+    fn act<T>(&self, act: impl FnOnce(&mut Server) -> T) -> T {
+        let result = act(&mut self.lock());
+        self.moved.send_modify(|moves| *moves += 1);
+        result
+    }
+
+    /// Make a client without a name; it needs a runtime.
+    pub fn client(&self) -> Client {
+        self.client_of("")
+    }
+
+    /// Make a client with this user agent, which the log of [`FakeApi::writes`] names.
+    pub fn client_of(&self, user_agent: &str) -> Client {
+        let (api, agent) = (self.clone(), HeaderValue::from_str(user_agent).expect("a plain name"));
+        let service = tower::service_fn(move |mut request: Request<kube::client::Body>| {
+            let (api, agent) = (api.clone(), agent.clone());
+            async move {
+                request.headers_mut().entry(header::USER_AGENT).or_insert(agent);
+                let call = Call::read(&api.resources, request).await;
+                tokio::task::yield_now().await; // Others go first, as over a real connection.
+                api.act(|server| server.answer(&call))
+            }
+        });
+        Client::new(service, "default")
+    }
+}
+
+#[cfg(test)]
+mod tests;

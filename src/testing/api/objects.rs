@@ -1,0 +1,75 @@
+//! What a test reads and writes past all clients: no request, no number, no fault.
+//!
+//! An object in a namespace is called `namespace/name`.
+
+use std::sync::Arc;
+
+use kube::Resource as Kind;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::FakeApi;
+use super::resources::Resource;
+use super::store::Key;
+
+impl FakeApi {
+    /// Put an object there as it is given, with its status, as if others had written it; returns it
+    /// with what the server added.
+    pub fn put<K>(&self, object: &K) -> K
+    where
+        K: Kind<DynamicType = ()> + Serialize + DeserializeOwned,
+    {
+        let object = serde_json::to_value(object).expect("an object is JSON");
+        typed(self.act(|server| server.store.put(&self.resource::<K>(), object)))
+    }
+
+    /// Read an object; `None` if there is none of this name.
+    pub fn get<K: Kind<DynamicType = ()> + DeserializeOwned>(&self, name: &str) -> Option<K> {
+        let key = self.key::<K>(name);
+        self.lock().store.objects.get(&key).cloned().map(typed)
+    }
+
+    /// Read all objects of a kind, by namespace and name.
+    pub fn list<K: Kind<DynamicType = ()> + DeserializeOwned>(&self) -> Vec<K> {
+        let resource = self.resource::<K>();
+        let server = self.lock();
+        let all = server.store.objects.iter().filter(|(key, _)| key.is_in(&resource, ""));
+        all.map(|(_, object)| typed(object.clone())).collect()
+    }
+
+    /// Delete an object as a user does; with finalizers it is only marked. Nothing happens if it is
+    /// not there.
+    pub fn delete<K: Kind<DynamicType = ()>>(&self, name: &str) {
+        let key = self.key::<K>(name);
+        self.act(|server| {
+            if let Some(object) = server.store.objects.get(&key).cloned() {
+                server.store.take_away(&key, object);
+            }
+        });
+    }
+
+    fn key<K: Kind<DynamicType = ()>>(&self, name: &str) -> Key {
+        let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
+        let resource = self.resource::<K>();
+        assert_eq!(
+            resource.namespaced,
+            !namespace.is_empty(),
+            "{} is namespace/name",
+            K::kind(&())
+        );
+        Key::new(&resource, namespace, name)
+    }
+
+    fn resource<K: Kind<DynamicType = ()>>(&self) -> Arc<Resource> {
+        let is_it = |one: &&Arc<Resource>| {
+            one.plural == K::plural(&()) && one.api_version() == K::api_version(&())
+        };
+        let found = self.resources.iter().find(is_it);
+        Arc::clone(found.unwrap_or_else(|| panic!("FakeApi does not serve {}", K::kind(&()))))
+    }
+}
+
+fn typed<K: DeserializeOwned>(object: Value) -> K {
+    serde_json::from_value(object).unwrap_or_else(|error| panic!("not of this kind: {error}"))
+}

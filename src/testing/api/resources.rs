@@ -1,0 +1,138 @@
+//! What the server serves.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::storage::v1::{CSIStorageCapacity, StorageClass};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps,
+};
+
+/// A kind, and how its objects are written.
+#[derive(Debug, Default)]
+pub(super) struct Resource {
+    pub group: String,
+    pub version: String,
+    pub plural: String,
+    pub kind: String,
+    pub namespaced: bool,
+    /// Whether `/status` is written apart from the rest.
+    pub status: bool,
+    /// Fields that a selector may name, beside the name and the namespace.
+    pub selectable: Vec<String>,
+    /// Fields that never change, as paths of keys, with what is said of an attempt.
+    pub fixed: Vec<(Vec<String>, String)>,
+    /// Whether a PUT without a resourceVersion is taken.
+    pub blind: bool,
+}
+
+impl Resource {
+    /// What `apiVersion` says.
+    pub fn api_version(&self) -> String {
+        match self.group.as_str() {
+            "" => self.version.clone(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
+    /// The name as in the server's messages: `pods`, `pools.pliant.io`.
+    pub fn full_name(&self) -> String {
+        match self.group.as_str() {
+            "" => self.plural.clone(),
+            group => format!("{}.{group}", self.plural),
+        }
+    }
+
+    /// A kind of Kubernetes itself.
+    fn core<K: k8s_openapi::Resource>() -> Resource {
+        Resource {
+            group: K::GROUP.to_owned(),
+            version: K::VERSION.to_owned(),
+            plural: K::URL_PATH_SEGMENT.to_owned(),
+            kind: K::KIND.to_owned(),
+            blind: true,
+            ..Resource::default()
+        }
+    }
+
+    fn with_status(self) -> Resource {
+        Resource { status: true, ..self }
+    }
+
+    fn in_namespaces(self) -> Resource {
+        Resource { namespaced: true, ..self }
+    }
+
+    fn guarded(self) -> Resource {
+        Resource { blind: false, ..self }
+    }
+
+    fn with_fields(self, fields: &[&str]) -> Resource {
+        Resource { selectable: fields.iter().map(|field| (*field).to_owned()).collect(), ..self }
+    }
+
+    /// A kind of ours.
+    fn defined(definition: CustomResourceDefinition) -> Resource {
+        let (spec, version) = (&definition.spec, &definition.spec.versions[0]);
+        let mut fixed = Vec::new();
+        if let Some(schema) =
+            version.schema.as_ref().and_then(|all| all.open_api_v3_schema.as_ref())
+        {
+            find_fixed(schema, &[], &mut fixed);
+        }
+        let fields = version.selectable_fields.iter().flatten();
+        Resource {
+            group: spec.group.clone(),
+            version: version.name.clone(),
+            plural: spec.names.plural.clone(),
+            kind: spec.names.kind.clone(),
+            namespaced: spec.scope == "Namespaced",
+            status: version.subresources.as_ref().is_some_and(|all| all.status.is_some()),
+            selectable: fields.map(|f| f.json_path.trim_start_matches('.').to_owned()).collect(),
+            fixed,
+            blind: false,
+        }
+    }
+}
+
+/// Of all rules of a schema only this one is understood: that a field is as it was.
+fn find_fixed(schema: &JSONSchemaProps, at: &[String], found: &mut Vec<(Vec<String>, String)>) {
+    for rule in schema.x_kubernetes_validations.iter().flatten() {
+        if rule.rule == "self == oldSelf" {
+            found.push((at.to_vec(), rule.message.clone().unwrap_or_default()));
+        }
+    }
+    for (name, field) in schema.properties.iter().flatten() {
+        find_fixed(field, &[at, std::slice::from_ref(name)].concat(), found);
+    }
+}
+
+/// All that is served.
+pub(super) fn resources() -> Vec<Arc<Resource>> {
+    let core = [
+        Resource::core::<Node>().with_status().with_fields(&["spec.unschedulable"]),
+        Resource::core::<PersistentVolume>().with_status(),
+        Resource::core::<PersistentVolumeClaim>().with_status().in_namespaces(),
+        Resource::core::<Pod>().with_status().in_namespaces().with_fields(&[
+            "spec.nodeName",
+            "spec.serviceAccountName",
+            "status.phase",
+        ]),
+        Resource::core::<Event>().in_namespaces().with_fields(&[
+            "reason",
+            "regarding.kind",
+            "regarding.name",
+            "regarding.namespace",
+            "regarding.uid",
+            "reportingController",
+            "type",
+        ]),
+        Resource::core::<Lease>().in_namespaces().guarded(),
+        Resource::core::<CSIStorageCapacity>().in_namespaces().guarded(),
+        Resource::core::<StorageClass>(),
+    ];
+    let ours = crate::api::definitions().into_iter().map(Resource::defined);
+    core.into_iter().chain(ours).map(Arc::new).collect()
+}

@@ -1,0 +1,114 @@
+//! From a request to its answer, and what a test lets go wrong on the way.
+
+use std::io;
+
+use axum::body::Body;
+use http::{Method, Response, StatusCode};
+use serde_json::Value;
+use tower::BoxError;
+
+use super::call::Call;
+use super::refusal::Refusal;
+use super::store::Store;
+use super::watches::Lines;
+use crate::testing::Side;
+
+/// The server behind all clients.
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    pub store: Store,
+    /// How many requests came, also in an outage.
+    pub calls: usize,
+    /// The changing requests that were not lost before they came.
+    pub writes: Vec<String>,
+    pub outage: Option<Outage>,
+    pub fault: Option<(usize, Side)>,
+}
+
+/// How the server is away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outage {
+    /// No connection comes about.
+    Unreachable,
+    /// Every request gets this code.
+    Refusing(u16),
+}
+
+enum Answer {
+    Object(StatusCode, Value),
+    Events(Lines),
+}
+
+impl Server {
+    /// Answer a request; an error is a connection that broke.
+    pub fn answer(&mut self, call: &Call) -> Result<Response<Body>, BoxError> {
+        self.calls += 1;
+        match self.outage {
+            Some(Outage::Unreachable) => return Err(broken(io::ErrorKind::ConnectionRefused)),
+            Some(Outage::Refusing(code)) => return Ok(response(Err(Refusal::outage(code)))),
+            None => {}
+        }
+        if !call.changes_something() {
+            return Ok(response(self.read(call)));
+        }
+        self.writes.push(call.line());
+        let number = self.writes.len();
+        let side = self.fault.take_if(|(n, _)| *n == number).map(|(_, side)| side);
+        if side == Some(Side::Before) {
+            return Err(broken(io::ErrorKind::ConnectionReset));
+        }
+        let answer = self.write(call);
+        if side == Some(Side::After) {
+            return Err(broken(io::ErrorKind::ConnectionReset));
+        }
+        Ok(response(answer))
+    }
+
+    fn read(&mut self, call: &Call) -> Result<Answer, Refusal> {
+        if call.is_set("watch") {
+            return self.store.watch(call).map(Answer::Events);
+        }
+        let read = if call.name.is_empty() { Store::list } else { Store::get };
+        read(&self.store, call).map(|object| Answer::Object(StatusCode::OK, object))
+    }
+
+    fn write(&mut self, call: &Call) -> Result<Answer, Refusal> {
+        if !call.param("dryRun").is_empty() {
+            return Err(Refusal::bad_request("a dry run is not modelled"));
+        }
+        let store = &mut self.store;
+        let is_collection = call.name.is_empty();
+        let is_somewhere = call.resource.namespaced != call.namespace.is_empty();
+        let (is_new, object) = match (&call.method, is_collection, call.status) {
+            (&Method::POST, true, _) if is_somewhere => (true, store.create(call)?),
+            (&Method::PUT, false, _) => (false, store.replace(call)?),
+            (&Method::PATCH, false, _) if call.content_type == "application/apply-patch+yaml" => {
+                store.apply(call)?
+            }
+            (&Method::PATCH, false, _) => (false, store.patch(call)?),
+            (&Method::DELETE, false, false) => (false, store.delete(call)?),
+            (&Method::DELETE, true, _) => (false, store.delete_all(call)?),
+            _ => panic!("FakeApi does not serve {}", call.line()),
+        };
+        let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+        Ok(Answer::Object(code, object))
+    }
+}
+
+fn broken(kind: io::ErrorKind) -> BoxError {
+    io::Error::from(kind).into()
+}
+
+fn response(answer: Result<Answer, Refusal>) -> Response<Body> {
+    let (code, body) = match answer {
+        Ok(Answer::Object(code, object)) => (code, Body::from(object.to_string())),
+        Ok(Answer::Events(lines)) => (StatusCode::OK, Body::from_stream(lines)),
+        Err(refusal) => {
+            let code = StatusCode::from_u16(refusal.code).expect("a code of HTTP");
+            (code, Body::from(refusal.status().to_string()))
+        }
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response
+}

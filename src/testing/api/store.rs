@@ -1,0 +1,193 @@
+//! The objects and their history.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::apply::Owners;
+use super::call::Call;
+use super::refusal::Refusal;
+use super::resources::Resource;
+use super::watches::Watch;
+
+/// Where an object is; in the order of a list.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub api_version: String,
+    pub plural: String,
+    pub namespace: String,
+    pub name: String,
+}
+
+impl Key {
+    pub fn new(resource: &Resource, namespace: &str, name: &str) -> Key {
+        Key {
+            api_version: resource.api_version(),
+            plural: resource.plural.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    /// Whether it lies in this collection.
+    pub fn is_in(&self, resource: &Resource, namespace: &str) -> bool {
+        self.plural == resource.plural
+            && self.api_version == resource.api_version()
+            && (namespace.is_empty() || self.namespace == namespace)
+    }
+}
+
+/// One step of the history.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub revision: u64,
+    pub key: Key,
+    pub before: Option<Value>,
+    pub after: Option<Value>,
+}
+
+/// What the server keeps.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    pub objects: BTreeMap<Key, Value>,
+    pub owners: BTreeMap<Key, Owners>,
+    pub history: Vec<Change>,
+    pub watches: Vec<Watch>,
+    /// The version of the newest change.
+    pub revision: u64,
+    /// The oldest version that can still be asked for.
+    pub oldest: u64,
+    /// The version up to which watches and caches may see; all if `None`.
+    pub held: Option<u64>,
+    pub twice: bool,
+    uids: u64,
+}
+
+/// The time as the server writes it.
+pub(super) fn now() -> Value {
+    json!(Time(Timestamp::now()))
+}
+
+impl Store {
+    /// The newest version that watches and caches may see.
+    pub fn visible(&self) -> u64 {
+        self.held.unwrap_or(self.revision)
+    }
+
+    /// A uid that no other object has or had.
+    pub fn new_uid(&mut self) -> String {
+        self.uids += 1;
+        format!("00000000-0000-4000-8000-{:012}", self.uids)
+    }
+
+    /// Keep an object, or remove it, as the next version; the object as it was written.
+    pub fn commit(&mut self, key: &Key, object: Value, keep: bool) -> Value {
+        self.revision += 1;
+        let mut object = object;
+        object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+        let after = keep.then(|| object.clone());
+        let before = match &after {
+            Some(after) => self.objects.insert(key.clone(), after.clone()),
+            None => {
+                self.owners.remove(key);
+                self.objects.remove(key)
+            }
+        };
+        self.history.push(Change { revision: self.revision, key: key.clone(), before, after });
+        self.deliver();
+        object
+    }
+
+    /// Forget the history: no version given out so far is new enough for a watch or for the next
+    /// page of a list.
+    pub fn compact(&mut self) {
+        self.expire_late_watches();
+        // As if another kind had been written meanwhile: else the newest version would not be old.
+        self.revision += 1;
+        self.oldest = self.revision;
+        self.deliver();
+    }
+
+    /// All objects as they were at a version.
+    pub fn at(&self, revision: u64) -> BTreeMap<&Key, &Value> {
+        let mut objects: BTreeMap<&Key, &Value> = self.objects.iter().collect();
+        for change in self.history.iter().rev().take_while(|change| change.revision > revision) {
+            match &change.before {
+                Some(before) => objects.insert(&change.key, before),
+                None => objects.remove(&change.key),
+            };
+        }
+        objects
+    }
+
+    pub fn get(&self, call: &Call) -> Result<Value, Refusal> {
+        let revision = self.asked_revision(call)?;
+        let found = self.at(revision).get(&call.key()).map(|object| (*object).clone());
+        found.ok_or_else(|| Refusal::not_found(&call.resource, &call.name))
+    }
+
+    pub fn list(&self, call: &Call) -> Result<Value, Refusal> {
+        let selector = call.selector()?;
+        let (revision, start) = match call.param("continue").split_once(' ') {
+            Some((revision, start)) => (self.in_history(version(revision)?)?, Some(start)),
+            None => (self.asked_revision(call)?, None),
+        };
+        let place = |key: &Key| format!("{}/{}", key.namespace, key.name);
+        let mut found: Vec<(String, &Value)> = self
+            .at(revision)
+            .into_iter()
+            .filter(|(key, object)| {
+                key.is_in(&call.resource, &call.namespace) && selector.matches(object)
+            })
+            .map(|(key, object)| (place(key), object))
+            .filter(|(place, _)| start.is_none_or(|start| place.as_str() >= start))
+            .collect();
+        let limit = call.param("limit").parse().unwrap_or(0);
+        let rest = if limit == 0 { Vec::new() } else { found.split_off(limit.min(found.len())) };
+        let mut metadata = json!({ "resourceVersion": revision.to_string() });
+        if let Some((next, _)) = rest.first() {
+            metadata["continue"] = json!(format!("{revision} {next}"));
+            if selector.is_empty() {
+                metadata["remainingItemCount"] = json!(rest.len());
+            }
+        }
+        let items = found.into_iter().map(|(_, object)| object).cloned().collect();
+        Ok(list(&call.resource, metadata, items))
+    }
+
+    /// The version whose objects a read is to show.
+    fn asked_revision(&self, call: &Call) -> Result<u64, Refusal> {
+        match call.param("resourceVersion") {
+            "" => Ok(self.revision),
+            // Any version will do, so the answer comes from a cache, and that may be late.
+            "0" => Ok(self.visible()),
+            asked => match version(asked)? {
+                asked if asked > self.revision => Err(Refusal::too_new(asked, self.revision)),
+                asked if call.param("resourceVersionMatch") == "Exact" => self.in_history(asked),
+                _ => Ok(self.revision),
+            },
+        }
+    }
+
+    /// The version, if the history still reaches back to it.
+    pub fn in_history(&self, asked: u64) -> Result<u64, Refusal> {
+        if asked < self.oldest { Err(Refusal::expired(asked, self.oldest)) } else { Ok(asked) }
+    }
+}
+
+/// Read a resourceVersion.
+pub(super) fn version(text: &str) -> Result<u64, Refusal> {
+    text.parse().map_err(|_| Refusal::bad_request(format!("Invalid resource version {text:?}")))
+}
+
+/// A list as the server sends it.
+pub(super) fn list(resource: &Resource, metadata: Value, items: Vec<Value>) -> Value {
+    json!({
+        "kind": format!("{}List", resource.kind),
+        "apiVersion": resource.api_version(),
+        "metadata": metadata,
+        "items": items,
+    })
+}
