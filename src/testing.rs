@@ -11,6 +11,8 @@
 //! Any call can be made to fail ([`FakeHost::fail`]), and LVM to die alone ([`FakeHost::kill_lvm_after`]).
 //!
 //! What no caller may ever do is a panic too: see the module `door`.
+//!
+//! Of a cluster it is the API server that is in memory: [`FakeApi`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

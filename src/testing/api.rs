@@ -20,6 +20,7 @@ mod call;
 mod objects;
 mod refusal;
 mod resources;
+mod rules;
 mod selector;
 mod server;
 mod store;

@@ -1,4 +1,4 @@
-//! Server-side apply, as far as one needs it: who owns which leaf.
+//! Who owns which field, as far as server-side apply needs it.
 //!
 //! A list is one leaf, so two managers cannot each own an item of it.
 
@@ -6,26 +6,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
+use super::rules::OF_THE_SERVER;
+
 /// The keys from the root to a leaf.
 type Path = Vec<String>;
 
-/// Who applies, and whether to the subresource `status`: the server keeps these apart.
-pub(super) type Manager = (String, bool);
+/// Who writes, and how: the server keeps apart what one name applies, what it writes otherwise, and
+/// what it writes to `status`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Manager {
+    pub name: String,
+    pub applies: bool,
+    pub status: bool,
+}
 
-/// What each manager applied last.
+/// What each manager wrote last.
 pub(super) type Owners = BTreeMap<Manager, BTreeSet<Path>>;
 
-/// What names the object is owned by nobody.
-const NAMES: [&[&str]; 6] = [
-    &["apiVersion"],
-    &["kind"],
-    &["metadata", "name"],
-    &["metadata", "namespace"],
-    &["metadata", "resourceVersion"],
-    &["metadata", "uid"],
-];
-
-/// The leaves of an object that can be owned.
+/// The leaves of an object that can be owned: not what names it, and not what the server writes.
 fn leaves(object: &Value) -> BTreeMap<Path, Value> {
     fn walk(value: &Value, path: &Path, found: &mut BTreeMap<Path, Value>) {
         match value.as_object() {
@@ -39,7 +37,11 @@ fn leaves(object: &Value) -> BTreeMap<Path, Value> {
     }
     let mut found = BTreeMap::new();
     walk(object, &Vec::new(), &mut found);
-    found.retain(|path, _| !NAMES.iter().any(|name| path == name));
+    found.retain(|path, _| match path.as_slice() {
+        [] => false,
+        [field] => !["apiVersion", "kind", "metadata"].contains(&field.as_str()),
+        [first, field, ..] => first != "metadata" || !OF_THE_SERVER.contains(&field.as_str()),
+    });
     found
 }
 
@@ -59,7 +61,7 @@ pub(super) fn apply(
         let changes = !is_met(at(object, path), value);
         for (other, owned) in owners.iter_mut().filter(|(other, _)| changes && *other != manager) {
             if owned.contains(path) && !force {
-                return Err((other.0.clone(), path.join(".")));
+                return Err((other.name.clone(), path.join(".")));
             }
             owned.remove(path);
         }
@@ -84,11 +86,13 @@ fn is_met(found: Option<&Value>, wanted: &Value) -> bool {
         || wanted.as_object().is_some_and(is_empty) && found.is_some_and(Value::is_object)
 }
 
-/// Take from all managers what somebody else has changed since.
-pub(super) fn disown_changed(owners: &mut Owners, before: &Value, after: &Value) {
+/// Note a write that is no apply: what it changes is its manager's, and nobody else's.
+pub(super) fn own_changed(owners: &mut Owners, manager: Manager, before: &Value, after: &Value) {
     for owned in owners.values_mut() {
         owned.retain(|path| at(before, path) == at(after, path));
     }
+    let changed = leaves(after).into_iter().filter(|(path, value)| at(before, path) != Some(value));
+    owners.entry(manager).or_default().extend(changed.map(|(path, _)| path));
 }
 
 fn at<'a>(object: &'a Value, path: &Path) -> Option<&'a Value> {

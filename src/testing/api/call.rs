@@ -8,10 +8,14 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::Value;
 
+use super::apply::Manager;
 use super::refusal::Refusal;
 use super::resources::Resource;
 use super::selector::Selector;
 use super::store::Key;
+
+/// The content type of a server-side apply.
+pub(super) const APPLY: &str = "application/apply-patch+yaml";
 
 /// A request for objects of one kind.
 #[derive(Debug)]
@@ -89,10 +93,22 @@ impl Call {
         let status = if self.status { "status" } else { "" };
         let parts = [&self.resource.plural, &self.namespace, &self.name, status];
         let path: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        let manager = self.param("fieldManager");
-        let who = if manager.is_empty() { &self.user_agent } else { manager };
-        let by = if who.is_empty() { String::new() } else { format!(" by {who}") };
+        let by = self.who().map_or(String::new(), |who| format!(" by {who}"));
         format!("{} {}{by}", self.method, path.join("/"))
+    }
+
+    /// The field manager, or else the user agent.
+    fn who(&self) -> Option<&str> {
+        [self.param("fieldManager"), &self.user_agent].into_iter().find(|name| !name.is_empty())
+    }
+
+    /// Who owns what this call writes.
+    pub fn manager(&self) -> Manager {
+        Manager {
+            name: self.who().unwrap_or("unknown").to_owned(),
+            applies: self.content_type == APPLY,
+            status: self.status,
+        }
     }
 }
 

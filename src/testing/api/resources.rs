@@ -45,6 +45,11 @@ impl Resource {
         }
     }
 
+    /// Whether it is of Kubernetes itself, which alone takes strategic merge patches.
+    pub fn is_core(&self) -> bool {
+        self.group.is_empty() || self.group.ends_with(".k8s.io")
+    }
+
     /// A kind of Kubernetes itself.
     fn core<K: k8s_openapi::Resource>() -> Resource {
         Resource {
@@ -74,7 +79,7 @@ impl Resource {
     }
 
     /// A kind of ours.
-    fn defined(definition: CustomResourceDefinition) -> Resource {
+    fn defined(definition: &CustomResourceDefinition) -> Resource {
         let (spec, version) = (&definition.spec, &definition.spec.versions[0]);
         let mut fixed = Vec::new();
         if let Some(schema) =
@@ -92,7 +97,7 @@ impl Resource {
             status: version.subresources.as_ref().is_some_and(|all| all.status.is_some()),
             selectable: fields.map(|f| f.json_path.trim_start_matches('.').to_owned()).collect(),
             fixed,
-            blind: false,
+            ..Resource::default()
         }
     }
 }
@@ -133,6 +138,6 @@ pub(super) fn resources() -> Vec<Arc<Resource>> {
         Resource::core::<CSIStorageCapacity>().in_namespaces().guarded(),
         Resource::core::<StorageClass>(),
     ];
-    let ours = crate::api::definitions().into_iter().map(Resource::defined);
-    core.into_iter().chain(ours).map(Arc::new).collect()
+    let definitions = crate::api::definitions();
+    core.into_iter().chain(definitions.iter().map(Resource::defined)).map(Arc::new).collect()
 }

@@ -52,16 +52,16 @@ impl Selector {
         let label = |term: &Term| object["metadata"]["labels"].get(&term.key).map(text);
         let field =
             |term: &Term| Some(text(term.key.split('.').fold(object, |value, name| &value[name])));
-        self.labels.iter().all(|term| term.wanted.holds(label(term)))
-            && self.fields.iter().all(|term| term.wanted.holds(field(term)))
+        self.labels.iter().all(|term| term.wanted.holds(label(term).as_ref()))
+            && self.fields.iter().all(|term| term.wanted.holds(field(term).as_ref()))
     }
 }
 
 impl Wanted {
-    fn holds(&self, value: Option<String>) -> bool {
+    fn holds(&self, value: Option<&String>) -> bool {
         match self {
-            Wanted::Is(wanted) => value.as_ref() == Some(wanted),
-            Wanted::IsNot(unwanted) => value.as_ref() != Some(unwanted),
+            Wanted::Is(wanted) => value == Some(wanted),
+            Wanted::IsNot(unwanted) => value != Some(unwanted),
             Wanted::Present => value.is_some(),
             Wanted::Absent => value.is_none(),
         }

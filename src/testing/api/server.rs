@@ -7,7 +7,7 @@ use http::{Method, Response, StatusCode};
 use serde_json::Value;
 use tower::BoxError;
 
-use super::call::Call;
+use super::call::{APPLY, Call};
 use super::refusal::Refusal;
 use super::store::Store;
 use super::watches::Lines;
@@ -82,9 +82,7 @@ impl Server {
         let (is_new, object) = match (&call.method, is_collection, call.status) {
             (&Method::POST, true, _) if is_somewhere => (true, store.create(call)?),
             (&Method::PUT, false, _) => (false, store.replace(call)?),
-            (&Method::PATCH, false, _) if call.content_type == "application/apply-patch+yaml" => {
-                store.apply(call)?
-            }
+            (&Method::PATCH, false, _) if call.content_type == APPLY => store.apply(call)?,
             (&Method::PATCH, false, _) => (false, store.patch(call)?),
             (&Method::DELETE, false, false) => (false, store.delete(call)?),
             (&Method::DELETE, true, _) => (false, store.delete_all(call)?),

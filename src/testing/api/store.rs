@@ -88,12 +88,11 @@ impl Store {
         let mut object = object;
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let after = keep.then(|| object.clone());
-        let before = match &after {
-            Some(after) => self.objects.insert(key.clone(), after.clone()),
-            None => {
-                self.owners.remove(key);
-                self.objects.remove(key)
-            }
+        let before = if let Some(after) = &after {
+            self.objects.insert(key.clone(), after.clone())
+        } else {
+            self.owners.remove(key);
+            self.objects.remove(key)
         };
         self.history.push(Change { revision: self.revision, key: key.clone(), before, after });
         self.deliver();
@@ -153,8 +152,8 @@ impl Store {
                 metadata["remainingItemCount"] = json!(rest.len());
             }
         }
-        let items = found.into_iter().map(|(_, object)| object).cloned().collect();
-        Ok(list(&call.resource, metadata, items))
+        let items: Vec<Value> = found.into_iter().map(|(_, object)| object.clone()).collect();
+        Ok(list(&call.resource, &metadata, &items))
     }
 
     /// The version whose objects a read is to show.
@@ -183,7 +182,7 @@ pub(super) fn version(text: &str) -> Result<u64, Refusal> {
 }
 
 /// A list as the server sends it.
-pub(super) fn list(resource: &Resource, metadata: Value, items: Vec<Value>) -> Value {
+pub(super) fn list(resource: &Resource, metadata: &Value, items: &[Value]) -> Value {
     json!({
         "kind": format!("{}List", resource.kind),
         "apiVersion": resource.api_version(),

@@ -120,8 +120,7 @@ impl FakeApi {
                 changed.await;
             }
         };
-        if tokio::time::timeout(PATIENCE, wait).await.is_err() {
-            panic!("waited in vain until {what}; writes so far: {:#?}", self.writes());
-        }
+        let waited = tokio::time::timeout(PATIENCE, wait).await;
+        assert!(waited.is_ok(), "waited in vain until {what}; writes so far: {:#?}", self.writes());
     }
 }

@@ -10,6 +10,7 @@ use crate::api::{
 use crate::bytes::Bytes;
 
 mod apply;
+mod clients;
 mod faults;
 mod reads;
 mod watches;

@@ -119,9 +119,9 @@ impl Store {
 
     /// End the watches that have not been told of all changes, as a compaction ends them.
     pub fn expire_late_watches(&mut self) {
-        let revision = self.revision;
-        for late in self.watches.extract_if(.., |watch| watch.position < revision) {
-            late.send("ERROR", &Refusal::expired(late.position, revision).status());
+        let newest = self.history.last().map_or(0, |change| change.revision);
+        for late in self.watches.extract_if(.., |watch| watch.position < newest) {
+            late.send("ERROR", &Refusal::expired(late.position, newest).status());
         }
     }
 

@@ -3,9 +3,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn applied(parts: Value) -> Patch<Value> {
+fn applied(parts: &Value) -> Patch<Value> {
     let mut whole = json!({ "apiVersion": "pliant.io/v1alpha1", "kind": "VolumeRequest" });
-    json_patch::merge(&mut whole, &parts);
+    json_patch::merge(&mut whole, parts);
     Patch::Apply(whole)
 }
 
@@ -23,11 +23,11 @@ async fn an_apply_creates_and_then_changes_nothing() {
     let params = PatchParams::apply("agent");
     let mut sent = spec(1);
     sent["status"] = json!({ "phase": "Done" });
-    let made = all.patch("a", &params, &applied(sent)).await.unwrap();
+    let made = all.patch("a", &params, &applied(&sent)).await.unwrap();
     assert_eq!((made.status.clone(), made.metadata.generation), (None, Some(1)));
-    let same = all.patch("a", &params, &applied(spec(1))).await.unwrap();
+    let same = all.patch("a", &params, &applied(&spec(1))).await.unwrap();
     assert_eq!(same, made);
-    let grown = all.patch("a", &params, &applied(spec(2))).await.unwrap();
+    let grown = all.patch("a", &params, &applied(&spec(2))).await.unwrap();
     assert_eq!((grown.spec.work, grown.metadata.generation), (grow(2), Some(2)));
 }
 
@@ -36,7 +36,7 @@ async fn an_applied_status_needs_its_object() {
     let api = FakeApi::new();
     let all = requests(&api);
     let params = PatchParams::apply("agent");
-    let told = |status: Value| applied(json!({ "metadata": {}, "status": status }));
+    let told = |status: Value| applied(&json!({ "metadata": {}, "status": status }));
     let missing = all.patch_status("a", &params, &told(json!({ "phase": "Running" }))).await;
     assert_eq!(refusal(missing), refused(404, "NotFound"));
     create(&api, "a", "one").await;
@@ -53,7 +53,7 @@ async fn an_applied_status_needs_its_object() {
 async fn an_apply_removes_only_its_own() {
     let api = FakeApi::new();
     create(&api, "a", "one").await;
-    let labels = |labels: Value| applied(json!({ "metadata": { "labels": labels } }));
+    let labels = |labels: Value| applied(&json!({ "metadata": { "labels": labels } }));
     let apply = async |manager: &str, set: Value, force: bool| {
         let params = PatchParams { force, ..PatchParams::apply(manager) };
         requests(&api).patch("a", &params, &labels(set)).await
@@ -81,11 +81,17 @@ async fn who_writes_otherwise_takes_a_field_from_who_applied_it() {
     let params = PatchParams::apply("one");
     let mut sent = spec(1);
     sent["metadata"] = json!({ "labels": { "x": "1" } });
-    all.patch("a", &params, &applied(sent)).await.unwrap();
+    all.patch("a", &params, &applied(&sent)).await.unwrap();
     let merge = Patch::Merge(json!({ "metadata": { "labels": { "x": "2" } } }));
     all.patch("a", &PatchParams::default(), &merge).await.unwrap();
-    let left = all.patch("a", &params, &applied(spec(1))).await.unwrap();
+    let left = all.patch("a", &params, &applied(&spec(1))).await.unwrap();
     assert_eq!(json!(left.metadata.labels), json!({ "x": "2" }));
+    // Also the same name, if it does not apply.
+    let same = PatchParams { field_manager: Some("one".to_owned()), ..PatchParams::default() };
+    let merge = Patch::Merge(json!({ "spec": { "work": { "grow": { "atLeast": "2Gi" } } } }));
+    all.patch("a", &same, &merge).await.unwrap();
+    let disputed = all.patch("a", &params, &applied(&spec(1))).await;
+    assert_eq!(refusal(disputed), refused(409, "Conflict"));
 }
 
 #[tokio::test]
@@ -93,13 +99,16 @@ async fn an_apply_tells_who_and_of_which_version() {
     let api = FakeApi::new();
     let all = requests(&api);
     create(&api, "a", "one").await;
-    let nobody = all.patch("a", &PatchParams::default(), &applied(spec(1))).await;
+    let nobody = all.patch("a", &PatchParams::default(), &applied(&spec(1))).await;
     assert_eq!(refusal(nobody), refused(422, "Invalid"));
     let mut stale = spec(2);
     stale["metadata"]["resourceVersion"] = json!("7");
-    let stale = all.patch("a", &PatchParams::apply("one"), &applied(stale)).await;
+    let stale = all.patch("a", &PatchParams::apply("one"), &applied(&stale)).await;
     assert_eq!(refusal(stale), refused(409, "Conflict"));
-    let moved = applied(json!({ "metadata": {}, "spec": { "node": "two" } }));
-    let moved = all.patch("a", &PatchParams::apply("one"), &moved).await;
+    let moved = applied(&json!({ "metadata": {}, "spec": { "node": "two" } }));
+    let forced = PatchParams::apply("one").force();
+    let disputed = all.patch("a", &PatchParams::apply("one"), &moved).await;
+    assert_eq!(refusal(disputed), refused(409, "Conflict"), "it was created by another name");
+    let moved = all.patch("a", &forced, &moved).await;
     assert_eq!(refusal(moved), refused(422, "Invalid"));
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::testing::Side;
 
-fn is_broken<T>(result: kube::Result<T>) -> bool {
+fn is_broken<T>(result: &kube::Result<T>) -> bool {
     matches!(result, Err(kube::Error::Service(_)))
 }
 
@@ -40,7 +40,7 @@ async fn a_request_is_lost_before_or_its_answer_after() {
         create(&api, &format!("{name}1"), "one").await;
         api.fail_at(2, side);
         let lost = all.create(&PostParams::default(), &request(name, "one")).await;
-        assert!(is_broken(lost));
+        assert!(is_broken(&lost));
         assert_eq!(api.get::<VolumeRequest>(name).is_some(), is_there);
         create(&api, &format!("{name}2"), "one").await;
         assert_eq!(api.writes().len(), 3);
@@ -52,8 +52,8 @@ async fn a_server_that_is_away_answers_nothing() {
     let api = FakeApi::new();
     let all = requests(&api);
     api.go_down();
-    assert!(is_broken(all.list(&ListParams::default()).await));
-    assert!(is_broken(all.create(&PostParams::default(), &request("a", "one")).await));
+    assert!(is_broken(&all.list(&ListParams::default()).await));
+    assert!(is_broken(&all.create(&PostParams::default(), &request("a", "one")).await));
     api.refuse_all(503);
     let refused_one = all.list(&ListParams::default()).await;
     assert_eq!(refusal(refused_one), refused(503, "ServiceUnavailable"));

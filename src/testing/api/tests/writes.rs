@@ -135,6 +135,7 @@ async fn a_merge_patch_sets_and_removes() {
     let stale = merge(&api, "a", json!({ "metadata": { "resourceVersion": "1" } })).await;
     assert_eq!(refusal(stale), refused(409, "Conflict"));
     assert_eq!(refusal(merge(&api, "b", json!({})).await), refused(404, "NotFound"));
+    assert_eq!(refusal(merge(&api, "a", json!([])).await), refused(400, "BadRequest"));
     let strategic = all.patch("a", &params, &Patch::Strategic(json!({}))).await;
     assert_eq!(refusal(strategic), refused(415, "UnsupportedMediaType"));
 }
