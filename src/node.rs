@@ -32,6 +32,7 @@ mod pools;
 mod publish;
 pub mod record;
 mod remove;
+mod room;
 mod setup;
 mod stage;
 mod stats;

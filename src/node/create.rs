@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::bytes::Bytes;
 use crate::fs;
 use crate::lvm::NewLv;
-use crate::node::pools::{self, Pool, place, room_for_new, roomiest};
+use crate::node::pools::{self, Pool};
 use crate::node::record::{Record, Stage};
+use crate::node::room::{place, room_for_new, roomiest};
 use crate::node::wipe::{self, Task};
 use crate::node::{Found, Node};
 use crate::volume::{Mode, NewVolume, VolumeError, Wanted};
@@ -65,7 +66,8 @@ impl Node {
         // No room is said only by a group that could tell: its caller then takes the pod to another
         // node. Where none can, asking again is what helps.
         if !seen.changeable() {
-            let trouble = seen.trouble().unwrap_or_else(|| "it has no group".to_owned());
+            let trouble = seen.trouble().or_else(|| pools::listed(pool.refused.iter().cloned()));
+            let trouble = trouble.unwrap_or_else(|| "it has no group yet".to_owned());
             return Err(VolumeError::Unavailable {
                 reason: format!("pool {}: {trouble}", pool.name),
             });

@@ -137,13 +137,10 @@ impl NewDisk {
         host: &dyn Host,
         scan: &Scan,
     ) -> Result<Located<'_>, SetupError> {
-        match host.real_path(&self.path).await? {
-            Some(device) => Ok(Located { disk: self, device }),
-            None => {
-                let (disk, blank) = (self.path.clone(), blank_disks(host, scan).await?);
-                Err(SetupError::Missing { disk, blank })
-            }
+        if let Some(device) = host.real_path(&self.path).await? {
+            return Ok(Located { disk: self, device });
         }
+        Err(SetupError::Missing { disk: self.path.clone(), blank: blank_disks(host, scan).await? })
     }
 }
 

@@ -79,14 +79,16 @@ impl Node {
         }
     }
 
-    /// Note why a group is not there; it may hide volumes.
+    /// Note why a group is not there. It may hide volumes, unless another pool has it.
     fn note_trouble(&self, pool: &mut Pool, error: &SetupError) {
         let words = causes::in_full(error);
         let told = self.pools().iter().any(|p| p.name == pool.name && p.refused.contains(&words));
         if !told {
             tracing::error!(pool = %pool.name, error = words, "the pool lacks a group");
         }
-        pool.trouble.push(words.clone());
+        if !matches!(error, SetupError::Taken { .. } | SetupError::GroupTaken { .. }) {
+            pool.trouble.push(words.clone());
+        }
         pool.refused.push(words);
     }
 
@@ -161,11 +163,10 @@ impl Node {
         let verdict = self.judge_spare(spare, survey, pool).await;
         pool.note_disk(spare, &verdict, survey);
         match &verdict {
-            Ok(Verdict::In(_)) => {}
             Ok(Verdict::Free(found)) if !plan.create => {
                 pool.plan.push(wait(spare, found.as_deref(), survey));
             }
-            Ok(Verdict::Free(_)) => {}
+            Ok(Verdict::In(_) | Verdict::Free(_)) => {}
             Err(error) => pool.refused.push(causes::in_full(error)),
         }
         // One that is refused for what is on it may be free when it is needed.
@@ -233,7 +234,7 @@ impl Pool {
 
 /// What would be done with a disk that a group is to be made on.
 fn step(group: &str, disk: &Located<'_>, found: Option<&str>, survey: &Survey) -> String {
-    let (name, size) = (disk.disk.path.display(), said_size(&disk.disk, survey));
+    let (name, size) = (disk.disk.path.display(), said_size(disk.disk, survey));
     match found {
         None => format!("make volume group {group} on {name} (blank{size})"),
         Some(found) => {

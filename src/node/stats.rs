@@ -10,8 +10,9 @@ use crate::lvm::Spent;
 use crate::mount::MountTable;
 use crate::node::error::failed;
 use crate::node::plan::served;
-use crate::node::pools::{Pool, room_for_new};
+use crate::node::pools::Pool;
 use crate::node::record::{self, Stage};
+use crate::node::room::room_for_new;
 use crate::node::{Found, Node};
 use crate::volume::{
     Ailment, Layout, PoolAilment, PoolSummary, Severity, Stats, Usage, Volume, VolumeError,

@@ -7,7 +7,8 @@ use crate::bytes::Bytes;
 use crate::lvm::{Group, Pv, VolumeGroup};
 use crate::node::make::PlannedDisk;
 use crate::node::plan::served;
-use crate::node::pools::{self, Pool, Seen, joined, roomiest};
+use crate::node::pools::{self, Pool, Seen};
+use crate::node::room::{joined, roomiest};
 use crate::node::{Node, record};
 use crate::volume::{Layout, PoolName, Severity, VolumeId};
 

@@ -224,18 +224,14 @@ async fn remove_the_last_one(n: usize) -> (usize, Result<(), VolumeError>) {
     node.ensure(&in_pool("slow", VOLUME, 64)).await.expect("create");
     host.forget_effects();
     host.hold_after(n);
-    let spawn = |work: fn(Arc<Node>) -> std::pin::Pin<Box<dyn Future<Output = Answer> + Send>>| {
-        tokio::spawn(work(node.clone()))
-    };
-    let removal = spawn(|node| Box::pin(async move { node.remove(&id_of(VOLUME)).await }));
+    let (remover, setter, maker) = (node.clone(), node.clone(), node.clone());
+    let removal = tokio::spawn(async move { remover.remove(&id_of(VOLUME)).await });
     turns().await;
     let effects = host.effects().len();
-    let setter = node.clone();
     let setting = tokio::spawn(async move { setter.set_pools(vec![fast]).await });
     turns().await;
-    let making = spawn(|node| {
-        Box::pin(async move { node.ensure(&in_pool("slow", NEIGHBOUR, 64)).await.map(drop) })
-    });
+    let another = in_pool("slow", NEIGHBOUR, 64);
+    let making = tokio::spawn(async move { maker.ensure(&another).await.map(drop) });
     turns().await;
     host.let_go();
     removal.await.expect("it ran").expect("it ends");
@@ -244,8 +240,6 @@ async fn remove_the_last_one(n: usize) -> (usize, Result<(), VolumeError>) {
     assert_eq!(is_there(&node, NEIGHBOUR).await, made.is_ok(), "{n}: {made:?}");
     (effects, made)
 }
-
-type Answer = Result<(), VolumeError>;
 
 async fn turns() {
     for _turn in 0..2000 {
@@ -311,6 +305,7 @@ fn a_group_that_two_pools_name_stays_where_it_is() {
         assert_eq!(storage.groups[0].pool.as_str(), "old");
         let refused = &storage.pools[0].refused;
         assert!(refused[0].contains("vg0 is in pool old already"), "{refused:?}");
+        assert!(!is_there(&node, VOLUME).await, "it hides nothing");
 
         node.ensure(&in_pool("old", VOLUME, 64)).await.expect("create");
         set(&node, &[new]).await;
