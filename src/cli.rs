@@ -60,8 +60,13 @@ pub struct NodeRole {
     #[arg(long, value_name = "FILE", env = "PLIANT_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
     /// Socket at which the kubelet of this node finds the driver, in the directory that it watches
-    #[arg(long, value_name = "SOCKET", env = "PLIANT_REGISTRATION", hide_env_values = true,
-        default_value = "/var/lib/kubelet/plugins_registry/lvm.csi.pliant.io-reg.sock")]
+    #[arg(
+        long,
+        value_name = "SOCKET",
+        env = "PLIANT_REGISTRATION",
+        hide_env_values = true,
+        default_value = "/var/lib/kubelet/plugins_registry/lvm.csi.pliant.io-reg.sock"
+    )]
     pub registration: SocketPath,
     /// Leave the registration with the kubelet to another process, such as node-driver-registrar
     #[arg(long, env = "PLIANT_NO_REGISTRATION")]
@@ -75,8 +80,13 @@ pub struct NodeRole {
 #[derive(Debug, Args)]
 pub struct ControllerRole {
     /// Socket to serve to the sidecars of the same pod
-    #[arg(long, value_name = "SOCKET", env = "PLIANT_ENDPOINT", hide_env_values = true,
-        default_value = "unix:///csi/csi.sock")]
+    #[arg(
+        long,
+        value_name = "SOCKET",
+        env = "PLIANT_ENDPOINT",
+        hide_env_values = true,
+        default_value = "unix:///csi/csi.sock"
+    )]
     pub endpoint: SocketPath,
     /// File system where neither the request nor the class names one
     #[arg(long, value_name = "FS", env = "PLIANT_DEFAULT_FS", hide_env_values = true,
@@ -90,8 +100,13 @@ pub struct ControllerRole {
         value_parser = str::parse::<LogFormat>, default_value = "text")]
     pub log_format: LogFormat,
     /// Which log lines are written: a level, or directives such as warn,pliant::cluster=debug
-    #[arg(long, value_name = "LEVEL", env = "PLIANT_LOG_LEVEL", hide_env_values = true,
-        default_value = "info")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "PLIANT_LOG_LEVEL",
+        hide_env_values = true,
+        default_value = "info"
+    )]
     pub log_level: LogFilter,
 }
 

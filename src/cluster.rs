@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bytes::Bytes;
 use crate::volume::{
-    Capacity, CapacityQuery, Grown, Growth, Listing, NewVolume, NodeKey, Page, Reason, Volume, VolumeError,
-    VolumeId, VolumeStatus, Volumes,
+    Capacity, CapacityQuery, Grown, Growth, Listing, NewVolume, NodeKey, Page, Reason, Volume,
+    VolumeError, VolumeId, VolumeStatus, Volumes,
 };
 
 mod nodes;
@@ -73,7 +73,11 @@ impl Cluster {
 ///
 /// # Errors
 /// [`VolumeError::Working`] if it does not within some seconds: asking again joins the work.
-async fn in_time<T>(what: &str, id: &VolumeId, told: impl Future<Output = T>) -> Result<T, VolumeError> {
+async fn in_time<T>(
+    what: &str,
+    id: &VolumeId,
+    told: impl Future<Output = T>,
+) -> Result<T, VolumeError> {
     tokio::time::timeout(PUBLISHED, told).await.map_err(|_| VolumeError::Working {
         what: format!("{what} volume {id}"),
         progress: "it is done, and the record of its node does not tell so yet".to_owned(),

@@ -439,6 +439,10 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// What `path` is, or `None` if there is nothing. No symbolic link is followed on the way.
     async fn path_kind(&self, path: &Path) -> Result<Option<PathKind>, HostError>;
 
+    /// Where `path` leads when all links are followed, or `None` if that is nowhere: a disk in
+    /// `/dev/disk/by-id` becomes the one of [`Host::disks`].
+    async fn real_path(&self, path: &Path) -> Result<Option<PathBuf>, HostError>;
+
     /// Make a directory with its parents; there already is success.
     async fn make_dir(&self, path: &Path) -> Result<(), HostError>;
 

@@ -6,14 +6,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::bytes::Bytes;
 use crate::host::{DeviceNumber, Host, Mount};
-use crate::lvm::VolumeGroup;
 use crate::mount::MountTable;
 use crate::volume::{
     Capacity, CapacityQuery, Grown, Growth, Listing, NewVolume, NodeInfo, NodeKey, Page, State,
@@ -25,28 +24,37 @@ mod disks;
 mod error;
 mod find;
 mod grow;
+mod leave;
+mod make;
 mod offline;
+mod plan;
 mod pools;
 mod publish;
 pub mod record;
 mod remove;
+mod room;
 mod setup;
 mod stage;
 mod stats;
+pub mod storage;
 mod wipe;
 
 use error::failed;
 use find::Found;
+use plan::served;
 use pools::Pool;
 
 pub use disks::{NewDisk, SetupError};
-pub use setup::{GroupSource, PoolPlan};
+pub use plan::{GroupSource, PoolPlan};
 
 /// This machine: its pools, and the volumes in them.
 pub struct Node {
     settings: NodeSettings,
     host: Arc<dyn Host>,
-    pools: Vec<Arc<Pool>>,
+    /// As the plans of now have them; whoever works on a pool keeps the one that it began with.
+    pools: RwLock<Arc<[Arc<Pool>]>>,
+    /// Taken while they are changed.
+    setting: tokio::sync::Mutex<()>,
     wipes: wipe::Wipes,
     /// How the growths of file systems ended since the start, by volume.
     growths: Mutex<HashMap<VolumeKey, LastGrowth>>,
@@ -105,10 +113,6 @@ impl Node {
         NodeInfo { name: self.settings.name.clone(), max_volumes: self.settings.max_volumes }
     }
 
-    fn groups(&self) -> impl Iterator<Item = &Arc<VolumeGroup>> {
-        self.pools.iter().flat_map(|pool| &pool.groups)
-    }
-
     /// The mounts of a device that workloads see: not those of ours for growing.
     fn shown<'a>(&self, table: &'a MountTable, device: DeviceNumber) -> Vec<&'a Mount> {
         let private = self.settings.private_mounts();
@@ -151,7 +155,7 @@ impl Node {
 
     /// Make all changes of all groups durable.
     async fn flush_all(&self) -> Result<(), VolumeError> {
-        for group in self.groups() {
+        for (_, group) in served(&self.pools()) {
             group.flush().await?;
         }
         Ok(())

@@ -67,6 +67,8 @@ struct World {
     mounts: Vec<Mount>,
     /// Directories (`true`) and files (`false`) of the root file system.
     paths: BTreeMap<PathBuf, bool>,
+    /// Other names of disks.
+    links: BTreeMap<PathBuf, PathBuf>,
     locks: BTreeSet<String>,
     /// Processes that hold a device open, by its path.
     openers: BTreeMap<PathBuf, u32>,
@@ -119,6 +121,11 @@ impl FakeHost {
         let path = PathBuf::from(format!("/dev/fake{minor}"));
         world.disks.insert(path.clone(), FakeDisk::new(minor, size));
         path
+    }
+
+    /// Let a disk have another name, as udev gives it one in `/dev/disk/by-id`.
+    pub fn link(&self, name: &Path, disk: &Path) {
+        self.lock().links.insert(name.to_owned(), disk.to_owned());
     }
 
     /// Make a volume group with extents of 4 MiB on these disks, durable and without effects, as an

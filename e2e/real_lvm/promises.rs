@@ -55,11 +55,10 @@ impl Machine {
             wipe_patience: Duration::from_secs(300),
             state_dir: dir.join("state"),
         };
-        let plan = PoolPlan {
-            name: "default".parse().expect("name"),
-            groups: vec![GroupSource::Existing(GROUP.to_owned())],
-            spares: Vec::new(),
-        };
+        let plan = PoolPlan::new(
+            "default".parse().expect("name"),
+            vec![GroupSource::Existing(GROUP.to_owned())],
+        );
         let node = Node::start(host.clone(), settings, vec![plan]).await.expect("start");
         Machine { host, node, dir: dir.to_owned() }
     }

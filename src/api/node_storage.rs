@@ -98,6 +98,8 @@ pub enum Health {
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
+    /// Whether a Pool names it; one that none names any more is kept while it holds volumes.
+    pub configured: bool,
     /// All extents of its groups.
     pub size: Quantity,
     /// Free extents of its groups that can be changed.

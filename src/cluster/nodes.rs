@@ -145,7 +145,9 @@ fn name(node: &NodeStorage) -> &str {
 }
 
 fn pool_of<'a>(status: &'a NodeStorageStatus, class: &Class) -> Option<&'a PoolOnNode> {
-    class.choose(&status.pools, |pool| &pool.name)
+    // One that no Pool names takes no new volumes, and does not make another one ambiguous.
+    let open: Vec<&PoolOnNode> = status.pools.iter().filter(|pool| pool.configured).collect();
+    class.choose(&open, |pool| &pool.name).copied()
 }
 
 fn largest(pool: &PoolOnNode, layout: Layout) -> Bytes {

@@ -78,10 +78,8 @@ impl Requests {
         work: Work,
     ) -> Result<VolumeRequestStatus, VolumeError> {
         let (node, volume) = (node.to_owned(), id.to_string());
-        let wanted = VolumeRequest::new(
-            &name_of(&work, id),
-            VolumeRequestSpec { node, volume, work },
-        );
+        let wanted =
+            VolumeRequest::new(&name_of(&work, id), VolumeRequestSpec { node, volume, work });
         let late = Instant::now() + PATIENCE;
         loop {
             let wish = self.enter(&wanted).await?;
@@ -108,7 +106,9 @@ impl Requests {
             let Some(there) = there else { continue };
             let entered = match plan(&there, &wanted.spec) {
                 Step::Join => Some(Wish::of(&there)),
-                Step::Replace => self.take_away(&there).await.map(|()| None).map_err(|e| failed(&e))?,
+                Step::Replace => {
+                    self.take_away(&there).await.map(|()| None).map_err(|e| failed(&e))?
+                }
                 Step::Renew => self.renew(&there, wanted).await.map_err(|error| failed(&error))?,
                 Step::Wait => return Err(in_the_way(&there)),
             };
@@ -127,7 +127,9 @@ impl Requests {
         let params = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
         let name = there.metadata.name.as_deref().unwrap_or_default();
         match self.api.delete(name, &params).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
+                Ok(())
+            }
             done => done.map(drop),
         }
     }
@@ -146,7 +148,9 @@ impl Requests {
         let params = PatchParams { field_manager: Some(WRITER.to_owned()), ..Default::default() };
         match self.api.patch(name, &params, &Patch::Merge(patch)).await {
             Ok(renewed) => Ok(Some(Wish::of(&renewed))),
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(None),
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

@@ -43,11 +43,7 @@ impl Settings {
     ///
     /// # Errors
     /// Everything that is wrong, not only the first.
-    pub fn check(
-        flags: Flags,
-        file: Layer,
-        from: PoolsFrom,
-    ) -> Result<Settings, Vec<ConfigError>> {
+    pub fn check(flags: Flags, file: Layer, from: PoolsFrom) -> Result<Settings, Vec<ConfigError>> {
         let mut errors = Vec::new();
         let over = flags.values.clone();
         let node = over.node_id.or(file.node_id).or_else(|| {

@@ -77,8 +77,11 @@ pools:
 
 #[test]
 fn two_flags_are_enough() {
-    let settings =
-        Settings::check(flags(&["--node-id=alpha", "--pool=fast=vg0"]), Layer::default(), PoolsFrom::Settings);
+    let settings = Settings::check(
+        flags(&["--node-id=alpha", "--pool=fast=vg0"]),
+        Layer::default(),
+        PoolsFrom::Settings,
+    );
     let expected = r#"node-id = "alpha"
 endpoint = "unix:///run/pliant/csi.sock"
 expansion = "one-step"
@@ -280,9 +283,8 @@ fn flags_that_point_nowhere_are_refused() {
 
 #[test]
 fn in_a_cluster_its_objects_say_which_pools_there_are() {
-    let check = |words: &[&str]| {
-        Settings::check(flags(words), Layer::default(), PoolsFrom::Cluster)
-    };
+    let check =
+        |words: &[&str]| Settings::check(flags(words), Layer::default(), PoolsFrom::Cluster);
     assert!(check(&["--node-id=alpha"]).unwrap().pools.is_empty());
     let error = printed(check(&["--node-id=alpha", "--pool=fast=vg0"]).unwrap_err()).join("");
     assert!(error.contains("--pool: in a cluster the Pool objects say"), "{error}");

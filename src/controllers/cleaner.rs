@@ -99,9 +99,8 @@ mod tests {
     use crate::api::{Phase, Remove, VolumeRequestSpec, VolumeRequestStatus, Work};
 
     fn request(age: u64, status: Option<(Phase, Option<u64>)>) -> Arc<VolumeRequest> {
-        let ago = |seconds: u64| {
-            Time(Timestamp::UNIX_EPOCH + Duration::from_secs(10_000 - seconds))
-        };
+        let ago =
+            |seconds: u64| Time(Timestamp::UNIX_EPOCH + Duration::from_secs(10_000 - seconds));
         let (node, volume) = ("a".to_owned(), "v".to_owned());
         let work = Work::Remove(Remove {});
         let mut request = VolumeRequest::new("r", VolumeRequestSpec { node, volume, work });

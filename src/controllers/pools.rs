@@ -11,12 +11,14 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Health, NodeStorage, NodeStorageStatus, Pool, PoolDisk, PoolNode, PoolStatus, Quantity};
+use crate::api::{
+    Health, NodeStorage, NodeStorageStatus, Pool, PoolDisk, PoolNode, PoolStatus, Quantity,
+};
 use crate::bytes::Bytes;
 use crate::causes;
 use crate::cluster::{Nodes, Watched};
 use crate::controllers::storage::StorageRecord;
-use crate::node::{self as machine, GroupSource, NewDisk, PoolPlan};
+use crate::node::{GroupSource, NewDisk, Node as Machine, PoolPlan};
 
 /// Who writes the status of pools, for the API server.
 const WRITER: &str = "pliant-controller";
@@ -118,13 +120,13 @@ fn status_of(
     let mut message = None;
     let mut told = Vec::new();
     for node in here {
-        let on_node = storage
-            .get(node)
-            .and_then(|status| status.pools.iter().find(|one| one.name == name));
+        let on_node =
+            storage.get(node).and_then(|status| status.pools.iter().find(|one| one.name == name));
         let mut line = PoolNode { node: node.to_owned(), plan: Vec::new(), refused: Vec::new() };
         if let Some(on_node) = on_node {
             (size, free) = (size + on_node.size.0, free + on_node.free.0);
-            ready += i32::from(on_node.health != Health::Unavailable && on_node.size.0 > Bytes::ZERO);
+            ready +=
+                i32::from(on_node.health != Health::Unavailable && on_node.size.0 > Bytes::ZERO);
             line.plan.clone_from(&on_node.plan);
             line.refused.clone_from(&on_node.refused);
             let first = on_node.refused.first().or(on_node.message.as_ref());
@@ -146,7 +148,7 @@ fn status_of(
 pub async fn follow(
     name: &str,
     wanted: &Watched<Pool>,
-    node: &machine::Node,
+    node: &Machine,
     storage: &StorageRecord,
     stop: CancellationToken,
 ) {
@@ -154,7 +156,8 @@ pub async fn follow(
         wanted.known().await;
         let mut made = Vec::new();
         loop {
-            let plans = wanted.until(|pools| Some(plans(name, &pools.all())).filter(|p| *p != made));
+            let plans =
+                wanted.until(|pools| Some(plans(name, &pools.all())).filter(|p| *p != made));
             let plans = plans.await;
             match node.set_pools(plans.clone()).await {
                 Ok(()) => {
@@ -194,5 +197,7 @@ fn plan_of(pool: &Pool) -> Option<PoolPlan> {
         name,
         groups: existing.chain(made).collect(),
         spares: pool.spec.spare_disks.iter().map(disk).collect(),
+        create: pool.spec.create,
+        reserve: pool.spec.reserve.map_or(Bytes::ZERO, |reserve| reserve.0),
     })
 }

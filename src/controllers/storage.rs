@@ -10,15 +10,14 @@ use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
-    Health, LayoutRoom, NodeStorage, NodeStorageSpec, NodeStorageStatus, PoolOnNode, Quantity,
+    DiskState, DiskStatus, GroupStatus, Health, LayoutRoom, NodeStorage, NodeStorageSpec,
+    NodeStorageStatus, PoolOnNode, Quantity, WorkStatus,
 };
 use crate::causes;
 use crate::cluster;
 use crate::controllers::agent::WRITER;
-use crate::node::Node;
-use crate::volume::{
-    CapacityQuery, Class, Layout, NodeKey, Page, PoolSummary, VolumeStatus, Volumes,
-};
+use crate::node::{Node, storage as machine};
+use crate::volume::{NodeKey, Page, Volumes};
 
 /// How often a change that nobody announced, as by an administrator's hand, is looked for. Reading
 /// costs no command, and what has not changed is not written.
@@ -48,7 +47,10 @@ impl StorageRecord {
             loop {
                 if let Err(error) = self.publish().await {
                     let error = causes::in_full(&error);
-                    tracing::warn!(error, "what the node has can not be told; it will be tried again");
+                    tracing::warn!(
+                        error,
+                        "what the node has can not be told; it will be tried again"
+                    );
                 }
                 let _ = tokio::time::timeout(LOOK, self.changed.notified()).await;
             }
@@ -88,8 +90,7 @@ impl StorageRecord {
     async fn make(&self) -> Result<(), kube::Error> {
         let key = NodeKey::of(&self.name).as_str().to_owned();
         let record = NodeStorage::new(&self.name, NodeStorageSpec { key });
-        let params =
-            PostParams { field_manager: Some(WRITER.to_owned()), ..PostParams::default() };
+        let params = PostParams { field_manager: Some(WRITER.to_owned()), ..PostParams::default() };
         match self.api.create(&params, &record).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             made => made.map(drop),
@@ -109,6 +110,7 @@ impl StorageRecord {
 
 /// Read what the node has.
 async fn observe(node: &Node) -> NodeStorageStatus {
+    // It reads each group anew where that has changed, and what follows tells the last readings.
     let (volumes, unread) = match node.list(&Page::default()).await {
         Ok(listing) => (listing.volumes, None),
         Err(error) => {
@@ -116,55 +118,80 @@ async fn observe(node: &Node) -> NodeStorageStatus {
             (known, Some(causes::in_full(&error)))
         }
     };
-    let mut pools = Vec::new();
-    for summary in node.remembered_pools() {
-        pools.push(pool(node, &summary, &volumes).await);
-    }
+    let storage = node.storage();
     NodeStorageStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        size: Quantity(pools.iter().map(|pool| pool.size.0).sum()),
-        free: Quantity(pools.iter().map(|pool| pool.free.0).sum()),
-        health: pools.iter().map(|pool| pool.health).max().unwrap_or_default(),
+        size: Quantity(storage.size),
+        free: Quantity(storage.free),
         volume_count: count(volumes.len()),
+        health: health(storage.health),
+        pools: storage.pools.into_iter().map(pool).collect(),
+        groups: storage.groups.into_iter().map(group).collect(),
+        disks: storage.disks.into_iter().map(disk).collect(),
         volumes: volumes.iter().map(cluster::volume_on_node).collect(),
         unread,
-        pools,
-        ..NodeStorageStatus::default()
+        work: storage.work.into_iter().map(work).collect(),
+        conditions: Vec::new(),
     }
 }
 
-async fn pool(node: &Node, summary: &PoolSummary, volumes: &[VolumeStatus]) -> PoolOnNode {
-    let name = &summary.name;
-    let (mut largest, mut extent, mut free) = (Vec::new(), Quantity::default(), summary.free);
-    for layout in Layout::ALL {
-        let class = Class { pool: Some(name.clone()), layout, ..Class::default() };
-        let query = CapacityQuery { class, mode: None, node: None };
-        if let Ok(room) = node.capacity(&query).await {
-            (extent, free) = (Quantity(room.smallest), room.free);
-            let layout = layout.as_str().to_owned();
-            largest.push(LayoutRoom { layout, size: Quantity(room.largest) });
-        }
+fn health(health: machine::Health) -> Health {
+    match health {
+        machine::Health::Ok => Health::Ok,
+        machine::Health::Degraded => Health::Degraded,
+        machine::Health::Unavailable => Health::Unavailable,
     }
-    let ailments = node.storage_health().await;
-    let ours: Vec<_> = ailments.iter().filter(|ailment| ailment.pool == *name).collect();
-    let told: Vec<&str> = ours.iter().map(|one| one.ailment.message.as_str()).collect();
-    let health = match &ours[..] {
-        [] if summary.available => Health::Ok,
-        ours if ours.iter().any(|one| one.unreachable) => Health::Unavailable,
-        _ => Health::Degraded,
+}
+
+fn pool(pool: machine::PoolStatus) -> PoolOnNode {
+    let room = |room: machine::LayoutRoom| LayoutRoom {
+        layout: room.layout.as_str().to_owned(),
+        size: Quantity(room.size),
     };
     PoolOnNode {
-        name: name.to_string(),
-        size: Quantity(summary.size),
-        free: Quantity(free),
-        largest,
-        extent,
-        volumes: count(volumes.iter().filter(|one| one.volume.pool == *name).count()),
-        health,
-        message: (!told.is_empty()).then(|| told.join("; ")),
-        plan: Vec::new(),
-        refused: Vec::new(),
+        name: pool.name.to_string(),
+        configured: pool.configured,
+        size: Quantity(pool.size),
+        free: Quantity(pool.free),
+        largest: pool.largest.into_iter().map(room).collect(),
+        extent: Quantity(pool.extent),
+        volumes: count(pool.volumes),
+        health: health(pool.health),
+        message: pool.message,
+        plan: pool.plan,
+        refused: pool.refused,
     }
+}
+
+fn group(group: machine::GroupStatus) -> GroupStatus {
+    GroupStatus {
+        name: group.name,
+        pool: group.pool.to_string(),
+        size: Quantity(group.size),
+        free: Quantity(group.free),
+        health: health(group.health),
+        message: group.message,
+    }
+}
+
+fn disk(disk: machine::DiskStatus) -> DiskStatus {
+    DiskStatus {
+        device: disk.device,
+        size: disk.size.map(Quantity),
+        group: disk.group,
+        state: match disk.state {
+            machine::DiskState::Used => DiskState::Used,
+            machine::DiskState::Spare => DiskState::Spare,
+            machine::DiskState::Refused => DiskState::Refused,
+            machine::DiskState::Missing => DiskState::Missing,
+        },
+        message: disk.message,
+    }
+}
+
+fn work(work: machine::WorkStatus) -> WorkStatus {
+    let (volume, what) = (work.volume.to_string(), work.what.to_owned());
+    WorkStatus { volume, what, progress: work.progress }
 }
 
 fn count(many: usize) -> i32 {

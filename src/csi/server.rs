@@ -47,7 +47,9 @@ pub enum ServeError {
         source: std::io::Error,
     },
     /// The kubelet does not take the driver.
-    #[error("the kubelet refuses the driver that registered itself at {socket}; its reason is in the log")]
+    #[error(
+        "the kubelet refuses the driver that registered itself at {socket}; its reason is in the log"
+    )]
     Refused {
         /// Where.
         socket: PathBuf,

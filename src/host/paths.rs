@@ -56,6 +56,14 @@ pub(super) fn kind(path: &Path) -> io::Result<Option<PathKind>> {
     }))
 }
 
+/// Where a path of the administrator leads; the only call that follows links.
+pub(super) fn real(path: &Path) -> io::Result<Option<PathBuf>> {
+    match path.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 /// Make a directory and those above it.
 pub(super) fn make_dir(path: &Path) -> io::Result<()> {
     directory(path).map(drop)
@@ -218,6 +226,18 @@ mod tests {
         assert_eq!(std::fs::read_dir(&real).unwrap().count(), 0);
         remove(&link).unwrap();
         assert_eq!(kind(&real).unwrap(), Some(PathKind::Directory));
+    }
+
+    #[test]
+    fn a_disk_is_found_behind_its_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let (disk, link) = (dir.join("sda"), dir.join("by-id"));
+        symlink(&disk, &link).unwrap();
+        assert_eq!(real(&link).unwrap(), None);
+        make_file(&disk).unwrap();
+        assert_eq!(real(&link).unwrap(), Some(disk.clone()));
+        assert_eq!(real(&disk).unwrap(), Some(disk));
     }
 
     #[test]

@@ -239,6 +239,10 @@ impl Host for RealHost {
         self.call("path_calls", "stat", path, SMALL, paths::kind).await
     }
 
+    async fn real_path(&self, path: &Path) -> Result<Option<PathBuf>, HostError> {
+        self.call("path_calls", "follow", path, SMALL, paths::real).await
+    }
+
     async fn make_dir(&self, path: &Path) -> Result<(), HostError> {
         self.call("path_calls", "mkdir", path, SMALL, paths::make_dir).await
     }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
-use crate::lvm::{NewLv, layout};
-use crate::node::pools::{self, Pool, place, roomiest};
+use crate::lvm::NewLv;
+use crate::node::pools::{self, Pool};
 use crate::node::record::{Record, Stage};
+use crate::node::room::{place, room_for_new, roomiest};
 use crate::node::wipe::{self, Task};
 use crate::node::{Found, Node};
 use crate::volume::{Mode, NewVolume, VolumeError, Wanted};
@@ -17,7 +18,7 @@ impl Node {
         // Nor does a group that was never read. Should it hide a volume of this name that was never
         // acknowledged, both are refused when it comes back.
         let pool = self.pool_of(&want.class).ok();
-        let may_hold_it = |other: &Pool| pool.is_none_or(|pool| pool.name == other.name);
+        let may_hold_it = |other: &Pool| pool.as_ref().is_none_or(|pool| pool.name == other.name);
         let found = match self.search(&want.key(), may_hold_it).await? {
             (Some(found), _) => found.reachable()?,
             (None, _) => self.make_volume(want).await?,
@@ -43,7 +44,7 @@ impl Node {
             let (asked, here) = (want.nodes.clone(), self.settings.name.clone());
             return Err(VolumeError::Elsewhere { asked, here });
         }
-        let pool = self.pool_of(&want.class)?.clone();
+        let pool = self.pool_of(&want.class)?;
         let size = wanted_size(want)?;
         if let Some(made) = self.make_where_it_fits(&pool, want, size).await? {
             return Ok(made);
@@ -52,7 +53,8 @@ impl Node {
         let mut not_taken = Vec::new();
         if let Some((group, read)) = roomiest(&seen) {
             let turn = group.turn().await?;
-            let extents = size.div_ceil(read.extent_size);
+            let reserve = pool.reserve.div_ceil(read.extent_size);
+            let extents = size.div_ceil(read.extent_size) + reserve;
             not_taken = self.add_spares(&pool, &turn, want.class.layout, extents).await?;
             drop(turn);
             if let Some(made) = self.make_where_it_fits(&pool, want, size).await? {
@@ -63,7 +65,8 @@ impl Node {
         // No room is said only by a group that could tell: its caller then takes the pod to another
         // node. Where none can, asking again is what helps.
         if !seen.changeable() {
-            let trouble = seen.trouble().unwrap_or_else(|| "it has no group".to_owned());
+            let trouble = seen.trouble().or_else(|| pools::listed(pool.refused.iter().cloned()));
+            let trouble = trouble.unwrap_or_else(|| "it has no group yet".to_owned());
             return Err(VolumeError::Unavailable {
                 reason: format!("pool {}: {trouble}", pool.name),
             });
@@ -71,8 +74,8 @@ impl Node {
         Err(VolumeError::NoRoomToCreate {
             pool: pool.name.clone(),
             asked: size,
-            free: seen.free(),
-            largest: seen.largest(want.class.layout),
+            free: seen.free(Bytes::ZERO),
+            largest: seen.largest(want.class.layout, Bytes::ZERO),
             hindrance: pools::listed(seen.hindrance().into_iter().chain(not_taken)),
         })
     }
@@ -89,9 +92,15 @@ impl Node {
         };
         let (group, _) = &seen.groups[index];
         let turn = group.turn().await?;
+        if !self.pools().iter().any(|pool| pool.takes_into(group)) {
+            // Nobody would look for the volume there.
+            return Err(VolumeError::Unavailable {
+                reason: format!("pool {} was changed just now; ask again", pool.name),
+            });
+        }
         let read = turn.read().await?;
         let extents = size.div_ceil(read.extent_size);
-        if layout::largest_new(&read, want.class.layout) < extents {
+        if room_for_new(&read, want.class.layout, pool.reserve) < extents {
             return Ok(None); // Another volume took the room while we waited for our turn.
         }
         keeps_limit(read.size_of(extents), want.size)?;

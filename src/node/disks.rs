@@ -9,7 +9,7 @@ use crate::host::{Cmd, Host, HostError, PathKind};
 use crate::lvm::{BEFORE_EXTENTS, EXTENT, Group, LvmError, Scan, without_label};
 use crate::mount::MountTable;
 use crate::node::record;
-use crate::volume::few;
+use crate::volume::{PoolName, few};
 
 /// A disk that the administrator gave to a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct NewDisk {
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// The disk is not blank, so nothing was done to it.
-    #[error("{disk} is not blank, it carries {found}; nothing was changed: {take_group}name another disk, or give `--allow-wipe-disk {disk}`, and what is on it is lost", disk = disk.display())]
+    #[error("{disk} is not blank, it carries {found}; nothing was changed: {take_group}name another disk, or let this one be wiped (`--allow-wipe-disk {disk}`, in a Pool `wipe: true` beside it), and what is on it is lost", disk = disk.display())]
     NotBlank {
         /// The disk.
         disk: PathBuf,
@@ -59,6 +59,32 @@ pub enum SetupError {
         /// The smallest that is of use.
         smallest: Bytes,
     },
+    /// The disk carries a group that a pool has, so nothing was done to it.
+    #[error("{} carries volume group {group}, which pool {pool} has; nothing was changed: name another disk, or let the pool go of the group first", disk.display())]
+    Taken {
+        /// The disk.
+        disk: PathBuf,
+        /// The group on it.
+        group: String,
+        /// The pool that has it.
+        pool: PoolName,
+    },
+    /// Another pool has the group.
+    #[error("volume group {group} is in pool {pool} already; name it in one of both")]
+    GroupTaken {
+        /// The group.
+        group: String,
+        /// The pool that has it.
+        pool: PoolName,
+    },
+    /// Who is to get the disk is not clear, so nothing was done to it.
+    #[error("{} is named more than once, by pool {pools}; nothing was changed: name it once", disk.display())]
+    NamedTwice {
+        /// The disk.
+        disk: PathBuf,
+        /// The pools that name it, in words.
+        pools: String,
+    },
     /// Volumes of this driver are on the disk or may be, so nothing was done to it.
     #[error("{} carries {found}, and volumes of this driver may be on it; nothing was changed, though it may be wiped: see `pvs` and `pvck {}`, or write zeroes over its first MiB if nothing on it is needed", disk.display(), disk.display())]
     MayHoldVolumes {
@@ -91,75 +117,150 @@ pub enum SetupError {
     Host(#[from] HostError),
 }
 
+/// A disk that is here, by the name under which the kernel lists it: no link moves that to another
+/// disk between a look and a change.
+#[derive(Debug)]
+pub(super) struct Located<'a> {
+    /// As the administrator named it.
+    pub disk: &'a NewDisk,
+    /// The kernel's name.
+    pub device: PathBuf,
+}
+
 impl NewDisk {
+    /// Find the disk, also behind a link.
+    ///
+    /// # Errors
+    /// [`SetupError::Missing`].
+    pub(super) async fn locate(
+        &self,
+        host: &dyn Host,
+        scan: &Scan,
+    ) -> Result<Located<'_>, SetupError> {
+        if let Some(device) = host.real_path(&self.path).await? {
+            return Ok(Located { disk: self, device });
+        }
+        Err(SetupError::Missing { disk: self.path.clone(), blank: blank_disks(host, scan).await? })
+    }
+}
+
+impl Located<'_> {
+    fn name(&self) -> PathBuf {
+        self.disk.path.clone()
+    }
+
+    /// The size, if it can be told.
+    pub async fn size(&self, host: &dyn Host) -> Option<Bytes> {
+        host.device_size(&self.device).await.ok()
+    }
+
+    /// # Errors
+    /// [`SetupError::Taken`] if a pool has the group on the disk: it may be without a volume only now.
+    pub fn refuse_if_taken(
+        &self,
+        scan: &Scan,
+        holder: impl Fn(&str) -> Option<PoolName>,
+    ) -> Result<(), SetupError> {
+        let group = scan.on(&self.device).and_then(|member| scan.group_of(member));
+        let taken = group.and_then(|group| Some((group.name.clone(), holder(&group.name)?)));
+        match taken {
+            Some((group, pool)) => Err(SetupError::Taken { disk: self.name(), group, pool }),
+            None => Ok(()),
+        }
+    }
+
     /// What keeps the disk from becoming part of a group; `None` if it is free.
     ///
     /// Free is a disk on which two witnesses find nothing, and one with the label of a physical volume
     /// without a group: a `vgcreate` or `vgextend` that was cut half-way leaves that.
-    pub(super) async fn obstacle(
+    pub async fn obstacle(
         &self,
         host: &dyn Host,
         scan: &Scan,
     ) -> Result<Option<String>, SetupError> {
-        if let Some(member) = scan.on(&self.path) {
+        if let Some(member) = scan.on(&self.device) {
             return Ok(match scan.group_of(member) {
                 Some(group) => Some(format!("volume group {}", group.name)),
                 None if member.is_orphan() => None,
                 None => Some("a physical volume whose metadata cannot be read".to_owned()),
             });
         }
-        match fs::probe(host, &self.path).await {
-            Err(source) => Err(SetupError::Unreadable { disk: self.path.clone(), source }),
+        match fs::probe(host, &self.device).await {
+            Err(source) => Err(SetupError::Unreadable { disk: self.name(), source }),
             Ok(Probe::Known(superblock)) => Ok(Some(superblock.kind.to_string())),
             Ok(Probe::Foreign(what)) => Ok(Some(what)),
             Ok(Probe::Blank(_)) => {
-                let signatures = run(host, Cmd::new("wipefs").arg("-n").arg(&self.path)).await?;
+                let signatures = run(host, Cmd::new("wipefs").arg("-n").arg(&self.device)).await?;
                 let signatures = signatures.trim();
                 Ok((!signatures.is_empty()).then(|| signatures.to_owned()))
             }
         }
     }
 
-    /// Make the disk free, if it is or may be wiped.
+    /// What has to be wiped before the disk is free, and may be; `None` if it is free. Changes
+    /// nothing.
     ///
     /// # Errors
-    /// [`SetupError::NotBlank`] if it is not. A disk on which volumes of this driver may be is never
+    /// [`SetupError::NotBlank`] if it may not. A disk on which volumes of this driver may be is never
     /// wiped, whatever was allowed: [`SetupError::MayHoldVolumes`].
-    pub(super) async fn make_free(&self, host: &dyn Host, scan: &Scan) -> Result<(), SetupError> {
-        let Some(found) = self.obstacle(host, scan).await? else { return Ok(()) };
-        let disk = self.path.clone();
+    pub async fn to_wipe(
+        &self,
+        host: &dyn Host,
+        scan: &Scan,
+    ) -> Result<Option<String>, SetupError> {
+        let Some(found) = self.obstacle(host, scan).await? else { return Ok(None) };
+        let disk = self.name();
         if let Some(holder) = self.mounted(host).await? {
             return Err(SetupError::InUse { disk, holder });
         }
-        if !self.wipe {
-            let group = scan.on(&disk).and_then(|member| scan.group_of(member));
-            let take =
-                |group: &Group| format!("take the group with `--pool NAME={}`, ", group.name);
+        if !self.disk.wipe {
+            let group = scan.on(&self.device).and_then(|member| scan.group_of(member));
+            let take = |group: &Group| {
+                let name = &group.name;
+                format!("take the group (`--pool NAME={name}`, in a Pool `groups: [{name}]`), ")
+            };
             let take_group = group.map(take).unwrap_or_default();
             return Err(SetupError::NotBlank { disk, found, take_group });
         }
         if self.may_hold_volumes(host, scan).await? {
             return Err(SetupError::MayHoldVolumes { disk, found });
         }
-        if host.is_claimed(&disk).await? {
+        if host.is_claimed(&self.device).await? {
             let holder = format!(
                 "another device lies on it, or a part of it is mounted; see `lsblk {}`",
                 disk.display()
             );
             return Err(SetupError::InUse { disk, holder });
         }
-        tracing::warn!(disk = %self.path.display(), found, "wiping the disk, as it was allowed");
+        Ok(Some(found))
+    }
+
+    /// Make the disk free, if it is or may be wiped.
+    ///
+    /// # Errors
+    /// As [`Located::to_wipe`].
+    pub async fn make_free(&self, host: &dyn Host, scan: &Scan) -> Result<(), SetupError> {
+        match self.to_wipe(host, scan).await? {
+            Some(found) => self.wipe(host, &found).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Wipe what [`Located::to_wipe`] has found.
+    pub async fn wipe(&self, host: &dyn Host, found: &str) -> Result<(), SetupError> {
+        let device = &self.device;
+        tracing::warn!(disk = %device.display(), found, "wiping the disk, as it was allowed");
         // Without force: what was mounted or made active meanwhile is refused by the kernel.
-        run(host, Cmd::new("wipefs").arg("-a").arg(&self.path)).await?;
-        let end = host.device_size(&self.path).await?.min(Bytes::mib(1));
-        host.write_zeroes(&self.path, 0..end.get()).await?;
-        host.flush(&self.path).await?;
+        run(host, Cmd::new("wipefs").arg("-a").arg(device)).await?;
+        let end = host.device_size(device).await?.min(Bytes::mib(1));
+        host.write_zeroes(device, 0..end.get()).await?;
+        host.flush(device).await?;
         Ok(())
     }
 
     /// Where the disk is mounted and what to type; `None` if that is nowhere in sight.
     async fn mounted(&self, host: &dyn Host) -> Result<Option<String>, SetupError> {
-        let Some(PathKind::Block(number)) = host.path_kind(&self.path).await? else {
+        let Some(PathKind::Block(number)) = host.path_kind(&self.device).await? else {
             return Ok(None);
         };
         let table = MountTable::read(host).await?;
@@ -170,19 +271,13 @@ impl NewDisk {
     }
 
     /// # Errors
-    /// [`SetupError::Missing`], [`SetupError::TooSmall`].
-    pub(super) async fn must_be_of_use(
-        &self,
-        host: &dyn Host,
-        scan: &Scan,
-    ) -> Result<(), SetupError> {
-        let disk = self.path.clone();
-        if host.path_kind(&disk).await?.is_none() {
-            return Err(SetupError::Missing { disk, blank: blank_disks(host, scan).await? });
-        }
+    /// [`SetupError::TooSmall`].
+    pub async fn must_be_of_use(&self, host: &dyn Host) -> Result<(), SetupError> {
         let smallest = BEFORE_EXTENTS + EXTENT;
-        match host.device_size(&disk).await {
-            Ok(size) if size < smallest => Err(SetupError::TooSmall { disk, size, smallest }),
+        match self.size(host).await {
+            Some(size) if size < smallest => {
+                Err(SetupError::TooSmall { disk: self.name(), size, smallest })
+            }
             _ => Ok(()), // One that cannot be looked at is told with what is on it.
         }
     }
@@ -190,11 +285,11 @@ impl NewDisk {
     /// Whether its metadata, or that of another disk of its group, tells of volumes of this driver, or
     /// can not be read. The permission to wipe it was given before they were made.
     async fn may_hold_volumes(&self, host: &dyn Host, scan: &Scan) -> Result<bool, SetupError> {
-        let holds_volumes = |group: &Group| record::volumes(group).next().is_some();
-        let Some(member) = scan.on(&self.path) else {
-            return Ok(without_label(host, &self.path).await?.as_ref().is_some_and(holds_volumes));
+        let Some(member) = scan.on(&self.device) else {
+            let group = without_label(host, &self.device).await?;
+            return Ok(group.as_ref().is_some_and(record::holds_volumes));
         };
-        Ok(scan.group_of(member).map_or(!member.is_orphan(), holds_volumes))
+        Ok(scan.group_of(member).map_or(!member.is_orphan(), record::holds_volumes))
     }
 }
 

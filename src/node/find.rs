@@ -7,7 +7,8 @@ use crate::bytes::Bytes;
 use crate::host::DmInfo;
 use crate::lvm::{Group, Lv, VolumeGroup};
 use crate::node::error::failed;
-use crate::node::pools::Pool;
+use crate::node::plan::served;
+use crate::node::pools::{self, Pool};
 use crate::node::record::{self, Record};
 use crate::node::{Node, device_node};
 use crate::volume::{VolumeError, VolumeId, VolumeKey};
@@ -66,8 +67,8 @@ impl Node {
     ) -> Result<(Option<Found>, Option<VolumeError>), VolumeError> {
         self.heal_what_died().await;
         let name = record::lv_name(key);
-        let groups = self.pools.iter().flat_map(|pool| pool.groups.iter().map(move |g| (pool, g)));
-        let (first, rest): (Vec<_>, Vec<_>) = groups.partition(|(_, group)| {
+        let pools = self.pools();
+        let (first, rest): (Vec<_>, Vec<_>) = served(&pools).partition(|(_, group)| {
             group.remembered().is_some_and(|seen| seen.lvs.contains_key(&name))
         });
         let mut unread = self.hidden(&may_hold_it);
@@ -93,9 +94,9 @@ impl Node {
 
     /// What keeps a group of these pools from being seen at all.
     pub(super) fn hidden(&self, may_hold_it: &impl Fn(&Pool) -> bool) -> Option<VolumeError> {
-        let mut pools = self.pools.iter().filter(|pool| may_hold_it(pool));
-        pools.find_map(|pool| {
-            let trouble = pool.trouble.as_ref()?;
+        let pools = self.pools();
+        pools.iter().filter(|pool| may_hold_it(pool)).find_map(|pool| {
+            let trouble = pools::listed(pool.trouble.iter().cloned())?;
             Some(VolumeError::Unavailable { reason: format!("pool {}: {trouble}", pool.name) })
         })
     }
@@ -140,14 +141,12 @@ impl Node {
 
     /// Find a volume by the last reading of its group, so that no disk is touched; else by a new one.
     pub(super) async fn recall(&self, id: &VolumeId) -> Result<Found, VolumeError> {
-        for pool in &self.pools {
-            for group in &pool.groups {
-                let Some(seen) = group.remembered() else { continue };
-                if let Some(found) = find_in(pool, group, seen, id.key())?
-                    && found.record.id == *id
-                {
-                    return Ok(found);
-                }
+        for (pool, group) in served(&self.pools()) {
+            let Some(seen) = group.remembered() else { continue };
+            if let Some(found) = find_in(pool, group, seen, id.key())?
+                && found.record.id == *id
+            {
+                return Ok(found);
             }
         }
         self.must_find(id).await

@@ -1,116 +1,144 @@
-//! Pools: named sets of volume groups, with room to count, a place to choose and disks to add.
+//! Pools: named sets of volume groups, with what is wrong with them and disks to add.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use crate::bytes::Bytes;
 use crate::causes;
-use crate::lvm::{BEFORE_EXTENTS, Group, LvmError, Scan, Turn, VolumeGroup, layout, scan};
+use crate::lvm::{Group, Scan, Turn, VolumeGroup, layout, scan};
 use crate::node::Node;
-use crate::node::disks::NewDisk;
+use crate::node::disks::{Located, NewDisk, SetupError};
 use crate::node::error::failed;
+use crate::node::make::PlannedDisk;
 use crate::node::{find, record};
-use crate::volume::{
-    Ailment, Capacity, CapacityQuery, Class, Layout, Mode, PoolName, Severity, VolumeError,
-};
+use crate::volume::{Ailment, Class, Layout, PoolName, Severity, VolumeError};
 
-/// A named set of volume groups.
-#[derive(Debug)]
+/// A named set of volume groups, as its plan was when it was set up; a new plan makes a new one.
+#[derive(Debug, Clone)]
 pub struct Pool {
     /// Its name.
     pub name: PoolName,
+    /// Whether a plan names it.
+    pub configured: bool,
     /// Its groups; one a disk is recommended, so that a lost disk freezes nothing else.
     pub groups: Vec<Arc<VolumeGroup>>,
+    /// Groups that no plan names any more. Their volumes are served, and no new ones are made.
+    pub leaving: Vec<Arc<VolumeGroup>>,
     /// Blank disks that join a group when one is needed.
     pub spares: Vec<NewDisk>,
-    /// Why a group of it could not be set up; it may hide volumes.
-    pub trouble: Option<String>,
+    /// Room that new volumes leave free in each group.
+    pub reserve: Bytes,
+    /// Why groups of it could not be set up; they may hide volumes.
+    pub trouble: Vec<String>,
+    /// What would be done if disks might be initialised, step by step.
+    pub plan: Vec<String>,
+    /// What was refused, and what to type.
+    pub refused: Vec<String>,
+    /// The disks that its plan names.
+    pub disks: Vec<PlannedDisk>,
 }
 
 /// A pool as its disks have it now.
 pub(super) struct Seen<'a> {
     pub pool: &'a Pool,
-    /// The groups that can be read.
+    /// The groups for new volumes that can be read.
     pub groups: Vec<(Arc<VolumeGroup>, Arc<Group>)>,
-    /// Why others cannot.
-    pub failures: Vec<LvmError>,
+    /// Those that no plan names any more.
+    pub leaving: Vec<(Arc<VolumeGroup>, Arc<Group>)>,
+    /// Why others cannot be read.
+    pub failures: Vec<String>,
 }
 
 impl Pool {
+    /// A pool that no plan names and that has nothing.
+    pub(super) fn new(name: PoolName) -> Pool {
+        Pool {
+            name,
+            configured: false,
+            groups: Vec::new(),
+            leaving: Vec::new(),
+            spares: Vec::new(),
+            reserve: Bytes::ZERO,
+            trouble: Vec::new(),
+            plan: Vec::new(),
+            refused: Vec::new(),
+            disks: Vec::new(),
+        }
+    }
+
     pub(super) async fn see(&self) -> Seen<'_> {
-        let mut seen = Seen { pool: self, groups: Vec::new(), failures: Vec::new() };
-        for group in &self.groups {
-            match group.read().await {
-                Ok(read) => seen.groups.push((group.clone(), read)),
-                Err(error) => seen.failures.push(error),
-            }
+        let mut seen = Seen::nothing(self);
+        for group in self.all_groups() {
+            let read = group.read().await.map_err(|error| causes::in_full(&error));
+            seen.add(group, read);
         }
         seen
     }
 
-    /// Whether a disk is in one of its groups.
-    fn has_disk(&self, scan: &Scan, disk: &Path) -> bool {
-        let group = scan.on(disk).and_then(|member| scan.group_of(member));
-        group.is_some_and(|group| self.groups.iter().any(|ours| ours.name() == group.name))
+    /// As [`Pool::see`], by the last readings.
+    pub(super) fn recall(&self) -> Seen<'_> {
+        let mut seen = Seen::nothing(self);
+        for group in self.all_groups() {
+            let unread = || format!("volume group {} was never read", group.name());
+            let read = match group.hung().or_else(|| group.trouble()) {
+                Some(trouble) => Err(trouble),
+                None => group.remembered().ok_or_else(unread),
+            };
+            seen.add(group, read);
+        }
+        seen
+    }
+
+    pub(super) fn all_groups(&self) -> impl Iterator<Item = &Arc<VolumeGroup>> {
+        self.groups.iter().chain(&self.leaving)
+    }
+
+    /// Whether the group of this name is in it.
+    pub(super) fn has(&self, group: &str) -> bool {
+        self.all_groups().any(|ours| ours.name() == group)
+    }
+
+    /// Whether new volumes are made in this group, and spare disks join it.
+    pub(super) fn takes_into(&self, group: &Arc<VolumeGroup>) -> bool {
+        self.configured && self.groups.iter().any(|ours| Arc::ptr_eq(ours, group))
+    }
+
+    /// The group of it that a disk is in.
+    pub(super) fn group_on(&self, scan: &Scan, disk: &Path) -> Option<&Arc<VolumeGroup>> {
+        let group = scan.on(disk).and_then(|member| scan.group_of(member))?;
+        self.all_groups().find(|ours| ours.name() == group.name)
     }
 }
 
-/// What placement needs to know of a group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
-    /// Size of an extent.
-    pub extent_size: Bytes,
-    /// The most extents that one volume could have.
-    pub largest: u64,
-}
+impl<'a> Seen<'a> {
+    fn nothing(pool: &'a Pool) -> Self {
+        Seen { pool, groups: Vec::new(), leaving: Vec::new(), failures: Vec::new() }
+    }
 
-/// Choose the group for a volume of this size: the one with the most room, the first of equals.
-///
-/// The most room, because volumes here grow, and a volume cannot leave its group.
-pub fn place(candidates: &[Candidate], size: Bytes) -> Option<usize> {
-    let fits = |candidate: &Candidate| size.div_ceil(candidate.extent_size) <= candidate.largest;
-    let room =
-        |candidate: &Candidate| candidate.largest.saturating_mul(candidate.extent_size.get());
-    let fitting = candidates.iter().enumerate().filter(|(_, candidate)| fits(candidate));
-    // The last of equals wins `max_by_key`, so look from the end.
-    fitting.rev().max_by_key(|(_, candidate)| room(candidate)).map(|(index, _)| index)
+    fn add(&mut self, group: &Arc<VolumeGroup>, read: Result<Arc<Group>, String>) {
+        let leaves = self.pool.leaving.iter().any(|ours| Arc::ptr_eq(ours, group));
+        match read {
+            Ok(read) if leaves => self.leaving.push((group.clone(), read)),
+            Ok(read) => self.groups.push((group.clone(), read)),
+            Err(error) => self.failures.push(error),
+        }
+    }
 }
 
 impl Seen<'_> {
-    pub fn candidates(&self, layout: Layout) -> Vec<Candidate> {
-        self.groups
-            .iter()
-            .map(|(_, group)| Candidate {
-                extent_size: group.extent_size,
-                largest: layout::largest_new(group, layout),
-            })
-            .collect()
-    }
-
     /// Whether a volume could be made in one of its groups, if there is room.
     pub fn changeable(&self) -> bool {
         self.groups.iter().any(|(_, group)| group.changeable())
     }
 
-    /// Free extents of the groups that can be changed.
-    pub fn free(&self) -> Bytes {
-        let changeable = self.groups.iter().filter(|(_, group)| group.changeable());
-        changeable.map(|(_, group)| group.size_of(group.free_extents())).sum()
-    }
-
-    pub fn largest(&self, layout: Layout) -> Bytes {
-        let sizes = self.groups.iter().map(|(_, g)| g.size_of(layout::largest_new(g, layout)));
-        sizes.max().unwrap_or(Bytes::ZERO)
-    }
-
     /// Why the pool is not whole, for people; `None` if it is.
     pub fn trouble(&self) -> Option<String> {
-        let frozen = self.groups.iter().filter_map(|(handle, group)| {
+        let all = self.groups.iter().chain(&self.leaving);
+        let frozen = all.filter_map(|(handle, group)| {
             Some(format!("volume group {}: {}", handle.name(), group.frozen()?))
         });
-        let failures = self.failures.iter().map(|error| causes::in_full(error));
         let own = self.pool.trouble.iter().cloned();
-        listed(own.chain(failures).chain(frozen))
+        listed(own.chain(self.failures.iter().cloned()).chain(frozen))
     }
 
     /// What besides free extents keeps a new volume from being made; `None` if nothing does.
@@ -123,12 +151,15 @@ impl Seen<'_> {
                     handle.name()
                 )
             });
-        listed(self.trouble().into_iter().chain(full))
+        let reserve = self.pool.reserve;
+        let reserved = (reserve > Bytes::ZERO && !self.groups.is_empty())
+            .then(|| format!("{reserve} of each group are kept for growths and snapshots"));
+        listed(self.trouble().into_iter().chain(full).chain(reserved))
     }
 
     /// Whether nothing of the pool can be reached.
     pub fn unreachable(&self) -> bool {
-        self.groups.is_empty()
+        self.groups.is_empty() && self.leaving.is_empty()
     }
 
     /// What is wrong with the pool, a volume that no list can name among it.
@@ -136,80 +167,51 @@ impl Seen<'_> {
         let severity = if self.unreachable() { Severity::Inaccessible } else { Severity::Degraded };
         let not_whole =
             self.trouble().map(|message| Ailment { severity, reason: "PoolNotWhole", message });
-        let unreadable = self.groups.iter().flat_map(|(handle, group)| {
+        let not_configured = self.leaving.iter().map(|(handle, group)| Ailment {
+            severity: Severity::Degraded,
+            reason: "PoolNotConfigured",
+            message: not_configured(handle.name(), group),
+        });
+        let all = self.groups.iter().chain(&self.leaving);
+        let unreadable = all.flat_map(|(handle, group)| {
             record::unreadable(group).map(|lv| Ailment {
                 severity: Severity::Degraded,
                 reason: "VolumeUnreadable",
                 message: find::says_nothing(handle.name(), lv),
             })
         });
-        not_whole.into_iter().chain(unreadable)
+        not_whole.into_iter().chain(not_configured).chain(unreadable)
     }
 }
 
 impl Node {
+    /// The pools as they are set up now.
+    pub(super) fn pools(&self) -> Arc<[Arc<Pool>]> {
+        self.pools.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn replace_pools(&self, pools: Arc<[Arc<Pool>]>) {
+        *self.pools.write().unwrap_or_else(PoisonError::into_inner) = pools;
+    }
+
+    /// The pool that has the group of this name.
+    pub(super) fn holder(&self, group: &str) -> Option<PoolName> {
+        self.pools().iter().find(|pool| pool.has(group)).map(|pool| pool.name.clone())
+    }
+
     /// The pool that a class asks for: the one it names, the only one, or the one named `default`.
-    pub(super) fn pool_of(&self, class: &Class) -> Result<&Arc<Pool>, VolumeError> {
-        let known = || self.pools.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
-        let found = match (&class.pool, &self.pools[..]) {
-            (Some(name), pools) => pools.iter().find(|pool| pool.name == *name),
-            (None, [only]) => Some(only),
-            (None, pools) => pools.iter().find(|pool| pool.name.as_str() == "default"),
-        };
-        found.ok_or_else(|| VolumeError::Invalid {
+    pub(super) fn pool_of(&self, class: &Class) -> Result<Arc<Pool>, VolumeError> {
+        let mut pools = self.pools().to_vec();
+        pools.retain(|pool| pool.configured);
+        let known = || pools.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
+        let found = class.choose(&pools, |pool| pool.name.as_str());
+        found.cloned().ok_or_else(|| VolumeError::Invalid {
             field: "class parameter pool".to_owned(),
             reason: match &class.pool {
                 Some(name) => format!("this node has no pool {name}; it has: {}", known()),
                 None => format!("name one of this node's pools: {}", known()),
             },
         })
-    }
-
-    /// What could be made; spare disks count with what they would bring.
-    pub(super) async fn capacity_of(&self, query: &CapacityQuery) -> Result<Capacity, VolumeError> {
-        if query.node.as_ref().is_some_and(|node| *node != self.settings.name) {
-            return Ok(Capacity::default());
-        }
-        // A pool that this node does not have is no error of the asker: it has no room.
-        let Ok(pool) = self.pool_of(&query.class) else {
-            return Ok(Capacity::default());
-        };
-        let seen = pool.see().await;
-        let spares = self.spare_room(&seen).await;
-        let needed = match query.mode {
-            Some(Mode::Filesystem(kind)) => kind.smallest(),
-            Some(Mode::Block) | None => Bytes::new(1),
-        };
-        let extent = seen.groups.iter().map(|(_, group)| group.extent_size).min();
-        let whole = |extent: Bytes| Bytes::new(needed.div_ceil(extent) * extent.get());
-        let smallest = extent.map_or(Bytes::ZERO, whole);
-        let largest = seen.largest(query.class.layout) + spares;
-        Ok(Capacity {
-            free: seen.free() + spares,
-            largest: if largest < smallest { Bytes::ZERO } else { largest },
-            smallest,
-        })
-    }
-
-    /// What the spare disks that could join the pool's roomiest group would add to it.
-    async fn spare_room(&self, seen: &Seen<'_>) -> Bytes {
-        let mut room = Bytes::ZERO;
-        let Some((_, group)) = roomiest(seen) else {
-            return room;
-        };
-        if seen.pool.spares.is_empty() {
-            return room;
-        }
-        let Ok(scan) = scan(&self.host).await else { return room };
-        for spare in &seen.pool.spares {
-            if let Ok(None) = spare.obstacle(self.host.as_ref(), &scan).await
-                && let Ok(size) = self.host.device_size(&spare.path).await
-            {
-                let usable = size.saturating_sub(BEFORE_EXTENTS).get() / group.extent_size.get();
-                room = room + group.size_of(usable);
-            }
-        }
-        room
     }
 
     /// Let spare disks join `turn`'s group until `extents` are free in it or no spare is left; says
@@ -225,21 +227,29 @@ impl Node {
         extents: u64,
     ) -> Result<Vec<String>, VolumeError> {
         let mut not_taken = Vec::new();
+        if !pool.takes_into(turn.group()) {
+            return Ok(not_taken);
+        }
         for spare in &pool.spares {
             let group = turn.read().await?;
             if layout::largest(&group, layout) >= extents || !group.changeable() {
                 break;
             }
             let scan = scan(&self.host).await.map_err(failed("the disks can not be listed"))?;
-            if pool.has_disk(&scan, &spare.path) {
-                continue; // It has joined before.
-            }
-            if let Err(error) = spare.make_free(self.host.as_ref(), &scan).await {
-                let (disk, why) = (spare.path.display(), causes::in_full(&error));
-                not_taken.push(format!("the spare disk {disk} was not taken: {why}"));
-                continue;
-            }
-            turn.extend_group(&spare.path).await?;
+            let disk = match spare.locate(self.host.as_ref(), &scan).await {
+                Ok(disk) if pool.group_on(&scan, &disk.device).is_some() => continue, // It has joined.
+                Ok(disk) => self.free_spare(&disk, &scan).await.map(|()| disk),
+                Err(missing) => Err(missing),
+            };
+            let disk = match disk {
+                Ok(disk) => disk,
+                Err(error) => {
+                    let (disk, why) = (spare.path.display(), causes::in_full(&error));
+                    not_taken.push(format!("the spare disk {disk} was not taken: {why}"));
+                    continue;
+                }
+            };
+            turn.extend_group(&disk.device).await?;
             turn.group().flush().await?;
             tracing::info!(
                 pool = %pool.name,
@@ -250,40 +260,25 @@ impl Node {
         }
         Ok(not_taken)
     }
+
+    async fn free_spare(&self, disk: &Located<'_>, scan: &Scan) -> Result<(), SetupError> {
+        disk.refuse_if_taken(scan, |group| self.holder(group))?;
+        disk.make_free(self.host.as_ref(), scan).await
+    }
+}
+
+/// What is told of a group with volumes that no plan names.
+pub(super) fn not_configured(name: &str, group: &Group) -> String {
+    let volumes = record::volumes(group).count();
+    format!(
+        "no pool of this node names volume group {name} any more, and it holds {volumes} volumes: \
+         they are served, and no new ones are made in it; delete them, or name the group in a pool \
+         again"
+    )
 }
 
 /// Reasons in one line; `None` if there are none.
 pub(super) fn listed(reasons: impl IntoIterator<Item = String>) -> Option<String> {
     let all: Vec<String> = reasons.into_iter().collect();
     (!all.is_empty()).then(|| all.join("; "))
-}
-
-/// The group that a new disk helps most: the one with the most room already.
-pub(super) fn roomiest<'a>(seen: &'a Seen<'_>) -> Option<&'a (Arc<VolumeGroup>, Arc<Group>)> {
-    let open = seen.groups.iter().filter(|(_, g)| g.changeable() && !g.metadata_full);
-    open.rev().max_by_key(|(_, group)| group.free_extents() * group.extent_size.get())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn candidate(extent_mib: u64, largest: u64) -> Candidate {
-        Candidate { extent_size: Bytes::mib(extent_mib), largest }
-    }
-
-    #[test]
-    fn the_roomiest_group_that_fits_is_chosen() {
-        let table = [
-            (vec![], 1, None),
-            (vec![candidate(4, 10)], 40, Some(0)),
-            (vec![candidate(4, 10)], 41, None),
-            (vec![candidate(4, 10), candidate(4, 20), candidate(4, 20)], 8, Some(1)),
-            (vec![candidate(4, 10), candidate(64, 1)], 60, Some(1)),
-            (vec![candidate(4, 0), candidate(4, 1)], 4, Some(1)),
-        ];
-        for (candidates, mib, chosen) in table {
-            assert_eq!(place(&candidates, Bytes::mib(mib)), chosen, "{candidates:?} {mib}");
-        }
-    }
 }

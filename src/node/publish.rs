@@ -7,6 +7,7 @@ use nix::libc::EBUSY;
 use crate::host::{DeviceNumber, DmInfo};
 use crate::mount::{self, MountError, MountTable};
 use crate::node::error::{failed, mount_failed};
+use crate::node::plan::served;
 use crate::node::{Found, Node, device_node, record};
 use crate::volume::{Access, Publish};
 use crate::volume::{Growth, Mode, VolumeError, VolumeId, few};
@@ -162,7 +163,8 @@ impl Node {
 
     /// The live devices of this driver's groups that none of its volumes has: what went behind its back.
     async fn ownerless_devices(&self) -> Result<Vec<DeviceNumber>, VolumeError> {
-        let groups: Vec<_> = self.groups().filter_map(|group| group.remembered()).collect();
+        let groups: Vec<_> =
+            served(&self.pools()).filter_map(|(_, group)| group.remembered()).collect();
         let devices = self.host.dm_list().await.map_err(failed("device-mapper"))?;
         let ownerless = |uuid: &str| {
             let group = groups.iter().find(|group| uuid.starts_with(&group.dm_prefix()));

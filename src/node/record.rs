@@ -183,6 +183,11 @@ pub fn unreadable(group: &Group) -> impl Iterator<Item = &Lv> {
     volumes.filter(|lv| !lv.name.contains('.') && Record::read(lv).is_none())
 }
 
+/// Whether a volume of ours is in a group, or may be: one whose tags cannot be read counts.
+pub fn holds_volumes(group: &Group) -> bool {
+    group.lvs.values().any(is_marked)
+}
+
 /// Whether a logical volume bears a mark of ours.
 pub fn is_marked(lv: &Lv) -> bool {
     lv.tags.iter().any(|tag| tag.starts_with("pliant."))

@@ -1,51 +1,17 @@
-//! Set the node up at its start: find or make its groups, heal what a crash left, go on with wipes.
+//! Set the node up, at its start and when its plans change: heal what a crash left, go on with wipes.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex};
-
-use sha2::{Digest, Sha256};
+use std::sync::{Arc, Mutex, RwLock};
 
 use crate::causes;
 use crate::host::{Host, HostError};
-use crate::lvm::{Group, LvmError, Scan, Turn, VolumeGroup, scan, tags, undo_torn_commits};
+use crate::lvm::{Group, LvmError, Turn, VolumeGroup};
 use crate::mount::MountTable;
-use crate::node::disks::{NewDisk, SetupError};
 use crate::node::find::Found;
 use crate::node::grow::Outcomes;
+use crate::node::plan::{PoolPlan, Survey, served};
 use crate::node::pools::Pool;
 use crate::node::record::{self, Stage};
 use crate::node::{Node, NodeSettings, wipe};
-use crate::volume::PoolName;
-
-/// What a pool is to be made of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolPlan {
-    /// Its name.
-    pub name: PoolName,
-    /// Where its groups come from.
-    pub groups: Vec<GroupSource>,
-    /// Disks that join a group when one is needed.
-    pub spares: Vec<NewDisk>,
-}
-
-impl PoolPlan {
-    /// Whether the plan speaks of this group on this disk.
-    fn names(&self, group: &Group, disk: &Path) -> bool {
-        self.groups.iter().any(|source| match source {
-            GroupSource::Existing(name) => *name == group.name,
-            GroupSource::Create(ours) => ours.path == disk,
-        })
-    }
-}
-
-/// Where a group of a pool comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GroupSource {
-    /// It exists.
-    Existing(String),
-    /// It is made on this disk, once.
-    Create(NewDisk),
-}
 
 impl Node {
     /// Set up the pools and heal what an earlier run left.
@@ -60,30 +26,50 @@ impl Node {
         settings: NodeSettings,
         plans: Vec<PoolPlan>,
     ) -> Result<Arc<Node>, HostError> {
-        let scan = scan(&host).await?;
-        let ours = |group: &Group, disk: &Path| plans.iter().any(|plan| plan.names(group, disk));
-        let scan = undo_torn_commits(&host, scan, &settings.state_dir, ours).await?;
-        for (disk, error) in &scan.unreadable {
-            let error = causes::in_full(error);
-            tracing::warn!(disk = %disk.display(), error, "the disk could not be read");
-        }
-        let mut pools = Vec::new();
-        for plan in plans {
-            pools.push(Arc::new(set_up(&host, &settings, plan, &scan).await));
-        }
         let wipes = wipe::Wipes::new(host.clone(), settings.wipe_rate, settings.wipe_patience);
+        let (pools, setting) = (RwLock::new(Vec::new().into()), tokio::sync::Mutex::default());
         let (growths, outcomes) = (Mutex::default(), Outcomes::default());
-        let node = Arc::new(Node { settings, host, pools, wipes, growths, outcomes });
+        let node = Node { settings, host, pools, setting, wipes, growths, outcomes };
+        let node = Arc::new(node);
         node.unmount_private_mounts().await;
-        for pool in &node.pools {
-            for group in &pool.groups {
-                if let Err(error) = node.recover(pool, group).await {
-                    let error = causes::in_full(&error);
-                    tracing::error!(group = group.name(), error, "the group could not be healed");
-                }
+        node.set_pools(plans).await?;
+        Ok(node)
+    }
+
+    /// Bring the pools in line with these plans.
+    ///
+    /// A group that a plan still names goes on as it is, with the work on it. One that no plan names
+    /// is let go, which changes nothing on its disks; while it holds volumes they are served all the
+    /// same, and no new ones are made in it. The same plans again look again and change nothing, so a
+    /// disk that was away is taken up this way. Concurrent calls come one after the other.
+    ///
+    /// # Errors
+    /// [`HostError`] if the disks of the machine cannot be listed at all; nothing has changed then.
+    pub async fn set_pools(&self, plans: Vec<PoolPlan>) -> Result<(), HostError> {
+        let _alone = self.setting.lock().await;
+        let survey = Survey::of(self, &plans).await?;
+        // First, so that a pool may take a disk that another has let go.
+        self.let_go(&plans, &survey).await;
+        let before = self.pools();
+        let mut pools = Vec::new();
+        for plan in &plans {
+            pools.push(self.set_up(plan, &survey).await);
+        }
+        self.keep_what_holds_volumes(&mut pools, &survey);
+        let pools: Arc<[Arc<Pool>]> = pools.into_iter().map(Arc::new).collect();
+        let known =
+            |group: &VolumeGroup| served(&before).any(|(_, ours)| ours.name() == group.name());
+        for (pool, group) in served(&pools).filter(|(_, group)| !known(group)) {
+            if let Err(error) = self.recover(pool, group).await {
+                let error = causes::in_full(&error);
+                tracing::error!(group = group.name(), error, "the group could not be healed");
             }
         }
-        Ok(node)
+        for pool in pools.iter() {
+            pool.see().await; // What is told from memory is as new as the plans.
+        }
+        self.replace_pools(pools);
+        Ok(())
     }
 
     /// What a growth that was cut short left mounted for itself.
@@ -119,7 +105,7 @@ impl Node {
     /// Heal the groups on which an LVM command has died alone: a volume that it left suspended would
     /// hold up its workload, and an answer that nothing is left to do would be no help.
     pub(super) async fn heal_what_died(&self) {
-        for group in self.groups() {
+        for (_, group) in served(&self.pools()) {
             if group.note_cut(false) {
                 // To its end, also if the caller leaves: half-way something could stay suspended.
                 let _ = tokio::spawn(heal_after_death(group.clone())).await;
@@ -170,68 +156,4 @@ async fn heal(turn: &Turn) -> Result<Arc<Group>, LvmError> {
     let seen = turn.read().await?;
     turn.heal_all(record::healable(&seen)).await?;
     Ok(seen)
-}
-
-async fn set_up(
-    host: &Arc<dyn Host>,
-    settings: &NodeSettings,
-    plan: PoolPlan,
-    scan: &Scan,
-) -> Pool {
-    let mut pool = Pool { name: plan.name, groups: Vec::new(), spares: plan.spares, trouble: None };
-    for source in plan.groups {
-        let made = match source {
-            GroupSource::Existing(name) => {
-                let group = VolumeGroup::new(host.clone(), &name);
-                if let Err(error) = group.accept(scan) {
-                    tracing::error!(pool = %pool.name, error = causes::in_full(&error), "a group is away");
-                }
-                Ok(group)
-            }
-            GroupSource::Create(disk) => {
-                ensure_group(host, settings, &pool.name, &disk, scan).await
-            }
-        };
-        match made {
-            Ok(group) => pool.groups.push(group),
-            Err(error) => {
-                let words = causes::in_full(&error);
-                tracing::error!(pool = %pool.name, error = words, "the pool lacks a group");
-                pool.trouble = Some(words);
-            }
-        }
-    }
-    pool
-}
-
-/// Find the group that was made for this pool on this disk, or make it on a free disk.
-async fn ensure_group(
-    host: &Arc<dyn Host>,
-    settings: &NodeSettings,
-    pool: &PoolName,
-    disk: &NewDisk,
-    scan: &Scan,
-) -> Result<Arc<VolumeGroup>, SetupError> {
-    let group = scan.on(&disk.path).and_then(|member| member.group.as_ref());
-    let ours = |group: &&Group| tags::value(&group.tags, "pool").as_deref() == Some(pool.as_str());
-    if let Some(group) = group.filter(ours) {
-        let group = VolumeGroup::new(host.clone(), &group.name);
-        group.accept(scan)?;
-        return Ok(group);
-    }
-    disk.must_be_of_use(host.as_ref(), scan).await?;
-    disk.make_free(host.as_ref(), scan).await?;
-    let name = group_name(settings, pool, &disk.path);
-    tracing::info!(%pool, disk = %disk.path.display(), group = name, "making a volume group");
-    let group = VolumeGroup::new(host.clone(), &name);
-    group.turn().await?.create_group(&disk.path, &[tags::tag("pool", pool.as_str())]).await?;
-    group.flush().await?;
-    Ok(group)
-}
-
-/// `pliant-<pool>-<6 letters of a digest>`: the same for the same node, pool and disk.
-fn group_name(settings: &NodeSettings, pool: &PoolName, disk: &Path) -> String {
-    let seed = format!("{}|{pool}|{}", settings.name, disk.display());
-    let hash = Sha256::digest(seed.as_bytes());
-    format!("pliant-{pool}-{:02x}{:02x}{:02x}", hash[0], hash[1], hash[2])
 }

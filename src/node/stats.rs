@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use crate::bytes::Bytes;
 use crate::host::{DeviceNumber, DmInfo, PathKind};
-use crate::lvm::{Spent, layout};
+use crate::lvm::Spent;
 use crate::mount::MountTable;
 use crate::node::error::failed;
+use crate::node::plan::served;
 use crate::node::pools::Pool;
 use crate::node::record::{self, Stage};
+use crate::node::room::room_for_new;
 use crate::node::{Found, Node};
 use crate::volume::{
     Ailment, Layout, PoolAilment, PoolSummary, Severity, Stats, Usage, Volume, VolumeError,
@@ -85,7 +87,7 @@ impl Node {
         if let Some(hidden) = self.hidden(&|_: &Pool| true) {
             return Err(hidden);
         }
-        for group in self.groups() {
+        for (_, group) in served(&self.pools()) {
             if let Err(error) = group.read().await
                 && group.remembered().is_none()
             {
@@ -102,7 +104,7 @@ impl Node {
     pub async fn remembered_volumes(&self) -> Result<Vec<VolumeStatus>, VolumeError> {
         let look = self.look().await?;
         let mut volumes = Vec::new();
-        for (pool, group) in self.pools.iter().flat_map(|p| p.groups.iter().map(move |g| (p, g))) {
+        for (pool, group) in served(&self.pools()) {
             let Some(seen) = group.remembered() else {
                 continue;
             };
@@ -124,7 +126,8 @@ impl Node {
     /// How often each LVM command ran since the start, and how long all its runs took.
     pub fn lvm_spent(&self) -> BTreeMap<&'static str, Spent> {
         let mut sums = BTreeMap::<_, Spent>::new();
-        for (command, spent) in self.groups().flat_map(|group| group.spent()) {
+        let pools = self.pools();
+        for (command, spent) in served(&pools).flat_map(|(_, group)| group.spent()) {
             let sum = sums.entry(command).or_default();
             sum.runs += spent.runs;
             sum.time += spent.time;
@@ -134,7 +137,7 @@ impl Node {
 
     /// How the pools were at their last readings, without touching a disk.
     pub fn remembered_pools(&self) -> Vec<PoolSummary> {
-        self.pools.iter().map(summary).collect()
+        self.pools().iter().map(summary).collect()
     }
 
     fn ailments(&self, found: &Found, number: Option<DeviceNumber>, look: &Look) -> Vec<Ailment> {
@@ -269,7 +272,7 @@ impl Node {
     /// Say what is wrong with the pools; empty if nothing is.
     pub async fn storage_health(&self) -> Vec<PoolAilment> {
         let mut ailing = Vec::new();
-        for pool in &self.pools {
+        for pool in self.pools().iter() {
             let seen = pool.see().await;
             let (name, unreachable) = (&pool.name, seen.unreachable());
             let told = |ailment| PoolAilment { pool: name.clone(), ailment, unreachable };
@@ -280,22 +283,23 @@ impl Node {
 }
 
 fn summary(pool: &Arc<Pool>) -> PoolSummary {
-    let read: Vec<_> = pool.groups.iter().filter_map(|group| group.remembered()).collect();
-    let changeable = read.iter().filter(|group| group.changeable());
-    let ages = pool.groups.iter().map(|group| group.last_reading().map(|at| at.elapsed()));
+    let read: Vec<_> = pool.all_groups().filter_map(|group| group.remembered()).collect();
+    let own: Vec<_> = pool.groups.iter().filter_map(|group| group.remembered()).collect();
+    let changeable = own.iter().filter(|group| group.changeable());
+    let ages = pool.all_groups().map(|group| group.last_reading().map(|at| at.elapsed()));
     PoolSummary {
         name: pool.name.clone(),
         size: read.iter().map(|group| group.size_of(group.extents())).sum(),
         free: changeable.map(|group| group.size_of(group.free_extents())).sum(),
-        largest: read
+        largest: own
             .iter()
-            .map(|group| group.size_of(layout::largest_new(group, Layout::Linear)))
+            .map(|group| group.size_of(room_for_new(group, Layout::Linear, pool.reserve)))
             .max()
             .unwrap_or_default(),
-        available: pool.trouble.is_none()
-            && read.len() == pool.groups.len()
+        available: pool.trouble.is_empty()
+            && read.len() == pool.all_groups().count()
             && read.iter().all(|group| group.changeable())
-            && pool.groups.iter().all(|group| group.hung().is_none()),
+            && pool.all_groups().all(|group| group.hung().is_none()),
         last_reading: ages.collect::<Option<Vec<_>>>().and_then(|ages| ages.into_iter().max()),
     }
 }

@@ -130,6 +130,16 @@ impl Wipes {
         self.jobs().get(key).is_some_and(|job| job.ended.borrow().is_none())
     }
 
+    /// The wipes under way, each with its progress in words.
+    pub fn under_way(&self) -> Vec<(VolumeKey, String)> {
+        let jobs = self.jobs();
+        let running = jobs.iter().filter(|(_, job)| job.ended.borrow().is_none());
+        let told = |(key, job): (&VolumeKey, &Job)| {
+            (key.clone(), progress_text(job.done.load(Ordering::Relaxed), job.total))
+        };
+        running.map(told).collect()
+    }
+
     /// Start a wipe without waiting for it; one that is under way for the volume goes on.
     pub fn start(&self, task: Task) {
         self.join(task);

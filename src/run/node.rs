@@ -53,7 +53,8 @@ pub async fn serve(settings: Settings, registration: Option<SocketPath>) -> Resu
     if let Some(at) = registration {
         let (endpoint, stop) = (endpoint.to_owned(), stop.clone());
         tokio::spawn(async move {
-            if let Err(error) = registration::register(at.as_path(), &endpoint, stop.clone()).await {
+            if let Err(error) = registration::register(at.as_path(), &endpoint, stop.clone()).await
+            {
                 tracing::error!(error = crate::causes::in_full(&error), "not registered");
                 stop.cancel();
             }

@@ -45,9 +45,8 @@ fn plan(name: &PoolName, pool: &PoolSettings) -> PoolPlan {
     let existing = pool.groups.iter().map(|group| GroupSource::Existing(group.as_str().to_owned()));
     let created = pool.create.iter().map(|disk| GroupSource::Create(new_disk(disk)));
     PoolPlan {
-        name: name.clone(),
-        groups: existing.chain(created).collect(),
         spares: pool.spares.iter().map(new_disk).collect(),
+        ..PoolPlan::new(name.clone(), existing.chain(created).collect())
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use super::World;
 use super::superblocks::{FakeFs, HEAD};
+use crate::lvm::{Group, Lv};
 
 impl World {
     /// Panic unless a file system may be made on this device.
@@ -26,6 +27,9 @@ impl World {
 
     /// Panic unless these bytes of the device may be wiped.
     pub fn may_wipe(&self, device: &Path, range: &Range<u64>, call: &str) {
+        if self.disks.contains_key(device) {
+            return self.may_give_away(device, call);
+        }
         let Some((_, lv)) = self.volume_at(device) else {
             panic!("{call}: no logical volume");
         };
@@ -41,6 +45,17 @@ impl World {
         };
         let behind = fs.covers.get() <= range.start;
         assert!(behind, "{call}: {range:?} of {} is in its file system", lv.name);
+    }
+
+    /// Panic if a volume of ours is in the group on the disk, or somebody has the disk open.
+    fn may_give_away(&self, disk: &Path, call: &str) {
+        let open = self.openers.get(disk).is_some_and(|openers| *openers > 0);
+        assert!(!open, "{call}: {} is in use", disk.display());
+        let on_it = |group: &Group| group.pvs.values().any(|pv| pv.device.as_deref() == Some(disk));
+        let groups = self.groups(None).into_values().filter(on_it);
+        let ours = |lv: &Lv| lv.tags.iter().any(|tag| tag.starts_with("pliant."));
+        let lost = groups.flat_map(|group| group.lvs.into_values()).find(ours);
+        assert!(lost.is_none(), "{call}: {lost:?} is ours");
     }
 }
 

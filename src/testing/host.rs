@@ -215,6 +215,10 @@ impl Host for FakeHost {
         Ok(self.look("path_calls", |world| world.path_kind(path)).await)
     }
 
+    async fn real_path(&self, path: &Path) -> Result<Option<PathBuf>, HostError> {
+        Ok(self.look("path_calls", |world| world.real_path(path)).await)
+    }
+
     async fn make_dir(&self, path: &Path) -> Result<(), HostError> {
         let what = format!("mkdir {}", path.display());
         self.change("path_calls", what, |world| world.make_dir(path)).await

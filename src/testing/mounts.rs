@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nix::libc::{EBUSY, EINVAL, ENOENT, ENOTDIR, ENOTEMPTY, EROFS};
 
 use super::World;
-use super::disks::system;
+use super::disks::{Fault, system};
 use super::superblocks::{FakeFs, HEAD};
 use crate::bytes::Bytes;
 use crate::host::{DeviceNumber, HostError, Mount, NewMount, PathKind, Usage};
@@ -72,6 +72,12 @@ impl World {
         }
         let directory = *self.paths.get(path)?;
         Some(if directory { PathKind::Directory } else { PathKind::File })
+    }
+
+    pub fn real_path(&self, path: &Path) -> Option<PathBuf> {
+        let path = self.links.get(path).map_or(path, PathBuf::as_path);
+        let gone = self.disks.get(path).is_some_and(|disk| disk.fault == Some(Fault::Gone));
+        self.path_kind(path).filter(|_| !gone).map(|_| path.to_owned())
     }
 
     pub fn make_dir(&mut self, path: &Path) -> Result<(), HostError> {

@@ -31,6 +31,9 @@ impl FakeHost {
         match (cmd.program, words.as_slice()) {
             ("blkid", ["-p", "-o", "export", _]) => self.lock().blkid(&last),
             ("wipefs", ["-n", ..]) => self.lock().wipefs(&last),
+            ("wipefs", ["-a", _]) => {
+                self.effect(typed.clone(), |world| world.wipe_signatures(&last, &typed)).await
+            }
             ("e2fsck", ["-f", "-n" | "-p", _])
             | ("xfs_repair", ["-n", _])
             | ("btrfs", ["check", "--readonly", _]) => self.lock().check(&last, cmd.program),
@@ -142,6 +145,15 @@ impl World {
     fn wipefs(&self, device: &Path) -> Result<Output, HostError> {
         match self.read(device, 0, HEAD).map(|head| type_of(&head)) {
             Ok(kind) => Ok(ended(0, kind.unwrap_or_default())),
+            Err(error) => program_error(error),
+        }
+    }
+
+    fn wipe_signatures(&mut self, device: &Path, typed: &str) -> Result<Output, HostError> {
+        let head = 0..4096;
+        self.may_wipe(device, &head, typed);
+        match self.zero(device, head, typed) {
+            Ok(()) => Ok(ended(0, "")),
             Err(error) => program_error(error),
         }
     }

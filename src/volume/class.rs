@@ -141,7 +141,7 @@ impl Class {
     }
 
     /// Choose the pool: the one that is named, the only one, or the one called `default`.
-    pub fn choose<'a, T>(&self, pools: &'a [T], name: impl Fn(&T) -> &str) -> Option<&'a T> {
+    pub fn choose<'a, T>(&self, pools: &'a [T], name: impl Fn(&'a T) -> &'a str) -> Option<&'a T> {
         match (&self.pool, pools) {
             (Some(asked), pools) => pools.iter().find(|pool| name(pool) == asked.as_str()),
             (None, [only]) => Some(only),

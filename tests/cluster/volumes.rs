@@ -10,7 +10,12 @@ use crate::world::{World, growth, id, want};
 async fn a_volume_lives_on_the_node_that_it_was_asked_for() {
     let world = World::new();
     let (_alpha, _beta) = (world.node("alpha").await, world.node("beta").await);
-    world.api.until("all tell", |api| api.list::<NodeStorage>().iter().filter(|n| n.status.is_some()).count() == 2).await;
+    world
+        .api
+        .until("all tell", |api| {
+            api.list::<NodeStorage>().iter().filter(|n| n.status.is_some()).count() == 2
+        })
+        .await;
     let (cluster, _stop) = world.controller().await;
     let made = cluster.ensure(&want("pvc-1", 100, &["beta"])).await.unwrap();
     assert_eq!((made.node.as_str(), made.size), ("beta", Bytes::mib(100)));

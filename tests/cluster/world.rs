@@ -54,11 +54,8 @@ impl World {
     pub async fn restart(&self, name: &'static str, host: FakeHost) -> Machine {
         let client = self.api.client_of(name);
         let door: Arc<dyn Host> = Arc::new(host.clone());
-        let plan = PoolPlan {
-            name: "fast".parse().unwrap(),
-            groups: vec![GroupSource::Existing("vg0".to_owned())],
-            spares: Vec::new(),
-        };
+        let group = GroupSource::Existing("vg0".to_owned());
+        let plan = PoolPlan::new("fast".parse().unwrap(), vec![group]);
         let node = Node::start(door, settings(name), vec![plan]).await.unwrap();
         let storage = StorageRecord::new(&client, node.clone());
         let agent = Agent::new(&client, name, node, Busy::new(), storage.clone());

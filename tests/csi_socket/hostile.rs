@@ -34,7 +34,7 @@ async fn machine() -> (FakeHost, Driver<Node>) {
     let disk = host.add_disk(Bytes::gib(2));
     host.add_group("vg0", &[disk]);
     let groups = vec![GroupSource::Existing("vg0".to_owned())];
-    let plan = PoolPlan { name: "fast".parse().unwrap(), groups, spares: Vec::new() };
+    let plan = PoolPlan::new("fast".parse().unwrap(), groups);
     let driver = Driver::on(&host, vec![plan]).await;
     (host, driver)
 }

@@ -33,7 +33,7 @@ impl Machine {
     async fn driver(&self) -> Driver<Node> {
         let group = |number| GroupSource::Existing(format!("vg{number}"));
         let groups = (0..self.disks.len()).map(group).collect();
-        let plan = PoolPlan { name: "fast".parse().unwrap(), groups, spares: Vec::new() };
+        let plan = PoolPlan::new("fast".parse().unwrap(), groups);
         Driver::on(&self.host, vec![plan]).await
     }
 

@@ -127,7 +127,7 @@ async fn uneven() -> (FakeHost, Arc<Node>) {
     host.add_group("vg0", &[small]);
     host.add_group("vg1", &[one, other]);
     let groups = ["vg0", "vg1"].map(|name| GroupSource::Existing(name.to_owned())).to_vec();
-    let plan = PoolPlan { name: "fast".parse().expect("a name"), groups, spares: Vec::new() };
+    let plan = PoolPlan::new("fast".parse().expect("a name"), groups);
     let node = Setup { settings: settings(), plans: vec![plan] }.start(&host).await;
     (host, node)
 }

@@ -145,7 +145,7 @@ fn a_wipe_ends_when_its_device_has_become_another() {
         let disk = host.add_disk(Bytes::gib(8));
         host.add_group("vg0", &[disk]);
         let groups = vec![GroupSource::Existing("vg0".to_owned())];
-        let plan = PoolPlan { name: "fast".parse().expect("a name"), groups, spares: Vec::new() };
+        let plan = PoolPlan::new("fast".parse().expect("a name"), groups);
         let setup = Setup { settings: settings(), plans: vec![plan] };
         let node = setup.start(&host).await;
         let zeroings =
@@ -210,7 +210,7 @@ async fn given_away() -> (FakeHost, Setup, PathBuf) {
     let host = FakeHost::new();
     let disk = host.add_disk(Bytes::gib(1));
     let groups = vec![GroupSource::Create(NewDisk { path: disk.clone(), wipe: true })];
-    let plan = PoolPlan { name: "fast".parse().expect("a name"), groups, spares: Vec::new() };
+    let plan = PoolPlan::new("fast".parse().expect("a name"), groups);
     let setup = Setup { settings: settings(), plans: vec![plan] };
     let node = setup.start(&host).await;
     for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Write, Op::Unstage] {

@@ -34,7 +34,7 @@ async fn pool(groups: &[u64], spares: &[u64]) -> (FakeHost, Arc<Node>) {
         sources.push(GroupSource::Existing(format!("vg{at}")));
     }
     let spares = spares.iter().map(|mib| NewDisk { path: add(mib), wipe: false }).collect();
-    let plan = PoolPlan { name: "fast".parse().expect("a name"), groups: sources, spares };
+    let plan = PoolPlan { spares, ..PoolPlan::new("fast".parse().expect("a name"), sources) };
     let setup = Setup { settings: settings(), plans: vec![plan] };
     let node = setup.start(&host).await;
     (host, node)

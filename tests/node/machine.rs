@@ -224,7 +224,7 @@ impl Disks {
             }
             host.flush(&disk.path).await.expect("flush");
         }
-        let plan = PoolPlan { name: "fast".parse().expect("a name"), groups, spares };
+        let plan = PoolPlan { spares, ..PoolPlan::new("fast".parse().expect("a name"), groups) };
         (host, Setup { settings: NodeSettings { two_step, ..settings() }, plans: vec![plan] })
     }
 }

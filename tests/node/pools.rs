@@ -19,7 +19,7 @@ use crate::machine::{Disks, Op, STAGING, Setup, TARGET, VOLUME, id_of, settings,
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 
 fn plan(name: &str, groups: Vec<GroupSource>) -> PoolPlan {
-    PoolPlan { name: name.parse().expect("a name"), groups, spares: Vec::new() }
+    PoolPlan::new(name.parse().expect("a name"), groups)
 }
 
 fn existing(group: &str) -> GroupSource {

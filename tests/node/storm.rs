@@ -69,7 +69,7 @@ fn machine() -> (FakeHost, Setup) {
     let disk = host.add_disk(Bytes::new(DISK));
     host.add_group("vg0", &[disk]);
     let groups = vec![GroupSource::Existing("vg0".to_owned())];
-    let plan = PoolPlan { name: "fast".parse().expect("a name"), groups, spares: Vec::new() };
+    let plan = PoolPlan::new("fast".parse().expect("a name"), groups);
     (host, Setup { settings: settings(), plans: vec![plan] })
 }
 

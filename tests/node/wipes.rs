@@ -20,7 +20,7 @@ async fn machine(gib: u64, wipe: Wipe) -> (FakeHost, Setup, Arc<Node>) {
     let disk = host.add_disk(Bytes::gib(gib + 1));
     host.add_group("vg0", &[disk]);
     let groups = vec![GroupSource::Existing("vg0".to_owned())];
-    let plan = PoolPlan { name: "fast".parse().expect("a name"), groups, spares: Vec::new() };
+    let plan = PoolPlan::new("fast".parse().expect("a name"), groups);
     let setup = Setup { settings: settings(), plans: vec![plan] };
     let node = setup.start(&host).await;
     let mut want = want(VOLUME, Mode::Block, gib << 10);

@@ -28,7 +28,7 @@ fn assert_says(said: &str, words: &[&str]) {
 /// What is wrong with a pool that comes from there.
 async fn trouble(host: &FakeHost, source: GroupSource) -> String {
     let name = "fast".parse().expect("a name");
-    let plan = PoolPlan { name, groups: vec![source], spares: Vec::new() };
+    let plan = PoolPlan::new(name, vec![source]);
     let node = Setup { settings: settings(), plans: vec![plan] }.start(host).await;
     node.storage_health().await.remove(0).ailment.message
 }
@@ -169,7 +169,7 @@ fn a_disk_without_room_for_an_extent_becomes_no_group() {
 
         let disk = host.add_disk(Bytes::mib(21));
         let name = "fast".parse().expect("a name");
-        let plan = PoolPlan { name, groups: vec![create(&disk, false)], spares: Vec::new() };
+        let plan = PoolPlan::new(name, vec![create(&disk, false)]);
         let node = Setup { settings: settings(), plans: vec![plan] }.start(&host).await;
         node.ensure(&want(VOLUME, Mode::Block, 4)).await.expect("there is room for one extent");
     });

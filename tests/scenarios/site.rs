@@ -59,9 +59,11 @@ impl<P: Place> Site<P> {
         place.group(GROUP, &disks).await;
         let spares = spares.iter().map(|mib| NewDisk { path: place.disk(*mib), wipe: false });
         let plan = PoolPlan {
-            name: "default".parse().expect("a name"),
-            groups: vec![GroupSource::Existing(GROUP.to_owned())],
             spares: spares.collect(),
+            ..PoolPlan::new(
+                "default".parse().expect("a name"),
+                vec![GroupSource::Existing(GROUP.to_owned())],
+            )
         };
         let host = place.door();
         let node = start(&place, &host, &plan, two_step).await;

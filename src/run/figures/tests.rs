@@ -53,11 +53,8 @@ async fn a_scrape_tells_what_was_done() {
     let host = FakeHost::new();
     let disk = host.add_disk(Bytes::gib(1));
     host.add_group("vg0", &[disk]);
-    let plan = PoolPlan {
-        name: "fast".parse().unwrap(),
-        groups: vec![GroupSource::Existing("vg0".to_owned())],
-        spares: Vec::new(),
-    };
+    let plan =
+        PoolPlan::new("fast".parse().unwrap(), vec![GroupSource::Existing("vg0".to_owned())]);
     let node = Node::start(Arc::new(host.clone()), settings(), vec![plan]).await.unwrap();
     let metrics = Metrics::default();
 

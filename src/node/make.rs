@@ -1,0 +1,260 @@
+//! Make a pool of its plan, or say what would be made.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::bytes::Bytes;
+use crate::causes;
+use crate::lvm::{VolumeGroup, tags};
+use crate::node::Node;
+use crate::node::disks::{Located, NewDisk, SetupError};
+use crate::node::plan::{GroupSource, PoolPlan, Survey, group_name, served};
+use crate::node::pools::Pool;
+use crate::node::storage::DiskState;
+
+/// A disk that a plan names, as it was when the plan was looked at last.
+#[derive(Debug, Clone)]
+pub(super) struct PlannedDisk {
+    /// As the administrator named it.
+    pub path: PathBuf,
+    /// The kernel's name, where the disk is here.
+    pub device: Option<PathBuf>,
+    /// Its size, where it is here.
+    pub size: Option<Bytes>,
+    /// The pool's group that it is in.
+    pub group: Option<String>,
+    /// What it is to the pool.
+    pub state: DiskState,
+    /// Why it is refused or missing, and what goes when it is taken.
+    pub message: Option<String>,
+}
+
+/// What was found out about a disk.
+enum Verdict {
+    /// It is in this group.
+    In(Arc<VolumeGroup>),
+    /// It is free, or becomes so when this is wiped.
+    Free(Option<String>),
+}
+
+impl Node {
+    /// Set up a pool: find its groups, and make those that are missing where the plan allows it.
+    pub(super) async fn set_up(&self, plan: &PoolPlan, survey: &Survey) -> Pool {
+        let mut pool = Pool::new(plan.name.clone());
+        (pool.configured, pool.reserve) = (true, plan.reserve);
+        for source in &plan.groups {
+            match source {
+                GroupSource::Existing(name) => match self.adopt(name, plan, survey) {
+                    Ok(group) => pool.add(group),
+                    Err(error) => self.note_trouble(&mut pool, &error),
+                },
+                GroupSource::Create(disk) => {
+                    self.set_up_on(disk, source, plan, survey, &mut pool).await;
+                }
+            }
+        }
+        for spare in &plan.spares {
+            self.look_at_spare(spare, plan, survey, &mut pool).await;
+        }
+        pool
+    }
+
+    async fn set_up_on(
+        &self,
+        disk: &NewDisk,
+        source: &GroupSource,
+        plan: &PoolPlan,
+        survey: &Survey,
+        pool: &mut Pool,
+    ) {
+        let verdict = match survey.group_of(self, plan, source) {
+            Some(name) => self.adopt(&name, plan, survey).map(Verdict::In),
+            None => self.make_group(disk, plan, survey, pool).await,
+        };
+        pool.note_disk(disk, &verdict, survey);
+        match verdict {
+            Ok(Verdict::In(group)) => pool.add(group),
+            Ok(Verdict::Free(_)) => {}
+            Err(error) => self.note_trouble(pool, &error),
+        }
+    }
+
+    /// Note why a group is not there. It may hide volumes, unless another pool has it.
+    fn note_trouble(&self, pool: &mut Pool, error: &SetupError) {
+        let words = causes::in_full(error);
+        let told = self.pools().iter().any(|p| p.name == pool.name && p.refused.contains(&words));
+        if !told {
+            tracing::error!(pool = %pool.name, error = words, "the pool lacks a group");
+        }
+        if !matches!(error, SetupError::Taken { .. } | SetupError::GroupTaken { .. }) {
+            pool.trouble.push(words.clone());
+        }
+        pool.refused.push(words);
+    }
+
+    /// Take the group as it is: the one that this node has already, or one on the machine's disks.
+    fn adopt(
+        &self,
+        name: &str,
+        plan: &PoolPlan,
+        survey: &Survey,
+    ) -> Result<Arc<VolumeGroup>, SetupError> {
+        if let Some(pool) = survey.owner(name).filter(|owner| **owner != plan.name) {
+            return Err(SetupError::GroupTaken { group: name.to_owned(), pool: pool.clone() });
+        }
+        if let Some((_, group)) = served(&self.pools()).find(|(_, group)| group.name() == name) {
+            return Ok(group.clone());
+        }
+        let group = VolumeGroup::new(self.host.clone(), name);
+        if let Err(error) = group.accept(&survey.scan) {
+            let error = causes::in_full(&error);
+            tracing::error!(pool = %plan.name, error, "a group is away");
+        }
+        Ok(group)
+    }
+
+    /// Make a group on a free disk, if the plan allows it.
+    async fn make_group(
+        &self,
+        disk: &NewDisk,
+        plan: &PoolPlan,
+        survey: &Survey,
+        pool: &mut Pool,
+    ) -> Result<Verdict, SetupError> {
+        let located = disk.locate(self.host.as_ref(), &survey.scan).await?;
+        located.must_be_of_use(self.host.as_ref()).await?;
+        let found = self.may_take(&located, survey).await?;
+        let name = group_name(&self.settings, &plan.name, &disk.path);
+        if !plan.create {
+            pool.plan.push(step(&name, &located, found.as_deref(), survey));
+            return Ok(Verdict::Free(found));
+        }
+        if let Some(found) = found {
+            located.wipe(self.host.as_ref(), &found).await?;
+        }
+        let device = &located.device;
+        tracing::info!(pool = %plan.name, disk = %device.display(), group = name, "making a volume group");
+        let group = VolumeGroup::new(self.host.clone(), &name);
+        let tag = tags::tag("pool", plan.name.as_str());
+        group.turn().await?.create_group(device, &[tag]).await?;
+        group.flush().await?;
+        Ok(Verdict::In(group))
+    }
+
+    /// What must be wiped before a disk can be taken; `None` if nothing.
+    async fn may_take(
+        &self,
+        disk: &Located<'_>,
+        survey: &Survey,
+    ) -> Result<Option<String>, SetupError> {
+        survey.refuse_if_named_twice(disk)?;
+        let holder = |group: &str| survey.owner(group).cloned().or_else(|| self.holder(group));
+        disk.refuse_if_taken(&survey.scan, holder)?;
+        disk.to_wipe(self.host.as_ref(), &survey.scan).await
+    }
+
+    async fn look_at_spare(
+        &self,
+        spare: &NewDisk,
+        plan: &PoolPlan,
+        survey: &Survey,
+        pool: &mut Pool,
+    ) {
+        let verdict = self.judge_spare(spare, survey, pool).await;
+        pool.note_disk(spare, &verdict, survey);
+        match &verdict {
+            Ok(Verdict::Free(found)) if !plan.create => {
+                pool.plan.push(wait(spare, found.as_deref(), survey));
+            }
+            Ok(Verdict::In(_) | Verdict::Free(_)) => {}
+            Err(error) => pool.refused.push(causes::in_full(error)),
+        }
+        // One that is refused for what is on it may be free when it is needed.
+        let contested = matches!(verdict, Err(SetupError::NamedTwice { .. }));
+        if plan.create && !contested {
+            pool.spares.push(spare.clone());
+        }
+    }
+
+    async fn judge_spare(
+        &self,
+        spare: &NewDisk,
+        survey: &Survey,
+        pool: &Pool,
+    ) -> Result<Verdict, SetupError> {
+        let located = spare.locate(self.host.as_ref(), &survey.scan).await?;
+        if let Some(group) = pool.group_on(&survey.scan, &located.device) {
+            return Ok(Verdict::In(group.clone()));
+        }
+        self.may_take(&located, survey).await.map(Verdict::Free)
+    }
+}
+
+impl Pool {
+    fn add(&mut self, group: Arc<VolumeGroup>) {
+        if !self.has(group.name()) {
+            self.groups.push(group);
+        }
+    }
+
+    fn note_disk(
+        &mut self,
+        disk: &NewDisk,
+        verdict: &Result<Verdict, SetupError>,
+        survey: &Survey,
+    ) {
+        let device = survey.device(disk);
+        let (state, message) = match verdict {
+            _ if device.is_none() => {
+                let why = verdict.as_ref().err().map(|error| causes::in_full(error));
+                let away = || format!("{} is away; see the kernel log", disk.path.display());
+                (DiskState::Missing, Some(why.unwrap_or_else(away)))
+            }
+            Ok(Verdict::In(_)) => (DiskState::Used, None),
+            Ok(Verdict::Free(found)) => {
+                let goes =
+                    |found: &String| format!("it carries {found}, which goes when it is taken");
+                (DiskState::Spare, found.as_ref().map(goes))
+            }
+            Err(error) => (DiskState::Refused, Some(causes::in_full(error))),
+        };
+        self.disks.push(PlannedDisk {
+            path: disk.path.clone(),
+            device: device.map(PathBuf::from),
+            size: device.and_then(|device| survey.size(device)),
+            group: match verdict {
+                Ok(Verdict::In(group)) => Some(group.name().to_owned()),
+                Ok(Verdict::Free(_)) | Err(_) => None,
+            },
+            state,
+            message,
+        });
+    }
+}
+
+/// What would be done with a disk that a group is to be made on.
+fn step(group: &str, disk: &Located<'_>, found: Option<&str>, survey: &Survey) -> String {
+    let (name, size) = (disk.disk.path.display(), said_size(disk.disk, survey));
+    match found {
+        None => format!("make volume group {group} on {name} (blank{size})"),
+        Some(found) => {
+            format!("wipe {name}, which carries {found}, then make volume group {group} on it")
+        }
+    }
+}
+
+/// What would be done with a spare disk.
+fn wait(disk: &NewDisk, found: Option<&str>, survey: &Survey) -> String {
+    let (name, size) = (disk.path.display(), said_size(disk, survey));
+    match found {
+        None => format!("{name} waits to join a group (blank{size})"),
+        Some(found) => {
+            format!("{name} waits to join a group, and is wiped then: it carries {found}")
+        }
+    }
+}
+
+fn said_size(disk: &NewDisk, survey: &Survey) -> String {
+    let size = survey.device(disk).and_then(|device| survey.size(device));
+    size.map_or_else(String::new, |size| format!(", {size}"))
+}

@@ -1,0 +1,194 @@
+//! Plans: what pools are to be made of, and who gets which group and which disk.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::bytes::Bytes;
+use crate::causes;
+use crate::host::{Disk, HostError};
+use crate::lvm::{Group, Scan, VolumeGroup, scan, tags, undo_torn_commits};
+use crate::node::disks::{Located, NewDisk, SetupError};
+use crate::node::pools::Pool;
+use crate::node::{Node, NodeSettings};
+use crate::volume::{PoolName, few};
+
+/// What a pool is to be made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolPlan {
+    /// Its name.
+    pub name: PoolName,
+    /// Where its groups come from.
+    pub groups: Vec<GroupSource>,
+    /// Disks that join a group when one is needed.
+    pub spares: Vec<NewDisk>,
+    /// Whether disks may be initialised. If not, they are only looked at, and no spare disk joins.
+    pub create: bool,
+    /// Room that new volumes leave free in each group; growths and snapshots may take it.
+    pub reserve: Bytes,
+}
+
+/// Where a group of a pool comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GroupSource {
+    /// It exists.
+    Existing(String),
+    /// It is made on this disk, once.
+    Create(NewDisk),
+}
+
+impl PoolPlan {
+    /// Plan a pool of these groups, with no spare disks and nothing reserved; disks may be
+    /// initialised.
+    pub fn new(name: PoolName, groups: Vec<GroupSource>) -> Self {
+        PoolPlan { name, groups, spares: Vec::new(), create: true, reserve: Bytes::ZERO }
+    }
+
+    fn disks(&self) -> impl Iterator<Item = &NewDisk> {
+        let created = self.groups.iter().filter_map(|source| match source {
+            GroupSource::Create(disk) => Some(disk),
+            GroupSource::Existing(_) => None,
+        });
+        created.chain(&self.spares)
+    }
+}
+
+/// What is looked at once for all plans.
+pub(super) struct Survey {
+    pub scan: Scan,
+    disks: Vec<Disk>,
+    /// The kernel's names of the disks that the plans name.
+    links: BTreeMap<PathBuf, PathBuf>,
+    /// Who names a disk, by the kernel's name, each time.
+    namers: BTreeMap<PathBuf, Vec<PoolName>>,
+    /// Which pool gets which group.
+    owners: BTreeMap<String, PoolName>,
+}
+
+impl Survey {
+    /// Look at the machine for these plans.
+    pub async fn of(node: &Node, plans: &[PoolPlan]) -> Result<Survey, HostError> {
+        let mut survey = Survey {
+            scan: Scan::default(),
+            disks: node.host.disks().await?,
+            links: BTreeMap::new(),
+            namers: BTreeMap::new(),
+            owners: BTreeMap::new(),
+        };
+        for plan in plans {
+            for disk in plan.disks() {
+                if let Ok(Some(device)) = node.host.real_path(&disk.path).await {
+                    survey.namers.entry(device.clone()).or_default().push(plan.name.clone());
+                    survey.links.insert(disk.path.clone(), device);
+                }
+            }
+        }
+        survey.scan = survey.scan_whole(node, plans).await?;
+        survey.choose_owners(node, plans);
+        Ok(survey)
+    }
+
+    /// Scan, and undo commits that a power cut tore. Those of a group that is in use are not torn but
+    /// under way.
+    async fn scan_whole(&self, node: &Node, plans: &[PoolPlan]) -> Result<Scan, HostError> {
+        let pools = node.pools();
+        let in_use = |group: &Group| served(&pools).any(|(_, ours)| ours.name() == group.name);
+        let named = |group: &Group, disk: &Path| {
+            plans.iter().any(|plan| plan.groups.iter().any(|s| self.is(plan, s, group, disk)))
+        };
+        let ours = |group: &Group, disk: &Path| !in_use(group) && named(group, disk);
+        let scan = scan(&node.host).await?;
+        let scan = undo_torn_commits(&node.host, scan, &node.settings.state_dir, ours).await?;
+        for (disk, error) in &scan.unreadable {
+            let error = causes::in_full(error);
+            tracing::warn!(disk = %disk.display(), error, "the disk could not be read");
+        }
+        Ok(scan)
+    }
+
+    /// Whether this is the group that the plan speaks of.
+    fn is(&self, plan: &PoolPlan, source: &GroupSource, group: &Group, disk: &Path) -> bool {
+        match source {
+            GroupSource::Existing(name) => *name == group.name,
+            GroupSource::Create(ours) => {
+                self.device(ours) == Some(disk) && was_made_for(&plan.name, group)
+            }
+        }
+    }
+
+    /// A group that two pools name stays where it is.
+    fn choose_owners(&mut self, node: &Node, plans: &[PoolPlan]) {
+        let pools = node.pools();
+        let sources = plans.iter().flat_map(|plan| plan.groups.iter().map(move |s| (plan, s)));
+        for (plan, source) in sources {
+            let Some(group) = self.group_of(node, plan, source) else { continue };
+            let has_it = |pool: &Arc<Pool>| pool.name == plan.name && pool.has(&group);
+            if pools.iter().any(has_it) {
+                self.owners.insert(group, plan.name.clone());
+            } else {
+                self.owners.entry(group).or_insert_with(|| plan.name.clone());
+            }
+        }
+    }
+
+    /// The group that a plan speaks of; `None` if it is still to be made. One that this node has made
+    /// keeps its place while its disk is away.
+    pub fn group_of(&self, node: &Node, plan: &PoolPlan, source: &GroupSource) -> Option<String> {
+        let disk = match source {
+            GroupSource::Existing(name) => return Some(name.clone()),
+            GroupSource::Create(disk) => disk,
+        };
+        let member = self.device(disk).and_then(|device| self.scan.on(device));
+        let group = member.and_then(|member| member.group.as_ref());
+        if let Some(group) = group.filter(|group| was_made_for(&plan.name, group)) {
+            return Some(group.name.clone());
+        }
+        let name = group_name(&node.settings, &plan.name, &disk.path);
+        served(&node.pools()).any(|(_, group)| group.name() == name).then_some(name)
+    }
+
+    /// The pool that gets a group; `None` if no plan names it.
+    pub fn owner(&self, group: &str) -> Option<&PoolName> {
+        self.owners.get(group)
+    }
+
+    /// The kernel's name of a disk that is here.
+    pub fn device(&self, disk: &NewDisk) -> Option<&Path> {
+        self.links.get(&disk.path).map(PathBuf::as_path)
+    }
+
+    /// The size of a disk, without opening it.
+    pub fn size(&self, device: &Path) -> Option<Bytes> {
+        self.disks.iter().find(|disk| disk.path == device).map(|disk| disk.size)
+    }
+
+    /// # Errors
+    /// [`SetupError::NamedTwice`]: one pool would take what another has just made.
+    pub fn refuse_if_named_twice(&self, disk: &Located<'_>) -> Result<(), SetupError> {
+        let mut pools = self.namers.get(&disk.device).cloned().unwrap_or_default();
+        if pools.len() < 2 {
+            return Ok(());
+        }
+        pools.dedup();
+        Err(SetupError::NamedTwice { disk: disk.disk.path.clone(), pools: few(pools) })
+    }
+}
+
+/// All groups of these pools, each with its pool.
+pub(super) fn served(pools: &[Arc<Pool>]) -> impl Iterator<Item = (&Arc<Pool>, &Arc<VolumeGroup>)> {
+    pools.iter().flat_map(|pool| pool.all_groups().map(move |group| (pool, group)))
+}
+
+/// Whether this driver has made the group for the pool.
+fn was_made_for(pool: &PoolName, group: &Group) -> bool {
+    tags::value(&group.tags, "pool").as_deref() == Some(pool.as_str())
+}
+
+/// `pliant-<pool>-<6 letters of a digest>`: the same for the same node, pool and disk.
+pub(super) fn group_name(settings: &NodeSettings, pool: &PoolName, disk: &Path) -> String {
+    let seed = format!("{}|{pool}|{}", settings.name, disk.display());
+    let hash = Sha256::digest(seed.as_bytes());
+    format!("pliant-{pool}-{:02x}{:02x}{:02x}", hash[0], hash[1], hash[2])
+}

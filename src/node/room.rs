@@ -1,0 +1,165 @@
+//! Room: how much a pool still has for new volumes, and in which of its groups the next one goes.
+
+use std::sync::Arc;
+
+use crate::bytes::Bytes;
+use crate::lvm::{BEFORE_EXTENTS, Group, VolumeGroup, layout, scan};
+use crate::node::Node;
+use crate::node::pools::Seen;
+use crate::volume::{Capacity, CapacityQuery, Layout, Mode, VolumeError};
+
+/// What placement needs to know of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Size of an extent.
+    pub extent_size: Bytes,
+    /// The most extents that one volume could have.
+    pub largest: u64,
+}
+
+/// Choose the group for a volume of this size: the one with the most room, the first of equals.
+///
+/// The most room, because volumes here grow, and a volume cannot leave its group.
+pub fn place(candidates: &[Candidate], size: Bytes) -> Option<usize> {
+    let fits = |candidate: &Candidate| size.div_ceil(candidate.extent_size) <= candidate.largest;
+    let room =
+        |candidate: &Candidate| candidate.largest.saturating_mul(candidate.extent_size.get());
+    let fitting = candidates.iter().enumerate().filter(|(_, candidate)| fits(candidate));
+    // The last of equals wins `max_by_key`, so look from the end.
+    fitting.rev().max_by_key(|(_, candidate)| room(candidate)).map(|(index, _)| index)
+}
+
+impl Seen<'_> {
+    pub fn candidates(&self, layout: Layout) -> Vec<Candidate> {
+        let candidate = |(_, group): &(_, Arc<Group>)| Candidate {
+            extent_size: group.extent_size,
+            largest: self.room_in(group, layout),
+        };
+        self.groups.iter().map(candidate).collect()
+    }
+
+    /// The most extents that a new volume can have in a group.
+    fn room_in(&self, group: &Group, layout: Layout) -> u64 {
+        room_for_new(group, layout, self.pool.reserve)
+    }
+
+    /// What new volumes can take of the groups that can be changed, and of spare disks that would
+    /// join the roomiest one.
+    pub fn free(&self, spares: Bytes) -> Bytes {
+        let changeable = self.groups.iter().filter(|(_, group)| group.changeable());
+        let free = |(_, group): &(_, Arc<Group>)| {
+            (group.size_of(group.free_extents()) + self.joining(group, spares))
+                .saturating_sub(whole(self.pool.reserve, group))
+        };
+        changeable.map(free).sum()
+    }
+
+    /// The largest volume that could be made, if these spare disks joined the roomiest group.
+    pub fn largest(&self, layout: Layout, spares: Bytes) -> Bytes {
+        let largest = |(_, group): &(_, Arc<Group>)| {
+            (group.size_of(layout::largest_new(group, layout)) + self.joining(group, spares))
+                .saturating_sub(whole(self.pool.reserve, group))
+        };
+        self.groups.iter().map(largest).max().unwrap_or_default()
+    }
+
+    /// What spare disks add to a group.
+    fn joining(&self, group: &Arc<Group>, spares: Bytes) -> Bytes {
+        let joins = roomiest(self).is_some_and(|(_, roomiest)| Arc::ptr_eq(roomiest, group));
+        if joins { spares } else { Bytes::ZERO }
+    }
+}
+
+impl Node {
+    /// What could be made; spare disks count with what they would bring.
+    pub(super) async fn capacity_of(&self, query: &CapacityQuery) -> Result<Capacity, VolumeError> {
+        if query.node.as_ref().is_some_and(|node| *node != self.settings.name) {
+            return Ok(Capacity::default());
+        }
+        // A pool that this node does not have is no error of the asker: it has no room.
+        let Ok(pool) = self.pool_of(&query.class) else {
+            return Ok(Capacity::default());
+        };
+        let seen = pool.see().await;
+        let spares = self.spare_room(&seen).await;
+        let needed = match query.mode {
+            Some(Mode::Filesystem(kind)) => kind.smallest(),
+            Some(Mode::Block) | None => Bytes::new(1),
+        };
+        let extent = seen.groups.iter().map(|(_, group)| group.extent_size).min();
+        let whole = |extent: Bytes| Bytes::new(needed.div_ceil(extent) * extent.get());
+        let smallest = extent.map_or(Bytes::ZERO, whole);
+        let largest = seen.largest(query.class.layout, spares);
+        Ok(Capacity {
+            free: seen.free(spares),
+            largest: if largest < smallest { Bytes::ZERO } else { largest },
+            smallest,
+        })
+    }
+
+    /// What the spare disks that could join the pool's roomiest group would add to it.
+    async fn spare_room(&self, seen: &Seen<'_>) -> Bytes {
+        let mut room = Bytes::ZERO;
+        let Some((_, group)) = roomiest(seen) else {
+            return room;
+        };
+        if seen.pool.spares.is_empty() {
+            return room;
+        }
+        let Ok(scan) = scan(&self.host).await else { return room };
+        for spare in &seen.pool.spares {
+            if let Ok(disk) = spare.locate(self.host.as_ref(), &scan).await
+                && let Ok(None) = disk.obstacle(self.host.as_ref(), &scan).await
+                && let Some(size) = disk.size(self.host.as_ref()).await
+            {
+                room = room + joined(size, group);
+            }
+        }
+        room
+    }
+}
+
+/// A reserve in whole extents of a group.
+fn whole(reserve: Bytes, group: &Group) -> Bytes {
+    group.size_of(reserve.div_ceil(group.extent_size))
+}
+
+/// The most extents that a new volume can have in a group that keeps this reserve.
+pub(super) fn room_for_new(group: &Group, layout: Layout, reserve: Bytes) -> u64 {
+    layout::largest_new(group, layout).saturating_sub(reserve.div_ceil(group.extent_size))
+}
+
+/// What a disk of this size adds to a group.
+pub(super) fn joined(disk: Bytes, group: &Group) -> Bytes {
+    group.size_of(disk.saturating_sub(BEFORE_EXTENTS).get() / group.extent_size.get())
+}
+
+/// The group that a new disk helps most: the one with the most room already.
+pub(super) fn roomiest<'a>(seen: &'a Seen<'_>) -> Option<&'a (Arc<VolumeGroup>, Arc<Group>)> {
+    let open = seen.groups.iter().filter(|(_, g)| g.changeable() && !g.metadata_full);
+    open.rev().max_by_key(|(_, group)| group.free_extents() * group.extent_size.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(extent_mib: u64, largest: u64) -> Candidate {
+        Candidate { extent_size: Bytes::mib(extent_mib), largest }
+    }
+
+    #[test]
+    fn the_roomiest_group_that_fits_is_chosen() {
+        let table = [
+            (vec![], 1, None),
+            (vec![candidate(4, 10)], 40, Some(0)),
+            (vec![candidate(4, 10)], 41, None),
+            (vec![candidate(4, 10), candidate(4, 20), candidate(4, 20)], 8, Some(1)),
+            (vec![candidate(4, 10), candidate(64, 1)], 60, Some(1)),
+            (vec![candidate(4, 0), candidate(4, 1)], 4, Some(1)),
+        ];
+        for (candidates, mib, chosen) in table {
+            assert_eq!(place(&candidates, Bytes::mib(mib)), chosen, "{candidates:?} {mib}");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! What this node has, for a status: by the last readings, so that no disk is touched. The names are
+//! those of the record that a cluster keeps of a node.
+
+use std::sync::Arc;
+
+use crate::bytes::Bytes;
+use crate::lvm::{Group, Pv, VolumeGroup};
+use crate::node::make::PlannedDisk;
+use crate::node::plan::served;
+use crate::node::pools::{self, Pool, Seen};
+use crate::node::room::{joined, roomiest};
+use crate::node::{Node, record};
+use crate::volume::{Layout, PoolName, Severity, VolumeId};
+
+/// What a node has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Storage {
+    /// All extents of all pools.
+    pub size: Bytes,
+    /// Free extents of all pools.
+    pub free: Bytes,
+    /// How many volumes there are.
+    pub volumes: usize,
+    /// The worst of the pools.
+    pub health: Health,
+    /// The pools.
+    pub pools: Vec<PoolStatus>,
+    /// Their volume groups.
+    pub groups: Vec<GroupStatus>,
+    /// The disks of the groups, and those that the plans name.
+    pub disks: Vec<DiskStatus>,
+    /// Long work under way.
+    pub work: Vec<WorkStatus>,
+}
+
+/// How something is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    /// As it should be.
+    #[default]
+    Ok,
+    /// Usable, not as it should be.
+    Degraded,
+    /// Not usable now.
+    Unavailable,
+}
+
+/// A pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: PoolName,
+    /// Whether a plan names it; one that none names is kept while it holds volumes.
+    pub configured: bool,
+    /// All extents of its groups.
+    pub size: Bytes,
+    /// Free extents of its groups that can be changed, the reserve among them.
+    pub free: Bytes,
+    /// The largest volume that can be made now, by layout; spare disks count, the reserve does not.
+    pub largest: Vec<LayoutRoom>,
+    /// Size of an extent, the smallest of its groups; nothing without one.
+    pub extent: Bytes,
+    /// How many volumes it has.
+    pub volumes: usize,
+    /// How it is.
+    pub health: Health,
+    /// What is wrong: a sentence with what to type.
+    pub message: Option<String>,
+    /// What would be done if its plan allowed to initialise disks, one step a line, in order.
+    pub plan: Vec<String>,
+    /// What was refused, with the reason and what to type.
+    pub refused: Vec<String>,
+}
+
+/// The largest volume of one layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayoutRoom {
+    /// The layout.
+    pub layout: Layout,
+    /// The largest volume.
+    pub size: Bytes,
+}
+
+/// A volume group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// Its name.
+    pub name: String,
+    /// Its pool.
+    pub pool: PoolName,
+    /// All extents.
+    pub size: Bytes,
+    /// Free extents.
+    pub free: Bytes,
+    /// How it is.
+    pub health: Health,
+    /// What is wrong: a sentence with what to type.
+    pub message: Option<String>,
+}
+
+/// A disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskStatus {
+    /// Its path as its pool names it, else the kernel's; for a disk that is away and that no pool names
+    /// the id of its physical volume.
+    pub device: String,
+    /// Its size, where it is there.
+    pub size: Option<Bytes>,
+    /// The group that it belongs to.
+    pub group: Option<String>,
+    /// What it is to the pools.
+    pub state: DiskState,
+    /// Why it is refused or missing, and what to type; for a spare what goes when it is taken.
+    pub message: Option<String>,
+}
+
+/// What a disk is to the pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskState {
+    /// In a group.
+    Used,
+    /// Free, and waits to join a group or to become one.
+    Spare,
+    /// Named by a pool, and not to be taken.
+    Refused,
+    /// Known to a group or a pool, and not there.
+    Missing,
+}
+
+/// Long work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkStatus {
+    /// The volume.
+    pub volume: VolumeId,
+    /// What is done, such as `wiping`.
+    pub what: &'static str,
+    /// How far it is, such as `62 % (124 GiB of 200 GiB)`.
+    pub progress: String,
+}
+
+impl Node {
+    /// Say what the node has and what its pools would do, by the last readings: no disk is touched.
+    pub fn storage(&self) -> Storage {
+        let pools = self.pools();
+        let statuses: Vec<PoolStatus> = pools.iter().map(|pool| pool_status(pool)).collect();
+        let mut work: Vec<WorkStatus> = self
+            .wipes
+            .under_way()
+            .into_iter()
+            .map(|(key, progress)| {
+                let volume = VolumeId::new(self.settings.key.clone(), key);
+                WorkStatus { volume, what: "wiping", progress }
+            })
+            .collect();
+        work.sort_by(|a, b| a.volume.cmp(&b.volume));
+        Storage {
+            size: statuses.iter().map(|pool| pool.size).sum(),
+            free: statuses.iter().map(|pool| pool.free).sum(),
+            volumes: statuses.iter().map(|pool| pool.volumes).sum(),
+            health: statuses.iter().map(|pool| pool.health).max().unwrap_or_default(),
+            pools: statuses,
+            groups: served(&pools).map(|(pool, group)| group_status(pool, group)).collect(),
+            disks: pools.iter().flat_map(|pool| disk_statuses(pool)).collect(),
+            work,
+        }
+    }
+}
+
+fn pool_status(pool: &Pool) -> PoolStatus {
+    let seen = pool.recall();
+    let spares = spare_room(&seen);
+    let all: Vec<_> = pool.all_groups().filter_map(|group| group.remembered()).collect();
+    let open = seen.groups.iter().filter(|(_, group)| group.changeable());
+    let room = |layout| LayoutRoom { layout, size: seen.largest(layout, spares) };
+    let (health, message) = how(&seen);
+    PoolStatus {
+        name: pool.name.clone(),
+        configured: pool.configured,
+        size: all.iter().map(|group| group.size_of(group.extents())).sum(),
+        free: open.map(|(_, group)| group.size_of(group.free_extents())).sum(),
+        largest: Layout::ALL.into_iter().map(room).collect(),
+        extent: all.iter().map(|group| group.extent_size).min().unwrap_or_default(),
+        volumes: all.iter().map(|group| record::volumes(group).count()).sum(),
+        health,
+        message,
+        plan: pool.plan.clone(),
+        refused: pool.refused.clone(),
+    }
+}
+
+/// How a pool is, and why.
+fn how(seen: &Seen<'_>) -> (Health, Option<String>) {
+    let pool = seen.pool;
+    let ailments: Vec<_> = seen.ailments().collect();
+    let worst = ailments.iter().map(|ailment| match ailment.severity {
+        Severity::Degraded => Health::Degraded,
+        Severity::Inaccessible | Severity::DataLoss => Health::Unavailable,
+    });
+    // What keeps a group away is among the ailments already.
+    let refused = pool.refused.iter().filter(|words| !pool.trouble.contains(words)).cloned();
+    let refused: Vec<String> = refused.collect();
+    let waits = !pool.plan.is_empty() && pool.groups.is_empty();
+    let why = waits.then(|| "it has no volume group yet: see what is planned".to_owned());
+    let health = worst
+        .chain((!refused.is_empty()).then_some(Health::Degraded))
+        .chain((pool.configured && seen.groups.is_empty()).then_some(Health::Unavailable))
+        .max();
+    let told = ailments.into_iter().map(|ailment| ailment.message);
+    (health.unwrap_or_default(), pools::listed(why.into_iter().chain(told).chain(refused)))
+}
+
+/// What the spare disks would bring that wait to join.
+fn spare_room(seen: &Seen<'_>) -> Bytes {
+    let Some((_, group)) = roomiest(seen) else { return Bytes::ZERO };
+    let pool = seen.pool;
+    let blank = |disk: &&PlannedDisk| disk.state == DiskState::Spare && disk.message.is_none();
+    let is_spare = |disk: &&PlannedDisk| pool.spares.iter().any(|spare| spare.path == disk.path);
+    let waiting = pool.disks.iter().filter(|disk| group_with(pool, disk).is_none());
+    let sizes = waiting.filter(blank).filter(is_spare).filter_map(|disk| disk.size);
+    sizes.map(|size| joined(size, group)).sum()
+}
+
+fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupStatus {
+    let read = handle.remembered();
+    let unread = || read.is_none().then(|| "it was never read".to_owned());
+    let away = trouble(handle).or_else(unread);
+    let frozen = read.as_ref().and_then(|group| group.frozen());
+    let leaves = pool.leaving.iter().any(|ours| Arc::ptr_eq(ours, handle));
+    let left =
+        read.as_ref().filter(|_| leaves).map(|group| pools::not_configured(handle.name(), group));
+    let health = match (&away, frozen.is_some() || leaves) {
+        (Some(_), _) => Health::Unavailable,
+        (None, true) => Health::Degraded,
+        (None, false) => Health::Ok,
+    };
+    let sum = |extents: fn(&Group) -> u64| {
+        read.as_ref().map(|group| group.size_of(extents(group))).unwrap_or_default()
+    };
+    GroupStatus {
+        name: handle.name().to_owned(),
+        pool: pool.name.clone(),
+        size: sum(Group::extents),
+        free: sum(Group::free_extents),
+        health,
+        message: pools::listed(away.into_iter().chain(frozen).chain(left)),
+    }
+}
+
+/// The disks of a pool's groups, then those that its plan names and no group has.
+fn disk_statuses(pool: &Pool) -> Vec<DiskStatus> {
+    let mut disks = Vec::new();
+    for handle in pool.all_groups() {
+        let Some(group) = handle.remembered() else { continue };
+        let away = trouble(handle);
+        let is_named = pool.disks.iter().any(|disk| disk.group.as_ref() == Some(&group.name));
+        if away.is_none() || !is_named {
+            let disk = |pv| disk_of_group(pool, &group, pv, away.as_ref());
+            disks.extend(group.pvs.values().map(disk));
+        }
+    }
+    let others = pool.disks.iter().filter(|disk| group_with(pool, disk).is_none());
+    disks.extend(others.map(|disk| DiskStatus {
+        device: disk.path.display().to_string(),
+        size: disk.size,
+        group: disk.group.clone(),
+        state: disk.state,
+        message: disk.message.clone(),
+    }));
+    disks
+}
+
+fn disk_of_group(pool: &Pool, group: &Group, pv: &Pv, trouble: Option<&String>) -> DiskStatus {
+    let is_it = |disk: &&PlannedDisk| disk.device.is_some() && disk.device == pv.device;
+    let named = pool.disks.iter().find(is_it).map(|disk| &disk.path);
+    let path = named.or(pv.device.as_ref()).map(|path| path.display().to_string());
+    let away = path
+        .is_none()
+        .then(|| format!("the disk of this physical volume of {} is away; see `pvs`", group.name));
+    let message = trouble.cloned().or(away);
+    DiskStatus {
+        device: path.unwrap_or_else(|| pv.uuid.clone()),
+        size: pv.device.as_ref().map(|_| pv.size),
+        group: Some(group.name.clone()),
+        state: if message.is_some() { DiskState::Missing } else { DiskState::Used },
+        message,
+    }
+}
+
+/// Why a group cannot be read, as far as that was tried.
+fn trouble(handle: &Arc<VolumeGroup>) -> Option<String> {
+    handle.hung().or_else(|| handle.trouble())
+}
+
+/// The readable group of the pool that a disk is in.
+fn group_with(pool: &Pool, disk: &PlannedDisk) -> Option<Arc<Group>> {
+    let device = disk.device.as_ref()?;
+    let readable = pool.all_groups().filter(|handle| trouble(handle).is_none());
+    let has_it =
+        |group: &Arc<Group>| group.pvs.values().any(|pv| pv.device.as_ref() == Some(device));
+    readable.filter_map(|handle| handle.remembered()).find(has_it)
+}
