@@ -167,10 +167,9 @@ impl Seen<'_> {
         let severity = if self.unreachable() { Severity::Inaccessible } else { Severity::Degraded };
         let not_whole =
             self.trouble().map(|message| Ailment { severity, reason: "PoolNotWhole", message });
-        let not_configured = self.leaving.iter().map(|(handle, group)| Ailment {
-            severity: Severity::Degraded,
-            reason: "PoolNotConfigured",
-            message: not_configured(handle.name(), group),
+        let not_configured = self.leaving.iter().filter_map(|(_, group)| {
+            let (severity, reason) = (Severity::Degraded, "PoolNotConfigured");
+            Some(Ailment { severity, reason, message: not_configured(group)? })
         });
         let all = self.groups.iter().chain(&self.leaving);
         let unreadable = all.flat_map(|(handle, group)| {
@@ -267,14 +266,19 @@ impl Node {
     }
 }
 
-/// What is told of a group with volumes that no plan names.
-pub(super) fn not_configured(name: &str, group: &Group) -> String {
-    let volumes = record::volumes(group).count();
-    format!(
-        "no pool of this node names volume group {name} any more, and it holds {volumes} volumes: \
-         they are served, and no new ones are made in it; delete them, or name the group in a pool \
-         again"
-    )
+/// What is told of a group that no plan names; `None` if it has become empty.
+pub(super) fn not_configured(group: &Group) -> Option<String> {
+    let volumes = match record::volumes(group).count() {
+        1 => "a volume".to_owned(),
+        count => format!("{count} volumes"),
+    };
+    record::holds_volumes(group).then(|| {
+        format!(
+            "no pool of this node names volume group {}, and it holds {volumes}: what is in it is \
+             served, and nothing new is made in it; delete it, or name the group in a pool again",
+            group.name
+        )
+    })
 }
 
 /// Reasons in one line; `None` if there are none.

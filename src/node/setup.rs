@@ -40,8 +40,9 @@ impl Node {
     ///
     /// A group that a plan still names goes on as it is, with the work on it. One that no plan names
     /// is let go, which changes nothing on its disks; while it holds volumes they are served all the
-    /// same, and no new ones are made in it. The same plans again look again and change nothing, so a
-    /// disk that was away is taken up this way. Concurrent calls come one after the other.
+    /// same, and no new ones are made in it. The same plans again look again, and change nothing where
+    /// nothing has changed: this way a disk is taken up that was away, and a group is let go that has
+    /// become empty. Concurrent calls come one after the other.
     ///
     /// # Errors
     /// [`HostError`] if the disks of the machine cannot be listed at all; nothing has changed then.

@@ -140,6 +140,9 @@ pub struct WorkStatus {
 
 impl Node {
     /// Say what the node has and what its pools would do, by the last readings: no disk is touched.
+    ///
+    /// [`Node::set_pools`] and [`Node::storage_health`] read all groups; what is said of disks that are
+    /// in none is as old as the last plans.
     pub fn storage(&self) -> Storage {
         let pools = self.pools();
         let statuses: Vec<PoolStatus> = pools.iter().map(|pool| pool_status(pool)).collect();
@@ -226,9 +229,8 @@ fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupStatus {
     let away = trouble(handle).or_else(unread);
     let frozen = read.as_ref().and_then(|group| group.frozen());
     let leaves = pool.leaving.iter().any(|ours| Arc::ptr_eq(ours, handle));
-    let left =
-        read.as_ref().filter(|_| leaves).map(|group| pools::not_configured(handle.name(), group));
-    let health = match (&away, frozen.is_some() || leaves) {
+    let left = read.as_ref().filter(|_| leaves).and_then(|group| pools::not_configured(group));
+    let health = match (&away, frozen.is_some() || left.is_some()) {
         (Some(_), _) => Health::Unavailable,
         (None, true) => Health::Degraded,
         (None, false) => Health::Ok,

@@ -257,6 +257,22 @@ async fn text_at(host: &FakeHost, disk: &Path) -> u64 {
 }
 
 #[test]
+fn a_commit_that_is_seen_half_way_is_not_undone_while_the_group_is_in_use() {
+    block_on(async {
+        let (host, setup, disk) = given_away().await;
+        let node = setup.start(&host).await;
+        let at = text_at(&host, &disk).await;
+        let text = host.read_at(&disk, at, 512).await.expect("read");
+        host.write_at(&disk, at, &[0; 512]);
+        host.forget_effects();
+        node.set_pools(setup.plans.clone()).await.expect("disks are listed");
+        assert_eq!(host.effects(), [""; 0]);
+        host.write_at(&disk, at, &text);
+        node.find(&id_of(VOLUME)).await.expect("a look").expect("it is there");
+    });
+}
+
+#[test]
 fn a_disk_whose_own_metadata_is_damaged_stays_in_its_group() {
     block_on(async {
         let (host, mut setup) = Disks::Two.machine(false).await;
