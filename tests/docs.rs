@@ -18,7 +18,9 @@ fn read(path: impl AsRef<Path>) -> String {
 }
 
 fn pages() -> Vec<PathBuf> {
-    let mut pages = vec!["README.md".into(), "CONTRIBUTING.md".into(), "CHANGELOG.md".into()];
+    let mut pages = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "charts/pliant/README.md"]
+        .map(PathBuf::from)
+        .to_vec();
     let mut dirs = vec![PathBuf::from("docs/src")];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(dir).unwrap() {
@@ -162,6 +164,16 @@ fn settings_files_in_the_documents_are_taken() {
         }
     }
     assert_eq!(count, 3);
+}
+
+#[test]
+fn the_chart_has_the_definitions_of_the_code() {
+    let output = Command::new(assert_cmd::cargo::cargo_bin("pliant")).arg("crds").output().unwrap();
+    let ours = read("charts/pliant/crds/pliant.yaml");
+    assert!(
+        ours == String::from_utf8(output.stdout).unwrap(),
+        "charts/pliant/crds/pliant.yaml is old; type: charts/crds"
+    );
 }
 
 #[test]

@@ -1,0 +1,62 @@
+{{/* Fixed names: a cluster has this driver once. */}}
+
+{{- define "pliant.driver" -}}lvm.csi.pliant.io{{- end }}
+
+{{/* Labels of a workload's pods: dict component. No version in them, so that pods change only when they must. */}}
+{{- define "pliant.selector" -}}
+app.kubernetes.io/name: pliant
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{/* Labels of every object. */}}
+{{- define "pliant.labels" -}}
+app.kubernetes.io/name: pliant
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* An image by its digest, else by its tag. */}}
+{{- define "pliant.image" -}}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag }}{{ end }}
+{{- end }}
+
+{{- define "pliant.ownImage" -}}
+{{- $why := "image.repository is empty. There is no public image yet: build one with the Dockerfile of the repository, push it, and add --set image.repository=REGISTRY/pliant" -}}
+{{- $repository := required $why .Values.image.repository -}}
+{{- include "pliant.image" (dict "repository" $repository "tag" (.Values.image.tag | default .Chart.AppVersion) "digest" .Values.image.digest) }}
+{{- end }}
+
+{{/* Helm reads 1000000 as a float and would print 1e+06. */}}
+{{- define "pliant.intOrShare" -}}
+{{- if kindIs "string" . }}{{ . | quote }}{{ else }}{{ . | int64 }}{{ end }}
+{{- end }}
+
+{{/* Of every container but the agent's. */}}
+{{- define "pliant.locked" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  runAsNonRoot: true
+  capabilities:
+    drop: [ALL]
+{{- end }}
+
+{{/* Health by HTTP: dict path, port. */}}
+{{- define "pliant.probes" -}}
+livenessProbe:
+  httpGet:
+    path: {{ .path }}
+    port: {{ .port }}
+  initialDelaySeconds: 10
+  periodSeconds: 20
+  timeoutSeconds: 5
+  failureThreshold: 5
+readinessProbe:
+  httpGet:
+    path: {{ .path }}
+    port: {{ .port }}
+  periodSeconds: 5
+  timeoutSeconds: 5
+{{- end }}
