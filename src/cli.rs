@@ -59,13 +59,14 @@ pub struct NodeRole {
     /// Settings file, TOML or YAML by its ending; flags and environment lie over it
     #[arg(long, value_name = "FILE", env = "PLIANT_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
-    /// Socket at which the kubelet of this node finds the driver, in the directory that it watches
+    /// Socket at which the kubelet of this node finds the driver, in the directory that it watches;
+    /// its name has to contain an @
     #[arg(
         long,
         value_name = "SOCKET",
         env = "PLIANT_REGISTRATION",
         hide_env_values = true,
-        default_value = "/var/lib/kubelet/plugins_registry/lvm.csi.pliant.io-reg.sock"
+        default_value = "/var/lib/kubelet/plugins_registry/node@lvm.csi.pliant.io-reg.sock"
     )]
     pub registration: SocketPath,
     /// Leave the registration with the kubelet to another process, such as node-driver-registrar

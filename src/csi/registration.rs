@@ -27,7 +27,9 @@ struct Registrar {
 
 /// Serve at `socket` until `stop`: the driver that is reached at `endpoint`, a path on the node.
 ///
-/// A kubelet that starts anew finds the socket and asks again.
+/// A kubelet that starts anew finds the socket and asks again. The file's name has to contain an `@`:
+/// the kubelet sends the path with its slashes written `%2F` as the authority of each call, and HTTP/2
+/// here takes such signs only before an `@`, as a user's name.
 ///
 /// # Errors
 /// [`ServeError`]; also if the kubelet refuses the driver, so that the next start tries once more.
