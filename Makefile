@@ -1,9 +1,9 @@
 # Every target works from a fresh clone on Debian 12 with Rust and Go; missing packages are installed.
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench figures lint install
+.PHONY: help demo test cluster-test bench figures lint install
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 install:
 	@e2e/install
@@ -13,6 +13,9 @@ demo: install ## see a volume live and grow on real LVM, in a throw-away kernel
 
 test: install ## all tests: units, fakes, real LVM, csi-sanity, protocol
 	@e2e/test
+
+cluster-test: install ## tests on a real Kubernetes, in throw-away kernels
+	@e2e/cluster/test
 
 bench: install ## Pliant beside plain LVM commands, on the same kernel
 	@e2e/bench

@@ -9,7 +9,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Notify, broadcast};
 
 /// The volumes that are being worked on.
 #[derive(Debug, Clone, Default)]
@@ -17,10 +18,22 @@ pub struct Busy {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     keys: Mutex<HashSet<String>>,
     released: Notify,
+    /// The keys of work that has ended, for those who wait for one.
+    ended: broadcast::Sender<String>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Shared {
+            keys: Mutex::default(),
+            released: Notify::default(),
+            ended: broadcast::Sender::new(64),
+        }
+    }
 }
 
 /// Why the work was not done.
@@ -46,6 +59,29 @@ impl Drop for Held {
     fn drop(&mut self) {
         lock(&self.shared.keys).remove(&self.key);
         self.shared.released.notify_waiters();
+        // Usually nobody waits.
+        let _ = self.shared.ended.send(self.key.clone());
+    }
+}
+
+/// The ends of work on one volume from now on; see [`Busy::ends`].
+#[derive(Debug)]
+pub struct Ends {
+    key: String,
+    ended: broadcast::Receiver<String>,
+}
+
+impl Ends {
+    /// Wait until work on the volume ends.
+    pub async fn next(&mut self) {
+        loop {
+            match self.ended.recv().await {
+                Ok(key) if key != self.key => {}
+                // So much has ended that it is not known what: look.
+                Ok(_) | Err(RecvError::Lagged(_)) => return,
+                Err(RecvError::Closed) => std::future::pending().await,
+            }
+        }
     }
 }
 
@@ -97,6 +133,11 @@ impl Busy {
             Ok(result) => result.map_err(BusyError::Work),
             Err(_) => Err(BusyError::Fault),
         }
+    }
+
+    /// Take note of the ends of work on the volume `key`, from now on.
+    pub fn ends(&self, key: &str) -> Ends {
+        Ends { key: key.to_owned(), ended: self.shared.ended.subscribe() }
     }
 
     /// Wait until no work is under way.
@@ -181,6 +222,16 @@ mod tests {
         assert!(tokio::time::timeout(Duration::ZERO, &mut idle).await.is_err());
         drop(held);
         idle.await;
+    }
+
+    #[tokio::test]
+    async fn the_end_of_work_is_told_to_who_waits_for_its_volume() {
+        let busy = Busy::new();
+        let mut ends = busy.ends("a");
+        busy.run("b", async { Ok::<_, ()>(()) }).await.unwrap();
+        assert!(tokio::time::timeout(Duration::ZERO, ends.next()).await.is_err());
+        busy.run("a", async { Ok::<_, ()>(()) }).await.unwrap();
+        ends.next().await;
     }
 
     #[tokio::test]

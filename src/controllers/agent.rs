@@ -31,6 +31,10 @@ const TOLD_AFTER: Duration = Duration::from_secs(2);
 /// How long work waits for other work on its volume. Nobody holds a connection open meanwhile.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
+/// How long a removal waits for the kubelet to let go of the volume: it unmounts it when the pod is
+/// gone, which is when its claim may go too.
+const LET_GO: Duration = Duration::from_secs(10);
+
 /// After a write that failed.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -126,8 +130,21 @@ impl Agent {
             field: "spec.volume".to_owned(),
             reason: format!("`{}` is no id of a volume", spec.volume),
         })?;
+        let mut ends = self.busy.ends(id.key().as_str());
+        let done = self.work_alone(&id, &spec.work).await;
+        match (&spec.work, done) {
+            (Work::Remove(_), Err(VolumeError::InUse { .. })) => {
+                ends.next().await; // That was our own.
+                let _ = tokio::time::timeout(LET_GO, ends.next()).await;
+                self.work_alone(&id, &spec.work).await
+            }
+            (_, done) => done,
+        }
+    }
+
+    async fn work_alone(&self, id: &VolumeId, work: &Work) -> Result<Done, VolumeError> {
+        let (id, work) = (id.clone(), work.clone());
         let (key, volumes, node) = (id.key().clone(), self.volumes.clone(), self.node.clone());
-        let work = spec.work.clone();
         let work = async move { do_work(&*volumes, &node, &id, &work).await };
         let done = self.busy.run_within(PATIENCE, key.as_str(), work).await;
         done.map_err(|error| match error {

@@ -9,6 +9,7 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::json;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
@@ -25,6 +26,9 @@ const WRITER: &str = "pliant-controller";
 
 /// After an API server that did not answer.
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// How often a node looks whether its disks are as its pools want them; what is so is left alone.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// Tell in each pool which nodes it is for and how it is there, until `stop`.
 pub async fn tell(client: &Client, storage: &Nodes, stop: CancellationToken) {
@@ -156,13 +160,16 @@ pub async fn follow(
         wanted.known().await;
         let mut made = Vec::new();
         loop {
-            let plans =
+            // Now and then also without a change: a disk may have come, or a volume gone.
+            let changed =
                 wanted.until(|pools| Some(plans(name, &pools.all())).filter(|p| *p != made));
-            let plans = plans.await;
+            let plans = timeout(LOOK, changed).await.unwrap_or_else(|_| made.clone());
             match node.set_pools(plans.clone()).await {
                 Ok(()) => {
+                    if plans != made {
+                        storage.note();
+                    }
                     made = plans;
-                    storage.note();
                 }
                 Err(error) => {
                     let error = causes::in_full(&error);

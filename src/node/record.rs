@@ -203,6 +203,7 @@ pub fn healable(group: &Group) -> impl Iterator<Item = &Lv> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::volume::FsKind;
     use crate::volume::Wanted;
     use std::collections::BTreeSet;
 

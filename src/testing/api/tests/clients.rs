@@ -1,39 +1,13 @@
 //! What others wrote against a real server has to go on here.
 
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use k8s_openapi::api::events::v1::Event as Record;
 use kube::Resource;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder};
-use kube_lease_manager::{LeaseCreateMode, LeaseManager, LeaseParams};
 use serde_json::json;
 
 use super::*;
-
-#[tokio::test]
-async fn of_two_that_want_a_lease_one_gets_it() {
-    let api = FakeApi::new();
-    let manager = async |name: &str| {
-        let params = LeaseParams::new(name, 30, 5).with_field_manager(name);
-        let mode = LeaseCreateMode::AutoCreate;
-        LeaseManager::new(api.client(), "pliant", "default", params, mode).await.unwrap()
-    };
-    let (one, two) = (manager("one").await, manager("two").await);
-    api.forget_writes();
-    let winner = tokio::select! {
-        leads = one.changed() => { assert!(leads.unwrap()); "one" }
-        leads = two.changed() => { assert!(leads.unwrap()); "two" }
-    };
-    for name in ["one", "two"] {
-        let line = format!("PATCH leases/default/pliant by {name}");
-        assert!(api.writes().contains(&line), "both have tried: {:?}", api.writes());
-    }
-    let holder = |api: &FakeApi| api.get::<Lease>("default/pliant").unwrap().spec.unwrap();
-    assert_eq!(holder(&api).holder_identity.as_deref(), Some(winner));
-    if winner == "one" { one.release().await } else { two.release().await }.unwrap();
-    assert_eq!(holder(&api).holder_identity, None);
-}
 
 #[tokio::test]
 async fn an_event_is_written_once_and_then_counted() {

@@ -1,0 +1,11 @@
+//! Claims on a real Kubernetes: grown, filled, moved out of the way of failures. `e2e/cluster/test`
+//! starts the cluster, installs the chart and runs this.
+//!
+//! Each test has a namespace of its own, waits on what the API server tells, and shows the events of
+//! its namespace and the logs of the driver when it fails.
+
+mod claim;
+mod expansion;
+mod faults;
+mod room;
+mod world;

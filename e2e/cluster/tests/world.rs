@@ -1,0 +1,301 @@
+//! A namespace of a test: makes things, waits for them, and says what happened when it fails.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::wait::{Condition, await_condition};
+use kube::{Api, Client, Resource};
+use pliant::api::{NodeStorage, VolumeRequest};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Longer than anything here takes, on a machine where all is slow.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// A namespace, and the way to it.
+#[derive(Clone)]
+pub struct World {
+    pub client: Client,
+    pub name: String,
+}
+
+/// Run a test in a namespace of its name. It is removed if the test succeeds; then what its claims
+/// had is gone from the nodes too, or the test fails after all.
+pub fn run<F: Future<Output = ()>>(name: &str, test: impl FnOnce(World) -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::try_default().await.expect("run by e2e/cluster/test");
+        let world = World { client, name: name.replace('_', "-") };
+        world.begin().await;
+        test(world.clone()).await;
+        world.end().await;
+    });
+}
+
+impl World {
+    async fn begin(&self) {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        // Of an earlier run that failed.
+        if namespaces.get_opt(&self.name).await.unwrap().is_some() {
+            let _ = namespaces.delete(&self.name, &DeleteParams::default()).await;
+            self.until_gone(namespaces.clone(), &self.name).await;
+        }
+        self.create(&namespaces, json!({"metadata": {"name": self.name}})).await;
+    }
+
+    async fn end(&self) {
+        let pods = self.api::<Pod>();
+        let claims = self.api::<PersistentVolumeClaim>();
+        let now = DeleteParams { grace_period_seconds: Some(0), ..Default::default() };
+        let all = ListParams::default();
+        let volumes: Vec<String> = claims
+            .list(&all)
+            .await
+            .unwrap()
+            .into_iter()
+            .filter_map(|claim| claim.spec?.volume_name)
+            .collect();
+        pods.delete_collection(&now, &all).await.unwrap();
+        claims.delete_collection(&now, &all).await.unwrap();
+        for volume in volumes {
+            self.until_gone(Api::<PersistentVolume>::all(self.client.clone()), &volume).await;
+            assert_eq!(self.on_nodes(&volume).await, None, "the volume of {volume} is left");
+        }
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        namespaces.delete(&self.name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// The node on which a volume of this name is, as the nodes tell it.
+    pub async fn on_nodes(&self, volume: &str) -> Option<String> {
+        let nodes: Api<NodeStorage> = Api::all(self.client.clone());
+        let nodes = nodes.list(&ListParams::default()).await.unwrap();
+        let has = |node: &NodeStorage| {
+            node.status.iter().flat_map(|s| &s.volumes).any(|one| one.name == volume)
+        };
+        nodes.into_iter().find(has).and_then(|node| node.metadata.name)
+    }
+
+    /// The things of a kind in this namespace.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    async fn create<K>(&self, api: &Api<K>, object: Value) -> K
+    where
+        K: Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let object = serde_json::from_value(object).unwrap();
+        api.create(&PostParams::default(), &object).await.unwrap()
+    }
+
+    /// Make a class of this test: `pool`, `fs-type` and whatever else.
+    pub async fn class(&self, parameters: Value) -> String {
+        let classes: Api<StorageClass> = Api::all(self.client.clone());
+        let _ = classes.delete(&self.name, &DeleteParams::default()).await;
+        let class = json!({
+            "metadata": {"name": self.name},
+            "provisioner": "lvm.csi.pliant.io",
+            "allowVolumeExpansion": true,
+            "volumeBindingMode": "WaitForFirstConsumer",
+            "parameters": parameters,
+        });
+        self.create(&classes, class).await;
+        self.name.clone()
+    }
+
+    /// Make a class of this test that does not allow its volumes to grow.
+    pub async fn class_without_expansion(&self) -> String {
+        let name = self.class(json!({"pool": "fast"})).await;
+        let classes: Api<StorageClass> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({"allowVolumeExpansion": false}));
+        classes.patch(&name, &PatchParams::default(), &patch).await.unwrap();
+        name
+    }
+
+    /// Make a claim.
+    pub async fn claim(&self, name: &str, class: &str, size: &str, mode: &str) {
+        let claim = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "volumeMode": mode,
+                "storageClassName": class,
+                "resources": {"requests": {"storage": size}},
+            },
+        });
+        self.create(&self.api::<PersistentVolumeClaim>(), claim).await;
+    }
+
+    /// Start a pod that runs a script with the claim at /data, or as the device /dev/data.
+    pub async fn pod(&self, name: &str, claim: &str, script: &str, more: Value) -> String {
+        let block = self.get_claim(claim).await.spec.unwrap().volume_mode.unwrap() == "Block";
+        let (devices, mounts) = if block {
+            (json!([{"name": "data", "devicePath": "/dev/data"}]), json!([]))
+        } else {
+            (json!([]), json!([{"name": "data", "mountPath": "/data"}]))
+        };
+        let mut pod = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "dnsPolicy": "Default",
+                "containers": [{
+                    "name": "app",
+                    "image": "pliant.test/busybox:1",
+                    "command": ["sh", "-c", script],
+                    "volumeDevices": devices,
+                    "volumeMounts": mounts,
+                }],
+                "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
+            },
+        });
+        if let (Value::Object(spec), Value::Object(more)) = (&mut pod["spec"], more) {
+            spec.extend(more);
+        }
+        self.create(&self.api::<Pod>(), pod).await;
+        self.until::<Pod>(name, "runs", |pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            matches!(phase, Some("Running" | "Succeeded"))
+        })
+        .await
+        .spec
+        .and_then(|spec| spec.node_name)
+        .expect("a pod that runs has a node")
+    }
+
+    /// Remove a pod, and wait until it is gone.
+    pub async fn remove_pod(&self, name: &str) {
+        let now = DeleteParams { grace_period_seconds: Some(0), ..Default::default() };
+        self.api::<Pod>().delete(name, &now).await.unwrap();
+        self.until_gone(self.api::<Pod>(), name).await;
+    }
+
+    /// The claim as it is now.
+    pub async fn get_claim(&self, name: &str) -> PersistentVolumeClaim {
+        self.api::<PersistentVolumeClaim>().get(name).await.unwrap()
+    }
+
+    /// Edit the size of a claim.
+    pub async fn resize(&self, claim: &str, size: &str) -> Result<(), kube::Error> {
+        let patch = json!({"spec": {"resources": {"requests": {"storage": size}}}});
+        let claims = self.api::<PersistentVolumeClaim>();
+        claims.patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+    }
+
+    /// Wait until a thing is as it should be.
+    pub async fn until<K>(&self, name: &str, what: &str, is: impl Fn(&K) -> bool) -> K
+    where
+        K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + Send
+            + 'static,
+    {
+        let condition = |object: Option<&K>| object.is_some_and(&is);
+        self.wait(self.api::<K>(), name, what, condition).await.expect("it is there")
+    }
+
+    async fn until_gone<K>(&self, api: Api<K>, name: &str)
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        self.wait(api, name, "is gone", |object: Option<&K>| object.is_none()).await;
+    }
+
+    async fn wait<K>(
+        &self,
+        api: Api<K>,
+        name: &str,
+        what: &str,
+        condition: impl Condition<K>,
+    ) -> Option<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let waited = await_condition(api, name, condition);
+        match tokio::time::timeout(PATIENCE, waited).await {
+            Ok(object) => object.unwrap(),
+            Err(_) => {
+                let kind = K::kind(&());
+                self.tell().await;
+                panic!("waited in vain until {kind} {}/{name} {what}", self.name);
+            }
+        }
+    }
+
+    /// Run a script in a pod; its output.
+    pub async fn exec(&self, pod: &str, script: &str) -> String {
+        let args = ["exec", "-n", &self.name, pod, "--", "sh", "-c", script];
+        let output = kubectl(&args).await;
+        assert!(output.status.success(), "{script} in {pod}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// The reasons and messages of the events of a thing, in order.
+    pub async fn events(&self, of: &str) -> Vec<(String, String)> {
+        let fields = ListParams::default().fields(&format!("involvedObject.name={of}"));
+        let events = self.api::<Event>().list(&fields).await.unwrap();
+        let told =
+            |event: Event| (event.reason.unwrap_or_default(), event.message.unwrap_or_default());
+        events.into_iter().map(told).collect()
+    }
+
+    /// Show what happened in the namespace and in the driver.
+    async fn tell(&self) {
+        for args in [
+            &["get", "events", "-n", &self.name, "--sort-by=.lastTimestamp"][..],
+            &["get", "pvc,pods", "-n", &self.name, "-o", "wide"],
+            &["get", "vreq,nst,pools"],
+            &["get", "pods", "-A", "-o", "wide"],
+            &[
+                "logs",
+                "-n",
+                "pliant-system",
+                "-l",
+                "app.kubernetes.io/component=node",
+                "--tail=30",
+                "--prefix",
+            ],
+            &[
+                "logs",
+                "-n",
+                "pliant-system",
+                "-l",
+                "app.kubernetes.io/component=controller",
+                "-c",
+                "pliant",
+                "--tail=30",
+                "--prefix",
+            ],
+        ] {
+            eprintln!("$ kubectl {}\n{}", args.join(" "), text(&kubectl(args).await));
+        }
+    }
+}
+
+/// Run kubectl, which `e2e/cluster/with` puts into PATH.
+pub async fn kubectl(args: &[&str]) -> Output {
+    let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+    let run = move || Command::new("kubectl").args(args).output().expect("kubectl runs");
+    tokio::task::spawn_blocking(run).await.unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+/// The requests that have not ended.
+pub async fn requests(client: &Client) -> Vec<VolumeRequest> {
+    let all: Api<VolumeRequest> = Api::all(client.clone());
+    all.list(&ListParams::default()).await.unwrap().items
+}
