@@ -123,7 +123,6 @@ impl Volumes for Cluster {
 fn not_asked(what: &str, error: &kube::Error) -> VolumeError {
     let message = format!("the API server could not be asked to {what}: {error}");
     let reason = match error {
-        kube::Error::Api(status) if status.is_forbidden() => Reason::Failed,
         kube::Error::Api(status) if status.is_invalid() => Reason::Failed,
         _ => Reason::Unavailable,
     };
