@@ -25,7 +25,7 @@ mod words;
 
 pub use nodes::Nodes;
 pub use requests::Requests;
-pub use watched::Watched;
+pub use watched::{Pauses, Watched};
 pub use words::{new_volume, volume_on_node};
 
 /// How long a call waits for its node, below the 60 s that its callers wait for it.

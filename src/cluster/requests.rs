@@ -188,16 +188,13 @@ impl Requests {
         }
     }
 
-    /// Remove the requests that have ended, by one call a phase.
+    /// Remove all requests that have ended in this phase, by one call.
     ///
     /// # Errors
     /// What the API server says.
-    pub async fn clear_ended(&self) -> Result<(), kube::Error> {
-        for phase in [Phase::Resized, Phase::Done, Phase::Failed] {
-            let ended = ListParams::default().fields(&format!("status.phase={phase:?}"));
-            self.api.delete_collection(&DeleteParams::default(), &ended).await?;
-        }
-        Ok(())
+    pub async fn clear_ended(&self, phase: Phase) -> Result<(), kube::Error> {
+        let ended = ListParams::default().fields(&format!("status.phase={phase:?}"));
+        self.api.delete_collection(&DeleteParams::default(), &ended).await.map(drop)
     }
 
     /// Remove a request that nobody will carry out.

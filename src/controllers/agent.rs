@@ -74,6 +74,7 @@ impl Agent {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let ours = watcher::Config::default().fields(&format!("spec.node={}", self.node));
         let work = Controller::new(self.requests.clone(), ours)
+            .trigger_backoff(cluster::Pauses::default())
             .graceful_shutdown_on(stop.cancelled_owned())
             .run(reconcile, again, self);
         let mut work = std::pin::pin!(work);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::VolumeRequest;
+use crate::api::{Phase, VolumeRequest};
 use crate::causes;
 use crate::cluster::Requests;
 
@@ -15,8 +15,7 @@ use crate::cluster::Requests;
 const READABLE: Duration = Duration::from_secs(30);
 /// How long a request waits for its agent. Who still wants it writes it again.
 const WAITS: Duration = Duration::from_secs(600);
-/// How often it is looked what is due, as long as there is something to wait for; and the pause after
-/// an API server that did not answer.
+/// How often it is looked what is due, as long as there is something to wait for.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Why a request stays for now.
@@ -36,7 +35,8 @@ struct Seen(HashMap<(String, Stays), Instant>);
 /// What is due now, and how long it is until the next is.
 #[derive(Debug, Default)]
 struct Plan {
-    ended: bool,
+    /// The phases of those that have ended.
+    ended: Vec<Phase>,
     given_up: Vec<Arc<VolumeRequest>>,
     next: Option<Duration>,
 }
@@ -53,16 +53,13 @@ pub async fn run(requests: &Requests, stop: CancellationToken) {
                     (plan.next.is_some() || plan.is_due()).then_some(plan)
                 })
                 .await;
-            if !plan.is_due() {
-                // One that ends meanwhile is seen in time.
-                tokio::time::sleep(plan.next.unwrap_or(LOOK).min(LOOK)).await;
-            } else if let Err(error) = apply(requests, &plan).await {
+            if plan.is_due()
+                && let Err(error) = apply(requests, &plan).await
+            {
                 tracing::warn!(error = causes::in_full(&error), "ended requests stay for now");
-                tokio::time::sleep(LOOK).await;
-            } else {
-                // What was removed is told by the watch; until then it would be due once more.
-                tokio::time::sleep(Duration::from_secs(1)).await;
             }
+            // Also after a removal: until the watch tells of it, it would be due once more.
+            tokio::time::sleep(plan.next.unwrap_or(LOOK).min(LOOK)).await;
         }
     };
     stop.run_until_cancelled(cleaned).await;
@@ -70,7 +67,7 @@ pub async fn run(requests: &Requests, stop: CancellationToken) {
 
 impl Plan {
     fn is_due(&self) -> bool {
-        self.ended || !self.given_up.is_empty()
+        !self.ended.is_empty() || !self.given_up.is_empty()
     }
 }
 
@@ -107,7 +104,12 @@ impl Seen {
                 _ if !left.is_zero() => {
                     plan.next = Some(plan.next.map_or(left, |next| next.min(left)));
                 }
-                Stays::Ended => plan.ended = true,
+                Stays::Ended => {
+                    let phase = request.status.clone().unwrap_or_default().phase;
+                    if !plan.ended.contains(&phase) {
+                        plan.ended.push(phase);
+                    }
+                }
                 Stays::Waits => plan.given_up.push(request.clone()),
             }
         }
@@ -116,8 +118,8 @@ impl Seen {
 }
 
 async fn apply(requests: &Requests, plan: &Plan) -> Result<(), kube::Error> {
-    if plan.ended {
-        requests.clear_ended().await?;
+    for phase in &plan.ended {
+        requests.clear_ended(*phase).await?;
     }
     for request in &plan.given_up {
         let name = request.metadata.name.as_deref().unwrap_or_default();
@@ -130,7 +132,7 @@ async fn apply(requests: &Requests, plan: &Plan) -> Result<(), kube::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Phase, Remove, VolumeRequestSpec, VolumeRequestStatus, Work};
+    use crate::api::{Remove, VolumeRequestSpec, VolumeRequestStatus, Work};
 
     fn request(uid: &str, generation: i64, told: Option<(Phase, i64)>) -> Arc<VolumeRequest> {
         let (node, volume) = ("a".to_owned(), "v".to_owned());
@@ -152,22 +154,22 @@ mod tests {
         let (mut seen, start) = (Seen::default(), Instant::now());
         let mut planned = |after: u64, requests: &[Arc<VolumeRequest>]| {
             let plan = seen.plan(requests, start + Duration::from_secs(after));
-            (plan.ended, plan.given_up.len(), plan.next.map(|next| next.as_secs()))
+            (plan.ended.len(), plan.given_up.len(), plan.next.map(|next| next.as_secs()))
         };
         let failed = Some((Phase::Failed, 1));
         for (after, requests, expected) in [
-            (0, vec![], (false, 0, None)),
-            (0, vec![request("a", 1, waits)], (false, 0, Some(600))),
-            (9, vec![request("a", 1, waits), request("b", 1, done)], (false, 0, Some(30))),
-            (38, vec![request("a", 1, waits), request("b", 1, failed)], (false, 0, Some(1))),
-            (39, vec![request("a", 1, waits), request("b", 1, done)], (true, 0, Some(561))),
+            (0, vec![], (0, 0, None)),
+            (0, vec![request("a", 1, waits)], (0, 0, Some(600))),
+            (9, vec![request("a", 1, waits), request("b", 1, done)], (0, 0, Some(30))),
+            (38, vec![request("a", 1, waits), request("b", 1, failed)], (0, 0, Some(1))),
+            (39, vec![request("a", 1, waits), request("b", 1, done)], (1, 0, Some(561))),
             // Another one of the same name begins anew, and so does one that was renewed.
-            (40, vec![request("a", 1, waits), request("c", 1, done)], (false, 0, Some(30))),
-            (70, vec![request("a", 1, waits), request("c", 2, done)], (false, 0, Some(530))),
-            (71, vec![request("a", 1, waits), request("c", 2, done)], (false, 0, Some(529))),
-            (599, vec![request("a", 1, Some((Phase::Running, 1)))], (false, 0, None)),
-            (600, vec![request("a", 1, waits)], (false, 0, Some(600))),
-            (1200, vec![request("a", 1, waits)], (false, 1, None)),
+            (40, vec![request("a", 1, waits), request("c", 1, done)], (0, 0, Some(30))),
+            (70, vec![request("a", 1, waits), request("c", 2, done)], (0, 0, Some(530))),
+            (71, vec![request("a", 1, waits), request("c", 2, done)], (0, 0, Some(529))),
+            (599, vec![request("a", 1, Some((Phase::Running, 1)))], (0, 0, None)),
+            (600, vec![request("a", 1, waits)], (0, 0, Some(600))),
+            (1200, vec![request("a", 1, waits)], (0, 1, None)),
         ] {
             assert_eq!(planned(after, &requests), expected, "after {after} s");
         }

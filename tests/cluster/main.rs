@@ -1,8 +1,13 @@
 //! The volumes of a cluster: a controller, agents on machines in memory, and an API server in memory
 //! between them.
 
+mod agents;
+mod bad_watches;
+mod costs;
+mod crash_points;
 mod joins;
 mod life;
+mod outage;
 #[path = "../tally/mod.rs"]
 mod tally;
 mod world;

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use pliant::host::Host;
 use pliant::node::{GroupSource, Node, NodeSettings, PoolPlan};
 use pliant::testing::{FakeApi, FakeHost};
 use pliant::volume::{
-    Class, FsKind, Growth, Mode, NewVolume, NodeKey, VolumeError, VolumeId, VolumeKey, Wanted,
+    Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, Reason, Stage, VolumeError, VolumeId,
+    VolumeKey, Wanted,
 };
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -33,7 +34,6 @@ pub struct World {
 
 /// A machine and the agent that runs on it, which dies when this is dropped.
 pub struct Machine {
-    pub name: &'static str,
     pub host: FakeHost,
     pub node: Arc<Node>,
     _tasks: JoinSet<()>,
@@ -112,7 +112,7 @@ impl World {
         let door: Arc<dyn Host> = Arc::new(host.clone());
         let node = Node::start(door, settings, plans).await.expect("disks are listed");
         let tasks = agent(&client, &node, &stop);
-        Machine { name, host, node, _tasks: tasks, _stop: stop.drop_guard() }
+        Machine { host, node, _tasks: tasks, _stop: stop.drop_guard() }
     }
 
     /// Wait until so many nodes have told what they have.
@@ -147,6 +147,36 @@ impl World {
         assert_eq!(all.len(), 1, "{all:#?}");
         all.remove(0)
     }
+}
+
+/// In every test each writes only what is its own.
+impl Drop for World {
+    fn drop(&mut self) {
+        let writes = self.api.writes();
+        let strange = writes.iter().find(|line| !is_allowed(line));
+        if !std::thread::panicking() {
+            assert_eq!(strange, None, "in {writes:#?}");
+        }
+    }
+}
+
+fn is_allowed(line: &str) -> bool {
+    let (call, who) = line.split_once(" by ").expect("all say who they are");
+    let (verb, path) = call.split_once(' ').expect("a verb and a path");
+    let path: Vec<&str> = path.split('/').collect();
+    let writes = (verb, path.as_slice());
+    if who.ends_with("controller") {
+        return matches!(
+            writes,
+            ("POST" | "DELETE", ["volumerequests"])
+                | ("PATCH" | "DELETE", ["volumerequests", _])
+                | ("PATCH", ["pools", _, "status"])
+        );
+    }
+    matches!(
+        writes,
+        ("PATCH", ["volumerequests" | "nodestorages", _, "status"]) | ("POST", ["nodestorages"])
+    )
 }
 
 /// What `pliant node` runs beside its socket.
@@ -221,10 +251,7 @@ pub fn device(machine: &Machine, name: &str) -> PathBuf {
 
 /// The sentence of a refusal, which is for this reason.
 #[track_caller]
-pub fn refused<T: std::fmt::Debug>(
-    answer: Result<T, VolumeError>,
-    reason: pliant::volume::Reason,
-) -> String {
+pub fn refused<T: std::fmt::Debug>(answer: Result<T, VolumeError>, reason: Reason) -> String {
     let error = answer.expect_err("it is refused");
     assert_eq!(error.reason(), reason, "{error}");
     error.to_string()
@@ -243,7 +270,12 @@ pub async fn asked_again<T, F: Future<Output = Result<T, VolumeError>>>(
     ask().await
 }
 
-/// Where a test stages volumes.
-pub fn staging() -> &'static Path {
-    Path::new("/var/lib/kubelet/pods/staging")
+/// The volume `pvc-1` as a workload of alpha is to have it.
+pub fn stage() -> Stage {
+    Stage {
+        id: id("alpha", "pvc-1"),
+        staging: PathBuf::from("/var/lib/kubelet/volume"),
+        access: Access::Mount { fs: Some(FsKind::Ext4), options: Vec::new() },
+        read_only: false,
+    }
 }
