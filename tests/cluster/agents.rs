@@ -166,8 +166,7 @@ async fn a_long_wipe_does_not_hold_up_other_volumes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fault_of_the_agent_fails_the_work_and_not_the_agent() {
-    // FakeHost panics at a call that no caller may make.
+async fn a_command_that_fails_is_told_and_tried_anew() {
     let (_world, cluster, machine) = World::with_a_node().await;
     let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     machine.host.fail("lvextend", pliant::testing::Failing::Once);

@@ -8,6 +8,9 @@ mod crash_points;
 mod joins;
 mod life;
 mod outage;
+mod pools;
+mod registration;
+mod socket;
 #[path = "../tally/mod.rs"]
 mod tally;
 mod world;
