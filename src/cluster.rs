@@ -25,7 +25,7 @@ mod words;
 
 pub use nodes::Nodes;
 pub use requests::Requests;
-pub use watched::Watched;
+pub use watched::{Pauses, Watched};
 pub use words::{new_volume, volume_on_node};
 
 /// How long a call waits for its node, below the 60 s that its callers wait for it.
@@ -123,7 +123,6 @@ impl Volumes for Cluster {
 fn not_asked(what: &str, error: &kube::Error) -> VolumeError {
     let message = format!("the API server could not be asked to {what}: {error}");
     let reason = match error {
-        kube::Error::Api(status) if status.is_forbidden() => Reason::Failed,
         kube::Error::Api(status) if status.is_invalid() => Reason::Failed,
         _ => Reason::Unavailable,
     };

@@ -11,8 +11,8 @@ use crate::bytes::Bytes;
 use crate::cluster::placement::{Candidate, place};
 use crate::cluster::{NOTHING, Watched, words};
 use crate::volume::{
-    Capacity, CapacityQuery, Class, Layout, Mode, NewVolume, Reason, Volume, VolumeError, VolumeId,
-    VolumeStatus, few,
+    Capacity, CapacityQuery, Class, Layout, Mode, NewVolume, NodeKey, Reason, Volume, VolumeError,
+    VolumeId, VolumeStatus, few,
 };
 
 /// What the nodes have.
@@ -45,13 +45,21 @@ impl Nodes {
         self.watched.until(|_| look()).await
     }
 
-    /// Choose the node of a new volume.
+    /// Choose the node of a volume: the one that has it, else the best for a new one.
     ///
     /// # Errors
+    /// [`VolumeError::Exists`] if it was made on a node that is not allowed now,
     /// [`Reason::Elsewhere`] if no allowed node has the pool, [`VolumeError::Unavailable`] if no agent
     /// has ever told of an allowed node.
     pub(super) fn place(&self, want: &NewVolume) -> Result<String, VolumeError> {
         let all = self.all();
+        // After it was made another node has more room: the repeated call must not go there.
+        if let Some(holder) = holder(&all, want) {
+            return match want.nodes.is_empty() || want.nodes.contains(&holder) {
+                true => Ok(holder),
+                false => Err(made_elsewhere(want, &holder)),
+            };
+        }
         let known: Vec<(&str, &NodeStorageStatus)> =
             all.iter().filter_map(|node| Some((name(node), node.status.as_ref()?))).collect();
         let candidates: Vec<Candidate> = known
@@ -119,8 +127,15 @@ impl Nodes {
     }
 
     /// Wait until the node of a volume no longer tells of it.
+    ///
+    /// That it could not read all of its volumes does not matter here: it has removed this one.
     pub(super) async fn until_gone(&self, id: &VolumeId) {
-        self.watched.until(|_| matches!(self.find(id), Ok(None)).then_some(())).await;
+        let text = id.to_string();
+        let is_told = || {
+            let status = self.record_of(id)?.status.clone()?;
+            status.volumes.iter().any(|one| one.id == text).then_some(())
+        };
+        self.watched.until(|_| is_told().is_none().then_some(())).await;
     }
 
     /// What could still be made, on one node or on all.
@@ -137,6 +152,23 @@ impl Nodes {
             smallest: sum.smallest.min(one.smallest),
         })
         .unwrap_or(NOTHING)
+    }
+}
+
+/// The node that has the volume of this name.
+fn holder(nodes: &[Arc<NodeStorage>], want: &NewVolume) -> Option<String> {
+    let key = want.key();
+    let has_it = |node: &&Arc<NodeStorage>| {
+        let id = VolumeId::new(NodeKey::of(name(node)), key.clone()).to_string();
+        node.status.iter().flat_map(|status| &status.volumes).any(|one| one.id == id)
+    };
+    nodes.iter().find(has_it).map(|node| name(node).to_owned())
+}
+
+fn made_elsewhere(want: &NewVolume, holder: &str) -> VolumeError {
+    VolumeError::Exists {
+        name: want.name.clone(),
+        difference: format!("it is on node {holder}, and may lie on {} only", few(&want.nodes)),
     }
 }
 

@@ -188,16 +188,13 @@ impl Requests {
         }
     }
 
-    /// Remove the requests that have ended, by one call a phase.
+    /// Remove all requests that have ended in this phase, by one call.
     ///
     /// # Errors
     /// What the API server says.
-    pub async fn clear_ended(&self) -> Result<(), kube::Error> {
-        for phase in [Phase::Resized, Phase::Done, Phase::Failed] {
-            let ended = ListParams::default().fields(&format!("status.phase={phase:?}"));
-            self.api.delete_collection(&DeleteParams::default(), &ended).await?;
-        }
-        Ok(())
+    pub async fn clear_ended(&self, phase: Phase) -> Result<(), kube::Error> {
+        let ended = ListParams::default().fields(&format!("status.phase={phase:?}"));
+        self.api.delete_collection(&DeleteParams::default(), &ended).await.map(drop)
     }
 
     /// Remove a request that nobody will carry out.
@@ -244,6 +241,8 @@ fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> Step {
     let same_node = there.spec.node == wanted.node;
     match (&there.spec.work, &wanted.work) {
         _ if there.metadata.deletion_timestamp.is_some() => Step::Wait,
+        // It is there, and its node's record will tell so: a second one must not be made elsewhere.
+        (Work::Create(_), _) if answered && status.phase == Phase::Done && !same_node => Step::Wait,
         _ if answered && status.phase.is_final() => Step::Replace,
         _ if there.spec == *wanted => Step::Join,
         (Work::Grow(_), Work::Grow(_)) if same_node => Step::Renew,
@@ -295,6 +294,16 @@ mod tests {
         Work::Grow(Grow { at_least: Quantity(Bytes::gib(gib)), at_most: None, block: None })
     }
 
+    fn new_work(name: &str) -> Work {
+        crate::cluster::words::create(&crate::volume::NewVolume {
+            name: name.to_owned(),
+            size: crate::volume::Wanted { at_least: Bytes::gib(1), at_most: None },
+            mode: crate::volume::Mode::Block,
+            class: crate::volume::Class::default(),
+            nodes: Vec::new(),
+        })
+    }
+
     fn there(work: Work, phase: Phase, observed: i64) -> VolumeRequest {
         let mut request = VolumeRequest::new("r", spec("a", work));
         request.metadata.generation = Some(2);
@@ -307,12 +316,17 @@ mod tests {
     #[test]
     fn work_under_way_is_joined_and_what_has_ended_is_replaced() {
         let remove = || Work::Remove(Remove {});
+        let create = || new_work("x");
         for (there, wanted, step) in [
             (there(remove(), Phase::Running, 2), spec("a", remove()), Step::Join),
             (there(remove(), Phase::Pending, 0), spec("a", remove()), Step::Join),
             (there(remove(), Phase::Done, 2), spec("a", remove()), Step::Replace),
             (there(remove(), Phase::Failed, 2), spec("b", remove()), Step::Replace),
             (there(remove(), Phase::Running, 2), spec("b", remove()), Step::Wait),
+            (there(create(), Phase::Running, 2), spec("b", create()), Step::Wait),
+            (there(create(), Phase::Failed, 2), spec("b", create()), Step::Replace),
+            (there(create(), Phase::Done, 2), spec("b", create()), Step::Wait),
+            (there(create(), Phase::Done, 2), spec("a", create()), Step::Replace),
             (there(grow(2), Phase::Running, 2), spec("a", grow(3)), Step::Renew),
             (there(grow(3), Phase::Running, 2), spec("a", grow(2)), Step::Renew),
             (there(grow(2), Phase::Running, 2), spec("b", grow(3)), Step::Wait),
@@ -328,13 +342,6 @@ mod tests {
     fn names_are_those_of_records_in_kubernetes() {
         let id: VolumeId = format!("{}-{}", "a".repeat(8), "b".repeat(26)).parse().unwrap();
         assert_eq!(name_of(&grow(1), &id), format!("grow-{id}"));
-        let create = crate::cluster::words::create(&crate::volume::NewVolume {
-            name: "x".to_owned(),
-            size: crate::volume::Wanted { at_least: Bytes::gib(1), at_most: None },
-            mode: crate::volume::Mode::Block,
-            class: crate::volume::Class::default(),
-            nodes: Vec::new(),
-        });
-        assert_eq!(name_of(&create, &id), format!("create-{}", "b".repeat(26)));
+        assert_eq!(name_of(&new_work("x"), &id), format!("create-{}", "b".repeat(26)));
     }
 }

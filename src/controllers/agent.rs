@@ -20,7 +20,7 @@ use crate::busy::{Busy, BusyError};
 use crate::causes;
 use crate::cluster;
 use crate::controllers::storage::StorageRecord;
-use crate::volume::{Growth, State, VolumeError, VolumeId, Volumes};
+use crate::volume::{Growth, NodeKey, State, VolumeError, VolumeId, Volumes};
 
 /// Who writes the status, for the API server.
 pub(super) const WRITER: &str = "pliant-agent";
@@ -78,6 +78,7 @@ impl Agent {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let ours = watcher::Config::default().fields(&format!("spec.node={}", self.node));
         let work = Controller::new(self.requests.clone(), ours)
+            .trigger_backoff(cluster::Pauses::default())
             .graceful_shutdown_on(stop.cancelled_owned())
             .run(reconcile, again, self);
         let mut work = std::pin::pin!(work);
@@ -100,12 +101,14 @@ impl Agent {
             started_at: Some(begun.clone()),
             ..VolumeRequestStatus::default()
         };
+        let mut is_told = false;
         let outcome = loop {
             let asked = Instant::now();
             let mut attempt = std::pin::pin!(self.attempt(request));
             let answer = tokio::select! {
                 answer = &mut attempt => answer,
-                () = tokio::time::sleep(TOLD_AFTER) => {
+                () = tokio::time::sleep(TOLD_AFTER), if !is_told => {
+                    is_told = true; // Once: it would write over the progress.
                     self.tell(name, running(self.phase_of(request).await, None)).await?;
                     attempt.await
                 }
@@ -210,7 +213,15 @@ async fn do_work(
 ) -> Result<Done, VolumeError> {
     match work {
         Work::Create(create) => {
-            volumes.ensure(&cluster::new_volume(node, create)?).await?;
+            let want = cluster::new_volume(node, create)?;
+            if VolumeId::new(NodeKey::of(node), want.key()) != *id {
+                // The volume that is busy would be another one than that which is made.
+                return Err(VolumeError::Invalid {
+                    field: "spec.volume".to_owned(),
+                    reason: format!("{id} is not the id of {:?} on node {node}", want.name),
+                });
+            }
+            volumes.ensure(&want).await?;
             Ok(Done::Made)
         }
         Work::Grow(grow) => {

@@ -1,12 +1,13 @@
 //! Removes requests that nobody needs any more.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::VolumeRequest;
+use crate::api::{Phase, VolumeRequest};
 use crate::causes;
 use crate::cluster::Requests;
 
@@ -14,13 +15,28 @@ use crate::cluster::Requests;
 const READABLE: Duration = Duration::from_secs(30);
 /// How long a request waits for its agent. Who still wants it writes it again.
 const WAITS: Duration = Duration::from_secs(600);
-/// After an API server that did not answer.
-const AGAIN: Duration = Duration::from_secs(10);
+/// How often it is looked what is due, as long as there is something to wait for.
+const LOOK: Duration = Duration::from_secs(10);
 
-/// What is due now, and when the next is.
-#[derive(Debug, PartialEq)]
+/// Why a request stays for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Stays {
+    /// It has ended.
+    Ended,
+    /// No agent has taken it up.
+    Waits,
+}
+
+/// Since when each request stays, by its uid: since it was first seen so. The times in it are of the
+/// clocks of others.
+#[derive(Debug, Default)]
+struct Seen(HashMap<(String, Stays), Instant>);
+
+/// What is due now, and how long it is until the next is.
+#[derive(Debug, Default)]
 struct Plan {
-    ended: bool,
+    /// The phases of those that have ended.
+    ended: Vec<Phase>,
     given_up: Vec<Arc<VolumeRequest>>,
     next: Option<Duration>,
 }
@@ -28,23 +44,22 @@ struct Plan {
 /// Remove what has ended, and what no agent has taken up for long, until `stop`.
 pub async fn run(requests: &Requests, stop: CancellationToken) {
     let cleaned = async {
+        let mut seen = Seen::default();
         loop {
             let plan = requests
                 .watched()
                 .until(|all| {
-                    let plan = plan(&all.all(), Timestamp::now());
+                    let plan = seen.plan(&all.all(), Instant::now());
                     (plan.next.is_some() || plan.is_due()).then_some(plan)
                 })
                 .await;
-            if !plan.is_due() {
-                tokio::time::sleep(plan.next.unwrap_or(AGAIN)).await;
-            } else if let Err(error) = apply(requests, &plan).await {
+            if plan.is_due()
+                && let Err(error) = apply(requests, &plan).await
+            {
                 tracing::warn!(error = causes::in_full(&error), "ended requests stay for now");
-                tokio::time::sleep(AGAIN).await;
-            } else {
-                // What was removed is told by the watch; until then it would be due once more.
-                tokio::time::sleep(Duration::from_secs(1)).await;
             }
+            // Also after a removal: until the watch tells of it, it would be due once more.
+            tokio::time::sleep(plan.next.unwrap_or(LOOK).min(LOOK)).await;
         }
     };
     stop.run_until_cancelled(cleaned).await;
@@ -52,36 +67,59 @@ pub async fn run(requests: &Requests, stop: CancellationToken) {
 
 impl Plan {
     fn is_due(&self) -> bool {
-        self.ended || !self.given_up.is_empty()
+        !self.ended.is_empty() || !self.given_up.is_empty()
     }
 }
 
-fn plan(requests: &[Arc<VolumeRequest>], now: Timestamp) -> Plan {
-    let mut plan = Plan { ended: false, given_up: Vec::new(), next: None };
-    for request in requests {
+impl Stays {
+    fn of(request: &VolumeRequest) -> Option<Stays> {
         let status = request.status.clone().unwrap_or_default();
-        let (since, wait) = match status.finished_at {
-            Some(ended) if status.phase.is_final() => (Some(ended.0), READABLE),
-            _ if status.observed_generation == 0 => {
-                (request.metadata.creation_timestamp.as_ref().map(|made| made.0), WAITS)
-            }
-            _ => continue,
-        };
-        // A clock that is ahead is taken for one that has just struck.
-        let age = since.map_or(SignedDuration::ZERO, |since| now.duration_since(since));
-        let age = Duration::try_from(age).unwrap_or_default();
-        match wait.checked_sub(age).filter(|left| !left.is_zero()) {
-            Some(left) => plan.next = Some(plan.next.map_or(left, |next| next.min(left))),
-            None if status.phase.is_final() => plan.ended = true,
-            None => plan.given_up.push(request.clone()),
+        let generation = request.metadata.generation.unwrap_or_default();
+        match status.observed_generation {
+            0 => Some(Stays::Waits),
+            told if told >= generation && status.phase.is_final() => Some(Stays::Ended),
+            _ => None,
         }
     }
-    plan
+
+    fn patience(self) -> Duration {
+        match self {
+            Stays::Ended => READABLE,
+            Stays::Waits => WAITS,
+        }
+    }
+}
+
+impl Seen {
+    fn plan(&mut self, requests: &[Arc<VolumeRequest>], now: Instant) -> Plan {
+        let before = std::mem::take(&mut self.0);
+        let mut plan = Plan::default();
+        for request in requests {
+            let Some(stays) = Stays::of(request) else { continue };
+            let key = (request.metadata.uid.clone().unwrap_or_default(), stays);
+            let since = *before.get(&key).unwrap_or(&now);
+            self.0.insert(key, since);
+            let left = stays.patience().saturating_sub(now - since);
+            match stays {
+                _ if !left.is_zero() => {
+                    plan.next = Some(plan.next.map_or(left, |next| next.min(left)));
+                }
+                Stays::Ended => {
+                    let phase = request.status.clone().unwrap_or_default().phase;
+                    if !plan.ended.contains(&phase) {
+                        plan.ended.push(phase);
+                    }
+                }
+                Stays::Waits => plan.given_up.push(request.clone()),
+            }
+        }
+        plan
+    }
 }
 
 async fn apply(requests: &Requests, plan: &Plan) -> Result<(), kube::Error> {
-    if plan.ended {
-        requests.clear_ended().await?;
+    for phase in &plan.ended {
+        requests.clear_ended(*phase).await?;
     }
     for request in &plan.given_up {
         let name = request.metadata.name.as_deref().unwrap_or_default();
@@ -93,45 +131,47 @@ async fn apply(requests: &Requests, plan: &Plan) -> Result<(), kube::Error> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
     use super::*;
-    use crate::api::{Phase, Remove, VolumeRequestSpec, VolumeRequestStatus, Work};
+    use crate::api::{Remove, VolumeRequestSpec, VolumeRequestStatus, Work};
 
-    fn request(age: u64, status: Option<(Phase, Option<u64>)>) -> Arc<VolumeRequest> {
-        let ago =
-            |seconds: u64| Time(Timestamp::UNIX_EPOCH + Duration::from_secs(10_000 - seconds));
+    fn request(uid: &str, generation: i64, told: Option<(Phase, i64)>) -> Arc<VolumeRequest> {
         let (node, volume) = ("a".to_owned(), "v".to_owned());
         let work = Work::Remove(Remove {});
         let mut request = VolumeRequest::new("r", VolumeRequestSpec { node, volume, work });
-        request.metadata.creation_timestamp = Some(ago(age));
-        request.status = status.map(|(phase, ended)| VolumeRequestStatus {
+        request.metadata.uid = Some(uid.to_owned());
+        request.metadata.generation = Some(generation);
+        request.status = told.map(|(phase, observed_generation)| VolumeRequestStatus {
             phase,
-            observed_generation: 1,
-            finished_at: ended.map(ago),
+            observed_generation,
             ..Default::default()
         });
         Arc::new(request)
     }
 
-    fn planned(requests: &[Arc<VolumeRequest>]) -> (bool, usize, Option<u64>) {
-        let plan = plan(requests, Timestamp::UNIX_EPOCH + Duration::from_secs(10_000));
-        (plan.ended, plan.given_up.len(), plan.next.map(|next| next.as_secs()))
-    }
-
     #[test]
-    fn what_has_ended_stays_a_while_and_what_runs_stays() {
-        assert_eq!(planned(&[]), (false, 0, None));
-        assert_eq!(planned(&[request(900, Some((Phase::Running, None)))]), (false, 0, None));
-        let fresh = request(900, Some((Phase::Done, Some(10))));
-        let old = request(900, Some((Phase::Failed, Some(31))));
-        assert_eq!(planned(std::slice::from_ref(&fresh)), (false, 0, Some(20)));
-        assert_eq!(planned(&[fresh, old]), (true, 0, Some(20)));
-    }
-
-    #[test]
-    fn what_no_agent_takes_up_is_given_up() {
-        assert_eq!(planned(&[request(100, None)]), (false, 0, Some(500)));
-        assert_eq!(planned(&[request(601, None)]), (false, 1, None));
+    fn a_request_stays_readable_and_an_unanswered_one_waits() {
+        let (done, waits) = (Some((Phase::Done, 1)), None);
+        let (mut seen, start) = (Seen::default(), Instant::now());
+        let mut planned = |after: u64, requests: &[Arc<VolumeRequest>]| {
+            let plan = seen.plan(requests, start + Duration::from_secs(after));
+            (plan.ended.len(), plan.given_up.len(), plan.next.map(|next| next.as_secs()))
+        };
+        let failed = Some((Phase::Failed, 1));
+        for (after, requests, expected) in [
+            (0, vec![], (0, 0, None)),
+            (0, vec![request("a", 1, waits)], (0, 0, Some(600))),
+            (9, vec![request("a", 1, waits), request("b", 1, done)], (0, 0, Some(30))),
+            (38, vec![request("a", 1, waits), request("b", 1, failed)], (0, 0, Some(1))),
+            (39, vec![request("a", 1, waits), request("b", 1, done)], (1, 0, Some(561))),
+            // Another one of the same name begins anew, and so does one that was renewed.
+            (40, vec![request("a", 1, waits), request("c", 1, done)], (0, 0, Some(30))),
+            (70, vec![request("a", 1, waits), request("c", 2, done)], (0, 0, Some(530))),
+            (71, vec![request("a", 1, waits), request("c", 2, done)], (0, 0, Some(529))),
+            (599, vec![request("a", 1, Some((Phase::Running, 1)))], (0, 0, None)),
+            (600, vec![request("a", 1, waits)], (0, 0, Some(600))),
+            (1200, vec![request("a", 1, waits)], (0, 1, None)),
+        ] {
+            assert_eq!(planned(after, &requests), expected, "after {after} s");
+        }
     }
 }

@@ -20,6 +20,7 @@ use crate::causes;
 use crate::cluster::{Nodes, Watched};
 use crate::controllers::storage::StorageRecord;
 use crate::node::{GroupSource, NewDisk, Node as Machine, PoolPlan};
+use crate::volume::PoolName;
 
 /// Who writes the status of pools, for the API server.
 const WRITER: &str = "pliant-controller";
@@ -121,7 +122,7 @@ fn status_of(
     };
     let here = nodes.iter().filter(|(_, labels)| selected(labels)).map(|(node, _)| *node);
     let (mut size, mut free, mut ready) = (Bytes::ZERO, Bytes::ZERO, 0);
-    let mut message = None;
+    let mut message = name.parse::<PoolName>().err(); // The agents leave it out.
     let mut told = Vec::new();
     for node in here {
         let on_node =

@@ -23,6 +23,9 @@ use crate::volume::{NodeKey, Page, Volumes};
 /// costs no command, and what has not changed is not written.
 const LOOK: Duration = Duration::from_secs(60);
 
+/// After a write that failed.
+const AGAIN: Duration = Duration::from_secs(5);
+
 /// The record of what this node has.
 #[derive(Debug)]
 pub struct StorageRecord {
@@ -45,14 +48,16 @@ impl StorageRecord {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let told = async {
             loop {
+                let mut pause = LOOK;
                 if let Err(error) = self.publish().await {
                     let error = causes::in_full(&error);
                     tracing::warn!(
                         error,
                         "what the node has can not be told; it will be tried again"
                     );
+                    pause = AGAIN;
                 }
-                let _ = tokio::time::timeout(LOOK, self.changed.notified()).await;
+                let _ = tokio::time::timeout(pause, self.changed.notified()).await;
             }
         };
         stop.run_until_cancelled(told).await;

@@ -10,7 +10,7 @@ use crate::csi::{DRIVER, ServeError, socket};
 
 /// The messages and the service of `proto/registration.proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)] // Made by build.rs.
-mod pb {
+pub mod pb {
     tonic::include_proto!("pluginregistration");
 }
 

@@ -1,5 +1,22 @@
 //! The volumes of a cluster: a controller, agents on machines in memory, and an API server in memory
 //! between them.
 
-mod volumes;
+mod agents;
+mod bad_watches;
+mod costs;
+mod crash_points;
+mod joins;
+mod life;
+mod outage;
+mod pools;
+mod registration;
+mod socket;
+#[path = "../tally/mod.rs"]
+mod tally;
 mod world;
+
+/// Run `work` in a time of its own, which passes when all wait.
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().start_paused(true).build().expect("a runtime").block_on(work)
+}

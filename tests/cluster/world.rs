@@ -1,33 +1,58 @@
 //! A cluster in memory: an API server, nodes with their agents, a controller.
 
+use std::future::Future;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use pliant::api::{NodeStorage, Phase, Pool, VolumeRequest};
 use pliant::busy::Busy;
 use pliant::bytes::Bytes;
-use pliant::cluster::Cluster;
+use pliant::cluster::{Cluster, Watched};
 use pliant::controllers::agent::Agent;
 use pliant::controllers::storage::StorageRecord;
+use pliant::controllers::{cleaner, pools};
 use pliant::host::Host;
 use pliant::node::{GroupSource, Node, NodeSettings, PoolPlan};
 use pliant::testing::{FakeApi, FakeHost};
 use pliant::volume::{
-    Class, FsKind, Growth, Mode, NewVolume, NodeKey, VolumeId, VolumeKey, Wanted,
+    Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, Reason, Stage, VolumeError, VolumeId,
+    VolumeKey, Wanted,
 };
+use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 
 /// A cluster in memory.
 pub struct World {
     pub api: FakeApi,
 }
 
-/// A machine and what runs on it; gone when it is dropped, but for its disks.
+/// A machine and the agent that runs on it, which dies when this is dropped.
 pub struct Machine {
-    pub name: &'static str,
     pub host: FakeHost,
-    pub storage: Arc<StorageRecord>,
+    pub node: Arc<Node>,
+    _tasks: JoinSet<()>,
     _stop: DropGuard,
+}
+
+/// A controller and its loops, which die when this is dropped.
+pub struct Controller {
+    cluster: Arc<Cluster>,
+    _tasks: JoinSet<()>,
+    _stop: DropGuard,
+}
+
+impl Deref for Controller {
+    type Target = Arc<Cluster>;
+
+    fn deref(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
 }
 
 impl World {
@@ -35,38 +60,155 @@ impl World {
         World { api: FakeApi::new() }
     }
 
-    /// Start a controller that has never run.
-    pub async fn controller(&self) -> (Arc<Cluster>, DropGuard) {
-        let stop = CancellationToken::new();
-        let cluster = Cluster::start(&self.api.client_of("controller"), &stop).await;
-        (Arc::new(cluster), stop.drop_guard())
+    /// Start a controller and two nodes, each with 900 MiB in the pool `fast`.
+    pub async fn with_two_nodes() -> (World, Controller, [Machine; 2]) {
+        let world = World::new();
+        let machines = [world.node("alpha").await, world.node("beta").await];
+        world.told(2).await;
+        let controller = world.controller().await;
+        (world, controller, machines)
+    }
+
+    /// Start a controller and one node.
+    pub async fn with_a_node() -> (World, Controller, Machine) {
+        let world = World::new();
+        let machine = world.node("alpha").await;
+        world.told(1).await;
+        let controller = world.controller().await;
+        (world, controller, machine)
+    }
+
+    /// Start a controller that has never run; it needs the API server.
+    pub async fn controller(&self) -> Controller {
+        let (client, stop) = (self.api.client_of("controller"), CancellationToken::new());
+        let cluster = Arc::new(Cluster::start(&client, &stop).await);
+        let mut tasks = JoinSet::new();
+        let (cleaned, ended) = (cluster.clone(), stop.clone());
+        tasks.spawn(async move { cleaner::run(cleaned.requests(), ended).await });
+        let (told, ended) = (cluster.clone(), stop.clone());
+        tasks.spawn(async move { pools::tell(&client, told.nodes(), ended).await });
+        Controller { cluster, _tasks: tasks, _stop: stop.drop_guard() }
     }
 
     /// Start a node with one disk of 900 MiB in the pool `fast`.
     pub async fn node(&self, name: &'static str) -> Machine {
-        let host = FakeHost::new();
-        let disks = [host.add_disk(Bytes::mib(900))];
-        host.add_group("vg0", &disks);
-        self.restart(name, host).await
+        self.restart(name, machine()).await
+    }
+
+    /// Start the agent of a machine whose pool `fast` is the group `vg0`.
+    pub async fn restart(&self, name: &'static str, host: FakeHost) -> Machine {
+        self.start(settings(name), name, host, vec![fast(&["vg0"])]).await
     }
 
     /// Start the agent of a machine.
-    pub async fn restart(&self, name: &'static str, host: FakeHost) -> Machine {
-        let client = self.api.client_of(name);
+    pub async fn start(
+        &self,
+        settings: NodeSettings,
+        name: &'static str,
+        host: FakeHost,
+        plans: Vec<PoolPlan>,
+    ) -> Machine {
+        let (client, stop) = (self.api.client_of(name), CancellationToken::new());
         let door: Arc<dyn Host> = Arc::new(host.clone());
-        let group = GroupSource::Existing("vg0".to_owned());
-        let plan = PoolPlan::new("fast".parse().unwrap(), vec![group]);
-        let node = Node::start(door, settings(name), vec![plan]).await.unwrap();
-        let storage = StorageRecord::new(&client, node.clone());
-        let agent = Agent::new(&client, name, node, Busy::new(), storage.clone());
-        let stop = CancellationToken::new();
-        tokio::spawn(storage.clone().run(stop.clone()));
-        tokio::spawn(agent.run(stop.clone()));
-        Machine { name, host, storage, _stop: stop.drop_guard() }
+        let node = Node::start(door, settings, plans).await.expect("disks are listed");
+        let tasks = agent(&client, &node, &stop);
+        Machine { host, node, _tasks: tasks, _stop: stop.drop_guard() }
+    }
+
+    /// Wait until so many nodes have told what they have.
+    pub async fn told(&self, nodes: usize) {
+        let tells = |node: &NodeStorage| node.status.is_some();
+        self.api
+            .until("all nodes tell", |api| api.list().iter().filter(|n| tells(n)).count() == nodes)
+            .await;
+    }
+
+    /// Wait until nothing is left of the requests.
+    pub async fn cleaned(&self) {
+        let none = |api: &FakeApi| api.list::<VolumeRequest>().is_empty();
+        self.api.until("the requests are removed", none).await;
+    }
+
+    /// Wait until there is a request in this phase.
+    pub async fn phase(&self, phase: Phase) {
+        let is = |one: &VolumeRequest| one.status.clone().unwrap_or_default().phase == phase;
+        let what = format!("a request is {phase:?}");
+        self.api.until(&what, |api| api.list().iter().any(is)).await;
+    }
+
+    /// What a node has told of itself.
+    pub fn storage(&self, node: &str) -> pliant::api::NodeStorageStatus {
+        self.api.get::<NodeStorage>(node).and_then(|one| one.status).expect("it has told")
+    }
+
+    /// The only request there is.
+    pub fn request(&self) -> VolumeRequest {
+        let mut all: Vec<VolumeRequest> = self.api.list();
+        assert_eq!(all.len(), 1, "{all:#?}");
+        all.remove(0)
     }
 }
 
-fn settings(name: &str) -> NodeSettings {
+/// In every test each writes only what is its own.
+impl Drop for World {
+    fn drop(&mut self) {
+        let writes = self.api.writes();
+        let strange = writes.iter().find(|line| !is_allowed(line));
+        if !std::thread::panicking() {
+            assert_eq!(strange, None, "in {writes:#?}");
+        }
+    }
+}
+
+fn is_allowed(line: &str) -> bool {
+    let (call, who) = line.split_once(" by ").expect("all say who they are");
+    let (verb, path) = call.split_once(' ').expect("a verb and a path");
+    let path: Vec<&str> = path.split('/').collect();
+    let writes = (verb, path.as_slice());
+    if who.ends_with("controller") {
+        return matches!(
+            writes,
+            ("POST" | "DELETE", ["volumerequests"])
+                | ("PATCH" | "DELETE", ["volumerequests", _])
+                | ("PATCH", ["pools", _, "status"])
+        );
+    }
+    matches!(
+        writes,
+        ("PATCH", ["volumerequests" | "nodestorages", _, "status"]) | ("POST", ["nodestorages"])
+    )
+}
+
+/// What `pliant node` runs beside its socket.
+fn agent(client: &Client, node: &Arc<Node>, stop: &CancellationToken) -> JoinSet<()> {
+    let name = node.info().name;
+    let storage = StorageRecord::new(client, node.clone());
+    let agent = Agent::new(client, &name, node.clone(), Busy::new(), storage.clone());
+    let wanted: Watched<Pool> =
+        Watched::start(Api::all(client.clone()), watcher::Config::default(), stop);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(storage.clone().run(stop.clone()));
+    tasks.spawn(agent.run(stop.clone()));
+    let (node, stop) = (node.clone(), stop.clone());
+    tasks.spawn(async move { pools::follow(&name, &wanted, &node, &storage, stop).await });
+    tasks
+}
+
+/// A machine with one disk of 900 MiB in the group `vg0`.
+pub fn machine() -> FakeHost {
+    let host = FakeHost::new();
+    let disks = [host.add_disk(Bytes::mib(900))];
+    host.add_group("vg0", &disks);
+    host
+}
+
+/// The pool `fast` of these groups.
+pub fn fast(groups: &[&str]) -> PoolPlan {
+    let groups = groups.iter().map(|group| GroupSource::Existing((*group).to_owned())).collect();
+    PoolPlan::new("fast".parse().expect("a name"), groups)
+}
+
+pub fn settings(name: &str) -> NodeSettings {
     NodeSettings {
         name: name.to_owned(),
         key: NodeKey::of(name),
@@ -82,11 +224,12 @@ pub fn id(node: &str, name: &str) -> VolumeId {
     VolumeId::new(NodeKey::of(node), VolumeKey::of(name))
 }
 
+/// A volume with an ext4 of so many MiB.
 pub fn want(name: &str, mib: u64, nodes: &[&str]) -> NewVolume {
     NewVolume {
         name: name.to_owned(),
         size: size(mib),
-        mode: Mode::Filesystem(FsKind::Ext4),
+        mode: EXT4,
         class: Class::default(),
         nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
     }
@@ -98,4 +241,41 @@ pub fn growth(mib: u64) -> Growth {
 
 fn size(mib: u64) -> Wanted {
     Wanted { at_least: Bytes::mib(mib), at_most: None }
+}
+
+/// The device of a volume that is active.
+pub fn device(machine: &Machine, name: &str) -> PathBuf {
+    let lv = pliant::node::record::lv_name(&VolumeKey::of(name));
+    machine.host.device_of("vg0", &lv).expect("an active volume")
+}
+
+/// The sentence of a refusal, which is for this reason.
+#[track_caller]
+pub fn refused<T: std::fmt::Debug>(answer: Result<T, VolumeError>, reason: Reason) -> String {
+    let error = answer.expect_err("it is refused");
+    assert_eq!(error.reason(), reason, "{error}");
+    error.to_string()
+}
+
+/// Ask again, as callers do, until it succeeds.
+pub async fn asked_again<T, F: Future<Output = Result<T, VolumeError>>>(
+    mut ask: impl FnMut() -> F,
+) -> Result<T, VolumeError> {
+    for _ in 0..4 {
+        if let Ok(done) = ask().await {
+            return Ok(done);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    ask().await
+}
+
+/// The volume `pvc-1` as a workload of alpha is to have it.
+pub fn stage() -> Stage {
+    Stage {
+        id: id("alpha", "pvc-1"),
+        staging: PathBuf::from("/var/lib/kubelet/volume"),
+        access: Access::Mount { fs: Some(FsKind::Ext4), options: Vec::new() },
+        read_only: false,
+    }
 }

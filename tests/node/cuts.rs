@@ -1,16 +1,11 @@
 //! The operations that are cut off, in each mode, and how a cut is tried.
 
-use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use pliant::testing::{FakeHost, MachineState, Side};
 use pliant::volume::{FsKind, Mode, Safety};
 use tokio::runtime::Builder;
 
 use crate::machine::{Disks, LARGE, MODES, Op, Setup, marks};
+pub use crate::tally::{Tally, Verdict, difference, figures, for_each, points};
 
 /// An operation on a machine where others went before it.
 #[derive(Debug, Clone)]
@@ -245,83 +240,7 @@ impl Case {
     }
 }
 
-/// What a try of one cut found wrong; nothing if it was survived.
-pub type Verdict = Vec<String>;
-
-/// How many cuts were tried, and what was wrong with some.
-#[derive(Default)]
-pub struct Tally {
-    pub cuts: AtomicUsize,
-    pub survived: AtomicUsize,
-    pub wrong: Mutex<Vec<String>>,
-}
-
-impl Tally {
-    /// Try one cut; a panic is a verdict too.
-    pub fn take(&self, named: impl Fn() -> String, attempt: impl Future<Output = Verdict>) {
-        self.cuts.fetch_add(1, Ordering::Relaxed);
-        let verdict = catch_unwind(AssertUnwindSafe(|| block_on(attempt)));
-        let verdict = verdict.unwrap_or_else(|_| vec!["a panic".to_owned()]);
-        if verdict.is_empty() {
-            self.survived.fetch_add(1, Ordering::Relaxed);
-        } else {
-            let line = format!("{}: {}", named(), verdict.join("; "));
-            self.wrong.lock().expect("no panic holds it").push(line);
-        }
-    }
-
-    /// Write down the figures and panic if a cut was not survived.
-    pub fn close(self, file: &str, measured: &[(&str, usize)]) {
-        figures(file, measured);
-        let wrong = self.wrong.into_inner().expect("no panic holds it");
-        let shown = wrong.iter().take(20).cloned().collect::<Vec<_>>().join("\n");
-        assert!(wrong.is_empty(), "{} cuts were not survived:\n{shown}", wrong.len());
-    }
-}
-
-/// Print figures, and write them down for `make figures`.
-pub fn figures(file: &str, measured: &[(&str, usize)]) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/figures.d");
-    fs::create_dir_all(&directory).expect("target/figures.d");
-    let lines: String = measured.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
-    print!("{lines}");
-    fs::write(directory.join(file), lines).expect("figures");
-}
-
 /// Try all cases, on all processors.
 pub fn for_all(attempt: impl Fn(&Case) + Sync) {
     for_each(&all(), attempt);
-}
-
-/// Try each, on all processors.
-pub fn for_each<T: Sync>(all: &[T], attempt: impl Fn(&T) + Sync) {
-    let next = AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    attempt(one);
-                }
-            });
-        }
-    });
-}
-
-/// Both sides of each effect.
-pub fn points(effects: usize) -> impl Iterator<Item = (usize, Side)> {
-    (1..=effects).flat_map(|n| [(n, Side::Before), (n, Side::After)])
-}
-
-/// The lines by which two states differ.
-pub fn difference(now: &MachineState, reference: &MachineState) -> Option<String> {
-    if now == reference {
-        return None;
-    }
-    let (now, reference) = (format!("{now:#?}"), format!("{reference:#?}"));
-    let only = |one: &str, other: &str| {
-        let lines = one.lines().filter(|line| !other.lines().any(|o| o == *line));
-        lines.map(str::trim).collect::<Vec<_>>().join(" ")
-    };
-    Some(format!("has {:?}, lacks {:?}", only(&now, &reference), only(&reference, &now)))
 }

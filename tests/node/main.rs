@@ -30,7 +30,11 @@ mod power_cuts;
 mod refusals;
 mod scenarios;
 mod storm;
+#[path = "../tally/mod.rs"]
+mod tally;
 mod truth;
 mod uses;
 mod wipes;
 mod words;
+
+use cuts::block_on;

@@ -1,0 +1,176 @@
+//! What agents do with what they are asked: late, wrongly, for long, or not at all.
+
+use std::time::Duration;
+
+use pliant::api::{Create, Grow, Phase, Quantity, Remove, VolumeRequest, VolumeRequestSpec, Work};
+use pliant::bytes::Bytes;
+use pliant::node::NodeSettings;
+use pliant::testing::FakeApi;
+use pliant::volume::{Mode, NewVolume, Reason, Volumes};
+use tokio::time::Instant;
+
+use crate::world::{World, fast, growth, id, machine, refused, settings, want};
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_away_is_named_in_time_and_does_the_work_when_it_is_back() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    let host = machine.host.after_crash();
+    drop(machine);
+    let asked = Instant::now();
+    let said = refused(cluster.ensure(&want("pvc-1", 100, &[])).await, Reason::Unavailable);
+    assert!(asked.elapsed() <= Duration::from_secs(15), "{:?}", asked.elapsed());
+    assert!(
+        said.contains("the agent of node alpha has not taken up the work within 15 s"),
+        "{said}"
+    );
+    assert!(said.contains("--field-selector spec.nodeName=alpha"), "{said}");
+    let machine = world.restart("alpha", host).await;
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    assert_eq!(machine.host.group("vg0").unwrap().lvs.len(), 1);
+    cluster.remove(&made.id).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_no_agent_takes_up_is_given_up_in_ten_minutes() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    let host = machine.host.after_crash();
+    drop(machine);
+    let asked = Instant::now();
+    refused(cluster.ensure(&want("pvc-1", 100, &[])).await, Reason::Unavailable);
+    tokio::time::sleep_until(asked + Duration::from_secs(590)).await;
+    assert_eq!(world.request().status, None);
+    world.cleaned().await;
+    // Nobody asks for the volume any more, so it is not made.
+    let machine = world.restart("alpha", host).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(machine.host.group("vg0").unwrap().lvs.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_ended_is_removed_while_another_request_waits() {
+    let (world, cluster, [alpha, beta]) = World::with_two_nodes().await;
+    drop(beta);
+    refused(cluster.ensure(&want("pvc-1", 100, &["beta"])).await, Reason::Unavailable);
+    cluster.ensure(&want("pvc-2", 100, &["alpha"])).await.unwrap();
+    let one = |api: &FakeApi| api.list::<VolumeRequest>().len() == 1;
+    world.api.until("only what waits is left", one).await;
+    assert_eq!(world.request().spec.node, "beta");
+    drop(alpha);
+}
+
+/// A request as anybody with the right to could write it.
+fn rubbish(name: &str, volume: String, work: Work) -> VolumeRequest {
+    VolumeRequest::new(name, VolumeRequestSpec { node: "alpha".to_owned(), volume, work })
+}
+
+fn create(name: &str, mode: &str, parameter: Option<&str>) -> Work {
+    Work::Create(Create {
+        name: name.to_owned(),
+        at_least: Quantity(Bytes::mib(8)),
+        at_most: None,
+        mode: mode.to_owned(),
+        parameters: parameter.map(|name| (name.to_owned(), "x".to_owned())).into_iter().collect(),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn rubbish_is_refused_by_name_and_stops_nobody() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    let ours = || id("alpha", "pvc-1").to_string();
+    let grow = Work::Grow(Grow {
+        at_least: Quantity(Bytes::mib(8)),
+        at_most: Some(Quantity(Bytes::mib(4))),
+        block: None,
+    });
+    let all = [
+        ("bad-id", "../../etc".to_owned(), Work::Remove(Remove {}), "Invalid", "../../etc"),
+        ("empty-id", String::new(), grow.clone(), "Invalid", "no id of a volume"),
+        ("bad-mode", ours(), create("pvc-1", "ntfs", None), "Invalid", "ntfs"),
+        ("bad-class", ours(), create("pvc-1", "ext4", Some("colour")), "Invalid", "colour"),
+        ("other-name", ours(), create("pvc-9", "ext4", None), "Invalid", "pvc-9"),
+        ("no-volume", ours(), grow, "NotFound", "there is no volume"),
+    ];
+    for (name, volume, work, _, _) in all.clone() {
+        world.api.put(&rubbish(name, volume, work));
+    }
+    let made = cluster.ensure(&want("pvc-2", 100, &[])).await.unwrap();
+    for (name, _, _, reason, word) in all {
+        let request: VolumeRequest = world.api.get(name).unwrap();
+        let status = request.status.unwrap_or_else(|| panic!("{name} is not answered"));
+        let failure = status.failure.unwrap_or_else(|| panic!("{name} is done"));
+        assert_eq!(failure.reason, reason, "{name}: {}", failure.message);
+        assert!(failure.message.contains(word), "{name}: {}", failure.message);
+    }
+    let lvs: Vec<String> = machine.host.group("vg0").unwrap().lvs.into_keys().collect();
+    assert_eq!(lvs, [pliant::node::record::lv_name(made.id.key())]);
+}
+
+/// A volume whose wipe takes 80 s.
+async fn slowly_wiped() -> (World, crate::world::Controller, crate::world::Machine) {
+    let (world, host) = (World::new(), machine());
+    let rate = Some(Bytes::mib(10));
+    let slow = NodeSettings { wipe_rate: rate, ..settings("alpha") };
+    let machine = world.start(slow, "alpha", host, vec![fast(&["vg0"])]).await;
+    world.told(1).await;
+    let cluster = world.controller().await;
+    cluster.ensure(&want("pvc-1", 800, &[])).await.unwrap();
+    world.cleaned().await;
+    (world, cluster, machine)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_wipe_is_told_as_it_goes_on_and_joined_until_its_end() {
+    let (world, cluster, machine) = slowly_wiped().await;
+    let volume = id("alpha", "pvc-1");
+    let (begun, told) = (Instant::now(), std::sync::Mutex::new(Vec::new()));
+    let watched = async {
+        world.phase(Phase::Running).await;
+        while begun.elapsed() < Duration::from_secs(60) {
+            world.api.changed().await;
+            let request = world.api.list::<VolumeRequest>().pop();
+            told.lock().unwrap().extend(request.and_then(|one| one.status).map(|s| s.progress));
+        }
+    };
+    let removed = async {
+        let said = refused(cluster.remove(&volume).await, Reason::Working);
+        assert!(said.contains("MiB of 800 MiB)"), "{said}");
+        assert!(begun.elapsed() <= Duration::from_secs(45), "{:?}", begun.elapsed());
+        let found = cluster.find(&volume).await.unwrap().unwrap();
+        assert_eq!(found.state.to_string(), "deleting");
+        cluster.remove(&volume).await
+    };
+    let ended = tokio::join!(removed, watched).0;
+    ended.unwrap();
+    assert!(begun.elapsed() >= Duration::from_secs(80), "{:?}", begun.elapsed());
+    let told = told.into_inner().unwrap();
+    let first = told.iter().position(Option::is_some).expect("progress is told");
+    assert!(told[first..].iter().all(Option::is_some), "and never taken back: {told:?}");
+    assert!(machine.host.group("vg0").unwrap().lvs.is_empty());
+    assert_eq!(world.request().status.unwrap().phase, Phase::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_wipe_does_not_hold_up_other_volumes() {
+    let (_world, cluster, machine) = slowly_wiped().await;
+    let volume = id("alpha", "pvc-1");
+    let other = async {
+        let begun = Instant::now();
+        let small = NewVolume { mode: Mode::Block, ..want("pvc-2", 8, &[]) };
+        let made = cluster.ensure(&small).await.unwrap();
+        cluster.grow(&made.id, growth(16)).await.unwrap();
+        assert!(begun.elapsed() <= Duration::from_secs(5), "{:?}", begun.elapsed());
+    };
+    let (removed, ()) = tokio::join!(cluster.remove(&volume), other);
+    refused(removed, Reason::Working);
+    assert_eq!(machine.host.group("vg0").unwrap().lvs.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_fails_is_told_and_tried_anew() {
+    let (_world, cluster, machine) = World::with_a_node().await;
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    machine.host.fail("lvextend", pliant::testing::Failing::Once);
+    let said = cluster.grow(&made.id, growth(200)).await.unwrap_err().to_string();
+    assert!(said.contains("lvextend"), "{said}");
+    cluster.grow(&made.id, growth(200)).await.unwrap();
+}

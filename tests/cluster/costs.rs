@@ -1,0 +1,51 @@
+//! What volumes cost the API server.
+
+use pliant::volume::Volumes;
+use tokio::task::JoinSet;
+
+use crate::tally::figures;
+use crate::world::{World, want};
+
+/// Let so many volumes live at once; the changing requests that it took.
+async fn lives(volumes: usize) -> Vec<String> {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    world.api.forget_writes();
+    let mut lives = JoinSet::new();
+    for number in 0..volumes {
+        let cluster = (*cluster).clone();
+        lives.spawn(async move {
+            let made = cluster.ensure(&want(&format!("pvc-{number}"), 8, &[])).await.unwrap();
+            cluster.remove(&made.id).await.unwrap();
+        });
+    }
+    lives.join_all().await;
+    world.cleaned().await;
+    world.api.writes()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_costs_few_writes_and_many_at_once_no_more() {
+    let (one, many) = (lives(1).await, lives(50).await);
+    let each = many.len().div_ceil(50);
+    figures(
+        "api_writes.txt",
+        &[("api_writes_per_volume_fakes", one.len()), ("api_writes_per_volume_of_50_fakes", each)],
+    );
+    // To be made: the request, what the node has now, the outcome. To go: as much. And the sweep.
+    assert!(one.len() <= 7, "{one:#?}");
+    assert!(each <= one.len(), "{many:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_while_nothing_happens() {
+    let (world, cluster, _machines) = World::with_two_nodes().await;
+    cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
+    world.cleaned().await;
+    let minutes = 60;
+    let before = world.api.writes();
+    tokio::time::sleep(std::time::Duration::from_secs(minutes * 60)).await;
+    let after: Vec<String> = world.api.writes().split_off(before.len());
+    assert_eq!(after, Vec::<String>::new());
+    let rate = after.len().div_ceil(usize::try_from(minutes).unwrap());
+    figures("api_writes_idle.txt", &[("api_writes_idle_per_minute", rate)]);
+}

@@ -1,0 +1,158 @@
+//! Who asks for what is under way joins it, and what has ended is done anew.
+
+use std::time::Duration;
+
+use pliant::api::{NodeStorage, Phase, VolumeRequest, Work};
+use pliant::bytes::Bytes;
+use pliant::testing::{FakeApi, Side};
+use pliant::volume::{Reason, Volumes};
+
+use crate::world::{Machine, World, growth, id, refused, want};
+
+/// Hold the machine at its next effect, so that work on it lasts.
+async fn hold(machine: &Machine) {
+    machine.host.forget_effects();
+    machine.host.hold_after(1);
+}
+
+fn posts(api: &FakeApi, of: &str) -> usize {
+    let post = format!("POST volumerequests by {of}");
+    api.writes().iter().filter(|line| **line == post).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_equal_wishes_at_once_are_one_request() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    hold(&machine).await;
+    let want = want("pvc-1", 100, &[]);
+    let asked = async {
+        machine.host.held().await;
+        assert_eq!(world.api.list::<VolumeRequest>().len(), 1);
+        machine.host.let_go();
+    };
+    let (one, other, ()) = tokio::join!(cluster.ensure(&want), cluster.ensure(&want), asked);
+    assert_eq!(one.unwrap(), other.unwrap());
+    assert_eq!(machine.host.group("vg0").unwrap().lvs.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_starts_anew_joins_the_work() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    hold(&machine).await;
+    let want = want("pvc-1", 100, &[]);
+    let begun = tokio::time::timeout(Duration::from_secs(5), cluster.ensure(&want)).await;
+    assert!(begun.is_err(), "it lasts");
+    let uid = world.request().metadata.uid;
+    drop(cluster);
+    let cluster = world.controller().await;
+    let joined = async {
+        world.phase(Phase::Running).await;
+        machine.host.let_go();
+    };
+    let (made, ()) = tokio::join!(cluster.ensure(&want), joined);
+    assert_eq!(made.unwrap().id, id("alpha", "pvc-1"));
+    assert_eq!(world.request().metadata.uid, uid, "it is the request of the first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_growth_replaces_an_older_one_under_way() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    world.cleaned().await;
+    hold(&machine).await;
+    let newer = async {
+        machine.host.held().await;
+        let grown = cluster.grow(&made.id, growth(300));
+        let renewed = async {
+            let is_renewed = |api: &FakeApi| {
+                let all: Vec<VolumeRequest> = api.list();
+                all.iter().any(|one| one.metadata.generation == Some(2))
+            };
+            world.api.until("the wish is replaced", is_renewed).await;
+            let Work::Grow(grow) = world.request().spec.work else { panic!("no growth") };
+            assert_eq!(grow.at_least.0, Bytes::mib(300));
+            machine.host.let_go();
+        };
+        tokio::join!(grown, renewed).0
+    };
+    let (older, newer) = tokio::join!(cluster.grow(&made.id, growth(200)), newer);
+    assert_eq!(newer.unwrap().size, Bytes::mib(300));
+    assert!(older.unwrap().size >= Bytes::mib(200));
+    let ended = world.request();
+    assert_eq!(ended.status.unwrap().observed_generation, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_ended_is_done_anew() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    let want = want("pvc-1", 800, &[]);
+    let made = cluster.ensure(&want).await.unwrap();
+    let first = world.request().metadata.uid;
+    // It went in a way that no request knows of.
+    machine.node.remove(&made.id).await.unwrap();
+    assert_eq!(cluster.ensure(&want).await.unwrap(), made);
+    assert_ne!(world.request().metadata.uid, first);
+    assert_eq!(machine.host.group("vg0").unwrap().lvs.len(), 1);
+    // Nor is a failure the answer for ever.
+    let second = crate::world::want("pvc-2", 800, &[]);
+    refused(cluster.ensure(&second).await, Reason::NoRoomToCreate);
+    cluster.remove(&made.id).await.unwrap();
+    cluster.ensure(&second).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_never_made_on_two_nodes() {
+    let (world, cluster, [alpha, beta]) = World::with_two_nodes().await;
+    let lvs = |machine: &Machine| machine.host.group("vg0").unwrap().lvs.len();
+    hold(&alpha).await;
+    let (on_alpha, on_beta) = (want("pvc-1", 100, &["alpha"]), want("pvc-1", 100, &["beta"]));
+    let meanwhile = async {
+        alpha.host.held().await;
+        let said = refused(cluster.ensure(&on_beta).await, Reason::Working);
+        assert!(said.contains("on node alpha, as it was asked before"), "{said}");
+        alpha.host.let_go();
+    };
+    let (made, ()) = tokio::join!(cluster.ensure(&on_alpha), meanwhile);
+    let made = made.unwrap();
+    // Beta has more room now. Where any node will do, that is no reason to begin again there.
+    assert_eq!(cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap(), made);
+    let either = want("pvc-1", 100, &["beta", "alpha"]);
+    assert_eq!(cluster.ensure(&either).await.unwrap(), made);
+    let said = refused(cluster.ensure(&on_beta).await, Reason::Exists);
+    assert!(said.contains("it is on node alpha"), "{said}");
+    world.cleaned().await;
+    refused(cluster.ensure(&on_beta).await, Reason::Exists);
+    assert_eq!((lvs(&alpha), lvs(&beta)), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_made_and_is_not_told_yet_is_not_made_elsewhere() {
+    let (world, cluster, machines) = World::with_two_nodes().await;
+    let made = cluster.ensure(&want("pvc-1", 100, &["alpha"])).await.unwrap();
+    // The node's record as a controller has it whose watch is late.
+    let mut old = world.api.get::<NodeStorage>("alpha").unwrap();
+    old.status.as_mut().unwrap().volumes.clear();
+    world.api.put(&old);
+    let forgotten = || cluster.nodes().all()[0].status.as_ref()?.volumes.is_empty().then_some(());
+    cluster.nodes().until(forgotten).await;
+    let said = refused(cluster.ensure(&want("pvc-1", 100, &["beta"])).await, Reason::Working);
+    assert!(said.contains("on node alpha"), "{said}");
+    assert_eq!(made.node, "alpha");
+    assert!(machines[1].host.group("vg0").unwrap().lvs.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_lost_answer_the_same_volume_is_returned() {
+    let (world, cluster, machines) = World::with_two_nodes().await;
+    let want = want("pvc-1", 100, &[]);
+    world.api.forget_writes();
+    world.api.fail_at(1, Side::After);
+    let said = refused(cluster.ensure(&want).await, Reason::Unavailable);
+    assert!(said.contains("the API server could not be asked"), "{said}");
+    world.phase(Phase::Done).await;
+    let made = cluster.ensure(&want).await.unwrap();
+    assert_eq!(cluster.ensure(&want).await.unwrap(), made);
+    let lvs: usize = machines.iter().map(|m| m.host.group("vg0").unwrap().lvs.len()).sum();
+    assert_eq!(lvs, 1);
+    assert!(posts(&world.api, "pliant-controller") >= 2);
+}

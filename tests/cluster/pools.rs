@@ -1,0 +1,233 @@
+//! From a Pool to the disks of its nodes, and back into its status.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use pliant::api::{NodeStorage, NodeStorageStatus, Pool, PoolDisk, PoolSpec, PoolStatus};
+use pliant::bytes::Bytes;
+use pliant::testing::{FakeApi, FakeHost};
+use pliant::volume::{Reason, Volumes};
+
+use crate::world::{Controller, Machine, World, growth, machine, refused, settings, want};
+
+/// Put a node there, or change its labels.
+fn node(world: &World, name: &str, label: Option<&str>) {
+    let mut node = Node::default();
+    node.metadata.name = Some(name.to_owned());
+    node.metadata.labels = label.map(|value| [("disks".to_owned(), value.to_owned())].into());
+    world.api.put(&node);
+}
+
+/// Put a pool there, or change what it is to be.
+fn pool(world: &World, name: &str, spec: PoolSpec) {
+    let mut pool = world.api.get(name).unwrap_or_else(|| Pool::new(name, PoolSpec::default()));
+    pool.spec = spec;
+    world.api.put(&pool);
+}
+
+fn of_groups(groups: &[&str]) -> PoolSpec {
+    PoolSpec {
+        node_selector: BTreeMap::from([("disks".to_owned(), "fast".to_owned())]),
+        groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+        ..PoolSpec::default()
+    }
+}
+
+fn of_disks(disks: &[&str], create: bool) -> PoolSpec {
+    let disk = |device: &&str| PoolDisk { device: (*device).to_owned(), wipe: false };
+    PoolSpec { disks: disks.iter().map(disk).collect(), create, ..PoolSpec::default() }
+}
+
+/// A node that knows no pools but those of the cluster.
+async fn bare(world: &World, name: &'static str, host: FakeHost) -> Machine {
+    world.start(settings(name), name, host, Vec::new()).await
+}
+
+/// A controller and the nodes alpha, which has the label, and beta, which has not.
+async fn labelled() -> (World, Controller, [Machine; 2]) {
+    let world = World::new();
+    node(&world, "alpha", Some("fast"));
+    node(&world, "beta", None);
+    let machines = [bare(&world, "alpha", machine()).await, bare(&world, "beta", machine()).await];
+    world.told(2).await;
+    let cluster = world.controller().await;
+    (world, cluster, machines)
+}
+
+/// Wait until the status of a pool is so.
+async fn status(world: &World, name: &str, holds: impl Fn(&PoolStatus) -> bool) -> PoolStatus {
+    let told = |api: &FakeApi| api.get::<Pool>(name).and_then(|pool| pool.status);
+    world.api.until("the pool tells it", |api| told(api).is_some_and(|one| holds(&one))).await;
+    told(&world.api).unwrap()
+}
+
+fn nodes(status: &PoolStatus) -> Vec<&str> {
+    status.nodes.iter().map(|one| one.node.as_str()).collect()
+}
+
+/// Wait until the controller knows that a node is so.
+async fn known(cluster: &Controller, name: &str, holds: impl Fn(&NodeStorageStatus) -> bool) {
+    let is = |node: &NodeStorage| {
+        node.metadata.name.as_deref() == Some(name) && node.status.as_ref().is_some_and(&holds)
+    };
+    cluster.nodes().until(|| cluster.nodes().all().iter().any(|one| is(one)).then_some(())).await;
+}
+
+fn is_configured(status: &NodeStorageStatus) -> bool {
+    status.pools.iter().any(|pool| pool.configured)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_is_on_the_nodes_with_its_labels() {
+    let (world, cluster, _machines) = labelled().await;
+    pool(&world, "fast", of_groups(&["vg0"]));
+    let told = status(&world, "fast", |told| told.ready == 1).await;
+    assert_eq!((nodes(&told), told.observed_generation, &told.message), (vec!["alpha"], 1, &None));
+    let storage = world.storage("alpha");
+    assert_eq!((told.size.unwrap(), told.free.unwrap()), (storage.size, storage.free));
+    assert!(storage.size.0 > Bytes::mib(800) && world.storage("beta").pools.is_empty());
+    known(&cluster, "alpha", is_configured).await;
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    assert_eq!(made.node, "alpha");
+    let free = told.free;
+    status(&world, "fast", |told| told.free < free).await;
+    let said = refused(cluster.ensure(&want("pvc-2", 100, &["beta"])).await, Reason::Elsewhere);
+    assert!(said.contains("it is on alpha"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_brings_a_pool_and_takes_it_but_not_the_volumes_in_it() {
+    let (world, cluster, [alpha, _beta]) = labelled().await;
+    pool(&world, "fast", of_groups(&["vg0"]));
+    let one = status(&world, "fast", |told| told.ready == 1).await;
+    known(&cluster, "alpha", is_configured).await;
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    node(&world, "beta", Some("fast"));
+    let both = status(&world, "fast", |told| told.ready == 2).await;
+    assert_eq!(nodes(&both), ["alpha", "beta"]);
+    assert!(both.size > one.size);
+    node(&world, "alpha", Some("slow"));
+    let other = status(&world, "fast", |told| nodes(told) == ["beta"]).await;
+    assert_eq!((other.ready, other.size), (1, one.size));
+    known(&cluster, "alpha", |told| !is_configured(told)).await;
+    // It is served all the same, and no new ones are made beside it.
+    cluster.grow(&made.id, growth(200)).await.unwrap();
+    refused(cluster.ensure(&want("pvc-2", 100, &["alpha"])).await, Reason::Elsewhere);
+    known(&cluster, "beta", is_configured).await;
+    assert_eq!(cluster.ensure(&want("pvc-2", 100, &[])).await.unwrap().node, "beta");
+    cluster.remove(&made.id).await.unwrap();
+    assert!(alpha.host.group("vg0").unwrap().lvs.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_is_edited_or_removed_is_followed() {
+    let (world, cluster, [alpha, _beta]) = labelled().await;
+    let disk = alpha.host.add_disk(Bytes::mib(300));
+    alpha.host.add_group("vg1", &[disk]);
+    pool(&world, "fast", of_groups(&["vg0"]));
+    let small = status(&world, "fast", |told| told.ready == 1).await;
+    known(&cluster, "alpha", is_configured).await;
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    pool(&world, "fast", of_groups(&["vg0", "vg1"]));
+    let large = status(&world, "fast", |told| told.size > small.size).await;
+    assert_eq!(large.observed_generation, 2);
+
+    world.api.delete::<Pool>("fast");
+    known(&cluster, "alpha", |told| !is_configured(told)).await;
+    assert!(cluster.find(&made.id).await.unwrap().is_some(), "its volumes stay");
+    cluster.grow(&made.id, growth(200)).await.unwrap();
+    refused(cluster.ensure(&want("pvc-2", 100, &[])).await, Reason::Elsewhere);
+
+    pool(&world, "fast", of_groups(&["vg0"]));
+    known(&cluster, "alpha", is_configured).await;
+    cluster.ensure(&want("pvc-2", 100, &[])).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_be_done_is_told_before_it_is_done() {
+    let (world, host) = (World::new(), FakeHost::new());
+    host.add_disk(Bytes::mib(500));
+    node(&world, "alpha", None);
+    let alpha = bare(&world, "alpha", host).await;
+    let cluster = world.controller().await;
+    pool(&world, "fast", of_disks(&["/dev/fake0"], false));
+    let plan = |told: &PoolStatus| told.nodes.first().map(|one| one.plan.clone());
+    let told = status(&world, "fast", |told| plan(told).is_some_and(|plan| !plan.is_empty())).await;
+    let steps = plan(&told).unwrap().join("; ");
+    assert!(steps.contains("/dev/fake0"), "{steps}");
+    assert_eq!(told.ready, 0);
+    assert_eq!(alpha.host.state().groups.len(), 0, "nothing was done");
+    refused(cluster.ensure(&want("pvc-1", 100, &["alpha"])).await, Reason::Unavailable);
+    pool(&world, "fast", of_disks(&["/dev/fake0"], true));
+    let told = status(&world, "fast", |told| told.ready == 1).await;
+    assert_eq!(plan(&told), Some(Vec::new()));
+    known(&cluster, "alpha", |told| told.size.0 > Bytes::ZERO).await;
+    cluster.ensure(&want("pvc-1", 100, &["alpha"])).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_disk_is_told_by_its_name() {
+    let (world, host) = (World::new(), FakeHost::new());
+    let used = host.add_disk(Bytes::mib(500));
+    host.set_foreign_signature(&used, "zfs_member");
+    node(&world, "alpha", None);
+    let alpha = bare(&world, "alpha", host).await;
+    let _cluster = world.controller().await;
+    pool(&world, "fast", of_disks(&["/dev/fake0"], true));
+    let told = status(&world, "fast", |told| told.message.is_some()).await;
+    let message = told.message.unwrap();
+    assert!(message.starts_with("alpha: ") && message.contains("/dev/fake0"), "{message}");
+    assert!(message.contains("zfs_member"), "{message}");
+    assert_eq!(told.nodes[0].refused.len(), 1);
+    assert_eq!(alpha.host.state().groups.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_can_be_nowhere_says_why() {
+    let world = World::new();
+    node(&world, "alpha", None);
+    let _alpha = bare(&world, "alpha", machine()).await;
+    let _cluster = world.controller().await;
+    pool(&world, "fast", of_groups(&["vg0"]));
+    let told = status(&world, "fast", |told| told.message.is_some()).await;
+    assert_eq!(told.message.as_deref(), Some("no node has these labels"));
+    pool(&world, "fast.ssd", PoolSpec { node_selector: BTreeMap::new(), ..of_groups(&["vg0"]) });
+    let told = status(&world, "fast.ssd", |told| told.message.is_some()).await;
+    assert!(told.message.unwrap().contains("is not a pool name"));
+    assert!(world.storage("alpha").pools.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn statuses_settle() {
+    let (world, cluster, _machines) = labelled().await;
+    node(&world, "beta", Some("fast"));
+    pool(&world, "fast", of_groups(&["vg0"]));
+    pool(&world, "slow", PoolSpec { groups: vec!["none".to_owned()], ..of_groups(&[]) });
+    status(&world, "fast", |told| told.ready == 2).await;
+    status(&world, "slow", |told| told.message.is_some()).await;
+    known(&cluster, "alpha", is_configured).await;
+    let mut want = want("pvc-1", 100, &["alpha"]);
+    want.class.pool = Some("fast".parse().unwrap());
+    cluster.ensure(&want).await.unwrap();
+    world.cleaned().await;
+    // Two controllers agree, too.
+    let _other = world.controller().await;
+    world.api.duplicate_events(true);
+    let before = world.api.writes().len();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(world.api.writes().split_off(before), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_waits_for_a_controller_and_a_node_that_come_later() {
+    let world = World::new();
+    pool(&world, "fast", of_groups(&["vg0"]));
+    let _cluster = world.controller().await;
+    status(&world, "fast", |told| told.nodes.is_empty()).await;
+    node(&world, "alpha", Some("fast"));
+    let told = status(&world, "fast", |told| nodes(told) == ["alpha"]).await;
+    assert_eq!(told.ready, 0);
+    let _alpha = bare(&world, "alpha", machine()).await;
+    status(&world, "fast", |told| told.ready == 1).await;
+}
