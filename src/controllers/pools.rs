@@ -159,18 +159,24 @@ pub async fn follow(
 ) {
     let followed = async {
         wanted.known().await;
-        let mut made = Vec::new();
+        // Before the first pool there is nothing to look after.
+        let mut made: Option<Vec<PoolPlan>> = None;
         loop {
-            // Now and then also without a change: a disk may have come, or a volume gone.
-            let changed =
-                wanted.until(|pools| Some(plans(name, &pools.all())).filter(|p| *p != made));
-            let plans = timeout(LOOK, changed).await.unwrap_or_else(|_| made.clone());
+            let stale = |plans: &Vec<PoolPlan>| {
+                made.as_ref().map_or(!plans.is_empty(), |made| made != plans)
+            };
+            let changed = wanted.until(|pools| Some(plans(name, &pools.all())).filter(stale));
+            let plans = match &made {
+                None => changed.await,
+                // Also without a change: a disk may have come, or a volume gone.
+                Some(made) => timeout(LOOK, changed).await.unwrap_or_else(|_| made.clone()),
+            };
             match node.set_pools(plans.clone()).await {
                 Ok(()) => {
-                    if plans != made {
+                    if made.as_ref() != Some(&plans) {
                         storage.note();
                     }
-                    made = plans;
+                    made = Some(plans);
                 }
                 Err(error) => {
                     let error = causes::in_full(&error);
