@@ -35,6 +35,14 @@ struct Wish {
     generation: i64,
 }
 
+/// What the watch tells of a wish.
+enum Answer {
+    /// Its request is no longer there.
+    Gone,
+    /// Its status.
+    Told(VolumeRequestStatus),
+}
+
 /// What to do about a request of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
@@ -175,8 +183,12 @@ impl Requests {
                 ),
             });
         }
-        let ended = self.watched.until(|all| wish.answer(all, &mut seen, |phase| phase.is_final()));
-        timeout_at(late, ended).await.map_err(|_| self.unfinished(wish, spec))
+        let ended = self.watched.until(|all| wish.answer(all, &mut seen, Phase::is_final));
+        match timeout_at(late, ended).await {
+            Ok(Answer::Told(status)) => Ok(Some(status)),
+            Ok(Answer::Gone) => Ok(None),
+            Err(_) => Err(self.unfinished(wish, spec)),
+        }
     }
 
     fn unfinished(&self, wish: &Wish, spec: &VolumeRequestSpec) -> VolumeError {
@@ -216,7 +228,7 @@ impl Wish {
         }
     }
 
-    /// What is told of it: its status in a phase that is waited for, or `None` in it if it is gone.
+    /// What is told of it, once that is what is waited for.
     ///
     /// Before it is seen for the first time, the watch may still tell of one that it replaced.
     fn answer(
@@ -224,13 +236,13 @@ impl Wish {
         all: &Watched<VolumeRequest>,
         seen: &mut bool,
         waited_for: impl Fn(Phase) -> bool,
-    ) -> Option<Option<VolumeRequestStatus>> {
+    ) -> Option<Answer> {
         let request = all.get(&self.name).filter(|request| request.metadata.uid == self.uid);
-        let Some(request) = request else { return seen.then_some(None) };
+        let Some(request) = request else { return seen.then_some(Answer::Gone) };
         *seen = true;
         let status = request.status.as_ref()?;
         let ours = status.observed_generation >= self.generation;
-        (ours && waited_for(status.phase)).then(|| Some(status.clone()))
+        (ours && waited_for(status.phase)).then(|| Answer::Told(status.clone()))
     }
 }
 
@@ -309,7 +321,7 @@ mod tests {
         request.metadata.generation = Some(2);
         let observed_generation = observed;
         request.status =
-            Some(VolumeRequestStatus { phase, observed_generation, ..Default::default() });
+            Some(VolumeRequestStatus { observed_generation, phase, ..Default::default() });
         request
     }
 
