@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
@@ -34,19 +34,23 @@ pub struct StorageRecord {
     node: Arc<Node>,
     written: Mutex<Option<NodeStorageStatus>>,
     changed: Notify,
+    is_told: watch::Sender<bool>,
 }
 
 impl StorageRecord {
     /// The record of this node, under its name.
     pub fn new(client: &Client, node: Arc<Node>) -> Arc<Self> {
         let (name, api) = (node.info().name, Api::all(client.clone()));
-        let (written, changed) = (Mutex::default(), Notify::new());
-        Arc::new(StorageRecord { api, name, node, written, changed })
+        let (written, changed, is_told) =
+            (Mutex::default(), Notify::new(), watch::Sender::default());
+        Arc::new(StorageRecord { api, name, node, written, changed, is_told })
     }
 
-    /// Tell of every change, until `stop`.
+    /// Tell of every change, until `stop`; the first is that the pools are set. Before that all would
+    /// seem to be gone, and pods would be sent away.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let told = async {
+            self.changed.notified().await;
             loop {
                 let mut pause = LOOK;
                 if let Err(error) = self.publish().await {
@@ -61,6 +65,11 @@ impl StorageRecord {
             }
         };
         stop.run_until_cancelled(told).await;
+    }
+
+    /// Wait until it was told for the first time.
+    pub async fn told(&self) {
+        let _ = self.is_told.subscribe().wait_for(|is_told| *is_told).await;
     }
 
     /// Note that something may have changed.
@@ -89,6 +98,7 @@ impl StorageRecord {
             done => done?,
         }
         *written = Some(seen);
+        self.is_told.send_replace(true);
         Ok(())
     }
 

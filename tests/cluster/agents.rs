@@ -9,7 +9,7 @@ use pliant::testing::FakeApi;
 use pliant::volume::{Mode, NewVolume, Reason, Volumes};
 use tokio::time::Instant;
 
-use crate::world::{World, fast, growth, id, machine, refused, settings, want};
+use crate::world::{Controller, Machine, World, growth, id, refused, settings, want};
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_is_away_is_named_in_time_and_does_the_work_when_it_is_back() {
@@ -106,13 +106,13 @@ async fn rubbish_is_refused_by_name_and_stops_nobody() {
 }
 
 /// A volume whose wipe takes 80 s.
-async fn slowly_wiped() -> (World, crate::world::Controller, crate::world::Machine) {
-    let (world, host) = (World::new(), machine());
+async fn slowly_wiped() -> (World, Controller, Machine) {
+    let (world, cluster, machine) = World::with_a_node().await;
+    let host = machine.host.after_crash();
+    drop(machine);
     let rate = Some(Bytes::mib(10));
     let slow = NodeSettings { wipe_rate: rate, ..settings("alpha") };
-    let machine = world.start(slow, "alpha", host, vec![fast(&["vg0"])]).await;
-    world.told(1).await;
-    let cluster = world.controller().await;
+    let machine = world.start(slow, host).await;
     cluster.ensure(&want("pvc-1", 800, &[])).await.unwrap();
     world.cleaned().await;
     (world, cluster, machine)
@@ -173,4 +173,36 @@ async fn a_command_that_fails_is_told_and_tried_anew() {
     let said = cluster.grow(&made.id, growth(200)).await.unwrap_err().to_string();
     assert!(said.contains("lvextend"), "{said}");
     cluster.grow(&made.id, growth(200)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_wipe_is_ended_by_an_agent_that_starts_anew() {
+    let (world, cluster, machine) = slowly_wiped().await;
+    let volume = id("alpha", "pvc-1");
+    let restarted = async {
+        world.phase(Phase::Running).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let host = machine.host.after_crash();
+        drop(machine);
+        world.restart("alpha", host).await
+    };
+    let (removed, machine) = tokio::join!(cluster.remove(&volume), restarted);
+    removed.unwrap();
+    assert!(machine.host.group("vg0").unwrap().lvs.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_growth_is_told_as_one() {
+    let (world, cluster, _machine) = slowly_wiped().await;
+    let block = NewVolume { mode: Mode::Block, ..want("pvc-2", 8, &[]) };
+    let made = cluster.ensure(&block).await.unwrap();
+    world.cleaned().await;
+    let told = async {
+        world.phase(Phase::Resizing).await;
+        let request = world.request();
+        assert!(request.metadata.name.unwrap().starts_with("grow-"));
+    };
+    let (grown, ()) = tokio::join!(cluster.grow(&made.id, growth(68)), told);
+    assert_eq!(grown.unwrap().size, Bytes::mib(68));
+    assert_eq!(world.request().status.unwrap().phase, Phase::Resized);
 }
