@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use pliant::api::{Create, Grow, Phase, Quantity, Remove, VolumeRequest, VolumeRequestSpec, Work};
+use pliant::api::{
+    Create, Grow, NodeStorage, NodeStorageStatus, Phase, Quantity, Remove, VolumeRequest,
+    VolumeRequestSpec, Work,
+};
 use pliant::bytes::Bytes;
 use pliant::node::NodeSettings;
 use pliant::testing::FakeApi;
@@ -44,6 +47,28 @@ async fn a_request_that_no_agent_takes_up_is_given_up_in_ten_minutes() {
     let machine = world.restart("alpha", host).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(machine.host.group("vg0").unwrap().lvs.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_was_removed_or_written_over_is_told_again() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    world.api.delete::<NodeStorage>("alpha");
+    let has_one = |api: &FakeApi| {
+        let record: Option<NodeStorage> = api.get("alpha");
+        record.and_then(|one| one.status).is_some_and(|told| told.volume_count == 1)
+    };
+    world.api.until("the node tells again", has_one).await;
+    let mut wrong: NodeStorage = world.api.get("alpha").unwrap();
+    wrong.status = Some(NodeStorageStatus::default());
+    world.api.put(&wrong);
+    tokio::time::sleep(Duration::from_secs(60)).await; // It looks once a minute.
+    world.api.until("the node tells again", has_one).await;
+    cluster
+        .nodes()
+        .until(|| cluster.nodes().all()[0].status.as_ref()?.volumes.first().cloned())
+        .await;
+    assert_eq!(cluster.find(&made.id).await.unwrap().unwrap().volume, made);
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,7 +48,7 @@ async fn what_changes_meanwhile_is_told_soon_after() {
     let (world, cluster, machine) = World::with_a_node().await;
     world.api.go_down();
     machine.node.ensure(&want("pvc-1", 100, &[])).await.unwrap();
-    tokio::time::sleep(10 * MINUTE).await;
+    tokio::time::sleep(10 * MINUTE + Duration::from_secs(7)).await;
     world.api.come_back();
     let back = tokio::time::Instant::now();
     world.api.until("it is told", |_| world.storage("alpha").volume_count == 1).await;
