@@ -55,14 +55,12 @@ pub async fn grow(
         return Err(AskError::Refused { reason });
     };
     let claim = claim.map_err(|error| AskError::Refused { reason: error.to_string() })?;
-    match told(claim.as_ref()) {
-        Some(Told::Refused(reason)) => Err(AskError::Refused { reason }),
-        _ => {
-            let took = begun.elapsed().as_secs_f64();
-            tell(&format!("claim       {}, after {took:.2} s", capacity(claim.as_ref())));
-            Ok(())
-        }
+    if let Some(Told::Refused(reason)) = told(claim.as_ref()) {
+        return Err(AskError::Refused { reason });
     }
+    let took = begun.elapsed().as_secs_f64();
+    tell(&format!("claim       {}, after {took:.2} s", capacity(claim.as_ref())));
+    Ok(())
 }
 
 fn refused_edit(error: kube::Error, namespace: &str, name: &str) -> AskError {
@@ -89,8 +87,7 @@ fn told(claim: &PersistentVolumeClaim, size: Bytes) -> Option<Told> {
     let status = claim.status.as_ref()?;
     let storage = status.capacity.as_ref()?.get("storage")?;
     let resize = status.allocated_resource_statuses.as_ref().and_then(|all| all.get("storage"));
-    let infeasible = |word: &&String| word.ends_with("ResizeInfeasible");
-    if resize.filter(infeasible).is_some() {
+    if resize.is_some_and(|word| word.ends_with("ResizeInfeasible")) {
         let conditions = status.conditions.iter().flatten();
         let why = conditions.filter(|one| one.type_.ends_with("ResizeError"));
         let words: Vec<String> = why.filter_map(|one| one.message.clone()).collect();

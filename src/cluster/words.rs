@@ -78,9 +78,13 @@ pub(super) fn grown(done: &VolumeRequestStatus) -> Result<Grown, VolumeError> {
     }
 }
 
+/// The longest message that a record takes, in characters; one that is longer would never be written.
+const LONGEST_MESSAGE: usize = 4096;
+
 impl From<&VolumeError> for Failure {
     fn from(error: &VolumeError) -> Failure {
-        Failure { reason: error.reason().to_string(), message: crate::causes::in_full(error) }
+        let message = crate::causes::in_full(error).chars().take(LONGEST_MESSAGE).collect();
+        Failure { reason: error.reason().to_string(), message }
     }
 }
 
@@ -209,6 +213,8 @@ mod tests {
         assert_eq!(failure.reason, "Refused");
         let told = VolumeError::from(&failure);
         assert_eq!((told.reason(), told.to_string()), (Reason::Refused, error.to_string()));
+        let long = VolumeError::Failed { what: "\u{e4}".repeat(LONGEST_MESSAGE + 1) };
+        assert_eq!(Failure::from(&long).message.chars().count(), LONGEST_MESSAGE);
         let newer = Failure { reason: "Frobnicated".to_owned(), message: "x".to_owned() };
         assert_eq!(VolumeError::from(&newer).reason(), Reason::Failed);
     }

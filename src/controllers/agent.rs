@@ -74,8 +74,12 @@ impl Agent {
         Arc::new(Agent { node: node.to_owned(), requests, volumes, busy, storage })
     }
 
-    /// Carry out what is asked of the node, until `stop`; work under way goes on to its end.
+    /// Carry out what is asked of the node as soon as it has told what it has, until `stop`; work under
+    /// way goes on to its end.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        if stop.run_until_cancelled(self.storage.told()).await.is_none() {
+            return;
+        }
         let ours = watcher::Config::default().fields(&format!("spec.node={}", self.node));
         let work = Controller::new(self.requests.clone(), ours)
             .trigger_backoff(cluster::Pauses::default())

@@ -28,6 +28,9 @@ const WRITER: &str = "pliant-controller";
 /// After an API server that did not answer.
 const AGAIN: Duration = Duration::from_secs(10);
 
+/// Between two writes of statuses: the room in a pool changes with each volume, and people read it.
+const PAUSE: Duration = Duration::from_secs(5);
+
 /// How often a node looks whether its disks are as its pools want them; what is so is left alone.
 const LOOK: Duration = Duration::from_secs(60);
 
@@ -60,6 +63,7 @@ pub async fn tell(client: &Client, storage: &Nodes, stop: CancellationToken) {
                     settle(&pools, &name, &status).await;
                 }
             }
+            tokio::time::sleep(PAUSE).await;
         }
     };
     stop.run_until_cancelled(told).await;
@@ -159,24 +163,21 @@ pub async fn follow(
 ) {
     let followed = async {
         wanted.known().await;
-        // Before the first pool there is nothing to look after.
         let mut made: Option<Vec<PoolPlan>> = None;
         loop {
-            let stale = |plans: &Vec<PoolPlan>| {
-                made.as_ref().map_or(!plans.is_empty(), |made| made != plans)
-            };
-            let changed = wanted.until(|pools| Some(plans(name, &pools.all())).filter(stale));
-            let plans = match &made {
-                None => changed.await,
-                // Also without a change: a disk may have come, or a volume gone.
-                Some(made) => timeout(LOOK, changed).await.unwrap_or_else(|_| made.clone()),
+            // Now and then also without a change: a disk may have come, or a volume gone.
+            let changed = wanted.until(|pools| {
+                Some(plans(name, &pools.all())).filter(|p| made.as_ref() != Some(p))
+            });
+            let plans = match timeout(LOOK, changed).await {
+                Ok(plans) => plans,
+                Err(_) => made.clone().unwrap_or_default(),
             };
             match node.set_pools(plans.clone()).await {
+                Ok(()) if made.as_ref() == Some(&plans) => {}
                 Ok(()) => {
-                    if made.as_ref() != Some(&plans) {
-                        storage.note();
-                    }
                     made = Some(plans);
+                    storage.note(); // Also that there are none: its loop begins with this.
                 }
                 Err(error) => {
                     let error = causes::in_full(&error);

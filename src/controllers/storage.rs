@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
@@ -19,8 +19,8 @@ use crate::controllers::agent::WRITER;
 use crate::node::{Node, storage as machine};
 use crate::volume::{NodeKey, Page, Volumes};
 
-/// How often a change that nobody announced, as by an administrator's hand, is looked for. Reading
-/// costs no command, and what has not changed is not written.
+/// How often a change that nobody announced, as by an administrator's hand, is looked for, here and in
+/// the record. Reading costs no command, and what has not changed is not written.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// After a write that failed.
@@ -32,21 +32,32 @@ pub struct StorageRecord {
     api: Api<NodeStorage>,
     name: String,
     node: Arc<Node>,
-    written: Mutex<Option<NodeStorageStatus>>,
+    written: Mutex<Option<Written>>,
     changed: Notify,
+    is_told: watch::Sender<bool>,
+}
+
+/// What was written last, and the version that the API server made of it.
+#[derive(Debug)]
+struct Written {
+    status: NodeStorageStatus,
+    version: Option<String>,
 }
 
 impl StorageRecord {
     /// The record of this node, under its name.
     pub fn new(client: &Client, node: Arc<Node>) -> Arc<Self> {
         let (name, api) = (node.info().name, Api::all(client.clone()));
-        let (written, changed) = (Mutex::default(), Notify::new());
-        Arc::new(StorageRecord { api, name, node, written, changed })
+        let (written, changed, is_told) =
+            (Mutex::default(), Notify::new(), watch::Sender::default());
+        Arc::new(StorageRecord { api, name, node, written, changed, is_told })
     }
 
-    /// Tell of every change, until `stop`.
+    /// Tell of every change, until `stop`; the first is that the pools are set. Before that all would
+    /// seem to be gone, and pods would be sent away.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let told = async {
+            self.changed.notified().await;
             loop {
                 let mut pause = LOOK;
                 if let Err(error) = self.publish().await {
@@ -57,10 +68,17 @@ impl StorageRecord {
                     );
                     pause = AGAIN;
                 }
-                let _ = tokio::time::timeout(pause, self.changed.notified()).await;
+                if tokio::time::timeout(pause, self.changed.notified()).await.is_err() {
+                    self.forget_if_changed().await;
+                }
             }
         };
         stop.run_until_cancelled(told).await;
+    }
+
+    /// Wait until it was told for the first time.
+    pub async fn told(&self) {
+        let _ = self.is_told.subscribe().wait_for(|is_told| *is_told).await;
     }
 
     /// Note that something may have changed.
@@ -77,19 +95,29 @@ impl StorageRecord {
     pub async fn publish(&self) -> Result<(), kube::Error> {
         let mut written = self.written.lock().await;
         let seen = observe(&self.node).await;
-        if written.as_ref() == Some(&seen) {
+        if written.as_ref().is_some_and(|last| last.status == seen) {
             return Ok(());
         }
         *written = None; // Until the write has succeeded nobody knows what is there.
-        match self.write(&seen).await {
+        let version = match self.write(&seen).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 self.make().await?;
-                self.write(&seen).await?;
+                self.write(&seen).await?
             }
             done => done?,
-        }
-        *written = Some(seen);
+        };
+        *written = Some(Written { status: seen, version });
+        self.is_told.send_replace(true);
         Ok(())
+    }
+
+    /// Look whether the record is as it was written: without it the node seems to be gone, and nothing
+    /// would be asked of it that changes anything.
+    async fn forget_if_changed(&self) {
+        let mut written = self.written.lock().await;
+        let Ok(there) = self.api.get_metadata_opt(&self.name).await else { return };
+        let version = there.and_then(|record| record.metadata.resource_version);
+        written.take_if(|last| last.version != version);
     }
 
     async fn make(&self) -> Result<(), kube::Error> {
@@ -102,14 +130,16 @@ impl StorageRecord {
         }
     }
 
-    async fn write(&self, status: &NodeStorageStatus) -> Result<(), kube::Error> {
+    /// The version of what was written.
+    async fn write(&self, status: &NodeStorageStatus) -> Result<Option<String>, kube::Error> {
         let patch = json!({
             "apiVersion": "pliant.io/v1alpha1",
             "kind": "NodeStorage",
             "status": status,
         });
         let params = PatchParams::apply(WRITER).force();
-        self.api.patch_status(&self.name, &params, &Patch::Apply(patch)).await.map(drop)
+        let written = self.api.patch_status(&self.name, &params, &Patch::Apply(patch)).await?;
+        Ok(written.metadata.resource_version)
     }
 }
 

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use pliant::api::{Create, Grow, Phase, Quantity, Remove, VolumeRequest, VolumeRequestSpec, Work};
+use pliant::api::{
+    Create, Grow, NodeStorage, NodeStorageStatus, Phase, Quantity, Remove, VolumeRequest,
+    VolumeRequestSpec, Work,
+};
 use pliant::bytes::Bytes;
 use pliant::node::NodeSettings;
 use pliant::testing::FakeApi;
 use pliant::volume::{Mode, NewVolume, Reason, Volumes};
 use tokio::time::Instant;
 
-use crate::world::{World, fast, growth, id, machine, refused, settings, want};
+use crate::world::{Controller, Machine, World, growth, id, refused, settings, want};
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_is_away_is_named_in_time_and_does_the_work_when_it_is_back() {
@@ -44,6 +47,28 @@ async fn a_request_that_no_agent_takes_up_is_given_up_in_ten_minutes() {
     let machine = world.restart("alpha", host).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(machine.host.group("vg0").unwrap().lvs.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_was_removed_or_written_over_is_told_again() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    world.api.delete::<NodeStorage>("alpha");
+    let has_one = |api: &FakeApi| {
+        let record: Option<NodeStorage> = api.get("alpha");
+        record.and_then(|one| one.status).is_some_and(|told| told.volume_count == 1)
+    };
+    world.api.until("the node tells again", has_one).await;
+    let mut wrong: NodeStorage = world.api.get("alpha").unwrap();
+    wrong.status = Some(NodeStorageStatus::default());
+    world.api.put(&wrong);
+    tokio::time::sleep(Duration::from_secs(60)).await; // It looks once a minute.
+    world.api.until("the node tells again", has_one).await;
+    cluster
+        .nodes()
+        .until(|| cluster.nodes().all()[0].status.as_ref()?.volumes.first().cloned())
+        .await;
+    assert_eq!(cluster.find(&made.id).await.unwrap().unwrap().volume, made);
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,13 +131,13 @@ async fn rubbish_is_refused_by_name_and_stops_nobody() {
 }
 
 /// A volume whose wipe takes 80 s.
-async fn slowly_wiped() -> (World, crate::world::Controller, crate::world::Machine) {
-    let (world, host) = (World::new(), machine());
+async fn slowly_wiped() -> (World, Controller, Machine) {
+    let (world, cluster, machine) = World::with_a_node().await;
+    let host = machine.host.after_crash();
+    drop(machine);
     let rate = Some(Bytes::mib(10));
     let slow = NodeSettings { wipe_rate: rate, ..settings("alpha") };
-    let machine = world.start(slow, "alpha", host, vec![fast(&["vg0"])]).await;
-    world.told(1).await;
-    let cluster = world.controller().await;
+    let machine = world.start(slow, host).await;
     cluster.ensure(&want("pvc-1", 800, &[])).await.unwrap();
     world.cleaned().await;
     (world, cluster, machine)
@@ -173,4 +198,36 @@ async fn a_command_that_fails_is_told_and_tried_anew() {
     let said = cluster.grow(&made.id, growth(200)).await.unwrap_err().to_string();
     assert!(said.contains("lvextend"), "{said}");
     cluster.grow(&made.id, growth(200)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_wipe_is_ended_by_an_agent_that_starts_anew() {
+    let (world, cluster, machine) = slowly_wiped().await;
+    let volume = id("alpha", "pvc-1");
+    let restarted = async {
+        world.phase(Phase::Running).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let host = machine.host.after_crash();
+        drop(machine);
+        world.restart("alpha", host).await
+    };
+    let (removed, machine) = tokio::join!(cluster.remove(&volume), restarted);
+    removed.unwrap();
+    assert!(machine.host.group("vg0").unwrap().lvs.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_growth_is_told_as_one() {
+    let (world, cluster, _machine) = slowly_wiped().await;
+    let block = NewVolume { mode: Mode::Block, ..want("pvc-2", 8, &[]) };
+    let made = cluster.ensure(&block).await.unwrap();
+    world.cleaned().await;
+    let told = async {
+        world.phase(Phase::Resizing).await;
+        let request = world.request();
+        assert!(request.metadata.name.unwrap().starts_with("grow-"));
+    };
+    let (grown, ()) = tokio::join!(cluster.grow(&made.id, growth(68)), told);
+    assert_eq!(grown.unwrap().size, Bytes::mib(68));
+    assert_eq!(world.request().status.unwrap().phase, Phase::Resized);
 }

@@ -15,6 +15,8 @@ async fn lives(volumes: usize) -> Vec<String> {
         let cluster = (*cluster).clone();
         lives.spawn(async move {
             let made = cluster.ensure(&want(&format!("pvc-{number}"), 8, &[])).await.unwrap();
+            // All that follows its making is written meanwhile.
+            tokio::time::sleep(std::time::Duration::from_secs(60)).await;
             cluster.remove(&made.id).await.unwrap();
         });
     }
@@ -31,9 +33,10 @@ async fn a_volume_costs_few_writes_and_many_at_once_no_more() {
         "api_writes.txt",
         &[("api_writes_per_volume_fakes", one.len()), ("api_writes_per_volume_of_50_fakes", each)],
     );
-    // To be made: the request, what the node has now, the outcome. To go: as much. And the sweep.
-    assert!(one.len() <= 7, "{one:#?}");
-    assert!(each <= one.len(), "{many:#?}");
+    // To be made: the request, what the node has now, the outcome, the room in its pool. To go: as
+    // much. And the sweeps. Pools and sweeps are shared.
+    assert!(one.len() <= 10, "{one:#?}");
+    assert!(each <= 7, "{many:#?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pliant::api::NodeStorageStatus;
+use pliant::api::{NodeStorageStatus, Pool};
 use pliant::testing::{FakeApi, FakeHost, MachineState, Side};
 use pliant::volume::{Mode, NewVolume, VolumeError, Volumes};
 
@@ -99,7 +99,8 @@ impl Case {
             let effects = alpha.host.effects().len();
             world.cleaned().await;
             let writes = world.api.writes().len();
-            Reference { base, end: end(answer, &world, &alpha), writes, effects }
+            let end = end(answer, &world, &alpha).await;
+            Reference { base, end, writes, effects }
         })
     }
 
@@ -158,7 +159,7 @@ impl Case {
             Err(error) => return vec![format!("asked again: {error}")],
         };
         world.cleaned().await;
-        let end = end(answer, world, alpha);
+        let end = end(answer, world, alpha).await;
         let mut verdict = Verdict::new();
         if end.answer != reference.end.answer {
             verdict.push(format!("answers {}, not {}", end.answer, reference.end.answer));
@@ -174,9 +175,11 @@ impl Case {
 /// A cluster of this machine.
 async fn cluster_of(host: &FakeHost) -> (World, Controller, Machine) {
     let world = World::new();
+    let node = world.node("alpha").await;
+    drop(node);
     let alpha = world.restart("alpha", host.clone()).await;
-    world.told(1).await;
     let cluster = world.controller().await;
+    cluster.knows_pools_of(1).await;
     (world, cluster, alpha)
 }
 
@@ -186,7 +189,10 @@ async fn restarted(world: &World, dead: Machine) -> Machine {
     world.restart("alpha", host).await
 }
 
-fn end(answer: String, world: &World, alpha: &Machine) -> End {
+async fn end(answer: String, world: &World, alpha: &Machine) -> End {
+    let told = |api: &FakeApi| api.get::<Pool>("fast")?.status?.free;
+    let is_told = |api: &FakeApi| told(api) == Some(world.storage("alpha").free);
+    world.api.until("the pool tells its room", is_told).await;
     let mut storage = world.storage("alpha");
     for volume in storage.volumes.iter_mut().filter(|one| one.state == "resized") {
         volume.state = "ready".to_owned(); // An agent knows only its own growths.

@@ -36,6 +36,26 @@ async fn two_equal_wishes_at_once_are_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn two_controllers_are_told_the_same() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    let other = world.controller().await;
+    let want = want("pvc-1", 100, &[]);
+    for _ in 0..2 {
+        let (one, two) = tokio::join!(cluster.ensure(&want), other.ensure(&want));
+        let made = one.unwrap();
+        assert_eq!(two.unwrap(), made);
+        let (one, two) =
+            tokio::join!(cluster.grow(&made.id, growth(200)), other.grow(&made.id, growth(300)));
+        assert!(one.unwrap().size >= Bytes::mib(200));
+        assert_eq!(two.unwrap().size, Bytes::mib(300));
+        let (one, two) = tokio::join!(cluster.remove(&made.id), other.remove(&made.id));
+        one.and(two).unwrap();
+        assert!(machine.host.group("vg0").unwrap().lvs.is_empty());
+    }
+    world.cleaned().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_controller_that_starts_anew_joins_the_work() {
     let (world, cluster, machine) = World::with_a_node().await;
     hold(&machine).await;

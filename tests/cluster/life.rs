@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use pliant::api::{Create, Quantity, VolumeRequest, VolumeRequestSpec, Work};
+use pliant::api::{Create, Pool, Quantity, VolumeRequest, VolumeRequestSpec, Work};
 use pliant::bytes::Bytes;
 use pliant::volume::{CapacityQuery, Class, Mode, NewVolume, Page, Reason, State, Volumes, Wanted};
 
-use crate::world::{World, device, fast, growth, id, refused, settings, want};
+use crate::world::{World, device, growth, id, refused, want};
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_lives_on_the_node_that_it_was_asked_for_and_leaves_nothing_behind() {
@@ -145,19 +145,18 @@ async fn a_parameter_of_another_version_is_refused_by_name() {
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_removed_while_another_group_of_its_pool_is_away() {
-    let world = World::new();
-    let host = crate::world::machine();
-    let other: PathBuf = host.add_disk(Bytes::mib(100));
-    host.add_group("vg1", std::slice::from_ref(&other));
-    let plans = || vec![fast(&["vg0", "vg1"])];
-    let machine = world.start(settings("alpha"), "alpha", host, plans()).await;
-    world.told(1).await;
-    let cluster = world.controller().await;
+    let (world, cluster, machine) = World::with_a_node().await;
+    let other: PathBuf = machine.host.add_disk(Bytes::mib(100));
+    machine.host.add_group("vg1", std::slice::from_ref(&other));
+    let mut pool: Pool = world.api.get("fast").unwrap();
+    pool.spec.groups.push("vg1".to_owned());
+    world.api.put(&pool);
     let made = cluster.ensure(&want("pvc-1", 200, &[])).await.unwrap();
     let host = machine.host.after_crash();
     drop(machine);
     host.remove_disk(&other);
-    let machine = world.start(settings("alpha"), "alpha", host, plans()).await;
+    let machine = world.restart("alpha", host).await;
+    world.api.until("it tells", |_| world.storage("alpha").unread.is_some()).await;
     cluster.remove(&made.id).await.unwrap();
     assert!(machine.host.group("vg0").unwrap().lvs.is_empty());
     assert!(world.storage("alpha").unread.is_some(), "what it could not read is told");

@@ -9,7 +9,7 @@ use pliant::bytes::Bytes;
 use pliant::testing::{FakeApi, FakeHost};
 use pliant::volume::{Reason, Volumes};
 
-use crate::world::{Controller, Machine, World, growth, machine, refused, settings, want};
+use crate::world::{Controller, Machine, World, growth, machine, refused, want};
 
 /// Put a node there, or change its labels.
 fn node(world: &World, name: &str, label: Option<&str>) {
@@ -41,12 +41,12 @@ fn of_disks(disks: &[&str], create: bool) -> PoolSpec {
 
 /// A node that knows no pools but those of the cluster.
 async fn bare(world: &World, name: &'static str, host: FakeHost) -> Machine {
-    world.start(settings(name), name, host, Vec::new()).await
+    world.restart(name, host).await
 }
 
 /// A controller and the nodes alpha, which has the label, and beta, which has not.
 async fn labelled() -> (World, Controller, [Machine; 2]) {
-    let world = World::new();
+    let world = World::without_pools();
     node(&world, "alpha", Some("fast"));
     node(&world, "beta", None);
     let machines = [bare(&world, "alpha", machine()).await, bare(&world, "beta", machine()).await];
@@ -94,6 +94,35 @@ async fn a_pool_is_on_the_nodes_with_its_labels() {
     status(&world, "fast", |told| told.free < free).await;
     let said = refused(cluster.ensure(&want("pvc-2", 100, &["beta"])).await, Reason::Elsewhere);
     assert!(said.contains("it is on alpha"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_starts_anew_takes_no_pool_away() {
+    let (world, cluster, [alpha, _beta]) = labelled().await;
+    pool(&world, "fast", of_groups(&["vg0"]));
+    known(&cluster, "alpha", is_configured).await;
+    cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    let host = alpha.host.after_crash();
+    drop(alpha);
+    let (before, restarted) = (world.api.writes(), async {
+        let alpha = bare(&world, "alpha", host).await;
+        // Asked for in the same moment, when its pools are not known yet.
+        cluster.ensure(&want("pvc-2", 100, &["alpha"])).await.unwrap();
+        alpha
+    });
+    let watched = async {
+        loop {
+            assert!(is_configured(&world.storage("alpha")), "pods would be sent away");
+            world.api.changed().await;
+        }
+    };
+    tokio::select! {
+        _ = restarted => {}
+        () = watched => {}
+    }
+    let writes = world.api.writes().split_off(before.len());
+    let of_the_node = writes.iter().filter(|line| line.contains("nodestorages")).count();
+    assert!(of_the_node <= 2, "its start and the new volume: {writes:#?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,7 +175,7 @@ async fn a_pool_that_is_edited_or_removed_is_followed() {
 
 #[tokio::test(start_paused = true)]
 async fn what_would_be_done_is_told_before_it_is_done() {
-    let (world, host) = (World::new(), FakeHost::new());
+    let (world, host) = (World::without_pools(), FakeHost::new());
     host.add_disk(Bytes::mib(500));
     node(&world, "alpha", None);
     let alpha = bare(&world, "alpha", host).await;
@@ -168,7 +197,7 @@ async fn what_would_be_done_is_told_before_it_is_done() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_disk_is_told_by_its_name() {
-    let (world, host) = (World::new(), FakeHost::new());
+    let (world, host) = (World::without_pools(), FakeHost::new());
     let used = host.add_disk(Bytes::mib(500));
     host.set_foreign_signature(&used, "zfs_member");
     node(&world, "alpha", None);
@@ -185,7 +214,7 @@ async fn a_refused_disk_is_told_by_its_name() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_can_be_nowhere_says_why() {
-    let world = World::new();
+    let world = World::without_pools();
     node(&world, "alpha", None);
     let _alpha = bare(&world, "alpha", machine()).await;
     let _cluster = world.controller().await;
@@ -195,6 +224,7 @@ async fn a_pool_that_can_be_nowhere_says_why() {
     pool(&world, "fast.ssd", PoolSpec { node_selector: BTreeMap::new(), ..of_groups(&["vg0"]) });
     let told = status(&world, "fast.ssd", |told| told.message.is_some()).await;
     assert!(told.message.unwrap().contains("is not a pool name"));
+    world.told(1).await;
     assert!(world.storage("alpha").pools.is_empty());
 }
 
@@ -221,7 +251,7 @@ async fn statuses_settle() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_waits_for_a_controller_and_a_node_that_come_later() {
-    let world = World::new();
+    let world = World::without_pools();
     pool(&world, "fast", of_groups(&["vg0"]));
     let _cluster = world.controller().await;
     status(&world, "fast", |told| told.nodes.is_empty()).await;

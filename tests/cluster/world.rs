@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use pliant::api::{NodeStorage, Phase, Pool, VolumeRequest};
+use pliant::api::{NodeStorage, Phase, Pool, PoolSpec, VolumeRequest};
 use pliant::busy::Busy;
 use pliant::bytes::Bytes;
 use pliant::cluster::{Cluster, Watched};
@@ -16,7 +16,7 @@ use pliant::controllers::agent::Agent;
 use pliant::controllers::storage::StorageRecord;
 use pliant::controllers::{cleaner, pools};
 use pliant::host::Host;
-use pliant::node::{GroupSource, Node, NodeSettings, PoolPlan};
+use pliant::node::{Node, NodeSettings};
 use pliant::testing::{FakeApi, FakeHost};
 use pliant::volume::{
     Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, Reason, Stage, VolumeError, VolumeId,
@@ -55,8 +55,27 @@ impl Deref for Controller {
     }
 }
 
+impl Controller {
+    /// Wait until it knows the pools of so many nodes.
+    pub async fn knows_pools_of(&self, nodes: usize) {
+        let has_one = |node: &NodeStorage| {
+            node.status.as_ref().is_some_and(|told| told.pools.iter().any(|pool| pool.configured))
+        };
+        let count = || self.nodes().all().iter().filter(|node| has_one(node)).count();
+        self.nodes().until(|| (count() == nodes).then_some(())).await;
+    }
+}
+
 impl World {
+    /// A cluster whose nodes all have the pool `fast` of the group `vg0`.
     pub fn new() -> World {
+        let world = World::without_pools();
+        let groups = vec!["vg0".to_owned()];
+        world.api.put(&Pool::new("fast", PoolSpec { groups, ..PoolSpec::default() }));
+        world
+    }
+
+    pub fn without_pools() -> World {
         World { api: FakeApi::new() }
     }
 
@@ -64,8 +83,9 @@ impl World {
     pub async fn with_two_nodes() -> (World, Controller, [Machine; 2]) {
         let world = World::new();
         let machines = [world.node("alpha").await, world.node("beta").await];
-        world.told(2).await;
         let controller = world.controller().await;
+        controller.knows_pools_of(2).await;
+        world.pool_is_on(2).await;
         (world, controller, machines)
     }
 
@@ -73,8 +93,9 @@ impl World {
     pub async fn with_a_node() -> (World, Controller, Machine) {
         let world = World::new();
         let machine = world.node("alpha").await;
-        world.told(1).await;
         let controller = world.controller().await;
+        controller.knows_pools_of(1).await;
+        world.pool_is_on(1).await;
         (world, controller, machine)
     }
 
@@ -90,29 +111,32 @@ impl World {
         Controller { cluster, _tasks: tasks, _stop: stop.drop_guard() }
     }
 
-    /// Start a node with one disk of 900 MiB in the pool `fast`.
+    /// Start a node with one disk of 900 MiB in the group `vg0`.
     pub async fn node(&self, name: &'static str) -> Machine {
+        let mut node = k8s_openapi::api::core::v1::Node::default();
+        node.metadata.name = Some(name.to_owned());
+        self.api.put(&node);
         self.restart(name, machine()).await
     }
 
-    /// Start the agent of a machine whose pool `fast` is the group `vg0`.
+    /// Start the agent of a machine.
     pub async fn restart(&self, name: &'static str, host: FakeHost) -> Machine {
-        self.start(settings(name), name, host, vec![fast(&["vg0"])]).await
+        self.start(settings(name), host).await
     }
 
-    /// Start the agent of a machine.
-    pub async fn start(
-        &self,
-        settings: NodeSettings,
-        name: &'static str,
-        host: FakeHost,
-        plans: Vec<PoolPlan>,
-    ) -> Machine {
-        let (client, stop) = (self.api.client_of(name), CancellationToken::new());
+    /// Start the agent of a machine that is set up like this; `pliant node` but for its socket.
+    pub async fn start(&self, settings: NodeSettings, host: FakeHost) -> Machine {
+        let (client, stop) = (self.api.client_of(&settings.name), CancellationToken::new());
         let door: Arc<dyn Host> = Arc::new(host.clone());
-        let node = Node::start(door, settings, plans).await.expect("disks are listed");
+        let node = Node::start(door, settings, Vec::new()).await.expect("disks are listed");
         let tasks = agent(&client, &node, &stop);
         Machine { host, node, _tasks: tasks, _stop: stop.drop_guard() }
+    }
+
+    /// Wait until the pool tells that so many nodes have it.
+    async fn pool_is_on(&self, nodes: i32) {
+        let ready = |api: &FakeApi| api.get::<Pool>("fast")?.status.map(|told| told.ready);
+        self.api.until("the pool is told", |api| ready(api) == Some(nodes)).await;
     }
 
     /// Wait until so many nodes have told what they have.
@@ -200,12 +224,6 @@ pub fn machine() -> FakeHost {
     let disks = [host.add_disk(Bytes::mib(900))];
     host.add_group("vg0", &disks);
     host
-}
-
-/// The pool `fast` of these groups.
-pub fn fast(groups: &[&str]) -> PoolPlan {
-    let groups = groups.iter().map(|group| GroupSource::Existing((*group).to_owned())).collect();
-    PoolPlan::new("fast".parse().expect("a name"), groups)
 }
 
 pub fn settings(name: &str) -> NodeSettings {
