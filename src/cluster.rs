@@ -1,7 +1,7 @@
 //! The volumes of a whole cluster: each piece of work is a record for the node that does it.
 //!
-//! Who has what is read from the records that the nodes' agents keep ([`nodes`]); a wish becomes a
-//! `VolumeRequest` and is waited for by watch ([`requests`]). Nothing is kept here: LVM on the nodes
+//! Who has what is read from the records that the nodes' agents keep ([`Nodes`]); a wish becomes a
+//! `VolumeRequest` and is waited for by watch ([`Requests`]). Nothing is kept here: LVM on the nodes
 //! is the truth, and a controller that starts anew finds all that it needs in the API server.
 
 use std::fmt;
