@@ -14,11 +14,13 @@ const CHECK_LIMIT: Duration = Duration::from_secs(3600);
 
 /// The kernel's driver to mount this kind with.
 ///
-/// The one of ext4 serves the whole family and grows all of it online; a kernel that has a driver of
-/// its own for ext2 (`CONFIG_EXT2_FS`) could not grow what that has mounted.
+/// The one of ext4 serves the whole family and grows all of it online. In every kernel it is that of
+/// ext3 too, under this name, which is the one that users see. A kernel that has a driver of its own
+/// for ext2 (`CONFIG_EXT2_FS`) could not grow what that has mounted.
 pub const fn driver(kind: FsKind) -> &'static str {
     match kind {
-        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => "ext4",
+        FsKind::Ext2 | FsKind::Ext4 => "ext4",
+        FsKind::Ext3 => "ext3",
         FsKind::Xfs => "xfs",
         FsKind::Btrfs => "btrfs",
     }
