@@ -48,6 +48,12 @@ enum Step {
     Wait,
 }
 
+/// What is told of a request that somebody waits for.
+enum Told {
+    Status(VolumeRequestStatus),
+    Gone,
+}
+
 impl Requests {
     /// Begin to watch all requests, until `stop`.
     pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
@@ -84,7 +90,9 @@ impl Requests {
         loop {
             let wish = self.enter(&wanted).await?;
             // A request that vanished was removed as ended, before its end was seen here.
-            let Some(ended) = self.outcome(&wish, &wanted.spec, late).await? else { continue };
+            let Told::Status(ended) = self.outcome(&wish, &wanted.spec, late).await? else {
+                continue;
+            };
             return match &ended.failure {
                 Some(failure) => Err(failure.into()),
                 None => Ok(ended),
@@ -155,13 +163,13 @@ impl Requests {
         }
     }
 
-    /// Wait until the request has ended; `None` if it is gone.
+    /// Wait until the request has ended or is gone.
     async fn outcome(
         &self,
         wish: &Wish,
         spec: &VolumeRequestSpec,
         late: Instant,
-    ) -> Result<Option<VolumeRequestStatus>, VolumeError> {
+    ) -> Result<Told, VolumeError> {
         let soon = late.min(Instant::now() + TAKE_UP);
         let mut seen = false;
         let answered = self.watched.until(|all| wish.answer(all, &mut seen, |_| true));
@@ -175,7 +183,7 @@ impl Requests {
                 ),
             });
         }
-        let ended = self.watched.until(|all| wish.answer(all, &mut seen, |phase| phase.is_final()));
+        let ended = self.watched.until(|all| wish.answer(all, &mut seen, Phase::is_final));
         timeout_at(late, ended).await.map_err(|_| self.unfinished(wish, spec))
     }
 
@@ -216,7 +224,7 @@ impl Wish {
         }
     }
 
-    /// What is told of it: its status in a phase that is waited for, or `None` in it if it is gone.
+    /// What is told of it: its status in a phase that is waited for, or that it is gone.
     ///
     /// Before it is seen for the first time, the watch may still tell of one that it replaced.
     fn answer(
@@ -224,13 +232,13 @@ impl Wish {
         all: &Watched<VolumeRequest>,
         seen: &mut bool,
         waited_for: impl Fn(Phase) -> bool,
-    ) -> Option<Option<VolumeRequestStatus>> {
+    ) -> Option<Told> {
         let request = all.get(&self.name).filter(|request| request.metadata.uid == self.uid);
-        let Some(request) = request else { return seen.then_some(None) };
+        let Some(request) = request else { return seen.then_some(Told::Gone) };
         *seen = true;
         let status = request.status.as_ref()?;
         let ours = status.observed_generation >= self.generation;
-        (ours && waited_for(status.phase)).then(|| Some(status.clone()))
+        (ours && waited_for(status.phase)).then(|| Told::Status(status.clone()))
     }
 }
 
@@ -309,7 +317,7 @@ mod tests {
         request.metadata.generation = Some(2);
         let observed_generation = observed;
         request.status =
-            Some(VolumeRequestStatus { phase, observed_generation, ..Default::default() });
+            Some(VolumeRequestStatus { observed_generation, phase, ..Default::default() });
         request
     }
 

@@ -72,7 +72,7 @@ where
     pub async fn known(&self) {
         if self.store.wait_until_ready().await.is_err() {
             // The watch was stopped: nobody is left to be told.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

@@ -141,8 +141,8 @@ mod tests {
         request.metadata.uid = Some(uid.to_owned());
         request.metadata.generation = Some(generation);
         request.status = told.map(|(phase, observed_generation)| VolumeRequestStatus {
-            phase,
             observed_generation,
+            phase,
             ..Default::default()
         });
         Arc::new(request)

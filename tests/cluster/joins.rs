@@ -10,7 +10,7 @@ use pliant::volume::{Reason, Volumes};
 use crate::world::{Machine, World, growth, id, refused, want};
 
 /// Hold the machine at its next effect, so that work on it lasts.
-async fn hold(machine: &Machine) {
+fn hold(machine: &Machine) {
     machine.host.forget_effects();
     machine.host.hold_after(1);
 }
@@ -23,7 +23,7 @@ fn posts(api: &FakeApi, of: &str) -> usize {
 #[tokio::test(start_paused = true)]
 async fn two_equal_wishes_at_once_are_one_request() {
     let (world, cluster, machine) = World::with_a_node().await;
-    hold(&machine).await;
+    hold(&machine);
     let want = want("pvc-1", 100, &[]);
     let asked = async {
         machine.host.held().await;
@@ -58,7 +58,7 @@ async fn two_controllers_are_told_the_same() {
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_starts_anew_joins_the_work() {
     let (world, cluster, machine) = World::with_a_node().await;
-    hold(&machine).await;
+    hold(&machine);
     let want = want("pvc-1", 100, &[]);
     let begun = tokio::time::timeout(Duration::from_secs(5), cluster.ensure(&want)).await;
     assert!(begun.is_err(), "it lasts");
@@ -79,7 +79,7 @@ async fn a_newer_growth_replaces_an_older_one_under_way() {
     let (world, cluster, machine) = World::with_a_node().await;
     let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     world.cleaned().await;
-    hold(&machine).await;
+    hold(&machine);
     let newer = async {
         machine.host.held().await;
         let grown = cluster.grow(&made.id, growth(300));
@@ -124,7 +124,7 @@ async fn what_has_ended_is_done_anew() {
 async fn a_volume_is_never_made_on_two_nodes() {
     let (world, cluster, [alpha, beta]) = World::with_two_nodes().await;
     let lvs = |machine: &Machine| machine.host.group("vg0").unwrap().lvs.len();
-    hold(&alpha).await;
+    hold(&alpha);
     let (on_alpha, on_beta) = (want("pvc-1", 100, &["alpha"]), want("pvc-1", 100, &["beta"]));
     let meanwhile = async {
         alpha.host.held().await;

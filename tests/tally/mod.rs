@@ -49,7 +49,9 @@ impl Tally {
 pub fn figures(file: &str, measured: &[(&str, usize)]) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/figures.d");
     fs::create_dir_all(&directory).expect("target/figures.d");
-    let lines: String = measured.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
+    let lines: Vec<String> =
+        measured.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let lines = lines.join("\n") + "\n";
     print!("{lines}");
     fs::write(directory.join(file), lines).expect("figures");
 }
