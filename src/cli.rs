@@ -32,6 +32,10 @@ pub enum Command {
     Node(NodeRole),
     /// Serve CSI Controller for a whole cluster: each node's agent does the work.
     Controller(ControllerRole),
+    /// Show how much room the nodes of a cluster have, and what is wrong with it.
+    Status(Status),
+    /// Have a claim of a cluster grow, and wait until it has.
+    Grow(Grow),
     /// Check settings and print those in effect as TOML, or everything that is wrong with them.
     CheckConfig(CheckConfig),
     /// Look at this machine: what is there, what is missing, what to type. Changes nothing.
@@ -109,6 +113,31 @@ pub struct ControllerRole {
         default_value = "info"
     )]
     pub log_level: LogFilter,
+}
+
+/// `pliant status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// How it is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+/// `pliant grow`.
+#[derive(Debug, Args)]
+pub struct Grow {
+    /// The claim
+    #[arg(value_name = "CLAIM")]
+    pub claim: String,
+    /// What it shall have at least, such as 20Gi
+    #[arg(value_name = "SIZE", value_parser = size)]
+    pub size: Bytes,
+    /// Its namespace [default: that of the kubeconfig]
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// How long to wait for it; in ms, s, m or h
+    #[arg(long, value_name = "TIME", default_value = "2m")]
+    pub wait: Span,
 }
 
 /// `pliant check-config`.

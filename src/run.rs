@@ -19,7 +19,7 @@ use nix::unistd::{Uid, geteuid};
 use crate::cli::{CheckConfig, Command, Doctor, Output};
 use crate::config::{LogFilter, LogFormat, PoolsFrom, Settings};
 use crate::host::{Host, RealHost};
-use crate::{api, cli, doctor, trial};
+use crate::{api, ask, cli, doctor, trial};
 
 /// Run one role to its end.
 ///
@@ -53,6 +53,16 @@ pub fn run(command: Command) -> Result<ExitCode> {
             runtime()?.block_on(controller::serve(args))?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Status(args) => runtime()?.block_on(show_status(&args)),
+        Command::Grow(args) => runtime()?.block_on(async {
+            let client = node::client().await?;
+            let namespace = args.namespace.as_deref();
+            ask::grow(&client, namespace, &args.claim, args.size, args.wait.0, |line| {
+                println!("{line}");
+            })
+            .await?;
+            Ok(ExitCode::SUCCESS)
+        }),
         Command::Crds => print(&definitions()?),
         Command::Doctor(args) => examine(&args),
         Command::Try(args) => {
@@ -132,6 +142,14 @@ fn definitions() -> Result<String> {
         yaml.map(|yaml| format!("---\n{yaml}")).context("a definition could not be written")
     });
     documents.collect()
+}
+
+async fn show_status(args: &cli::Status) -> Result<ExitCode> {
+    let nodes = ask::status(&node::client().await?).await?;
+    print(&match args.output {
+        Output::Text => ask::table(&nodes),
+        Output::Json => serde_json::to_string_pretty(&nodes)? + "\n",
+    })
 }
 
 fn refuse(errors: &[crate::config::ConfigError]) -> ExitCode {

@@ -55,8 +55,8 @@ impl Nodes {
         let all = self.all();
         // After it was made another node has more room: the repeated call must not go there.
         if let Some(holder) = holder(&all, want) {
-            let is_allowed = want.nodes.is_empty() || want.nodes.contains(&holder);
-            return if is_allowed { Ok(holder) } else { Err(made_elsewhere(want, &holder)) };
+            let allowed = want.nodes.is_empty() || want.nodes.contains(&holder);
+            return if allowed { Ok(holder) } else { Err(made_elsewhere(want, &holder)) };
         }
         let known: Vec<(&str, &NodeStorageStatus)> =
             all.iter().filter_map(|node| Some((name(node), node.status.as_ref()?))).collect();

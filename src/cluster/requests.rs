@@ -35,6 +35,14 @@ struct Wish {
     generation: i64,
 }
 
+/// What the watch tells of a wish.
+enum Answer {
+    /// Its request is no longer there.
+    Gone,
+    /// Its status.
+    Told(VolumeRequestStatus),
+}
+
 /// What to do about a request of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
@@ -46,12 +54,6 @@ enum Step {
     Renew,
     /// It is other work, which has to end first.
     Wait,
-}
-
-/// What is told of a request that somebody waits for.
-enum Told {
-    Status(VolumeRequestStatus),
-    Gone,
 }
 
 impl Requests {
@@ -90,9 +92,7 @@ impl Requests {
         loop {
             let wish = self.enter(&wanted).await?;
             // A request that vanished was removed as ended, before its end was seen here.
-            let Told::Status(ended) = self.outcome(&wish, &wanted.spec, late).await? else {
-                continue;
-            };
+            let Some(ended) = self.outcome(&wish, &wanted.spec, late).await? else { continue };
             return match &ended.failure {
                 Some(failure) => Err(failure.into()),
                 None => Ok(ended),
@@ -163,13 +163,13 @@ impl Requests {
         }
     }
 
-    /// Wait until the request has ended or is gone.
+    /// Wait until the request has ended; `None` if it is gone.
     async fn outcome(
         &self,
         wish: &Wish,
         spec: &VolumeRequestSpec,
         late: Instant,
-    ) -> Result<Told, VolumeError> {
+    ) -> Result<Option<VolumeRequestStatus>, VolumeError> {
         let soon = late.min(Instant::now() + TAKE_UP);
         let mut seen = false;
         let answered = self.watched.until(|all| wish.answer(all, &mut seen, |_| true));
@@ -184,7 +184,11 @@ impl Requests {
             });
         }
         let ended = self.watched.until(|all| wish.answer(all, &mut seen, Phase::is_final));
-        timeout_at(late, ended).await.map_err(|_| self.unfinished(wish, spec))
+        match timeout_at(late, ended).await {
+            Ok(Answer::Told(status)) => Ok(Some(status)),
+            Ok(Answer::Gone) => Ok(None),
+            Err(_) => Err(self.unfinished(wish, spec)),
+        }
     }
 
     fn unfinished(&self, wish: &Wish, spec: &VolumeRequestSpec) -> VolumeError {
@@ -224,7 +228,7 @@ impl Wish {
         }
     }
 
-    /// What is told of it: its status in a phase that is waited for, or that it is gone.
+    /// What is told of it, once that is what is waited for.
     ///
     /// Before it is seen for the first time, the watch may still tell of one that it replaced.
     fn answer(
@@ -232,13 +236,13 @@ impl Wish {
         all: &Watched<VolumeRequest>,
         seen: &mut bool,
         waited_for: impl Fn(Phase) -> bool,
-    ) -> Option<Told> {
+    ) -> Option<Answer> {
         let request = all.get(&self.name).filter(|request| request.metadata.uid == self.uid);
-        let Some(request) = request else { return seen.then_some(Told::Gone) };
+        let Some(request) = request else { return seen.then_some(Answer::Gone) };
         *seen = true;
         let status = request.status.as_ref()?;
         let ours = status.observed_generation >= self.generation;
-        (ours && waited_for(status.phase)).then(|| Told::Status(status.clone()))
+        (ours && waited_for(status.phase)).then(|| Answer::Told(status.clone()))
     }
 }
 

@@ -4,6 +4,11 @@
 //! Each test has a namespace of its own, waits on what the API server tells, and shows the events of
 //! its namespace and the logs of the driver when it fails.
 
+#![allow(
+    clippy::disallowed_methods, // kubectl is a program, and no part of the product.
+    clippy::large_futures // They run once each.
+)]
+
 mod claim;
 mod expansion;
 mod faults;

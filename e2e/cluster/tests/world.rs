@@ -223,14 +223,11 @@ impl World {
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
         let waited = await_condition(api, name, condition);
-        match tokio::time::timeout(PATIENCE, waited).await {
-            Ok(object) => object.unwrap(),
-            Err(_) => {
-                let kind = K::kind(&());
-                self.tell().await;
-                panic!("waited in vain until {kind} {}/{name} {what}", self.name);
-            }
+        if let Ok(object) = tokio::time::timeout(PATIENCE, waited).await {
+            return object.unwrap();
         }
+        self.tell().await;
+        panic!("waited in vain until {} {}/{name} {what}", K::kind(&()), self.name);
     }
 
     /// Run a script in a pod; its output.

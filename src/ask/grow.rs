@@ -1,0 +1,128 @@
+//! Have a claim grow, and tell each step of it.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+
+use crate::api::Quantity;
+use crate::ask::{AskError, asked};
+use crate::bytes::Bytes;
+
+/// What a claim says of its growth.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Told {
+    /// It has the size.
+    Grown,
+    /// It cannot have it: the driver's own words.
+    Refused(String),
+}
+
+/// Ask for a claim to have at least this size, and wait up to `patience` until it has; `tell` is
+/// called with each line for people.
+///
+/// # Errors
+/// [`AskError::Refused`] with the driver's own sentence if there is no room, or with what to do if it
+/// takes longer.
+pub async fn grow(
+    client: &Client,
+    namespace: Option<&str>,
+    name: &str,
+    size: Bytes,
+    patience: Duration,
+    mut tell: impl FnMut(&str),
+) -> Result<(), AskError> {
+    let namespace = namespace.unwrap_or(client.default_namespace());
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    let begun = Instant::now();
+    let wish = json!({"spec": {"resources": {"requests": {"storage": Quantity(size)}}}});
+    let edited = api.patch(name, &PatchParams::default(), &Patch::Merge(wish)).await;
+    edited.map_err(|error| refused_edit(error, namespace, name))?;
+    tell(&format!("request     {size}, accepted"));
+    let told = |claim: Option<&PersistentVolumeClaim>| claim.and_then(|claim| told(claim, size));
+    let waited =
+        await_condition(api, name, |claim: Option<&PersistentVolumeClaim>| told(claim).is_some());
+    let Ok(claim) = timeout(patience, waited).await else {
+        let reason = format!(
+            "{namespace}/{name} has not grown within {} s; see `kubectl describe pvc {name} \
+             --namespace {namespace}`: if it says FileSystemResizePending, the kubelet does the rest",
+            patience.as_secs()
+        );
+        return Err(AskError::Refused { reason });
+    };
+    let claim = claim.map_err(|error| AskError::Refused { reason: error.to_string() })?;
+    if let Some(Told::Refused(reason)) = told(claim.as_ref()) {
+        return Err(AskError::Refused { reason });
+    }
+    let took = begun.elapsed().as_secs_f64();
+    tell(&format!("claim       {}, after {took:.2} s", capacity(claim.as_ref())));
+    Ok(())
+}
+
+fn refused_edit(error: kube::Error, namespace: &str, name: &str) -> AskError {
+    match &error {
+        kube::Error::Api(status) if status.is_not_found() => AskError::Refused {
+            reason: format!(
+                "there is no claim {name} in namespace {namespace}; `kubectl get pvc \
+                 --all-namespaces` lists them"
+            ),
+        },
+        kube::Error::Api(status) if status.is_forbidden() || status.is_invalid() => {
+            AskError::Refused { reason: status.message.clone() }
+        }
+        _ => asked("a larger claim")(error),
+    }
+}
+
+fn capacity(claim: Option<&PersistentVolumeClaim>) -> String {
+    let capacity = claim.and_then(|claim| claim.status.as_ref()?.capacity.as_ref()?.get("storage"));
+    capacity.map(|size| size.0.clone()).unwrap_or_default()
+}
+
+fn told(claim: &PersistentVolumeClaim, size: Bytes) -> Option<Told> {
+    let status = claim.status.as_ref()?;
+    let storage = status.capacity.as_ref()?.get("storage")?;
+    let resize = status.allocated_resource_statuses.as_ref().and_then(|all| all.get("storage"));
+    if resize.is_some_and(|word| word.ends_with("ResizeInfeasible")) {
+        let conditions = status.conditions.iter().flatten();
+        let why = conditions.filter(|one| one.type_.ends_with("ResizeError"));
+        let words: Vec<String> = why.filter_map(|one| one.message.clone()).collect();
+        return Some(Told::Refused(words.join("; ")));
+    }
+    let has = storage.0.parse::<Bytes>().ok()?;
+    (has >= size && resize.is_none()).then_some(Told::Grown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_tells_how_far_its_growth_is() {
+        let claim = |status| {
+            let claim = json!({"metadata": {"name": "data"}, "status": status});
+            told(&serde_json::from_value(claim).unwrap(), Bytes::gib(2))
+        };
+        let resize = |word: &str| json!({"storage": word});
+        assert_eq!(claim(json!({"capacity": {"storage": "1Gi"}})), None);
+        assert_eq!(claim(json!({"capacity": {"storage": "2Gi"}})), Some(Told::Grown));
+        assert_eq!(claim(json!({"capacity": {"storage": "3Gi"}})), Some(Told::Grown));
+        let under_way = resize("ControllerResizeInProgress");
+        let status =
+            json!({"capacity": {"storage": "1Gi"}, "allocatedResourceStatuses": under_way});
+        assert_eq!(claim(status), None);
+        let pending = resize("NodeResizePending");
+        let status = json!({"capacity": {"storage": "1Gi"}, "allocatedResourceStatuses": pending});
+        assert_eq!(claim(status), None);
+        let status = json!({
+            "capacity": {"storage": "1Gi"},
+            "allocatedResourceStatuses": resize("ControllerResizeInfeasible"),
+            "conditions": [{"type": "ControllerResizeError", "status": "True", "message": "no room"}],
+        });
+        assert_eq!(claim(status), Some(Told::Refused("no room".to_owned())));
+    }
+}

@@ -1,0 +1,151 @@
+//! How much room there is, and where something is wrong.
+
+use kube::api::ListParams;
+use kube::{Api, Client};
+
+use crate::api::{Health, NodeStorage, PoolOnNode};
+use crate::ask::{AskError, asked};
+use crate::bytes::Bytes;
+
+/// How many signs the bar of a full pool has.
+const BAR: u64 = 16;
+
+/// The records of all nodes, by name.
+///
+/// # Errors
+/// [`AskError::Api`].
+pub async fn status(client: &Client) -> Result<Vec<NodeStorage>, AskError> {
+    let api: Api<NodeStorage> = Api::all(client.clone());
+    let mut nodes =
+        api.list(&ListParams::default()).await.map_err(asked("the nodes' storage"))?.items;
+    nodes.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    for node in &mut nodes {
+        node.metadata.managed_fields = None; // Bookkeeping of the API server.
+    }
+    Ok(nodes)
+}
+
+/// The records as a table: a line for each pool of each node.
+pub fn table(nodes: &[NodeStorage]) -> String {
+    let head = ["NODE", "POOL", "SIZE", "USED", "FREE", "VOLUMES", "HEALTH"].map(str::to_owned);
+    let mut rows = vec![head];
+    for node in nodes {
+        let name = node.metadata.name.clone().unwrap_or_default();
+        let pools =
+            node.status.iter().flat_map(|status| &status.pools).map(|pool| row(&name, pool));
+        let before = rows.len();
+        rows.extend(pools);
+        if rows.len() == before {
+            let none = "no pool: see `kubectl get pools`".to_owned();
+            let dash = || "–".to_owned();
+            rows.push([name, dash(), dash(), dash(), dash(), "0".to_owned(), none]);
+        }
+    }
+    if rows.len() == 1 {
+        return "No node has told what it has. Does the driver run? `kubectl get pods \
+                --all-namespaces --selector app.kubernetes.io/name=pliant`\n"
+            .to_owned();
+    }
+    lines(&rows)
+}
+
+fn row(node: &str, pool: &PoolOnNode) -> [String; 7] {
+    let (size, free) = (pool.size.0, pool.free.0);
+    let health = match (&pool.health, &pool.message) {
+        (Health::Ok, _) => "ok".to_owned(),
+        (_, Some(message)) => message.clone(),
+        (health, None) => format!("{health:?}").to_lowercase(),
+    };
+    let used = if size == Bytes::ZERO { "–".to_owned() } else { bar(size, free) };
+    [
+        node.to_owned(),
+        pool.name.clone(),
+        size.to_string(),
+        used,
+        free.to_string(),
+        pool.volumes.to_string(),
+        health,
+    ]
+}
+
+fn bar(size: Bytes, free: Bytes) -> String {
+    let used = size.saturating_sub(free).get();
+    let part = |of: u64| u64::try_from(u128::from(used) * u128::from(of) / u128::from(size.get()));
+    let (full, percent) = (part(BAR).unwrap_or(BAR), part(100).unwrap_or(100));
+    let signs: String = (0..BAR).map(|at| if at < full { '█' } else { '░' }).collect();
+    format!("{signs} {percent:3} %")
+}
+
+/// Columns side by side: sizes and counts to the right, the last as long as it is.
+fn lines(rows: &[[String; 7]]) -> String {
+    let to_the_right = [false, false, true, false, true, true, false];
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().enumerate().map(|(column, cell)| {
+            let width = width(column).unwrap_or_default();
+            match (column, to_the_right[column]) {
+                (6, _) => cell.clone(),
+                (_, true) => format!("{cell:>width$}"),
+                (_, false) => format!("{cell:<width$}"),
+            }
+        });
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text += "\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{NodeStorageSpec, NodeStorageStatus, Quantity};
+
+    fn node(name: &str, pools: &[(&str, u64, u64, Health, Option<&str>)]) -> NodeStorage {
+        let mut node = NodeStorage::new(name, NodeStorageSpec::default());
+        let pool =
+            |(name, size, free, health, message): &(&str, u64, u64, Health, Option<&str>)| {
+                PoolOnNode {
+                    name: (*name).to_owned(),
+                    configured: true,
+                    size: Quantity(Bytes::gib(*size)),
+                    free: Quantity(Bytes::gib(*free)),
+                    largest: Vec::new(),
+                    extent: Quantity(Bytes::mib(4)),
+                    volumes: 3,
+                    health: *health,
+                    message: message.map(str::to_owned),
+                    plan: Vec::new(),
+                    refused: Vec::new(),
+                }
+            };
+        let pools = pools.iter().map(pool).collect();
+        node.status = Some(NodeStorageStatus { pools, ..NodeStorageStatus::default() });
+        node
+    }
+
+    #[test]
+    fn each_pool_of_each_node_has_a_line() {
+        let away = Some("volume group vg0 is not there; see `vgs`");
+        let nodes = [
+            node("alpha", &[("fast", 1800, 684, Health::Ok, None)]),
+            node(
+                "beta",
+                &[("big", 0, 0, Health::Unavailable, away), ("fast", 4, 0, Health::Ok, None)],
+            ),
+            node("gamma", &[]),
+        ];
+        insta::assert_snapshot!(table(&nodes), @r"
+        NODE   POOL      SIZE  USED                       FREE  VOLUMES  HEALTH
+        alpha  fast  1.75 TiB  █████████░░░░░░░  62 %  684 GiB        3  ok
+        beta   big        0 B  –                           0 B        3  volume group vg0 is not there; see `vgs`
+        beta   fast     4 GiB  ████████████████ 100 %      0 B        3  ok
+        gamma  –            –  –                             –        0  no pool: see `kubectl get pools`
+        ");
+    }
+
+    #[test]
+    fn without_nodes_it_says_where_to_look() {
+        assert!(table(&[]).contains("kubectl get pods"));
+    }
+}
