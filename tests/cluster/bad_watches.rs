@@ -144,3 +144,13 @@ async fn a_request_that_went_in_a_gap_is_asked_anew() {
     assert_eq!(made.unwrap().id, id("alpha", "pvc-1"));
     assert_eq!(machine.host.group("vg0").unwrap().lvs.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_outcome_of_an_earlier_request_is_no_answer_to_a_later_one() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    let want = want("pvc-1", 2000, &[]);
+    refused(cluster.ensure(&want).await, pliant::volume::Reason::NoRoomToCreate);
+    // The watch still tells of the one that has failed.
+    world.api.hold_events();
+    refused(cluster.ensure(&want).await, pliant::volume::Reason::Unavailable);
+}

@@ -14,7 +14,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 async fn whole_again(world: &World, watches: usize) {
     let back = tokio::time::Instant::now();
     world.api.until("all watch again", |api: &FakeApi| api.watches() == watches).await;
-    assert!(back.elapsed() <= Duration::from_secs(10), "{:?}", back.elapsed());
+    assert!(back.elapsed() <= Duration::from_secs(12), "{:?}", back.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
