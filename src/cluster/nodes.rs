@@ -45,7 +45,7 @@ impl Nodes {
         self.watched.until(|_| look()).await
     }
 
-    /// Choose the node of a new volume.
+    /// Choose the node of a new volume; of one that is there already, it is the node that has it.
     ///
     /// # Errors
     /// [`Reason::Elsewhere`] if no allowed node has the pool, [`VolumeError::Unavailable`] if no agent
@@ -54,6 +54,11 @@ impl Nodes {
         let all = self.all();
         let known: Vec<(&str, &NodeStorageStatus)> =
             all.iter().filter_map(|node| Some((name(node), node.status.as_ref()?))).collect();
+        // Once it is made, another node has more room: asked again, it would be made there too.
+        let made = known.iter().find(|(node, status)| allowed(want, node) && has(status, want));
+        if let Some((node, _)) = made {
+            return Ok((*node).to_owned());
+        }
         let candidates: Vec<Candidate> = known
             .iter()
             .filter_map(|(node, status)| {
@@ -142,6 +147,20 @@ impl Nodes {
 
 fn name(node: &NodeStorage) -> &str {
     node.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn allowed(want: &NewVolume, node: &str) -> bool {
+    want.nodes.is_empty() || want.nodes.iter().any(|asked| asked == node)
+}
+
+/// Whether a volume of the wanted name is there.
+fn has(status: &NodeStorageStatus, want: &NewVolume) -> bool {
+    let key = want.key();
+    status
+        .volumes
+        .iter()
+        .filter_map(|one| one.id.parse::<VolumeId>().ok())
+        .any(|id| *id.key() == key)
 }
 
 fn pool_of<'a>(status: &'a NodeStorageStatus, class: &Class) -> Option<&'a PoolOnNode> {
