@@ -90,7 +90,10 @@ fn told(claim: &PersistentVolumeClaim, size: Bytes) -> Option<Told> {
     if resize.is_some_and(|word| word.ends_with("ResizeInfeasible")) {
         let conditions = status.conditions.iter().flatten();
         let why = conditions.filter(|one| one.type_.ends_with("ResizeError"));
-        let words: Vec<String> = why.filter_map(|one| one.message.clone()).collect();
+        // The resizer writes the code in front of the driver's own sentence.
+        let sentence = |text: &str| text.rsplit(" desc = ").next().unwrap_or(text).to_owned();
+        let words: Vec<String> =
+            why.filter_map(|one| one.message.as_deref().map(sentence)).collect();
         return Some(Told::Refused(words.join("; ")));
     }
     let has = storage.0.parse::<Bytes>().ok()?;
@@ -121,7 +124,8 @@ mod tests {
         let status = json!({
             "capacity": {"storage": "1Gi"},
             "allocatedResourceStatuses": resize("ControllerResizeInfeasible"),
-            "conditions": [{"type": "ControllerResizeError", "status": "True", "message": "no room"}],
+            "conditions": [{"type": "ControllerResizeError", "status": "True",
+                            "message": "rpc error: code = OutOfRange desc = no room"}],
         });
         assert_eq!(claim(status), Some(Told::Refused("no room".to_owned())));
     }
