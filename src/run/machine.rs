@@ -15,18 +15,34 @@ use crate::config::{Expansion, Settings};
 use crate::csi::RpcObserver;
 use crate::host::{self, Host, RealHost};
 use crate::metrics::{self, FigureSource, Metrics};
-use crate::node::NodeSettings;
+use crate::node::{Node, NodeSettings, PoolPlan};
+use crate::run::figures::NodeFigures;
 use crate::volume::NodeKey;
 
 /// How long work under way is waited for at the end. With the last calls before it, it stays below the
 /// usual 60 s until SIGKILL.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// The door to this machine.
+/// Start the node with these pools, and serve its metrics until `stop`.
 ///
 /// # Errors
-/// What is missing, and what to type.
-pub fn host(settings: &Settings) -> Result<Arc<dyn Host>> {
+/// What is missing or in the way, and what to type.
+pub async fn start(
+    settings: &Settings,
+    plans: Vec<PoolPlan>,
+    stop: &CancellationToken,
+) -> Result<(Arc<Node>, Metrics)> {
+    let host = host(settings)?;
+    let node = Node::start(host.clone(), node_settings(settings), plans)
+        .await
+        .context("the disks of this machine can not be listed")?;
+    let metrics = Metrics::default();
+    let figures = Arc::new(NodeFigures::new(node.clone(), host));
+    tell_figures(settings.metrics_address, &metrics, figures, stop).await?;
+    Ok((node, metrics))
+}
+
+fn host(settings: &Settings) -> Result<Arc<dyn Host>> {
     ensure!(
         host::is_installed("lvm"),
         "LVM is not installed, and without it no volume can be served: apt-get install lvm2"
@@ -87,8 +103,7 @@ pub fn stop_on_signals(stop: CancellationToken) -> Result<impl Future<Output = (
     })
 }
 
-/// What the node is told.
-pub fn node_settings(settings: &Settings) -> NodeSettings {
+fn node_settings(settings: &Settings) -> NodeSettings {
     NodeSettings {
         name: settings.node.as_str().to_owned(),
         key: NodeKey::of(settings.node.as_str()),

@@ -15,27 +15,18 @@ use crate::controllers::agent::Agent;
 use crate::controllers::pools;
 use crate::controllers::storage::StorageRecord;
 use crate::csi::{self, Identity, Services, registration};
-use crate::metrics::Metrics;
-use crate::node::Node;
-use crate::run::figures::NodeFigures;
 use crate::run::machine::{self, Observer};
 
 /// Serve Identity and Node on one socket, and work for the controller, until SIGTERM or SIGINT.
 pub async fn serve(settings: Settings, registration: Option<SocketPath>) -> Result<()> {
     let stop = CancellationToken::new();
     let stopped = machine::stop_on_signals(stop.clone())?;
-    let host = machine::host(&settings)?;
     let client = client().await?;
     let name = settings.node.as_str();
     let wanted: Watched<Pool> =
         Watched::start(Api::all(client.clone()), watcher::Config::default(), &stop);
     // Volumes are served again before the API server can be asked: a node may start without it.
-    let node = Node::start(host.clone(), machine::node_settings(&settings), Vec::new())
-        .await
-        .context("the disks of this machine can not be listed")?;
-    let metrics = Metrics::default();
-    let figures = Arc::new(NodeFigures::new(node.clone(), host));
-    machine::tell_figures(settings.metrics_address, &metrics, figures, &stop).await?;
+    let (node, metrics) = machine::start(&settings, Vec::new(), &stop).await?;
     let busy = Busy::new();
     let storage = StorageRecord::new(&client, node.clone());
     let agent = Agent::new(&client, name, node.clone(), busy.clone(), storage.clone());

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tokio_util::sync::CancellationToken;
 
 use crate::busy::Busy;
 use crate::config::{PoolSettings, Settings};
 use crate::csi::parse::Defaults;
 use crate::csi::{self, Controller, Identity, Services};
-use crate::metrics::Metrics;
-use crate::node::{GroupSource, NewDisk, Node, PoolPlan};
-use crate::run::figures::NodeFigures;
+use crate::node::{GroupSource, NewDisk, PoolPlan};
 use crate::run::machine::{self, Observer};
 use crate::volume::PoolName;
 
@@ -19,14 +17,8 @@ use crate::volume::PoolName;
 pub async fn serve(settings: Settings) -> Result<()> {
     let stop = CancellationToken::new();
     let stopped = machine::stop_on_signals(stop.clone())?;
-    let host = machine::host(&settings)?;
     let plans = settings.pools.iter().map(|(name, pool)| plan(name, pool)).collect();
-    let node = Node::start(host.clone(), machine::node_settings(&settings), plans)
-        .await
-        .context("the disks of this machine can not be listed")?;
-    let metrics = Metrics::default();
-    let figures = Arc::new(NodeFigures::new(node.clone(), host));
-    machine::tell_figures(settings.metrics_address, &metrics, figures, &stop).await?;
+    let (node, metrics) = machine::start(&settings, plans, &stop).await?;
     let busy = Busy::new();
     let defaults = Defaults { fs: settings.default_fs, ..Defaults::default() };
     let services = Services {
