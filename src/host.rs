@@ -6,6 +6,7 @@
 //! before and after each effect. Nothing in here decides anything.
 
 mod block;
+mod cmd;
 mod counts;
 mod devmapper;
 mod disks;
@@ -21,15 +22,19 @@ mod paths;
 mod real;
 mod shell;
 mod state;
+mod things;
 mod tools;
 mod waiting;
 
+pub use cmd::{Cmd, Output};
 pub use exec::is_installed;
 pub use real::RealHost;
+pub use things::{
+    DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, Mount, NewMount, PathKind, Usage, XfsGeometry,
+};
 pub use tools::{TOOLS, Tool};
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -87,236 +92,6 @@ impl HostError {
             HostError::TimedOut { .. } | HostError::Died { .. } => None,
         }
     }
-}
-
-/// One command line: a program and its arguments, never a shell.
-///
-/// Prints as one would type it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Cmd {
-    /// The program's name, looked up in a fixed `PATH`.
-    pub program: &'static str,
-    /// Its arguments, each passed as it is.
-    pub args: Vec<OsString>,
-    /// How long the caller waits; the program is never killed when it passes.
-    pub limit: Duration,
-}
-
-impl Cmd {
-    /// A command that its caller waits one minute for.
-    pub fn new(program: &'static str) -> Self {
-        Cmd { program, args: Vec::new(), limit: Duration::from_secs(60) }
-    }
-
-    /// Append one argument.
-    #[must_use]
-    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
-        self.args.push(arg.into());
-        self
-    }
-
-    /// Append arguments in order.
-    #[must_use]
-    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
-        self.args.extend(args.into_iter().map(Into::into));
-        self
-    }
-
-    /// Wait this long instead of a minute.
-    #[must_use]
-    pub fn limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
-        self
-    }
-}
-
-impl fmt::Display for Cmd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.program)?;
-        for arg in &self.args {
-            let arg = arg.to_string_lossy();
-            let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%!&#".contains(c);
-            if !arg.is_empty() && arg.chars().all(plain) {
-                write!(f, " {arg}")?;
-            } else {
-                write!(f, " '{}'", arg.replace('\'', r"'\''"))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for Cmd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{self}`")
-    }
-}
-
-/// How a program ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Output {
-    /// The exit code; 128 + the signal's number if a signal ended it.
-    pub code: i32,
-    /// All of standard output.
-    pub stdout: String,
-    /// The last 4 KiB of standard error.
-    pub stderr: String,
-}
-
-/// A device number; prints as `major:minor`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DeviceNumber {
-    /// The driver's number.
-    pub major: u32,
-    /// The device's number within the driver.
-    pub minor: u32,
-}
-
-impl fmt::Display for DeviceNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.major, self.minor)
-    }
-}
-
-/// A block device of the machine that could carry a physical volume, from sysfs.
-///
-/// Devices of size zero, device-mapper volumes, and the members of an md array or a multipath map
-/// are left out: they are never the top of a stack.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Disk {
-    /// `/dev/` and the kernel's name.
-    pub path: PathBuf,
-    /// Its number.
-    pub number: DeviceNumber,
-    /// Its size.
-    pub size: Bytes,
-    /// Whether the kernel refuses writes.
-    pub read_only: bool,
-    /// Whether it has partitions.
-    pub partitioned: bool,
-}
-
-/// A device-mapper device as the kernel lists it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DmDevice {
-    /// The dm name: `vg-lv` with hyphens doubled.
-    pub name: String,
-    /// The dm uuid; for a logical volume `LVM-`, the group's and the volume's uuid without dashes,
-    /// and for hidden layers a suffix such as `-real` or `-cow`.
-    pub uuid: String,
-    /// Its number: `/dev/dm-<minor>` is the node that devtmpfs keeps for it.
-    pub number: DeviceNumber,
-}
-
-/// The live state of one device-mapper device.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)] // They are the kernel's flags.
-pub struct DmInfo {
-    /// Its number.
-    pub number: DeviceNumber,
-    /// How many openers and mounts hold it.
-    pub open_count: u32,
-    /// I/O waits until it is resumed.
-    pub suspended: bool,
-    /// It has a table that serves I/O.
-    pub live_table: bool,
-    /// It has a loaded table that waits to become live.
-    pub inactive_table: bool,
-    /// It refuses writes.
-    pub read_only: bool,
-}
-
-/// One line of a live device-mapper table; units are sectors of 512 bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DmTarget {
-    /// First sector of the device that it maps.
-    pub start: u64,
-    /// How many sectors.
-    pub length: u64,
-    /// The target type: `linear`, `snapshot-origin`, …
-    pub kind: String,
-    /// The rest of the line, as the kernel prints it.
-    pub params: String,
-}
-
-/// One line of the mount table, octal escapes decoded.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mount {
-    /// Number of the mounted device.
-    pub device: DeviceNumber,
-    /// The part of the file system that is mounted: `/`, or a path inside for bind mounts. For a
-    /// bind-mounted device node: the node's path inside devtmpfs, such as `/dm-3`.
-    pub root: PathBuf,
-    /// Where.
-    pub target: PathBuf,
-    /// File system type as the kernel names it.
-    pub kind: String,
-    /// The source as given to mount.
-    pub source: String,
-    /// Per-mount options: `ro`, `nodev`, …
-    pub mount_options: Vec<String>,
-    /// Options of the file system itself: `ro` here means that it is read-only everywhere.
-    pub super_options: Vec<String>,
-}
-
-impl Mount {
-    /// Whether writes through this mount are refused, by the mount or by its file system.
-    pub fn read_only(&self) -> bool {
-        self.mount_options.iter().chain(&self.super_options).any(|option| option == "ro")
-    }
-}
-
-/// A file system to mount.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewMount {
-    /// The block device.
-    pub device: PathBuf,
-    /// An existing directory.
-    pub target: PathBuf,
-    /// The kernel's name of the type.
-    pub kind: &'static str,
-    /// Mount options, one an element: flags by name (`ro`, `nodev`, `noatime`), the rest goes to the
-    /// file system.
-    pub options: Vec<String>,
-}
-
-/// What `statfs` says of a mounted file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
-    /// Size of the file system.
-    pub total: Bytes,
-    /// Written.
-    pub used: Bytes,
-    /// Left for unprivileged writers.
-    pub available: Bytes,
-    /// Inodes in all; 0 where the file system makes them as needed (btrfs).
-    pub inodes: u64,
-    /// Inodes free.
-    pub inodes_free: u64,
-}
-
-/// What a path is, without following a link at its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PathKind {
-    /// A directory.
-    Directory,
-    /// A regular file.
-    File,
-    /// A block device node.
-    Block(DeviceNumber),
-    /// Anything else: a link, a socket, …
-    Other,
-}
-
-/// Geometry of a mounted xfs (`XFS_IOC_FSGEOMETRY`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct XfsGeometry {
-    /// Bytes in a block.
-    pub block_size: u32,
-    /// Blocks of the data section.
-    pub data_blocks: u64,
-    /// Largest share of inodes in percent; growing passes it back unchanged.
-    pub inode_max_percent: u32,
 }
 
 /// Keeps other LVM commands away from a group until it is dropped.

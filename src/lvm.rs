@@ -22,6 +22,7 @@ use crate::lvm::metadata::MetadataError;
 
 pub use commands::{BEFORE_EXTENTS, EXTENT, NewLv};
 pub use group::{Group, Lv, Piece, Pv, Segment};
+pub(crate) use scan::scan_disks;
 pub use scan::{Member, Scan, scan, without_label};
 pub use torn::undo_torn_commits;
 pub use volume_group::{Spent, Turn, VolumeGroup};

@@ -183,14 +183,14 @@ impl Node {
 
     fn state(&self, found: &Found) -> State {
         let key = found.record.id.key();
-        match found.record.stage {
-            record::Stage::Creating => State::Creating,
-            record::Stage::Deleting => State::Deleting {
+        match found.record.life {
+            record::Life::Creating => State::Creating,
+            record::Life::Deleting => State::Deleting {
                 wiped: self.wipes.progress(key).unwrap_or_default().max(found.record.wiped),
             },
-            record::Stage::Ready if self.wipes.runs(key) => State::Resizing,
-            record::Stage::Ready if found.has_snapshot() => State::Resizing,
-            record::Stage::Ready => match self.growths().get(key) {
+            record::Life::Ready if self.wipes.runs(key) => State::Resizing,
+            record::Life::Ready if found.has_snapshot() => State::Resizing,
+            record::Life::Ready => match self.growths().get(key) {
                 Some(LastGrowth::Done) => State::Resized,
                 Some(LastGrowth::Waits(_)) | None => State::Ready,
             },

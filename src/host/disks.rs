@@ -17,10 +17,11 @@ pub(super) fn list(sys_block: &Path) -> io::Result<Vec<Disk>> {
     let mut disks = Vec::new();
     for entry in names(sys_block)? {
         let whole = sys_block.join(&entry);
-        if is_memory(&entry) || !is_there(&whole) || is_member(&whole, sys_block)? {
+        // Logical volumes first: there may be thousands, and one read tells them.
+        if is_memory(&entry) || is_volume(&whole, sys_block)? {
             continue;
         }
-        if is_volume(&whole, sys_block)? {
+        if !is_there(&whole) || is_member(&whole, sys_block)? {
             continue;
         }
         let mut partitions = partitions(&whole)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::bytes::Bytes;
 use crate::lvm::NewLv;
 use crate::node::pools::{self, Pool};
-use crate::node::record::{Record, Stage};
+use crate::node::record::{Life, Record};
 use crate::node::room::{place, room_for_new, roomiest};
 use crate::node::wipe::{self, Task};
 use crate::node::{Found, Node};
@@ -24,10 +24,10 @@ impl Node {
             (None, _) => self.make_volume(want).await?,
         };
         same_as_wanted(&found, want, &self.settings.name)?;
-        let found = match found.record.stage {
-            Stage::Creating => self.make_ready(found).await?,
-            Stage::Ready => found,
-            Stage::Deleting => {
+        let found = match found.record.life {
+            Life::Creating => self.make_ready(found).await?,
+            Life::Ready => found,
+            Life::Deleting => {
                 return Err(VolumeError::Working {
                     what: format!("deleting the earlier volume {:?}", want.name),
                     progress: "it is being wiped".to_owned(),
@@ -122,9 +122,9 @@ impl Node {
         let ranges = wipe::before_first_use(found.record.mode, found.size());
         self.wipes.wipe(Task::new(&found, device, ranges)).await?;
         let turn = found.group.turn().await?;
-        let (gone, new) = (Stage::Creating.tag(), Stage::Ready.tag());
+        let (gone, new) = (Life::Creating.tag(), Life::Ready.tag());
         let lv = turn.retag(&found.lv.name, &[&gone], &[new]).await?;
-        let record = Record { stage: Stage::Ready, ..found.record };
+        let record = Record { life: Life::Ready, ..found.record };
         Ok(Found { lv, record, ..found })
     }
 }
@@ -166,31 +166,39 @@ pub(super) fn keeps_limit(size: Bytes, wanted: Wanted) -> Result<(), VolumeError
 /// # Errors
 /// [`VolumeError::Exists`] if the volume of that name is not what is asked for now.
 fn same_as_wanted(found: &Found, want: &NewVolume, node: &str) -> Result<(), VolumeError> {
-    let differs =
-        |difference: String| Err(VolumeError::Exists { name: want.name.clone(), difference });
-    let record = &found.record;
-    if record.name != want.name {
-        return differs(format!("its name is {:?}", record.name));
+    let elsewhere = !want.nodes.is_empty() && !want.nodes.iter().any(|may| may == node);
+    let place = || {
+        let words = format!("it is on node {node}, which is not among those that may hold it");
+        elsewhere.then_some(words)
+    };
+    let size = || size_difference(found, want);
+    match class_difference(found, want).or_else(place).or_else(size) {
+        Some(difference) => Err(VolumeError::Exists { name: want.name.clone(), difference }),
+        None => Ok(()),
     }
-    if record.mode != want.mode {
-        return differs(format!("it is {}, {} was asked for", record.mode, want.mode));
-    }
-    if let Some(pool) = want.class.pool.as_ref().filter(|pool| **pool != found.pool.name) {
-        return differs(format!("it is in pool {}, {pool} was asked for", found.pool.name));
-    }
-    if !want.nodes.is_empty() && !want.nodes.iter().any(|may| may == node) {
-        return differs(format!("it is on node {node}, which is not among those that may hold it"));
-    }
-    let size = found.size();
-    if size < want.size.at_least || want.size.at_most.is_some_and(|limit| size > limit) {
-        let asked = want.size;
-        let at_most =
-            asked.at_most.map_or_else(String::new, |limit| format!(" and at most {}", limit.get()));
-        return differs(format!(
-            "it has {} bytes, at least {}{at_most} bytes were asked for",
-            size.get(),
-            asked.at_least.get()
-        ));
-    }
-    Ok(())
+}
+
+fn class_difference(found: &Found, want: &NewVolume) -> Option<String> {
+    let (record, class) = (&found.record, &want.class);
+    let differs = |what: &str, has: &str, asked: &str| {
+        (has != asked).then(|| format!("its {what} is {has}, {asked} was asked for"))
+    };
+    let pool = class.pool.as_ref().unwrap_or(&found.pool.name);
+    (record.name != want.name)
+        .then(|| format!("its name is {:?}", record.name))
+        .or_else(|| differs("use", &record.mode.to_string(), &want.mode.to_string()))
+        .or_else(|| differs("pool", found.pool.name.as_str(), pool.as_str()))
+        .or_else(|| differs("wipe", record.wipe.as_str(), class.wipe.as_str()))
+        .or_else(|| differs("safety", record.safety.as_str(), class.safety.as_str()))
+}
+
+fn size_difference(found: &Found, want: &NewVolume) -> Option<String> {
+    let (size, asked) = (found.size(), want.size);
+    let fits = size >= asked.at_least && asked.at_most.is_none_or(|limit| size <= limit);
+    let at_most =
+        asked.at_most.map_or_else(String::new, |limit| format!(" and at most {}", limit.get()));
+    (!fits).then(|| {
+        let (has, least) = (size.get(), asked.at_least.get());
+        format!("it has {has} bytes, at least {least}{at_most} bytes were asked for")
+    })
 }

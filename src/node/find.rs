@@ -130,9 +130,9 @@ impl Node {
     /// [`VolumeError::NotFound`], or [`VolumeError::Working`] while it is being made or removed.
     pub(super) async fn usable(&self, id: &VolumeId) -> Result<Found, VolumeError> {
         let found = self.must_find(id).await?.reachable()?;
-        match found.record.stage {
-            record::Stage::Ready => Ok(found),
-            record::Stage::Creating | record::Stage::Deleting => Err(VolumeError::Working {
+        match found.record.life {
+            record::Life::Ready => Ok(found),
+            record::Life::Creating | record::Life::Deleting => Err(VolumeError::Working {
                 what: format!("volume {id}"),
                 progress: format!("it is {}", self.state(&found)),
             }),

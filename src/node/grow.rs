@@ -12,7 +12,7 @@ use crate::mount::MountTable;
 use crate::node::create::keeps_limit;
 use crate::node::error::{failed, fs_failed};
 use crate::node::pools;
-use crate::node::record::{self, Stage};
+use crate::node::record::{self, Life};
 use crate::node::wipe::{self, Task};
 use crate::node::{Found, LastGrowth, Node};
 use crate::volume::{FsKind, Grown, Growth, Layout, Mode, VolumeError, VolumeId};
@@ -161,7 +161,7 @@ impl Node {
         self.wipes.settle(found.record.id.key()).await?;
         self.remove_helpers(found).await?;
         self.make_room(found, extents).await?;
-        let tags = vec![Stage::Creating.tag()];
+        let tags = vec![Life::Creating.tag()];
         let turn = found.group.turn().await?;
         let lv = turn.create(&NewLv { name, layout: Layout::Linear, extents, tags }).await;
         let lv = lv?;

@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::fs::{self, FsError, Superblock};
 use crate::lvm::{Group, NewLv};
 use crate::node::error::{failed, fs_failed};
-use crate::node::record::{self, Stage};
+use crate::node::record::{self, Life};
 use crate::node::{Found, LastGrowth, Node};
 use crate::volume::{FsKind, Layout, Safety, VolumeError};
 
@@ -158,7 +158,7 @@ impl Node {
         }
         let extents = snapshot_extents(found);
         let name = record::safety_name(found.record.id.key());
-        let tags = vec![Stage::Ready.tag()];
+        let tags = vec![Life::Ready.tag()];
         let new = NewLv { name, layout: Layout::Linear, extents, tags };
         turn.snapshot(&found.lv.name, &new).await?;
         found.group.flush().await?;

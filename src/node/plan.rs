@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::bytes::Bytes;
 use crate::causes;
 use crate::host::{Disk, HostError};
-use crate::lvm::{Group, Scan, VolumeGroup, scan, tags, undo_torn_commits};
+use crate::lvm::{Group, Scan, VolumeGroup, scan_disks, tags, undo_torn_commits};
 use crate::node::disks::{Located, NewDisk, SetupError};
 use crate::node::pools::Pool;
 use crate::node::{Node, NodeSettings};
@@ -99,7 +99,7 @@ impl Survey {
             plans.iter().any(|plan| plan.groups.iter().any(|s| self.is(plan, s, group, disk)))
         };
         let ours = |group: &Group, disk: &Path| !in_use(group) && named(group, disk);
-        let scan = scan(&node.host).await?;
+        let scan = scan_disks(&node.host, self.disks.clone()).await;
         let scan = undo_torn_commits(&node.host, scan, &node.settings.state_dir, ours).await?;
         for (disk, error) in &scan.unreadable {
             let error = causes::in_full(error);

@@ -16,7 +16,7 @@ pub const WIPED: &str = "wiped";
 
 /// Where a volume stands in its life; what LVM stores of [`crate::volume::State`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum Life {
     /// Not yet wiped.
     Creating,
     /// Usable.
@@ -25,14 +25,14 @@ pub enum Stage {
     Deleting,
 }
 
-impl Stage {
-    const ALL: [Stage; 3] = [Stage::Creating, Stage::Ready, Stage::Deleting];
+impl Life {
+    const ALL: [Life; 3] = [Life::Creating, Life::Ready, Life::Deleting];
 
     fn as_str(self) -> &'static str {
         match self {
-            Stage::Creating => "creating",
-            Stage::Ready => "ready",
-            Stage::Deleting => "deleting",
+            Life::Creating => "creating",
+            Life::Ready => "ready",
+            Life::Deleting => "deleting",
         }
     }
 }
@@ -47,7 +47,7 @@ pub struct Record {
     /// What the workload sees.
     pub mode: Mode,
     /// Where it stands.
-    pub stage: Stage,
+    pub life: Life,
     /// Whether its file system was made, durably; only then may it hold data.
     pub made: bool,
     /// The size that its creator asked for.
@@ -85,7 +85,7 @@ impl Record {
             id: VolumeId::new(node.clone(), want.key()),
             name: want.name.clone(),
             mode: want.mode,
-            stage: Stage::Creating,
+            life: Life::Creating,
             made: false,
             requested: want.size.at_least,
             wipe,
@@ -115,7 +115,7 @@ impl Record {
         Some(Record {
             name: value("name")?,
             mode,
-            stage: Stage::ALL[word(STATE, &Stage::ALL.map(Stage::as_str))?],
+            life: Life::ALL[word(STATE, &Life::ALL.map(Life::as_str))?],
             made: tags::find(&lv.tags, MADE).is_some(), // However it reads, it may hold data.
             requested: bytes(value("requested")),
             wipe: word("wipe", &Wipe::ALL.map(Wipe::as_str)).map_or(Wipe::Zero, |at| Wipe::ALL[at]),
@@ -136,7 +136,7 @@ impl Record {
             tags::tag("requested", &self.requested.get().to_string()),
             tags::tag("wipe", self.wipe.as_str()),
             tags::tag("safety", self.safety.as_str()),
-            self.stage.tag(),
+            self.life.tag(),
         ];
         if !self.mkfs.words().is_empty() {
             tags.push(tags::tag("mkfs", &self.mkfs.words().join(" ")));
@@ -150,7 +150,7 @@ impl Record {
     }
 }
 
-impl Stage {
+impl Life {
     /// The tag that says so.
     pub fn tag(self) -> String {
         tags::tag(STATE, self.as_str())

@@ -1,6 +1,6 @@
 //! Remove a volume: nobody holds it, its bytes are unreadable, then its extents are free.
 
-use crate::node::record::{self, Stage};
+use crate::node::record::{self, Life};
 use crate::node::wipe::Task;
 use crate::node::{Found, Node};
 use crate::volume::{VolumeError, VolumeId, Wipe};
@@ -15,10 +15,10 @@ impl Node {
             return self.flush_all().await;
         };
         refuse_if_copied(&found)?;
-        match found.record.stage {
-            Stage::Deleting => {} // Our own wipe may hold it; nobody else can any more.
-            Stage::Creating => self.wipes.settle(key).await?,
-            Stage::Ready => {
+        match found.record.life {
+            Life::Deleting => {} // Our own wipe may hold it; nobody else can any more.
+            Life::Creating => self.wipes.settle(key).await?,
+            Life::Ready => {
                 self.leave_private_mount(&found).await?;
                 self.refuse_if_held(&found, None).await?;
                 self.wipes.settle(key).await?; // That of a growth that nobody asks for any more.
@@ -26,7 +26,7 @@ impl Node {
         }
         self.remove_helpers(&found).await?;
         // What was never ready was never shown to a tenant: there is nothing to hide.
-        if found.record.stage != Stage::Creating && found.record.wipe != Wipe::None {
+        if found.record.life != Life::Creating && found.record.wipe != Wipe::None {
             let found = self.mark_deleting(&found).await?;
             let task = self.last_wipe(&found).await?;
             self.wipes.wipe(task).await?;
@@ -40,11 +40,11 @@ impl Node {
 
     async fn mark_deleting(&self, found: &Found) -> Result<Found, VolumeError> {
         let mut deleting = found.clone();
-        if found.record.stage != Stage::Deleting {
+        if found.record.life != Life::Deleting {
             let turn = found.group.turn().await?;
-            let (gone, new) = (found.record.stage.tag(), Stage::Deleting.tag());
+            let (gone, new) = (found.record.life.tag(), Life::Deleting.tag());
             deleting.lv = turn.retag(&found.lv.name, &[&gone], &[new]).await?;
-            deleting.record.stage = Stage::Deleting;
+            deleting.record.life = Life::Deleting;
         }
         Ok(deleting)
     }

@@ -10,7 +10,7 @@ use crate::node::find::Found;
 use crate::node::grow::Outcomes;
 use crate::node::plan::{PoolPlan, Survey, served};
 use crate::node::pools::Pool;
-use crate::node::record::{self, Stage};
+use crate::node::record::{self, Life};
 use crate::node::{Node, NodeSettings, wipe};
 
 impl Node {
@@ -127,7 +127,7 @@ impl Node {
         }
         drop(turn);
         self.remove_private_mount_points(&seen).await;
-        for (lv, record) in record::volumes(&seen).filter(|(_, r)| r.stage == Stage::Deleting) {
+        for (lv, record) in record::volumes(&seen).filter(|(_, r)| r.life == Life::Deleting) {
             let (pool, group, seen) = (pool.clone(), group.clone(), seen.clone());
             let found = Found { pool, group, seen, lv: lv.clone(), record };
             match self.last_wipe(&found).await {

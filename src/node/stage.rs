@@ -181,7 +181,7 @@ impl Node {
         let Some((_, info)) = self.live_device(&found).await? else {
             return self.unmount(id, None, staging).await;
         };
-        let ready = found.record.stage == record::Stage::Ready;
+        let ready = found.record.life == record::Life::Ready;
         if !ready && self.wipes.runs(id.key()) {
             // The driver's own wipe needs the device.
             return self.unmount(id, Some(info.number), staging).await;

@@ -10,12 +10,14 @@ use pliant::mount::{self, MountError, MountTable};
 use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
-use pliant::volume::{FsKind, Mode, Safety, Severity, VolumeError, Volumes};
+use pliant::volume::{
+    Class, FsKind, Mode, NewVolume, Safety, Severity, VolumeError, Volumes, Wipe,
+};
 
 use crate::cuts::block_on;
 use crate::machine::{
-    Disks, LARGE, NEIGHBOUR, Op, STAGING, Setup, TARGET, VOLUME, after, id_of, settings, type_in,
-    want, wrongs,
+    Disks, LARGE, NEIGHBOUR, Op, SMALL, STAGING, Setup, TARGET, VOLUME, after, id_of, settings,
+    type_in, want, wrongs,
 };
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
@@ -236,6 +238,31 @@ fn a_volume_of_another_name_is_not_taken_for_this_one() {
         type_in(&host, "vg0", &format!("lvchange -y {swap} vg0/{}", lv())).await;
         let said = Op::Create(EXT4).ask(&host, &node).await.expect_err("it is another's");
         assert!(said.starts_with("Exists") && said.contains("its name is"), "{said}");
+    });
+}
+
+#[test]
+fn a_volume_with_other_promises_is_not_taken_for_this_one() {
+    block_on(async {
+        let (_, _, node) = after(&[Op::Create(EXT4)]).await;
+        let asked = want(VOLUME, EXT4, SMALL);
+        for (class, difference) in [
+            (
+                Class { wipe: Wipe::None, ..Class::default() },
+                "its wipe is zero, none was asked for",
+            ),
+            (
+                Class { safety: Safety::Required, ..Class::default() },
+                "its safety is best-effort, required was asked for",
+            ),
+        ] {
+            let answer = node.ensure(&NewVolume { class, ..asked.clone() }).await;
+            let Err(VolumeError::Exists { difference: said, .. }) = answer else {
+                panic!("{answer:?}")
+            };
+            assert_eq!(said, difference);
+        }
+        node.ensure(&asked).await.expect("the same again is there already");
     });
 }
 

@@ -307,7 +307,7 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
         _ => {}
     }
     wrong.extend(beyond_their_ends(host, &group).await);
-    let ready = record::volumes(&group).filter(|(_, record)| record.stage == record::Stage::Ready);
+    let ready = record::volumes(&group).filter(|(_, record)| record.life == record::Life::Ready);
     for (lv, record) in ready.filter(|(_, record)| record.mode == Mode::Block) {
         let extents = secret_extents(&group, lv);
         for at in extents {
@@ -336,8 +336,8 @@ async fn beyond_their_ends(host: &FakeHost, group: &pliant::lvm::Group) -> Vec<S
 /// holds what was synced.
 pub async fn wiped_too_early(host: &FakeHost) -> Vec<String> {
     let Some(group) = host.group(&group_of(host)) else { return Vec::new() };
-    let (volume, ready) = (lv_name(&VolumeKey::of(VOLUME)), record::Stage::Ready);
-    let found = record::volumes(&group).find(|(lv, r)| lv.name == volume && r.stage == ready);
+    let (volume, ready) = (lv_name(&VolumeKey::of(VOLUME)), record::Life::Ready);
+    let found = record::volumes(&group).find(|(lv, r)| lv.name == volume && r.life == ready);
     match found {
         Some((lv, _)) => lost_marks(host, &group, lv).await,
         None => Vec::new(),
@@ -359,7 +359,7 @@ async fn lost_marks(host: &FakeHost, group: &pliant::lvm::Group, lv: &Lv) -> Vec
 pub async fn old_ends(host: &FakeHost) -> Vec<String> {
     let mut wrong = Vec::new();
     let Some(group) = host.group(&group_of(host)) else { return wrong };
-    let ready = record::volumes(&group).filter(|(_, record)| record.stage == record::Stage::Ready);
+    let ready = record::volumes(&group).filter(|(_, record)| record.life == record::Life::Ready);
     for (lv, record) in ready.filter(|(_, record)| record.mode != Mode::Block) {
         let size = group.size_of(lv.extents());
         let head = content(host, &group, lv, 0, superblock::HEAD).await;

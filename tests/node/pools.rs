@@ -210,7 +210,7 @@ fn a_class_without_a_pool_takes_the_only_one_or_the_default() {
         elsewhere.class.pool = Some("fast".parse().expect("a name"));
         match node.ensure(&elsewhere).await {
             Err(VolumeError::Exists { difference, .. }) => {
-                assert_eq!(difference, "it is in pool default, fast was asked for");
+                assert_eq!(difference, "its pool is default, fast was asked for");
             }
             other => panic!("{other:?}"),
         }

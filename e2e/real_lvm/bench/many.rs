@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 
 use pliant::bytes::Bytes;
-use pliant::node::record::{Record, Stage};
+use pliant::node::record::{Life, Record};
 use pliant::volume::{Class, FsKind, Mode, NewVolume, NodeKey, Wanted};
 
 use crate::bench::client::{Client, Spent};
@@ -107,7 +107,7 @@ fn volume(number: usize) -> String {
         class: Class::default(),
         nodes: [].into(),
     };
-    let record = Record { stage: Stage::Ready, ..Record::new(&NodeKey::of("n1"), &want) };
+    let record = Record { life: Life::Ready, ..Record::new(&NodeKey::of("n1"), &want) };
     let tags: Vec<String> = record.tags().iter().map(|tag| format!("\"{tag}\"")).collect();
     let mut text = String::new();
     writeln!(
