@@ -15,6 +15,8 @@ mod calls;
 mod conditions;
 mod crash_points;
 mod cuts;
+#[path = "../tally/dice.rs"]
+mod dice;
 mod dry_runs;
 mod faults;
 mod guards;

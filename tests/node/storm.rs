@@ -14,6 +14,7 @@ use pliant::volume::{FsKind, Mode};
 
 use crate::calls::{Call, Client, Services, Verb};
 use crate::cuts::figures;
+use crate::dice::Dice;
 use crate::machine::{Setup, settings};
 use crate::model::{Event, Model, explain};
 
@@ -31,26 +32,12 @@ const CALLS: usize = 40;
 /// Room for all of them at their largest, so that no answer depends on another volume.
 const DISK: u64 = 3 << 30;
 
-/// Numbers that a seed determines.
-struct Dice(u64);
+/// What a caller does next.
+trait Caller {
+    fn call(&mut self) -> Call;
+}
 
-impl Dice {
-    fn of(seed: u64) -> Dice {
-        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        let number = usize::try_from(self.next() >> 33).expect("31 bits");
-        choices[number % choices.len()]
-    }
-
+impl Caller for Dice {
     fn call(&mut self) -> Call {
         let verb = self.one_of(&[&Verb::ALL[..], &[Verb::Get]].concat());
         let (name, mode) = self.one_of(&VOLUMES);

@@ -7,14 +7,14 @@ use crate::claim::{capacity, conditions, resize};
 use crate::world::{World, run};
 
 /// Writes numbered blocks with their checksums for ever, and syncs each.
-const WRITER: &str = "i=0; while true; do i=$((i+1)); \
+pub const WRITER: &str = "i=0; while true; do i=$((i+1)); \
      dd if=/dev/urandom of=/data/$i bs=64k count=1 2>/dev/null; sync /data/$i; \
      (cd /data && md5sum $i) >>/data/sums; sync /data/sums; \
      [ $i -lt 400 ] || { rm -f /data/[0-9]* /data/sums; i=0; }; done";
 /// All that was written is as it was; the last line may be under way.
-const CHECK: &str = "cd /data && head -n -1 sums | md5sum -c - | grep -vc OK$ || true";
+pub const CHECK: &str = "cd /data && head -n -1 sums | md5sum -c - | grep -vc OK$ || true";
 /// The size of the file system in KiB.
-const SIZE: &str = "df -k /data | tail -n 1 | awk '{print $2}'";
+pub const SIZE: &str = "df -k /data | tail -n 1 | awk '{print $2}'";
 
 async fn grow_under_a_writer(world: World, fs: &str) {
     let class = world.class(json!({"pool": "fast", "fs-type": fs})).await;
@@ -153,6 +153,48 @@ fn a_wish_beyond_the_room_is_told_and_can_be_lowered() {
                 capacity(claim) == "96Mi"
             })
             .await;
+    });
+}
+
+/// A quota counts the wish at the edit: beyond it the edit itself is refused, within it the claim grows.
+#[test]
+fn a_quota_bounds_the_edit() {
+    run("a_quota_bounds_the_edit", |world| async move {
+        world.claim("data", "pliant", "64Mi", "Filesystem").await;
+        world.pod("app", "data", "sleep 9999", json!({})).await;
+        world.quota("128Mi").await;
+        let refused = world.resize("data", "160Mi").await.unwrap_err().to_string();
+        assert!(refused.contains("exceeded quota"), "{refused}");
+        world.resize("data", "128Mi").await.unwrap();
+        world
+            .until::<PersistentVolumeClaim>("data", "has its new size", |claim| {
+                capacity(claim) == "128Mi"
+            })
+            .await;
+    });
+}
+
+/// A pod that may only read sees the new size too.
+#[test]
+fn a_volume_grows_under_a_pod_that_only_reads() {
+    run("a_volume_grows_under_a_pod_that_only_reads", |world| async move {
+        world.claim("data", "pliant", "64Mi", "Filesystem").await;
+        world.pod("first", "data", "echo kept >/data/file; sync; sleep 9999", json!({})).await;
+        world.remove_pod("first").await;
+        let claim = json!({"claimName": "data", "readOnly": true});
+        let volumes = json!([{"name": "data", "persistentVolumeClaim": claim}]);
+        world.pod("reader", "data", "sleep 9999", json!({"volumes": volumes})).await;
+        world.resize("data", "128Mi").await.unwrap();
+        world
+            .until::<PersistentVolumeClaim>("data", "has its new size", |claim| {
+                capacity(claim) == "128Mi"
+            })
+            .await;
+        let size: u64 = world.exec("reader", SIZE).await.parse().unwrap();
+        assert!(size > 100 * 1024, "{size} KiB");
+        assert_eq!(world.exec("reader", "cat /data/file").await, "kept");
+        let touched = world.exec("reader", "touch /data/x 2>&1 || true").await;
+        assert!(touched.contains("Read-only"), "{touched}");
     });
 }
 

@@ -10,7 +10,13 @@
 )]
 
 mod claim;
+#[path = "../../../tests/tally/dice.rs"]
+mod dice;
 mod expansion;
 mod faults;
+mod nodes;
+mod pools;
 mod room;
+mod storm;
+mod upgrade;
 mod world;

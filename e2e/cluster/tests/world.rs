@@ -5,15 +5,21 @@ use std::future::Future;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Event, Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{
+    Event, Namespace, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
+};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::wait::{Condition, await_condition};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::wait::Condition;
+use kube::runtime::watcher::watch_object;
 use kube::{Api, Client, Resource};
 use pliant::api::{NodeStorage, VolumeRequest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_stream::StreamExt;
 
 /// Longer than anything here takes, on a machine where all is slow.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -89,27 +95,37 @@ impl World {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    async fn create<K>(&self, api: &Api<K>, object: Value) -> K
+    /// Make a thing; what a call has made whose answer was lost is not made twice.
+    async fn create<K>(&self, api: &Api<K>, object: Value)
     where
         K: Clone + Debug + Serialize + DeserializeOwned,
     {
-        let object = serde_json::from_value(object).unwrap();
-        api.create(&PostParams::default(), &object).await.unwrap()
+        let object: K = serde_json::from_value(object).unwrap();
+        let params = PostParams::default();
+        match persist(|| api.create(&params, &object)).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            made => drop(made.unwrap()),
+        }
     }
 
     /// Make a class of this test: `pool`, `fs-type` and whatever else.
     pub async fn class(&self, parameters: Value) -> String {
+        self.class_named(&self.name, parameters).await;
+        self.name.clone()
+    }
+
+    /// Make a class of any name.
+    pub async fn class_named(&self, name: &str, parameters: Value) {
         let classes: Api<StorageClass> = Api::all(self.client.clone());
-        let _ = classes.delete(&self.name, &DeleteParams::default()).await;
+        let _ = classes.delete(name, &DeleteParams::default()).await;
         let class = json!({
-            "metadata": {"name": self.name},
+            "metadata": {"name": name},
             "provisioner": "lvm.csi.pliant.io",
             "allowVolumeExpansion": true,
             "volumeBindingMode": "WaitForFirstConsumer",
             "parameters": parameters,
         });
         self.create(&classes, class).await;
-        self.name.clone()
     }
 
     /// Make a class of this test that does not allow its volumes to grow.
@@ -133,6 +149,17 @@ impl World {
             },
         });
         self.create(&self.api::<PersistentVolumeClaim>(), claim).await;
+    }
+
+    /// Allow the claims of the namespace to ask for so much in all; returns when that is counted.
+    pub async fn quota(&self, storage: &str) {
+        let quotas = self.api::<ResourceQuota>();
+        let spec = json!({"hard": {"requests.storage": storage}});
+        self.create(&quotas, json!({"metadata": {"name": "storage"}, "spec": spec})).await;
+        self.until::<ResourceQuota>("storage", "is counted", |quota| {
+            quota.status.as_ref().is_some_and(|status| status.used.is_some())
+        })
+        .await;
     }
 
     /// Start a pod that runs a script with the claim at /data, or as the device /dev/data.
@@ -161,8 +188,14 @@ impl World {
         if let (Value::Object(spec), Value::Object(more)) = (&mut pod["spec"], more) {
             spec.extend(more);
         }
+        self.start(pod).await
+    }
+
+    /// Start a pod as it is written here; the node on which it runs.
+    pub async fn start(&self, pod: Value) -> String {
+        let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
         self.create(&self.api::<Pod>(), pod).await;
-        self.until::<Pod>(name, "runs", |pod| {
+        self.until::<Pod>(&name, "runs", |pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             matches!(phase, Some("Running" | "Succeeded"))
         })
@@ -174,21 +207,40 @@ impl World {
 
     /// Remove a pod, and wait until it is gone.
     pub async fn remove_pod(&self, name: &str) {
+        self.remove(self.api::<Pod>(), name).await;
+    }
+
+    /// Remove a claim, and wait until it is gone with its volume.
+    pub async fn remove_claim(&self, name: &str) {
+        let volume = self.get_claim(name).await.spec.unwrap().volume_name.unwrap();
+        self.remove(self.api::<PersistentVolumeClaim>(), name).await;
+        self.until_gone(Api::<PersistentVolume>::all(self.client.clone()), &volume).await;
+    }
+
+    async fn remove<K>(&self, api: Api<K>, name: &str)
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
         let now = DeleteParams { grace_period_seconds: Some(0), ..Default::default() };
-        self.api::<Pod>().delete(name, &now).await.unwrap();
-        self.until_gone(self.api::<Pod>(), name).await;
+        match persist(|| api.delete(name, &now)).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            gone => drop(gone.unwrap()),
+        }
+        self.until_gone(api, name).await;
     }
 
     /// The claim as it is now.
     pub async fn get_claim(&self, name: &str) -> PersistentVolumeClaim {
-        self.api::<PersistentVolumeClaim>().get(name).await.unwrap()
+        let claims = self.api::<PersistentVolumeClaim>();
+        persist(|| claims.get(name)).await.unwrap()
     }
 
     /// Edit the size of a claim.
     pub async fn resize(&self, claim: &str, size: &str) -> Result<(), kube::Error> {
         let patch = json!({"spec": {"resources": {"requests": {"storage": size}}}});
         let claims = self.api::<PersistentVolumeClaim>();
-        claims.patch(claim, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        persist(|| claims.patch(claim, &params, &patch)).await.map(drop)
     }
 
     /// Wait until a thing is as it should be.
@@ -203,6 +255,21 @@ impl World {
     {
         let condition = |object: Option<&K>| object.is_some_and(&is);
         self.wait(self.api::<K>(), name, what, condition).await.expect("it is there")
+    }
+
+    /// Wait until a thing that is in no namespace is as it should be.
+    pub async fn until_named<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        what: &str,
+        is: impl Fn(&K) -> bool,
+    ) -> K
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let condition = |object: Option<&K>| object.is_some_and(&is);
+        self.wait(api.clone(), name, what, condition).await.expect("it is there")
     }
 
     async fn until_gone<K>(&self, api: Api<K>, name: &str)
@@ -222,9 +289,19 @@ impl World {
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
-        let waited = await_condition(api, name, condition);
-        if let Ok(object) = tokio::time::timeout(PATIENCE, waited).await {
-            return object.unwrap();
+        let seen = watch_object(api, name).default_backoff();
+        // An API server that is away for a while is asked again.
+        let mut seen = std::pin::pin!(seen.filter_map(Result::ok));
+        let waited = async {
+            while let Some(object) = seen.next().await {
+                if condition.matches_object(object.as_ref()) {
+                    return object;
+                }
+            }
+            unreachable!("the watch has ended")
+        };
+        if let Ok(object) = timeout(PATIENCE, waited).await {
+            return object;
         }
         self.tell().await;
         panic!("waited in vain until {} {}/{name} {what}", K::kind(&()), self.name);
@@ -232,10 +309,31 @@ impl World {
 
     /// Run a script in a pod; its output.
     pub async fn exec(&self, pod: &str, script: &str) -> String {
+        let output = self.try_exec(pod, script).await;
+        output.unwrap_or_else(|output| panic!("{script} in {pod}: {output:?}"))
+    }
+
+    /// Run a script in a pod that may be on its way back.
+    pub async fn exec_when_back(&self, pod: &str, script: &str) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.try_exec(pod, script).await {
+                Ok(output) => return output,
+                Err(output) => {
+                    assert!(Instant::now() < end, "{script} in {pod}: {output:?}");
+                }
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    async fn try_exec(&self, pod: &str, script: &str) -> Result<String, Output> {
         let args = ["exec", "-n", &self.name, pod, "--", "sh", "-c", script];
         let output = kubectl(&args).await;
-        assert!(output.status.success(), "{script} in {pod}: {output:?}");
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        if !output.status.success() {
+            return Err(output);
+        }
+        Ok(String::from_utf8(output.stdout).unwrap().trim().to_owned())
     }
 
     /// The reasons and messages of the events of a thing, in order.
@@ -280,10 +378,36 @@ impl World {
     }
 }
 
+/// Ask the API server until it answers: while it is away or comes back it is asked again.
+pub async fn persist<T, F>(mut ask: impl FnMut() -> F) -> Result<T, kube::Error>
+where
+    F: Future<Output = Result<T, kube::Error>>,
+{
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let answer = ask().await;
+        let passes = match &answer {
+            Ok(_) => false,
+            Err(kube::Error::Api(status)) => status.code >= 500 || status.code == 429,
+            Err(_) => true,
+        };
+        if !passes || Instant::now() > end {
+            return answer;
+        }
+        sleep(Duration::from_millis(500)).await;
+    }
+}
+
 /// Run kubectl, which `e2e/cluster/with` puts into PATH.
 pub async fn kubectl(args: &[&str]) -> Output {
+    output("kubectl", args).await
+}
+
+/// Run a program to its end.
+pub async fn output(program: &str, args: &[&str]) -> Output {
+    let program = program.to_owned();
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let run = move || Command::new("kubectl").args(args).output().expect("kubectl runs");
+    let run = move || Command::new(program).args(args).output().expect("the program runs");
     tokio::task::spawn_blocking(run).await.unwrap()
 }
 
@@ -294,5 +418,6 @@ fn text(output: &Output) -> String {
 /// The requests that have not ended.
 pub async fn requests(client: &Client) -> Vec<VolumeRequest> {
     let all: Api<VolumeRequest> = Api::all(client.clone());
-    all.list(&ListParams::default()).await.unwrap().items
+    let params = ListParams::default();
+    persist(|| all.list(&params)).await.unwrap().items
 }

@@ -1,0 +1,62 @@
+//! A node is taken out of the cluster and comes back. No other test may run.
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim};
+use kube::Api;
+use serde_json::json;
+
+use crate::claim::capacity;
+use crate::world::{World, kubectl, output, run};
+
+async fn must(script: &str, args: &[&str]) {
+    let told = output(script, args).await;
+    assert!(told.status.success(), "{script} {args:?}: {told:?}");
+}
+
+async fn is_ready(world: &World, name: &str) {
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    world
+        .until_named(&nodes, name, "is ready", |node: &Node| {
+            let conditions =
+                node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            conditions.filter(|one| one.type_ == "Ready").any(|one| one.status == "True")
+        })
+        .await;
+}
+
+/// Drained, switched off, deleted from the cluster, switched on again: it joins anew, and what its disks
+/// hold is there.
+#[test]
+fn a_node_that_was_deleted_comes_back_with_its_volumes() {
+    run("nodes", |world| async move {
+        world.claim("data", "pliant", "64Mi", "Filesystem").await;
+        let node =
+            world.pod("app", "data", "echo kept >/data/file; sync; sleep 9999", json!({})).await;
+        let number = node.trim_start_matches("node").to_owned();
+        let drain = [
+            "drain",
+            &node,
+            "--force",
+            "--ignore-daemonsets",
+            "--delete-emptydir-data",
+            "--timeout=120s",
+        ];
+        let told = kubectl(&drain).await;
+        assert!(told.status.success(), "{told:?}");
+        must("e2e/cluster/node", &[&number, "kill"]).await;
+        let told = kubectl(&["delete", "node", &node]).await;
+        assert!(told.status.success(), "{told:?}");
+        must("e2e/cluster/node", &[&number, "start"]).await;
+        is_ready(&world, &node).await;
+        must("e2e/cluster/rolled-out", &[]).await;
+
+        let back = world.pod("again", "data", "sleep 9999", json!({})).await;
+        assert_eq!(back, node);
+        assert_eq!(world.exec("again", "cat /data/file").await, "kept");
+        world.resize("data", "96Mi").await.unwrap();
+        world
+            .until::<PersistentVolumeClaim>("data", "has its new size", |claim| {
+                capacity(claim) == "96Mi"
+            })
+            .await;
+    });
+}

@@ -1,0 +1,58 @@
+//! A Pool: told first, made on request, extended when a volume needs it.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use pliant::api::{Pool, PoolSpec};
+use serde_json::json;
+
+use crate::claim::capacity;
+use crate::world::run;
+
+/// The disks of a node that `values.yaml` leaves blank are of 4 GiB each.
+#[test]
+fn a_growth_beyond_the_group_takes_a_spare_disk() {
+    run("a_growth_beyond_the_group_takes_a_spare_disk", |world| async move {
+        let pools: Api<Pool> = Api::all(world.client.clone());
+        let _ = pools.delete(&world.name, &DeleteParams::default()).await;
+        let spec: PoolSpec = serde_json::from_value(json!({
+            "disks": [{"device": "/dev/ubdc"}],
+            "spareDisks": [{"device": "/dev/ubdd"}],
+        }))
+        .unwrap();
+        pools.create(&PostParams::default(), &Pool::new(&world.name, spec)).await.unwrap();
+        let told = world
+            .until_named(&pools, &world.name, "tells what each node would do", |pool: &Pool| {
+                let nodes = pool.status.iter().flat_map(|status| &status.nodes);
+                nodes.filter(|node| !node.plan.is_empty()).count() == 2
+            })
+            .await;
+        let status = told.status.unwrap();
+        assert_eq!(status.ready, 0, "nothing was done yet: {status:?}");
+        let may = Patch::Merge(json!({"spec": {"create": true}}));
+        pools.patch(&world.name, &PatchParams::default(), &may).await.unwrap();
+        world
+            .until_named(&pools, &world.name, "is ready on both nodes", |pool: &Pool| {
+                pool.status.as_ref().is_some_and(|status| status.ready == 2)
+            })
+            .await;
+
+        let class = world.class(json!({"pool": world.name, "fs-type": "xfs"})).await;
+        world.claim("data", &class, "3Gi", "Filesystem").await;
+        world.pod("app", "data", "echo kept >/data/file; sync; sleep 9999", json!({})).await;
+        world.resize("data", "6Gi").await.unwrap();
+        world
+            .until::<PersistentVolumeClaim>("data", "has its new size", |claim| {
+                capacity(claim) == "6Gi"
+            })
+            .await;
+        let size: u64 =
+            world.exec("app", "df -k /data | tail -n 1 | awk '{print $2}'").await.parse().unwrap();
+        assert!(size > 5 << 20, "{size} KiB");
+        assert_eq!(world.exec("app", "cat /data/file").await, "kept");
+
+        world.remove_pod("app").await;
+        world.remove_claim("data").await;
+        pools.delete(&world.name, &DeleteParams::default()).await.unwrap();
+    });
+}

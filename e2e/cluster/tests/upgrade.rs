@@ -1,0 +1,76 @@
+//! The chart is upgraded, with other values, and back again, while claims live. No other test may run.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use serde_json::json;
+
+use crate::claim::{capacity, conditions, resize};
+use crate::expansion::{CHECK, WRITER};
+use crate::world::{World, output, run};
+
+/// Upgrade to the chart of this repository with these values, and wait until all of it runs.
+async fn upgrade(values: &[&str]) {
+    let told = output("e2e/cluster/install", values).await;
+    assert!(told.status.success(), "{told:?}");
+}
+
+/// Make, grow and remove claims until the upgrade is through; how many there were.
+async fn lives_during(world: &World, values: &[&str]) -> usize {
+    let mut upgraded = std::pin::pin!(upgrade(values));
+    let mut lives = 0;
+    loop {
+        let claim = format!("short-{lives}-{}", values.len());
+        let life = async {
+            world.claim(&claim, "pliant", "32Mi", "Filesystem").await;
+            world.pod(&claim, &claim, "sleep 9999", json!({})).await;
+            grow(world, &claim, "64Mi").await;
+            world.remove_pod(&claim).await;
+            world.remove_claim(&claim).await;
+        };
+        let mut life = std::pin::pin!(life);
+        let through = tokio::select! {
+            () = &mut life => false,
+            () = &mut upgraded => true,
+        };
+        if through {
+            life.await;
+        }
+        lives += 1;
+        if through {
+            return lives;
+        }
+    }
+}
+
+async fn grow(world: &World, claim: &str, size: &str) -> PersistentVolumeClaim {
+    world.resize(claim, size).await.unwrap();
+    world
+        .until::<PersistentVolumeClaim>(claim, "has its new size", |claim| capacity(claim) == size)
+        .await
+}
+
+/// In two steps the kubelet grows the file system, and the claim tells so; in one step nobody waits for
+/// it. Both ways what is under way when the agents and controllers are replaced comes to its end.
+#[test]
+fn an_upgrade_under_load_loses_nothing_and_can_be_taken_back() {
+    run("upgrade", |world| async move {
+        world.claim("data", "pliant", "128Mi", "Filesystem").await;
+        world.pod("writer", "data", WRITER, json!({})).await;
+
+        let lives = lives_during(&world, &["--set", "node.expansion=two-step"]).await;
+        eprintln!("{lives} claims lived during the upgrade");
+        let grown = grow(&world, "data", "192Mi").await;
+        assert_eq!((conditions(&grown), resize(&grown)), (vec![], None));
+        let told: Vec<String> = world.events("data").await.into_iter().map(|told| told.0).collect();
+        for reason in ["Resizing", "FileSystemResizeRequired", "FileSystemResizeSuccessful"] {
+            assert!(told.iter().any(|told| told == reason), "{reason} is not in {told:?}");
+        }
+
+        let lives = lives_during(&world, &[]).await;
+        eprintln!("{lives} claims lived on the way back");
+        grow(&world, "data", "256Mi").await;
+        let told: Vec<String> = world.events("data").await.into_iter().map(|told| told.0).collect();
+        let successes = told.iter().filter(|told| *told == "VolumeResizeSuccessful").count();
+        assert!(successes > 0, "{told:?}");
+        assert_eq!(world.exec("writer", CHECK).await, "0", "what was written has changed");
+    });
+}
