@@ -1,6 +1,6 @@
 # Every target works from a fresh clone on Debian 12 with Rust and Go; missing packages are installed.
 .DEFAULT_GOAL := help
-.PHONY: help demo test cluster-test bench figures lint install
+.PHONY: help demo test cluster-test cluster-bench bench figures lint install
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -16,6 +16,9 @@ test: install ## all tests: units, fakes, real LVM, csi-sanity, protocol
 
 cluster-test: install ## tests on a real Kubernetes, in throw-away kernels
 	@e2e/cluster/test
+
+cluster-bench: install ## the figures of a cluster: edits, bursts, a thousand nodes
+	@e2e/cluster/bench
 
 bench: install ## Pliant beside plain LVM commands, on the same kernel
 	@e2e/bench

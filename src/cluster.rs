@@ -12,11 +12,13 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::bytes::Bytes;
+use crate::cluster::capacities::Capacities;
 use crate::volume::{
     Capacity, CapacityQuery, Grown, Growth, Listing, NewVolume, NodeKey, Page, Reason, Volume,
     VolumeError, VolumeId, VolumeStatus, Volumes,
 };
 
+mod capacities;
 mod nodes;
 mod placement;
 mod requests;
@@ -27,6 +29,9 @@ pub use nodes::Nodes;
 pub use requests::Requests;
 pub use watched::{Pauses, Watched};
 pub use words::{new_volume, volume_on_node};
+
+/// Who writes, for the API server.
+const WRITER: &str = "pliant-controller";
 
 /// How long a call waits for its node, below the 60 s that its callers wait for it.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -39,6 +44,7 @@ const PUBLISHED: Duration = Duration::from_secs(12);
 pub struct Cluster {
     nodes: Nodes,
     requests: Requests,
+    capacities: Capacities,
 }
 
 impl fmt::Debug for Cluster {
@@ -56,12 +62,20 @@ impl Cluster {
         let requests = Requests::watch(client, stop);
         nodes.known().await;
         requests.known().await;
-        Cluster { nodes, requests }
+        Cluster { nodes, requests, capacities: Capacities::new(client) }
     }
 
     /// What the nodes have.
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
+    }
+
+    async fn make(&self, want: &NewVolume) -> Result<Volume, VolumeError> {
+        let node = self.nodes.place(want)?;
+        let id = VolumeId::new(NodeKey::of(&node), want.key());
+        self.requests.carry_out(&node, &id, words::create(want)).await?;
+        // Its node publishes it before it says that it is done; the two are watched apart.
+        in_time("making", &id, self.nodes.until_listed(&id)).await
     }
 
     /// The work under way.
@@ -88,11 +102,13 @@ async fn in_time<T>(
 #[async_trait]
 impl Volumes for Cluster {
     async fn ensure(&self, want: &NewVolume) -> Result<Volume, VolumeError> {
-        let node = self.nodes.place(want)?;
-        let id = VolumeId::new(NodeKey::of(&node), want.key());
-        self.requests.carry_out(&node, &id, words::create(want)).await?;
-        // Its node publishes it before it says that it is done; the two are watched apart.
-        in_time("making", &id, self.nodes.until_listed(&id)).await
+        let made = self.make(want).await;
+        if let Err(error) = &made
+            && matches!(error.reason(), Reason::NoRoomToCreate | Reason::Elsewhere)
+        {
+            self.capacities.tell(&want.nodes).await;
+        }
+        made
     }
 
     async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {

@@ -36,9 +36,3 @@ pub use server::{ServeError, Services, serve};
 pub mod pb {
     tonic::include_proto!("csi.v1");
 }
-
-/// The name of the driver, as StorageClasses and CSIDriver objects spell it.
-pub const DRIVER: &str = "lvm.csi.pliant.io";
-
-/// The topology key whose value is the node that holds a volume.
-pub const TOPOLOGY: &str = "topology.lvm.csi.pliant.io/node";

@@ -30,6 +30,12 @@ pub use store::{
 pub use words::{either, few, nearest};
 pub use workload::{Access, NodeInfo, Publish, Stage, Stats, Usage};
 
+/// The name of the driver, as StorageClasses and PersistentVolumes spell it.
+pub const DRIVER: &str = "lvm.csi.pliant.io";
+
+/// The topology key whose value is the node that holds a volume.
+pub const TOPOLOGY: &str = "topology.lvm.csi.pliant.io/node";
+
 /// A file system that this driver makes, checks and grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -39,7 +39,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("prometheus_client::", &["metrics"]),
     ("axum::", &["metrics", "testing"]),
     ("kube::", &["api", "ask", "cluster", "controllers", "run", "testing"]),
-    ("k8s_openapi::", &["api", "ask", "controllers", "testing"]),
+    ("k8s_openapi::", &["api", "ask", "cluster", "controllers", "testing"]),
     ("schemars::", &["api"]),
     ("clap::", &["cli", "config", "main"]),
     ("procfs::", &["host", "metrics"]),

@@ -140,10 +140,8 @@ impl Nodes {
     pub(super) fn capacity(&self, query: &CapacityQuery) -> Capacity {
         let asked = |node: &str| query.node.as_ref().is_none_or(|asked| asked == node);
         let all = self.watched.all();
-        let each = all.iter().filter(|node| asked(name(node))).filter_map(|node| {
-            let pool = pool_of(node.status.as_ref()?, &query.class)?;
-            Some(capacity_of(pool, query))
-        });
+        let each = all.iter().filter(|node| asked(name(node)));
+        let each = each.filter_map(|node| capacity_on(node.status.as_ref()?, query));
         each.reduce(|sum, one| Capacity {
             free: sum.free + one.free,
             largest: sum.largest.max(one.largest),
@@ -185,7 +183,9 @@ fn largest(pool: &PoolOnNode, layout: Layout) -> Bytes {
     room.map_or(Bytes::ZERO, |room| room.size.0)
 }
 
-fn capacity_of(pool: &PoolOnNode, query: &CapacityQuery) -> Capacity {
+/// What could still be made on a node that tells this; `None` if it does not have the pool.
+pub(super) fn capacity_on(status: &NodeStorageStatus, query: &CapacityQuery) -> Option<Capacity> {
+    let pool = pool_of(status, &query.class)?;
     let needed = match query.mode {
         Some(Mode::Filesystem(kind)) => kind.smallest(),
         Some(Mode::Block) | None => Bytes::new(1),
@@ -198,7 +198,7 @@ fn capacity_of(pool: &PoolOnNode, query: &CapacityQuery) -> Capacity {
     };
     let largest = largest(pool, query.class.layout);
     let largest = if largest < smallest { Bytes::ZERO } else { largest };
-    Capacity { free: pool.free.0, largest, smallest }
+    Some(Capacity { free: pool.free.0, largest, smallest })
 }
 
 /// Why a volume can be made on none of the nodes that it may lie on.

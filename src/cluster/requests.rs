@@ -11,14 +11,11 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work};
-use crate::cluster::{PATIENCE, Watched, not_asked};
+use crate::cluster::{PATIENCE, WRITER, Watched, not_asked};
 use crate::volume::{VolumeError, VolumeId};
 
 /// How soon an agent that is there has taken up a request; it says so within seconds.
 const TAKE_UP: Duration = Duration::from_secs(15);
-
-/// Who writes requests, for the API server.
-const WRITER: &str = "pliant-controller";
 
 /// The work under way on the nodes.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Component, PathBuf};
 
 use crate::bytes::Bytes;
-use crate::csi::{TOPOLOGY, pb};
-use crate::volume::{ClassError, FsKind, VolumeId};
+use crate::csi::pb;
+use crate::volume::{ClassError, FsKind, TOPOLOGY, VolumeId};
 
 mod capability;
 mod node;

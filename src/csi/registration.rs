@@ -6,7 +6,8 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, async_trait};
 
-use crate::csi::{DRIVER, ServeError, socket};
+use crate::csi::{ServeError, socket};
+use crate::volume::DRIVER;
 
 /// The messages and the service of `proto/registration.proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)] // Made by build.rs.

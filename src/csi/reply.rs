@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bytes::Bytes;
 use crate::csi::parse::{Validation, Workload};
+use crate::csi::pb;
 use crate::csi::pb::controller_service_capability as controller;
 use crate::csi::pb::node_service_capability as node;
 use crate::csi::pb::plugin_capability::{self as plugin, service, volume_expansion};
-use crate::csi::{DRIVER, TOPOLOGY, pb};
 use crate::volume::{
-    Ailment, Capacity, Grown, Listing, Mode, NodeInfo, PoolAilment, Severity, Stats, Volume,
-    VolumeStatus,
+    Ailment, Capacity, DRIVER, Grown, Listing, Mode, NodeInfo, PoolAilment, Severity, Stats,
+    TOPOLOGY, Volume, VolumeStatus,
 };
 
 /// Who the driver is.

@@ -38,7 +38,7 @@ impl MountTable {
         Ok(MountTable::of_mounts(mounts))
     }
 
-    fn of_mounts(mounts: Vec<Mount>) -> MountTable {
+    pub(super) fn of_mounts(mounts: Vec<Mount>) -> MountTable {
         let mut of_device: HashMap<_, Vec<usize>> = HashMap::new();
         let mut of_node: HashMap<_, Vec<usize>> = HashMap::new();
         for (index, mount) in mounts.iter().enumerate() {
@@ -91,7 +91,10 @@ fn shown_node(mount: &Mount) -> Option<&str> {
 
 /// The number of the device that a btrfs names as its source: a node, or a device-mapper name, which
 /// is a link that udev keeps.
-async fn block_number(host: &dyn Host, source: &Path) -> Result<Option<DeviceNumber>, HostError> {
+pub(super) async fn block_number(
+    host: &dyn Host,
+    source: &Path,
+) -> Result<Option<DeviceNumber>, HostError> {
     // A mount of others may name anything; what is on the way to it must not keep ours from being seen.
     if !source.starts_with("/dev") {
         return Ok(None);
@@ -105,95 +108,4 @@ async fn block_number(host: &dyn Host, source: &Path) -> Result<Option<DeviceNum
         Some(PathKind::Block(number)) => Some(number),
         _ => None,
     })
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use crate::bytes::Bytes;
-    use crate::testing::FakeHost;
-
-    fn mount(device: (u32, u32), root: &str, target: &str, kind: &str) -> Mount {
-        Mount {
-            device: number(device),
-            root: root.into(),
-            target: target.into(),
-            kind: kind.to_owned(),
-            source: "/dev/dm-3".to_owned(),
-            mount_options: vec!["rw".to_owned(), "nodev".to_owned()],
-            super_options: vec!["rw".to_owned()],
-        }
-    }
-
-    pub(in super::super) fn number((major, minor): (u32, u32)) -> DeviceNumber {
-        DeviceNumber { major, minor }
-    }
-
-    pub(in super::super) fn table() -> MountTable {
-        MountTable::of_mounts(vec![
-            mount((254, 1), "/", "/staging", "xfs"),
-            mount((254, 3), "/", "/staging", "ext4"),
-            mount((254, 3), "/", "/target", "ext4"),
-            mount((0, 5), "/dm-3", "/block", "devtmpfs"),
-            mount((0, 5), "/dm-3//deleted", "/gone", "devtmpfs"),
-            mount((0, 5), "/dm-33", "/other", "devtmpfs"),
-            mount((0, 6), "/dm-3", "/lookalike", "tmpfs"),
-        ])
-    }
-
-    fn targets<'a>(mounts: impl Iterator<Item = &'a Mount>) -> Vec<&'a str> {
-        mounts.filter_map(|mount| mount.target.to_str()).collect()
-    }
-
-    #[test]
-    fn the_topmost_is_seen() {
-        let table = table();
-        let seen = table.at(Path::new("/staging")).map(|mount| mount.device);
-        assert_eq!(seen, Some(number((254, 3))));
-        assert_eq!(table.layers(Path::new("/staging")), 2);
-        assert_eq!(table.at(Path::new("/nowhere")), None);
-    }
-
-    #[test]
-    fn a_device_has_its_mounts_and_its_node_has_its_own() {
-        let table = table();
-        assert_eq!(targets(table.of(number((254, 3)))), ["/staging", "/target"]);
-        assert_eq!(targets(table.of_node("dm-3")), ["/block", "/gone"]);
-    }
-
-    #[tokio::test]
-    async fn what_others_name_as_a_source_is_not_followed() {
-        let host = FakeHost::new();
-        for source in ["/proc/self/fd/3", "none", "/home/x/../device"] {
-            let number = block_number(&host, Path::new(source)).await;
-            assert_eq!(number.expect("no look, no error"), None);
-        }
-        assert_eq!(host.counts().get("path_calls"), None);
-    }
-
-    #[tokio::test]
-    async fn a_device_mapper_name_as_a_source_is_its_device() {
-        let host = FakeHost::new();
-        let disk = host.add_disk(Bytes::mib(100));
-        host.add_group("vg0", std::slice::from_ref(&disk));
-        host.pin_devices("vg0", &[disk]).await.unwrap();
-        let make = "-y -Wn -Zn --setautoactivation n -ay -l 4 -n data vg0".split(' ');
-        host.lvm("vg0", crate::host::Cmd::new("lvcreate").args(make)).await.unwrap();
-        let device = &host.dm_list().await.unwrap()[0];
-        for (name, number) in [("vg0-data", Some(device.number)), ("vg0-other", None)] {
-            let source = Path::new("/dev/mapper").join(name);
-            assert_eq!(block_number(&host, &source).await.unwrap(), number, "{name}");
-        }
-    }
-
-    #[test]
-    fn the_innermost_mount_below_a_directory_comes_first() {
-        let table = MountTable::of_mounts(vec![
-            mount((254, 3), "/", "/run/grow/a", "ext4"),
-            mount((254, 4), "/", "/run/grow/a/b", "ext4"),
-            mount((254, 5), "/", "/run/growth", "ext4"),
-        ]);
-        let below = table.below(Path::new("/run/grow"));
-        assert_eq!(below, [Path::new("/run/grow/a/b"), Path::new("/run/grow/a")]);
-    }
 }

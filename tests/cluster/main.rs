@@ -3,6 +3,7 @@
 
 mod agents;
 mod bad_watches;
+mod capacities;
 mod costs;
 mod crash_points;
 mod joins;

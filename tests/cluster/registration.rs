@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use pliant::csi::ServeError;
 use pliant::csi::registration::pb::registration_client::RegistrationClient;
 use pliant::csi::registration::pb::{InfoRequest, RegistrationStatus};
 use pliant::csi::registration::register;
-use pliant::csi::{DRIVER, ServeError};
+use pliant::volume::DRIVER;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;

@@ -9,6 +9,7 @@ use pliant::csi::parse::Defaults;
 use pliant::csi::pb::controller_client::ControllerClient;
 use pliant::csi::pb::volume_capability::{AccessMode, AccessType, BlockVolume, access_mode};
 use pliant::csi::{self, Controller, Identity, RpcObserver, Services, pb};
+use pliant::volume::TOPOLOGY;
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
@@ -102,7 +103,7 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, word: &str
 async fn each_answer_of_a_node_has_its_code_on_the_socket() {
     let mut driver = Driver::start().await;
     let made = driver.create("pvc-1", 100).await.unwrap();
-    assert_eq!(made.accessible_topology[0].segments[csi::TOPOLOGY], "alpha");
+    assert_eq!(made.accessible_topology[0].segments[TOPOLOGY], "alpha");
     let id = made.volume_id.as_str();
     assert_eq!(driver.expand(id, 200).await.unwrap(), 200 << 20);
     refused(driver.create("pvc-2", 5000).await, Code::ResourceExhausted, "bytes or less");

@@ -194,7 +194,7 @@ fn is_allowed(line: &str) -> bool {
             writes,
             ("POST" | "DELETE", ["volumerequests"])
                 | ("PATCH" | "DELETE", ["volumerequests", _])
-                | ("PATCH", ["pools", _, "status"])
+                | ("PATCH", ["pools", _, "status"] | ["csistoragecapacities", _, _])
         );
     }
     matches!(

@@ -13,14 +13,12 @@ use pliant::csi::pb::controller_client::ControllerClient;
 use pliant::csi::pb::identity_client::IdentityClient;
 use pliant::csi::pb::node_client::NodeClient;
 use pliant::csi::pb::volume_capability::{AccessMode, AccessType, MountVolume, access_mode};
-use pliant::csi::{
-    Controller, Identity, Node, RpcObserver, ServeError, Services, TOPOLOGY, pb, serve,
-};
+use pliant::csi::{Controller, Identity, Node, RpcObserver, ServeError, Services, pb, serve};
 use pliant::node::{NodeSettings, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{
     Ailment, Capacity, CapacityQuery, FsKind, Grown, Growth, Listing, Mode, NewVolume, NodeKey,
-    Page, State, Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
+    Page, State, TOPOLOGY, Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;

@@ -9,6 +9,7 @@
     clippy::large_futures // They run once each.
 )]
 
+mod bench;
 mod claim;
 #[path = "../../../tests/tally/dice.rs"]
 mod dice;

@@ -114,15 +114,25 @@ impl World {
         self.name.clone()
     }
 
+    /// Make a class of this test whose volumes wait for no pod.
+    pub async fn class_that_binds_at_once(&self, parameters: Value) -> String {
+        self.make_class(&self.name, "Immediate", parameters).await;
+        self.name.clone()
+    }
+
     /// Make a class of any name.
     pub async fn class_named(&self, name: &str, parameters: Value) {
+        self.make_class(name, "WaitForFirstConsumer", parameters).await;
+    }
+
+    async fn make_class(&self, name: &str, binding: &str, parameters: Value) {
         let classes: Api<StorageClass> = Api::all(self.client.clone());
         let _ = classes.delete(name, &DeleteParams::default()).await;
         let class = json!({
             "metadata": {"name": name},
             "provisioner": "lvm.csi.pliant.io",
             "allowVolumeExpansion": true,
-            "volumeBindingMode": "WaitForFirstConsumer",
+            "volumeBindingMode": binding,
             "parameters": parameters,
         });
         self.create(&classes, class).await;

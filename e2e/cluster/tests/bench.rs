@@ -1,0 +1,296 @@
+//! Figures of a cluster, into `target/figures.d/cluster.txt`. `e2e/cluster/bench` starts the cluster for
+//! them: with the kubelet's own pace, and an optimised driver.
+
+use std::fs;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use pliant::api::NodeStorage;
+use pliant::volume::{NodeKey, VolumeId, VolumeKey};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::claim::capacity;
+use crate::world::{World, kubectl, output, persist, requests, run};
+
+const EDITS: usize = 11;
+const EDITS_IN_TWO_STEPS: usize = 3;
+const BURST: usize = 100;
+const NODES: usize = 1000;
+const VOLUMES_OF_A_NODE: usize = 100;
+/// Calls under way at once while objects are made.
+const AT_ONCE: usize = 48;
+
+/// What was measured, in the order in which it was.
+#[derive(Default)]
+struct Figures(Vec<(&'static str, f64)>);
+
+impl Figures {
+    fn tell(&mut self, name: &'static str, value: f64) {
+        println!("{name:<44} {value:>10.3}");
+        self.0.push((name, value));
+    }
+
+    fn write(&self) {
+        let lines: Vec<String> =
+            self.0.iter().map(|(name, value)| format!("{name} {value:.3}\n")).collect();
+        fs::write("target/figures.d/cluster.txt", lines.concat())
+            .expect("target/figures.d is there");
+    }
+}
+
+#[test]
+#[ignore = "e2e/cluster/bench starts what it needs"]
+fn figures_of_a_cluster() {
+    run("bench", |world| async move {
+        let mut figures = Figures::default();
+        a_claim_and_its_edits(&world, &mut figures).await;
+        edits_in_two_steps(&world, &mut figures).await;
+        many_claims_at_once(&world, &mut figures).await;
+        figures.tell("api_writes_idle_per_minute", idle_minute(&world.client).await);
+        a_thousand_nodes(&world, &mut figures).await;
+        figures.write();
+    });
+}
+
+/// From a claim to a pod that runs, and from an edit to the claim's new size.
+async fn a_claim_and_its_edits(world: &World, figures: &mut Figures) {
+    let before = writes(&world.client).await;
+    let begun = Instant::now();
+    world.claim("data", "pliant", "64Mi", "Filesystem").await;
+    world.pod("app", "data", "sleep 9999", json!({})).await;
+    figures.tell("claim_to_running_seconds", begun.elapsed().as_secs_f64());
+
+    let earlier = calls(&world.client, "ControllerExpandVolume").await;
+    let times = edits(world, 80, EDITS).await;
+    let later = calls(&world.client, "ControllerExpandVolume").await;
+    figures.tell("edit_to_status_seconds", median(times));
+    let mean = (later.seconds - earlier.seconds) / (later.number - earlier.number);
+    figures.tell("edit_driver_milliseconds", 1000.0 * mean);
+    world.remove_pod("app").await;
+    world.remove_claim("data").await;
+    swept(&world.client).await;
+    let all = writes(&world.client).await - before;
+    println!("{all} writes for a volume that was made, grown {EDITS} times and removed");
+}
+
+/// The same when the kubelet grows the file system, at its own pace.
+async fn edits_in_two_steps(world: &World, figures: &mut Figures) {
+    install(&["--set", "node.expansion=two-step"]).await;
+    world.claim("data", "pliant", "64Mi", "Filesystem").await;
+    world.pod("app", "data", "sleep 9999", json!({})).await;
+    let times = edits(world, 80, EDITS_IN_TWO_STEPS).await;
+    figures.tell("edit_to_status_two_step_seconds", median(times));
+    world.remove_pod("app").await;
+    world.remove_claim("data").await;
+    install(&[]).await;
+}
+
+/// Edit the claim again and again, by 16 MiB each; the seconds from each edit to its new size.
+async fn edits(world: &World, first: usize, count: usize) -> Vec<f64> {
+    let mut times = Vec::new();
+    for number in 0..count {
+        let size = format!("{}Mi", first + 16 * number);
+        let begun = Instant::now();
+        world.resize("data", &size).await.unwrap();
+        world
+            .until::<PersistentVolumeClaim>("data", "has its new size", |claim| {
+                capacity(claim) == size
+            })
+            .await;
+        times.push(begun.elapsed().as_secs_f64());
+    }
+    times
+}
+
+/// A hundred claims that wait for no pod.
+async fn many_claims_at_once(world: &World, figures: &mut Figures) {
+    let class = world.class_that_binds_at_once(json!({"pool": "fast"})).await;
+    let before = writes(&world.client).await;
+    let begun = Instant::now();
+    let names: Vec<String> = (0..BURST).map(|number| format!("burst-{number}")).collect();
+    stream::iter(&names)
+        .for_each_concurrent(AT_ONCE, |name| world.claim(name, &class, "16Mi", "Filesystem"))
+        .await;
+    for name in &names {
+        world
+            .until::<PersistentVolumeClaim>(name, "is bound", |claim| capacity(claim) == "16Mi")
+            .await;
+    }
+    figures.tell("burst_claims_per_second", BURST as f64 / begun.elapsed().as_secs_f64());
+    stream::iter(&names).for_each_concurrent(AT_ONCE, |name| world.remove_claim(name)).await;
+    swept(&world.client).await;
+    let each = (writes(&world.client).await - before) / BURST as f64;
+    figures.tell("api_writes_per_volume", each);
+}
+
+/// Wait until the requests that have ended are removed.
+async fn swept(client: &Client) {
+    while !requests(client).await.is_empty() {
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// What is written in a minute in which nobody asks for anything.
+async fn idle_minute(client: &Client) -> f64 {
+    let before = writes(client).await;
+    sleep(Duration::from_secs(60)).await;
+    writes(client).await - before
+}
+
+/// The records and PersistentVolumes of a thousand nodes with a hundred volumes each: what the controller
+/// holds of them, and how soon a new one serves.
+async fn a_thousand_nodes(world: &World, figures: &mut Figures) {
+    // It would look at each volume and say that it is available.
+    let told = output("e2e/cluster/control", &["kube-controller-manager", "kill"]).await;
+    assert!(told.status.success(), "{told:?}");
+    figures.tell("controller_rss_mib", resident(world).await);
+    let begun = Instant::now();
+    let nodes: Api<NodeStorage> = Api::all(world.client.clone());
+    let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
+    stream::iter(0..NODES)
+        .for_each_concurrent(AT_ONCE, |number| simulate(&nodes, &volumes, number))
+        .await;
+    println!("{NODES} nodes after {:.0} s", begun.elapsed().as_secs_f64());
+    sleep(Duration::from_secs(10)).await; // The watches bring the last of them.
+    figures.tell("controller_rss_mib_100000_volumes", resident(world).await);
+
+    let begun = Instant::now();
+    let before = calls(&world.client, "").await.number;
+    for pod in controllers(&world.client).await {
+        // What answers is a new process, and not before it knows all records.
+        let end =
+            ["exec", "-n", "pliant-system", &pod, "-c", "controller", "--", "bash", "-c", "kill 1"];
+        let _ = kubectl(&end).await;
+    }
+    loop {
+        let now = calls(&world.client, "").await.number;
+        if now > 0.0 && now < before {
+            break;
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
+    figures.tell("controller_restart_seconds_100000_volumes", begun.elapsed().as_secs_f64());
+}
+
+/// What the larger of the controllers has in memory, in MiB.
+async fn resident(world: &World) -> f64 {
+    let mut largest = 0.0_f64;
+    for pod in controllers(&world.client).await {
+        let script =
+            "while read -r name kib _; do [ $name != VmRSS: ] || echo $kib; done </proc/1/status";
+        let of =
+            ["exec", "-n", "pliant-system", &pod, "-c", "controller", "--", "bash", "-c", script];
+        let told = kubectl(&of).await;
+        let kib: f64 = String::from_utf8_lossy(&told.stdout).trim().parse().expect("KiB");
+        largest = largest.max(kib / 1024.0);
+    }
+    largest
+}
+
+/// The record of a node and its volumes, as its agent and the provisioner would write them.
+async fn simulate(nodes: &Api<NodeStorage>, volumes: &Api<PersistentVolume>, number: usize) {
+    let node = format!("simulated-{number}");
+    let (params, key) = (PostParams::default(), NodeKey::of(&node));
+    let empty: NodeStorage =
+        serde_json::from_value(json!({"metadata": {"name": node}, "spec": {"key": key.as_str()}}))
+            .unwrap();
+    persist(|| nodes.create(&params, &empty)).await.unwrap();
+    let named = |volume: usize| format!("pvc-{number:08}-aaaa-bbbb-cccc-{volume:012}");
+    let id = |name: &str| VolumeId::new(key.clone(), VolumeKey::of(name)).to_string();
+    let listed: Vec<Value> = (0..VOLUMES_OF_A_NODE)
+        .map(|volume| {
+            let name = named(volume);
+            json!({
+                "id": id(&name), "name": name, "pool": "fast", "size": "1Gi", "requested": "1Gi",
+                "mode": "ext4", "state": "ready",
+            })
+        })
+        .collect();
+    let status =
+        Patch::Merge(json!({"status": {"volumeCount": VOLUMES_OF_A_NODE, "volumes": listed}}));
+    let merge = PatchParams::default();
+    persist(|| nodes.patch_status(&node, &merge, &status)).await.unwrap();
+    for volume in 0..VOLUMES_OF_A_NODE {
+        let name = named(volume);
+        let persistent: PersistentVolume = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "persistentVolumeReclaimPolicy": "Retain",
+                "storageClassName": "pliant",
+                "csi": {"driver": "lvm.csi.pliant.io", "volumeHandle": id(&name), "fsType": "ext4"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [{
+                    "key": "topology.lvm.csi.pliant.io/node", "operator": "In", "values": [node],
+                }]}]}},
+            },
+        }))
+        .unwrap();
+        persist(|| volumes.create(&params, &persistent)).await.unwrap();
+    }
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+async fn install(values: &[&str]) {
+    let told = output("e2e/cluster/install", values).await;
+    assert!(told.status.success(), "{told:?}");
+}
+
+/// Calls that the controllers have answered, and how long they took in all.
+struct Calls {
+    number: f64,
+    seconds: f64,
+}
+
+async fn calls(client: &Client, method: &str) -> Calls {
+    let mut told = String::new();
+    for pod in controllers(client).await {
+        let path = format!("/api/v1/namespaces/pliant-system/pods/{pod}:9809/proxy/metrics");
+        told += &get(client, &path).await.unwrap_or_default();
+    }
+    let sum = |what| sum_of(&told, &format!("pliant_rpc_duration_seconds_{what}"), &[method]);
+    Calls { number: sum("count"), seconds: sum("sum") }
+}
+
+/// The names of the pods of the controllers.
+async fn controllers(client: &Client) -> Vec<String> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "pliant-system");
+    let ours = ListParams::default().labels("app.kubernetes.io/component=controller");
+    let pods = persist(|| pods.list(&ours)).await.unwrap();
+    pods.into_iter().filter_map(|pod| pod.metadata.name).collect()
+}
+
+async fn get(client: &Client, path: &str) -> Result<String, kube::Error> {
+    let request = http::Request::get(path).body(Vec::new()).expect("a path");
+    client.request_text(request).await
+}
+
+/// The sum over the series of a metric that have all of these words.
+fn sum_of(metrics: &str, name: &str, words: &[&str]) -> f64 {
+    let ours = |line: &&str| {
+        line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+            && words.iter().all(|word| line.contains(word))
+    };
+    let value = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
+    metrics.lines().filter(ours).filter_map(value).sum()
+}
+
+/// How often objects of ours were written since the API server's start.
+async fn writes(client: &Client) -> f64 {
+    let told = get(client, "/metrics").await.expect("the API server answers");
+    let verbs = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
+    let of = |verb: &str| {
+        let verb = format!("verb=\"{verb}\"");
+        sum_of(&told, "apiserver_request_total", &["group=\"pliant.io\"", &verb])
+    };
+    verbs.into_iter().map(of).sum()
+}

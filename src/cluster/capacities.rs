@@ -1,0 +1,118 @@
+//! The room that the scheduler knows of.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::storage::v1::{CSIStorageCapacity, StorageClass};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::api::{NodeStorage, Quantity};
+use crate::bytes::Bytes;
+use crate::causes;
+use crate::cluster::nodes::capacity_on;
+use crate::cluster::{NOTHING, WRITER};
+use crate::volume::{CapacityQuery, Class, DRIVER, FsKind, TOPOLOGY};
+
+/// Whose objects they are, by the label that the provisioner gives them.
+const LABEL: &str = "csi.storage.k8s.io/drivername";
+
+/// The refusal that waits for it has been waited for long enough.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The objects in which the scheduler reads how much room a class has on a node.
+///
+/// The provisioner makes them, and asks for news from time to time. A scheduler that reads an old one sends
+/// the pod to the full node again and again: RESOURCE_EXHAUSTED alone does not send it elsewhere.
+#[derive(Debug)]
+pub(super) struct Capacities {
+    objects: Api<CSIStorageCapacity>,
+    classes: Api<StorageClass>,
+    nodes: Api<NodeStorage>,
+}
+
+impl Capacities {
+    /// Those of the driver in the namespace of this client.
+    pub fn new(client: &Client) -> Self {
+        Capacities {
+            objects: Api::default_namespaced(client.clone()),
+            classes: Api::all(client.clone()),
+            nodes: Api::all(client.clone()),
+        }
+    }
+
+    /// Say how much room there is on the nodes now, before a volume is refused for want of it.
+    ///
+    /// What fails or takes longer than some seconds is logged: the provisioner says it later.
+    pub async fn tell(&self, nodes: &[String]) {
+        let told = timeout(PATIENCE, self.tell_each(nodes)).await;
+        let failed = match told {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => causes::in_full(&error),
+            Err(_) => format!("not within {} s", PATIENCE.as_secs()),
+        };
+        tracing::warn!(error = failed, "the scheduler is not told how much room there is");
+    }
+
+    async fn tell_each(&self, nodes: &[String]) -> Result<(), kube::Error> {
+        let ours = ListParams::default().labels(&format!("{LABEL}={DRIVER}"));
+        let mut classes = BTreeMap::new();
+        for object in self.objects.list(&ours).await? {
+            let Some(node) = node_of(&object).filter(|node| nodes.contains(node)) else { continue };
+            let name = &object.storage_class_name;
+            if !classes.contains_key(name) {
+                classes.insert(name.clone(), self.class(name).await?);
+            }
+            if let Some(Some(class)) = classes.get(name) {
+                self.tell_one(&object, node, class).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The class of this name, if it is there and can be understood.
+    async fn class(&self, name: &str) -> Result<Option<Class>, kube::Error> {
+        let class = self.classes.get_opt(name).await?;
+        let parameters = class.map(|class| class.parameters.unwrap_or_default());
+        // The file system decides about its options alone.
+        Ok(parameters.and_then(|all| Class::parse(&all, None, FsKind::Ext4).ok()))
+    }
+
+    async fn tell_one(
+        &self,
+        object: &CSIStorageCapacity,
+        node: &str,
+        class: &Class,
+    ) -> Result<(), kube::Error> {
+        // What is watched may be older than what the node has just told.
+        let status = self.nodes.get_opt(node).await?.and_then(|node| node.status);
+        let query = CapacityQuery { class: class.clone(), mode: None, node: None };
+        let room = status.and_then(|status| capacity_on(&status, &query)).unwrap_or(NOTHING);
+        let now = (bytes(object.capacity.as_ref()), bytes(object.maximum_volume_size.as_ref()));
+        if now == (Some(room.free), Some(room.largest)) {
+            return Ok(());
+        }
+        let patch = json!({
+            "capacity": Quantity(room.free),
+            "maximumVolumeSize": Quantity(room.largest),
+        });
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let params = PatchParams { field_manager: Some(WRITER.to_owned()), ..Default::default() };
+        match self.objects.patch(name, &params, &Patch::Merge(patch)).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            written => written.map(drop),
+        }
+    }
+}
+
+fn node_of(object: &CSIStorageCapacity) -> Option<&String> {
+    object.node_topology.as_ref()?.match_labels.as_ref()?.get(TOPOLOGY)
+}
+
+fn bytes(
+    quantity: Option<&k8s_openapi::apimachinery::pkg::api::resource::Quantity>,
+) -> Option<Bytes> {
+    quantity?.0.parse().ok()
+}
