@@ -95,7 +95,7 @@ impl Agent {
 
     /// Do the work and tell what became of it.
     async fn carry_out(&self, request: &VolumeRequest) -> Result<(), kube::Error> {
-        let name = request.metadata.name.as_deref().unwrap_or_default();
+        let mut record = Record::of(request);
         let generation = request.metadata.generation.unwrap_or_default();
         let begun = now();
         let running = |phase, progress| VolumeRequestStatus {
@@ -113,14 +113,14 @@ impl Agent {
                 answer = &mut attempt => answer,
                 () = tokio::time::sleep(TOLD_AFTER), if !is_told => {
                     is_told = true; // Once: it would write over the progress.
-                    self.tell(name, running(self.phase_of(request).await, None)).await?;
+                    self.tell(&mut record, running(self.phase_of(request).await, None)).await?;
                     attempt.await
                 }
             };
             match answer {
                 // It has waited for long work. One that did not is for the caller to ask again.
                 Err(VolumeError::Working { progress, .. }) if asked.elapsed() > TOLD_AFTER => {
-                    self.tell(name, running(Phase::Running, Some(progress))).await?;
+                    self.tell(&mut record, running(Phase::Running, Some(progress))).await?;
                 }
                 answer => break answer,
             }
@@ -128,7 +128,7 @@ impl Agent {
         // First what the node has now, then the answer: who reads the answer looks there.
         self.storage.publish().await?;
         let ended = VolumeRequestStatus { finished_at: Some(now()), ..running(Phase::Done, None) };
-        self.tell(name, told(&outcome, ended)).await
+        self.tell(&mut record, told(&outcome, ended)).await
     }
 
     async fn attempt(&self, request: &VolumeRequest) -> Result<Done, VolumeError> {
@@ -176,16 +176,44 @@ impl Agent {
     }
 
     /// Write the status; a request that is gone needs none.
-    async fn tell(&self, name: &str, status: VolumeRequestStatus) -> Result<(), kube::Error> {
+    ///
+    /// # Errors
+    /// A conflict if it is no longer the request that was read: its wish has changed, or it was removed
+    /// and another one of its name made. What was done is not the answer to that one.
+    async fn tell(
+        &self,
+        record: &mut Record,
+        status: VolumeRequestStatus,
+    ) -> Result<(), kube::Error> {
         let patch = json!({
             "apiVersion": "pliant.io/v1alpha1",
             "kind": "VolumeRequest",
+            "metadata": {"resourceVersion": record.version},
             "status": status,
         });
         let params = PatchParams::apply(WRITER).force();
-        match self.requests.patch_status(name, &params, &Patch::Apply(patch)).await {
+        match self.requests.patch_status(&record.name, &params, &Patch::Apply(patch)).await {
             Err(kube::Error::Api(answer)) if answer.is_not_found() => Ok(()),
-            written => written.map(drop),
+            written => {
+                record.version = written?.metadata.resource_version;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The request whose status is written, as it was read or written last.
+struct Record {
+    name: String,
+    version: Option<String>,
+}
+
+impl Record {
+    fn of(request: &VolumeRequest) -> Record {
+        let metadata = &request.metadata;
+        Record {
+            name: metadata.name.clone().unwrap_or_default(),
+            version: metadata.resource_version.clone(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pliant::api::{NodeStorage, Phase, VolumeRequest, Work};
+use pliant::api::{Grow, NodeStorage, Phase, Quantity, VolumeRequest, VolumeRequestSpec, Work};
 use pliant::bytes::Bytes;
 use pliant::testing::{FakeApi, Side};
 use pliant::volume::{Reason, Volumes};
@@ -175,4 +175,31 @@ async fn after_a_lost_answer_the_same_volume_is_returned() {
     let lvs: usize = machines.iter().map(|m| m.host.group("vg0").unwrap().lvs.len()).sum();
     assert_eq!(lvs, 1);
     assert!(posts(&world.api, "pliant-controller") >= 2);
+}
+
+/// Only the name is the same: what was done for the one is no answer to the other.
+#[tokio::test(start_paused = true)]
+async fn what_a_request_that_is_gone_came_to_is_not_told_to_another_of_its_name() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    world.cleaned().await;
+    drop(cluster); // It would ask again by itself.
+    let request = |mib| {
+        let grow = Grow { at_least: Quantity(Bytes::mib(mib)), at_most: None, block: None };
+        let (node, volume) = ("alpha".to_owned(), made.id.to_string());
+        VolumeRequest::new("grow", VolumeRequestSpec { node, volume, work: Work::Grow(grow) })
+    };
+    hold(&machine);
+    world.api.put(&request(200));
+    machine.host.held().await;
+    world.api.delete::<VolumeRequest>("grow");
+    world.api.put(&request(300));
+    machine.host.let_go();
+    let has_ended = |api: &FakeApi| {
+        let one: VolumeRequest = api.get("grow").expect("it is there");
+        one.status.is_some_and(|status| status.phase.is_final())
+    };
+    world.api.until("the second has ended", has_ended).await;
+    let status = world.request().status.expect("it has ended");
+    assert_eq!(status.size.map(|size| size.0), Some(Bytes::mib(300)));
 }

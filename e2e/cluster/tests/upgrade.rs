@@ -74,3 +74,20 @@ fn an_upgrade_under_load_loses_nothing_and_can_be_taken_back() {
         assert_eq!(world.exec("writer", CHECK).await, "0", "what was written has changed");
     });
 }
+
+/// Without the driver pods go on; with it again their claims grow as before.
+#[test]
+fn the_chart_may_go_and_come_back() {
+    run("uninstall", |world| async move {
+        world.claim("data", "pliant", "128Mi", "Filesystem").await;
+        world.pod("writer", "data", WRITER, json!({})).await;
+
+        let told = output("helm", &["uninstall", "pliant", "-n", "pliant-system", "--wait"]).await;
+        assert!(told.status.success(), "{told:?}");
+        assert_eq!(world.exec("writer", CHECK).await, "0", "what was written has changed");
+
+        upgrade(&[]).await;
+        grow(&world, "data", "192Mi").await;
+        assert_eq!(world.exec("writer", CHECK).await, "0", "what was written has changed");
+    });
+}
