@@ -26,7 +26,7 @@ use crate::volume::{Growth, NodeKey, State, VolumeError, VolumeId, Volumes};
 pub(super) const WRITER: &str = "pliant-agent";
 
 /// Work that lasts longer is told as running; most is done before, and costs no second write.
-const TOLD_AFTER: Duration = Duration::from_secs(2);
+const TOLD_AFTER: Duration = Duration::from_secs(5);
 
 /// How long work waits for other work on its volume. Nobody holds a connection open meanwhile.
 const PATIENCE: Duration = Duration::from_secs(3600);
