@@ -20,6 +20,7 @@ use crate::volume::{
 
 pub mod audit;
 mod capacities;
+mod kept;
 mod lasting;
 mod nodes;
 mod placement;
@@ -27,6 +28,7 @@ mod requests;
 mod watched;
 mod words;
 
+pub use kept::Kept;
 pub use lasting::Lasting;
 pub use nodes::Nodes;
 pub use requests::Requests;

@@ -51,6 +51,20 @@ pub struct VolumeRequestSpec {
     pub work: Work,
 }
 
+impl VolumeRequest {
+    /// Whether no agent has taken it up yet.
+    pub fn is_waiting(&self) -> bool {
+        self.status.as_ref().is_none_or(|status| status.observed_generation == 0)
+    }
+
+    /// Whether the wish, as it is now, has its outcome.
+    pub fn has_ended(&self) -> bool {
+        let wanted = self.metadata.generation.unwrap_or_default();
+        let told = |status: &VolumeRequestStatus| status.observed_generation >= wanted;
+        self.status.as_ref().is_some_and(|status| told(status) && status.phase.is_final())
+    }
+}
+
 /// What is to be done with a volume.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -245,14 +245,15 @@ impl Wish {
 
 /// Decide about a request of the name that a new one would have.
 fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> Step {
-    let status = there.status.clone().unwrap_or_default();
-    let answered = status.observed_generation >= there.metadata.generation.unwrap_or_default();
+    let phase = there.status.as_ref().map(|status| status.phase);
     let same_node = there.spec.node == wanted.node;
     match (&there.spec.work, &wanted.work) {
         _ if there.metadata.deletion_timestamp.is_some() => Step::Wait,
         // It is there, and its node's record will tell so: a second one must not be made elsewhere.
-        (Work::Create(_), _) if answered && status.phase == Phase::Done && !same_node => Step::Wait,
-        _ if answered && status.phase.is_final() => Step::Replace,
+        (Work::Create(_), _) if there.has_ended() && phase == Some(Phase::Done) && !same_node => {
+            Step::Wait
+        }
+        _ if there.has_ended() => Step::Replace,
         _ if there.spec == *wanted => Step::Join,
         (Work::Grow(_), Work::Grow(_)) if same_node => Step::Renew,
         _ => Step::Wait,

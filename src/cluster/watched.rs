@@ -51,11 +51,25 @@ where
 {
     /// Begin to watch, until `stop`.
     pub fn start(api: Api<K>, config: watcher::Config, stop: &CancellationToken) -> Self {
+        Watched::start_cut(api, config, stop, |_| {})
+    }
+
+    /// As [`Watched::start`]; of each record only what `cut` leaves is kept in memory.
+    pub fn start_cut(
+        api: Api<K>,
+        config: watcher::Config,
+        stop: &CancellationToken,
+        cut: fn(&mut K),
+    ) -> Self {
         let (store, writer) = reflector::store();
         let changes = watch::Sender::new(());
         let (told, stop) = (changes.clone(), stop.clone());
         tokio::spawn(async move {
-            let events = watcher(api, config).backoff(Pauses::default());
+            let keep = move |record: &mut K| {
+                record.meta_mut().managed_fields = None; // Nobody here asks who wrote what.
+                cut(record);
+            };
+            let events = watcher(api, config).modify(keep).backoff(Pauses::default());
             let mut events = std::pin::pin!(reflector::reflector(writer, events));
             while let Some(Some(event)) = stop.run_until_cancelled(events.next()).await {
                 if let Err(error) = event {
@@ -79,6 +93,11 @@ where
     /// The record of a name.
     pub fn get(&self, name: &str) -> Option<Arc<K>> {
         self.store.get(&ObjectRef::new(name))
+    }
+
+    /// Tells of every change from now on.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     /// All records, in no order.

@@ -232,9 +232,7 @@ fn again(_: Arc<VolumeRequest>, _: &kube::Error, _: Arc<Agent>) -> Action {
 
 /// Whether the wish, as it is now, has no outcome yet.
 fn is_wanted(request: &VolumeRequest) -> bool {
-    let status = request.status.clone().unwrap_or_default();
-    let answered = status.observed_generation >= request.metadata.generation.unwrap_or_default();
-    request.metadata.deletion_timestamp.is_none() && !(answered && status.phase.is_final())
+    request.metadata.deletion_timestamp.is_none() && !request.has_ended()
 }
 
 async fn do_work(

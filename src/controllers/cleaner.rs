@@ -73,13 +73,10 @@ impl Plan {
 
 impl Stays {
     fn of(request: &VolumeRequest) -> Option<Stays> {
-        let status = request.status.clone().unwrap_or_default();
-        let generation = request.metadata.generation.unwrap_or_default();
-        match status.observed_generation {
-            0 => Some(Stays::Waits),
-            told if told >= generation && status.phase.is_final() => Some(Stays::Ended),
-            _ => None,
+        if request.is_waiting() {
+            return Some(Stays::Waits);
         }
+        request.has_ended().then_some(Stays::Ended)
     }
 
     fn patience(self) -> Duration {

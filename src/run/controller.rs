@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::busy::Busy;
 use crate::cli::ControllerRole;
-use crate::cluster::Cluster;
-use crate::controllers::{cleaner, pools};
+use crate::cluster::{Cluster, Kept};
+use crate::controllers::{cleaner, events, pools};
 use crate::csi::parse::Defaults;
 use crate::csi::{self, Controller, Identity, Services};
 use crate::metrics::{FigureSource, Figures, Metrics};
@@ -28,12 +28,14 @@ pub async fn serve(role: ControllerRole) -> Result<()> {
         cluster = Cluster::start(&client, &stop) => Arc::new(cluster),
         () = stop.cancelled() => return Ok(()),
     };
+    let kept = Kept::watch(&client, &stop);
     let loops = {
         let (cluster, stop) = (cluster.clone(), stop.clone());
         tokio::spawn(async move {
             tokio::join!(
                 cleaner::run(cluster.requests(), stop.clone()),
                 pools::tell(&client, cluster.nodes(), stop.clone()),
+                events::tell(&client, &cluster, &kept, stop.clone()),
             )
         })
     };

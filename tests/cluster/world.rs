@@ -6,22 +6,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use pliant::api::{NodeStorage, Phase, Pool, PoolSpec, VolumeRequest};
 use pliant::busy::Busy;
 use pliant::bytes::Bytes;
-use pliant::cluster::{Cluster, Watched};
+use pliant::cluster::{Cluster, Kept, Watched};
 use pliant::controllers::agent::Agent;
 use pliant::controllers::storage::StorageRecord;
-use pliant::controllers::{cleaner, pools};
+use pliant::controllers::{cleaner, events, pools};
 use pliant::host::Host;
 use pliant::node::{Node, NodeSettings};
 use pliant::testing::{FakeApi, FakeHost};
 use pliant::volume::{
-    Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, Reason, Stage, VolumeError, VolumeId,
-    VolumeKey, Wanted,
+    Access, Class, DRIVER, FsKind, Growth, Mode, NewVolume, NodeKey, Reason, Stage, VolumeError,
+    VolumeId, VolumeKey, Wanted,
 };
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -107,7 +109,11 @@ impl World {
         let (cleaned, ended) = (cluster.clone(), stop.clone());
         tasks.spawn(async move { cleaner::run(cleaned.requests(), ended).await });
         let (told, ended) = (cluster.clone(), stop.clone());
-        tasks.spawn(async move { pools::tell(&client, told.nodes(), ended).await });
+        let kept = Kept::watch(&client, &stop);
+        tasks.spawn(async move {
+            let pools = pools::tell(&client, told.nodes(), ended.clone());
+            tokio::join!(pools, events::tell(&client, &told, &kept, ended));
+        });
         Controller { cluster, _tasks: tasks, _stop: stop.drop_guard() }
     }
 
@@ -145,6 +151,20 @@ impl World {
         self.api
             .until("all nodes tell", |api| api.list().iter().filter(|n| tells(n)).count() == nodes)
             .await;
+    }
+
+    /// Write the PersistentVolume of a volume and bind it to a claim, as others do in a cluster.
+    pub fn keep(&self, node: &str, name: &str) {
+        let claim = format!("claim-of-{name}");
+        let pv = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "claimRef": {"namespace": "shop", "uid": format!("uid-of-{claim}"), "name": claim},
+                "csi": {"driver": DRIVER, "volumeHandle": id(node, name).to_string()},
+            },
+        });
+        let pv: PersistentVolume = serde_json::from_value(pv).expect("a PersistentVolume");
+        self.api.put(&pv);
     }
 
     /// Wait until nothing is left of the requests.
@@ -195,6 +215,7 @@ fn is_allowed(line: &str) -> bool {
             ("POST" | "DELETE", ["volumerequests"])
                 | ("PATCH" | "DELETE", ["volumerequests", _])
                 | ("PATCH", ["pools", _, "status"] | ["csistoragecapacities", _, _])
+                | ("POST", ["events", _])
         );
     }
     matches!(
