@@ -8,6 +8,7 @@
 
 pub mod agent;
 pub mod cleaner;
+mod conditions;
 pub mod events;
 pub mod pools;
 pub mod storage;

@@ -20,6 +20,11 @@ use crate::api::Quantity;
     doc = "The storage of one node. Its name is that of the node; the node's agent writes it when something changes.",
     status = "NodeStorageStatus",
     derive = "PartialEq",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
     printcolumn(name = "Size", type_ = "string", json_path = ".status.size"),
     printcolumn(name = "Free", type_ = "string", json_path = ".status.free"),
     printcolumn(name = "Volumes", type_ = "integer", json_path = ".status.volumeCount"),
@@ -73,7 +78,8 @@ pub struct NodeStorageStatus {
     /// Long work under way, such as the wiping of a deleted volume.
     #[serde(default)]
     pub work: Vec<WorkStatus>,
-    /// What a node must have, and whether it has it: kernel modules, tools, LVM's settings.
+    /// Ready, PrerequisitesMet (programs, modules, rights) and DisksHealthy, each with its reason and a
+    /// sentence.
     #[serde(default)]
     pub conditions: Vec<Condition>,
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::jiff::Timestamp;
 use pliant::api::NodeStorage;
 use pliant::testing::FakeApi;
 use pliant::volume::{Reason, Volumes};
@@ -132,6 +133,38 @@ async fn what_happens_while_the_api_server_is_away_is_told_when_it_is_back() {
     tokio::time::sleep(LONG).await;
     world.api.come_back();
     is_told(&world, "NodeStorage/alpha VolumeLeaked").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_lacks_something_is_not_ready_until_it_has_it() {
+    let world = World::new();
+    world.lacks.0.lock().unwrap().push("lvm is not installed: apt-get install lvm2".to_owned());
+    let machine = world.node("alpha").await;
+    let _controller = world.controller().await;
+    is_told(&world, "NodeStorage/alpha PrerequisitesMissing").await;
+    assert_eq!(ready(&world), ("False".to_owned(), "PrerequisitesMissing".to_owned()));
+    // An agent that starts anew finds it as it was, and since when.
+    let host = machine.host.after_crash();
+    drop(machine);
+    let of_alpha = || world.api.get::<NodeStorage>("alpha").unwrap();
+    let mut node = of_alpha();
+    for condition in &mut node.status.as_mut().unwrap().conditions {
+        condition.last_transition_time.0 = Timestamp::UNIX_EPOCH;
+    }
+    let before = world.api.put(&node).status.unwrap().conditions;
+    let _machine = world.restart("alpha", host).await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!(of_alpha().status.unwrap().conditions, before);
+    world.lacks.0.lock().unwrap().clear();
+    tokio::time::sleep(LONG).await;
+    assert_eq!(ready(&world), ("True".to_owned(), "PoolsUsable".to_owned()));
+    only(&world.api, &["NodeStorage/alpha PrerequisitesMissing", "NodeStorage/alpha Recovered"]);
+}
+
+fn ready(world: &World) -> (String, String) {
+    let conditions = world.storage("alpha").conditions;
+    let ready = conditions.into_iter().find(|one| one.type_ == "Ready").unwrap();
+    (ready.status, ready.reason)
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,10 +3,11 @@
 use std::future::Future;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use pliant::api::{NodeStorage, Phase, Pool, PoolSpec, VolumeRequest};
@@ -14,7 +15,7 @@ use pliant::busy::Busy;
 use pliant::bytes::Bytes;
 use pliant::cluster::{Cluster, Kept, Watched};
 use pliant::controllers::agent::Agent;
-use pliant::controllers::storage::StorageRecord;
+use pliant::controllers::storage::{Prerequisites, StorageRecord};
 use pliant::controllers::{cleaner, events, pools};
 use pliant::host::Host;
 use pliant::node::{Node, NodeSettings};
@@ -32,6 +33,18 @@ pub const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 /// A cluster in memory.
 pub struct World {
     pub api: FakeApi,
+    pub lacks: Lacks,
+}
+
+/// What each machine lacks.
+#[derive(Clone, Default)]
+pub struct Lacks(pub Arc<Mutex<Vec<String>>>);
+
+#[async_trait::async_trait]
+impl Prerequisites for Lacks {
+    async fn lacking(&self) -> Vec<String> {
+        self.0.lock().expect("nobody panicked").clone()
+    }
 }
 
 /// A machine and the agent that runs on it, which dies when this is dropped.
@@ -78,7 +91,7 @@ impl World {
     }
 
     pub fn without_pools() -> World {
-        World { api: FakeApi::new() }
+        World { api: FakeApi::new(), lacks: Lacks::default() }
     }
 
     /// Start a controller and two nodes, each with 900 MiB in the pool `fast`.
@@ -135,7 +148,7 @@ impl World {
         let (client, stop) = (self.api.client_of(&settings.name), CancellationToken::new());
         let door: Arc<dyn Host> = Arc::new(host.clone());
         let node = Node::start(door, settings, Vec::new()).await.expect("disks are listed");
-        let tasks = agent(&client, &node, &stop);
+        let tasks = agent(&client, &node, self.lacks.clone(), &stop);
         Machine { host, node, _tasks: tasks, _stop: stop.drop_guard() }
     }
 
@@ -180,9 +193,14 @@ impl World {
         self.api.until(&what, |api| api.list().iter().any(is)).await;
     }
 
-    /// What a node has told of itself.
+    /// What a node has told of itself, without the hours of the day.
     pub fn storage(&self, node: &str) -> pliant::api::NodeStorageStatus {
-        self.api.get::<NodeStorage>(node).and_then(|one| one.status).expect("it has told")
+        let record = self.api.get::<NodeStorage>(node);
+        let mut status = record.and_then(|one| one.status).expect("it has told");
+        for condition in &mut status.conditions {
+            condition.last_transition_time.0 = Timestamp::UNIX_EPOCH;
+        }
+        status
     }
 
     /// The only request there is.
@@ -225,9 +243,9 @@ fn is_allowed(line: &str) -> bool {
 }
 
 /// What `pliant node` runs beside its socket.
-fn agent(client: &Client, node: &Arc<Node>, stop: &CancellationToken) -> JoinSet<()> {
+fn agent(client: &Client, node: &Arc<Node>, lacks: Lacks, stop: &CancellationToken) -> JoinSet<()> {
     let name = node.info().name;
-    let storage = StorageRecord::new(client, node.clone());
+    let storage = StorageRecord::new(client, node.clone(), lacks);
     let agent = Agent::new(client, &name, node.clone(), Busy::new(), storage.clone());
     let wanted: Watched<Pool> =
         Watched::start(Api::all(client.clone()), watcher::Config::default(), stop);

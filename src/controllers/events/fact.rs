@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 
 use crate::api::{
@@ -12,6 +13,7 @@ use crate::api::{
 };
 use crate::bytes::Bytes;
 use crate::cluster::audit::{self, Difference};
+use crate::controllers::conditions::PREREQUISITES_MET;
 use crate::controllers::events::EventReason;
 
 /// The object of which something is told.
@@ -117,6 +119,7 @@ pub(super) fn facts(seen: &Seen<'_>) -> Vec<Fact> {
         facts.extend(status.pools.iter().filter_map(|pool| of_pool(node, pool)));
         facts.extend(status.disks.iter().filter_map(|disk| of_disk(node, disk)));
         facts.extend(of_volumes(node, status, &pvs));
+        facts.extend(status.conditions.iter().filter_map(|one| of_condition(node, one)));
     }
     facts.extend(seen.away.iter().filter_map(|name| away(seen.nodes, name)));
     facts.extend(seen.differences.iter().flat_map(|one| difference(seen.nodes, &pvs, one)));
@@ -151,6 +154,16 @@ fn of_disk(node: &NodeStorage, disk: &DiskStatus) -> Option<Fact> {
     let text =
         format!("{subject}{} on node {} is away: {why}", group.unwrap_or_default(), about.name);
     Some(Fact { about, reason: EventReason::DiskMissing, subject, text })
+}
+
+fn of_condition(node: &NodeStorage, condition: &Condition) -> Option<Fact> {
+    if condition.type_ != PREREQUISITES_MET || condition.status == "True" {
+        return None;
+    }
+    let about = About::node(node);
+    let text = format!("node {} cannot serve volumes: {}", about.name, condition.message);
+    let (reason, subject) = (EventReason::PrerequisitesMissing, format!("node {}", about.name));
+    Some(Fact { about, reason, subject, text })
 }
 
 fn of_volumes(

@@ -25,6 +25,8 @@ pub enum EventReason {
     PoolDegraded,
     /// Nothing of a pool can be used.
     PoolUnavailable,
+    /// A node lacks a program, a module or a right that its agent needs.
+    PrerequisitesMissing,
     /// What was told by one of the others is over.
     Recovered,
     /// A growth takes longer than usual.
@@ -37,7 +39,7 @@ pub enum EventReason {
 
 impl EventReason {
     /// All of them.
-    pub const ALL: [EventReason; 14] = [
+    pub const ALL: [EventReason; 15] = [
         EventReason::DiskMissing,
         EventReason::FilesystemErrors,
         EventReason::FilesystemReadOnly,
@@ -48,6 +50,7 @@ impl EventReason {
         EventReason::NodeAgentAway,
         EventReason::PoolDegraded,
         EventReason::PoolUnavailable,
+        EventReason::PrerequisitesMissing,
         EventReason::Recovered,
         EventReason::VolumeGrowing,
         EventReason::VolumeLeaked,

@@ -59,6 +59,14 @@ fn what_ails_a_node_is_told_of_the_node() {
                           "volumes": 1, "health": health, "message": "vg0 is away; see `vgs`"}]})
     };
     let disk = |state: &str| json!({"disks": [{"device": "/dev/sdb", "state": state}]});
+    let lacks = |status: &str| {
+        json!({"conditions": [
+            {"type": "Ready", "status": "False", "reason": "x", "message": "not this one",
+             "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            {"type": "PrerequisitesMet", "status": status, "reason": "x", "message": "no lvm",
+             "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        ]})
+    };
     let degraded = "pool fast on node alpha is not as it should be: vg0 is away; see `vgs`; \
                     `kubectl get nodestorage alpha --output yaml` has all of it";
     for (status, reasons, said) in [
@@ -67,6 +75,8 @@ fn what_ails_a_node_is_told_of_the_node() {
         (pool("Unavailable"), &["PoolUnavailable Node pool fast"], "is not usable: vg0"),
         (disk("Missing"), &["DiskMissing Node disk /dev/sdb"], "/dev/sdb on node alpha is away"),
         (disk("Refused"), &[], ""),
+        (lacks("False"), &["PrerequisitesMissing Node node alpha"], "cannot serve volumes: no lvm"),
+        (lacks("True"), &[], ""),
     ] {
         let (facts, text) = told(&Seen { nodes: &[node(status)], ..NOTHING });
         assert_eq!(facts, reasons);
