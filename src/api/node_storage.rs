@@ -98,6 +98,20 @@ pub enum Health {
     Unavailable,
 }
 
+impl Health {
+    /// All of them, from the best to the worst.
+    pub const ALL: [Health; 3] = [Health::Ok, Health::Degraded, Health::Unavailable];
+
+    /// The word for it in a metric.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Health::Ok => "ok",
+            Health::Degraded => "degraded",
+            Health::Unavailable => "unavailable",
+        }
+    }
+}
+
 /// A pool on this node.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -77,6 +77,20 @@ pub enum Work {
     Remove(Remove),
 }
 
+impl Work {
+    /// The words for all kinds of work.
+    pub const KINDS: [&str; 3] = ["create", "grow", "remove"];
+
+    /// The word for its kind, as the field is called.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Work::Create(_) => "create",
+            Work::Grow(_) => "grow",
+            Work::Remove(_) => "remove",
+        }
+    }
+}
+
 /// A volume to be made.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -164,6 +178,28 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// All of them, in the order in which work goes through them.
+    pub const ALL: [Phase; 6] = [
+        Phase::Pending,
+        Phase::Running,
+        Phase::Resizing,
+        Phase::Resized,
+        Phase::Done,
+        Phase::Failed,
+    ];
+
+    /// The word for it in a metric.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Phase::Pending => "pending",
+            Phase::Running => "running",
+            Phase::Resizing => "resizing",
+            Phase::Resized => "resized",
+            Phase::Done => "done",
+            Phase::Failed => "failed",
+        }
+    }
+
     /// Whether nothing more will happen for this wish.
     pub fn is_final(self) -> bool {
         matches!(self, Phase::Resized | Phase::Done | Phase::Failed)

@@ -41,8 +41,11 @@ impl Kept {
     }
 
     /// What differs from what the nodes have and has lasted for [`GRACE`], in the order of the nodes;
-    /// beside it, how long it is until more will have.
+    /// beside it, how long it is until more will have. Nothing, as long as not all are known.
     pub fn differences(&self, cluster: &Cluster) -> (Vec<Difference>, Option<Duration>) {
+        if !self.watched.is_known() {
+            return (Vec::new(), None);
+        }
         let requests: Vec<Arc<_>> = cluster.requests().watched().all();
         let found = audit::audit(&cluster.nodes().all(), &self.watched.all(), &requests);
         let mut lasting = self.lasting.lock().unwrap_or_else(PoisonError::into_inner);

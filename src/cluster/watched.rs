@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use kube::runtime::reflector::{self, ObjectRef, Store};
@@ -88,6 +89,12 @@ where
             // The watch was stopped: nobody is left to be told.
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Whether the first list is here: before it, what there is not may be.
+    pub fn is_known(&self) -> bool {
+        let known = std::pin::pin!(self.known());
+        known.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
     /// The record of a name.

@@ -5,7 +5,6 @@
 //! writes it again after a restart.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::events::v1::Event;
@@ -13,12 +12,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::VolumeRequest;
 use crate::causes;
-use crate::cluster::{Cluster, Kept, Lasting};
+use crate::cluster::{Cluster, Kept};
 use crate::controllers::events::fact::{Fact, Seen, Sizes, facts};
 use crate::controllers::events::told::{Telling, Told};
 use crate::controllers::pools::WRITER;
@@ -29,9 +26,6 @@ mod reason;
 mod told;
 
 pub use reason::EventReason;
-
-/// How long an agent lets work wait before it is away: longer than it takes to start anew.
-pub const AWAY: Duration = Duration::from_secs(60);
 
 /// After an API server that did not answer.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -81,7 +75,6 @@ struct Teller {
     sizes: Sizes,
     /// What has happened and is not told yet.
     happened: Vec<Fact>,
-    waiting: Lasting<(String, String)>,
 }
 
 impl fmt::Debug for Teller {
@@ -97,7 +90,6 @@ impl Teller {
             told: Told::default(),
             sizes: Sizes::default(),
             happened: Vec::new(),
-            waiting: Lasting::new(AWAY),
         }
     }
 
@@ -106,7 +98,7 @@ impl Teller {
         let (differences, lasts) = kept.differences(cluster);
         let (nodes, pvs) = (cluster.nodes().all(), kept.watched().all());
         let requests = cluster.requests().watched().all();
-        let (away, waits) = self.away(&requests);
+        let (away, waits) = cluster.requests().away();
         self.happened.extend(self.sizes.extended(&nodes));
         let seen = Seen {
             nodes: &nodes,
@@ -129,18 +121,6 @@ impl Teller {
         }
         self.happened.clear();
         [lasts, waits].into_iter().flatten().min()
-    }
-
-    /// The nodes whose agents have let work wait for long.
-    fn away(&mut self, requests: &[Arc<VolumeRequest>]) -> (Vec<String>, Option<Duration>) {
-        let waits = requests.iter().filter(|request| request.is_waiting()).map(|request| {
-            let uid = request.metadata.uid.clone().unwrap_or_default();
-            (request.spec.node.clone(), uid)
-        });
-        let (long, next) = self.waiting.of(waits.collect(), Instant::now());
-        let mut nodes: Vec<String> = long.into_iter().map(|(node, _)| node).collect();
-        nodes.dedup();
-        (nodes, next)
     }
 }
 

@@ -8,8 +8,11 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use pliant::api::NodeStorage;
+use pliant::cluster::Kept;
+use pliant::cluster::audit::GRACE;
 use pliant::testing::FakeApi;
 use pliant::volume::{Reason, Volumes};
+use tokio_util::sync::CancellationToken;
 
 use crate::world::{World, id, refused, want};
 
@@ -69,6 +72,24 @@ async fn a_volume_without_a_pv_and_a_pv_without_its_volume_are_told_after_a_whil
     world.api.delete::<PersistentVolume>("pvc-3");
     tokio::time::sleep(LONG).await;
     only(&world.api, &[&lost[..], &["NodeStorage/alpha Recovered"]].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_long_as_the_pvs_are_not_known_no_volume_lacks_one() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
+    world.cleaned().await;
+    world.api.go_down();
+    let kept = Kept::watch(&world.api.client_of("controller"), &CancellationToken::new());
+    for _ in 0..2 {
+        assert_eq!(kept.differences(&cluster), (Vec::new(), None));
+        tokio::time::sleep(LONG).await;
+    }
+    world.api.come_back();
+    kept.watched().known().await;
+    assert_eq!(kept.differences(&cluster), (Vec::new(), Some(GRACE)));
+    tokio::time::sleep(GRACE).await;
+    assert_eq!(kept.differences(&cluster).0.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
