@@ -35,7 +35,7 @@ pub async fn serve(role: ControllerRole) -> Result<()> {
         let (cluster, stop) = (cluster.clone(), stop.clone());
         tokio::spawn(async move {
             tokio::join!(
-                cleaner::run(cluster.requests(), stop.clone()),
+                cleaner::run(cluster.requests(), cluster.nodes(), stop.clone()),
                 pools::tell(&client, cluster.nodes(), stop.clone()),
                 events::tell(&client, &cluster, &kept, stop.clone()),
             )

@@ -120,7 +120,7 @@ impl World {
         let cluster = Arc::new(Cluster::start(&client, &stop).await);
         let mut tasks = JoinSet::new();
         let (cleaned, ended) = (cluster.clone(), stop.clone());
-        tasks.spawn(async move { cleaner::run(cleaned.requests(), ended).await });
+        tasks.spawn(async move { cleaner::run(cleaned.requests(), cleaned.nodes(), ended).await });
         let (told, ended) = (cluster.clone(), stop.clone());
         let kept = Kept::watch(&client, &stop);
         tasks.spawn(async move {

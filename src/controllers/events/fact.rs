@@ -236,13 +236,13 @@ fn growth(request: &VolumeRequest, pvs: &HashMap<&str, &PersistentVolume>) -> Ve
     let status = request.status.clone().unwrap_or_default();
     let (volume, node, size) = (&request.spec.volume, &request.spec.node, grow.at_least.0);
     let how = match status.phase {
-        Phase::Running => "grows to",
-        Phase::Resizing => "has grown, and its file system follows, to",
+        Phase::Running => format!("grows to {size} or more"),
+        Phase::Resizing => format!("has {size} or more, and its file system follows"),
         Phase::Pending | Phase::Resized | Phase::Done | Phase::Failed => return Vec::new(),
     };
     let text = format!(
-        "volume {volume} on node {node} {how} {size} or more; it stays in use meanwhile: `kubectl \
-         get volumerequests` says how far it is"
+        "volume {volume} on node {node} {how}; it stays in use meanwhile: `kubectl get \
+         volumerequests` says how far it is"
     );
     // Each growth is told once, whatever it says of itself meanwhile.
     let uid = request.metadata.uid.as_deref().unwrap_or_default();

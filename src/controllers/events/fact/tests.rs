@@ -107,7 +107,7 @@ fn a_growth_is_told_while_it_lasts() {
     for (phase, words) in [
         (Phase::Pending, None),
         (Phase::Running, Some("grows to 2 GiB or more")),
-        (Phase::Resizing, Some("has grown, and its file system follows, to 2 GiB or more")),
+        (Phase::Resizing, Some("has 2 GiB or more, and its file system follows")),
         (Phase::Resized, None),
         (Phase::Done, None),
         (Phase::Failed, None),
