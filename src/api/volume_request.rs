@@ -141,6 +141,7 @@ pub struct VolumeRequestStatus {
     pub phase: Phase,
     /// How much of long work is done, such as `62 % (124 GiB of 200 GiB)`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
     pub progress: Option<String>,
     /// The real size, in whole extents, once it is known.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -157,7 +157,7 @@ impl StorageRecord {
             last.conditions = Some(status.conditions);
         }
         let before = last.conditions.as_deref().unwrap_or_default();
-        let seen = observe(&self.node).await;
+        let seen = observe(&self.node).await.bounded();
         let conditions = conditions(&seen, &last.lacking, before, &Time(Timestamp::now()));
         Ok(NodeStorageStatus { conditions, ..seen })
     }
