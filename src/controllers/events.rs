@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::causes;
 use crate::cluster::{Cluster, Kept};
-use crate::controllers::events::fact::{Fact, Seen, Sizes, facts};
+use crate::controllers::events::fact::{Fact, Seen, Sights, Sizes, facts};
 use crate::controllers::events::told::{Telling, Told};
 use crate::controllers::pools::WRITER;
 use crate::volume::DRIVER;
@@ -108,7 +108,8 @@ impl Teller {
             away: &away,
         };
         let facts = [facts(&seen), self.happened.clone()].concat();
-        let steps = self.told.plan(&facts, |about| seen.has(about));
+        let sights = Sights::of(&seen);
+        let steps = self.told.plan(&facts, |about| sights.sight(about));
         for step in steps {
             if let Some(telling) = step.telling()
                 && let Err(error) = write(&self.client, &telling).await

@@ -1,6 +1,6 @@
 //! What is to be told of a cluster as it is now. Pure.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
@@ -98,13 +98,47 @@ impl About {
     }
 }
 
-impl Seen<'_> {
-    /// Whether the object is still there; a claim is, as long as a PersistentVolume is for it.
-    pub fn has(&self, about: &About) -> bool {
-        match about.kind {
-            Kind::Node => self.nodes.iter().any(|node| About::node(node) == *about),
-            Kind::Pv => self.pvs.iter().any(|pv| About::pv(pv) == *about),
-            Kind::Claim => self.pvs.iter().any(|pv| About::claim(pv).as_ref() == Some(about)),
+/// What can be seen of an object of which something was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// It is there, and so is what would be told of it.
+    There,
+    /// It is there, and nobody tells of its volume: whether that is well is not known.
+    Hidden,
+    /// It is not there any more.
+    Gone,
+}
+
+/// Finds what can be seen of an object.
+pub(super) struct Sights<'a> {
+    /// The volumes of the PersistentVolumes and claims, by their uid.
+    kept: HashMap<&'a str, &'a str>,
+    nodes: HashSet<&'a str>,
+    listed: HashSet<&'a str>,
+}
+
+impl<'a> Sights<'a> {
+    pub fn of(seen: &Seen<'a>) -> Self {
+        let mut kept = HashMap::new();
+        for pv in seen.pvs {
+            let Some(volume) = audit::handle(pv) else { continue };
+            let claim = pv.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref());
+            let both = [pv.metadata.uid.as_deref(), claim];
+            kept.extend(both.into_iter().flatten().map(|uid| (uid, volume)));
+        }
+        let statuses = seen.nodes.iter().filter_map(|node| node.status.as_ref());
+        let listed = statuses.flat_map(|status| &status.volumes).map(|volume| volume.id.as_str());
+        let nodes = seen.nodes.iter().filter_map(|node| node.metadata.uid.as_deref());
+        Sights { kept, nodes: nodes.collect(), listed: listed.collect() }
+    }
+
+    pub fn sight(&self, about: &About) -> Sight {
+        let uid = about.uid.as_str();
+        match (about.kind, self.kept.get(uid)) {
+            (Kind::Node, _) if self.nodes.contains(uid) => Sight::There,
+            (Kind::Pv | Kind::Claim, Some(volume)) if self.listed.contains(volume) => Sight::There,
+            (Kind::Pv | Kind::Claim, Some(_)) => Sight::Hidden,
+            (Kind::Node, _) | (_, None) => Sight::Gone,
         }
     }
 }

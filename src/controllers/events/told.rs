@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use sha2::{Digest, Sha256};
 
 use crate::controllers::events::EventReason;
-use crate::controllers::events::fact::{About, Fact};
+use crate::controllers::events::fact::{About, Fact, Sight};
 
 /// A fact without its sentence, which may change while it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -49,7 +49,7 @@ pub(super) struct Telling {
 
 impl Told {
     /// Decide what is to be told: what holds and is not told yet, and what was told and is over.
-    pub fn plan(&self, facts: &[Fact], is_there: impl Fn(&About) -> bool) -> Vec<Step> {
+    pub fn plan(&self, facts: &[Fact], sight: impl Fn(&About) -> Sight) -> Vec<Step> {
         let holding: HashSet<Key> = facts.iter().map(Key::of).collect();
         let begun = facts.iter().filter_map(|fact| {
             let before = self.0.get(&Key::of(fact));
@@ -58,11 +58,11 @@ impl Told {
             is_new.then(|| Step::Tell(Box::new(fact.clone()), times))
         });
         let gone = self.0.iter().filter(|(key, _)| !holding.contains(key));
-        let over = gone.filter_map(|(key, standing)| {
-            if !key.reason.recovers() || !is_there(&key.about) {
-                return Some(Step::Forget(key.clone()));
-            }
-            standing.holds.then(|| Step::Over(key.clone(), standing.times))
+        let over = gone.filter_map(|(key, standing)| match sight(&key.about) {
+            Sight::Gone => Some(Step::Forget(key.clone())),
+            _ if !key.reason.recovers() => Some(Step::Forget(key.clone())),
+            Sight::There => standing.holds.then(|| Step::Over(key.clone(), standing.times)),
+            Sight::Hidden => None,
         });
         begun.chain(over).collect()
     }
@@ -148,13 +148,13 @@ mod tests {
     }
 
     /// Plan and do it; the reasons of what is written.
-    fn next(told: &mut Told, facts: &[Fact], there: bool) -> Vec<Telling> {
-        let steps = told.plan(facts, |_| there);
+    fn next(told: &mut Told, facts: &[Fact], sight: Sight) -> Vec<Telling> {
+        let steps = told.plan(facts, |_| sight);
         let written = steps.iter().filter_map(Step::telling).collect();
         for step in steps {
             told.note(step);
         }
-        assert_eq!(told.plan(facts, |_| there), [], "a plan after its apply is empty");
+        assert_eq!(told.plan(facts, |_| sight), [], "a plan after its apply is empty");
         written
     }
 
@@ -167,23 +167,23 @@ mod tests {
         let mut told = Told::default();
         let missing = fact("u", EventReason::DiskMissing, "disk a");
         let other = fact("u", EventReason::DiskMissing, "disk b");
-        let first = next(&mut told, std::slice::from_ref(&missing), true);
+        let first = next(&mut told, std::slice::from_ref(&missing), Sight::There);
         assert_eq!(reasons(&first), ["DiskMissing"]);
         let changed = Fact { text: "now with other words".to_owned(), ..missing.clone() };
-        assert_eq!(next(&mut told, &[changed], true), []);
+        assert_eq!(next(&mut told, &[changed], Sight::There), []);
         assert_eq!(
-            reasons(&next(&mut told, &[missing.clone(), other.clone()], true)),
+            reasons(&next(&mut told, &[missing.clone(), other.clone()], Sight::There)),
             ["DiskMissing"]
         );
-        let over = next(&mut told, &[other], true);
+        let over = next(&mut told, &[other], Sight::There);
         assert_eq!(over[0].text, "DiskMissing is over: disk a");
-        let again = next(&mut told, std::slice::from_ref(&missing), true);
+        let again = next(&mut told, std::slice::from_ref(&missing), Sight::There);
         assert_eq!(reasons(&again), ["DiskMissing", "Recovered"]);
         let mut names = [&first[0].name, &over[0].name, &again[0].name, &again[1].name];
         names.sort();
         assert!(names.windows(2).all(|two| two[0] != two[1]), "{names:?}");
         // One that has just started names it as the first has: it finds the event written.
-        assert_eq!(next(&mut Told::default(), &[missing], true)[0].name, first[0].name);
+        assert_eq!(next(&mut Told::default(), &[missing], Sight::There)[0].name, first[0].name);
     }
 
     #[test]
@@ -191,21 +191,35 @@ mod tests {
         let mut told = Told::default();
         for reason in EventReason::ALL {
             let one = fact("u", reason, "x");
-            assert_eq!(next(&mut told, std::slice::from_ref(&one), true).len(), 1);
-            assert_eq!(next(&mut told, &[], false), [], "{reason}: there is nobody to tell of");
-            assert_eq!(next(&mut told, &[one], true).len(), 1);
-            let over = next(&mut told, &[], true);
+            assert_eq!(next(&mut told, std::slice::from_ref(&one), Sight::There).len(), 1);
+            assert_eq!(
+                next(&mut told, &[], Sight::Gone),
+                [],
+                "{reason}: there is nobody to tell of"
+            );
+            assert_eq!(next(&mut told, &[one], Sight::There).len(), 1);
+            let over = next(&mut told, &[], Sight::There);
             assert_eq!(over.is_empty(), !reason.recovers(), "{reason}");
         }
-        next(&mut told, &[], false);
+        next(&mut told, &[], Sight::Gone);
         assert!(told.0.is_empty());
+    }
+
+    #[test]
+    fn what_nobody_can_see_is_not_over() {
+        let mut told = Told::default();
+        let missing = fact("u", EventReason::DiskMissing, "disk a");
+        next(&mut told, std::slice::from_ref(&missing), Sight::There);
+        assert_eq!(next(&mut told, &[], Sight::Hidden), []);
+        assert_eq!(next(&mut told, std::slice::from_ref(&missing), Sight::There), []);
+        assert_eq!(reasons(&next(&mut told, &[], Sight::There)), ["Recovered"]);
     }
 
     #[test]
     fn events_are_as_long_as_the_api_server_takes_them() {
         let mut long = fact("u", EventReason::PoolDegraded, "pool");
         long.about.name = format!("{}.{}", "a".repeat(199), "b".repeat(53));
-        let [written] = &next(&mut Told::default(), &[long], true)[..] else { panic!() };
+        let [written] = &next(&mut Told::default(), &[long], Sight::There)[..] else { panic!() };
         assert_eq!(written.text.len(), LONGEST_TEXT);
         assert!(written.name.starts_with(&"a".repeat(199)) && written.name.len() == 216);
         assert!(!written.name.contains(".."), "{}", written.name);

@@ -43,7 +43,7 @@ fn growing(phase: Phase) -> Arc<VolumeRequest> {
 fn told(seen: &Seen<'_>) -> (Vec<String>, String) {
     let facts = facts(seen);
     for fact in &facts {
-        assert!(seen.has(&fact.about), "{fact:?}");
+        assert_ne!(Sights::of(seen).sight(&fact.about), Sight::Gone, "{fact:?}");
     }
     let short = |fact: &Fact| format!("{} {:?} {}", fact.reason, fact.about.kind, fact.subject);
     let first = facts.first().map(|fact| fact.text.clone());
@@ -100,6 +100,21 @@ fn what_ails_a_volume_is_told_of_its_pv_and_its_claim() {
     let expected = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "shop",
                           "name": "db", "uid": "of-claim"});
     assert_eq!(serde_json::to_value(claim).unwrap(), expected);
+}
+
+#[test]
+fn what_is_told_of_a_volume_is_over_only_if_its_node_tells_of_it() {
+    let (with_it, without) = (json!({"volumes": [volume("v1", &[])]}), json!({"volumes": []}));
+    let about = [About::claim(&pv()).unwrap(), About::pv(&pv()), About::node(&node(json!({})))];
+    for (nodes, pvs, sights) in [
+        (vec![node(with_it)], vec![pv()], [Sight::There, Sight::There, Sight::There]),
+        (vec![node(without)], vec![pv()], [Sight::Hidden, Sight::Hidden, Sight::There]),
+        (vec![], vec![pv()], [Sight::Hidden, Sight::Hidden, Sight::Gone]),
+        (vec![], vec![], [Sight::Gone; 3]),
+    ] {
+        let found = Sights::of(&Seen { nodes: &nodes, pvs: &pvs, ..NOTHING });
+        assert_eq!(about.each_ref().map(|about| found.sight(about)), sights);
+    }
 }
 
 #[test]
