@@ -76,9 +76,8 @@ where
     P: Borrow<PersistentVolume>,
     R: Borrow<VolumeRequest>,
 {
-    let changing: HashSet<&str> = requests.iter().filter_map(|one| changes(one.borrow())).collect();
-    let named: HashMap<&str, &PersistentVolume> =
-        pvs.iter().filter_map(|pv| Some((handle(pv.borrow())?, pv.borrow()))).collect();
+    let changing = changing(requests);
+    let named = named(pvs);
     let told =
         nodes.iter().filter_map(|node| Some((node.borrow(), node.borrow().status.as_ref()?)));
     let mut found = Vec::new();
@@ -105,6 +104,16 @@ impl Difference {
 pub fn handle(pv: &PersistentVolume) -> Option<&str> {
     let source = pv.spec.as_ref()?.csi.as_ref()?;
     (source.driver == DRIVER).then_some(source.volume_handle.as_str())
+}
+
+/// The volumes that come or go: those that requests are there for.
+pub(crate) fn changing<R: Borrow<VolumeRequest>>(requests: &[R]) -> HashSet<&str> {
+    requests.iter().filter_map(|one| changes(one.borrow())).collect()
+}
+
+/// The PersistentVolumes by the volume that they name.
+pub(crate) fn named<P: Borrow<PersistentVolume>>(pvs: &[P]) -> HashMap<&str, &PersistentVolume> {
+    pvs.iter().filter_map(|pv| Some((handle(pv.borrow())?, pv.borrow()))).collect()
 }
 
 /// The volume that a request lets come or go.
@@ -139,22 +148,32 @@ fn without_volume(
     if !is_complete(status) {
         return Vec::new();
     }
+    let missing = not_listed(node, status, named).into_iter();
+    let told = missing.map(|(id, pv)| Difference::PvWithoutVolume {
+        node: name(node),
+        volume: id.to_owned(),
+        pv: pv.metadata.name.clone().unwrap_or_default(),
+    });
+    told.collect()
+}
+
+/// The PersistentVolumes of a node whose volume it does not list, save those that are being deleted.
+pub(crate) fn not_listed<'a>(
+    node: &NodeStorage,
+    status: &NodeStorageStatus,
+    named: &HashMap<&'a str, &'a PersistentVolume>,
+) -> Vec<(&'a str, &'a PersistentVolume)> {
     let listed: HashSet<&str> = status.volumes.iter().map(|one| one.id.as_str()).collect();
     let is_here =
         |id: &str| id.parse::<VolumeId>().is_ok_and(|id| id.node().as_str() == node.spec.key);
     let missing = named.iter().filter(|(id, pv)| {
         is_here(id) && !listed.contains(*id) && pv.metadata.deletion_timestamp.is_none()
     });
-    let told = missing.map(|(id, pv)| Difference::PvWithoutVolume {
-        node: name(node),
-        volume: (*id).to_owned(),
-        pv: pv.metadata.name.clone().unwrap_or_default(),
-    });
-    told.collect()
+    missing.map(|(id, pv)| (*id, *pv)).collect()
 }
 
 /// Whether a volume that is not listed is not there: all could be read, and nothing is away.
-fn is_complete(status: &NodeStorageStatus) -> bool {
+pub(crate) fn is_complete(status: &NodeStorageStatus) -> bool {
     let pools = status.pools.iter().map(|pool| pool.health);
     let groups = status.groups.iter().map(|group| group.health);
     status.unread.is_none() && !pools.chain(groups).any(|health| health == Health::Unavailable)

@@ -124,36 +124,17 @@ mod tests {
             json!({"disks": [{"device": "/dev/sdb", "state": "Missing", "message": "gone"}]});
         let group = json!({"groups": [{"name": "vg0", "pool": "fast", "size": "0", "free": "0",
                                        "health": "Unavailable", "message": "hung"}]});
-        let met = "PrerequisitesMet=True AllThere";
-        let there = "DisksHealthy=True AllThere";
+        let (met, there) = ("PrerequisitesMet=True AllThere", "DisksHealthy=True AllThere");
+        let (empty, lost) = ("Ready=True NoPool", "Ready=False PoolUnavailable");
+        let unmet = ["Ready=False PrerequisitesMissing", "PrerequisitesMet=False Missing", there];
         for (status, lacking, expected, sentence) in [
             (pool("Ok"), "", ["Ready=True PoolsUsable", met, there], "as they should be"),
             (pool("Degraded"), "", ["Ready=True PoolDegraded", met, there], "pool fast: why"),
-            (
-                pool("Unavailable"),
-                "",
-                ["Ready=False PoolUnavailable", met, there],
-                "pool fast: why",
-            ),
-            (json!({}), "", ["Ready=True NoPool", met, there], "kubectl get pools"),
-            (
-                pool("Ok"),
-                "lvm is not installed",
-                ["Ready=False PrerequisitesMissing", "PrerequisitesMet=False Missing", there],
-                "lvm is not installed",
-            ),
-            (
-                disk,
-                "",
-                ["Ready=True NoPool", met, "DisksHealthy=False DiskMissing"],
-                "/dev/sdb: gone",
-            ),
-            (
-                group,
-                "",
-                ["Ready=True NoPool", met, "DisksHealthy=False GroupUnavailable"],
-                "vg0: hung",
-            ),
+            (pool("Unavailable"), "", [lost, met, there], "pool fast: why"),
+            (json!({}), "", [empty, met, there], "kubectl get pools"),
+            (pool("Ok"), "no lvm", unmet, "no lvm"),
+            (disk, "", [empty, met, "DisksHealthy=False DiskMissing"], "/dev/sdb: gone"),
+            (group, "", [empty, met, "DisksHealthy=False GroupUnavailable"], "vg0: hung"),
         ] {
             let status: NodeStorageStatus = serde_json::from_value(status).unwrap();
             let lacking: Vec<String> =

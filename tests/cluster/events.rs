@@ -135,6 +135,34 @@ async fn a_disk_that_goes_and_comes_back_is_told_to_who_has_the_node_and_who_has
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_volume_on_a_disk_that_is_away_at_the_start_is_unseen_and_not_missing() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
+    world.keep("alpha", "pvc-1");
+    world.cleaned().await;
+    let host = machine.host.after_crash();
+    drop(machine);
+    let disk = Path::new("/dev/fake0");
+    host.remove_disk(disk);
+    let machine = world.restart("alpha", host).await;
+    tokio::time::sleep(LONG).await;
+    let mut expected = vec![
+        "NodeStorage/alpha PoolUnavailable",
+        "PersistentVolume/pvc-1 VolumeUnseen",
+        "PersistentVolumeClaim/claim-of-pvc-1 VolumeUnseen",
+    ];
+    only(&world.api, &expected);
+    machine.host.heal_disk(disk);
+    tokio::time::sleep(LONG).await;
+    expected.extend([
+        "NodeStorage/alpha Recovered",
+        "PersistentVolume/pvc-1 Recovered",
+        "PersistentVolumeClaim/claim-of-pvc-1 Recovered",
+    ]);
+    only(&world.api, &expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_lets_work_wait_is_told_of_its_node() {
     let (world, cluster, machine) = World::with_a_node().await;
     drop(machine);

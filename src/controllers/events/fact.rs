@@ -145,14 +145,14 @@ impl<'a> Sights<'a> {
 
 /// All facts.
 pub(super) fn facts(seen: &Seen<'_>) -> Vec<Fact> {
-    let pvs: HashMap<&str, &PersistentVolume> =
-        seen.pvs.iter().filter_map(|pv| Some((audit::handle(pv)?, &**pv))).collect();
+    let (pvs, changing) = (audit::named(seen.pvs), audit::changing(seen.requests));
     let nodes = seen.nodes.iter().filter_map(|node| Some((&**node, node.status.as_ref()?)));
     let mut facts: Vec<Fact> = Vec::new();
     for (node, status) in nodes {
         facts.extend(status.pools.iter().filter_map(|pool| of_pool(node, pool)));
         facts.extend(status.disks.iter().filter_map(|disk| of_disk(node, disk)));
         facts.extend(of_volumes(node, status, &pvs));
+        facts.extend(unseen(node, status, &pvs, &changing));
         facts.extend(status.conditions.iter().filter_map(|one| of_condition(node, one)));
     }
     facts.extend(seen.away.iter().filter_map(|name| away(seen.nodes, name)));
@@ -217,6 +217,31 @@ fn ailments(node: &NodeStorage, volume: &VolumeOnNode, pv: &PersistentVolume) ->
         let (node, pool) = (node.metadata.name.as_deref().unwrap_or_default(), &volume.pool);
         let text = format!("{subject} in pool {pool} of node {node}: {}", ailment.message);
         Some(of_both(pv, reason, &subject, &text))
+    });
+    told.flatten().collect()
+}
+
+/// What a node does not list while it cannot read all of its pools may be there or not.
+fn unseen(
+    node: &NodeStorage,
+    status: &NodeStorageStatus,
+    pvs: &HashMap<&str, &PersistentVolume>,
+    changing: &HashSet<&str>,
+) -> Vec<Fact> {
+    if audit::is_complete(status) {
+        return Vec::new();
+    }
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let away = status.pools.iter().filter(|pool| pool.health == Health::Unavailable);
+    let why = away.filter_map(|pool| pool.message.clone()).chain(status.unread.clone()).next();
+    let why = why.unwrap_or_else(|| "its agent does not say why".to_owned());
+    let not_listed = audit::not_listed(node, status, pvs).into_iter();
+    let unseen = not_listed.filter(|(volume, _)| !changing.contains(volume));
+    let told = unseen.map(|(volume, pv)| {
+        let subject = format!("volume {volume}");
+        let text =
+            format!("{subject} is not seen on node {name}, which cannot read all pools: {why}");
+        of_both(pv, EventReason::VolumeUnseen, &subject, &text)
     });
     told.flatten().collect()
 }

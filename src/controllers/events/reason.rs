@@ -35,11 +35,13 @@ pub enum EventReason {
     VolumeLeaked,
     /// A PersistentVolume whose volume its node does not have.
     VolumeMissing,
+    /// A node does not list a volume, and cannot read all of its pools.
+    VolumeUnseen,
 }
 
 impl EventReason {
     /// All of them.
-    pub const ALL: [EventReason; 15] = [
+    pub const ALL: [EventReason; 16] = [
         EventReason::DiskMissing,
         EventReason::FilesystemErrors,
         EventReason::FilesystemReadOnly,
@@ -55,6 +57,7 @@ impl EventReason {
         EventReason::VolumeGrowing,
         EventReason::VolumeLeaked,
         EventReason::VolumeMissing,
+        EventReason::VolumeUnseen,
     ];
 
     /// The reason of what ails a volume, under the same name; `None` for what passes by itself, such as

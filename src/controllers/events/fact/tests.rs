@@ -103,6 +103,35 @@ fn what_ails_a_volume_is_told_of_its_pv_and_its_claim() {
 }
 
 #[test]
+fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
+    let id = format!("{}-{}", "a".repeat(8), "b".repeat(26));
+    let pool = json!({"name": "fast", "configured": true, "size": "0", "free": "0", "volumes": 0,
+                      "health": "Unavailable", "message": "vg0 is away; see `vgs`"});
+    let mut pv = PersistentVolume::clone(&pv());
+    pv.spec.as_mut().unwrap().csi.as_mut().unwrap().volume_handle.clone_from(&id);
+    let mut removal = VolumeRequest::clone(&growing(Phase::Running));
+    removal.spec.volume.clone_from(&id);
+    removal.spec.work = Work::Remove(crate::api::Remove {});
+    let pvs = [Arc::new(pv)];
+    for (status, requests, told_of_it) in [
+        (json!({"pools": [pool]}), vec![], true),
+        (json!({"pools": [pool]}), vec![Arc::new(removal)], false),
+        (json!({"pools": [pool], "volumes": [volume(&id, &[])]}), vec![], false),
+        (json!({"unread": "no"}), vec![], true),
+        (json!({}), vec![], false),
+    ] {
+        let mut node = NodeStorage::clone(&node(status));
+        node.spec.key = "a".repeat(8);
+        let nodes = [Arc::new(node)];
+        let seen = Seen { nodes: &nodes, pvs: &pvs, requests: &requests, ..NOTHING };
+        let facts = facts(&seen);
+        let unseen: Vec<_> =
+            facts.iter().filter(|fact| fact.reason == EventReason::VolumeUnseen).collect();
+        assert_eq!(unseen.len(), if told_of_it { 2 } else { 0 }, "{facts:?}");
+    }
+}
+
+#[test]
 fn what_is_told_of_a_volume_is_over_only_if_its_node_tells_of_it() {
     let (with_it, without) = (json!({"volumes": [volume("v1", &[])]}), json!({"volumes": []}));
     let about = [About::claim(&pv()).unwrap(), About::pv(&pv()), About::node(&node(json!({})))];
