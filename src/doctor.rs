@@ -11,8 +11,8 @@ mod print;
 mod tools;
 
 pub use groups::{Fault, Found};
-pub use judge::judge;
-pub use look::{Seen, look};
+pub use judge::{judge, judge_machine};
+pub use look::{Seen, look, look_at_machine};
 pub use print::print;
 
 /// How good or bad a finding is.

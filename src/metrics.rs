@@ -16,9 +16,11 @@ use prometheus_client::registry::Registry;
 use crate::bytes::Bytes;
 use crate::volume::{PoolSummary, State, VolumeStatus};
 
+mod cluster;
 mod serve;
 mod table;
 
+pub use cluster::{ClusterFigures, NodeFigure};
 pub use serve::serve;
 pub use table::{Figure, Kind, TABLE};
 
@@ -46,6 +48,8 @@ pub struct Figures {
     pub lvm_commands: BTreeMap<&'static str, (u64, Duration)>,
     /// Bytes that were wiped since the start.
     pub wiped: Bytes,
+    /// What a controller knows of its cluster.
+    pub cluster: ClusterFigures,
 }
 
 /// Knows the figures of now.
@@ -93,6 +97,7 @@ impl Metrics {
         table::RPC_ERRORS.put(&mut registry, self.rpc_errors.clone());
         put_pools(&mut registry, &figures.pools);
         put_volumes(&mut registry, &figures.volumes);
+        cluster::put(&mut registry, &figures.cluster);
         put_spent(&mut registry, figures);
         let mut text = String::new();
         encode_registry(&mut text, &registry)?;

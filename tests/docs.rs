@@ -9,6 +9,7 @@ use std::process::Command;
 
 use clap::CommandFactory;
 use pliant::cli::Cli;
+use pliant::controllers::events::EventReason;
 use pliant::host::TOOLS;
 use pliant::metrics::TABLE;
 
@@ -141,6 +142,20 @@ fn the_table_of_metrics_is_the_one_of_the_code() {
         assert!(page.contains(&row), "{row}");
     }
     assert_eq!(rows(&page).len(), TABLE.len());
+}
+
+#[test]
+fn every_reason_of_an_event_has_its_section() {
+    let page = read("docs/src/reference/events.md");
+    let sections: Vec<(&str, &str)> =
+        page.split("\n## ").skip(1).map(|part| part.split_once('\n').unwrap()).collect();
+    let headings: Vec<String> = sections.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(headings, EventReason::ALL.map(|reason| reason.to_string()));
+    for (name, text) in sections {
+        for word in ["On ", "What to do: "] {
+            assert!(text.contains(word), "{name} does not say `{word}`");
+        }
+    }
 }
 
 #[test]

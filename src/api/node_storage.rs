@@ -7,6 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::Quantity;
 
+/// The longest sentence, in characters.
+const LONGEST_SENTENCE: usize = 1024;
+/// The most lines of a plan of a pool.
+const MOST_LINES: usize = 64;
+/// The most pools and the most groups of a node.
+const MOST_GROUPS: usize = 256;
+/// The most disks of a node.
+const MOST_DISKS: usize = 1024;
+/// The most volumes of a node: with more the record would be larger than the API server keeps one.
+const MOST_VOLUMES: usize = 4096;
+
 /// The storage of one node, under the node's name; its agent writes it when something changes.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[kube(
@@ -20,6 +31,11 @@ use crate::api::Quantity;
     doc = "The storage of one node. Its name is that of the node; the node's agent writes it when something changes.",
     status = "NodeStorageStatus",
     derive = "PartialEq",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
     printcolumn(name = "Size", type_ = "string", json_path = ".status.size"),
     printcolumn(name = "Free", type_ = "string", json_path = ".status.free"),
     printcolumn(name = "Volumes", type_ = "integer", json_path = ".status.volumeCount"),
@@ -42,6 +58,7 @@ pub struct NodeStorageSpec {
 pub struct NodeStorageStatus {
     /// Version of the agent.
     #[serde(default)]
+    #[schemars(length(max = 64))]
     pub version: String,
     /// All extents of all pools.
     #[serde(default)]
@@ -57,25 +74,71 @@ pub struct NodeStorageStatus {
     pub health: Health,
     /// The pools of this node.
     #[serde(default)]
+    #[schemars(length(max = MOST_GROUPS))]
     pub pools: Vec<PoolStatus>,
     /// The volume groups of the pools.
     #[serde(default)]
+    #[schemars(length(max = MOST_GROUPS))]
     pub groups: Vec<GroupStatus>,
     /// The disks of the groups, and those that wait to join.
     #[serde(default)]
+    #[schemars(length(max = MOST_DISKS))]
     pub disks: Vec<DiskStatus>,
     /// The volumes, in the order of their ids.
     #[serde(default)]
+    #[schemars(length(max = MOST_VOLUMES))]
     pub volumes: Vec<VolumeOnNode>,
     /// Why the list of volumes may lack some: what could not be read, and what to type.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
     pub unread: Option<String>,
     /// Long work under way, such as the wiping of a deleted volume.
     #[serde(default)]
+    #[schemars(length(max = MOST_VOLUMES))]
     pub work: Vec<WorkStatus>,
-    /// What a node must have, and whether it has it: kernel modules, tools, LVM's settings.
+    /// Ready, PrerequisitesMet (programs, modules, rights) and DisksHealthy, each with its reason and a
+    /// sentence.
     #[serde(default)]
+    #[schemars(length(max = 16))]
     pub conditions: Vec<Condition>,
+}
+
+impl NodeStorageStatus {
+    /// Cut what is longer than the API server takes: a record that it refuses tells nothing at all.
+    ///
+    /// That volumes are left out is told as what could not be read.
+    pub fn bounded(mut self) -> Self {
+        if self.volumes.len() > MOST_VOLUMES {
+            let count = self.volumes.len();
+            let words =
+                format!("of {count} volumes only {MOST_VOLUMES} are listed, which is the most");
+            self.unread.get_or_insert(words);
+        }
+        self.volumes.truncate(MOST_VOLUMES);
+        self.work.truncate(MOST_VOLUMES);
+        self.pools.truncate(MOST_GROUPS);
+        self.groups.truncate(MOST_GROUPS);
+        self.disks.truncate(MOST_DISKS);
+        for lines in self.pools.iter_mut().flat_map(|pool| [&mut pool.plan, &mut pool.refused]) {
+            lines.truncate(MOST_LINES);
+            lines.iter_mut().for_each(cut);
+        }
+        let of_pools = self.pools.iter_mut().filter_map(|pool| pool.message.as_mut());
+        let of_groups = self.groups.iter_mut().filter_map(|group| group.message.as_mut());
+        let of_disks = self.disks.iter_mut().filter_map(|disk| disk.message.as_mut());
+        let of_volumes = self.volumes.iter_mut().flat_map(|volume| &mut volume.ailments);
+        let of_volumes = of_volumes.map(|ailment| &mut ailment.message);
+        of_pools.chain(of_groups).chain(of_disks).chain(of_volumes).for_each(cut);
+        self.unread.iter_mut().for_each(cut);
+        self
+    }
+}
+
+/// Leave as many characters of a sentence as a record takes.
+fn cut(sentence: &mut String) {
+    if let Some((end, _)) = sentence.char_indices().nth(LONGEST_SENTENCE) {
+        sentence.truncate(end);
+    }
 }
 
 /// How something is.
@@ -92,11 +155,26 @@ pub enum Health {
     Unavailable,
 }
 
+impl Health {
+    /// All of them, from the best to the worst.
+    pub const ALL: [Health; 3] = [Health::Ok, Health::Degraded, Health::Unavailable];
+
+    /// The word for it in a metric.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Health::Ok => "ok",
+            Health::Degraded => "degraded",
+            Health::Unavailable => "unavailable",
+        }
+    }
+}
+
 /// A pool on this node.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolStatus {
     /// Its name.
+    #[schemars(length(max = 128))]
     pub name: String,
     /// Whether a Pool names it; one that none names any more is kept while it holds volumes.
     pub configured: bool,
@@ -106,6 +184,7 @@ pub struct PoolStatus {
     pub free: Quantity,
     /// The largest volume that can be made now, by layout.
     #[serde(default)]
+    #[schemars(length(max = 16))]
     pub largest: Vec<LayoutRoom>,
     /// Size of an extent: sizes of volumes are multiples of it.
     #[serde(default)]
@@ -117,12 +196,15 @@ pub struct PoolStatus {
     pub health: Health,
     /// What is wrong: a sentence with what to type.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
     /// What would be done for the Pool of this name if its `create` were true.
     #[serde(default)]
+    #[schemars(length(max = MOST_LINES), inner(length(max = LONGEST_SENTENCE)))]
     pub plan: Vec<String>,
     /// What was refused, with the reason and what to type.
     #[serde(default)]
+    #[schemars(length(max = MOST_LINES), inner(length(max = LONGEST_SENTENCE)))]
     pub refused: Vec<String>,
 }
 
@@ -131,6 +213,7 @@ pub struct PoolStatus {
 #[serde(rename_all = "camelCase")]
 pub struct LayoutRoom {
     /// The layout, as the class parameter has it.
+    #[schemars(length(max = 32))]
     pub layout: String,
     /// The largest volume.
     pub size: Quantity,
@@ -141,8 +224,10 @@ pub struct LayoutRoom {
 #[serde(rename_all = "camelCase")]
 pub struct GroupStatus {
     /// Its name.
+    #[schemars(length(max = 128))]
     pub name: String,
     /// Its pool.
+    #[schemars(length(max = 128))]
     pub pool: String,
     /// All extents.
     pub size: Quantity,
@@ -153,6 +238,7 @@ pub struct GroupStatus {
     pub health: Health,
     /// What is wrong: a sentence with what to type.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
 }
 
@@ -161,17 +247,20 @@ pub struct GroupStatus {
 #[serde(rename_all = "camelCase")]
 pub struct DiskStatus {
     /// Its path.
+    #[schemars(length(max = 4096))]
     pub device: String,
     /// Its size, where it is there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Quantity>,
     /// The group that it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
     pub group: Option<String>,
     /// What it is to the pools.
     pub state: DiskState,
     /// Why it is refused or missing, and what to type.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
 }
 
@@ -193,21 +282,27 @@ pub enum DiskState {
 #[serde(rename_all = "camelCase")]
 pub struct VolumeOnNode {
     /// Its id: the handle of its PersistentVolume.
+    #[schemars(length(max = 35))]
     pub id: String,
     /// The name that the provisioner gave, which is that of its PersistentVolume.
+    #[schemars(length(max = 128))]
     pub name: String,
     /// Its pool.
+    #[schemars(length(max = 128))]
     pub pool: String,
     /// Its real size.
     pub size: Quantity,
     /// The size that was asked for when it was made.
     pub requested: Quantity,
     /// What the workload sees: `block`, or the file system.
+    #[schemars(length(max = 16))]
     pub mode: String,
     /// Where it stands: creating, ready, resizing, resized or deleting.
+    #[schemars(length(max = 16))]
     pub state: String,
     /// What is wrong with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
     pub ailments: Vec<AilmentStatus>,
 }
 
@@ -216,10 +311,13 @@ pub struct VolumeOnNode {
 #[serde(rename_all = "camelCase")]
 pub struct AilmentStatus {
     /// How bad: Degraded, Inaccessible or DataLoss.
+    #[schemars(length(max = 16))]
     pub severity: String,
     /// One word for machines.
+    #[schemars(length(max = 64))]
     pub reason: String,
     /// A sentence: what, where, what to type.
+    #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: String,
 }
 
@@ -228,9 +326,12 @@ pub struct AilmentStatus {
 #[serde(rename_all = "camelCase")]
 pub struct WorkStatus {
     /// The volume.
+    #[schemars(length(max = 35))]
     pub volume: String,
     /// What is done, such as `wiping`.
+    #[schemars(length(max = 32))]
     pub what: String,
     /// How far it is, such as `62 % (124 GiB of 200 GiB)`.
+    #[schemars(length(max = 256))]
     pub progress: String,
 }

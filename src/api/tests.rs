@@ -43,6 +43,75 @@ fn every_field_is_explained() {
     }
 }
 
+/// What an agent tells is read by the controller of all nodes: one that lies must not fill its memory.
+#[test]
+fn what_an_agent_tells_has_an_end() {
+    for kind in ["VolumeRequest", "NodeStorage"] {
+        let mut found = Vec::new();
+        places(&schema(kind)["properties"]["status"], kind, &mut found);
+        for (path, field) in found {
+            let says = |word: &str| !field[word].is_null();
+            let of_kubernetes = path.contains("conditions[]");
+            match field["type"].as_str() {
+                Some("string") if !of_kubernetes => {
+                    let ends = says("maxLength") || says("enum") || says("format");
+                    assert!(ends, "{path} has no end: {field}");
+                }
+                Some("array") => assert!(says("maxItems"), "{path} has no end: {field}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether nothing is longer than its schema says.
+fn fits(value: &Value, schema: &Value, path: &str) {
+    let most = |word: &str| schema[word].as_u64().unwrap_or(u64::MAX);
+    match value {
+        Value::String(text) => {
+            assert!(text.chars().count() as u64 <= most("maxLength"), "{path} is too long");
+        }
+        Value::Array(items) => {
+            assert!(items.len() as u64 <= most("maxItems"), "{path} has too many");
+            for item in items {
+                fits(item, &schema["items"], path);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                fits(field, &schema["properties"][name], &format!("{path}.{name}"));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_record_that_is_too_long_is_cut_and_says_so() {
+    let long = "\u{e4}".repeat(5000);
+    let size = Quantity(Bytes::gib(1));
+    let pool = json!({"name": "p", "configured": true, "size": size, "free": size, "volumes": 0,
+                      "message": long, "plan": vec![&long; 70], "refused": vec![&long; 70]});
+    let volume = json!({"id": "v", "name": "n", "pool": "p", "size": size, "requested": size,
+                        "mode": "ext4", "state": "ready",
+                        "ailments": [{"severity": "s", "reason": "r", "message": long}]});
+    let group = json!({"name": "g", "pool": "p", "size": size, "free": size, "message": long});
+    let disk = json!({"device": "d", "state": "Used", "message": long});
+    let work = json!({"volume": "v", "what": "w", "progress": "p"});
+    let status = json!({
+        "pools": vec![pool; 257], "volumes": vec![volume; 4097], "groups": vec![group; 257],
+        "disks": vec![disk; 1025], "work": vec![work; 4097],
+    });
+    let status: NodeStorageStatus = serde_json::from_value(status).unwrap();
+    let told = status.bounded();
+    let said = told.unread.clone().unwrap();
+    assert_eq!(said, "of 4097 volumes only 4096 are listed, which is the most");
+    let status = &schema("NodeStorage")["properties"]["status"];
+    fits(&serde_json::to_value(&told).unwrap(), status, "status");
+    let short = NodeStorageStatus { unread: Some(long), ..NodeStorageStatus::default() };
+    assert_eq!(short.bounded().unread.unwrap().chars().count(), 1024);
+}
+
 #[test]
 fn every_kind_is_cluster_wide_and_in_the_category() {
     for definition in definitions() {

@@ -51,6 +51,20 @@ pub struct VolumeRequestSpec {
     pub work: Work,
 }
 
+impl VolumeRequest {
+    /// Whether no agent has taken it up yet.
+    pub fn is_waiting(&self) -> bool {
+        self.status.as_ref().is_none_or(|status| status.observed_generation == 0)
+    }
+
+    /// Whether the wish, as it is now, has its outcome.
+    pub fn has_ended(&self) -> bool {
+        let wanted = self.metadata.generation.unwrap_or_default();
+        let told = |status: &VolumeRequestStatus| status.observed_generation >= wanted;
+        self.status.as_ref().is_some_and(|status| told(status) && status.phase.is_final())
+    }
+}
+
 /// What is to be done with a volume.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -61,6 +75,20 @@ pub enum Work {
     Grow(Grow),
     /// Make the volume gone and its bytes unreadable.
     Remove(Remove),
+}
+
+impl Work {
+    /// The words for all kinds of work.
+    pub const KINDS: [&str; 3] = ["create", "grow", "remove"];
+
+    /// The word for its kind, as the field is called.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Work::Create(_) => "create",
+            Work::Grow(_) => "grow",
+            Work::Remove(_) => "remove",
+        }
+    }
 }
 
 /// A volume to be made.
@@ -113,6 +141,7 @@ pub struct VolumeRequestStatus {
     pub phase: Phase,
     /// How much of long work is done, such as `62 % (124 GiB of 200 GiB)`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
     pub progress: Option<String>,
     /// The real size, in whole extents, once it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -150,6 +179,28 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// All of them, in the order in which work goes through them.
+    pub const ALL: [Phase; 6] = [
+        Phase::Pending,
+        Phase::Running,
+        Phase::Resizing,
+        Phase::Resized,
+        Phase::Done,
+        Phase::Failed,
+    ];
+
+    /// The word for it in a metric.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Phase::Pending => "pending",
+            Phase::Running => "running",
+            Phase::Resizing => "resizing",
+            Phase::Resized => "resized",
+            Phase::Done => "done",
+            Phase::Failed => "failed",
+        }
+    }
+
     /// Whether nothing more will happen for this wish.
     pub fn is_final(self) -> bool {
         matches!(self, Phase::Resized | Phase::Done | Phase::Failed)

@@ -40,6 +40,11 @@ impl Nodes {
         all
     }
 
+    /// The records, as they were last told, and how to wait for others.
+    pub fn watched(&self) -> &Watched<NodeStorage> {
+        &self.watched
+    }
+
     /// Look now and after each change, until there is something to see.
     pub async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
         self.watched.until(|_| look()).await

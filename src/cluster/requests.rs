@@ -1,6 +1,6 @@
 //! Work for nodes: a record is written, its node's agent carries it out, a watch tells the outcome.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
@@ -11,17 +11,21 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work};
-use crate::cluster::{PATIENCE, WRITER, Watched, not_asked};
+use crate::cluster::{Lasting, PATIENCE, WRITER, Watched, not_asked};
 use crate::volume::{VolumeError, VolumeId};
 
 /// How soon an agent that is there has taken up a request; it says so within seconds.
 const TAKE_UP: Duration = Duration::from_secs(15);
+
+/// How long an agent lets work wait before it is away: longer than it takes to start anew.
+const AWAY: Duration = Duration::from_secs(60);
 
 /// The work under way on the nodes.
 #[derive(Debug)]
 pub struct Requests {
     api: Api<VolumeRequest>,
     watched: Watched<VolumeRequest>,
+    waiting: Mutex<Lasting<(String, String)>>,
 }
 
 /// A request as it was written: the outcome of another one of its name is not its own.
@@ -58,7 +62,7 @@ impl Requests {
     pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
         let api: Api<VolumeRequest> = Api::all(client.clone());
         let watched = Watched::start(api.clone(), watcher::Config::default(), stop);
-        Requests { api, watched }
+        Requests { api, watched, waiting: Mutex::new(Lasting::new(AWAY)) }
     }
 
     /// Wait until all are known.
@@ -69,6 +73,21 @@ impl Requests {
     /// All requests, as they were last told, and how to wait for others.
     pub fn watched(&self) -> &Watched<VolumeRequest> {
         &self.watched
+    }
+
+    /// The nodes whose agents have let work wait for long; beside it, how long it is until more will
+    /// have.
+    pub fn away(&self) -> (Vec<String>, Option<Duration>) {
+        let all = self.watched.all();
+        let waits = all.iter().filter(|request| request.is_waiting()).map(|request| {
+            let uid = request.metadata.uid.clone().unwrap_or_default();
+            (request.spec.node.clone(), uid)
+        });
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (long, next) = waiting.of(waits.collect(), Instant::now());
+        let mut nodes: Vec<String> = long.into_iter().map(|(node, _)| node).collect();
+        nodes.dedup();
+        (nodes, next)
     }
 
     /// Have a node do a piece of work on a volume, and wait for the outcome; again joins the work.
@@ -245,14 +264,15 @@ impl Wish {
 
 /// Decide about a request of the name that a new one would have.
 fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> Step {
-    let status = there.status.clone().unwrap_or_default();
-    let answered = status.observed_generation >= there.metadata.generation.unwrap_or_default();
+    let phase = there.status.as_ref().map(|status| status.phase);
     let same_node = there.spec.node == wanted.node;
     match (&there.spec.work, &wanted.work) {
         _ if there.metadata.deletion_timestamp.is_some() => Step::Wait,
         // It is there, and its node's record will tell so: a second one must not be made elsewhere.
-        (Work::Create(_), _) if answered && status.phase == Phase::Done && !same_node => Step::Wait,
-        _ if answered && status.phase.is_final() => Step::Replace,
+        (Work::Create(_), _) if there.has_ended() && phase == Some(Phase::Done) && !same_node => {
+            Step::Wait
+        }
+        _ if there.has_ended() => Step::Replace,
         _ if there.spec == *wanted => Step::Join,
         (Work::Grow(_), Work::Grow(_)) if same_node => Step::Renew,
         _ => Step::Wait,

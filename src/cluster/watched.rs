@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use kube::runtime::reflector::{self, ObjectRef, Store};
@@ -51,11 +52,25 @@ where
 {
     /// Begin to watch, until `stop`.
     pub fn start(api: Api<K>, config: watcher::Config, stop: &CancellationToken) -> Self {
+        Watched::start_cut(api, config, stop, |_| {})
+    }
+
+    /// As [`Watched::start`]; of each record only what `cut` leaves is kept in memory.
+    pub fn start_cut(
+        api: Api<K>,
+        config: watcher::Config,
+        stop: &CancellationToken,
+        cut: fn(&mut K),
+    ) -> Self {
         let (store, writer) = reflector::store();
         let changes = watch::Sender::new(());
         let (told, stop) = (changes.clone(), stop.clone());
         tokio::spawn(async move {
-            let events = watcher(api, config).backoff(Pauses::default());
+            let keep = move |record: &mut K| {
+                record.meta_mut().managed_fields = None; // Nobody here asks who wrote what.
+                cut(record);
+            };
+            let events = watcher(api, config).modify(keep).backoff(Pauses::default());
             let mut events = std::pin::pin!(reflector::reflector(writer, events));
             while let Some(Some(event)) = stop.run_until_cancelled(events.next()).await {
                 if let Err(error) = event {
@@ -76,9 +91,20 @@ where
         }
     }
 
+    /// Whether the first list is here: before it, what there is not may be.
+    pub fn is_known(&self) -> bool {
+        let known = std::pin::pin!(self.known());
+        known.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
     /// The record of a name.
     pub fn get(&self, name: &str) -> Option<Arc<K>> {
         self.store.get(&ObjectRef::new(name))
+    }
+
+    /// Tells of every change from now on.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     /// All records, in no order.

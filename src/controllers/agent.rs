@@ -28,6 +28,9 @@ pub(super) const WRITER: &str = "pliant-agent";
 /// Work that lasts longer is told as running; most is done before, and costs no second write.
 const TOLD_AFTER: Duration = Duration::from_secs(5);
 
+/// The longest progress that a record takes, in characters.
+const LONGEST_PROGRESS: usize = 256;
+
 /// How long work waits for other work on its volume. Nobody holds a connection open meanwhile.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -120,6 +123,7 @@ impl Agent {
             match answer {
                 // It has waited for long work. One that did not is for the caller to ask again.
                 Err(VolumeError::Working { progress, .. }) if asked.elapsed() > TOLD_AFTER => {
+                    let progress = progress.chars().take(LONGEST_PROGRESS).collect();
                     self.tell(&mut record, running(Phase::Running, Some(progress))).await?;
                 }
                 answer => break answer,
@@ -232,9 +236,7 @@ fn again(_: Arc<VolumeRequest>, _: &kube::Error, _: Arc<Agent>) -> Action {
 
 /// Whether the wish, as it is now, has no outcome yet.
 fn is_wanted(request: &VolumeRequest) -> bool {
-    let status = request.status.clone().unwrap_or_default();
-    let answered = status.observed_generation >= request.metadata.generation.unwrap_or_default();
-    request.metadata.deletion_timestamp.is_none() && !(answered && status.phase.is_final())
+    request.metadata.deletion_timestamp.is_none() && !request.has_ended()
 }
 
 async fn do_work(

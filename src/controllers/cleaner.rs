@@ -9,11 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{Phase, VolumeRequest};
 use crate::causes;
-use crate::cluster::Requests;
+use crate::cluster::{Nodes, Requests};
 
 /// How long a request that has ended can be read by people.
 const READABLE: Duration = Duration::from_secs(30);
-/// How long a request waits for its agent. Who still wants it writes it again.
+/// How long a request waits for its agent, and one that was begun for a node that is not there any more.
+/// Who still wants it writes it again.
 const WAITS: Duration = Duration::from_secs(600);
 /// How often it is looked what is due, as long as there is something to wait for.
 const LOOK: Duration = Duration::from_secs(10);
@@ -25,6 +26,8 @@ enum Stays {
     Ended,
     /// No agent has taken it up.
     Waits,
+    /// Its node has no record: an agent that lives writes that within a minute.
+    Orphaned,
 }
 
 /// Since when each request stays, by its uid: since it was first seen so. The times in it are of the
@@ -41,25 +44,29 @@ struct Plan {
     next: Option<Duration>,
 }
 
-/// Remove what has ended, and what no agent has taken up for long, until `stop`.
-pub async fn run(requests: &Requests, stop: CancellationToken) {
+/// Remove what has ended, and what no agent will carry out, until `stop`.
+pub async fn run(requests: &Requests, nodes: &Nodes, stop: CancellationToken) {
     let cleaned = async {
         let mut seen = Seen::default();
+        let mut changes = [requests.watched().changes(), nodes.watched().changes()];
         loop {
-            let plan = requests
-                .watched()
-                .until(|all| {
-                    let plan = seen.plan(&all.all(), Instant::now());
-                    (plan.next.is_some() || plan.is_due()).then_some(plan)
-                })
-                .await;
+            let has_node = |name: &str| nodes.watched().get(name).is_some();
+            let plan = seen.plan(&requests.watched().all(), has_node, Instant::now());
             if plan.is_due()
                 && let Err(error) = apply(requests, &plan).await
             {
                 tracing::warn!(error = causes::in_full(&error), "ended requests stay for now");
             }
-            // Also after a removal: until the watch tells of it, it would be due once more.
-            tokio::time::sleep(plan.next.unwrap_or(LOOK).min(LOOK)).await;
+            if plan.is_due() || plan.next.is_some() {
+                // Also after a removal: until the watch tells of it, it would be due once more.
+                tokio::time::sleep(plan.next.unwrap_or(LOOK).min(LOOK)).await;
+                continue;
+            }
+            let [of_requests, of_nodes] = &mut changes;
+            tokio::select! {
+                _ = of_requests.changed() => {}
+                _ = of_nodes.changed() => {}
+            }
         }
     };
     stop.run_until_cancelled(cleaned).await;
@@ -72,30 +79,36 @@ impl Plan {
 }
 
 impl Stays {
-    fn of(request: &VolumeRequest) -> Option<Stays> {
-        let status = request.status.clone().unwrap_or_default();
-        let generation = request.metadata.generation.unwrap_or_default();
-        match status.observed_generation {
-            0 => Some(Stays::Waits),
-            told if told >= generation && status.phase.is_final() => Some(Stays::Ended),
-            _ => None,
+    fn of(request: &VolumeRequest, has_node: bool) -> Option<Stays> {
+        if request.is_waiting() {
+            return Some(Stays::Waits);
         }
+        if request.has_ended() {
+            return Some(Stays::Ended);
+        }
+        (!has_node).then_some(Stays::Orphaned)
     }
 
     fn patience(self) -> Duration {
         match self {
             Stays::Ended => READABLE,
-            Stays::Waits => WAITS,
+            Stays::Waits | Stays::Orphaned => WAITS,
         }
     }
 }
 
 impl Seen {
-    fn plan(&mut self, requests: &[Arc<VolumeRequest>], now: Instant) -> Plan {
+    fn plan(
+        &mut self,
+        requests: &[Arc<VolumeRequest>],
+        has_node: impl Fn(&str) -> bool,
+        now: Instant,
+    ) -> Plan {
         let before = std::mem::take(&mut self.0);
         let mut plan = Plan::default();
         for request in requests {
-            let Some(stays) = Stays::of(request) else { continue };
+            let has_node = has_node(&request.spec.node);
+            let Some(stays) = Stays::of(request, has_node) else { continue };
             let key = (request.metadata.uid.clone().unwrap_or_default(), stays);
             let since = *before.get(&key).unwrap_or(&now);
             self.0.insert(key, since);
@@ -110,7 +123,7 @@ impl Seen {
                         plan.ended.push(phase);
                     }
                 }
-                Stays::Waits => plan.given_up.push(request.clone()),
+                Stays::Waits | Stays::Orphaned => plan.given_up.push(request.clone()),
             }
         }
         plan
@@ -123,7 +136,7 @@ async fn apply(requests: &Requests, plan: &Plan) -> Result<(), kube::Error> {
     }
     for request in &plan.given_up {
         let name = request.metadata.name.as_deref().unwrap_or_default();
-        tracing::warn!(request = name, node = request.spec.node, "no agent has taken it up");
+        tracing::warn!(request = name, node = request.spec.node, "no agent carries it out");
         requests.clear(request).await?;
     }
     Ok(())
@@ -153,7 +166,7 @@ mod tests {
         let (done, waits) = (Some((Phase::Done, 1)), None);
         let (mut seen, start) = (Seen::default(), Instant::now());
         let mut planned = |after: u64, requests: &[Arc<VolumeRequest>]| {
-            let plan = seen.plan(requests, start + Duration::from_secs(after));
+            let plan = seen.plan(requests, |_| true, start + Duration::from_secs(after));
             (plan.ended.len(), plan.given_up.len(), plan.next.map(|next| next.as_secs()))
         };
         let failed = Some((Phase::Failed, 1));
@@ -172,6 +185,24 @@ mod tests {
             (1200, vec![request("a", 1, waits)], (0, 1, None)),
         ] {
             assert_eq!(planned(after, &requests), expected, "after {after} s");
+        }
+    }
+
+    #[test]
+    fn what_was_begun_on_a_node_that_is_gone_is_given_up() {
+        let running = [request("a", 1, Some((Phase::Running, 1)))];
+        let (mut seen, start) = (Seen::default(), Instant::now());
+        for (after, has_node, given_up, next) in [
+            (0, true, 0, None),
+            (1, false, 0, Some(600)),
+            (600, false, 0, Some(1)),
+            (601, false, 1, None),
+            (602, true, 0, None),
+            (1300, false, 0, Some(600)), // It has begun anew.
+        ] {
+            let plan = seen.plan(&running, |_| has_node, start + Duration::from_secs(after));
+            let told = (plan.given_up.len(), plan.next.map(|next| next.as_secs()));
+            assert_eq!(told, (given_up, next), "after {after} s");
         }
     }
 }

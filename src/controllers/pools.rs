@@ -22,8 +22,8 @@ use crate::controllers::storage::StorageRecord;
 use crate::node::{GroupSource, NewDisk, Node as Machine, PoolPlan};
 use crate::volume::PoolName;
 
-/// Who writes the status of pools, for the API server.
-const WRITER: &str = "pliant-controller";
+/// Who writes the status of pools and events, for the API server.
+pub(super) const WRITER: &str = "pliant-controller";
 
 /// After an API server that did not answer.
 const AGAIN: Duration = Duration::from_secs(10);

@@ -1,8 +1,12 @@
 //! Tells what this node has, when that changes.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
@@ -16,6 +20,7 @@ use crate::api::{
 use crate::causes;
 use crate::cluster;
 use crate::controllers::agent::WRITER;
+use crate::controllers::conditions::conditions;
 use crate::node::{Node, storage as machine};
 use crate::volume::{NodeKey, Page, Volumes};
 
@@ -26,31 +31,62 @@ const LOOK: Duration = Duration::from_secs(60);
 /// After a write that failed.
 const AGAIN: Duration = Duration::from_secs(5);
 
+/// Says what a machine lacks to serve volumes at all.
+#[async_trait]
+pub trait Prerequisites: Send + Sync {
+    /// What it lacks now, each with what to type; nothing if all is there.
+    async fn lacking(&self) -> Vec<String>;
+}
+
 /// The record of what this node has.
-#[derive(Debug)]
 pub struct StorageRecord {
     api: Api<NodeStorage>,
     name: String,
     node: Arc<Node>,
-    written: Mutex<Option<Written>>,
+    prerequisites: Box<dyn Prerequisites>,
+    last: Mutex<Last>,
     changed: Notify,
     is_told: watch::Sender<bool>,
 }
 
-/// What was written last, and the version that the API server made of it.
+/// What is known of the last time.
+#[derive(Debug, Default)]
+struct Last {
+    written: Option<Written>,
+    /// The conditions that the record has, once they are known: an agent before this one wrote them.
+    conditions: Option<Vec<Condition>>,
+    lacking: Vec<String>,
+}
+
+/// What was written, and the version that the API server made of it.
 #[derive(Debug)]
 struct Written {
     status: NodeStorageStatus,
     version: Option<String>,
 }
 
+impl fmt::Debug for StorageRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StorageRecord").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl StorageRecord {
     /// The record of this node, under its name.
-    pub fn new(client: &Client, node: Arc<Node>) -> Arc<Self> {
-        let (name, api) = (node.info().name, Api::all(client.clone()));
-        let (written, changed, is_told) =
-            (Mutex::default(), Notify::new(), watch::Sender::default());
-        Arc::new(StorageRecord { api, name, node, written, changed, is_told })
+    pub fn new(
+        client: &Client,
+        node: Arc<Node>,
+        prerequisites: impl Prerequisites + 'static,
+    ) -> Arc<Self> {
+        Arc::new(StorageRecord {
+            api: Api::all(client.clone()),
+            name: node.info().name,
+            node,
+            prerequisites: Box::new(prerequisites),
+            last: Mutex::default(),
+            changed: Notify::new(),
+            is_told: watch::Sender::default(),
+        })
     }
 
     /// Tell of every change, until `stop`; the first is that the pools are set. Before that all would
@@ -58,6 +94,7 @@ impl StorageRecord {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let told = async {
             self.changed.notified().await;
+            self.check().await;
             loop {
                 let mut pause = LOOK;
                 if let Err(error) = self.publish().await {
@@ -70,6 +107,7 @@ impl StorageRecord {
                 }
                 if tokio::time::timeout(pause, self.changed.notified()).await.is_err() {
                     self.forget_if_changed().await;
+                    self.check_again().await;
                 }
             }
         };
@@ -93,12 +131,12 @@ impl StorageRecord {
     /// # Errors
     /// What the API server says.
     pub async fn publish(&self) -> Result<(), kube::Error> {
-        let mut written = self.written.lock().await;
-        let seen = observe(&self.node).await;
-        if written.as_ref().is_some_and(|last| last.status == seen) {
+        let mut last = self.last.lock().await;
+        let seen = self.observe(&mut last).await?;
+        if last.written.as_ref().is_some_and(|written| written.status == seen) {
             return Ok(());
         }
-        *written = None; // Until the write has succeeded nobody knows what is there.
+        last.written = None; // Until the write has succeeded nobody knows what is there.
         let version = match self.write(&seen).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 self.make().await?;
@@ -106,18 +144,47 @@ impl StorageRecord {
             }
             done => done?,
         };
-        *written = Some(Written { status: seen, version });
+        last.conditions = Some(seen.conditions.clone());
+        last.written = Some(Written { status: seen, version });
         self.is_told.send_replace(true);
         Ok(())
+    }
+
+    async fn observe(&self, last: &mut Last) -> Result<NodeStorageStatus, kube::Error> {
+        if last.conditions.is_none() {
+            let record = self.api.get_opt(&self.name).await?;
+            let status = record.and_then(|record| record.status).unwrap_or_default();
+            last.conditions = Some(status.conditions);
+        }
+        let before = last.conditions.as_deref().unwrap_or_default();
+        let seen = observe(&self.node).await.bounded();
+        let conditions = conditions(&seen, &last.lacking, before, &Time(Timestamp::now()));
+        Ok(NodeStorageStatus { conditions, ..seen })
+    }
+
+    /// Look whether the machine has what it needs; no disk is touched.
+    async fn check(&self) {
+        let lacking = self.prerequisites.lacking().await;
+        if !lacking.is_empty() {
+            tracing::error!(lacking = lacking.join("; "), "volumes can not be served");
+        }
+        self.last.lock().await.lacking = lacking;
+    }
+
+    /// What is there stays there; what is missing may have been brought.
+    async fn check_again(&self) {
+        if !self.last.lock().await.lacking.is_empty() {
+            self.check().await;
+        }
     }
 
     /// Look whether the record is as it was written: without it the node seems to be gone, and nothing
     /// would be asked of it that changes anything.
     async fn forget_if_changed(&self) {
-        let mut written = self.written.lock().await;
+        let mut last = self.last.lock().await;
         let Ok(there) = self.api.get_metadata_opt(&self.name).await else { return };
         let version = there.and_then(|record| record.metadata.resource_version);
-        written.take_if(|last| last.version != version);
+        last.written.take_if(|written| written.version != version);
     }
 
     async fn make(&self) -> Result<(), kube::Error> {

@@ -10,13 +10,17 @@ use crate::lvm::Group;
 
 /// Say what it means, in the order in which one would put it right.
 pub fn judge(seen: &Seen) -> Vec<Finding> {
+    [judge_machine(seen), disks(seen)].concat()
+}
+
+/// Say what it means for everything but the disks.
+pub fn judge_machine(seen: &Seen) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.push(privileges(seen));
     findings.push(device_mapper(seen));
     findings.extend(modules(seen));
     findings.extend(programs(seen));
     findings.extend(configuration(seen));
-    findings.extend(disks(seen));
     findings
 }
 

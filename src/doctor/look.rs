@@ -46,7 +46,11 @@ pub async fn look(host: &Arc<dyn Host>) -> Seen {
         Ok(disks) => (disks, None),
         Err(error) => (Vec::new(), Some(causes::in_full(&error))),
     };
-    let host = host.as_ref();
+    Seen { disks, no_disks, ..look_at_machine(host.as_ref()).await }
+}
+
+/// Look at everything but the disks: none is touched.
+pub async fn look_at_machine(host: &dyn Host) -> Seen {
     Seen {
         tools: tools(host).await,
         device_mapper: last_words(&read(host, "/proc/misc").await.unwrap_or_default())
@@ -60,8 +64,7 @@ pub async fn look(host: &Arc<dyn Host>) -> Seen {
         lock_directory: kind(host, "/run/lock/lvm").await == Some(PathKind::Directory),
         lvmetad: kind(host, "/run/lvm/lvmetad.socket").await.is_some(),
         devices_file: kind(host, "/etc/lvm/devices/system.devices").await.is_some(),
-        disks,
-        no_disks,
+        ..Seen::default()
     }
 }
 

@@ -90,6 +90,22 @@ table! {
         "1 for the state in which a volume is: creating, ready, resizing, resized or deleting";
     VOLUME_WIPED = Gauge "pliant_volume_wiped_bytes" ["volume"],
         "How much of a volume that is being deleted is wiped; absent for others";
+    REQUESTS = Gauge "pliant_requests" ["work", "phase"],
+        "Requests for the nodes by their work, create, grow or remove, and how far they are";
+    REQUEST_AGE = Gauge "pliant_request_oldest_age_seconds" ["work"],
+        "Age of the oldest request that has not ended, by its work; absent without one";
+    NODES = Gauge "pliant_nodes" ["health"],
+        "Nodes by the worst of their pools: ok, degraded or unavailable";
+    AGENT_AWAY = Gauge "pliant_agent_away" ["nodestorage"],
+        "1 for a node whose agent has let work wait for more than a minute, else 0";
+    WITHOUT_PV = Gauge "pliant_volumes_without_pv" ["nodestorage"],
+        "Volumes of a node that no PersistentVolume has named for five minutes";
+    WITHOUT_VOLUME = Gauge "pliant_pvs_without_volume" ["nodestorage"],
+        "PersistentVolumes whose volume their node has not had for five minutes";
+    CLUSTER_SIZE = Gauge "pliant_cluster_pool_size_bytes" ["pool"],
+        "Size of a pool on all nodes";
+    CLUSTER_FREE = Gauge "pliant_cluster_pool_free_bytes" ["pool"],
+        "Free extents of a pool on all nodes";
     HOST_CALLS = Counter "pliant_host_calls_total" ["call"],
         "Calls of the machine by kind: processes that were started, LVM commands, fsyncs and others";
     RESIDENT = Gauge "pliant_resident_memory_bytes" [],

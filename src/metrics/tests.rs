@@ -39,6 +39,16 @@ fn figures() -> Figures {
         host_calls: BTreeMap::from([("processes", 3)]),
         lvm_commands: BTreeMap::from([("lvcreate", (2, Duration::from_millis(5)))]),
         wiped: Bytes::kib(4),
+        cluster: ClusterFigures {
+            requests: BTreeMap::from([(("grow", "running"), 2)]),
+            oldest: BTreeMap::from([("grow", Duration::from_secs(90))]),
+            nodes: BTreeMap::from([("ok", 3)]),
+            each: BTreeMap::from([(
+                "alpha".to_owned(),
+                NodeFigure { is_away: true, without_pv: 4, without_volume: 5 },
+            )]),
+            pools: BTreeMap::from([("fast".to_owned(), (Bytes::kib(2), Bytes::kib(1)))]),
+        },
     }
 }
 
@@ -73,6 +83,14 @@ fn every_figure_is_told_as_it_is() {
             r#"pliant_volume_requested_bytes{volume="ID"} 1072693248.0"#,
             r#"pliant_volume_state{volume="ID",state="deleting"} 1.0"#,
             r#"pliant_volume_wiped_bytes{volume="ID"} 1048576.0"#,
+            r#"pliant_requests{work="grow",phase="running"} 2.0"#,
+            r#"pliant_request_oldest_age_seconds{work="grow"} 90.0"#,
+            r#"pliant_nodes{health="ok"} 3.0"#,
+            r#"pliant_agent_away{nodestorage="alpha"} 1.0"#,
+            r#"pliant_volumes_without_pv{nodestorage="alpha"} 4.0"#,
+            r#"pliant_pvs_without_volume{nodestorage="alpha"} 5.0"#,
+            r#"pliant_cluster_pool_size_bytes{pool="fast"} 2048.0"#,
+            r#"pliant_cluster_pool_free_bytes{pool="fast"} 1024.0"#,
             r#"pliant_expansions_total{outcome="whole"} 1"#,
             r#"pliant_lvm_commands_total{command="lvcreate"} 2"#,
             r#"pliant_lvm_command_seconds_total{command="lvcreate"} 0.005"#,

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use crate::busy::Busy;
 use crate::cli::ControllerRole;
-use crate::cluster::Cluster;
-use crate::controllers::{cleaner, pools};
+use crate::cluster::{Cluster, Kept};
+use crate::controllers::{cleaner, events, pools};
 use crate::csi::parse::Defaults;
 use crate::csi::{self, Controller, Identity, Services};
-use crate::metrics::{FigureSource, Figures, Metrics};
+use crate::metrics::Metrics;
+use crate::run::figures::ControllerFigures;
 use crate::run::machine::{self, Observer};
 use crate::run::node::client;
 
@@ -23,17 +23,21 @@ pub async fn serve(role: ControllerRole) -> Result<()> {
     let client = client().await?;
     let metrics = Metrics::default();
     let address = role.metrics_address.map(|address| address.0);
-    machine::tell_figures(address, &metrics, Arc::new(NoFigures), &stop).await?;
+    let figures = Arc::new(ControllerFigures::default());
+    machine::tell_figures(address, &metrics, figures.clone(), &stop).await?;
     let cluster = tokio::select! {
         cluster = Cluster::start(&client, &stop) => Arc::new(cluster),
         () = stop.cancelled() => return Ok(()),
     };
+    let kept = Arc::new(Kept::watch(&client, &stop));
+    figures.tell_of(cluster.clone(), kept.clone());
     let loops = {
         let (cluster, stop) = (cluster.clone(), stop.clone());
         tokio::spawn(async move {
             tokio::join!(
-                cleaner::run(cluster.requests(), stop.clone()),
+                cleaner::run(cluster.requests(), cluster.nodes(), stop.clone()),
                 pools::tell(&client, cluster.nodes(), stop.clone()),
+                events::tell(&client, &cluster, &kept, stop.clone()),
             )
         })
     };
@@ -49,14 +53,4 @@ pub async fn serve(role: ControllerRole) -> Result<()> {
     machine::drain(&busy).await;
     loops.await?;
     Ok(())
-}
-
-/// The controller has no disks to tell of: the nodes tell of theirs.
-struct NoFigures;
-
-#[async_trait]
-impl FigureSource for NoFigures {
-    async fn figures(&self) -> Figures {
-        Figures::default()
-    }
 }

@@ -1,4 +1,4 @@
-//! The figures of a node for whoever scrapes them: from the last readings, no disk is touched.
+//! The figures of a node, and of a cluster, for whoever scrapes them: from the last readings, no disk is touched.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,12 @@ use async_trait::async_trait;
 
 use crate::host::Host;
 use crate::lvm::Spent;
-use crate::metrics::{FigureSource, Figures};
+use crate::metrics::{ClusterFigures, FigureSource, Figures};
 use crate::node::Node;
+
+mod cluster;
+
+pub use cluster::ControllerFigures;
 
 /// Tells a node's figures.
 pub struct NodeFigures {
@@ -33,6 +37,7 @@ impl FigureSource for NodeFigures {
             host_calls: self.host.counts(),
             lvm_commands: self.node.lvm_spent().into_iter().map(runs_and_time).collect(),
             wiped: self.node.wiped(),
+            cluster: ClusterFigures::default(),
         }
     }
 }

@@ -23,6 +23,13 @@ use crate::volume::NodeKey;
 /// usual 60 s until SIGKILL.
 const DRAIN: Duration = Duration::from_secs(30);
 
+/// A node that runs.
+pub struct Started {
+    pub node: Arc<Node>,
+    pub host: Arc<dyn Host>,
+    pub metrics: Metrics,
+}
+
 /// Start the node with these pools, and serve its metrics until `stop`.
 ///
 /// # Errors
@@ -31,15 +38,15 @@ pub async fn start(
     settings: &Settings,
     plans: Vec<PoolPlan>,
     stop: &CancellationToken,
-) -> Result<(Arc<Node>, Metrics)> {
+) -> Result<Started> {
     let host = host(settings)?;
     let node = Node::start(host.clone(), node_settings(settings), plans)
         .await
         .context("the disks of this machine can not be listed")?;
     let metrics = Metrics::default();
-    let figures = Arc::new(NodeFigures::new(node.clone(), host));
+    let figures = Arc::new(NodeFigures::new(node.clone(), host.clone()));
     tell_figures(settings.metrics_address, &metrics, figures, stop).await?;
-    Ok((node, metrics))
+    Ok(Started { node, host, metrics })
 }
 
 fn host(settings: &Settings) -> Result<Arc<dyn Host>> {

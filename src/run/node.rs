@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use async_trait::async_trait;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
@@ -13,9 +14,11 @@ use crate::cluster::Watched;
 use crate::config::{Settings, SocketPath};
 use crate::controllers::agent::Agent;
 use crate::controllers::pools;
-use crate::controllers::storage::StorageRecord;
+use crate::controllers::storage::{Prerequisites, StorageRecord};
 use crate::csi::{self, Identity, Services, registration};
-use crate::run::machine::{self, Observer};
+use crate::doctor::{self, Level};
+use crate::host::Host;
+use crate::run::machine::{self, Observer, Started};
 
 /// Serve Identity and Node on one socket, and work for the controller, until SIGTERM or SIGINT.
 pub async fn serve(settings: Settings, registration: Option<SocketPath>) -> Result<()> {
@@ -26,9 +29,9 @@ pub async fn serve(settings: Settings, registration: Option<SocketPath>) -> Resu
     let wanted: Watched<Pool> =
         Watched::start(Api::all(client.clone()), watcher::Config::default(), &stop);
     // Volumes are served again before the API server can be asked: a node may start without it.
-    let (node, metrics) = machine::start(&settings, Vec::new(), &stop).await?;
+    let Started { node, host, metrics } = machine::start(&settings, Vec::new(), &stop).await?;
     let busy = Busy::new();
-    let storage = StorageRecord::new(&client, node.clone());
+    let storage = StorageRecord::new(&client, node.clone(), Doctor(host));
     let agent = Agent::new(&client, name, node.clone(), busy.clone(), storage.clone());
     let loops = {
         let (node, stop, name) = (node.clone(), stop.clone(), name.to_owned());
@@ -69,4 +72,17 @@ pub async fn client() -> Result<Client> {
         "no way to the API server is known: run this in a pod with a service account, or set \
          KUBECONFIG",
     )
+}
+
+/// What `pliant doctor` says of the machine is what it lacks.
+struct Doctor(Arc<dyn Host>);
+
+#[async_trait]
+impl Prerequisites for Doctor {
+    async fn lacking(&self) -> Vec<String> {
+        let findings = doctor::judge_machine(&doctor::look_at_machine(self.0.as_ref()).await);
+        let bad = findings.into_iter().filter(|finding| finding.level == Level::Bad);
+        bad.map(|finding| format!("{}: {}", finding.what, finding.todo.unwrap_or_default()))
+            .collect()
+    }
 }

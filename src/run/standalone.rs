@@ -10,7 +10,7 @@ use crate::config::{PoolSettings, Settings};
 use crate::csi::parse::Defaults;
 use crate::csi::{self, Controller, Identity, Services};
 use crate::node::{GroupSource, NewDisk, PoolPlan};
-use crate::run::machine::{self, Observer};
+use crate::run::machine::{self, Observer, Started};
 use crate::volume::PoolName;
 
 /// Serve Identity, Controller and Node on one socket until SIGTERM or SIGINT.
@@ -18,7 +18,7 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let stop = CancellationToken::new();
     let stopped = machine::stop_on_signals(stop.clone())?;
     let plans = settings.pools.iter().map(|(name, pool)| plan(name, pool)).collect();
-    let (node, metrics) = machine::start(&settings, plans, &stop).await?;
+    let Started { node, metrics, .. } = machine::start(&settings, plans, &stop).await?;
     let busy = Busy::new();
     let defaults = Defaults { fs: settings.default_fs, ..Defaults::default() };
     let services = Services {

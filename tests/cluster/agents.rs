@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pliant::api::{
     Create, Grow, NodeStorage, NodeStorageStatus, Phase, Quantity, Remove, VolumeRequest,
-    VolumeRequestSpec, Work,
+    VolumeRequestSpec, VolumeRequestStatus, Work,
 };
 use pliant::bytes::Bytes;
 use pliant::node::NodeSettings;
@@ -31,6 +31,29 @@ async fn an_agent_that_is_away_is_named_in_time_and_does_the_work_when_it_is_bac
     let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     assert_eq!(machine.host.group("vg0").unwrap().lvs.len(), 1);
     cluster.remove(&made.id).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_was_begun_on_a_node_that_is_gone_for_good_is_given_up() {
+    let (world, _cluster, machine) = World::with_a_node().await;
+    drop(machine);
+    let volume = id("alpha", "pvc-1").to_string();
+    let spec =
+        VolumeRequestSpec { node: "alpha".to_owned(), volume, work: Work::Remove(Remove {}) };
+    let mut request = VolumeRequest::new("remove-pvc-1", spec);
+    let observed_generation = 1;
+    request.status = Some(VolumeRequestStatus {
+        observed_generation,
+        phase: Phase::Running,
+        ..VolumeRequestStatus::default()
+    });
+    world.api.put(&request);
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(world.request().metadata.name.as_deref(), Some("remove-pvc-1"), "it may go on");
+    world.api.delete::<NodeStorage>("alpha");
+    tokio::time::sleep(Duration::from_secs(590)).await;
+    world.request();
+    world.cleaned().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,8 +42,11 @@ async fn a_volume_costs_few_writes_and_many_at_once_no_more() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_while_nothing_happens() {
     let (world, cluster, _machines) = World::with_two_nodes().await;
-    cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
+    let made = cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
+    world.keep(&made.node, "pvc-1");
+    cluster.ensure(&want("pvc-2", 8, &[])).await.unwrap(); // It is told once that nobody keeps it.
     world.cleaned().await;
+    tokio::time::sleep(std::time::Duration::from_secs(600)).await;
     let minutes = 60;
     let before = world.api.writes();
     tokio::time::sleep(std::time::Duration::from_secs(minutes * 60)).await;

@@ -6,6 +6,7 @@ mod bad_watches;
 mod capacities;
 mod costs;
 mod crash_points;
+mod events;
 mod joins;
 mod life;
 mod outage;

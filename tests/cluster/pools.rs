@@ -240,9 +240,11 @@ async fn statuses_settle() {
     let mut want = want("pvc-1", 100, &["alpha"]);
     want.class.pool = Some("fast".parse().unwrap());
     cluster.ensure(&want).await.unwrap();
+    world.keep("alpha", "pvc-1");
     world.cleaned().await;
-    // Two controllers agree, too.
+    // Two controllers agree, too, once the second has found what the first has told.
     let _other = world.controller().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
     world.api.duplicate_events(true);
     let before = world.api.writes().len();
     tokio::time::sleep(Duration::from_secs(600)).await;

@@ -3,25 +3,28 @@
 use std::future::Future;
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use pliant::api::{NodeStorage, Phase, Pool, PoolSpec, VolumeRequest};
 use pliant::busy::Busy;
 use pliant::bytes::Bytes;
-use pliant::cluster::{Cluster, Watched};
+use pliant::cluster::{Cluster, Kept, Watched};
 use pliant::controllers::agent::Agent;
-use pliant::controllers::storage::StorageRecord;
-use pliant::controllers::{cleaner, pools};
+use pliant::controllers::storage::{Prerequisites, StorageRecord};
+use pliant::controllers::{cleaner, events, pools};
 use pliant::host::Host;
 use pliant::node::{Node, NodeSettings};
 use pliant::testing::{FakeApi, FakeHost};
 use pliant::volume::{
-    Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, Reason, Stage, VolumeError, VolumeId,
-    VolumeKey, Wanted,
+    Access, Class, DRIVER, FsKind, Growth, Mode, NewVolume, NodeKey, Reason, Stage, VolumeError,
+    VolumeId, VolumeKey, Wanted,
 };
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -30,6 +33,18 @@ pub const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 /// A cluster in memory.
 pub struct World {
     pub api: FakeApi,
+    pub lacks: Lacks,
+}
+
+/// What each machine lacks.
+#[derive(Clone, Default)]
+pub struct Lacks(pub Arc<Mutex<Vec<String>>>);
+
+#[async_trait::async_trait]
+impl Prerequisites for Lacks {
+    async fn lacking(&self) -> Vec<String> {
+        self.0.lock().expect("nobody panicked").clone()
+    }
 }
 
 /// A machine and the agent that runs on it, which dies when this is dropped.
@@ -76,7 +91,7 @@ impl World {
     }
 
     pub fn without_pools() -> World {
-        World { api: FakeApi::new() }
+        World { api: FakeApi::new(), lacks: Lacks::default() }
     }
 
     /// Start a controller and two nodes, each with 900 MiB in the pool `fast`.
@@ -105,9 +120,13 @@ impl World {
         let cluster = Arc::new(Cluster::start(&client, &stop).await);
         let mut tasks = JoinSet::new();
         let (cleaned, ended) = (cluster.clone(), stop.clone());
-        tasks.spawn(async move { cleaner::run(cleaned.requests(), ended).await });
+        tasks.spawn(async move { cleaner::run(cleaned.requests(), cleaned.nodes(), ended).await });
         let (told, ended) = (cluster.clone(), stop.clone());
-        tasks.spawn(async move { pools::tell(&client, told.nodes(), ended).await });
+        let kept = Kept::watch(&client, &stop);
+        tasks.spawn(async move {
+            let pools = pools::tell(&client, told.nodes(), ended.clone());
+            tokio::join!(pools, events::tell(&client, &told, &kept, ended));
+        });
         Controller { cluster, _tasks: tasks, _stop: stop.drop_guard() }
     }
 
@@ -129,7 +148,7 @@ impl World {
         let (client, stop) = (self.api.client_of(&settings.name), CancellationToken::new());
         let door: Arc<dyn Host> = Arc::new(host.clone());
         let node = Node::start(door, settings, Vec::new()).await.expect("disks are listed");
-        let tasks = agent(&client, &node, &stop);
+        let tasks = agent(&client, &node, self.lacks.clone(), &stop);
         Machine { host, node, _tasks: tasks, _stop: stop.drop_guard() }
     }
 
@@ -147,6 +166,20 @@ impl World {
             .await;
     }
 
+    /// Write the PersistentVolume of a volume and bind it to a claim, as others do in a cluster.
+    pub fn keep(&self, node: &str, name: &str) {
+        let claim = format!("claim-of-{name}");
+        let pv = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "claimRef": {"namespace": "shop", "uid": format!("uid-of-{claim}"), "name": claim},
+                "csi": {"driver": DRIVER, "volumeHandle": id(node, name).to_string()},
+            },
+        });
+        let pv: PersistentVolume = serde_json::from_value(pv).expect("a PersistentVolume");
+        self.api.put(&pv);
+    }
+
     /// Wait until nothing is left of the requests.
     pub async fn cleaned(&self) {
         let none = |api: &FakeApi| api.list::<VolumeRequest>().is_empty();
@@ -160,9 +193,14 @@ impl World {
         self.api.until(&what, |api| api.list().iter().any(is)).await;
     }
 
-    /// What a node has told of itself.
+    /// What a node has told of itself, without the hours of the day.
     pub fn storage(&self, node: &str) -> pliant::api::NodeStorageStatus {
-        self.api.get::<NodeStorage>(node).and_then(|one| one.status).expect("it has told")
+        let record = self.api.get::<NodeStorage>(node);
+        let mut status = record.and_then(|one| one.status).expect("it has told");
+        for condition in &mut status.conditions {
+            condition.last_transition_time.0 = Timestamp::UNIX_EPOCH;
+        }
+        status
     }
 
     /// The only request there is.
@@ -195,6 +233,7 @@ fn is_allowed(line: &str) -> bool {
             ("POST" | "DELETE", ["volumerequests"])
                 | ("PATCH" | "DELETE", ["volumerequests", _])
                 | ("PATCH", ["pools", _, "status"] | ["csistoragecapacities", _, _])
+                | ("POST", ["events", _])
         );
     }
     matches!(
@@ -204,9 +243,9 @@ fn is_allowed(line: &str) -> bool {
 }
 
 /// What `pliant node` runs beside its socket.
-fn agent(client: &Client, node: &Arc<Node>, stop: &CancellationToken) -> JoinSet<()> {
+fn agent(client: &Client, node: &Arc<Node>, lacks: Lacks, stop: &CancellationToken) -> JoinSet<()> {
     let name = node.info().name;
-    let storage = StorageRecord::new(client, node.clone());
+    let storage = StorageRecord::new(client, node.clone(), lacks);
     let agent = Agent::new(client, &name, node.clone(), Busy::new(), storage.clone());
     let wanted: Watched<Pool> =
         Watched::start(Api::all(client.clone()), watcher::Config::default(), stop);

@@ -1,0 +1,160 @@
+//! How a node is, as the conditions of its record. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::api::{DiskState, Health, NodeStorageStatus};
+
+/// A node has the programs, the modules and the rights that its agent needs.
+pub(super) const PREREQUISITES_MET: &str = "PrerequisitesMet";
+
+/// All disks and volume groups of the pools are there and can be read.
+const DISKS_HEALTHY: &str = "DisksHealthy";
+
+/// Volumes of all pools can be made and used: the sum of the others.
+const READY: &str = "Ready";
+
+/// How long a message is at most, in characters.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// Whether something is so, in one word for machines and a sentence for people.
+struct Judged {
+    is_so: bool,
+    reason: &'static str,
+    message: String,
+}
+
+/// The conditions of a node that has this and lacks that; one that is as it was before keeps its time.
+pub(super) fn conditions(
+    status: &NodeStorageStatus,
+    lacking: &[String],
+    before: &[Condition],
+    now: &Time,
+) -> Vec<Condition> {
+    let judged = [
+        (READY, ready(status, lacking)),
+        (PREREQUISITES_MET, prerequisites(lacking)),
+        (DISKS_HEALTHY, disks(status)),
+    ];
+    judged.into_iter().map(|(kind, judged)| condition(kind, &judged, before, now)).collect()
+}
+
+fn condition(kind: &str, judged: &Judged, before: &[Condition], now: &Time) -> Condition {
+    let status = if judged.is_so { "True" } else { "False" };
+    let same = before.iter().find(|one| one.type_ == kind && one.status == status);
+    Condition {
+        type_: kind.to_owned(),
+        status: status.to_owned(),
+        reason: judged.reason.to_owned(),
+        message: judged.message.chars().take(LONGEST_MESSAGE).collect(),
+        last_transition_time: same.map_or(now, |one| &one.last_transition_time).clone(),
+        observed_generation: None,
+    }
+}
+
+fn ready(status: &NodeStorageStatus, lacking: &[String]) -> Judged {
+    let of = |health| {
+        let pools = status.pools.iter().filter(move |pool| pool.health == health);
+        let why = |message: &Option<String>| message.clone().unwrap_or_default();
+        let words: Vec<String> =
+            pools.map(|pool| format!("pool {}: {}", pool.name, why(&pool.message))).collect();
+        words.join("; ")
+    };
+    let (is_so, reason, message) = match status.health {
+        _ if !lacking.is_empty() => {
+            (false, "PrerequisitesMissing", "see the condition PrerequisitesMet".to_owned())
+        }
+        _ if status.pools.is_empty() => {
+            (true, "NoPool", "no Pool is for this node; see `kubectl get pools`".to_owned())
+        }
+        Health::Unavailable => (false, "PoolUnavailable", of(Health::Unavailable)),
+        Health::Degraded => (true, "PoolDegraded", of(Health::Degraded)),
+        Health::Ok => (true, "PoolsUsable", "all pools are as they should be".to_owned()),
+    };
+    Judged { is_so, reason, message }
+}
+
+fn prerequisites(lacking: &[String]) -> Judged {
+    if lacking.is_empty() {
+        let message = "the programs, modules and rights that are needed are there".to_owned();
+        return Judged { is_so: true, reason: "AllThere", message };
+    }
+    Judged { is_so: false, reason: "Missing", message: lacking.join("; ") }
+}
+
+fn disks(status: &NodeStorageStatus) -> Judged {
+    let missing = status.disks.iter().filter(|disk| disk.state == DiskState::Missing);
+    let missing: Vec<String> = missing
+        .map(|disk| format!("{}: {}", disk.device, disk.message.as_deref().unwrap_or("away")))
+        .collect();
+    let groups = status.groups.iter().filter(|group| group.health == Health::Unavailable);
+    let groups: Vec<String> = groups
+        .map(|group| format!("{}: {}", group.name, group.message.as_deref().unwrap_or("away")))
+        .collect();
+    let (is_so, reason, message) = match (missing.is_empty(), groups.is_empty()) {
+        (false, _) => (false, "DiskMissing", missing.join("; ")),
+        (true, false) => (false, "GroupUnavailable", groups.join("; ")),
+        (true, true) => (true, "AllThere", "all disks of the pools are there".to_owned()),
+    };
+    Judged { is_so, reason, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(second: i64) -> Time {
+        Time(Timestamp::from_second(second).unwrap())
+    }
+
+    fn told(conditions: &[Condition]) -> Vec<String> {
+        let short = |one: &Condition| format!("{}={} {}", one.type_, one.status, one.reason);
+        conditions.iter().map(short).collect()
+    }
+
+    #[test]
+    fn what_a_node_has_and_lacks_becomes_conditions() {
+        let pool = |health: &str| {
+            json!({"health": health, "pools": [{"name": "fast", "configured": true, "size": "1Gi",
+                   "free": "1Gi", "volumes": 0, "health": health, "message": "why"}]})
+        };
+        let disk =
+            json!({"disks": [{"device": "/dev/sdb", "state": "Missing", "message": "gone"}]});
+        let group = json!({"groups": [{"name": "vg0", "pool": "fast", "size": "0", "free": "0",
+                                       "health": "Unavailable", "message": "hung"}]});
+        let (met, there) = ("PrerequisitesMet=True AllThere", "DisksHealthy=True AllThere");
+        let (empty, lost) = ("Ready=True NoPool", "Ready=False PoolUnavailable");
+        let unmet = ["Ready=False PrerequisitesMissing", "PrerequisitesMet=False Missing", there];
+        for (status, lacking, expected, sentence) in [
+            (pool("Ok"), "", ["Ready=True PoolsUsable", met, there], "as they should be"),
+            (pool("Degraded"), "", ["Ready=True PoolDegraded", met, there], "pool fast: why"),
+            (pool("Unavailable"), "", [lost, met, there], "pool fast: why"),
+            (json!({}), "", [empty, met, there], "kubectl get pools"),
+            (pool("Ok"), "no lvm", unmet, "no lvm"),
+            (disk, "", [empty, met, "DisksHealthy=False DiskMissing"], "/dev/sdb: gone"),
+            (group, "", [empty, met, "DisksHealthy=False GroupUnavailable"], "vg0: hung"),
+        ] {
+            let status: NodeStorageStatus = serde_json::from_value(status).unwrap();
+            let lacking: Vec<String> =
+                Some(lacking).filter(|it| !it.is_empty()).map(str::to_owned).into_iter().collect();
+            let conditions = conditions(&status, &lacking, &[], &at(1));
+            assert_eq!(told(&conditions), expected);
+            assert!(conditions.iter().any(|one| one.message.contains(sentence)), "{conditions:#?}");
+        }
+    }
+
+    #[test]
+    fn a_condition_that_stays_keeps_its_time() {
+        let (nothing, something) = (vec![], vec!["x".repeat(LONGEST_MESSAGE + 1)]);
+        let status = NodeStorageStatus::default();
+        let first = conditions(&status, &nothing, &[], &at(1));
+        let same = conditions(&status, &nothing, &first, &at(2));
+        assert_eq!(same, first);
+        let other = conditions(&status, &something, &same, &at(3));
+        let times: Vec<&Time> = other.iter().map(|one| &one.last_transition_time).collect();
+        assert_eq!(times, [&at(3), &at(3), &at(1)]);
+        assert_eq!(other[1].message.len(), LONGEST_MESSAGE);
+    }
+}

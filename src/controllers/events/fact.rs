@@ -1,0 +1,353 @@
+//! What is to be told of a cluster as it is now. Pure.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::Resource;
+
+use crate::api::{
+    DiskState, DiskStatus, GroupStatus, Health, NodeStorage, NodeStorageStatus, Phase, PoolOnNode,
+    VolumeOnNode, VolumeRequest, Work,
+};
+use crate::bytes::Bytes;
+use crate::cluster::audit::{self, Difference};
+use crate::controllers::conditions::PREREQUISITES_MET;
+use crate::controllers::events::EventReason;
+
+/// The object of which something is told.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct About {
+    pub kind: Kind,
+    pub namespace: Option<String>,
+    pub name: String,
+    pub uid: String,
+}
+
+/// Kinds of which something is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Kind {
+    Node,
+    Pv,
+    Claim,
+}
+
+/// Something that holds now, or has just happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fact {
+    pub about: About,
+    pub reason: EventReason,
+    /// Of what of the object: with it a fact is known again.
+    pub subject: String,
+    /// A sentence: what, where, how much, what to type.
+    pub text: String,
+}
+
+/// All that is looked at.
+pub(super) struct Seen<'a> {
+    pub nodes: &'a [Arc<NodeStorage>],
+    pub pvs: &'a [Arc<PersistentVolume>],
+    pub requests: &'a [Arc<VolumeRequest>],
+    /// What differs for long.
+    pub differences: &'a [Difference],
+    /// The nodes whose agents have let work wait for long.
+    pub away: &'a [String],
+}
+
+impl About {
+    fn node(node: &NodeStorage) -> About {
+        About::of(Kind::Node, node)
+    }
+
+    fn pv(pv: &PersistentVolume) -> About {
+        About::of(Kind::Pv, pv)
+    }
+
+    fn of(kind: Kind, object: &impl Resource) -> About {
+        let metadata = object.meta();
+        About {
+            kind,
+            namespace: None,
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+        }
+    }
+
+    fn claim(pv: &PersistentVolume) -> Option<About> {
+        let claim = pv.spec.as_ref()?.claim_ref.clone()?;
+        let (kind, namespace) = (Kind::Claim, claim.namespace);
+        Some(About { kind, namespace, name: claim.name?, uid: claim.uid? })
+    }
+
+    /// As an event names it.
+    pub fn reference(&self) -> ObjectReference {
+        let (api_version, kind) = match self.kind {
+            Kind::Node => ("pliant.io/v1alpha1", "NodeStorage"),
+            Kind::Pv => ("v1", "PersistentVolume"),
+            Kind::Claim => ("v1", "PersistentVolumeClaim"),
+        };
+        ObjectReference {
+            api_version: Some(api_version.to_owned()),
+            kind: Some(kind.to_owned()),
+            namespace: self.namespace.clone(),
+            name: Some(self.name.clone()),
+            uid: Some(self.uid.clone()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+/// What can be seen of an object of which something was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// It is there, and so is what would be told of it.
+    There,
+    /// It is there, and nobody tells of its volume: whether that is well is not known.
+    Hidden,
+    /// It is not there any more.
+    Gone,
+}
+
+/// Finds what can be seen of an object.
+pub(super) struct Sights<'a> {
+    /// The volumes of the PersistentVolumes and claims, by their uid.
+    kept: HashMap<&'a str, &'a str>,
+    nodes: HashSet<&'a str>,
+    listed: HashSet<&'a str>,
+}
+
+impl<'a> Sights<'a> {
+    pub fn of(seen: &Seen<'a>) -> Self {
+        let mut kept = HashMap::new();
+        for pv in seen.pvs {
+            let Some(volume) = audit::handle(pv) else { continue };
+            let claim = pv.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref());
+            let both = [pv.metadata.uid.as_deref(), claim];
+            kept.extend(both.into_iter().flatten().map(|uid| (uid, volume)));
+        }
+        let statuses = seen.nodes.iter().filter_map(|node| node.status.as_ref());
+        let listed = statuses.flat_map(|status| &status.volumes).map(|volume| volume.id.as_str());
+        let nodes = seen.nodes.iter().filter_map(|node| node.metadata.uid.as_deref());
+        Sights { kept, nodes: nodes.collect(), listed: listed.collect() }
+    }
+
+    pub fn sight(&self, about: &About) -> Sight {
+        let uid = about.uid.as_str();
+        match (about.kind, self.kept.get(uid)) {
+            (Kind::Node, _) if self.nodes.contains(uid) => Sight::There,
+            (Kind::Pv | Kind::Claim, Some(volume)) if self.listed.contains(volume) => Sight::There,
+            (Kind::Pv | Kind::Claim, Some(_)) => Sight::Hidden,
+            (Kind::Node, _) | (_, None) => Sight::Gone,
+        }
+    }
+}
+
+/// All facts.
+pub(super) fn facts(seen: &Seen<'_>) -> Vec<Fact> {
+    let (pvs, changing) = (audit::named(seen.pvs), audit::changing(seen.requests));
+    let nodes = seen.nodes.iter().filter_map(|node| Some((&**node, node.status.as_ref()?)));
+    let mut facts: Vec<Fact> = Vec::new();
+    for (node, status) in nodes {
+        facts.extend(status.pools.iter().filter_map(|pool| of_pool(node, pool)));
+        facts.extend(status.disks.iter().filter_map(|disk| of_disk(node, disk)));
+        facts.extend(of_volumes(node, status, &pvs));
+        facts.extend(unseen(node, status, &pvs, &changing));
+        facts.extend(status.conditions.iter().filter_map(|one| of_condition(node, one)));
+    }
+    facts.extend(seen.away.iter().filter_map(|name| away(seen.nodes, name)));
+    facts.extend(seen.differences.iter().flat_map(|one| difference(seen.nodes, &pvs, one)));
+    facts.extend(seen.requests.iter().flat_map(|request| growth(request, &pvs)));
+    facts
+}
+
+fn of_pool(node: &NodeStorage, pool: &PoolOnNode) -> Option<Fact> {
+    let (reason, how) = match pool.health {
+        Health::Ok => return None,
+        Health::Degraded => (EventReason::PoolDegraded, "not as it should be"),
+        Health::Unavailable => (EventReason::PoolUnavailable, "not usable"),
+    };
+    let about = About::node(node);
+    let why = pool.message.as_deref().unwrap_or("its agent does not say why");
+    let (subject, at) = (format!("pool {}", pool.name), &about.name);
+    let text = format!(
+        "{subject} on node {at} is {how}: {why}; `kubectl get nodestorage {at} --output yaml` has \
+         all of it"
+    );
+    Some(Fact { about, reason, subject, text })
+}
+
+fn of_disk(node: &NodeStorage, disk: &DiskStatus) -> Option<Fact> {
+    if disk.state != DiskState::Missing {
+        return None;
+    }
+    let about = About::node(node);
+    let subject = format!("disk {}", disk.device);
+    let group = disk.group.as_ref().map(|group| format!(" of volume group {group}"));
+    let why = disk.message.as_deref().unwrap_or("put it back");
+    let text =
+        format!("{subject}{} on node {} is away: {why}", group.unwrap_or_default(), about.name);
+    Some(Fact { about, reason: EventReason::DiskMissing, subject, text })
+}
+
+fn of_condition(node: &NodeStorage, condition: &Condition) -> Option<Fact> {
+    if condition.type_ != PREREQUISITES_MET || condition.status == "True" {
+        return None;
+    }
+    let about = About::node(node);
+    let text = format!("node {} cannot serve volumes: {}", about.name, condition.message);
+    let (reason, subject) = (EventReason::PrerequisitesMissing, format!("node {}", about.name));
+    Some(Fact { about, reason, subject, text })
+}
+
+fn of_volumes(
+    node: &NodeStorage,
+    status: &NodeStorageStatus,
+    pvs: &HashMap<&str, &PersistentVolume>,
+) -> Vec<Fact> {
+    let ailing = status.volumes.iter().filter(|volume| !volume.ailments.is_empty());
+    let kept = ailing.filter_map(|volume| Some((volume, *pvs.get(volume.id.as_str())?)));
+    kept.flat_map(|(volume, pv)| ailments(node, volume, pv)).collect()
+}
+
+fn ailments(node: &NodeStorage, volume: &VolumeOnNode, pv: &PersistentVolume) -> Vec<Fact> {
+    let told = volume.ailments.iter().filter_map(|ailment| {
+        let reason = EventReason::of_ailment(&ailment.reason)?;
+        let subject = format!("volume {}", volume.id);
+        let (node, pool) = (node.metadata.name.as_deref().unwrap_or_default(), &volume.pool);
+        let text = format!("{subject} in pool {pool} of node {node}: {}", ailment.message);
+        Some(of_both(pv, reason, &subject, &text))
+    });
+    told.flatten().collect()
+}
+
+/// What a node does not list while it cannot read all of its pools may be there or not.
+fn unseen(
+    node: &NodeStorage,
+    status: &NodeStorageStatus,
+    pvs: &HashMap<&str, &PersistentVolume>,
+    changing: &HashSet<&str>,
+) -> Vec<Fact> {
+    if audit::is_complete(status) {
+        return Vec::new();
+    }
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    let away = status.pools.iter().filter(|pool| pool.health == Health::Unavailable);
+    let why = away.filter_map(|pool| pool.message.clone()).chain(status.unread.clone()).next();
+    let why = why.unwrap_or_else(|| "its agent does not say why".to_owned());
+    let not_listed = audit::not_listed(node, status, pvs).into_iter();
+    let unseen = not_listed.filter(|(volume, _)| !changing.contains(volume));
+    let told = unseen.map(|(volume, pv)| {
+        let subject = format!("volume {volume}");
+        let text =
+            format!("{subject} is not seen on node {name}, which cannot read all pools: {why}");
+        of_both(pv, EventReason::VolumeUnseen, &subject, &text)
+    });
+    told.flatten().collect()
+}
+
+/// The same of a PersistentVolume and of its claim.
+fn of_both(pv: &PersistentVolume, reason: EventReason, subject: &str, text: &str) -> Vec<Fact> {
+    let both = [Some(About::pv(pv)), About::claim(pv)];
+    let (subject, text) = (subject.to_owned(), text.to_owned());
+    let fact = |about| Fact { about, reason, subject: subject.clone(), text: text.clone() };
+    both.into_iter().flatten().map(fact).collect()
+}
+
+fn away(nodes: &[Arc<NodeStorage>], name: &str) -> Option<Fact> {
+    let node = nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name))?;
+    let text = format!(
+        "the agent of node {name} does not take up its work; volumes that are mounted there go on, \
+         none can be made, mounted, grown or deleted; see `kubectl get pods --all-namespaces \
+         --field-selector spec.nodeName={name}` and the node itself"
+    );
+    let subject = format!("the agent of node {name}");
+    Some(Fact { about: About::node(node), reason: EventReason::NodeAgentAway, subject, text })
+}
+
+fn difference(
+    nodes: &[Arc<NodeStorage>],
+    pvs: &HashMap<&str, &PersistentVolume>,
+    one: &Difference,
+) -> Vec<Fact> {
+    let (subject, text) = (format!("volume {}", one.volume()), one.to_string());
+    match one {
+        Difference::VolumeWithoutPv { node, .. } => {
+            let has_it = nodes.iter().find(|one| one.metadata.name.as_ref() == Some(node));
+            let fact = |node: &Arc<NodeStorage>| {
+                let (about, reason) = (About::node(node), EventReason::VolumeLeaked);
+                Fact { about, reason, subject, text }
+            };
+            has_it.map(fact).into_iter().collect()
+        }
+        Difference::PvWithoutVolume { volume, .. } => {
+            let named = pvs.get(volume.as_str()).copied();
+            let told = |pv| of_both(pv, EventReason::VolumeMissing, &subject, &text);
+            named.map(told).unwrap_or_default()
+        }
+    }
+}
+
+/// A growth that lasts: the agent tells nothing of one that is done at once.
+fn growth(request: &VolumeRequest, pvs: &HashMap<&str, &PersistentVolume>) -> Vec<Fact> {
+    let Work::Grow(grow) = &request.spec.work else { return Vec::new() };
+    let Some(pv) = pvs.get(request.spec.volume.as_str()) else { return Vec::new() };
+    let status = request.status.clone().unwrap_or_default();
+    let (volume, node, size) = (&request.spec.volume, &request.spec.node, grow.at_least.0);
+    let how = match status.phase {
+        Phase::Running => format!("grows to {size} or more"),
+        Phase::Resizing => format!("has {size} or more, and its file system follows"),
+        Phase::Pending | Phase::Resized | Phase::Done | Phase::Failed => return Vec::new(),
+    };
+    let text = format!(
+        "volume {volume} on node {node} {how}; it stays in use meanwhile: `kubectl get \
+         volumerequests` says how far it is"
+    );
+    // Each growth is told once, whatever it says of itself meanwhile.
+    let uid = request.metadata.uid.as_deref().unwrap_or_default();
+    let subject = format!("growth {uid} {}", request.metadata.generation.unwrap_or_default());
+    of_both(pv, EventReason::VolumeGrowing, &subject, &text)
+}
+
+/// The sizes of the volume groups, to see which have become larger.
+#[derive(Debug, Default)]
+pub(super) struct Sizes(HashMap<(String, String), Bytes>);
+
+impl Sizes {
+    /// Which groups are larger than when they were last looked at.
+    pub fn extended(&mut self, nodes: &[Arc<NodeStorage>]) -> Vec<Fact> {
+        let mut before = std::mem::take(&mut self.0);
+        let mut facts = Vec::new();
+        for node in nodes {
+            let about = About::node(node);
+            for group in node.status.iter().flat_map(|status| &status.groups) {
+                let size = group.size.0;
+                let key = (about.uid.clone(), group.name.clone());
+                let last = before.remove(&key).filter(|last| *last > Bytes::ZERO);
+                if let Some(last) = last.filter(|last| size > *last) {
+                    facts.push(extension(&about, group, last));
+                }
+                // One that is away says nothing of its size; it is not larger when it is back.
+                let known = if size > Bytes::ZERO { size } else { last.unwrap_or_default() };
+                self.0.insert(key, known);
+            }
+        }
+        facts
+    }
+}
+
+fn extension(about: &About, group: &GroupStatus, last: Bytes) -> Fact {
+    let (size, free) = (group.size.0, group.free.0);
+    let text = format!(
+        "volume group {} of pool {} on node {} has grown by {} to {size}; {free} of it are free",
+        group.name,
+        group.pool,
+        about.name,
+        size.saturating_sub(last),
+    );
+    let subject = format!("volume group {} of {} bytes", group.name, size.get());
+    Fact { about: about.clone(), reason: EventReason::GroupExtended, subject, text }
+}
+
+#[cfg(test)]
+mod tests;

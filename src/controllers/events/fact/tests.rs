@@ -1,0 +1,217 @@
+use serde_json::json;
+
+use super::*;
+use crate::api::NodeStorageSpec;
+use crate::volume::DRIVER;
+
+fn node(status: serde_json::Value) -> Arc<NodeStorage> {
+    let mut node = NodeStorage::new("alpha", NodeStorageSpec::default());
+    node.metadata.uid = Some("of-alpha".to_owned());
+    node.status = Some(serde_json::from_value(status).unwrap());
+    Arc::new(node)
+}
+
+fn pv() -> Arc<PersistentVolume> {
+    let pv = json!({
+        "metadata": {"name": "pvc-1", "uid": "of-pv"},
+        "spec": {
+            "claimRef": {"namespace": "shop", "name": "db", "uid": "of-claim"},
+            "csi": {"driver": DRIVER, "volumeHandle": "v1"},
+        },
+    });
+    Arc::new(serde_json::from_value(pv).unwrap())
+}
+
+fn volume(id: &str, ailments: &[&str]) -> serde_json::Value {
+    let ailment =
+        |reason: &&str| json!({"severity": "Degraded", "reason": reason, "message": "why"});
+    let ailments: Vec<_> = ailments.iter().map(ailment).collect();
+    json!({"id": id, "name": "n", "pool": "fast", "size": "1Gi", "requested": "1Gi",
+           "mode": "ext4", "state": "ready", "ailments": ailments})
+}
+
+fn growing(phase: Phase) -> Arc<VolumeRequest> {
+    let request = json!({
+        "metadata": {"name": "grow-v1", "uid": "of-request", "generation": 2},
+        "spec": {"node": "alpha", "volume": "v1", "work": {"grow": {"atLeast": "2Gi"}}},
+        "status": {"observedGeneration": 2, "phase": phase},
+    });
+    Arc::new(serde_json::from_value(request).unwrap())
+}
+
+/// What is told of whom, in short, and the first sentence.
+fn told(seen: &Seen<'_>) -> (Vec<String>, String) {
+    let facts = facts(seen);
+    for fact in &facts {
+        assert_ne!(Sights::of(seen).sight(&fact.about), Sight::Gone, "{fact:?}");
+    }
+    let short = |fact: &Fact| format!("{} {:?} {}", fact.reason, fact.about.kind, fact.subject);
+    let first = facts.first().map(|fact| fact.text.clone());
+    (facts.iter().map(short).collect(), first.unwrap_or_default())
+}
+
+const NOTHING: Seen<'_> = Seen { nodes: &[], pvs: &[], requests: &[], differences: &[], away: &[] };
+
+#[test]
+fn what_ails_a_node_is_told_of_the_node() {
+    let pool = |health: &str| {
+        json!({"pools": [{"name": "fast", "configured": true, "size": "1Gi", "free": "1Gi",
+                          "volumes": 1, "health": health, "message": "vg0 is away; see `vgs`"}]})
+    };
+    let disk = |state: &str| json!({"disks": [{"device": "/dev/sdb", "state": state}]});
+    let lacks = |status: &str| {
+        json!({"conditions": [
+            {"type": "Ready", "status": "False", "reason": "x", "message": "not this one",
+             "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            {"type": "PrerequisitesMet", "status": status, "reason": "x", "message": "no lvm",
+             "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        ]})
+    };
+    let degraded = "pool fast on node alpha is not as it should be: vg0 is away; see `vgs`; \
+                    `kubectl get nodestorage alpha --output yaml` has all of it";
+    for (status, reasons, said) in [
+        (pool("Ok"), &[][..], ""),
+        (pool("Degraded"), &["PoolDegraded Node pool fast"], degraded),
+        (pool("Unavailable"), &["PoolUnavailable Node pool fast"], "is not usable: vg0"),
+        (disk("Missing"), &["DiskMissing Node disk /dev/sdb"], "/dev/sdb on node alpha is away"),
+        (disk("Refused"), &[], ""),
+        (lacks("False"), &["PrerequisitesMissing Node node alpha"], "cannot serve volumes: no lvm"),
+        (lacks("True"), &[], ""),
+    ] {
+        let (facts, text) = told(&Seen { nodes: &[node(status)], ..NOTHING });
+        assert_eq!(facts, reasons);
+        assert!(text.contains(said), "{text}");
+    }
+}
+
+#[test]
+fn what_ails_a_volume_is_told_of_its_pv_and_its_claim() {
+    let status = json!({"volumes": [
+        volume("v0", &["DiskMissing"]), // Nobody has it.
+        volume("v1", &["DiskMissing", "NotReady", "FromTheFuture"]),
+        volume("v2", &[]),
+    ]});
+    let (nodes, pvs) = ([node(status)], [pv()]);
+    let seen = Seen { nodes: &nodes, pvs: &pvs, ..NOTHING };
+    let (reasons, text) = told(&seen);
+    assert_eq!(reasons, ["DiskMissing Pv volume v1", "DiskMissing Claim volume v1"]);
+    assert_eq!(text, "volume v1 in pool fast of node alpha: why");
+    let claim = facts(&seen)[1].about.reference();
+    let expected = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "shop",
+                          "name": "db", "uid": "of-claim"});
+    assert_eq!(serde_json::to_value(claim).unwrap(), expected);
+}
+
+#[test]
+fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
+    let id = format!("{}-{}", "a".repeat(8), "b".repeat(26));
+    let pool = json!({"name": "fast", "configured": true, "size": "0", "free": "0", "volumes": 0,
+                      "health": "Unavailable", "message": "vg0 is away; see `vgs`"});
+    let mut pv = PersistentVolume::clone(&pv());
+    pv.spec.as_mut().unwrap().csi.as_mut().unwrap().volume_handle.clone_from(&id);
+    let mut removal = VolumeRequest::clone(&growing(Phase::Running));
+    removal.spec.volume.clone_from(&id);
+    removal.spec.work = Work::Remove(crate::api::Remove {});
+    let pvs = [Arc::new(pv)];
+    for (status, requests, told_of_it) in [
+        (json!({"pools": [pool]}), vec![], true),
+        (json!({"pools": [pool]}), vec![Arc::new(removal)], false),
+        (json!({"pools": [pool], "volumes": [volume(&id, &[])]}), vec![], false),
+        (json!({"unread": "no"}), vec![], true),
+        (json!({}), vec![], false),
+    ] {
+        let mut node = NodeStorage::clone(&node(status));
+        node.spec.key = "a".repeat(8);
+        let nodes = [Arc::new(node)];
+        let seen = Seen { nodes: &nodes, pvs: &pvs, requests: &requests, ..NOTHING };
+        let facts = facts(&seen);
+        let unseen: Vec<_> =
+            facts.iter().filter(|fact| fact.reason == EventReason::VolumeUnseen).collect();
+        assert_eq!(unseen.len(), if told_of_it { 2 } else { 0 }, "{facts:?}");
+    }
+}
+
+#[test]
+fn what_is_told_of_a_volume_is_over_only_if_its_node_tells_of_it() {
+    let (with_it, without) = (json!({"volumes": [volume("v1", &[])]}), json!({"volumes": []}));
+    let about = [About::claim(&pv()).unwrap(), About::pv(&pv()), About::node(&node(json!({})))];
+    for (nodes, pvs, sights) in [
+        (vec![node(with_it)], vec![pv()], [Sight::There, Sight::There, Sight::There]),
+        (vec![node(without)], vec![pv()], [Sight::Hidden, Sight::Hidden, Sight::There]),
+        (vec![], vec![pv()], [Sight::Hidden, Sight::Hidden, Sight::Gone]),
+        (vec![], vec![], [Sight::Gone; 3]),
+    ] {
+        let found = Sights::of(&Seen { nodes: &nodes, pvs: &pvs, ..NOTHING });
+        assert_eq!(about.each_ref().map(|about| found.sight(about)), sights);
+    }
+}
+
+#[test]
+fn a_growth_is_told_while_it_lasts() {
+    for (phase, words) in [
+        (Phase::Pending, None),
+        (Phase::Running, Some("grows to 2 GiB or more")),
+        (Phase::Resizing, Some("has 2 GiB or more, and its file system follows")),
+        (Phase::Resized, None),
+        (Phase::Done, None),
+        (Phase::Failed, None),
+    ] {
+        let (reasons, text) = told(&Seen { pvs: &[pv()], requests: &[growing(phase)], ..NOTHING });
+        let both = ["Pv", "Claim"].map(|kind| format!("VolumeGrowing {kind} growth of-request 2"));
+        assert_eq!(reasons, if words.is_some() { both.to_vec() } else { Vec::new() }, "{phase:?}");
+        assert!(text.contains(words.unwrap_or_default()), "{text}");
+    }
+}
+
+#[test]
+fn what_lasts_is_told_of_whoever_is_there() {
+    let leaked = Difference::VolumeWithoutPv {
+        node: "alpha".to_owned(),
+        volume: "v0".to_owned(),
+        name: "pvc-0".to_owned(),
+        pool: "fast".to_owned(),
+        size: Bytes::gib(1),
+    };
+    let missing = Difference::PvWithoutVolume {
+        node: "alpha".to_owned(),
+        volume: "v1".to_owned(),
+        pv: "pvc-1".to_owned(),
+    };
+    let (nodes, pvs) = ([node(json!({}))], [pv()]);
+    let (differences, away) = ([leaked, missing], ["alpha".to_owned(), "gone".to_owned()]);
+    let seen = Seen { nodes: &nodes, pvs: &pvs, differences: &differences, away: &away, ..NOTHING };
+    let (reasons, text) = told(&seen);
+    assert_eq!(
+        reasons,
+        [
+            "NodeAgentAway Node the agent of node alpha",
+            "VolumeLeaked Node volume v0",
+            "VolumeMissing Pv volume v1",
+            "VolumeMissing Claim volume v1",
+        ]
+    );
+    assert!(text.contains("--field-selector spec.nodeName=alpha"), "{text}");
+    assert_eq!(told(&Seen { differences: &differences, away: &away, ..NOTHING }).0, [""; 0]);
+}
+
+#[test]
+fn a_group_that_has_become_larger_is_told_with_its_sizes() {
+    let mut sizes = Sizes::default();
+    for (size, told) in [
+        (4, None), // Nobody knows how large it was.
+        (4, None),
+        (6, Some("has grown by 2 GiB to 6 GiB; 1 GiB of it are free")),
+        (0, None), // It is away,
+        (6, None), // and is back.
+        (0, None),
+        (7, Some("by 1 GiB to 7 GiB")),
+        (5, None),
+    ] {
+        let group =
+            json!({"name": "vg0", "pool": "fast", "size": format!("{size}Gi"), "free": "1Gi"});
+        let facts = sizes.extended(&[node(json!({"groups": [group]}))]);
+        assert_eq!(facts.len(), usize::from(told.is_some()), "{size} GiB: {facts:?}");
+        let text = facts.first().map_or("", |fact| &fact.text);
+        assert!(text.contains(told.unwrap_or_default()), "{text}");
+    }
+}

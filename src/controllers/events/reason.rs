@@ -1,0 +1,115 @@
+//! What events are told for: one word each, which has its heading in `docs/src/reference/events.md`.
+
+use std::fmt;
+
+/// Why an event is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EventReason {
+    /// A disk of a node is away; also of a volume that has a part on one.
+    DiskMissing,
+    /// The kernel has found errors in a mounted file system.
+    FilesystemErrors,
+    /// A mounted file system refuses writes after an error.
+    FilesystemReadOnly,
+    /// A file system is still smaller than its device.
+    FilesystemSmaller,
+    /// A volume group has become larger.
+    GroupExtended,
+    /// A volume can be used and not be changed: another disk of its group is away.
+    GroupFrozen,
+    /// The volume group of a volume cannot be read.
+    GroupUnavailable,
+    /// The agent of a node does not take up its work.
+    NodeAgentAway,
+    /// A pool is usable, not as it should be.
+    PoolDegraded,
+    /// Nothing of a pool can be used.
+    PoolUnavailable,
+    /// A node lacks a program, a module or a right that its agent needs.
+    PrerequisitesMissing,
+    /// What was told by one of the others is over.
+    Recovered,
+    /// A growth takes longer than usual.
+    VolumeGrowing,
+    /// A node has a volume without a PersistentVolume.
+    VolumeLeaked,
+    /// A PersistentVolume whose volume its node does not have.
+    VolumeMissing,
+    /// A node does not list a volume, and cannot read all of its pools.
+    VolumeUnseen,
+}
+
+impl EventReason {
+    /// All of them.
+    pub const ALL: [EventReason; 16] = [
+        EventReason::DiskMissing,
+        EventReason::FilesystemErrors,
+        EventReason::FilesystemReadOnly,
+        EventReason::FilesystemSmaller,
+        EventReason::GroupExtended,
+        EventReason::GroupFrozen,
+        EventReason::GroupUnavailable,
+        EventReason::NodeAgentAway,
+        EventReason::PoolDegraded,
+        EventReason::PoolUnavailable,
+        EventReason::PrerequisitesMissing,
+        EventReason::Recovered,
+        EventReason::VolumeGrowing,
+        EventReason::VolumeLeaked,
+        EventReason::VolumeMissing,
+        EventReason::VolumeUnseen,
+    ];
+
+    /// The reason of what ails a volume, under the same name; `None` for what passes by itself, such as
+    /// a volume that is not wiped yet.
+    pub fn of_ailment(reason: &str) -> Option<EventReason> {
+        [
+            EventReason::DiskMissing,
+            EventReason::FilesystemErrors,
+            EventReason::FilesystemReadOnly,
+            EventReason::FilesystemSmaller,
+            EventReason::GroupFrozen,
+            EventReason::GroupUnavailable,
+        ]
+        .into_iter()
+        .find(|one| one.to_string() == reason)
+    }
+
+    /// Whether somebody has to do something, as `Normal` and `Warning` say it.
+    pub fn is_warning(self) -> bool {
+        !matches!(
+            self,
+            EventReason::GroupExtended | EventReason::Recovered | EventReason::VolumeGrowing
+        )
+    }
+
+    /// Whether it is known when it is over. An agent that nobody asks anything any more may still be
+    /// away.
+    pub fn recovers(self) -> bool {
+        self.is_warning() && self != EventReason::NodeAgentAway
+    }
+}
+
+impl fmt::Display for EventReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::Ailment;
+
+    #[test]
+    fn what_ails_a_volume_has_the_same_name_as_an_event() {
+        for reason in Ailment::REASONS {
+            // Of pools, or of what passes by itself.
+            let silent =
+                ["NotReady", "PoolNotConfigured", "PoolNotWhole", "Suspended", "VolumeUnreadable"];
+            let told = EventReason::of_ailment(reason);
+            assert_eq!(told.is_none(), silent.contains(&reason), "{reason}");
+            assert!(told.is_none_or(|told| told.to_string() == reason), "{reason}");
+        }
+    }
+}

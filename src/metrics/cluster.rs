@@ -1,0 +1,69 @@
+//! What a controller knows of its cluster.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+
+use super::{Labels, float, gauges, table};
+use crate::bytes::Bytes;
+
+/// The figures of a cluster. Only a controller has them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterFigures {
+    /// How many requests there are, by their work and their phase.
+    pub requests: BTreeMap<(&'static str, &'static str), u64>,
+    /// How old the oldest one is that has not ended, by its work.
+    pub oldest: BTreeMap<&'static str, Duration>,
+    /// How many nodes there are, by their health.
+    pub nodes: BTreeMap<&'static str, u64>,
+    /// Each node by name.
+    pub each: BTreeMap<String, NodeFigure>,
+    /// Size and free room of each pool on all nodes.
+    pub pools: BTreeMap<String, (Bytes, Bytes)>,
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeFigure {
+    /// Whether its agent lets work wait.
+    pub is_away: bool,
+    /// Volumes without a PersistentVolume.
+    pub without_pv: u64,
+    /// PersistentVolumes without their volume.
+    pub without_volume: u64,
+}
+
+pub(super) fn put(registry: &mut Registry, cluster: &ClusterFigures) {
+    let requests = cluster.requests.iter().map(|((work, phase), count)| {
+        (labels([("work", work), ("phase", phase)]), Some(float(*count)))
+    });
+    table::REQUESTS.put(registry, gauges(requests));
+    let oldest = cluster.oldest.iter();
+    let oldest = oldest.map(|(work, age)| (labels([("work", work)]), Some(age.as_secs_f64())));
+    table::REQUEST_AGE.put(registry, gauges(oldest));
+    let nodes = cluster.nodes.iter();
+    let nodes = nodes.map(|(health, count)| (labels([("health", health)]), Some(float(*count))));
+    table::NODES.put(registry, gauges(nodes));
+    let each = |figure: fn(&NodeFigure) -> u64| {
+        let each = cluster.each.iter();
+        gauges(
+            each.map(move |(node, it)| (labels([("nodestorage", node)]), Some(float(figure(it))))),
+        )
+    };
+    table::AGENT_AWAY.put(registry, each(|node| u64::from(node.is_away)));
+    table::WITHOUT_PV.put(registry, each(|node| node.without_pv));
+    table::WITHOUT_VOLUME.put(registry, each(|node| node.without_volume));
+    let pools = |figure: fn(&(Bytes, Bytes)) -> Bytes| {
+        let pools = cluster.pools.iter();
+        gauges(
+            pools.map(move |(pool, it)| (labels([("pool", pool)]), Some(float(figure(it).get())))),
+        )
+    };
+    table::CLUSTER_SIZE.put(registry, pools(|(size, _)| *size));
+    table::CLUSTER_FREE.put(registry, pools(|(_, free)| *free));
+}
+
+fn labels<const N: usize>(labels: [(&'static str, &str); N]) -> Labels {
+    labels.into_iter().map(|(name, value)| (name, value.to_owned())).collect()
+}

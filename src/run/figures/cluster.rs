@@ -1,0 +1,175 @@
+//! The figures of a cluster, from what its controller watches: nobody is asked anything.
+
+use std::borrow::Borrow;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+
+use crate::api::{Health, NodeStorage, Phase, VolumeRequest, Work};
+use crate::cluster::audit::Difference;
+use crate::cluster::{Cluster, Kept};
+use crate::metrics::{ClusterFigures, FigureSource, Figures};
+
+/// Tells the figures of a cluster as soon as that is known.
+#[derive(Debug, Default)]
+pub struct ControllerFigures(OnceLock<(Arc<Cluster>, Arc<Kept>)>);
+
+impl ControllerFigures {
+    /// Tell those of this cluster from now on.
+    pub fn tell_of(&self, cluster: Arc<Cluster>, kept: Arc<Kept>) {
+        let _ = self.0.set((cluster, kept)); // There is one cluster.
+    }
+}
+
+#[async_trait]
+impl FigureSource for ControllerFigures {
+    async fn figures(&self) -> Figures {
+        let Some((cluster, kept)) = self.0.get() else { return Figures::default() };
+        let (differences, _) = kept.differences(cluster);
+        let (away, _) = cluster.requests().away();
+        let (nodes, requests) = (cluster.nodes().all(), cluster.requests().watched().all());
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut figures = of_nodes(&nodes, &differences, &away);
+        count_requests(&mut figures, &requests, now);
+        Figures { cluster: figures, ..Figures::default() }
+    }
+}
+
+fn of_nodes<N: Borrow<NodeStorage>>(
+    nodes: &[N],
+    differences: &[Difference],
+    away: &[String],
+) -> ClusterFigures {
+    let mut figures = ClusterFigures::default();
+    figures.nodes.extend(Health::ALL.map(|health| (health.as_str(), 0)));
+    for node in nodes.iter().map(Borrow::borrow) {
+        let name = node.metadata.name.clone().unwrap_or_default();
+        let is_away = away.contains(&name);
+        figures.each.entry(name).or_default().is_away = is_away;
+        let Some(status) = &node.status else { continue };
+        *figures.nodes.entry(status.health.as_str()).or_default() += 1;
+        for pool in &status.pools {
+            let (size, free) = figures.pools.entry(pool.name.clone()).or_default();
+            (*size, *free) = (*size + pool.size.0, *free + pool.free.0);
+        }
+    }
+    for one in differences {
+        match one {
+            Difference::VolumeWithoutPv { node, .. } => {
+                figures.each.entry(node.clone()).or_default().without_pv += 1;
+            }
+            Difference::PvWithoutVolume { node, .. } => {
+                figures.each.entry(node.clone()).or_default().without_volume += 1;
+            }
+        }
+    }
+    figures
+}
+
+fn count_requests<R: Borrow<VolumeRequest>>(
+    figures: &mut ClusterFigures,
+    requests: &[R],
+    now: Duration,
+) {
+    for work in Work::KINDS {
+        figures.requests.extend(Phase::ALL.map(|phase| ((work, phase.as_str()), 0)));
+    }
+    for request in requests.iter().map(Borrow::borrow) {
+        let work = request.spec.work.kind();
+        let phase = request.status.as_ref().map(|status| status.phase).unwrap_or_default();
+        *figures.requests.entry((work, phase.as_str())).or_default() += 1;
+        if !request.has_ended() {
+            let oldest = figures.oldest.entry(work).or_default();
+            *oldest = age(request, now).max(*oldest);
+        }
+    }
+}
+
+/// How old a request is by the clock of the API server and by ours: good for a figure, not for a
+/// decision.
+fn age(request: &VolumeRequest, now: Duration) -> Duration {
+    let made = request.metadata.creation_timestamp.as_ref().map(|at| at.0.as_second());
+    let made = made.and_then(|second| u64::try_from(second).ok()).map(Duration::from_secs);
+    made.map_or(Duration::ZERO, |made| now.saturating_sub(made))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::bytes::Bytes;
+    use crate::metrics::NodeFigure;
+
+    fn node(name: &str, health: Health, gib: u64) -> NodeStorage {
+        let pool = json!({"name": "fast", "configured": true, "size": format!("{gib}Gi"),
+                          "free": "1Gi", "volumes": 0});
+        serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {"key": ""},
+            "status": {"health": health, "pools": [pool]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn nodes_are_counted_and_pools_summed() {
+        let silent = NodeStorage::new("gamma", crate::api::NodeStorageSpec::default());
+        let nodes = [node("alpha", Health::Ok, 4), node("beta", Health::Degraded, 5), silent];
+        let leaked = |volume: &str| Difference::VolumeWithoutPv {
+            node: "beta".to_owned(),
+            volume: volume.to_owned(),
+            name: String::new(),
+            pool: String::new(),
+            size: Bytes::ZERO,
+        };
+        let (node, volume, pv) = ("alpha".to_owned(), String::new(), String::new());
+        let missing = Difference::PvWithoutVolume { node, volume, pv };
+        let differences = [leaked("a"), leaked("b"), missing];
+        let figures = of_nodes(&nodes, &differences, &["gamma".to_owned()]);
+        let each = |is_away, without_pv, without_volume| NodeFigure {
+            is_away,
+            without_pv,
+            without_volume,
+        };
+        let expected = ClusterFigures {
+            nodes: BTreeMap::from([("ok", 1), ("degraded", 1), ("unavailable", 0)]),
+            each: BTreeMap::from([
+                ("alpha".to_owned(), each(false, 0, 1)),
+                ("beta".to_owned(), each(false, 2, 0)),
+                ("gamma".to_owned(), each(true, 0, 0)),
+            ]),
+            pools: BTreeMap::from([("fast".to_owned(), (Bytes::gib(9), Bytes::gib(2)))]),
+            ..ClusterFigures::default()
+        };
+        assert_eq!(figures, expected);
+    }
+
+    #[test]
+    fn requests_are_counted_and_the_oldest_open_one_is_aged() {
+        let request = |second: &str, phase: Phase| -> VolumeRequest {
+            serde_json::from_value(json!({
+                "metadata": {"name": "r", "generation": 1,
+                             "creationTimestamp": format!("1970-01-01T00:00:{second}Z")},
+                "spec": {"node": "a", "volume": "v", "work": {"grow": {"atLeast": "1Gi"}}},
+                "status": {"observedGeneration": 1, "phase": phase},
+            }))
+            .unwrap()
+        };
+        let requests = [
+            request("10", Phase::Done),
+            request("20", Phase::Running),
+            request("30", Phase::Resizing),
+            request("59", Phase::Running), // Its clock is ahead.
+        ];
+        let mut figures = ClusterFigures::default();
+        count_requests(&mut figures, &requests, Duration::from_secs(50));
+        assert_eq!(figures.oldest, BTreeMap::from([("grow", Duration::from_secs(30))]));
+        assert_eq!(figures.requests.len(), 18, "all that there can be have a line");
+        let grow = |phase| figures.requests[&("grow", phase)];
+        assert_eq!(["done", "running", "resizing", "pending"].map(grow), [1, 2, 1, 0]);
+    }
+}
