@@ -18,13 +18,16 @@ use crate::volume::{
     VolumeError, VolumeId, VolumeStatus, Volumes,
 };
 
+pub mod audit;
 mod capacities;
+mod lasting;
 mod nodes;
 mod placement;
 mod requests;
 mod watched;
 mod words;
 
+pub use lasting::Lasting;
 pub use nodes::Nodes;
 pub use requests::Requests;
 pub use watched::{Pauses, Watched};

@@ -1,0 +1,165 @@
+use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolumeSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use super::*;
+use crate::api::{
+    GroupStatus, NodeStorageSpec, PoolOnNode, Quantity, Remove, VolumeOnNode, VolumeRequestSpec,
+};
+use crate::volume::{NodeKey, VolumeKey};
+
+fn id(node: &str, name: &str) -> String {
+    VolumeId::new(NodeKey::of(node), VolumeKey::of(name)).to_string()
+}
+
+fn node(name: &str, volumes: &[&str]) -> NodeStorage {
+    let volume = |of: &&str| VolumeOnNode {
+        id: id(name, of),
+        name: (*of).to_owned(),
+        pool: "fast".to_owned(),
+        size: Quantity(Bytes::gib(2)),
+        requested: Quantity(Bytes::gib(2)),
+        mode: "ext4".to_owned(),
+        state: "ready".to_owned(),
+        ailments: Vec::new(),
+    };
+    let key = NodeKey::of(name).as_str().to_owned();
+    let mut node = NodeStorage::new(name, NodeStorageSpec { key });
+    let volumes = volumes.iter().map(volume).collect();
+    node.status = Some(NodeStorageStatus { volumes, ..NodeStorageStatus::default() });
+    node
+}
+
+fn with(mut node: NodeStorage, change: impl FnOnce(&mut NodeStorageStatus)) -> NodeStorage {
+    change(node.status.as_mut().unwrap());
+    node
+}
+
+fn pool(health: Health) -> PoolOnNode {
+    serde_json::from_value(serde_json::json!({
+        "name": "fast", "configured": true, "size": "1Gi", "free": "1Gi", "volumes": 0,
+        "health": health,
+    }))
+    .unwrap()
+}
+
+fn group(health: Health) -> GroupStatus {
+    let size = Quantity(Bytes::gib(1));
+    let (name, pool) = ("vg0".to_owned(), "fast".to_owned());
+    GroupStatus { name, pool, size, free: size, health, message: None }
+}
+
+fn pv(name: &str, driver: &str, handle: &str) -> PersistentVolume {
+    let mut pv = PersistentVolume::default();
+    pv.metadata.name = Some(name.to_owned());
+    let csi = CSIPersistentVolumeSource {
+        driver: driver.to_owned(),
+        volume_handle: handle.to_owned(),
+        ..CSIPersistentVolumeSource::default()
+    };
+    pv.spec = Some(PersistentVolumeSpec { csi: Some(csi), ..PersistentVolumeSpec::default() });
+    pv
+}
+
+fn ours(name: &str) -> PersistentVolume {
+    pv(name, DRIVER, &id("alpha", name))
+}
+
+fn request(kind: &str, name: &str) -> VolumeRequest {
+    let work = match kind {
+        "create" => serde_json::json!({"create": {"name": name, "atLeast": "1Gi", "mode": "ext4"}}),
+        "grow" => serde_json::json!({"grow": {"atLeast": "1Gi"}}),
+        _ => serde_json::to_value(Work::Remove(Remove {})).unwrap(),
+    };
+    let work = serde_json::from_value(work).unwrap();
+    let (node, volume) = ("alpha".to_owned(), id("alpha", name));
+    VolumeRequest::new("r", VolumeRequestSpec { node, volume, work })
+}
+
+/// What is found, in short.
+fn told(
+    nodes: &[&NodeStorage],
+    pvs: &[&PersistentVolume],
+    requests: &[VolumeRequest],
+) -> Vec<String> {
+    let short = |one: &Difference| match one {
+        Difference::VolumeWithoutPv { node, name, .. } => format!("{name} of {node} has no pv"),
+        Difference::PvWithoutVolume { node, pv, .. } => format!("{pv} is not on {node}"),
+    };
+    audit(nodes, pvs, requests).iter().map(short).collect()
+}
+
+#[test]
+fn a_volume_without_a_pv_is_found_unless_it_comes_or_goes() {
+    let (here, elsewhere) = (node("alpha", &["a"]), node("beta", &["a"]));
+    let unread = with(here.clone(), |status| status.unread = Some("no".to_owned()));
+    let (kept, foreign) = (ours("a"), pv("a", "other", &id("alpha", "a")));
+    let (leaked, none) = (&["a of alpha has no pv"][..], &[][..]);
+    for (node, pv, requests, expected) in [
+        (&here, Some(&kept), None, none),
+        (&here, None, None, leaked),
+        // Only a volume of this very node is meant, and only a PersistentVolume of this driver.
+        (&elsewhere, Some(&kept), None, &["a of beta has no pv"]),
+        (&here, Some(&foreign), None, leaked),
+        (&here, None, Some(("create", "a")), none),
+        (&here, None, Some(("remove", "a")), none),
+        (&here, None, Some(("grow", "a")), leaked),
+        (&here, None, Some(("create", "b")), leaked),
+        // Also of a node that could not read all: what it lists is there.
+        (&unread, None, None, leaked),
+    ] {
+        let pvs: Vec<_> = pv.into_iter().collect();
+        let requests: Vec<_> = requests.iter().map(|(kind, of)| request(kind, of)).collect();
+        assert_eq!(told(&[node], &pvs, &requests), expected, "{pvs:?} {requests:?}");
+    }
+}
+
+#[test]
+fn a_pv_without_its_volume_is_found_if_its_node_can_tell() {
+    let (empty, beta) = (node("alpha", &[]), node("beta", &[]));
+    let silent = NodeStorage { status: None, ..empty.clone() };
+    let away = with(empty.clone(), |status| status.pools = vec![pool(Health::Unavailable)]);
+    let degraded = with(empty.clone(), |status| status.pools = vec![pool(Health::Degraded)]);
+    let group_away = with(empty.clone(), |status| status.groups = vec![group(Health::Unavailable)]);
+    let unread = with(empty.clone(), |status| status.unread = Some("no".to_owned()));
+    let (kept, foreign) = (ours("a"), pv("a", "other", &id("alpha", "a")));
+    let by_hand = pv("a", DRIVER, "by-hand");
+    let mut leaving = ours("a");
+    leaving.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let (missing, none) = (&["a is not on alpha"][..], &[][..]);
+    for (node, pv, requests, expected) in [
+        (Some(&empty), &kept, None, missing),
+        (Some(&empty), &kept, Some("remove"), none),
+        (Some(&empty), &kept, Some("create"), none),
+        (Some(&empty), &kept, Some("grow"), missing),
+        (Some(&empty), &leaving, None, none),
+        (Some(&empty), &foreign, None, none),
+        (Some(&empty), &by_hand, None, none),
+        (None, &kept, None, none),
+        (Some(&silent), &kept, None, none),
+        (Some(&beta), &kept, None, none),
+        (Some(&unread), &kept, None, none),
+        (Some(&group_away), &kept, None, none),
+        (Some(&away), &kept, None, none),
+        (Some(&degraded), &kept, None, missing),
+    ] {
+        let nodes: Vec<_> = node.into_iter().collect();
+        let requests: Vec<_> = requests.iter().map(|kind| request(kind, "a")).collect();
+        assert_eq!(told(&nodes, &[pv], &requests), expected, "{nodes:?} {pv:?} {requests:?}");
+    }
+}
+
+#[test]
+fn what_differs_is_told_with_what_to_do() {
+    let leaked = &audit(&[node("alpha", &["a"])], &[ours("b")], &[] as &[VolumeRequest]);
+    let [volume, pv] = leaked.as_slice() else { panic!("{leaked:?}") };
+    let said = volume.to_string();
+    for part in [&id("alpha", "a"), "(a) in pool fast of node alpha", "2 GiB stay", "VolumeLeaked"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let said = pv.to_string();
+    for part in [&id("alpha", "b"), "PersistentVolume b", "kubectl get nodestorage alpha"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
