@@ -1,9 +1,11 @@
 //! What people ask of a cluster: how it is, and that a claim grow. A client of the API server, as
 //! `kubectl` is one; called `kubectl-pliant` the program is its plugin.
 
+pub mod explain;
 mod grow;
 mod status;
 
+pub use explain::explain;
 pub use grow::grow;
 pub use status::{status, table};
 
@@ -28,4 +30,28 @@ pub enum AskError {
 
 fn asked(what: &'static str) -> impl Fn(kube::Error) -> AskError {
     move |source| AskError::Api { what, source: Box::new(source) }
+}
+
+/// The label selector of the agents' pods, as the chart has it.
+const AGENTS: &str = "app.kubernetes.io/name=pliant,app.kubernetes.io/component=node";
+
+/// That of the controller's.
+const CONTROLLERS: &str = "app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller";
+
+/// Why a claim could not be read or written.
+fn no_claim(error: kube::Error, namespace: &str, name: &str) -> AskError {
+    match &error {
+        kube::Error::Api(status) if status.is_not_found() => AskError::Refused {
+            reason: format!(
+                "there is no claim {name} in namespace {namespace}; `kubectl get pvc \
+                 --all-namespaces` lists them"
+            ),
+        },
+        _ => asked("the claim")(error),
+    }
+}
+
+/// The sidecars write what they did and the code in front of the driver's own sentence.
+fn own_words(text: &str) -> &str {
+    text.rsplit(" desc = ").next().unwrap_or(text)
 }

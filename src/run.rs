@@ -5,6 +5,7 @@ mod figures;
 mod heap;
 mod machine;
 mod node;
+mod people;
 mod standalone;
 
 use std::fs::DirBuilder;
@@ -16,10 +17,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use nix::unistd::{Uid, geteuid};
 
-use crate::cli::{CheckConfig, Command, Doctor, Output};
+use crate::cli::{CheckConfig, Command, Doctor};
 use crate::config::{LogFilter, LogFormat, PoolsFrom, Settings};
 use crate::host::{Host, RealHost};
-use crate::{api, ask, cli, doctor, trial};
+use crate::{api, cli, doctor, trial};
 
 /// Run one role to its end.
 ///
@@ -53,16 +54,9 @@ pub fn run(command: Command) -> Result<ExitCode> {
             runtime()?.block_on(controller::serve(args))?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Status(args) => runtime()?.block_on(show_status(&args)),
-        Command::Grow(args) => runtime()?.block_on(async {
-            let client = node::client().await?;
-            let namespace = args.namespace.as_deref();
-            ask::grow(&client, namespace, &args.claim, args.size, args.wait.0, |line| {
-                println!("{line}");
-            })
-            .await?;
-            Ok(ExitCode::SUCCESS)
-        }),
+        Command::Status(args) => runtime()?.block_on(people::status(&args)),
+        Command::Explain(args) => runtime()?.block_on(people::explain(&args)),
+        Command::Grow(args) => runtime()?.block_on(people::grow(&args)),
         Command::Crds => print(&definitions()?),
         Command::Doctor(args) => examine(&args),
         Command::Try(args) => {
@@ -127,10 +121,7 @@ fn examine(args: &Doctor) -> Result<ExitCode> {
     });
     std::fs::remove_dir_all(&state).ok();
     let findings = doctor::judge(&seen?);
-    print(&match args.output {
-        Output::Text => doctor::print(&findings, cli::styled(&io::stdout())),
-        Output::Json => serde_json::to_string_pretty(&findings)? + "\n",
-    })?;
+    people::show(args.output, &findings, |styled| doctor::print(&findings, styled))?;
     let bad = findings.iter().any(|finding| finding.level == doctor::Level::Bad);
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -142,14 +133,6 @@ fn definitions() -> Result<String> {
         yaml.map(|yaml| format!("---\n{yaml}")).context("a definition could not be written")
     });
     documents.collect()
-}
-
-async fn show_status(args: &cli::Status) -> Result<ExitCode> {
-    let nodes = ask::status(&node::client().await?).await?;
-    print(&match args.output {
-        Output::Text => ask::table(&nodes),
-        Output::Json => serde_json::to_string_pretty(&nodes)? + "\n",
-    })
 }
 
 fn refuse(errors: &[crate::config::ConfigError]) -> ExitCode {

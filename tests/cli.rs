@@ -34,7 +34,8 @@ fn the_version_is_that_of_the_crate() {
 fn each_role_has_help() {
     let (code, help, _) = said(&mut pliant(&["--help"]));
     assert_eq!(code, Some(0));
-    for role in ["standalone", "check-config", "doctor", "try", "crds"] {
+    for role in ["standalone", "check-config", "doctor", "try", "crds", "status", "explain", "grow"]
+    {
         assert!(help.contains(&format!("  {role} ")), "{help}");
         let (code, help, _) = said(&mut pliant(&[role, "--help"]));
         assert_eq!(code, Some(0));

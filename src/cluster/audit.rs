@@ -154,7 +154,7 @@ fn without_volume(
 }
 
 /// Whether a volume that is not listed is not there: all could be read, and nothing is away.
-fn is_complete(status: &NodeStorageStatus) -> bool {
+pub fn is_complete(status: &NodeStorageStatus) -> bool {
     let pools = status.pools.iter().map(|pool| pool.health);
     let groups = status.groups.iter().map(|group| group.health);
     status.unread.is_none() && !pools.chain(groups).any(|health| health == Health::Unavailable)

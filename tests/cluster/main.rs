@@ -9,6 +9,7 @@ mod crash_points;
 mod joins;
 mod life;
 mod outage;
+mod people;
 mod pools;
 mod registration;
 mod socket;
