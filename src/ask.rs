@@ -1,6 +1,7 @@
 //! What people ask of a cluster: how it is, and that a claim grow. A client of the API server, as
 //! `kubectl` is one; called `kubectl-pliant` the program is its plugin.
 
+pub mod adopt;
 pub mod explain;
 mod grow;
 mod status;

@@ -14,9 +14,11 @@ use crate::config::{
 };
 use crate::volume::{FsKind, Mode, PoolName};
 
+mod pages;
 mod people;
 
-pub use people::{Doctor, Explain, Grow, Output, Status};
+pub use pages::{completion, manual};
+pub use people::{Adopt, Completion, Doctor, Explain, Grow, Man, Output, Status};
 
 /// LVM storage driver (CSI): volumes that grow while they are in use.
 #[derive(Debug, Parser)]
@@ -42,6 +44,8 @@ pub enum Command {
     Explain(Explain),
     /// Have a claim of a cluster grow, and wait until it has.
     Grow(Grow),
+    /// Give volumes that no PersistentVolume names a PersistentVolume and a claim again.
+    Adopt(Adopt),
     /// Check settings and print those in effect as TOML, or everything that is wrong with them.
     CheckConfig(CheckConfig),
     /// Look at this machine: what is there, what is missing, what to type. Changes nothing.
@@ -50,6 +54,10 @@ pub enum Command {
     Try(Try),
     /// Print the definitions of the records that Pliant keeps in Kubernetes, as YAML.
     Crds,
+    /// Print what a shell needs to complete these commands.
+    Completion(Completion),
+    /// Write the manual, a page for each command.
+    Man(Man),
 }
 
 /// `pliant standalone`.

@@ -57,6 +57,9 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Status(args) => runtime()?.block_on(people::status(&args)),
         Command::Explain(args) => runtime()?.block_on(people::explain(&args)),
         Command::Grow(args) => runtime()?.block_on(people::grow(&args)),
+        Command::Adopt(args) => runtime()?.block_on(people::adopt(args)),
+        Command::Completion(args) => print(&String::from_utf8(cli::completion(args.shell))?),
+        Command::Man(args) => people::manual(&args.dir),
         Command::Crds => print(&definitions()?),
         Command::Doctor(args) => examine(&args),
         Command::Try(args) => {
@@ -128,11 +131,7 @@ fn examine(args: &Doctor) -> Result<ExitCode> {
 
 /// The definitions of all kinds, one YAML document each, for `kubectl apply --filename -`.
 fn definitions() -> Result<String> {
-    let documents = api::definitions().into_iter().map(|definition| {
-        let yaml = serde_saphyr::to_string(&definition);
-        yaml.map(|yaml| format!("---\n{yaml}")).context("a definition could not be written")
-    });
-    documents.collect()
+    api::definitions().iter().map(people::document).collect()
 }
 
 fn refuse(errors: &[crate::config::ConfigError]) -> ExitCode {

@@ -42,6 +42,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("k8s_openapi::", &["api", "ask", "cluster", "controllers", "testing"]),
     ("schemars::", &["api"]),
     ("clap::", &["cli", "config", "main"]),
+    ("clap_complete::", &["cli"]),
+    ("clap_mangen::", &["cli"]),
     ("procfs::", &["host", "metrics"]),
     ("std::fs", &["host", "config", "csi", "run", "trial"]),
     ("tokio::process", &["host"]),

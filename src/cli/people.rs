@@ -1,5 +1,7 @@
 //! The commands for people: what they ask of a cluster or a machine.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 
 use crate::ask::explain::Subject;
@@ -44,6 +46,45 @@ pub struct Explain {
     /// How it is printed
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
+}
+
+/// `pliant adopt`.
+#[derive(Debug, Args)]
+pub struct Adopt {
+    /// Id of the volume, as `kubectl get nodestorages --output yaml` has it
+    #[arg(value_name = "VOLUME", required_unless_present = "all")]
+    pub volume: Option<String>,
+    /// Adopt every volume that no PersistentVolume names
+    #[arg(long, conflicts_with_all = ["volume", "claim"])]
+    pub all: bool,
+    /// Namespace of the claim that is made; not needed for a claim that is there and Lost
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Name of the claim that is made [default: that of the volume]
+    #[arg(long, value_name = "NAME")]
+    pub claim: Option<String>,
+    /// Its class [default: the only one that takes the pool of the volume]
+    #[arg(long, value_name = "NAME")]
+    pub class: Option<String>,
+    /// Print what would be made as YAML, and make nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `pliant completion`.
+#[derive(Debug, Args)]
+pub struct Completion {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+/// `pliant man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// Directory to write them to; made if it is missing
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
 }
 
 /// `pliant doctor`.

@@ -1,12 +1,13 @@
 //! The commands for people: ask, and print what was answered.
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use crate::cli::{Explain, Grow, Output, Status};
+use crate::cli::{Adopt, Explain, Grow, Output, Status};
 use crate::run::{node, print};
 use crate::{ask, cli};
 
@@ -45,5 +46,54 @@ pub async fn grow(args: &Grow) -> Result<ExitCode> {
         println!("{line}");
     })
     .await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `pliant adopt`; the status says whether all that was asked for is adopted.
+pub async fn adopt(args: Adopt) -> Result<ExitCode> {
+    let client = node::client().await?;
+    let seen = ask::adopt::observe(&client).await?;
+    let wish = ask::adopt::Wish { namespace: args.namespace, claim: args.claim, class: args.class };
+    let ids = args.volume.map_or_else(|| ask::adopt::all(&seen), |id| vec![id]);
+    if ids.is_empty() {
+        println!("every volume has its PersistentVolume");
+    }
+    let mut left = 0;
+    for id in &ids {
+        let adoption = match ask::adopt::plan(&seen, id, &wish) {
+            Ok(adoption) => adoption,
+            Err(why) if args.all => {
+                eprintln!("{}: {why}", cli::program());
+                left += 1;
+                continue;
+            }
+            Err(why) => bail!(why),
+        };
+        if args.dry_run {
+            print(&documents(&adoption)?)?;
+        } else {
+            ask::adopt::adopt(&client, &adoption).await?;
+            println!("{}", adoption.in_words());
+        }
+    }
+    Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The objects of an adoption, as `kubectl apply --filename -` takes them.
+fn documents(adoption: &ask::adopt::Adoption) -> Result<String> {
+    let claim = adoption.claim.as_ref().map(document).transpose()?;
+    Ok(document(&adoption.volume)? + &claim.unwrap_or_default())
+}
+
+/// One document of a stream of YAML.
+pub fn document<T: Serialize>(object: &T) -> Result<String> {
+    let yaml = serde_saphyr::to_string(object).context("an object could not be written")?;
+    Ok(format!("---\n{yaml}"))
+}
+
+/// `pliant man`.
+pub fn manual(dir: &Path) -> Result<ExitCode> {
+    let written = std::fs::create_dir_all(dir).and_then(|()| cli::manual(dir));
+    written.with_context(|| format!("no pages could be written to {}", dir.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,10 +1,15 @@
 //! What people are told, and what they can do, while controller and agents run.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use pliant::ask;
+use pliant::ask::adopt::Wish;
 use pliant::ask::explain::{Explanation, State, Subject, Verdict};
+use pliant::bytes::Bytes;
+use pliant::testing::FakeApi;
 use pliant::volume::{DRIVER, Volumes};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -115,4 +120,55 @@ async fn what_is_not_there_is_told_by_its_name() {
         let said = explained(&world, subject).await.unwrap_err();
         assert!(said.starts_with(words), "{said}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_whose_persistent_volume_is_gone_is_adopted() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    furnish(&world);
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    let client = world.api.client_of("person");
+    let observed = || ask::adopt::observe(&client);
+    assert_eq!(ask::adopt::all(&observed().await.unwrap()), [""; 0], "it is still being made");
+    world.cleaned().await;
+    let seen = observed().await.unwrap();
+    assert_eq!(ask::adopt::all(&seen), [made.id.to_string()]);
+    let wish = Wish { namespace: Some("default".to_owned()), ..Wish::default() };
+    let adoption = ask::adopt::plan(&seen, &made.id.to_string(), &wish).unwrap();
+    ask::adopt::adopt(&client, &adoption).await.unwrap();
+    let volume: PersistentVolume = world.api.get("pvc-1").unwrap();
+    assert_eq!(volume.spec, adoption.volume.spec);
+    let claim: PersistentVolumeClaim = world.api.get("default/pvc-1").unwrap();
+    assert_eq!(claim.spec.unwrap().volume_name.as_deref(), Some("pvc-1"));
+    let seen = observed().await.unwrap();
+    let said = ask::adopt::plan(&seen, &made.id.to_string(), &wish).unwrap_err();
+    assert!(said.contains("has PersistentVolume pvc-1"), "{said}");
+    // In between somebody else was quicker: nothing of theirs is changed.
+    let said = ask::adopt::adopt(&client, &adoption).await.unwrap_err().to_string();
+    assert!(said.contains("a new PersistentVolume"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_asked_to_grow_is_waited_for() {
+    let world = World::new();
+    let mut bound = claim("100Mi");
+    bound.status = typed(json!({"phase": "Bound", "capacity": {"storage": "100Mi"}}));
+    world.api.put(&bound);
+    let client = world.api.client_of("person");
+    let mut told = Vec::new();
+    let (size, patience) = (Bytes::mib(200), Duration::from_secs(60));
+    let grown = ask::grow(&client, None, "db", size, patience, |line| told.push(line.to_owned()));
+    let resizer = async {
+        let asked = |api: &FakeApi| {
+            let claim: PersistentVolumeClaim = api.get("default/db").expect("the claim");
+            claim.spec.unwrap().resources.unwrap().requests.unwrap()["storage"].0 == "200Mi"
+        };
+        world.api.until("the wish is written", asked).await;
+        let mut claim: PersistentVolumeClaim = world.api.get("default/db").unwrap();
+        claim.status = typed(json!({"phase": "Bound", "capacity": {"storage": "204Mi"}}));
+        world.api.put(&claim);
+    };
+    tokio::join!(grown, resizer).0.unwrap();
+    assert_eq!(told[0], "request     200 MiB, accepted");
+    assert!(told[1].starts_with("claim       204Mi, after "), "{told:?}");
 }
