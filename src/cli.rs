@@ -48,7 +48,8 @@ pub enum Command {
     Adopt(Adopt),
     /// Check settings and print those in effect as TOML, or everything that is wrong with them.
     CheckConfig(CheckConfig),
-    /// Look at this machine: what is there, what is missing, what to type. Changes nothing.
+    /// Look at this machine, or at a cluster: what is there, what is missing, what to type. Changes
+    /// nothing.
     Doctor(Doctor),
     /// Walk a volume through its whole life against a running driver: create, write, grow, delete.
     Try(Try),

@@ -61,6 +61,9 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Completion(args) => print(&String::from_utf8(cli::completion(args.shell))?),
         Command::Man(args) => people::manual(&args.dir),
         Command::Crds => print(&definitions()?),
+        Command::Doctor(args) if people::is_about_a_cluster(&args) => {
+            runtime()?.block_on(people::check_up(&args))
+        }
         Command::Doctor(args) => examine(&args),
         Command::Try(args) => {
             must_be_root("try", geteuid())?;
@@ -124,9 +127,7 @@ fn examine(args: &Doctor) -> Result<ExitCode> {
     });
     std::fs::remove_dir_all(&state).ok();
     let findings = doctor::judge(&seen?);
-    people::show(args.output, &findings, |styled| doctor::print(&findings, styled))?;
-    let bad = findings.iter().any(|finding| finding.level == doctor::Level::Bad);
-    Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    people::tell(args.output, &findings)
 }
 
 /// The definitions of all kinds, one YAML document each, for `kubectl apply --filename -`.

@@ -5,6 +5,7 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use serde::Serialize;
 
+use crate::ask::read::Reader;
 use crate::ask::{AskError, asked};
 
 mod plan;
@@ -40,22 +41,24 @@ impl Adoption {
 /// Read what decides about an adoption.
 ///
 /// # Errors
-/// [`AskError::Api`]; who adopts has to be allowed to read all of it.
+/// [`AskError::Api`], and [`AskError::Refused`] to whom may not read all of it.
 pub async fn observe(client: &Client) -> Result<Seen, AskError> {
-    async fn list<K>(client: &Client, what: &'static str) -> Result<Vec<K>, AskError>
-    where
-        K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
-    {
-        let listed = Api::<K>::all(client.clone()).list(&ListParams::default()).await;
-        Ok(listed.map_err(asked(what))?.items)
+    let mut ask = Reader::new(client);
+    let every = ListParams::default;
+    let seen = Seen {
+        nodes: ask.list(ask.all(), every(), "nodestorages").await?,
+        volumes: ask.list(ask.all(), every(), "persistent volumes").await?,
+        claims: ask.list(ask.all(), every(), "claims of all namespaces").await?,
+        requests: ask.list(ask.all(), every(), "volumerequests").await?,
+        classes: ask.list(ask.all(), every(), "storage classes").await?,
+    };
+    if ask.unseen.is_empty() {
+        return Ok(seen);
     }
-    Ok(Seen {
-        nodes: list(client, "the nodes' storage").await?,
-        volumes: list(client, "PersistentVolumes").await?,
-        claims: list(client, "claims").await?,
-        requests: list(client, "requests under way").await?,
-        classes: list(client, "storage classes").await?,
-    })
+    // What is not seen might be the PersistentVolume of a volume.
+    let reason =
+        format!("you may not read {}; an administrator can do this", ask.unseen.join(", "));
+    Err(AskError::Refused { reason })
 }
 
 /// Make the PersistentVolume, then the claim.

@@ -90,6 +90,12 @@ pub struct Man {
 /// `pliant doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Look at this node of the cluster, from here, in place of this machine
+    #[arg(value_name = "NODE")]
+    pub node: Option<String>,
+    /// Look at the whole cluster in place of this machine; as a plugin of kubectl it always does
+    #[arg(long, conflicts_with = "node")]
+    pub cluster: bool,
     /// How findings are printed
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,

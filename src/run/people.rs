@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use crate::cli::{Adopt, Explain, Grow, Output, Status};
+use crate::cli::{Adopt, Doctor, Explain, Grow, Output, Status};
+use crate::doctor::{self, Finding, Level};
 use crate::run::{node, print};
 use crate::{ask, cli};
 
@@ -96,4 +97,23 @@ pub fn manual(dir: &Path) -> Result<ExitCode> {
     let written = std::fs::create_dir_all(dir).and_then(|()| cli::manual(dir));
     written.with_context(|| format!("no pages could be written to {}", dir.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether `pliant doctor` is to look at a cluster: kubectl is never about this machine.
+pub fn is_about_a_cluster(args: &Doctor) -> bool {
+    args.cluster || args.node.is_some() || cli::program() != "pliant"
+}
+
+/// `pliant doctor` for a cluster.
+pub async fn check_up(args: &Doctor) -> Result<ExitCode> {
+    let seen = ask::checkup::observe(&node::client().await?).await?;
+    let findings = ask::checkup::judge(&seen, cli::program(), args.node.as_deref())?;
+    tell(args.output, &findings)
+}
+
+/// Print findings; the status says whether something has to be put right.
+pub fn tell(output: Output, findings: &[Finding]) -> Result<ExitCode> {
+    show(output, &findings, |styled| doctor::print(findings, styled))?;
+    let bad = findings.iter().any(|finding| finding.level == Level::Bad);
+    Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
 use pliant::ask;
 use pliant::ask::adopt::Wish;
 use pliant::ask::explain::{Explanation, State, Subject, Verdict};
 use pliant::bytes::Bytes;
+use pliant::doctor::Level;
 use pliant::testing::FakeApi;
 use pliant::volume::{DRIVER, Volumes};
 use serde::de::DeserializeOwned;
@@ -146,6 +147,49 @@ async fn a_volume_whose_persistent_volume_is_gone_is_adopted() {
     // In between somebody else was quicker: nothing of theirs is changed.
     let said = ask::adopt::adopt(&client, &adoption).await.unwrap_err().to_string();
     assert!(said.contains("a new PersistentVolume"), "{said}");
+}
+
+/// What is found beside what is good.
+async fn ails(world: &World) -> Vec<String> {
+    let seen = ask::checkup::observe(&world.api.client_of("person")).await.unwrap();
+    let findings = ask::checkup::judge(&seen, "pliant", None).unwrap();
+    let bad = findings.into_iter().filter(|finding| finding.level != Level::Good);
+    bad.map(|finding| finding.what).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_looked_at() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    furnish(&world);
+    world.api.put::<CSIDriver>(&typed(json!({
+        "metadata": {"name": DRIVER}, "spec": {"attachRequired": false, "storageCapacity": true},
+    })));
+    let labels =
+        json!({"app.kubernetes.io/name": "pliant", "app.kubernetes.io/component": "controller"});
+    world.api.put::<Pod>(&typed(json!({
+        "metadata": {"name": "pliant-controller", "namespace": "pliant", "labels": labels},
+        "spec": {"containers": []},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    })));
+    for definition in pliant::api::definitions() {
+        world.api.put(&definition);
+    }
+    world.api.delete::<Pod>("pliant/pliant-node-beta");
+    world.api.delete::<CSINode>("beta");
+    assert_eq!(ails(&world).await, [""; 0]);
+
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    world.cleaned().await;
+    let leaked =
+        format!("volume {} (pvc-1, 100 MiB) of node alpha has no PersistentVolume", made.id);
+    assert_eq!(ails(&world).await, [leaked]);
+    drop(machine);
+    world.api.delete::<Pod>("pliant/pliant-node-alpha");
+    let said = ails(&world).await;
+    assert!(
+        said.iter().any(|what| what.starts_with("node alpha: no agent runs there")),
+        "{said:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,17 +1,15 @@
 //! What is asked of the API server before anything is explained.
 
-use std::fmt::Debug;
-
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::api::ListParams;
-use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client};
 
 use super::{Explanation, State, Subject, Todo};
-use crate::api::{NodeStorage, VolumeRequest};
-use crate::ask::{AGENTS, AskError, CONTROLLERS, asked, no_claim, own_words};
+use crate::api::{NodeStorage, VolumeRequest, VolumeRequestStatus};
+use crate::ask::read::Reader;
+use crate::ask::{AGENTS, AskError, CONTROLLERS, asked, is_ready, no_claim, own_words};
 use crate::bytes::Bytes;
 use crate::volume::DRIVER;
 
@@ -134,58 +132,19 @@ fn names(claim: &PersistentVolumeClaim) -> (&str, &str) {
     )
 }
 
-/// Whether a pod says that it is ready.
-pub(super) fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True")
+/// What a node says of the wish as it is now; what it said of an earlier one does not count.
+pub(super) fn status_now(request: &VolumeRequest) -> VolumeRequestStatus {
+    let wish = request.metadata.generation.unwrap_or_default();
+    let status = request.status.clone().unwrap_or_default();
+    if status.observed_generation < wish { VolumeRequestStatus::default() } else { status }
 }
 
-/// Who may not list something is told so, and gets the rest explained.
-struct Gatherer<'a> {
-    client: &'a Client,
-    unseen: Vec<&'static str>,
-}
-
-impl Gatherer<'_> {
-    fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
-        Api::all(self.client.clone())
-    }
-
-    async fn list<K: Resource + Clone + DeserializeOwned + Debug>(
-        &mut self,
-        api: Api<K>,
-        params: ListParams,
-        what: &'static str,
-    ) -> Result<Vec<K>, AskError> {
-        match api.list(&params).await {
-            Ok(list) => Ok(list.items),
-            Err(kube::Error::Api(status)) if status.is_forbidden() => {
-                self.unseen.push(what);
-                Ok(Vec::new())
-            }
-            // Ours are not defined where the driver is not installed.
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Vec::new()),
-            Err(error) => Err(asked(what)(error)),
-        }
-    }
-
-    async fn volume(&mut self, name: &str) -> Result<Option<PersistentVolume>, AskError> {
-        match self.all::<PersistentVolume>().get_opt(name).await {
-            Err(kube::Error::Api(status)) if status.is_forbidden() => {
-                self.unseen.push(VOLUMES);
-                Ok(None)
-            }
-            found => found.map_err(asked(VOLUMES)),
-        }
-    }
-
-    async fn events(&mut self, namespace: &str, name: &str) -> Result<Vec<Event>, AskError> {
-        let api = Api::namespaced(self.client.clone(), namespace);
-        let about = ListParams::default().fields(&format!("regarding.name={name}"));
-        let mut events: Vec<Event> = self.list(api, about, "events").await?;
-        events.sort_by_key(|event| std::cmp::Reverse(last_seen(event)));
-        Ok(events)
-    }
+async fn events(ask: &mut Reader<'_>, namespace: &str, name: &str) -> Result<Vec<Event>, AskError> {
+    let api = Api::namespaced(ask.client.clone(), namespace);
+    let about = ListParams::default().fields(&format!("regarding.name={name}"));
+    let mut events: Vec<Event> = ask.list(api, about, "events").await?;
+    events.sort_by_key(|event| std::cmp::Reverse(last_seen(event)));
+    Ok(events)
 }
 
 /// When an event came last; those of the older group have other fields for it.
@@ -202,7 +161,7 @@ pub(super) async fn gather(
     namespace: Option<&str>,
     subject: &Subject,
 ) -> Result<Facts, AskError> {
-    let mut ask = Gatherer { client, unseen: Vec::new() };
+    let mut ask = Reader::new(client);
     let mut facts = Facts { program: program.to_owned(), ..Facts::default() };
     match subject {
         Subject::Claim(name) => {
@@ -210,7 +169,7 @@ pub(super) async fn gather(
             let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
             let claim = api.get(name).await.map_err(|error| no_claim(error, namespace, name))?;
             if let Some(volume) = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref()) {
-                facts.volume = ask.volume(volume).await?;
+                facts.volume = ask.get(ask.all(), volume, VOLUMES).await?;
             }
             facts.claim = Some(claim);
         }
@@ -244,7 +203,7 @@ async fn claim_of(
     Ok(claim.filter(|claim| reference.uid == claim.metadata.uid))
 }
 
-async fn surroundings(ask: &mut Gatherer<'_>, facts: &mut Facts) -> Result<(), AskError> {
+async fn surroundings(ask: &mut Reader<'_>, facts: &mut Facts) -> Result<(), AskError> {
     let all = ListParams::default;
     facts.classes = ask.list(ask.all(), all(), CLASSES).await?;
     facts.nodes = ask.list(ask.all(), all(), NODES).await?;
@@ -254,11 +213,11 @@ async fn surroundings(ask: &mut Gatherer<'_>, facts: &mut Facts) -> Result<(), A
     facts.agents = ask.list(ask.all(), all().labels(AGENTS), AGENT_PODS).await?;
     let Some(claim) = &facts.claim else {
         // Events of what has no namespace are in this one.
-        facts.events = ask.events("default", &facts.volume_name()).await?;
+        facts.events = events(ask, "default", &facts.volume_name()).await?;
         return Ok(());
     };
     let (namespace, name) = names(claim);
-    facts.events = ask.events(namespace, name).await?;
+    facts.events = events(ask, namespace, name).await?;
     let pods = ask.list(Api::namespaced(ask.client.clone(), namespace), all(), "pods").await?;
     facts.pods = pods.into_iter().filter(|pod| has_not_ended(pod) && uses(pod, name)).collect();
     Ok(())
