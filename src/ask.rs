@@ -1,11 +1,12 @@
-//! What people ask of a cluster: how it is, and that a claim grow. A client of the API server, as
-//! `kubectl` is one; called `kubectl-pliant` the program is its plugin.
+//! What people ask of a cluster: how it is and why, that a claim grow, that a volume be taken back. A
+//! client of the API server, as `kubectl` is one; called `kubectl-pliant` the program is its plugin.
 
 pub mod adopt;
 pub mod checkup;
 pub mod explain;
 mod grow;
 mod read;
+pub mod report;
 mod status;
 
 pub use explain::explain;

@@ -18,7 +18,7 @@ mod pages;
 mod people;
 
 pub use pages::{completion, manual};
-pub use people::{Adopt, Completion, Doctor, Explain, Grow, Man, Output, Status};
+pub use people::{Adopt, Completion, Doctor, Explain, Grow, Man, Output, Report, Status};
 
 /// LVM storage driver (CSI): volumes that grow while they are in use.
 #[derive(Debug, Parser)]
@@ -44,6 +44,9 @@ pub enum Command {
     Explain(Explain),
     /// Have a claim of a cluster grow, and wait until it has.
     Grow(Grow),
+    /// Gather what is needed to look into a fault, for a bug report: no secrets, and it says what is
+    /// in it.
+    Report(Report),
     /// Give volumes that no PersistentVolume names a PersistentVolume and a claim again.
     Adopt(Adopt),
     /// Check settings and print those in effect as TOML, or everything that is wrong with them.

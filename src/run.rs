@@ -57,6 +57,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Status(args) => runtime()?.block_on(people::status(&args)),
         Command::Explain(args) => runtime()?.block_on(people::explain(&args)),
         Command::Grow(args) => runtime()?.block_on(people::grow(&args)),
+        Command::Report(args) => runtime()?.block_on(people::report(&args)),
         Command::Adopt(args) => runtime()?.block_on(people::adopt(args)),
         Command::Completion(args) => print(&String::from_utf8(cli::completion(args.shell))?),
         Command::Man(args) => people::manual(&args.dir),

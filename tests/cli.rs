@@ -44,6 +44,7 @@ fn each_role_has_help() {
         "explain",
         "grow",
         "adopt",
+        "report",
         "completion",
         "man",
     ] {

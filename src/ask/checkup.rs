@@ -21,19 +21,19 @@ mod node;
 /// What there is in a cluster of the driver and around it.
 #[derive(Debug, Default)]
 pub struct Seen {
-    definitions: Vec<CustomResourceDefinition>,
-    driver: Option<CSIDriver>,
-    classes: Vec<StorageClass>,
-    pools: Vec<Pool>,
-    nodes: Vec<Node>,
-    kubelets: Vec<CSINode>,
-    storages: Vec<NodeStorage>,
+    pub(super) definitions: Vec<CustomResourceDefinition>,
+    pub(super) driver: Option<CSIDriver>,
+    pub(super) classes: Vec<StorageClass>,
+    pub(super) pools: Vec<Pool>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) kubelets: Vec<CSINode>,
+    pub(super) storages: Vec<NodeStorage>,
     /// The pods of the driver.
-    pods: Vec<Pod>,
-    volumes: Vec<PersistentVolume>,
-    requests: Vec<VolumeRequest>,
+    pub(super) pods: Vec<Pod>,
+    pub(super) volumes: Vec<PersistentVolume>,
+    pub(super) requests: Vec<VolumeRequest>,
     /// What the caller may not read.
-    unseen: Vec<&'static str>,
+    pub(super) unseen: Vec<&'static str>,
 }
 
 const DEFINITIONS: &str = "custom resource definitions";

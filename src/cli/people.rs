@@ -48,6 +48,17 @@ pub struct Explain {
     pub output: Output,
 }
 
+/// `pliant report`.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// File to write it to, YAML; without it standard output
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// How many of the last lines of each log are taken
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    pub lines: u32,
+}
+
 /// `pliant adopt`.
 #[derive(Debug, Args)]
 pub struct Adopt {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
-use crate::cli::{Adopt, Doctor, Explain, Grow, Output, Status};
+use crate::cli::{Adopt, Doctor, Explain, Grow, Output, Report, Status};
 use crate::doctor::{self, Finding, Level};
 use crate::run::{node, print};
 use crate::{ask, cli};
@@ -116,4 +116,27 @@ pub fn tell(output: Output, findings: &[Finding]) -> Result<ExitCode> {
     show(output, &findings, |styled| doctor::print(findings, styled))?;
     let bad = findings.iter().any(|finding| finding.level == Level::Bad);
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// `pliant report`.
+pub async fn report(args: &Report) -> Result<ExitCode> {
+    let parts = ask::report::report(&node::client().await?, cli::program(), args.lines).await?;
+    let text = parts.iter().map(document).collect::<Result<String>>()?;
+    let Some(file) = &args.output else { return print(&text) };
+    let written = std::fs::write(file, &text);
+    written.with_context(|| format!("{} could not be written", file.display()))?;
+    println!("{}: {} parts; read it before you send it", file.display(), parts.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_log_stay_lines() {
+        let (what, found) = ("log".to_owned(), "WARN a: b\nINFO c\n".into());
+        let part = ask::report::Part { what, found };
+        assert_eq!(document(&part).unwrap(), "---\nwhat: log\nfound: |\n  WARN a: b\n  INFO c\n");
+    }
 }

@@ -193,6 +193,55 @@ async fn a_cluster_is_looked_at() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_report_has_all_that_was_told_and_no_secrets() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    furnish(&world);
+    let secret = "hunter2";
+    let mut agent: Pod = world.api.get("pliant/pliant-node-alpha").unwrap();
+    agent.spec.as_mut().unwrap().containers = typed(
+        json!([{"name": "node", "env": [{"name": "TOKEN", "value": secret}]}, {"name": "other"}]),
+    );
+    agent.status.as_mut().unwrap().container_statuses = typed(json!([
+        {"name": "node", "image": "pliant:1", "imageID": "", "ready": true, "restartCount": 2,
+         "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]));
+    agent.metadata.annotations = typed(json!({"note": secret}));
+    world.api.put(&agent);
+    world.api.put_log("pliant/pliant-node-alpha/node", "WARN vg0 is away\n");
+    let mut class: StorageClass = world.api.get("fast").unwrap();
+    class.metadata.annotations = typed(json!({"note": secret}));
+    world.api.put(&class);
+    let event = |name: &str, by: &str, kind: &str| {
+        let source = json!({"component": by});
+        world.api.put::<Event>(&typed(json!({
+            "metadata": {"name": name, "namespace": "default"}, "eventTime": null, "note": name,
+            "deprecatedSource": source, "regarding": {"kind": kind, "name": "db"},
+        })));
+    };
+    event("of the provisioner", "lvm.csi.pliant.io_x", "PersistentVolumeClaim");
+    event("of a stranger", "scheduler", "Pod");
+    cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    let report = ask::report::report(&world.api.client_of("person"), "pliant", 50).await.unwrap();
+    let part = |what: &str| {
+        let part = report.iter().find(|part| part.what == what);
+        part.unwrap_or_else(|| panic!("{what}: {report:#?}")).found.clone()
+    };
+    assert!(part("status").as_str().unwrap().contains("fast"));
+    assert!(part("nodestorages").to_string().contains("pvc-1"));
+    assert!(part("volumerequests").to_string().contains("create"));
+    assert!(part("doctor").to_string().contains("there is no CSIDriver"));
+    assert_eq!(part("pods")[0]["containers"][0]["before"]["ended"], "OOMKilled");
+    assert_eq!(part("log of node in pliant-node-alpha"), "WARN vg0 is away\n");
+    assert!(part("log of node in pliant-node-alpha, before it was started anew").is_string());
+    assert!(part("log of other in pliant-node-alpha").to_string().contains("has not started"));
+    let events = part("events");
+    assert_eq!(events.as_array().unwrap().len(), 1, "{events}");
+    let contains = part("report")["contains"].as_array().unwrap().len();
+    assert_eq!(contains + 1, report.len());
+    let all = serde_json::to_string(&report).unwrap();
+    assert!(!all.contains(secret), "{all}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_claim_that_is_asked_to_grow_is_waited_for() {
     let world = World::new();
     let mut bound = claim("100Mi");
