@@ -11,7 +11,7 @@ use pliant::ask::explain::{Explanation, State, Subject, Verdict};
 use pliant::bytes::Bytes;
 use pliant::doctor::Level;
 use pliant::testing::FakeApi;
-use pliant::volume::{DRIVER, Volumes};
+use pliant::volume::{DRIVER, TOPOLOGY, Volumes};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -81,6 +81,27 @@ async fn a_claim_is_explained_from_its_first_minute_to_its_last() {
     let told = explained(&world, "pvc/db").await.unwrap();
     assert_eq!(told.state, State::NoRoom, "{told:?}");
     assert_eq!(told.nodes[0].why, "1.09 GiB short");
+
+    // A second volume of the pod that lies on beta.
+    let mut both = free.clone();
+    both.spec
+        .as_mut()
+        .unwrap()
+        .volumes
+        .as_mut()
+        .unwrap()
+        .push(typed(json!({"name": "log", "persistentVolumeClaim": {"claimName": "log"}})));
+    world.api.put(&both);
+    world.api.put::<PersistentVolumeClaim>(&typed(json!({
+        "metadata": {"name": "log", "namespace": "default"}, "spec": {"volumeName": "pvc-log"},
+    })));
+    let here = json!({"key": TOPOLOGY, "operator": "In", "values": ["beta"]});
+    let required = json!({"nodeSelectorTerms": [{"matchExpressions": [here]}]});
+    world.api.put::<PersistentVolume>(&typed(json!({
+        "metadata": {"name": "pvc-log"}, "spec": {"nodeAffinity": {"required": required}},
+    })));
+    let told = explained(&world, "pvc/db").await.unwrap();
+    assert_eq!(told.nodes[0].verdict, Verdict::Excluded, "{told:?}");
 
     let uid = wish.metadata.uid.unwrap();
     let made = cluster.ensure(&want(&format!("pvc-{uid}"), 100, &["beta"])).await.unwrap();

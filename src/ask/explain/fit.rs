@@ -1,7 +1,8 @@
 //! Whether a pod may run on a node, as far as labels, required affinity and taints tell. Pure.
 
 use k8s_openapi::api::core::v1::{
-    Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
+    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, PodSpec,
+    Taint, Toleration,
 };
 
 use crate::volume::few;
@@ -27,6 +28,20 @@ fn labels(pod: &PodSpec, node: &Node) -> Vec<String> {
 fn affinity(pod: &PodSpec, node: &Node) -> Option<String> {
     let affinity = pod.affinity.as_ref()?.node_affinity.as_ref()?;
     let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
+    let wanted = unmet(required, node)?;
+    Some(format!("the node affinity of its pod wants {wanted}"))
+}
+
+/// Why another volume of the same pod keeps it from a node: pods run where all of their volumes are.
+pub(super) fn companion(volume: &PersistentVolume, node: &Node) -> Option<String> {
+    let spec = volume.spec.as_ref()?;
+    let wanted = unmet(spec.node_affinity.as_ref()?.required.as_ref()?, node)?;
+    let claim = spec.claim_ref.as_ref().and_then(|claim| claim.name.as_deref());
+    Some(format!("its pod also uses claim {}, which wants {wanted}", claim.unwrap_or_default()))
+}
+
+/// What a node lacks of this; `None` if it lacks nothing.
+fn unmet(required: &NodeSelector, node: &Node) -> Option<String> {
     let terms = &required.node_selector_terms;
     // One of the terms must hold, and an empty one never does.
     let holds = |term: &NodeSelectorTerm| {
@@ -38,7 +53,7 @@ fn affinity(pod: &PodSpec, node: &Node) -> Option<String> {
     }
     let words = |term| few(requirements(term, node).map(|(_, one)| in_words(one)));
     let wanted: Vec<String> = terms.iter().map(words).collect();
-    Some(format!("the node affinity of its pod wants {}", wanted.join(", or ")))
+    Some(wanted.join(", or "))
 }
 
 /// The requirements of a term, each with what the node has there.

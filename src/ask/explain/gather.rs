@@ -25,6 +25,8 @@ pub(super) struct Facts {
     pub classes: Vec<StorageClass>,
     /// The pods that use the claim and have not ended.
     pub pods: Vec<Pod>,
+    /// The PersistentVolumes of the other claims of the first of them.
+    pub companions: Vec<PersistentVolume>,
     pub nodes: Vec<Node>,
     /// What the kubelets know of drivers.
     pub kubelets: Vec<CSINode>,
@@ -220,7 +222,27 @@ async fn surroundings(ask: &mut Reader<'_>, facts: &mut Facts) -> Result<(), Ask
     facts.events = events(ask, namespace, name).await?;
     let pods = ask.list(Api::namespaced(ask.client.clone(), namespace), all(), "pods").await?;
     facts.pods = pods.into_iter().filter(|pod| has_not_ended(pod) && uses(pod, name)).collect();
+    if let Some(pod) = facts.pods.first() {
+        facts.companions = companions(ask, pod, namespace, name).await?;
+    }
     Ok(())
+}
+
+/// The PersistentVolumes that a pod uses beside that of this claim.
+async fn companions(
+    ask: &mut Reader<'_>,
+    pod: &Pod,
+    namespace: &str,
+    claim: &str,
+) -> Result<Vec<PersistentVolume>, AskError> {
+    let mut found = Vec::new();
+    for name in claims(pod).filter(|name| name != claim) {
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(ask.client.clone(), namespace);
+        let other = ask.get(api, &name, "claims").await?;
+        let Some(volume) = other.and_then(|claim| claim.spec?.volume_name) else { continue };
+        found.extend(ask.get(ask.all(), &volume, VOLUMES).await?);
+    }
+    Ok(found)
 }
 
 fn has_not_ended(pod: &Pod) -> bool {
@@ -228,14 +250,17 @@ fn has_not_ended(pod: &Pod) -> bool {
     !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Whether a pod uses the claim of this name, or the claim was made for one of its ephemeral volumes.
 fn uses(pod: &Pod, claim: &str) -> bool {
+    claims(pod).any(|name| name == claim)
+}
+
+/// The claims of a pod, also those that are made for its ephemeral volumes.
+fn claims(pod: &Pod) -> impl Iterator<Item = String> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.into_iter().any(|volume| {
-        let named =
-            volume.persistent_volume_claim.as_ref().is_some_and(|one| one.claim_name == claim);
-        named || volume.ephemeral.is_some() && format!("{name}-{}", volume.name) == claim
+    volumes.filter_map(move |volume| match &volume.persistent_volume_claim {
+        Some(claim) => Some(claim.claim_name.clone()),
+        None => volume.ephemeral.as_ref().map(|_| format!("{name}-{}", volume.name)),
     })
 }
 

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Node, PodSpec};
 use k8s_openapi::api::storage::v1::StorageClass;
 use serde::Serialize;
 
-use super::fit::objections;
+use super::fit::{companion, objections};
 use super::gather::{Facts, NODES, STORAGES, is_registered};
 use crate::api::{Health, NodeStorage, PoolOnNode, Quantity};
 use crate::bytes::Bytes;
@@ -87,7 +87,10 @@ fn excluded(facts: &Facts, wish: &Wish<'_>, name: &str) -> Option<(Verdict, Stri
     let is_it = |node: &&Node| node.metadata.name.as_deref() == Some(name);
     let mut why = Vec::new();
     match facts.nodes.iter().find(is_it) {
-        Some(node) => why.extend(wish.pod.iter().flat_map(|pod| objections(pod, node))),
+        Some(node) => {
+            why.extend(wish.pod.iter().flat_map(|pod| objections(pod, node)));
+            why.extend(facts.companions.iter().filter_map(|volume| companion(volume, node)));
+        }
         None if facts.sees(NODES) => why.push("there is no such node any more".to_owned()),
         None => {}
     }

@@ -36,6 +36,19 @@ fn without_room_each_node_says_how_much_is_short() {
 }
 
 #[test]
+fn another_volume_of_its_pod_excludes_nodes() {
+    let mut facts = with_pod(pod());
+    facts.companions = vec![typed(json!({"metadata": {"name": "pvc-9"}, "spec": {
+        "claimRef": {"name": "log"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "zone", "operator": "In", "values": ["b"]}]}]}}}}))];
+    let (state, text) = said(&facts);
+    assert_eq!(state, State::NoRoom);
+    let excluded = "alpha  698 GiB  excluded: its pod also uses claim log, which wants zone=b";
+    assert!(text.contains(excluded), "{text}");
+}
+
+#[test]
 fn a_class_that_is_missing_or_wrong_is_told_before_any_node() {
     let mut other = class();
     other["provisioner"] = json!("ebs.csi.aws.com");
