@@ -208,24 +208,27 @@ fn new_claim(
             "there is a claim {name} in namespace {namespace} already: name another one with --claim"
         ));
     }
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(namespace.clone()),
+        ..ObjectMeta::default()
+    };
+    Ok(PersistentVolumeClaim { metadata, spec: Some(claim_spec(volume, class)), status: None })
+}
+
+fn claim_spec(volume: &VolumeOnNode, class: &str) -> PersistentVolumeClaimSpec {
     let resources = VolumeResourceRequirements {
         requests: Some(storage(volume)),
         ..VolumeResourceRequirements::default()
     };
-    let spec = PersistentVolumeClaimSpec {
+    PersistentVolumeClaimSpec {
         access_modes: Some(vec![ACCESS.to_owned()]),
         resources: Some(resources),
         storage_class_name: Some(class.to_owned()),
         volume_mode: Some(volume_mode(volume).to_owned()),
         volume_name: Some(object_name(volume).to_owned()),
         ..PersistentVolumeClaimSpec::default()
-    };
-    let metadata = ObjectMeta {
-        name: Some(name.to_owned()),
-        namespace: Some(namespace.clone()),
-        ..ObjectMeta::default()
-    };
-    Ok(PersistentVolumeClaim { metadata, spec: Some(spec), status: None })
+    }
 }
 
 /// One node has a volume, so more can never be had.

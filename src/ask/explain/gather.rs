@@ -141,9 +141,15 @@ pub(super) fn status_now(request: &VolumeRequest) -> VolumeRequestStatus {
     if status.observed_generation < wish { VolumeRequestStatus::default() } else { status }
 }
 
-async fn events(ask: &mut Reader<'_>, namespace: &str, name: &str) -> Result<Vec<Event>, AskError> {
+async fn events(
+    ask: &mut Reader<'_>,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<Vec<Event>, AskError> {
     let api = Api::namespaced(ask.client.clone(), namespace);
-    let about = ListParams::default().fields(&format!("regarding.name={name}"));
+    let about = format!("regarding.kind={kind},regarding.name={name}");
+    let about = ListParams::default().fields(&about);
     let mut events: Vec<Event> = ask.list(api, about, "events").await?;
     events.sort_by_key(|event| std::cmp::Reverse(last_seen(event)));
     Ok(events)
@@ -215,11 +221,11 @@ async fn surroundings(ask: &mut Reader<'_>, facts: &mut Facts) -> Result<(), Ask
     facts.agents = ask.list(ask.all(), all().labels(AGENTS), AGENT_PODS).await?;
     let Some(claim) = &facts.claim else {
         // Events of what has no namespace are in this one.
-        facts.events = events(ask, "default", &facts.volume_name()).await?;
+        facts.events = events(ask, "PersistentVolume", "default", &facts.volume_name()).await?;
         return Ok(());
     };
     let (namespace, name) = names(claim);
-    facts.events = events(ask, namespace, name).await?;
+    facts.events = events(ask, "PersistentVolumeClaim", namespace, name).await?;
     let pods = ask.list(Api::namespaced(ask.client.clone(), namespace), all(), "pods").await?;
     facts.pods = pods.into_iter().filter(|pod| has_not_ended(pod) && uses(pod, name)).collect();
     if let Some(pod) = facts.pods.first() {

@@ -1,6 +1,6 @@
 //! Why a claim has no volume. Pure.
 
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodSpec};
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::gather::{CLASSES, Facts, STORAGES, VOLUMES, status_now};
@@ -145,22 +145,31 @@ fn unseen(facts: &Facts) -> Explanation {
 }
 
 fn names_volume(facts: &Facts, name: &str) -> Explanation {
-    let reference = facts.volume.as_ref().and_then(|pv| pv.spec.as_ref()?.claim_ref.clone());
+    let reference = facts.volume.as_ref().and_then(|pv| pv.spec.as_ref()?.claim_ref.as_ref());
     let why = match (&facts.volume, reference) {
         (None, _) => format!("is Pending: it names PersistentVolume {name}, which is not there."),
-        (Some(_), Some(other)) => format!(
+        (Some(_), Some(other)) if !is_this_claim(facts, other) => format!(
             "is Pending: it names PersistentVolume {name}, which is kept for claim {}/{}{}.",
-            other.namespace.unwrap_or_default(),
-            other.name.unwrap_or_default(),
-            if other.uid.is_some() { " of another uid" } else { "" }
+            other.namespace.as_deref().unwrap_or_default(),
+            other.name.as_deref().unwrap_or_default(),
+            other.uid.as_ref().map(|uid| format!(" with the uid {uid}")).unwrap_or_default()
         ),
-        (Some(_), None) => format!(
-            "is Pending: it names PersistentVolume {name}, which differs in class, size, access or \
-             volume mode."
+        (Some(_), _) => format!(
+            "is Pending: it names PersistentVolume {name}. If it does not get it within seconds, the \
+             two differ in class, size, access or volume mode."
         ),
     };
     let todo = Todo::command("compare the two", format!("kubectl get pv {name} --output yaml"));
     facts.explain(State::VolumeTaken, why, vec![todo])
+}
+
+/// Whether a PersistentVolume means the claim; one without a uid means any of the name.
+fn is_this_claim(facts: &Facts, reference: &ObjectReference) -> bool {
+    facts.claim.as_ref().is_some_and(|claim| {
+        let metadata = &claim.metadata;
+        let uid = reference.uid.is_none() || reference.uid == metadata.uid;
+        (&reference.namespace, &reference.name) == (&metadata.namespace, &metadata.name) && uid
+    })
 }
 
 fn no_class(facts: &Facts) -> String {
@@ -341,24 +350,23 @@ fn ways_out(facts: &Facts, nodes: &[NodeSays], state: State) -> Vec<Todo> {
         let what = format!("lift what excludes {}: there is room", few(&roomy));
         ways.push(Todo::hint(what));
     }
+    ways.extend(look_further(facts, state, ways.is_empty()));
+    ways
+}
+
+/// Where to look where no number helps.
+fn look_further(facts: &Facts, state: State, alone: bool) -> Option<Todo> {
+    let program = &facts.program;
     match state {
-        State::NoPool => ways.push(Todo::command(
+        State::NoPool => Some(Todo::command(
             "have the pool on such a node: see its nodeSelector",
             "kubectl get pools --output yaml",
         )),
-        State::PoolUnavailable => {
-            ways.push(Todo::command("see all pools", format!("{} status", facts.program)));
-        }
+        State::PoolUnavailable => Some(Todo::command("see all pools", format!("{program} status"))),
         State::NoAgent => {
-            ways.push(Todo::command(
-                "look at the driver",
-                format!("{} doctor --cluster", facts.program),
-            ));
+            Some(Todo::command("look at the driver", format!("{program} doctor --cluster")))
         }
-        State::NoNodeForPod if ways.is_empty() => {
-            ways.push(Todo::hint("lift what excludes one of these nodes"));
-        }
-        _ => {}
+        State::NoNodeForPod if alone => Some(Todo::hint("lift what excludes one of these nodes")),
+        _ => None,
     }
-    ways
 }

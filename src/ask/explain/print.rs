@@ -49,9 +49,14 @@ fn table(nodes: &[NodeSays]) -> String {
     let mut text = String::new();
     for node in nodes {
         let start = format!("  {:<names$}  {:>rooms$}  ", node.node, room(node));
+        if start.chars().count() > WIDTH / 2 {
+            // Of long names too little of the line is left.
+            let _ = writeln!(text, "{}", start.trim_end());
+            text += &wrapped(&node.why, "      ", WIDTH);
+            continue;
+        }
         let indent = " ".repeat(start.chars().count());
-        let said = wrapped(&node.why, &indent, WIDTH);
-        text += &said.replacen(&indent, &start, 1);
+        text += &wrapped(&node.why, &indent, WIDTH).replacen(&indent, &start, 1);
     }
     text
 }
@@ -60,9 +65,12 @@ fn room(node: &NodeSays) -> String {
     node.largest.map_or_else(|| "–".to_owned(), |room| room.0.to_string())
 }
 
-/// Break a text between words so that no line is longer than `width`, if no word is.
+/// Break a text between words, so that no line is longer than `width`, if no word is.
 fn wrapped(text: &str, indent: &str, width: usize) -> String {
     let (mut lines, mut line) = (String::new(), String::new());
+    // What others wrote must not steer the terminal.
+    let harmless = |c: char| if c.is_control() { ' ' } else { c };
+    let text: String = text.chars().map(harmless).collect();
     for word in text.split_whitespace() {
         let longer = indent.chars().count() + line.chars().count() + 1 + word.chars().count();
         if !line.is_empty() && longer > width {

@@ -120,5 +120,19 @@ fn all(cases: Vec<(Facts, State)>) -> String {
     told
 }
 
+#[test]
+fn colours_are_for_terminals_and_long_names_get_lines_of_their_own() {
+    let mut told = judge(&with_pod(pod()));
+    assert!(print(&told, true).starts_with("\x1b[33mdefault/db-2\x1b[0m is Pending"), "{told:?}");
+    told.nodes.truncate(1);
+    told.nodes[0].node = "a".repeat(63);
+    told.nodes[0].why = format!("said \x1b[2J {}", "word ".repeat(20));
+    let text = print(&told, false);
+    assert!(!text.contains('\x1b'), "{text}");
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("      ")).collect();
+    assert_eq!(lines[0].trim_start().split(' ').next(), Some("said"), "{text}");
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
+}
+
 mod growing;
 mod waiting;

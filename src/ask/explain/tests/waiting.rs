@@ -333,7 +333,9 @@ fn a_claim_that_names_its_volume_is_told_why_that_is_not_its() {
         {"namespace": "default", "name": "other", "uid": "u-9"}}});
     let fitting = json!({"metadata": {"name": "pv-1"}, "spec": {}});
     let mut told = String::new();
-    for volume in [None, Some(other), Some(fitting)] {
+    let named_back = json!({"metadata": {"name": "pv-1"}, "spec": {"claimRef":
+        {"namespace": "default", "name": "db-2"}}});
+    for volume in [None, Some(other), Some(fitting), Some(named_back)] {
         let facts = Facts { volume: volume.map(typed), ..named(cluster()) };
         let (state, text) = said(&facts);
         assert_eq!(state, State::VolumeTaken, "{text}");
@@ -345,12 +347,17 @@ fn a_claim_that_names_its_volume_is_told_why_that_is_not_its() {
       compare the two
         kubectl get pv pv-1 --output yaml
     default/db-2 is Pending: it names PersistentVolume pv-1, which is kept for claim
-    default/other of another uid.
+    default/other with the uid u-9.
     What to do:
       compare the two
         kubectl get pv pv-1 --output yaml
-    default/db-2 is Pending: it names PersistentVolume pv-1, which differs in class,
-    size, access or volume mode.
+    default/db-2 is Pending: it names PersistentVolume pv-1. If it does not get it
+    within seconds, the two differ in class, size, access or volume mode.
+    What to do:
+      compare the two
+        kubectl get pv pv-1 --output yaml
+    default/db-2 is Pending: it names PersistentVolume pv-1. If it does not get it
+    within seconds, the two differ in class, size, access or volume mode.
     What to do:
       compare the two
         kubectl get pv pv-1 --output yaml
