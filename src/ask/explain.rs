@@ -1,7 +1,6 @@
 //! Why a claim is as it is, and what to do about it.
 //!
-//! [`gather`](gather::gather) asks the API server, [`judge`] decides, [`print()`] tells: only the first
-//! needs a cluster.
+//! `gather` asks the API server, `judge` decides, [`print()`] tells: only the first needs a cluster.
 
 use std::str::FromStr;
 
