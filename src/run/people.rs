@@ -25,6 +25,10 @@ pub fn show<T: Serialize>(
     })
 }
 
+fn line(text: &str) -> Result<ExitCode> {
+    print(&format!("{text}\n"))
+}
+
 /// `pliant status`.
 pub async fn status(args: &Status) -> Result<ExitCode> {
     let nodes = ask::status(&node::client().await?).await?;
@@ -43,10 +47,10 @@ pub async fn explain(args: &Explain) -> Result<ExitCode> {
 pub async fn grow(args: &Grow) -> Result<ExitCode> {
     let client = node::client().await?;
     let namespace = args.namespace.as_deref();
-    ask::grow(&client, namespace, &args.claim, args.size, args.wait.0, |line| {
-        println!("{line}");
-    })
-    .await?;
+    let tell = |text: &str| {
+        let _ = line(text); // The claim grows, whoever listens.
+    };
+    ask::grow(&client, namespace, &args.claim, args.size, args.wait.0, tell).await?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -57,7 +61,7 @@ pub async fn adopt(args: Adopt) -> Result<ExitCode> {
     let wish = ask::adopt::Wish { namespace: args.namespace, claim: args.claim, class: args.class };
     let ids = args.volume.map_or_else(|| ask::adopt::all(&seen), |id| vec![id]);
     if ids.is_empty() {
-        println!("every volume has its PersistentVolume");
+        line("every volume has its PersistentVolume")?;
     }
     let mut left = 0;
     for id in &ids {
@@ -74,7 +78,7 @@ pub async fn adopt(args: Adopt) -> Result<ExitCode> {
             print(&documents(&adoption)?)?;
         } else {
             ask::adopt::adopt(&client, &adoption).await?;
-            println!("{}", adoption.in_words());
+            line(&adoption.in_words())?;
         }
     }
     Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -125,8 +129,7 @@ pub async fn report(args: &Report) -> Result<ExitCode> {
     let Some(file) = &args.output else { return print(&text) };
     let written = std::fs::write(file, &text);
     written.with_context(|| format!("{} could not be written", file.display()))?;
-    println!("{}: {} parts; read it before you send it", file.display(), parts.len());
-    Ok(ExitCode::SUCCESS)
+    line(&format!("{}: {} parts; read it before you send it", file.display(), parts.len()))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 mod agents;
 mod bad_watches;
 mod capacities;
+mod commands;
 mod costs;
 mod crash_points;
 mod joins;

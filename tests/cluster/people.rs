@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 
 use crate::world::{World, want};
 
-fn typed<T: DeserializeOwned>(value: Value) -> T {
+pub fn typed<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object of this kind")
 }
 
 /// What Kubernetes has of two nodes, their agents and a class, beside what the driver writes.
-fn furnish(world: &World) {
+pub fn furnish(world: &World) {
     for node in ["alpha", "beta"] {
         let driver = json!({"name": DRIVER, "nodeID": node});
         world.api.put::<CSINode>(&typed(
@@ -43,7 +43,7 @@ fn furnish(world: &World) {
     })));
 }
 
-fn claim(size: &str) -> PersistentVolumeClaim {
+pub fn claim(size: &str) -> PersistentVolumeClaim {
     typed(json!({
         "metadata": {"name": "db", "namespace": "default"},
         "spec": {"storageClassName": "fast", "resources": {"requests": {"storage": size}}},
@@ -51,7 +51,7 @@ fn claim(size: &str) -> PersistentVolumeClaim {
     }))
 }
 
-fn user() -> Pod {
+pub fn user() -> Pod {
     typed(json!({
         "metadata": {"name": "db-0", "namespace": "default"},
         "spec": {"containers": [], "nodeSelector": {"zone": "b"}, "volumes": [
