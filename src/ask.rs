@@ -1,11 +1,19 @@
-//! What people ask of a cluster: how it is, and that a claim grow. A client of the API server, as
-//! `kubectl` is one; called `kubectl-pliant` the program is its plugin.
+//! What people ask of a cluster: how it is and why, that a claim grow, that a volume be taken back. A
+//! client of the API server, as `kubectl` is one; called `kubectl-pliant` the program is its plugin.
 
+pub mod adopt;
+pub mod checkup;
+pub mod explain;
 mod grow;
+mod read;
+pub mod report;
 mod status;
 
+pub use explain::explain;
 pub use grow::grow;
 pub use status::{status, table};
+
+use k8s_openapi::api::core::v1::Pod;
 
 /// Why an answer cannot be given.
 #[derive(Debug, thiserror::Error)]
@@ -28,4 +36,37 @@ pub enum AskError {
 
 fn asked(what: &'static str) -> impl Fn(kube::Error) -> AskError {
     move |source| AskError::Api { what, source: Box::new(source) }
+}
+
+/// The label selector of all pods of the driver, as the chart has it.
+const DRIVER_PODS: &str = "app.kubernetes.io/name=pliant";
+
+/// The label selector of the agents' pods, as the chart has it.
+const AGENTS: &str = "app.kubernetes.io/name=pliant,app.kubernetes.io/component=node";
+
+/// That of the controller's.
+const CONTROLLERS: &str = "app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller";
+
+/// Why a claim could not be read or written.
+fn no_claim(error: kube::Error, namespace: &str, name: &str) -> AskError {
+    match &error {
+        kube::Error::Api(status) if status.is_not_found() => AskError::Refused {
+            reason: format!(
+                "there is no claim {name} in namespace {namespace}; `kubectl get pvc \
+                 --all-namespaces` lists them"
+            ),
+        },
+        _ => asked("the claim")(error),
+    }
+}
+
+/// The sidecars write what they did and the code in front of the driver's own sentence.
+fn own_words(text: &str) -> &str {
+    text.rsplit(" desc = ").next().unwrap_or(text)
+}
+
+/// Whether a pod says that it is ready.
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True")
 }

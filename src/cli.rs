@@ -2,10 +2,10 @@
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::bytes::Bytes;
 use crate::config::{
@@ -13,6 +13,12 @@ use crate::config::{
     SocketPath, Span, SpareFlag, StateDir,
 };
 use crate::volume::{FsKind, Mode, PoolName};
+
+mod pages;
+mod people;
+
+pub use pages::{completion, manual};
+pub use people::{Adopt, Completion, Doctor, Explain, Grow, Man, Output, Report, Status};
 
 /// LVM storage driver (CSI): volumes that grow while they are in use.
 #[derive(Debug, Parser)]
@@ -34,16 +40,28 @@ pub enum Command {
     Controller(ControllerRole),
     /// Show how much room the nodes of a cluster have, and what is wrong with it.
     Status(Status),
+    /// Say why a claim of a cluster is as it is, and what to do about it.
+    Explain(Explain),
     /// Have a claim of a cluster grow, and wait until it has.
     Grow(Grow),
+    /// Gather what is needed to look into a fault, for a bug report: no secrets, and it says what is
+    /// in it.
+    Report(Report),
+    /// Give volumes that no PersistentVolume names a PersistentVolume and a claim again.
+    Adopt(Adopt),
     /// Check settings and print those in effect as TOML, or everything that is wrong with them.
     CheckConfig(CheckConfig),
-    /// Look at this machine: what is there, what is missing, what to type. Changes nothing.
+    /// Look at this machine, or at a cluster: what is there, what is missing, what to type. Changes
+    /// nothing.
     Doctor(Doctor),
     /// Walk a volume through its whole life against a running driver: create, write, grow, delete.
     Try(Try),
     /// Print the definitions of the records that Pliant keeps in Kubernetes, as YAML.
     Crds,
+    /// Print what a shell needs to complete these commands.
+    Completion(Completion),
+    /// Write the manual, a page for each command.
+    Man(Man),
 }
 
 /// `pliant standalone`.
@@ -113,31 +131,6 @@ pub struct ControllerRole {
         default_value = "info"
     )]
     pub log_level: LogFilter,
-}
-
-/// `pliant status`.
-#[derive(Debug, Args)]
-pub struct Status {
-    /// How it is printed
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Output,
-}
-
-/// `pliant grow`.
-#[derive(Debug, Args)]
-pub struct Grow {
-    /// The claim
-    #[arg(value_name = "CLAIM")]
-    pub claim: String,
-    /// What it shall have at least, such as 20Gi
-    #[arg(value_name = "SIZE", value_parser = size)]
-    pub size: Bytes,
-    /// Its namespace [default: that of the kubeconfig]
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-    /// How long to wait for it; in ms, s, m or h
-    #[arg(long, value_name = "TIME", default_value = "2m")]
-    pub wait: Span,
 }
 
 /// `pliant check-config`.
@@ -288,23 +281,6 @@ impl From<MachineFlags> for Flags {
     }
 }
 
-/// `pliant doctor`.
-#[derive(Debug, Args)]
-pub struct Doctor {
-    /// How findings are printed
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Output,
-}
-
-/// How a result is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
-}
-
 /// `pliant try`.
 #[derive(Debug, Args)]
 pub struct Try {
@@ -354,7 +330,24 @@ fn count(text: &str) -> Result<u32, String> {
 /// Read the command line and its environment; ends the process with help, or with what is wrong.
 pub fn read() -> Cli {
     let words: Vec<_> = std::env::args_os().collect();
-    Cli::try_parse_from(&words).unwrap_or_else(|error| by_its_variable(error, &words).exit())
+    let parsed = named(program()).try_get_matches_from(&words);
+    let parsed = parsed.and_then(|found| Cli::from_arg_matches(&found));
+    parsed.unwrap_or_else(|error| by_its_variable(error, &words).exit())
+}
+
+/// How the caller calls this program: kubectl runs what it finds as `kubectl-pliant` as a plugin.
+pub fn program() -> &'static str {
+    program_of(std::env::args_os().next().as_deref())
+}
+
+fn program_of(path: Option<&OsStr>) -> &'static str {
+    let name = path.and_then(|path| Path::new(path).file_name());
+    if name == Some(OsStr::new("kubectl-pliant")) { "kubectl pliant" } else { "pliant" }
+}
+
+/// The commands of a program that is called so.
+fn named(program: &'static str) -> clap::Command {
+    Cli::command().bin_name(program).display_name(program)
 }
 
 /// Where a bad value came from an environment variable, let the error name that: clap blames the
@@ -363,7 +356,7 @@ fn by_its_variable(mut error: clap::Error, words: &[impl AsRef<OsStr>]) -> clap:
     let Some(ContextValue::String(blamed)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };
-    let mut cli = Cli::command();
+    let mut cli = named(program());
     cli.build(); // Before that an argument can not print itself.
     let mut args = cli.get_subcommands().flat_map(clap::Command::get_arguments);
     let arg = args.find(|arg| arg.to_string() == *blamed);

@@ -30,7 +30,7 @@ mod words;
 
 pub use kept::Kept;
 pub use lasting::Lasting;
-pub use nodes::Nodes;
+pub use nodes::{Nodes, largest, pool_of};
 pub use requests::Requests;
 pub use watched::{Pauses, Watched};
 pub use words::{new_volume, volume_on_node};

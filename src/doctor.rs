@@ -40,15 +40,18 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn good(what: impl Into<String>) -> Self {
+    /// As it should be.
+    pub fn good(what: impl Into<String>) -> Self {
         Finding { level: Level::Good, what: what.into(), todo: None }
     }
 
-    fn warning(what: impl Into<String>, todo: impl Into<String>) -> Self {
+    /// The driver works, with a limit.
+    pub fn warning(what: impl Into<String>, todo: impl Into<String>) -> Self {
         Finding { level: Level::Warning, what: what.into(), todo: Some(todo.into()) }
     }
 
-    fn bad(what: impl Into<String>, todo: impl Into<String>) -> Self {
+    /// Something cannot work.
+    pub fn bad(what: impl Into<String>, todo: impl Into<String>) -> Self {
         Finding { level: Level::Bad, what: what.into(), todo: Some(todo.into()) }
     }
 }

@@ -6,7 +6,7 @@ use pliant::{cli, run};
 
 fn main() -> ExitCode {
     run::run(cli::read().command).unwrap_or_else(|error| {
-        eprintln!("pliant: {error:#}");
+        eprintln!("{}: {error:#}", cli::program());
         ExitCode::FAILURE
     })
 }

@@ -5,6 +5,7 @@ mod figures;
 mod heap;
 mod machine;
 mod node;
+mod people;
 mod standalone;
 
 use std::fs::DirBuilder;
@@ -16,10 +17,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use nix::unistd::{Uid, geteuid};
 
-use crate::cli::{CheckConfig, Command, Doctor, Output};
+use crate::cli::{CheckConfig, Command, Doctor};
 use crate::config::{LogFilter, LogFormat, PoolsFrom, Settings};
 use crate::host::{Host, RealHost};
-use crate::{api, ask, cli, doctor, trial};
+use crate::{api, cli, doctor, trial};
 
 /// Run one role to its end.
 ///
@@ -53,17 +54,17 @@ pub fn run(command: Command) -> Result<ExitCode> {
             runtime()?.block_on(controller::serve(args))?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Status(args) => runtime()?.block_on(show_status(&args)),
-        Command::Grow(args) => runtime()?.block_on(async {
-            let client = node::client().await?;
-            let namespace = args.namespace.as_deref();
-            ask::grow(&client, namespace, &args.claim, args.size, args.wait.0, |line| {
-                println!("{line}");
-            })
-            .await?;
-            Ok(ExitCode::SUCCESS)
-        }),
+        Command::Status(args) => runtime()?.block_on(people::status(&args)),
+        Command::Explain(args) => runtime()?.block_on(people::explain(&args)),
+        Command::Grow(args) => runtime()?.block_on(people::grow(&args)),
+        Command::Report(args) => runtime()?.block_on(people::report(&args)),
+        Command::Adopt(args) => runtime()?.block_on(people::adopt(args)),
+        Command::Completion(args) => print(&String::from_utf8(cli::completion(args.shell))?),
+        Command::Man(args) => people::manual(&args.dir),
         Command::Crds => print(&definitions()?),
+        Command::Doctor(args) if people::is_about_a_cluster(&args) => {
+            runtime()?.block_on(people::check_up(&args))
+        }
         Command::Doctor(args) => examine(&args),
         Command::Try(args) => {
             must_be_root("try", geteuid())?;
@@ -127,29 +128,12 @@ fn examine(args: &Doctor) -> Result<ExitCode> {
     });
     std::fs::remove_dir_all(&state).ok();
     let findings = doctor::judge(&seen?);
-    print(&match args.output {
-        Output::Text => doctor::print(&findings, cli::styled(&io::stdout())),
-        Output::Json => serde_json::to_string_pretty(&findings)? + "\n",
-    })?;
-    let bad = findings.iter().any(|finding| finding.level == doctor::Level::Bad);
-    Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    people::tell(args.output, &findings)
 }
 
 /// The definitions of all kinds, one YAML document each, for `kubectl apply --filename -`.
 fn definitions() -> Result<String> {
-    let documents = api::definitions().into_iter().map(|definition| {
-        let yaml = serde_saphyr::to_string(&definition);
-        yaml.map(|yaml| format!("---\n{yaml}")).context("a definition could not be written")
-    });
-    documents.collect()
-}
-
-async fn show_status(args: &cli::Status) -> Result<ExitCode> {
-    let nodes = ask::status(&node::client().await?).await?;
-    print(&match args.output {
-        Output::Text => ask::table(&nodes),
-        Output::Json => serde_json::to_string_pretty(&nodes)? + "\n",
-    })
+    api::definitions().iter().map(people::document).collect()
 }
 
 fn refuse(errors: &[crate::config::ConfigError]) -> ExitCode {

@@ -34,12 +34,69 @@ fn the_version_is_that_of_the_crate() {
 fn each_role_has_help() {
     let (code, help, _) = said(&mut pliant(&["--help"]));
     assert_eq!(code, Some(0));
-    for role in ["standalone", "check-config", "doctor", "try", "crds"] {
+    for role in [
+        "standalone",
+        "check-config",
+        "doctor",
+        "try",
+        "crds",
+        "status",
+        "explain",
+        "grow",
+        "adopt",
+        "report",
+        "completion",
+        "man",
+    ] {
         assert!(help.contains(&format!("  {role} ")), "{help}");
         let (code, help, _) = said(&mut pliant(&[role, "--help"]));
         assert_eq!(code, Some(0));
         assert!(help.contains(&format!("Usage: pliant {role}")), "{help}");
     }
+}
+
+/// A directory in which the program lies under the name that kubectl looks for.
+fn plugin() -> (tempfile::TempDir, std::path::PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let link = dir.path().join("kubectl-pliant");
+    std::os::unix::fs::symlink(cargo_bin("pliant"), &link).unwrap();
+    (dir, link)
+}
+
+#[test]
+fn as_a_plugin_of_kubectl_it_calls_itself_as_it_is_called() {
+    let (_dir, link) = plugin();
+    let (code, help, _) = said(Command::new(&link).args(["explain", "--help"]));
+    assert_eq!(code, Some(0));
+    assert!(help.contains("Usage: kubectl pliant explain [OPTIONS] <CLAIM>"), "{help}");
+    let (_, version, _) = said(Command::new(&link).arg("--version"));
+    assert_eq!(version, format!("kubectl pliant {}\n", env!("CARGO_PKG_VERSION")));
+    let (code, _, errors) = said(Command::new(&link).args(["check-config", "/nonexistent/x"]));
+    assert_eq!(code, Some(1));
+    assert!(errors.starts_with("/nonexistent/x: "), "{errors}");
+    let (_, _, errors) =
+        said(Command::new(&link).args(["status"]).env("KUBECONFIG", "/nonexistent"));
+    assert!(errors.starts_with("kubectl pliant: "), "{errors}");
+}
+
+#[test]
+fn shells_and_man_get_all_commands() {
+    for (shell, word) in [("bash", "_pliant()"), ("zsh", "#compdef pliant"), ("fish", "-c pliant")]
+    {
+        let (code, text, _) = said(&mut pliant(&["completion", shell]));
+        assert_eq!(code, Some(0));
+        assert!(text.contains(word) && text.contains("explain"), "{shell}: {text}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let pages = dir.path().join("man1");
+    assert_eq!(
+        said(&mut pliant(&["man", pages.to_str().unwrap()])),
+        (Some(0), String::new(), String::new())
+    );
+    let page = std::fs::read_to_string(pages.join("pliant-explain.1")).unwrap();
+    assert!(page.contains("pvc/NAME"), "{page}");
+    let main = std::fs::read_to_string(pages.join("pliant.1")).unwrap();
+    assert!(main.contains("pliant\\-explain(1)"), "{main}");
 }
 
 #[test]

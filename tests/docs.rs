@@ -113,6 +113,40 @@ fn every_flag_is_documented() {
 }
 
 #[test]
+fn every_command_is_documented() {
+    let cli = Cli::command();
+    let commands: BTreeSet<String> =
+        cli.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let page = read("docs/src/reference/commands.md");
+    assert_eq!(rows(page.split("\n## ").next().unwrap()), commands);
+}
+
+#[test]
+fn every_state_of_a_claim_is_documented_with_its_level() {
+    let code = read("src/ask/explain.rs");
+    let states = code.split_once("pub enum State {").unwrap().1.split_once('}').unwrap().0;
+    let states: BTreeSet<String> =
+        states.lines().map(|line| line.trim().trim_end_matches(',').to_owned()).collect();
+    let states: BTreeSet<String> = states.into_iter().filter(|state| !state.is_empty()).collect();
+    let page = read("docs/src/reference/commands.md");
+    let table = page.split("\n## ").find(|part| part.starts_with("What `explain`")).unwrap();
+    assert_eq!(rows(table), states);
+    let levels = code.split_once("fn level(self)").unwrap().1;
+    let mut state_words: Vec<&str> = Vec::new();
+    for word in levels.split(|c: char| !c.is_ascii_alphanumeric() && c != ':') {
+        if let Some(state) = word.strip_prefix("State::") {
+            state_words.push(state);
+        } else if let Some(level) = word.strip_prefix("Level::").filter(|_| !state_words.is_empty())
+        {
+            for state in state_words.drain(..) {
+                let row = format!("| `{state}` | {} |", level.to_lowercase());
+                assert!(table.contains(&row), "{row}");
+            }
+        }
+    }
+}
+
+#[test]
 fn every_error_is_documented() {
     let code = read("src/volume/error.rs");
     let variants: BTreeSet<String> = code

@@ -17,12 +17,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("mount", &["host"]),
     ("node", &["lvm", "fs", "mount", "host", "bytes", "volume", "causes"]),
     // A client of the API server, as kubectl is one.
-    ("ask", &["api", "bytes"]),
+    ("ask", &["api", "bytes", "cluster", "doctor", "volume"]),
     ("cluster", &["api", "bytes", "volume", "causes"]),
     ("controllers", &["api", "cluster", "node", "volume", "busy", "bytes", "causes"]),
     ("csi", &["node", "volume", "busy", "bytes", "causes"]),
     ("config", &["bytes", "volume"]),
-    ("cli", &["config", "bytes", "volume"]),
+    ("cli", &["ask", "config", "bytes", "volume"]),
     ("doctor", &["host", "lvm", "causes"]),
     ("metrics", &["bytes", "volume"]),
     // A client of the driver: it knows the protocol, not what serves it.
@@ -42,6 +42,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("k8s_openapi::", &["api", "ask", "cluster", "controllers", "testing"]),
     ("schemars::", &["api"]),
     ("clap::", &["cli", "config", "main"]),
+    ("clap_complete::", &["cli"]),
+    ("clap_mangen::", &["cli"]),
     ("procfs::", &["host", "metrics"]),
     ("std::fs", &["host", "config", "csi", "run", "trial"]),
     ("tokio::process", &["host"]),

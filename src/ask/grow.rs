@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use crate::api::Quantity;
-use crate::ask::{AskError, asked};
+use crate::ask::{AskError, no_claim, own_words};
 use crate::bytes::Bytes;
 
 /// What a claim says of its growth.
@@ -65,16 +65,10 @@ pub async fn grow(
 
 fn refused_edit(error: kube::Error, namespace: &str, name: &str) -> AskError {
     match &error {
-        kube::Error::Api(status) if status.is_not_found() => AskError::Refused {
-            reason: format!(
-                "there is no claim {name} in namespace {namespace}; `kubectl get pvc \
-                 --all-namespaces` lists them"
-            ),
-        },
         kube::Error::Api(status) if status.is_forbidden() || status.is_invalid() => {
             AskError::Refused { reason: status.message.clone() }
         }
-        _ => asked("a larger claim")(error),
+        _ => no_claim(error, namespace, name),
     }
 }
 
@@ -90,10 +84,8 @@ fn told(claim: &PersistentVolumeClaim, size: Bytes) -> Option<Told> {
     if resize.is_some_and(|word| word.ends_with("ResizeInfeasible")) {
         let conditions = status.conditions.iter().flatten();
         let why = conditions.filter(|one| one.type_.ends_with("ResizeError"));
-        // The resizer writes the code in front of the driver's own sentence.
-        let sentence = |text: &str| text.rsplit(" desc = ").next().unwrap_or(text).to_owned();
-        let words: Vec<String> =
-            why.filter_map(|one| one.message.as_deref().map(sentence)).collect();
+        let words: Vec<&str> =
+            why.filter_map(|one| one.message.as_deref().map(own_words)).collect();
         return Some(Told::Refused(words.join("; ")));
     }
     let has = storage.0.parse::<Bytes>().ok()?;

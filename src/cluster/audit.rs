@@ -91,6 +91,15 @@ where
 }
 
 impl Difference {
+    /// The node.
+    pub fn node(&self) -> &str {
+        match self {
+            Difference::VolumeWithoutPv { node, .. } | Difference::PvWithoutVolume { node, .. } => {
+                node
+            }
+        }
+    }
+
     /// Id of the volume.
     pub fn volume(&self) -> &str {
         match self {

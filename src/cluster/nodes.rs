@@ -177,13 +177,15 @@ fn name(node: &NodeStorage) -> &str {
     node.metadata.name.as_deref().unwrap_or_default()
 }
 
-fn pool_of<'a>(status: &'a NodeStorageStatus, class: &Class) -> Option<&'a PoolOnNode> {
+/// The pool of a node that a volume of this class is made in; `None` if it has none of them.
+pub fn pool_of<'a>(status: &'a NodeStorageStatus, class: &Class) -> Option<&'a PoolOnNode> {
     // One that no Pool names takes no new volumes, and does not make another one ambiguous.
     let open: Vec<&PoolOnNode> = status.pools.iter().filter(|pool| pool.configured).collect();
     class.choose(&open, |pool| &pool.name).copied()
 }
 
-fn largest(pool: &PoolOnNode, layout: Layout) -> Bytes {
+/// The largest volume that a pool has room for now.
+pub fn largest(pool: &PoolOnNode, layout: Layout) -> Bytes {
     let room = pool.largest.iter().find(|room| room.layout == layout.as_str());
     room.map_or(Bytes::ZERO, |room| room.size.0)
 }

@@ -9,10 +9,14 @@
 //! ([`FakeApi::hold_events`], [`FakeApi::duplicate_events`]), a server that is away
 //! ([`FakeApi::go_down`]), and a request whose answer is lost ([`FakeApi::fail_at`]).
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use http::{HeaderValue, Request, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::BodyExt;
 use kube::Client;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 mod apply;
@@ -85,12 +89,41 @@ impl FakeApi {
             let (api, agent) = (api.clone(), agent.clone());
             async move {
                 request.headers_mut().entry(header::USER_AGENT).or_insert(agent);
-                let call = Call::read(&api.resources, request).await;
-                tokio::task::yield_now().await; // Others go first, as over a real connection.
-                api.act(|server| server.answer(&call))
+                api.answer(request).await
             }
         });
         Client::new(service, "default")
+    }
+
+    async fn answer(
+        &self,
+        request: Request<kube::client::Body>,
+    ) -> Result<Response<axum::body::Body>, tower::BoxError> {
+        let call = Call::read(&self.resources, request).await;
+        tokio::task::yield_now().await; // Others go first, as over a real connection.
+        self.act(|server| server.answer(&call))
+    }
+
+    /// Serve on a port of this machine, for clients in other processes, until the runtime ends; says
+    /// where.
+    ///
+    /// # Errors
+    /// What the system says of the port.
+    pub async fn serve(&self) -> io::Result<SocketAddr> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let (address, api) = (listener.local_addr()?, self.clone());
+        let answer = move |request: Request<axum::body::Body>| {
+            let api = api.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await.map_err(|_| StatusCode::BAD_REQUEST)?.to_bytes();
+                let request = Request::from_parts(parts, kube::client::Body::from(body));
+                api.answer(request).await.map_err(|_| StatusCode::BAD_GATEWAY)
+            }
+        };
+        let app = axum::Router::new().fallback(answer);
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        Ok(address)
     }
 }
 

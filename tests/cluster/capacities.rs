@@ -19,7 +19,7 @@ fn object(name: &str, node: &str, class: &str, room: &str) -> CSIStorageCapacity
     .expect("an object")
 }
 
-fn class(name: &str, parameters: Value) -> StorageClass {
+fn class(name: &str, parameters: &Value) -> StorageClass {
     serde_json::from_value(json!({
         "metadata": {"name": name}, "provisioner": "lvm.csi.pliant.io", "parameters": parameters,
     }))
@@ -38,9 +38,9 @@ fn told(world: &World, name: &str) -> (String, String) {
 #[tokio::test(start_paused = true)]
 async fn a_full_node_is_told_before_a_volume_is_refused() {
     let (world, cluster, _machines) = World::with_two_nodes().await;
-    world.api.put(&class("fast", json!({"csi.storage.k8s.io/fstype": "xfs", "pool": "fast"})));
-    world.api.put(&class("slow", json!({"pool": "slow"})));
-    world.api.put(&class("strange", json!({"colour": "blue"})));
+    world.api.put(&class("fast", &json!({"csi.storage.k8s.io/fstype": "xfs", "pool": "fast"})));
+    world.api.put(&class("slow", &json!({"pool": "slow"})));
+    world.api.put(&class("strange", &json!({"colour": "blue"})));
     for (name, node, class) in [
         ("a-fast", "alpha", "fast"),
         ("a-slow", "alpha", "slow"),

@@ -4,12 +4,14 @@
 mod agents;
 mod bad_watches;
 mod capacities;
+mod commands;
 mod costs;
 mod crash_points;
 mod events;
 mod joins;
 mod life;
 mod outage;
+mod people;
 mod pools;
 mod registration;
 mod socket;

@@ -227,6 +227,13 @@ fn is_allowed(line: &str) -> bool {
     let (verb, path) = call.split_once(' ').expect("a verb and a path");
     let path: Vec<&str> = path.split('/').collect();
     let writes = (verb, path.as_slice());
+    if who == "person" {
+        return matches!(
+            writes,
+            ("POST", ["persistentvolumes"] | ["persistentvolumeclaims", _])
+                | ("PATCH", ["persistentvolumeclaims", ..])
+        );
+    }
     if who.ends_with("controller") {
         return matches!(
             writes,

@@ -19,7 +19,7 @@ use crate::world::{World, kubectl, output, persist, requests, run};
 
 const EDITS: usize = 11;
 const EDITS_IN_TWO_STEPS: usize = 3;
-const BURST: usize = 100;
+const BURST: u32 = 100;
 const NODES: usize = 1000;
 const VOLUMES_OF_A_NODE: usize = 100;
 /// Calls under way at once while objects are made.
@@ -121,10 +121,10 @@ async fn many_claims_at_once(world: &World, figures: &mut Figures) {
             .until::<PersistentVolumeClaim>(name, "is bound", |claim| capacity(claim) == "16Mi")
             .await;
     }
-    figures.tell("burst_claims_per_second", BURST as f64 / begun.elapsed().as_secs_f64());
+    figures.tell("burst_claims_per_second", f64::from(BURST) / begun.elapsed().as_secs_f64());
     stream::iter(&names).for_each_concurrent(AT_ONCE, |name| world.remove_claim(name)).await;
     swept(&world.client).await;
-    let each = (writes(&world.client).await - before) / BURST as f64;
+    let each = (writes(&world.client).await - before) / f64::from(BURST);
     figures.tell("api_writes_per_volume", each);
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Call {
     pub name: String,
     /// Whether it is about the subresource `status`.
     pub status: bool,
+    /// Whether it is about the subresource `log`.
+    pub log: bool,
     query: BTreeMap<String, String>,
     pub content_type: String,
     user_agent: String,
@@ -124,12 +126,15 @@ fn place(resources: &[Arc<Resource>], path: &str) -> Option<Call> {
         ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
         rest => ("", rest),
     };
-    let (plural, name, status) = match rest {
-        [plural] => (*plural, "", false),
-        [plural, name] => (*plural, *name, false),
-        [plural, name, "status"] => (*plural, *name, true),
+    let (plural, name, part) = match rest {
+        [plural] => (*plural, "", ""),
+        [plural, name] => (*plural, *name, ""),
+        [plural, name, part @ "status"] | [plural @ "pods", name, part @ "log"] => {
+            (*plural, *name, *part)
+        }
         _ => return None,
     };
+    let (status, log) = (part == "status", part == "log");
     let found = resources.iter().find(|resource| {
         (resource.group.as_str(), resource.version.as_str(), resource.plural.as_str())
             == (group, version, plural)
@@ -143,6 +148,7 @@ fn place(resources: &[Arc<Resource>], path: &str) -> Option<Call> {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         status,
+        log,
         query: BTreeMap::new(),
         content_type: String::new(),
         user_agent: String::new(),

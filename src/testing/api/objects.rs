@@ -38,6 +38,11 @@ impl FakeApi {
         all.map(|(_, object)| typed(object.clone())).collect()
     }
 
+    /// Have a container, called `namespace/pod/container`, say this.
+    pub fn put_log(&self, container: &str, text: &str) {
+        self.act(|server| server.logs.insert(container.to_owned(), text.to_owned()));
+    }
+
     /// Delete an object as a user does; with finalizers it is only marked. Nothing happens if it is
     /// not there.
     pub fn delete<K: Kind<DynamicType = ()>>(&self, name: &str) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::api::storage::v1::{CSIStorageCapacity, StorageClass};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps,
 };
@@ -137,6 +137,9 @@ pub(super) fn resources() -> Vec<Arc<Resource>> {
         Resource::core::<Lease>().in_namespaces().guarded(),
         Resource::core::<CSIStorageCapacity>().in_namespaces().guarded(),
         Resource::core::<StorageClass>(),
+        Resource::core::<CSIDriver>(),
+        Resource::core::<CSINode>(),
+        Resource::core::<CustomResourceDefinition>(),
     ];
     let definitions = crate::api::definitions();
     core.into_iter().chain(definitions.iter().map(Resource::defined)).map(Arc::new).collect()

@@ -1,5 +1,6 @@
 //! From a request to its answer, and what a test lets go wrong on the way.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use axum::body::Body;
@@ -23,6 +24,8 @@ pub(super) struct Server {
     pub writes: Vec<String>,
     pub outage: Option<Outage>,
     pub fault: Option<(usize, Side)>,
+    /// What containers said, by `namespace/pod/container`.
+    pub logs: BTreeMap<String, String>,
 }
 
 /// How the server is away.
@@ -37,6 +40,7 @@ pub(super) enum Outage {
 enum Answer {
     Object(StatusCode, Value),
     Events(Lines),
+    Log(String),
 }
 
 impl Server {
@@ -67,6 +71,13 @@ impl Server {
     fn read(&mut self, call: &Call) -> Result<Answer, Refusal> {
         if call.is_set("watch") {
             return self.store.watch(call).map(Answer::Events);
+        }
+        if call.log {
+            let container = call.param("container");
+            let place = format!("{}/{}/{container}", call.namespace, call.name);
+            let said = self.logs.get(&place).cloned();
+            let none = || Refusal::bad_request(format!("container {container} has not started"));
+            return said.map(Answer::Log).ok_or_else(none);
         }
         let read = if call.name.is_empty() { Store::list } else { Store::get };
         read(&self.store, call).map(|object| Answer::Object(StatusCode::OK, object))
@@ -100,6 +111,7 @@ fn broken(kind: io::ErrorKind) -> BoxError {
 fn response(answer: Result<Answer, Refusal>) -> Response<Body> {
     let (code, body) = match answer {
         Ok(Answer::Object(code, object)) => (code, Body::from(object.to_string())),
+        Ok(Answer::Log(text)) => (StatusCode::OK, Body::from(text)),
         Ok(Answer::Events(lines)) => (StatusCode::OK, Body::from_stream(lines)),
         Err(refusal) => {
             let code = StatusCode::from_u16(refusal.code).expect("a code of HTTP");

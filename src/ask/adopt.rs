@@ -1,0 +1,84 @@
+//! Take volumes back into the cluster that no PersistentVolume names any more.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+use serde::Serialize;
+
+use crate::ask::read::Reader;
+use crate::ask::{AskError, asked};
+
+mod plan;
+
+use plan::Seen;
+pub use plan::{Wish, all, plan};
+
+/// What makes a volume usable again.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Adoption {
+    /// The PersistentVolume to be made.
+    pub volume: PersistentVolume,
+    /// The claim to be made; `None` for one that is there and has lost its PersistentVolume.
+    pub claim: Option<PersistentVolumeClaim>,
+}
+
+impl Adoption {
+    /// A line for people.
+    pub fn in_words(&self) -> String {
+        let spec = self.volume.spec.as_ref();
+        let claim = spec.and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
+        let (namespace, name) =
+            (claim.namespace.unwrap_or_default(), claim.name.unwrap_or_default());
+        let id = spec.and_then(|spec| Some(spec.csi.as_ref()?.volume_handle.clone()));
+        format!(
+            "{}: PersistentVolume {} for claim {namespace}/{name}",
+            id.unwrap_or_default(),
+            self.volume.metadata.name.as_deref().unwrap_or_default()
+        )
+    }
+}
+
+/// Read what decides about an adoption.
+///
+/// # Errors
+/// [`AskError::Api`], and [`AskError::Refused`] to whom may not read all of it.
+pub async fn observe(client: &Client) -> Result<Seen, AskError> {
+    let mut ask = Reader::new(client);
+    let every = ListParams::default;
+    let seen = Seen {
+        nodes: ask.list(ask.all(), every(), "nodestorages").await?,
+        volumes: ask.list(ask.all(), every(), "persistent volumes").await?,
+        claims: ask.list(ask.all(), every(), "claims of all namespaces").await?,
+        requests: ask.list(ask.all(), every(), "volumerequests").await?,
+        classes: ask.list(ask.all(), every(), "storage classes").await?,
+    };
+    if ask.unseen.is_empty() {
+        return Ok(seen);
+    }
+    // What is not seen might be the PersistentVolume of a volume.
+    let reason =
+        format!("you may not read {}; an administrator can do this", ask.unseen.join(", "));
+    Err(AskError::Refused { reason })
+}
+
+/// Make the PersistentVolume, then the claim.
+///
+/// The PersistentVolume names its claim, so nobody else's is bound to it in between.
+///
+/// # Errors
+/// [`AskError::Api`]. If the claim cannot be made, the PersistentVolume stays and waits for it.
+pub async fn adopt(client: &Client, adoption: &Adoption) -> Result<(), AskError> {
+    let api: Api<PersistentVolume> = Api::all(client.clone());
+    let made = api.create(&PostParams::default(), &adoption.volume).await;
+    made.map_err(asked("a new PersistentVolume"))?;
+    if let Some(claim) = &adoption.claim {
+        let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+        let made = api.create(&PostParams::default(), claim).await;
+        made.map_err(asked("a new claim; its PersistentVolume is made and waits for it"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

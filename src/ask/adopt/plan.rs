@@ -1,0 +1,298 @@
+//! What an adoption would make, or why there can be none. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    CSIPersistentVolumeSource, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
+    ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec,
+    PersistentVolumeSpec, VolumeNodeAffinity, VolumeResourceRequirements,
+};
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as KubeQuantity;
+use kube::api::ObjectMeta;
+
+use super::Adoption;
+use crate::api::{NodeStorage, Quantity, VolumeOnNode, VolumeRequest, Work};
+use crate::cluster::audit::{Difference, audit, handle};
+use crate::volume::{Class, DRIVER, FsKind, State, TOPOLOGY, few};
+
+/// What decides about an adoption.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub(super) nodes: Vec<NodeStorage>,
+    pub(super) volumes: Vec<PersistentVolume>,
+    pub(super) claims: Vec<PersistentVolumeClaim>,
+    pub(super) requests: Vec<VolumeRequest>,
+    pub(super) classes: Vec<StorageClass>,
+}
+
+/// What the caller wants to be made.
+#[derive(Debug, Clone, Default)]
+pub struct Wish {
+    /// The namespace of the claim; not needed for a claim that has lost its PersistentVolume.
+    pub namespace: Option<String>,
+    /// Its name; without it that of the volume.
+    pub claim: Option<String>,
+    /// Its class; without it the only one of this driver that takes the volume's pool.
+    pub class: Option<String>,
+}
+
+/// The ids of all volumes that no PersistentVolume names and nothing is done with.
+pub fn all(seen: &Seen) -> Vec<String> {
+    let found = audit(&seen.nodes, &seen.volumes, &seen.requests);
+    let without_pv = |one: &&Difference| matches!(one, Difference::VolumeWithoutPv { .. });
+    found.iter().filter(without_pv).map(|one| one.volume().to_owned()).collect()
+}
+
+/// Say what has to be made for a volume.
+///
+/// # Errors
+/// Why there can be none: a sentence.
+pub fn plan(seen: &Seen, id: &str, wish: &Wish) -> Result<Adoption, String> {
+    let (node, volume) = find(seen, id)?;
+    refuse_if_named(seen, id)?;
+    refuse_if_changing(seen, volume)?;
+    let lost = lost_claim(seen, volume);
+    let class = class_of(seen, volume, wish, lost)?;
+    let is_it = |one: &&StorageClass| one.metadata.name.as_ref() == Some(&class);
+    let mount_options = seen.classes.iter().find(is_it).and_then(|one| one.mount_options.clone());
+    let (reference, claim) = if let Some(claim) = lost {
+        (reference_to(claim), None)
+    } else {
+        let claim = new_claim(seen, volume, wish, &class)?;
+        (reference_to(&claim), Some(claim))
+    };
+    let name = object_name(volume);
+    if seen.volumes.iter().any(|pv| pv.metadata.name.as_deref() == Some(name)) {
+        return Err(format!(
+            "there is a PersistentVolume {name} already, and it is of another volume; see `kubectl \
+             get pv {name} --output yaml`"
+        ));
+    }
+    let mut pv = new_volume(node, volume, &class, reference);
+    if let Some(spec) = &mut pv.spec {
+        spec.mount_options = mount_options;
+        let modes = lost.and_then(|claim| claim.spec.as_ref()?.access_modes.clone());
+        spec.access_modes = modes.or(spec.access_modes.take());
+    }
+    Ok(Adoption { volume: pv, claim })
+}
+
+fn find<'a>(seen: &'a Seen, id: &str) -> Result<(&'a str, &'a VolumeOnNode), String> {
+    for node in &seen.nodes {
+        let volumes = node.status.iter().flat_map(|status| &status.volumes);
+        if let Some(volume) = volumes.into_iter().find(|volume| volume.id == id) {
+            return Ok((node.metadata.name.as_deref().unwrap_or_default(), volume));
+        }
+    }
+    Err(format!(
+        "no node tells of volume {id}; `kubectl get nodestorages --output yaml` lists what the nodes \
+         have"
+    ))
+}
+
+fn refuse_if_named(seen: &Seen, id: &str) -> Result<(), String> {
+    match seen.volumes.iter().find(|pv| handle(pv) == Some(id)) {
+        None => Ok(()),
+        Some(pv) => {
+            let name = pv.metadata.name.as_deref().unwrap_or_default();
+            Err(format!(
+                "volume {id} has PersistentVolume {name}; see `kubectl describe pv {name}`"
+            ))
+        }
+    }
+}
+
+fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> {
+    let id = &volume.id;
+    let state = volume.state.parse::<State>();
+    if !matches!(state, Ok(State::Ready | State::Resizing | State::Resized)) {
+        return Err(format!("volume {id} is {}: there is nothing to adopt", volume.state));
+    }
+    let changes =
+        |one: &&VolumeRequest| one.spec.volume == *id && !matches!(one.spec.work, Work::Grow(_));
+    match seen.requests.iter().find(changes) {
+        None => Ok(()),
+        Some(request) => Err(format!(
+            "volume {id} is being made or removed just now; see `kubectl describe volumerequest {}`",
+            request.metadata.name.as_deref().unwrap_or_default()
+        )),
+    }
+}
+
+/// The claim that the volume was made for, if its PersistentVolume was removed under it.
+fn lost_claim<'a>(seen: &'a Seen, volume: &VolumeOnNode) -> Option<&'a PersistentVolumeClaim> {
+    // The provisioner names the volume by the claim's uid.
+    let uid = volume.name.strip_prefix("pvc-")?;
+    seen.claims.iter().find(|claim| {
+        let names_it = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
+        let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+        claim.metadata.uid.as_deref() == Some(uid)
+            && names_it == Some(&volume.name)
+            && phase == Some("Lost")
+    })
+}
+
+fn class_of(
+    seen: &Seen,
+    volume: &VolumeOnNode,
+    wish: &Wish,
+    lost: Option<&PersistentVolumeClaim>,
+) -> Result<String, String> {
+    if let Some(claim) = lost {
+        let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone());
+        return Ok(class.unwrap_or_default());
+    }
+    let ours = || seen.classes.iter().filter(|class| class.provisioner == DRIVER);
+    let names = |classes: Vec<&StorageClass>| -> Vec<String> {
+        classes.into_iter().filter_map(|class| class.metadata.name.clone()).collect()
+    };
+    if let Some(name) = &wish.class {
+        let known = names(ours().collect());
+        return if known.contains(name) {
+            Ok(name.clone())
+        } else {
+            Err(format!("{name} is no class of this driver; there are: {}", few(&known)))
+        };
+    }
+    let fitting = names(ours().filter(|class| takes(class, &volume.pool)).collect());
+    match fitting.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => Err(format!("no class takes pool {}: name one with --class", volume.pool)),
+        several => Err(format!(
+            "several classes take pool {}: name one with --class: {}",
+            volume.pool,
+            few(several)
+        )),
+    }
+}
+
+/// Whether volumes of a class may be in this pool; one that names none may be in any.
+fn takes(class: &StorageClass, pool: &str) -> bool {
+    let parameters = class.parameters.clone().unwrap_or_default();
+    Class::parse(&parameters, None, FsKind::Ext4)
+        .is_ok_and(|class| class.pool.is_none_or(|named| named.as_str() == pool))
+}
+
+/// The name of the PersistentVolume: that of the volume, if Kubernetes takes it, else its id.
+fn object_name(volume: &VolumeOnNode) -> &str {
+    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let name = volume.name.as_bytes();
+    let ends = name.first().is_some_and(|b| letter(*b)) && name.last().is_some_and(|b| letter(*b));
+    if ends && name.iter().all(|byte| letter(*byte) || *byte == b'-') {
+        &volume.name
+    } else {
+        &volume.id
+    }
+}
+
+fn new_claim(
+    seen: &Seen,
+    volume: &VolumeOnNode,
+    wish: &Wish,
+    class: &str,
+) -> Result<PersistentVolumeClaim, String> {
+    let Some(namespace) = &wish.namespace else {
+        return Err(format!(
+            "nothing tells which claim had volume {} ({}): name one with --namespace and --claim",
+            volume.id, volume.name
+        ));
+    };
+    let name = wish.claim.as_deref().unwrap_or(object_name(volume));
+    let is_it = |claim: &&PersistentVolumeClaim| {
+        claim.metadata.namespace.as_ref() == Some(namespace)
+            && claim.metadata.name.as_deref() == Some(name)
+    };
+    if seen.claims.iter().any(|claim| is_it(&claim)) {
+        return Err(format!(
+            "there is a claim {name} in namespace {namespace} already: name another one with --claim"
+        ));
+    }
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(namespace.clone()),
+        ..ObjectMeta::default()
+    };
+    Ok(PersistentVolumeClaim { metadata, spec: Some(claim_spec(volume, class)), status: None })
+}
+
+fn claim_spec(volume: &VolumeOnNode, class: &str) -> PersistentVolumeClaimSpec {
+    let resources = VolumeResourceRequirements {
+        requests: Some(storage(volume)),
+        ..VolumeResourceRequirements::default()
+    };
+    PersistentVolumeClaimSpec {
+        access_modes: Some(vec![ACCESS.to_owned()]),
+        resources: Some(resources),
+        storage_class_name: Some(class.to_owned()),
+        volume_mode: Some(volume_mode(volume).to_owned()),
+        volume_name: Some(object_name(volume).to_owned()),
+        ..PersistentVolumeClaimSpec::default()
+    }
+}
+
+/// One node has a volume, so more can never be had.
+const ACCESS: &str = "ReadWriteOnce";
+
+fn storage(volume: &VolumeOnNode) -> BTreeMap<String, KubeQuantity> {
+    BTreeMap::from([("storage".to_owned(), KubeQuantity(Quantity(volume.size.0).to_string()))])
+}
+
+fn volume_mode(volume: &VolumeOnNode) -> &'static str {
+    if volume.mode == "block" { "Block" } else { "Filesystem" }
+}
+
+/// Of a claim that is not made yet the uid is not known: it is bound by its name.
+fn reference_to(claim: &PersistentVolumeClaim) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("PersistentVolumeClaim".to_owned()),
+        namespace: claim.metadata.namespace.clone(),
+        name: claim.metadata.name.clone(),
+        uid: claim.metadata.uid.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+/// The PersistentVolume as the provisioner would have written it, but that its volume is kept when the
+/// claim goes.
+fn new_volume(
+    node: &str,
+    volume: &VolumeOnNode,
+    class: &str,
+    claim: ObjectReference,
+) -> PersistentVolume {
+    let csi = CSIPersistentVolumeSource {
+        driver: DRIVER.to_owned(),
+        volume_handle: volume.id.clone(),
+        fs_type: (volume.mode != "block").then(|| volume.mode.clone()),
+        volume_attributes: Some(BTreeMap::from([("pool".to_owned(), volume.pool.clone())])),
+        ..CSIPersistentVolumeSource::default()
+    };
+    let here = NodeSelectorRequirement {
+        key: TOPOLOGY.to_owned(),
+        operator: "In".to_owned(),
+        values: Some(vec![node.to_owned()]),
+    };
+    let term = NodeSelectorTerm { match_expressions: Some(vec![here]), match_fields: None };
+    let required = Some(NodeSelector { node_selector_terms: vec![term] });
+    let spec = PersistentVolumeSpec {
+        access_modes: Some(vec![ACCESS.to_owned()]),
+        capacity: Some(storage(volume)),
+        claim_ref: Some(claim),
+        csi: Some(csi),
+        node_affinity: Some(VolumeNodeAffinity { required }),
+        persistent_volume_reclaim_policy: Some("Retain".to_owned()),
+        storage_class_name: Some(class.to_owned()),
+        volume_mode: Some(volume_mode(volume).to_owned()),
+        ..PersistentVolumeSpec::default()
+    };
+    // Without it the provisioner would not remove the volume when one day its policy is Delete.
+    let provisioned = ("pv.kubernetes.io/provisioned-by".to_owned(), DRIVER.to_owned());
+    let metadata = ObjectMeta {
+        name: Some(object_name(volume).to_owned()),
+        annotations: Some(BTreeMap::from([provisioned])),
+        ..ObjectMeta::default()
+    };
+    PersistentVolume { metadata, spec: Some(spec), status: None }
+}

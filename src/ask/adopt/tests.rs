@@ -1,0 +1,203 @@
+use serde_json::{Value, json};
+
+use super::plan::Seen;
+use super::*;
+use crate::api::{NodeStorage, NodeStorageSpec, NodeStorageStatus, VolumeRequest};
+use crate::volume::{NodeKey, VolumeId, VolumeKey};
+
+fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn id() -> String {
+    VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-u-1")).to_string()
+}
+
+/// A node with one volume that no PersistentVolume names, and a class.
+fn seen() -> Seen {
+    let key = NodeKey::of("alpha").as_str().to_owned();
+    let mut node = NodeStorage::new("alpha", NodeStorageSpec { key });
+    let volume = json!({"id": id(), "name": "pvc-u-1", "pool": "fast", "size": "104Mi",
+                        "requested": "100Mi", "mode": "xfs", "state": "ready"});
+    node.status =
+        Some(NodeStorageStatus { volumes: vec![typed(volume)], ..NodeStorageStatus::default() });
+    Seen { nodes: vec![node], classes: vec![class("fast", "fast")], ..Seen::default() }
+}
+
+fn class(name: &str, pool: &str) -> k8s_openapi::api::storage::v1::StorageClass {
+    typed(json!({"metadata": {"name": name}, "provisioner": "lvm.csi.pliant.io",
+                 "parameters": {"pool": pool}}))
+}
+
+fn with(change: impl FnOnce(&mut Seen)) -> Seen {
+    let mut seen = seen();
+    change(&mut seen);
+    seen
+}
+
+fn volume(seen: &mut Seen) -> &mut crate::api::VolumeOnNode {
+    &mut seen.nodes[0].status.as_mut().unwrap().volumes[0]
+}
+
+fn named() -> Wish {
+    let (namespace, claim) = (Some("default".to_owned()), Some("db".to_owned()));
+    Wish { namespace, claim, class: None }
+}
+
+fn claim(uid: &str, phase: &str) -> PersistentVolumeClaim {
+    typed(json!({
+        "metadata": {"name": "db", "namespace": "default", "uid": uid},
+        "spec": {"storageClassName": "gone", "volumeName": "pvc-u-1",
+                 "accessModes": ["ReadWriteOncePod"]},
+        "status": {"phase": phase},
+    }))
+}
+
+fn pv(name: &str, id: &str) -> PersistentVolume {
+    typed(json!({"metadata": {"name": name},
+                 "spec": {"csi": {"driver": "lvm.csi.pliant.io", "volumeHandle": id}}}))
+}
+
+#[test]
+fn both_objects_are_what_the_provisioner_would_have_written() {
+    let adoption = plan(&seen(), &id(), &named()).unwrap();
+    let yaml = serde_saphyr::to_string(&adoption).unwrap();
+    insta::assert_snapshot!(yaml, @r"
+    volume:
+      apiVersion: v1
+      kind: PersistentVolume
+      metadata:
+        annotations:
+          pv.kubernetes.io/provisioned-by: lvm.csi.pliant.io
+        name: pvc-u-1
+      spec:
+        accessModes:
+        - ReadWriteOnce
+        capacity:
+          storage: 104Mi
+        claimRef:
+          apiVersion: v1
+          kind: PersistentVolumeClaim
+          name: db
+          namespace: default
+        csi:
+          driver: lvm.csi.pliant.io
+          fsType: xfs
+          volumeAttributes:
+            pool: fast
+          volumeHandle: r3j7nlli-sedc5vnwdfpktymcxldjdvbalx
+        nodeAffinity:
+          required:
+            nodeSelectorTerms:
+            - matchExpressions:
+              - key: topology.lvm.csi.pliant.io/node
+                operator: In
+                values:
+                - alpha
+        persistentVolumeReclaimPolicy: Retain
+        storageClassName: fast
+        volumeMode: Filesystem
+    claim:
+      apiVersion: v1
+      kind: PersistentVolumeClaim
+      metadata:
+        name: db
+        namespace: default
+      spec:
+        accessModes:
+        - ReadWriteOnce
+        resources:
+          requests:
+            storage: 104Mi
+        storageClassName: fast
+        volumeMode: Filesystem
+        volumeName: pvc-u-1
+    ");
+    let said = adoption.in_words();
+    assert_eq!(said, format!("{}: PersistentVolume pvc-u-1 for claim default/db", id()));
+}
+
+#[test]
+fn a_raw_block_volume_has_no_file_system() {
+    let seen = with(|seen| volume(seen).mode = "block".to_owned());
+    let adoption = plan(&seen, &id(), &named()).unwrap();
+    let spec = adoption.volume.spec.unwrap();
+    assert_eq!(spec.volume_mode.as_deref(), Some("Block"));
+    assert_eq!(spec.csi.unwrap().fs_type, None);
+    assert_eq!(adoption.claim.unwrap().spec.unwrap().volume_mode.as_deref(), Some("Block"));
+}
+
+#[test]
+fn a_claim_that_has_lost_it_gets_it_back() {
+    let lost = with(|seen| seen.claims = vec![claim("u-1", "Lost")]);
+    let adoption = plan(&lost, &id(), &Wish::default()).unwrap();
+    let spec = adoption.volume.spec.unwrap();
+    assert_eq!(spec.claim_ref.unwrap().uid.as_deref(), Some("u-1"));
+    assert_eq!(spec.access_modes.unwrap(), ["ReadWriteOncePod"]);
+    assert_eq!((adoption.claim, spec.storage_class_name.as_deref()), (None, Some("gone")));
+    // Another claim of the name, and one that has another volume, are not touched.
+    for other in [claim("u-2", "Lost"), claim("u-1", "Bound")] {
+        let seen = with(|seen| seen.claims = vec![other]);
+        let said = plan(&seen, &id(), &named()).unwrap_err();
+        assert!(said.starts_with("there is a claim db in namespace default already"), "{said}");
+    }
+}
+
+#[test]
+fn a_name_that_kubernetes_does_not_take_is_replaced_by_the_id() {
+    for name in ["Müll", "-a", "a-", "a_b", "", "a/b"] {
+        let seen = with(|seen| volume(seen).name = name.to_owned());
+        let adoption = plan(&seen, &id(), &named()).unwrap();
+        assert_eq!(adoption.volume.metadata.name, Some(id()), "{name}");
+    }
+}
+
+#[test]
+fn what_speaks_against_it_is_told() {
+    let request = |work: Value| -> VolumeRequest {
+        typed(json!({"apiVersion": "pliant.io/v1alpha1", "kind": "VolumeRequest",
+                     "metadata": {"name": "r"},
+                     "spec": {"node": "alpha", "volume": id(), "work": work}}))
+    };
+    let nameless = Wish { claim: None, namespace: None, class: None };
+    let of = |class: &str| Wish { class: Some(class.to_owned()), ..named() };
+    for (seen, wish, words) in [
+        (with(|seen| seen.nodes.clear()), named(), "no node tells of volume"),
+        (with(|seen| seen.volumes = vec![pv("x", &id())]), named(), "has PersistentVolume x"),
+        (with(|seen| seen.volumes = vec![pv("pvc-u-1", "y")]), named(), "is of another volume"),
+        (with(|seen| volume(seen).state = "deleting".to_owned()), named(), "is deleting"),
+        (with(|seen| volume(seen).state = "creating".to_owned()), named(), "is creating"),
+        (with(|seen| volume(seen).state = "odd".to_owned()), named(), "is odd"),
+        (
+            with(|seen| seen.requests = vec![request(json!({"remove": {}}))]),
+            named(),
+            "being made or removed just now; see `kubectl describe volumerequest r`",
+        ),
+        (seen(), nameless, "name one with --namespace and --claim"),
+        (seen(), of("slow"), "slow is no class of this driver; there are: fast"),
+        (
+            with(|seen| seen.classes = vec![class("slow", "slow")]),
+            named(),
+            "no class takes pool fast",
+        ),
+        (
+            with(|seen| seen.classes.push(class("other", "fast"))),
+            named(),
+            "several classes take pool fast: name one with --class: fast and other",
+        ),
+    ] {
+        let said = plan(&seen, &id(), &wish).unwrap_err();
+        assert!(said.contains(words), "{said}");
+    }
+    let growing = with(|seen| {
+        seen.requests = vec![request(json!({"grow": {"atLeast": "1Gi"}}))];
+    });
+    plan(&growing, &id(), &named()).unwrap();
+    plan(&with(|seen| seen.classes.push(class("other", "fast"))), &id(), &of("other")).unwrap();
+}
+
+#[test]
+fn all_are_those_that_no_persistent_volume_names() {
+    assert_eq!(all(&seen()), [id()]);
+    assert_eq!(all(&with(|seen| seen.volumes = vec![pv("x", &id())])), Vec::<String>::new());
+}

@@ -1,0 +1,113 @@
+//! Looks at the driver in a cluster and says what is there, what is missing, what to type: what
+//! [`doctor`](crate::doctor) does for one machine. Changes nothing.
+//!
+//! [`observe`] asks the API server, [`judge`] decides.
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::ListParams;
+
+use crate::api::{NodeStorage, Pool, VolumeRequest};
+use crate::ask::read::Reader;
+use crate::ask::{AskError, DRIVER_PODS};
+use crate::doctor::Finding;
+use crate::volume::DRIVER;
+
+mod cluster;
+mod node;
+
+/// What there is in a cluster of the driver and around it.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub(super) definitions: Vec<CustomResourceDefinition>,
+    pub(super) driver: Option<CSIDriver>,
+    pub(super) classes: Vec<StorageClass>,
+    pub(super) pools: Vec<Pool>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) kubelets: Vec<CSINode>,
+    pub(super) storages: Vec<NodeStorage>,
+    /// The pods of the driver.
+    pub(super) pods: Vec<Pod>,
+    pub(super) volumes: Vec<PersistentVolume>,
+    pub(super) requests: Vec<VolumeRequest>,
+    /// What the caller may not read.
+    pub(super) unseen: Vec<&'static str>,
+}
+
+const DEFINITIONS: &str = "custom resource definitions";
+const DRIVERS: &str = "csidrivers";
+const CLASSES: &str = "storage classes";
+const POOLS: &str = "pools";
+const NODES: &str = "nodes";
+const KUBELETS: &str = "csinodes";
+const STORAGES: &str = "nodestorages";
+const PODS: &str = "the pods of the driver";
+const VOLUMES: &str = "persistent volumes";
+const REQUESTS: &str = "volumerequests";
+
+impl Seen {
+    fn sees(&self, what: &str) -> bool {
+        !self.unseen.contains(&what)
+    }
+
+    /// The record of the node with this name.
+    fn storage(&self, node: &str) -> Option<&NodeStorage> {
+        self.storages.iter().find(|one| one.metadata.name.as_deref() == Some(node))
+    }
+}
+
+/// Read what there is.
+///
+/// # Errors
+/// [`AskError::Api`].
+pub async fn observe(client: &Client) -> Result<Seen, AskError> {
+    let mut ask = Reader::new(client);
+    let all = ListParams::default;
+    let mut seen = Seen {
+        definitions: ask.list(ask.all(), all(), DEFINITIONS).await?,
+        driver: ask.get(ask.all(), DRIVER, DRIVERS).await?,
+        classes: ask.list(ask.all(), all(), CLASSES).await?,
+        pools: ask.list(ask.all(), all(), POOLS).await?,
+        nodes: ask.list(ask.all(), all(), NODES).await?,
+        kubelets: ask.list(ask.all(), all(), KUBELETS).await?,
+        storages: ask.list(ask.all(), all(), STORAGES).await?,
+        pods: ask.list(ask.all(), all().labels(DRIVER_PODS), PODS).await?,
+        volumes: ask.list(ask.all(), all(), VOLUMES).await?,
+        requests: ask.list(ask.all(), all(), REQUESTS).await?,
+        unseen: Vec::new(),
+    };
+    seen.unseen = ask.unseen;
+    Ok(seen)
+}
+
+/// Say what it means, for the whole cluster or for one node; `program` is how the caller calls this
+/// program.
+///
+/// # Errors
+/// [`AskError::Refused`] if there is no such node.
+pub fn judge(seen: &Seen, program: &str, node: Option<&str>) -> Result<Vec<Finding>, AskError> {
+    let mut findings = Vec::new();
+    if !seen.unseen.is_empty() {
+        let what = format!("you may not read {}", seen.unseen.join(", "));
+        findings.push(Finding::warning(what, "let an administrator of the cluster type this"));
+    }
+    let names = node::names(seen);
+    match node {
+        Some(name) if names.contains(name) => findings.extend(node::judge(seen, program, name)),
+        Some(name) => {
+            let reason = format!("there is no node {name}; `kubectl get nodes` lists them");
+            return Err(AskError::Refused { reason });
+        }
+        None => {
+            findings.extend(cluster::judge(seen, program));
+            findings.extend(names.into_iter().flat_map(|name| node::judge(seen, program, name)));
+        }
+    }
+    findings.extend(cluster::differences(seen, program, node));
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests;

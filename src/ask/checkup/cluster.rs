@@ -1,0 +1,197 @@
+//! What concerns no single node. Pure.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::storage::v1::StorageClass;
+
+use super::{CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, STORAGES, Seen, VOLUMES};
+use crate::api::{NodeStorageStatus, Pool, definitions};
+use crate::ask::{CONTROLLERS, is_ready};
+use crate::cluster::audit::{Difference, audit};
+use crate::doctor::Finding;
+use crate::volume::{Class, DRIVER, FsKind, few};
+
+pub(super) fn judge(seen: &Seen, program: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(records(seen, program));
+    findings.extend(driver(seen));
+    findings.extend(controller(seen));
+    findings.extend(versions(seen));
+    findings.extend(pools(seen));
+    findings.extend(classes(seen));
+    findings
+}
+
+/// What to type where something of the driver's own objects is missing.
+const INSTALL: &str = "install the chart again: helm upgrade --install pliant charts/pliant …";
+
+fn records(seen: &Seen, program: &str) -> Option<Finding> {
+    if !seen.sees(DEFINITIONS) {
+        return None;
+    }
+    let there: BTreeSet<_> = seen.definitions.iter().map(|one| &one.metadata.name).collect();
+    let all = definitions();
+    let missing = all.iter().map(|one| &one.metadata.name).filter(|name| !there.contains(name));
+    let missing: Vec<_> = missing.flatten().collect();
+    Some(if missing.is_empty() {
+        Finding::good("the records of the driver are defined")
+    } else {
+        let what = format!("these records are not defined: {}", few(missing));
+        Finding::bad(what, format!("{program} crds | kubectl apply --server-side --filename -"))
+    })
+}
+
+fn driver(seen: &Seen) -> Option<Finding> {
+    if !seen.sees(DRIVERS) {
+        return None;
+    }
+    let Some(driver) = &seen.driver else {
+        return Some(Finding::bad(format!("there is no CSIDriver {DRIVER}"), INSTALL));
+    };
+    Some(match (driver.spec.attach_required, driver.spec.storage_capacity) {
+        (Some(false), Some(true)) => Finding::good(format!("CSIDriver {DRIVER} is there")),
+        (Some(false), _) => Finding::warning(
+            format!(
+                "CSIDriver {DRIVER} lacks storageCapacity: pods are sent to nodes without room"
+            ),
+            format!(
+                "kubectl patch csidriver {DRIVER} --patch '{{\"spec\":{{\"storageCapacity\":true}}}}'"
+            ),
+        ),
+        _ => Finding::bad(
+            format!("CSIDriver {DRIVER} asks for volumes to be attached, and nobody does that"),
+            format!("kubectl delete csidriver {DRIVER}, then {INSTALL}"),
+        ),
+    })
+}
+
+fn is_controller(pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    let component = labels.and_then(|all| all.get("app.kubernetes.io/component"));
+    component.is_some_and(|component| component == "controller")
+}
+
+fn controller(seen: &Seen) -> Option<Finding> {
+    if !seen.sees(PODS) {
+        return None;
+    }
+    let all: Vec<&Pod> = seen.pods.iter().filter(|pod| is_controller(pod)).collect();
+    let ready = all.iter().filter(|pod| is_ready(pod)).count();
+    let look = format!("kubectl describe pods --all-namespaces --selector {CONTROLLERS}");
+    Some(match (ready, all.len()) {
+        (0, 0) => Finding::bad("there is no pod of the controller", INSTALL),
+        (0, many) => {
+            let what =
+                format!("no pod of the controller is ready, of {many}: nothing is made or grown");
+            Finding::bad(what, look)
+        }
+        (ready, many) if ready < many => Finding::warning(
+            format!("pods of the controller that are ready: {ready} of {many}"),
+            look,
+        ),
+        _ => Finding::good(format!("the controller runs, pods: {ready}")),
+    })
+}
+
+fn told(seen: &Seen) -> impl Iterator<Item = &NodeStorageStatus> {
+    seen.storages.iter().filter_map(|node| node.status.as_ref())
+}
+
+fn versions(seen: &Seen) -> Option<Finding> {
+    let versions: BTreeSet<&str> = told(seen).map(|status| status.version.as_str()).collect();
+    let ours = env!("CARGO_PKG_VERSION");
+    let versions: Vec<&str> = versions.into_iter().collect();
+    match versions.as_slice() {
+        [] => None,
+        [one] if *one == ours => Some(Finding::good(format!("all agents are of version {one}"))),
+        [one] => Some(Finding::warning(
+            format!("all agents are of version {one}, and this program is of {ours}"),
+            "use a program of the same version",
+        )),
+        several => Some(Finding::warning(
+            format!("the agents are of different versions: {}", few(several)),
+            "wait for the update to end: kubectl get daemonsets --all-namespaces",
+        )),
+    }
+}
+
+fn pools(seen: &Seen) -> Vec<Finding> {
+    if !seen.sees(POOLS) {
+        return Vec::new();
+    }
+    if seen.pools.is_empty() {
+        return vec![Finding::bad("there is no Pool", "write one: kubectl explain pool.spec")];
+    }
+    seen.pools.iter().map(pool).collect()
+}
+
+fn pool(pool: &Pool) -> Finding {
+    let name = pool.metadata.name.as_deref().unwrap_or_default();
+    let status = pool.status.clone().unwrap_or_default();
+    match (status.ready, status.message) {
+        (0, message) => {
+            let why = message.map(|words| format!(": {words}")).unwrap_or_default();
+            let look = format!("kubectl get pool {name} --output yaml");
+            Finding::bad(format!("pool {name} is usable on no node{why}"), look)
+        }
+        (ready, _) => Finding::good(format!("pool {name} is usable, nodes: {ready}")),
+    }
+}
+
+fn classes(seen: &Seen) -> Vec<Finding> {
+    if !seen.sees(CLASSES) {
+        return Vec::new();
+    }
+    let ours: Vec<&StorageClass> =
+        seen.classes.iter().filter(|class| class.provisioner == DRIVER).collect();
+    if ours.is_empty() {
+        let what = format!("no StorageClass names the driver {DRIVER}");
+        return vec![Finding::warning(what, "write one, or name it in the values of the chart")];
+    }
+    ours.into_iter().map(|one| class(seen, one)).collect()
+}
+
+fn class(seen: &Seen, class: &StorageClass) -> Finding {
+    let name = class.metadata.name.as_deref().unwrap_or_default();
+    let parameters = class.parameters.clone().unwrap_or_default();
+    let look = || format!("kubectl get storageclass {name} --output yaml");
+    let parsed = match Class::parse(&parameters, None, FsKind::Ext4) {
+        Ok(parsed) => parsed,
+        Err(error) => return Finding::bad(format!("class {name} cannot be used: {error}"), look()),
+    };
+    let has = |pool: &str| told(seen).flat_map(|node| &node.pools).any(|one| one.name == pool);
+    match parsed.pool {
+        Some(pool) if seen.sees(STORAGES) && !has(pool.as_str()) => {
+            let what = format!("class {name} takes pool {pool}, which no node has");
+            return Finding::bad(what, "kubectl get pools");
+        }
+        _ => {}
+    }
+    if class.volume_binding_mode.as_deref() != Some("WaitForFirstConsumer") {
+        return Finding::warning(
+            format!("class {name} makes volumes at once, on nodes where their pods may not run"),
+            "make it anew with volumeBindingMode: WaitForFirstConsumer",
+        );
+    }
+    Finding::good(format!("class {name} can be used"))
+}
+
+/// Volumes and PersistentVolumes without each other, on all nodes or on one.
+pub(super) fn differences(seen: &Seen, program: &str, on: Option<&str>) -> Vec<Finding> {
+    if !seen.sees(VOLUMES) || !seen.sees(STORAGES) {
+        return Vec::new();
+    }
+    let finding = |one: &Difference| match one {
+        Difference::VolumeWithoutPv { node, volume, name, size, .. } => Finding::bad(
+            format!("volume {volume} ({name}, {size}) of node {node} has no PersistentVolume"),
+            format!("{program} adopt {volume} --namespace NAMESPACE --claim NAME"),
+        ),
+        Difference::PvWithoutVolume { node, volume, pv } => Finding::bad(
+            format!("PersistentVolume {pv} names volume {volume}, which node {node} does not have"),
+            "put a disk back that was taken out, or restore the data from a backup",
+        ),
+    };
+    let found = audit(&seen.storages, &seen.volumes, &seen.requests);
+    found.iter().filter(|one| on.is_none_or(|on| one.node() == on)).map(finding).collect()
+}

@@ -1,0 +1,169 @@
+//! What concerns one node. Pure.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{KUBELETS, NODES, PODS, Seen};
+use crate::api::{DiskState, Health, NodeStorageStatus, Pool, PoolOnNode};
+use crate::ask::is_ready;
+use crate::bytes::Bytes;
+use crate::doctor::Finding;
+use crate::volume::DRIVER;
+
+/// The nodes, also those of which only a record is left.
+pub(super) fn names(seen: &Seen) -> BTreeSet<&str> {
+    let known = seen.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
+    let told = seen.storages.iter().filter_map(|node| node.metadata.name.as_deref());
+    known.chain(told).collect()
+}
+
+pub(super) fn judge(seen: &Seen, program: &str, name: &str) -> Vec<Finding> {
+    let storage = seen.storage(name);
+    let agents = agents(seen, name);
+    if storage.is_none() && agents.is_empty() && seen.sees(PODS) {
+        return vec![Finding::good(format!("node {name}: the driver is not meant to run there"))];
+    }
+    let mut findings = Vec::new();
+    findings.extend(left_behind(seen, name));
+    findings.extend(agent(seen, name, &agents));
+    findings.extend(kubelet(seen, name));
+    match storage.and_then(|storage| storage.status.as_ref()) {
+        Some(status) => findings.extend(of_record(seen, status, program, name)),
+        None => findings.push(Finding::bad(
+            format!("node {name}: its agent has not told what it has"),
+            logs(&agents),
+        )),
+    }
+    findings
+}
+
+fn agents<'a>(seen: &'a Seen, name: &str) -> Vec<&'a Pod> {
+    let is_agent = |pod: &&Pod| {
+        let labels = pod.metadata.labels.as_ref();
+        let component = labels.and_then(|all| all.get("app.kubernetes.io/component"));
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        component.is_some_and(|component| component == "node") && node == Some(name)
+    };
+    seen.pods.iter().filter(is_agent).collect()
+}
+
+fn left_behind(seen: &Seen, name: &str) -> Option<Finding> {
+    let is_it = |one: &str| one == name;
+    let there = seen.nodes.iter().filter_map(|node| node.metadata.name.as_deref()).any(is_it);
+    (!there && seen.sees(NODES)).then(|| {
+        Finding::warning(
+            format!("node {name} is not in the cluster, and its record is"),
+            format!("if it is gone for good, with its volumes: kubectl delete nodestorage {name}"),
+        )
+    })
+}
+
+fn agent(seen: &Seen, name: &str, agents: &[&Pod]) -> Option<Finding> {
+    if !seen.sees(PODS) {
+        return None;
+    }
+    let Some(first) = agents.first() else {
+        return Some(Finding::bad(
+            format!("node {name}: no agent runs there, and its volumes are there"),
+            "kubectl get daemonsets --all-namespaces; see its node selector and tolerations",
+        ));
+    };
+    if agents.iter().any(|pod| is_ready(pod)) {
+        return None; // Told with the room.
+    }
+    let pod = first.metadata.name.as_deref().unwrap_or_default();
+    Some(Finding::bad(format!("node {name}: its agent {pod} is not ready"), logs(agents)))
+}
+
+/// How to read what an agent says.
+fn logs(agents: &[&Pod]) -> String {
+    let Some(pod) = agents.first() else { return "start the agent there".to_owned() };
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (name, namespace) = (part(&pod.metadata.name), part(&pod.metadata.namespace));
+    format!("kubectl logs {name} --namespace {namespace} --container node")
+}
+
+fn kubelet(seen: &Seen, name: &str) -> Option<Finding> {
+    if !seen.sees(KUBELETS) {
+        return None;
+    }
+    let known = seen.kubelets.iter().find(|one| one.metadata.name.as_deref() == Some(name));
+    let has = known.is_some_and(|one| one.spec.drivers.iter().any(|driver| driver.name == DRIVER));
+    (!has).then(|| {
+        Finding::bad(
+            format!("node {name}: its kubelet does not know the driver, so no pod gets a volume"),
+            "see the lines with `registration` in the log of its agent",
+        )
+    })
+}
+
+fn of_record(seen: &Seen, status: &NodeStorageStatus, program: &str, name: &str) -> Vec<Finding> {
+    let mut findings: Vec<Finding> =
+        status.pools.iter().filter_map(|one| pool(one, program, name)).collect();
+    findings.extend(status.pools.iter().filter_map(|pool| planned(seen, pool, name)));
+    if let Some(unread) = &status.unread {
+        let what = format!("node {name}: not all volumes can be read: {unread}");
+        findings.push(Finding::bad(what, on_the_node(name)));
+    }
+    let missing = status.disks.iter().filter(|disk| disk.state == DiskState::Missing);
+    findings.extend(missing.map(|disk| {
+        let why = disk.message.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
+        let what = format!("node {name}: disk {} is missing{why}", disk.device);
+        Finding::bad(what, "put it back; until then nothing is changed in its group")
+    }));
+    findings.extend(status.volumes.iter().flat_map(|volume| {
+        volume.ailments.iter().map(move |ailment| {
+            let what = format!("node {name}: volume {}: {}", volume.name, ailment.message);
+            let todo = format!("{program} explain pv/{}", volume.name);
+            if ailment.severity == "Degraded" {
+                Finding::warning(what, todo)
+            } else {
+                Finding::bad(what, todo)
+            }
+        })
+    }));
+    let unmet = status.conditions.iter().filter(|condition| condition.status == "False");
+    findings.extend(unmet.map(|condition| {
+        let what = format!("node {name}: {}: {}", condition.type_, condition.message);
+        Finding::bad(what, on_the_node(name))
+    }));
+    findings.push(room(status, name));
+    findings
+}
+
+/// What that machine lacks only the program there can see.
+fn on_the_node(name: &str) -> String {
+    format!(
+        "look from the node: kubectl exec into its pod pliant-node-… on {name}, then pliant doctor"
+    )
+}
+
+fn room(status: &NodeStorageStatus, name: &str) -> Finding {
+    let free: Bytes = status.free.0;
+    let (volumes, size) = (status.volume_count, status.size.0);
+    Finding::good(format!("node {name}: {free} of {size} free, volumes: {volumes}"))
+}
+
+fn pool(pool: &PoolOnNode, program: &str, name: &str) -> Option<Finding> {
+    let message = pool.message.as_deref().unwrap_or("it is not as it should be");
+    let what = format!("node {name}, pool {}: {message}", pool.name);
+    match pool.health {
+        Health::Ok => None,
+        Health::Degraded => Some(Finding::warning(what, format!("{program} status"))),
+        Health::Unavailable => Some(Finding::bad(what, on_the_node(name))),
+    }
+}
+
+/// What waits for the administrator to allow that disks are initialised.
+fn planned(seen: &Seen, pool: &PoolOnNode, name: &str) -> Option<Finding> {
+    let is_it = |one: &&Pool| one.metadata.name.as_ref() == Some(&pool.name);
+    let may = seen.pools.iter().find(is_it).is_some_and(|pool| pool.spec.create);
+    (!pool.plan.is_empty() && !may).then(|| {
+        let what = format!("node {name}, pool {}, planned: {}", pool.name, pool.plan.join("; "));
+        Finding::warning(
+            what,
+            format!("if that is right: kubectl edit pool {}, create: true", pool.name),
+        )
+    })
+}

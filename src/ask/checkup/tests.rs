@@ -1,0 +1,258 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::doctor::{Level, print};
+use crate::volume::{NodeKey, VolumeId, VolumeKey};
+
+fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn pod(component: &str, node: &str, ready: &str) -> Value {
+    json!({"metadata": {"name": format!("pliant-{component}-{node}"), "namespace": "pliant",
+                        "labels": {"app.kubernetes.io/component": component}},
+           "spec": {"containers": [], "nodeName": node},
+           "status": {"conditions": [{"type": "Ready", "status": ready}]}})
+}
+
+fn id(name: &str) -> String {
+    VolumeId::new(NodeKey::of("alpha"), VolumeKey::of(name)).to_string()
+}
+
+/// A cluster of a node with the driver and one without, where nothing is wrong.
+fn seen() -> Seen {
+    let pool =
+        json!({"name": "fast", "configured": true, "size": "4Gi", "free": "3Gi", "volumes": 1});
+    let volume = json!({"id": id("pvc-1"), "name": "pvc-1", "pool": "fast", "size": "1Gi",
+                        "requested": "1Gi", "mode": "ext4", "state": "ready"});
+    Seen {
+        definitions: crate::api::definitions(),
+        driver: typed(json!({"metadata": {"name": DRIVER},
+                             "spec": {"attachRequired": false, "storageCapacity": true}})),
+        classes: vec![typed(json!({"metadata": {"name": "fast"}, "provisioner": DRIVER,
+            "volumeBindingMode": "WaitForFirstConsumer", "parameters": {"pool": "fast"}}))],
+        pools: vec![typed(json!({"apiVersion": "pliant.io/v1alpha1", "kind": "Pool",
+            "metadata": {"name": "fast"}, "spec": {"groups": ["vg0"]}, "status": {"ready": 1}}))],
+        nodes: ["alpha", "control"].map(|name| typed(json!({"metadata": {"name": name}}))).into(),
+        kubelets: vec![typed(json!({"metadata": {"name": "alpha"},
+                                    "spec": {"drivers": [{"name": DRIVER, "nodeID": "alpha"}]}}))],
+        storages: vec![typed(json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage",
+            "metadata": {"name": "alpha"}, "spec": {"key": NodeKey::of("alpha").as_str()},
+            "status": {"version": env!("CARGO_PKG_VERSION"), "size": "4Gi", "free": "3Gi",
+                       "volumeCount": 1, "pools": [pool], "volumes": [volume]},
+        }))],
+        pods: vec![typed(pod("node", "alpha", "True")), typed(pod("controller", "alpha", "True"))],
+        volumes: vec![typed(json!({"metadata": {"name": "pvc-1"},
+            "spec": {"csi": {"driver": DRIVER, "volumeHandle": id("pvc-1")}}}))],
+        ..Seen::default()
+    }
+}
+
+/// What is found beside what is good.
+fn found(change: impl FnOnce(&mut Seen)) -> String {
+    let mut seen = seen();
+    change(&mut seen);
+    let mut findings = judge(&seen, "pliant", None).unwrap();
+    findings.retain(|finding| finding.level != Level::Good);
+    print(&findings, false)
+}
+
+#[test]
+fn where_nothing_is_wrong_all_is_good() {
+    insta::assert_snapshot!(print(&judge(&seen(), "pliant", None).unwrap(), false), @r"
+    ✓ the records of the driver are defined
+    ✓ CSIDriver lvm.csi.pliant.io is there
+    ✓ the controller runs, pods: 1
+    ✓ all agents are of version 0.1.0
+    ✓ pool fast is usable, nodes: 1
+    ✓ class fast can be used
+    ✓ node alpha: 3 GiB of 4 GiB free, volumes: 1
+    ✓ node control: the driver is not meant to run there
+    8 good, 0 to note, 0 to put right
+    ");
+    insta::assert_snapshot!(print(&judge(&seen(), "pliant", Some("alpha")).unwrap(), false), @r"
+    ✓ node alpha: 3 GiB of 4 GiB free, volumes: 1
+    1 good, 0 to note, 0 to put right
+    ");
+    let said = judge(&seen(), "pliant", Some("beta")).unwrap_err().to_string();
+    assert_eq!(said, "there is no node beta; `kubectl get nodes` lists them");
+}
+
+#[test]
+fn what_the_chart_installs_is_missed() {
+    insta::assert_snapshot!(found(|seen| {
+        seen.definitions.remove(0);
+        seen.driver = None;
+        seen.pods.clear();
+        seen.pools.clear();
+        seen.classes.clear();
+    }), @r"
+    ✗ these records are not defined: nodestorages.pliant.io
+        → pliant crds | kubectl apply --server-side --filename -
+    ✗ there is no CSIDriver lvm.csi.pliant.io
+        → install the chart again: helm upgrade --install pliant charts/pliant …
+    ✗ there is no pod of the controller
+        → install the chart again: helm upgrade --install pliant charts/pliant …
+    ✗ there is no Pool
+        → write one: kubectl explain pool.spec
+    ! no StorageClass names the driver lvm.csi.pliant.io
+        → write one, or name it in the values of the chart
+    ✗ node alpha: no agent runs there, and its volumes are there
+        → kubectl get daemonsets --all-namespaces; see its node selector and tolerations
+    0 good, 1 to note, 5 to put right
+    ");
+    insta::assert_snapshot!(found(|seen| {
+        let driver = seen.driver.as_mut().unwrap();
+        driver.spec.attach_required = None;
+        seen.pods = vec![typed(pod("node", "alpha", "False")), typed(pod("controller", "x", "False"))];
+    }), @r"
+    ✗ CSIDriver lvm.csi.pliant.io asks for volumes to be attached, and nobody does that
+        → kubectl delete csidriver lvm.csi.pliant.io, then install the chart again: helm upgrade --install pliant charts/pliant …
+    ✗ no pod of the controller is ready, of 1: nothing is made or grown
+        → kubectl describe pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller
+    ✗ node alpha: its agent pliant-node-alpha is not ready
+        → kubectl logs pliant-node-alpha --namespace pliant --container node
+    0 good, 0 to note, 3 to put right
+    ");
+    insta::assert_snapshot!(found(|seen| {
+        seen.driver.as_mut().unwrap().spec.storage_capacity = None;
+        seen.pods.push(typed(pod("controller", "beta", "False")));
+    }), @r#"
+    ! CSIDriver lvm.csi.pliant.io lacks storageCapacity: pods are sent to nodes without room
+        → kubectl patch csidriver lvm.csi.pliant.io --patch '{"spec":{"storageCapacity":true}}'
+    ! pods of the controller that are ready: 1 of 2
+        → kubectl describe pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller
+    0 good, 2 to note, 0 to put right
+    "#);
+}
+
+#[test]
+fn what_is_wrong_with_pools_and_classes_is_told() {
+    insta::assert_snapshot!(found(|seen| {
+        let class = |name: &str, mode: &str, key: &str, pool: &str| typed(json!({
+            "metadata": {"name": name}, "provisioner": DRIVER, "volumeBindingMode": mode,
+            "parameters": {key: pool}}));
+        seen.classes = vec![
+            class("typo", "WaitForFirstConsumer", "pol", "fast"),
+            class("nowhere", "WaitForFirstConsumer", "pool", "slow"),
+            class("early", "Immediate", "pool", "fast"),
+        ];
+        seen.pools[0].status = typed(json!({"ready": 0, "message": "no node has the label disks=nvme"}));
+    }), @r"
+    ✗ pool fast is usable on no node: no node has the label disks=nvme
+        → kubectl get pool fast --output yaml
+    ✗ class typo cannot be used: class parameter pol: unknown; did you mean pool? Known are pool, layout, wipe, safety, mkfs-options, fs-type
+        → kubectl get storageclass typo --output yaml
+    ✗ class nowhere takes pool slow, which no node has
+        → kubectl get pools
+    ! class early makes volumes at once, on nodes where their pods may not run
+        → make it anew with volumeBindingMode: WaitForFirstConsumer
+    0 good, 1 to note, 3 to put right
+    ");
+}
+
+#[test]
+fn what_a_node_tells_is_told() {
+    insta::assert_snapshot!(found(|seen| {
+        let status = seen.storages[0].status.as_mut().unwrap();
+        status.version = "0.0.9".to_owned();
+        status.unread = Some("vg0 could not be read".to_owned());
+        status.pools = vec![
+            typed(json!({"name": "fast", "configured": true, "size": "4Gi", "free": "3Gi", "volumes": 1,
+                "health": "Degraded", "message": "/dev/sdc is not blank: ext4; see `wipefs /dev/sdc`"})),
+            typed(json!({"name": "big", "configured": true, "size": "0", "free": "0", "volumes": 0,
+                "health": "Unavailable", "message": "it has no volume group yet: see what is planned",
+                "plan": ["make volume group pliant-big-1 of /dev/sdd"]})),
+        ];
+        status.disks = vec![typed(json!({"device": "/dev/sdb", "state": "Missing",
+                                         "message": "the disk of vg0 is away; see `pvs`"}))];
+        status.volumes[0].ailments = vec![
+            typed(json!({"severity": "Degraded", "reason": "NotReady", "message": "it is not ready"})),
+            typed(json!({"severity": "DataLoss", "reason": "DiskMissing", "message": "its disk is away"})),
+        ];
+        status.conditions = vec![typed(json!({"type": "ToolsThere", "status": "False", "reason": "x",
+            "message": "mkfs.xfs is missing", "lastTransitionTime": "2026-01-01T00:00:00Z"}))];
+    }), @r"
+    ! all agents are of version 0.0.9, and this program is of 0.1.0
+        → use a program of the same version
+    ! node alpha, pool fast: /dev/sdc is not blank: ext4; see `wipefs /dev/sdc`
+        → pliant status
+    ✗ node alpha, pool big: it has no volume group yet: see what is planned
+        → look from the node: kubectl exec into its pod pliant-node-… on alpha, then pliant doctor
+    ! node alpha, pool big, planned: make volume group pliant-big-1 of /dev/sdd
+        → if that is right: kubectl edit pool big, create: true
+    ✗ node alpha: not all volumes can be read: vg0 could not be read
+        → look from the node: kubectl exec into its pod pliant-node-… on alpha, then pliant doctor
+    ✗ node alpha: disk /dev/sdb is missing: the disk of vg0 is away; see `pvs`
+        → put it back; until then nothing is changed in its group
+    ! node alpha: volume pvc-1: it is not ready
+        → pliant explain pv/pvc-1
+    ✗ node alpha: volume pvc-1: its disk is away
+        → pliant explain pv/pvc-1
+    ✗ node alpha: ToolsThere: mkfs.xfs is missing
+        → look from the node: kubectl exec into its pod pliant-node-… on alpha, then pliant doctor
+    0 good, 4 to note, 5 to put right
+    ");
+}
+
+#[test]
+fn nodes_that_are_silent_or_gone_are_told() {
+    insta::assert_snapshot!(found(|seen| {
+        seen.nodes.remove(0);
+        seen.kubelets.clear();
+        seen.pods.remove(0);
+        seen.storages[0].status = None;
+    }), @r"
+    ✗ class fast takes pool fast, which no node has
+        → kubectl get pools
+    ! node alpha is not in the cluster, and its record is
+        → if it is gone for good, with its volumes: kubectl delete nodestorage alpha
+    ✗ node alpha: no agent runs there, and its volumes are there
+        → kubectl get daemonsets --all-namespaces; see its node selector and tolerations
+    ✗ node alpha: its kubelet does not know the driver, so no pod gets a volume
+        → see the lines with `registration` in the log of its agent
+    ✗ node alpha: its agent has not told what it has
+        → start the agent there
+    0 good, 1 to note, 4 to put right
+    ");
+}
+
+#[test]
+fn volumes_and_persistent_volumes_without_each_other_are_told() {
+    insta::assert_snapshot!(found(|seen| {
+        seen.volumes[0].spec.as_mut().unwrap().csi.as_mut().unwrap().volume_handle = id("pvc-2");
+    }), @r"
+    ✗ volume r3j7nlli-6kdi4gvhzk3gsul43h22wg3zk7 (pvc-1, 1 GiB) of node alpha has no PersistentVolume
+        → pliant adopt r3j7nlli-6kdi4gvhzk3gsul43h22wg3zk7 --namespace NAMESPACE --claim NAME
+    ✗ PersistentVolume pvc-1 names volume r3j7nlli-aiyj6tepqeae7nssh3olacxeyg, which node alpha does not have
+        → put a disk back that was taken out, or restore the data from a backup
+    0 good, 0 to note, 2 to put right
+    ");
+}
+
+#[test]
+fn what_may_not_be_read_is_not_missed() {
+    let hidden = found(|seen| {
+        *seen = Seen {
+            unseen: vec![
+                DEFINITIONS,
+                DRIVERS,
+                CLASSES,
+                POOLS,
+                NODES,
+                KUBELETS,
+                STORAGES,
+                PODS,
+                VOLUMES,
+                REQUESTS,
+            ],
+            ..Seen::default()
+        };
+    });
+    assert!(
+        hidden.starts_with("! you may not read custom resource definitions, csidrivers"),
+        "{hidden}"
+    );
+    assert!(hidden.ends_with("0 good, 1 to note, 0 to put right\n"), "{hidden}");
+}

@@ -1,0 +1,186 @@
+//! How a claim is that has a volume. Pure.
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::fit::objections;
+use super::gather::{Facts, STORAGES, VOLUMES};
+use super::growth::growth;
+use super::pending::{look_at_agents, unschedulable};
+use super::{Explanation, State, Todo};
+use crate::api::{NodeStorage, VolumeOnNode};
+use crate::bytes::Bytes;
+use crate::cluster::audit::{handle, is_complete};
+use crate::volume::{NodeKey, VolumeId, few};
+
+/// Where the volume of a claim is, and how.
+pub(super) struct Place<'a> {
+    pub id: &'a str,
+    pub node: &'a str,
+    pub volume: Option<&'a VolumeOnNode>,
+}
+
+/// A claim whose PersistentVolume was removed under it.
+pub(super) fn lost(facts: &Facts) -> Explanation {
+    let claim = facts.claim.as_ref().and_then(|claim| claim.spec.as_ref());
+    let name = claim.and_then(|spec| spec.volume_name.clone()).unwrap_or_default();
+    let why = format!(
+        "is Lost: its PersistentVolume {name} was removed. If the volume is still on its node, it is \
+         a volume without a PersistentVolume."
+    );
+    let todo =
+        Todo::command("see such volumes", format!("{} adopt --all --dry-run", facts.program));
+    facts.explain(State::Lost, why, vec![todo])
+}
+
+/// A claim with its PersistentVolume.
+pub(super) fn bound(facts: &Facts) -> Explanation {
+    let Some(pv) = &facts.volume else {
+        let why = if facts.sees(VOLUMES) {
+            "is Bound, and its PersistentVolume is not there."
+        } else {
+            "is Bound; you may not read its PersistentVolume, so no more can be said."
+        };
+        return facts.explain(State::Unseen, why, Vec::new());
+    };
+    let Some(id) = handle(pv) else {
+        let why = "is Bound to a volume of another driver, of which nothing is known here.";
+        return facts.explain(State::OtherDriver, why, Vec::new());
+    };
+    let storage = facts.storages.iter().find(|node| id.starts_with(&format!("{}-", node.spec.key)));
+    let Some(storage) = storage else { return without_record(facts, id) };
+    let node = storage.metadata.name.as_deref().unwrap_or_default();
+    let volumes = storage.status.iter().flat_map(|status| &status.volumes);
+    let place = Place { id, node, volume: volumes.into_iter().find(|volume| volume.id == id) };
+    gone(facts, storage, &place)
+        .or_else(|| growth(facts, &place))
+        .or_else(|| ailing(facts, &place))
+        .or_else(|| agent_away(facts, &place))
+        .or_else(|| pod_waits(facts, &place))
+        .unwrap_or_else(|| fine(facts, &place))
+}
+
+fn without_record(facts: &Facts, id: &str) -> Explanation {
+    if !facts.sees(STORAGES) {
+        let why = "is Bound; you may not read nodestorages, so no more can be said.";
+        return facts.explain(State::Unseen, why, Vec::new());
+    }
+    let is_its = |name: &&str| id.parse().is_ok_and(|id: VolumeId| *id.node() == NodeKey::of(name));
+    let mut names = facts.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
+    if let Some(node) = names.find(is_its) {
+        let why = format!("is Bound to a volume of node {node}, whose agent has told nothing.");
+        return facts.explain(State::NoAgent, why, vec![look_at_agents(node)]);
+    }
+    let why = format!(
+        "is Bound to volume {id}, whose node is not in the cluster. Its data is on the disks of that \
+         node."
+    );
+    let todo = Todo::hint("bring the node back under its old name");
+    facts.explain(State::VolumeGone, why, vec![todo])
+}
+
+fn gone(facts: &Facts, storage: &NodeStorage, place: &Place<'_>) -> Option<Explanation> {
+    let status = storage.status.as_ref();
+    // Absence is told only by a node that could read all of its pools.
+    let unread = match status {
+        Some(status) if is_complete(status) => None,
+        told => Some(
+            told.and_then(|status| status.unread.clone())
+                .unwrap_or_else(|| "not all of its pools can be read".to_owned()),
+        ),
+    };
+    match (place.volume, unread) {
+        (Some(_), _) => None,
+        (None, Some(unread)) => {
+            let why =
+                format!("is Bound, and its volume cannot be read on node {}: {unread}", place.node);
+            let command = format!("{} doctor {}", facts.program, place.node);
+            let todo = Todo::command("see what is wrong with the node", command);
+            Some(facts.explain(State::VolumeUnread, why, vec![todo]))
+        }
+        (None, None) => {
+            let why = format!(
+                "is Bound, and its volume {} is not on node {} any more: somebody has removed it past \
+                 the driver, or its disk was replaced.",
+                place.id, place.node
+            );
+            let todo = Todo::hint("restore the data into a new claim from a backup");
+            Some(facts.explain(State::VolumeGone, why, vec![todo]))
+        }
+    }
+}
+
+fn ailing(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
+    let ailments = &place.volume?.ailments;
+    let sentences: Vec<&str> = ailments.iter().map(|one| one.message.as_str()).collect();
+    if sentences.is_empty() {
+        return None;
+    }
+    let why =
+        format!("is Bound, and its volume on node {} ails: {}", place.node, sentences.join("; "));
+    let command = format!("{} doctor {}", facts.program, place.node);
+    let todo = Todo::command("see what else is wrong with the node", command);
+    Some(facts.explain(State::VolumeAiling, why, vec![todo]))
+}
+
+fn agent_away(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
+    let trouble = facts.agent_trouble(place.node)?;
+    let why = format!(
+        "is Bound to a volume on node {}, and {trouble}. Pods that run go on; until the agent is back \
+         none can be started there with this claim, and it cannot grow.",
+        place.node
+    );
+    Some(facts.explain(State::NoAgent, why, vec![look_at_agents(place.node)]))
+}
+
+/// Pods can run only where the volume is.
+fn pod_waits(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
+    let waits = |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none());
+    let pod = facts.pods.iter().find(waits)?;
+    let words = unschedulable(pod)?;
+    let spec = pod.spec.as_ref()?;
+    let node = facts.nodes.iter().find(|node| node.metadata.name.as_deref() == Some(place.node));
+    let why = node.map(|node| objections(spec, node)).unwrap_or_default();
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let on = place.node;
+    let (why, todo) = if why.is_empty() {
+        (
+            format!("the scheduler says: {words}"),
+            Todo::hint(format!("make room for the pod on {on}")),
+        )
+    } else {
+        (format!("it may not: {}", why.join("; ")), Todo::hint(format!("let the pod run on {on}")))
+    };
+    let why = format!("is Bound to a volume on node {on}, where its pod {name} has to run; {why}.");
+    Some(facts.explain(State::NoNodeForPod, why, vec![todo]))
+}
+
+fn fine(facts: &Facts, place: &Place<'_>) -> Explanation {
+    let what = place.volume.map_or_else(String::new, |volume| {
+        format!("{} of {} in pool {}", volume.size.0, volume.mode, volume.pool)
+    });
+    let users = few(facts.pods.iter().filter_map(|pod| pod.metadata.name.as_ref()));
+    let used =
+        if users.is_empty() { "no pod uses it".to_owned() } else { format!("used by {users}") };
+    let why = format!("is fine: {what} on node {}, {used}.{}", place.node, cannot_grow(facts));
+    facts.explain(State::Fine, why, Vec::new())
+}
+
+/// That the class forbids growing, which else is found late.
+fn cannot_grow(facts: &Facts) -> String {
+    let name =
+        facts.claim.as_ref().and_then(|claim| claim.spec.as_ref()?.storage_class_name.clone());
+    let class = facts.classes.iter().find(|class| class.metadata.name == name);
+    match class {
+        Some(class) if class.allow_volume_expansion != Some(true) => format!(
+            " It cannot grow: allowVolumeExpansion of its class {} is not true.",
+            name.unwrap_or_default()
+        ),
+        _ => String::new(),
+    }
+}
+
+/// The size that a claim has.
+pub(super) fn capacity(facts: &Facts) -> Option<Bytes> {
+    let status = facts.claim.as_ref()?.status.as_ref()?;
+    status.capacity.as_ref()?.get("storage")?.0.parse().ok()
+}

@@ -1,0 +1,280 @@
+//! What is asked of the API server before anything is explained.
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use kube::api::ListParams;
+use kube::{Api, Client};
+
+use super::{Explanation, State, Subject, Todo};
+use crate::api::{NodeStorage, VolumeRequest, VolumeRequestStatus};
+use crate::ask::read::Reader;
+use crate::ask::{AGENTS, AskError, CONTROLLERS, asked, is_ready, no_claim, own_words};
+use crate::bytes::Bytes;
+use crate::volume::DRIVER;
+
+/// All that a judgement needs, as it is in the API server.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    /// How the caller calls this program.
+    pub program: String,
+    /// The claim; `None` for a PersistentVolume that no claim has.
+    pub claim: Option<PersistentVolumeClaim>,
+    /// The PersistentVolume of the claim, or the one that is asked about.
+    pub volume: Option<PersistentVolume>,
+    pub classes: Vec<StorageClass>,
+    /// The pods that use the claim and have not ended.
+    pub pods: Vec<Pod>,
+    /// The PersistentVolumes of the other claims of the first of them.
+    pub companions: Vec<PersistentVolume>,
+    pub nodes: Vec<Node>,
+    /// What the kubelets know of drivers.
+    pub kubelets: Vec<CSINode>,
+    pub storages: Vec<NodeStorage>,
+    /// The pods of the agents.
+    pub agents: Vec<Pod>,
+    pub requests: Vec<VolumeRequest>,
+    /// What was told of the claim or the PersistentVolume, the newest first.
+    pub events: Vec<Event>,
+    /// What the caller may not read.
+    pub unseen: Vec<&'static str>,
+}
+
+pub(super) const CLASSES: &str = "storage classes";
+pub(super) const NODES: &str = "nodes";
+pub(super) const KUBELETS: &str = "csinodes";
+pub(super) const STORAGES: &str = "nodestorages";
+pub(super) const AGENT_PODS: &str = "the pods of the driver";
+pub(super) const VOLUMES: &str = "persistent volumes";
+
+impl Facts {
+    pub fn sees(&self, what: &str) -> bool {
+        !self.unseen.contains(&what)
+    }
+
+    /// The claim's name, and how kubectl is told where it is: `db --namespace default`.
+    pub fn place(&self) -> String {
+        let (namespace, name) = self.claim.as_ref().map(names).unwrap_or_default();
+        format!("{name} --namespace {namespace}")
+    }
+
+    /// What the claim asks for.
+    pub fn wish(&self) -> Option<Bytes> {
+        let resources = self.claim.as_ref()?.spec.as_ref()?.resources.as_ref()?;
+        resources.requests.as_ref()?.get("storage")?.0.parse().ok()
+    }
+
+    /// The record of the node with this name.
+    pub fn storage(&self, node: &str) -> Option<&NodeStorage> {
+        self.storages.iter().find(|one| one.metadata.name.as_deref() == Some(node))
+    }
+
+    /// Why the agent of a node does not work; `None` if it does, or if that cannot be seen.
+    pub fn agent_trouble(&self, node: &str) -> Option<String> {
+        if !self.sees(AGENT_PODS) {
+            return None;
+        }
+        let runs_there =
+            |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
+        let mut there = self.agents.iter().filter(runs_there).peekable();
+        let Some(first) = there.peek().copied() else {
+            return Some("no agent runs there".to_owned());
+        };
+        let name = first.metadata.name.clone().unwrap_or_default();
+        (!there.any(is_ready)).then(|| format!("its agent {name} is not ready"))
+    }
+
+    /// The driver's own words of the newest event with this reason.
+    pub fn told(&self, reason: &str) -> Option<String> {
+        let event = self.events.iter().find(|event| event.reason.as_deref() == Some(reason))?;
+        Some(own_words(event.note.as_deref()?).to_owned())
+    }
+
+    /// The name of the PersistentVolume; empty where there is none.
+    pub fn volume_name(&self) -> String {
+        self.volume.as_ref().and_then(|pv| pv.metadata.name.clone()).unwrap_or_default()
+    }
+
+    /// How to read what a sidecar of the controller said.
+    pub fn log_of(&self, sidecar: &str) -> Todo {
+        let namespace = self.agents.iter().find_map(|pod| pod.metadata.namespace.as_deref());
+        let namespace = namespace.unwrap_or("NAMESPACE");
+        Todo::command(
+            format!("if it stays so, read the log of the {sidecar}"),
+            format!(
+                "kubectl logs --namespace {namespace} --selector {CONTROLLERS} --container {sidecar}"
+            ),
+        )
+    }
+
+    /// Make the explanation.
+    pub fn explain(&self, state: State, why: impl Into<String>, todo: Vec<Todo>) -> Explanation {
+        let about = match &self.claim {
+            Some(claim) => format!("{}/{}", names(claim).0, names(claim).1),
+            None => self.volume_name(),
+        };
+        Explanation {
+            about,
+            state,
+            level: state.level(),
+            why: why.into(),
+            nodes: Vec::new(),
+            todo,
+            unseen: self.unseen.iter().map(|what| (*what).to_owned()).collect(),
+        }
+    }
+}
+
+/// Namespace and name.
+fn names(claim: &PersistentVolumeClaim) -> (&str, &str) {
+    let metadata = &claim.metadata;
+    (
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+    )
+}
+
+/// What a node says of the wish as it is now; what it said of an earlier one does not count.
+pub(super) fn status_now(request: &VolumeRequest) -> VolumeRequestStatus {
+    let wish = request.metadata.generation.unwrap_or_default();
+    let status = request.status.clone().unwrap_or_default();
+    if status.observed_generation < wish { VolumeRequestStatus::default() } else { status }
+}
+
+async fn events(
+    ask: &mut Reader<'_>,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<Vec<Event>, AskError> {
+    let api = Api::namespaced(ask.client.clone(), namespace);
+    let about = format!("regarding.kind={kind},regarding.name={name}");
+    let about = ListParams::default().fields(&about);
+    let mut events: Vec<Event> = ask.list(api, about, "events").await?;
+    events.sort_by_key(|event| std::cmp::Reverse(last_seen(event)));
+    Ok(events)
+}
+
+/// When an event came last; those of the older group have other fields for it.
+fn last_seen(event: &Event) -> Option<k8s_openapi::jiff::Timestamp> {
+    let series = event.series.as_ref().map(|series| series.last_observed_time.0);
+    let older = event.deprecated_last_timestamp.as_ref().map(|time| time.0);
+    let made = event.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    series.or(older).or(event.event_time.as_ref().map(|time| time.0)).or(made)
+}
+
+pub(super) async fn gather(
+    client: &Client,
+    program: &str,
+    namespace: Option<&str>,
+    subject: &Subject,
+) -> Result<Facts, AskError> {
+    let mut ask = Reader::new(client);
+    let mut facts = Facts { program: program.to_owned(), ..Facts::default() };
+    match subject {
+        Subject::Claim(name) => {
+            let namespace = namespace.unwrap_or(client.default_namespace());
+            let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+            let claim = api.get(name).await.map_err(|error| no_claim(error, namespace, name))?;
+            if let Some(volume) = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref()) {
+                facts.volume = ask.get(ask.all(), volume, VOLUMES).await?;
+            }
+            facts.claim = Some(claim);
+        }
+        Subject::Volume(name) => {
+            let volume = ask.all().get_opt(name).await.map_err(asked("the PersistentVolume"))?;
+            let volume: PersistentVolume = volume.ok_or_else(|| AskError::Refused {
+                reason: format!("there is no PersistentVolume {name}; `kubectl get pv` lists them"),
+            })?;
+            facts.claim = claim_of(client, &volume).await?;
+            facts.volume = Some(volume);
+        }
+    }
+    surroundings(&mut ask, &mut facts).await?;
+    facts.unseen = ask.unseen;
+    Ok(facts)
+}
+
+/// The claim that a PersistentVolume is bound to, if it is still that one.
+async fn claim_of(
+    client: &Client,
+    volume: &PersistentVolume,
+) -> Result<Option<PersistentVolumeClaim>, AskError> {
+    let reference = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+    let Some((reference, namespace, name)) =
+        reference.and_then(|one| Some((one, one.namespace.as_deref()?, one.name.as_deref()?)))
+    else {
+        return Ok(None);
+    };
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    let claim = api.get_opt(name).await.map_err(asked("the claim"))?;
+    Ok(claim.filter(|claim| reference.uid == claim.metadata.uid))
+}
+
+async fn surroundings(ask: &mut Reader<'_>, facts: &mut Facts) -> Result<(), AskError> {
+    let all = ListParams::default;
+    facts.classes = ask.list(ask.all(), all(), CLASSES).await?;
+    facts.nodes = ask.list(ask.all(), all(), NODES).await?;
+    facts.kubelets = ask.list(ask.all(), all(), KUBELETS).await?;
+    facts.storages = ask.list(ask.all(), all(), STORAGES).await?;
+    facts.requests = ask.list(ask.all(), all(), "volumerequests").await?;
+    facts.agents = ask.list(ask.all(), all().labels(AGENTS), AGENT_PODS).await?;
+    let Some(claim) = &facts.claim else {
+        // Events of what has no namespace are in this one.
+        facts.events = events(ask, "PersistentVolume", "default", &facts.volume_name()).await?;
+        return Ok(());
+    };
+    let (namespace, name) = names(claim);
+    facts.events = events(ask, "PersistentVolumeClaim", namespace, name).await?;
+    let pods = ask.list(Api::namespaced(ask.client.clone(), namespace), all(), "pods").await?;
+    facts.pods = pods.into_iter().filter(|pod| has_not_ended(pod) && uses(pod, name)).collect();
+    if let Some(pod) = facts.pods.first() {
+        facts.companions = companions(ask, pod, namespace, name).await?;
+    }
+    Ok(())
+}
+
+/// The PersistentVolumes that a pod uses beside that of this claim.
+async fn companions(
+    ask: &mut Reader<'_>,
+    pod: &Pod,
+    namespace: &str,
+    claim: &str,
+) -> Result<Vec<PersistentVolume>, AskError> {
+    let mut found = Vec::new();
+    for name in claims(pod).filter(|name| name != claim) {
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(ask.client.clone(), namespace);
+        let other = ask.get(api, &name, "claims").await?;
+        let Some(volume) = other.and_then(|claim| claim.spec?.volume_name) else { continue };
+        found.extend(ask.get(ask.all(), &volume, VOLUMES).await?);
+    }
+    Ok(found)
+}
+
+fn has_not_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+fn uses(pod: &Pod, claim: &str) -> bool {
+    claims(pod).any(|name| name == claim)
+}
+
+/// The claims of a pod, also those that are made for its ephemeral volumes.
+fn claims(pod: &Pod) -> impl Iterator<Item = String> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(move |volume| match &volume.persistent_volume_claim {
+        Some(claim) => Some(claim.claim_name.clone()),
+        None => volume.ephemeral.as_ref().map(|_| format!("{name}-{}", volume.name)),
+    })
+}
+
+/// Whether the kubelet of a node has registered the driver; `None` if that cannot be seen.
+pub(super) fn is_registered(facts: &Facts, node: &str) -> Option<bool> {
+    if !facts.sees(KUBELETS) {
+        return None;
+    }
+    let known = facts.kubelets.iter().find(|one| one.metadata.name.as_deref() == Some(node));
+    Some(known.is_some_and(|known| known.spec.drivers.iter().any(|one| one.name == DRIVER)))
+}

@@ -1,0 +1,99 @@
+//! How far the growth of a claim is: each state of a resize in plain words. Pure.
+
+use super::bound::{Place, capacity};
+use super::gather::{Facts, status_now};
+use super::pending::look_at_agents;
+use super::{Explanation, State, Todo};
+use crate::api::{Phase, VolumeRequest, Work};
+use crate::ask::own_words;
+use crate::bytes::Bytes;
+use crate::volume::few;
+
+/// A growth under way, or why it does not go on; `None` if the claim has what it asks for.
+pub(super) fn growth(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
+    let (has, wants) = (capacity(facts)?, facts.wish()?);
+    let status = facts.claim.as_ref()?.status.as_ref()?;
+    let resize = status.allocated_resource_statuses.as_ref().and_then(|all| all.get("storage"));
+    match resize.map(String::as_str) {
+        Some("ControllerResizeInfeasible" | "NodeResizeInfeasible") => {
+            Some(refused(facts, has, wants))
+        }
+        Some("NodeResizePending" | "NodeResizeInProgress") => Some(left_to_kubelet(facts, wants)),
+        Some(_) => Some(asked_of_node(facts, place, has, wants)),
+        None if wants > has => Some(asked_of_node(facts, place, has, wants)),
+        None => None,
+    }
+}
+
+fn refused(facts: &Facts, has: Bytes, wants: Bytes) -> Explanation {
+    let words = facts.resize_error().unwrap_or_else(|| "the driver did not say why".to_owned());
+    let why = format!("cannot grow from {has} to {wants}, and goes on with what it has: {words}");
+    let command = format!("{} grow {} SIZE", facts.program, facts.place());
+    let what = format!("ask for less, and for more than {has}; it is tried at once");
+    facts.explain(State::GrowthRefused, why, vec![Todo::command(what, command)])
+}
+
+fn left_to_kubelet(facts: &Facts, wants: Bytes) -> Explanation {
+    let running = facts
+        .pods
+        .iter()
+        .filter(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()));
+    let pods: Vec<&String> = running.filter_map(|pod| pod.metadata.name.as_ref()).collect();
+    if pods.is_empty() {
+        let why = format!(
+            "has a volume of {wants}, and its file system grows when a pod uses it next. Nothing is \
+             wrong."
+        );
+        let todo = vec![Todo::hint("start a pod that uses it")];
+        return facts.explain(State::GrowthWaitsForPod, why, todo);
+    }
+    let error = facts.resize_error().map(|words| format!(" So far: {words}")).unwrap_or_default();
+    let why = format!(
+        "has a volume of {wants}, and the kubelet grows its file system under {} within a minute or \
+         two. No pod has to be started anew.{error}",
+        few(pods)
+    );
+    facts.explain(State::GrowthWaitsForKubelet, why, Vec::new())
+}
+
+fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> Explanation {
+    let grows = format!("is growing from {has} to {wants} on node {}", place.node);
+    if let Some(trouble) = facts.agent_trouble(place.node) {
+        let why = format!("{grows}, and {trouble}.");
+        return facts.explain(State::NoAgent, why, vec![look_at_agents(place.node)]);
+    }
+    let is_it = |one: &&VolumeRequest| {
+        one.spec.volume == place.id && matches!(one.spec.work, Work::Grow(_))
+    };
+    let request = facts.requests.iter().find(is_it);
+    let status = request.map(status_now).unwrap_or_default();
+    let failure = status.failure.filter(|_| status.phase == Phase::Failed);
+    let told = failure.map(|failure| failure.message).or_else(|| {
+        let told = request.is_none().then(|| facts.resize_error());
+        told.flatten()
+    });
+    if let Some(words) = told {
+        let why = format!("{grows}; the last try failed and is repeated by itself: {words}");
+        return facts.explain(State::GrowthFailed, why, Vec::new());
+    }
+    let says = match (request, status.phase, status.progress) {
+        (None, ..) => "the resizer has not asked the node yet".to_owned(),
+        (_, _, Some(progress)) => progress,
+        (_, Phase::Pending, None) => "its agent has not begun".to_owned(),
+        (_, Phase::Resizing, None) => "the volume is larger, its file system follows".to_owned(),
+        _ => "its agent is at work".to_owned(),
+    };
+    let todo = vec![facts.log_of("resizer")];
+    facts.explain(State::Growing, format!("{grows}; {says}."), todo)
+}
+
+impl Facts {
+    /// The driver's own words of a resize that failed: the condition has them for codes that are
+    /// final, the event for all.
+    fn resize_error(&self) -> Option<String> {
+        let conditions = self.claim.as_ref()?.status.as_ref()?.conditions.iter().flatten();
+        let mut failed = conditions.filter(|one| one.type_.ends_with("ResizeError"));
+        let told = failed.find_map(|one| one.message.as_deref()).map(own_words);
+        told.map(str::to_owned).or_else(|| self.told("VolumeResizeFailed"))
+    }
+}

@@ -1,0 +1,372 @@
+//! Why a claim has no volume. Pure.
+
+use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodSpec};
+use k8s_openapi::api::storage::v1::StorageClass;
+
+use super::gather::{CLASSES, Facts, STORAGES, VOLUMES, status_now};
+use super::room::{NodeSays, Verdict, Wish, nodes_say};
+use super::{Explanation, State, Todo};
+use crate::api::{Phase, Quantity, VolumeRequest, Work};
+use crate::volume::{Class, DRIVER, FsKind, Reason, few};
+
+/// Where the scheduler writes the node that it has chosen.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// Where a class says that it is the default.
+const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+
+/// Why a claim is Pending.
+pub(super) fn pending(facts: &Facts) -> Explanation {
+    if let Some(said) = under_way(facts) {
+        return said;
+    }
+    let (storage_class, class) = match class_of(facts) {
+        Ok(found) => found,
+        Err(said) => return *said,
+    };
+    let waits = storage_class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
+    match (waits, facts.pods.as_slice()) {
+        (false, _) => placed(facts, storage_class, &class, None),
+        (true, []) => waits_for_pod(facts),
+        (true, [first, ..]) => held_back(facts, first)
+            .unwrap_or_else(|| placed(facts, storage_class, &class, Some(first))),
+    }
+}
+
+fn waits_for_pod(facts: &Facts) -> Explanation {
+    let why = "is Pending: waiting for a pod. This is normal: its class has the volume made when the \
+               first pod that uses the claim is scheduled.";
+    facts.explain(State::WaitsForPod, why, vec![Todo::hint("start a pod that uses it")])
+}
+
+/// What the driver's own record says of the making.
+fn under_way(facts: &Facts) -> Option<Explanation> {
+    let claim = facts.claim.as_ref()?;
+    // The provisioner calls it so.
+    let name = format!("pvc-{}", claim.metadata.uid.as_deref()?);
+    let is_it = |one: &&VolumeRequest| matches!(&one.spec.work, Work::Create(create) if create.name == name);
+    let request = facts.requests.iter().find(is_it)?;
+    let (node, status) = (&request.spec.node, status_now(request));
+    if status.phase == Phase::Failed {
+        let failure = status.failure?;
+        // Of room the numbers of all nodes tell more.
+        let is_room = failure.reason == Reason::NoRoomToCreate.to_string();
+        let words = format!("on node {node}: {}", failure.message);
+        return (!is_room).then(|| failed(facts, &words));
+    }
+    let says = match (status.phase, status.progress) {
+        (Phase::Pending, _) if facts.agent_trouble(node).is_some() => {
+            return Some(agent_away(facts, node));
+        }
+        (Phase::Pending, _) => "its agent has not begun".to_owned(),
+        (_, Some(progress)) => progress,
+        (_, None) => "its agent is at work".to_owned(),
+    };
+    let why = format!("is Pending: its volume is being made on node {node}; {says}.");
+    Some(facts.explain(State::BeingMade, why, Vec::new()))
+}
+
+fn failed(facts: &Facts, words: &str) -> Explanation {
+    let why = format!("is Pending: its volume could not be made {words}");
+    let todo = Todo::command(
+        "read what the driver said besides",
+        format!("kubectl describe pvc {}", facts.place()),
+    );
+    facts.explain(State::MakingFailed, why, vec![todo])
+}
+
+fn agent_away(facts: &Facts, node: &str) -> Explanation {
+    let trouble = facts.agent_trouble(node).unwrap_or_else(|| "its agent is away".to_owned());
+    let why = format!("is Pending: its volume is to be made on node {node}, and {trouble}.");
+    facts.explain(State::NoAgent, why, vec![look_at_agents(node)])
+}
+
+/// How to see what is wrong with the agent of a node.
+pub(super) fn look_at_agents(node: &str) -> Todo {
+    Todo::command(
+        format!("look at the driver's pod on {node}"),
+        format!(
+            "kubectl get pods --all-namespaces --selector {} --field-selector spec.nodeName={node}",
+            crate::ask::AGENTS
+        ),
+    )
+}
+
+/// The class of the claim, if volumes of this driver can be made by it.
+fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
+    let refused = |state, why: String, todo| Err(Box::new(facts.explain(state, why, todo)));
+    let spec = facts.claim.as_ref().and_then(|claim| claim.spec.as_ref());
+    let names_unseen = spec.is_some_and(|spec| spec.volume_name.is_some()) && !facts.sees(VOLUMES);
+    if !facts.sees(CLASSES) || names_unseen {
+        return Err(Box::new(unseen(facts)));
+    }
+    if let Some(volume) = spec.and_then(|spec| spec.volume_name.as_ref()) {
+        return Err(Box::new(names_volume(facts, volume)));
+    }
+    let Some(name) = spec.and_then(|spec| spec.storage_class_name.as_deref()) else {
+        return refused(State::NoClass, no_class(facts), vec![name_a_class(facts)]);
+    };
+    if name.is_empty() {
+        let why = "is Pending: its class is the empty text, so it takes only a PersistentVolume \
+                   that is there already, and none fits.";
+        return refused(State::NoClass, why.to_owned(), vec![name_a_class(facts)]);
+    }
+    let is_it = |class: &&StorageClass| class.metadata.name.as_deref() == Some(name);
+    let Some(class) = facts.classes.iter().find(is_it) else {
+        let why = format!("is Pending: there is no class {name}.");
+        return refused(State::ClassMissing, why, vec![name_a_class(facts)]);
+    };
+    if class.provisioner != DRIVER {
+        let why = format!(
+            "is Pending: its class {name} is of the driver {}, of which nothing is known here.",
+            class.provisioner
+        );
+        return refused(State::OtherDriver, why, Vec::new());
+    }
+    match Class::parse(&class.parameters.clone().unwrap_or_default(), None, FsKind::Ext4) {
+        Ok(parsed) => Ok((class, parsed)),
+        Err(error) => {
+            let why = format!("is Pending: its class {name} cannot be used: {error}.");
+            let what = "make the class anew: its parameters cannot be edited";
+            let command = format!("kubectl get storageclass {name} --output yaml");
+            refused(State::ClassInvalid, why, vec![Todo::command(what, command)])
+        }
+    }
+}
+
+fn unseen(facts: &Facts) -> Explanation {
+    let last = facts.events.first().and_then(|event| event.note.as_deref());
+    let last = last.map(|note| format!(" What was told of it last: {note}")).unwrap_or_default();
+    let hidden = facts.unseen.join(", ");
+    let why = format!("is Pending, and you may not read what that depends on: {hidden}.{last}");
+    let what = "let an administrator of the cluster type";
+    let command = format!("{} explain pvc/{}", facts.program, facts.place());
+    facts.explain(State::Unseen, why, vec![Todo::command(what, command)])
+}
+
+fn names_volume(facts: &Facts, name: &str) -> Explanation {
+    let reference = facts.volume.as_ref().and_then(|pv| pv.spec.as_ref()?.claim_ref.as_ref());
+    let why = match (&facts.volume, reference) {
+        (None, _) => format!("is Pending: it names PersistentVolume {name}, which is not there."),
+        (Some(_), Some(other)) if !is_this_claim(facts, other) => format!(
+            "is Pending: it names PersistentVolume {name}, which is kept for claim {}/{}{}.",
+            other.namespace.as_deref().unwrap_or_default(),
+            other.name.as_deref().unwrap_or_default(),
+            other.uid.as_ref().map(|uid| format!(" with the uid {uid}")).unwrap_or_default()
+        ),
+        (Some(_), _) => format!(
+            "is Pending: it names PersistentVolume {name}. If it does not get it within seconds, the \
+             two differ in class, size, access or volume mode."
+        ),
+    };
+    let todo = Todo::command("compare the two", format!("kubectl get pv {name} --output yaml"));
+    facts.explain(State::VolumeTaken, why, vec![todo])
+}
+
+/// Whether a PersistentVolume means the claim; one without a uid means any of the name.
+fn is_this_claim(facts: &Facts, reference: &ObjectReference) -> bool {
+    facts.claim.as_ref().is_some_and(|claim| {
+        let metadata = &claim.metadata;
+        let uid = reference.uid.is_none() || reference.uid == metadata.uid;
+        (&reference.namespace, &reference.name) == (&metadata.namespace, &metadata.name) && uid
+    })
+}
+
+fn no_class(facts: &Facts) -> String {
+    let is_default = |class: &&StorageClass| {
+        let annotations = class.metadata.annotations.as_ref();
+        annotations.and_then(|all| all.get(IS_DEFAULT)).is_some_and(|value| value == "true")
+    };
+    match facts.classes.iter().find(is_default) {
+        None => "is Pending: it names no class, and none is the default.".to_owned(),
+        Some(class) => format!(
+            "is Pending: it names no class; it will get the default, {}, in a moment.",
+            class.metadata.name.as_deref().unwrap_or_default()
+        ),
+    }
+}
+
+fn name_a_class(facts: &Facts) -> Todo {
+    let ours = facts.classes.iter().filter(|class| class.provisioner == DRIVER);
+    let names: Vec<&str> = ours.filter_map(|class| class.metadata.name.as_deref()).collect();
+    match names.as_slice() {
+        [] => Todo::command(
+            "make a class of this driver; there is none",
+            format!("kubectl explain storageclass # provisioner: {DRIVER}"),
+        ),
+        names => Todo::hint(format!(
+            "make the claim anew with a class of this driver, such as {}",
+            few(names)
+        )),
+    }
+}
+
+/// Why a pod keeps its claim waiting before any node is looked at.
+fn held_back(facts: &Facts, pod: &Pod) -> Option<Explanation> {
+    let spec = pod.spec.as_ref()?;
+    let name = pod_name(pod);
+    if let Some(gates) = spec.scheduling_gates.as_ref().filter(|gates| !gates.is_empty()) {
+        let gates = few(gates.iter().map(|gate| &gate.name));
+        let why = format!("is Pending: its pod {name} is not to be scheduled yet, by {gates}.");
+        let todo = Todo::hint("wait for whoever set these scheduling gates");
+        return Some(facts.explain(State::PodHeldBack, why, vec![todo]));
+    }
+    let node = spec.node_name.as_ref()?;
+    if selected_node(facts).is_some() {
+        return None;
+    }
+    let why = format!(
+        "is Pending: its pod {name} names node {node} itself, so the scheduler never sees it and \
+         chooses no node for the volume."
+    );
+    let todo = Todo::hint(format!(
+        "replace nodeName in the pod by nodeSelector: {{kubernetes.io/hostname: {node}}}"
+    ));
+    Some(facts.explain(State::PodNamesNode, why, vec![todo]))
+}
+
+fn pod_name(pod: &Pod) -> &str {
+    pod.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn selected_node(facts: &Facts) -> Option<&str> {
+    let annotations = facts.claim.as_ref()?.metadata.annotations.as_ref()?;
+    annotations.get(SELECTED_NODE).map(String::as_str)
+}
+
+/// What the nodes say, and what follows from it.
+fn placed(
+    facts: &Facts,
+    storage_class: &StorageClass,
+    class: &Class,
+    pod: Option<&Pod>,
+) -> Explanation {
+    if !facts.sees(STORAGES) {
+        return unseen(facts);
+    }
+    let spec: Option<&PodSpec> = pod.and_then(|pod| pod.spec.as_ref());
+    let size = facts.wish().unwrap_or_default();
+    let nodes = nodes_say(facts, &Wish { size, storage_class, class, pod: spec });
+    let says = |verdict| nodes.iter().any(|node| node.verdict == verdict);
+    let mut told = if says(Verdict::Fits) {
+        fits(facts, &nodes, pod)
+    } else {
+        nowhere(facts, &nodes, storage_class, pod)
+    };
+    told.nodes = nodes;
+    told
+}
+
+fn fits(facts: &Facts, nodes: &[NodeSays], pod: Option<&Pod>) -> Explanation {
+    if let Some(words) = facts.told("ProvisioningFailed") {
+        let on = selected_node(facts).map(|node| format!("on node {node}: ")).unwrap_or_default();
+        return failed(facts, &format!("{on}{words}"));
+    }
+    if let Some(node) = selected_node(facts) {
+        let why = format!("is Pending: its volume is to be made on node {node}, any moment now.");
+        let todo = facts.log_of("provisioner");
+        return facts.explain(State::BeingMade, why, vec![todo]);
+    }
+    let fitting = few(nodes.iter().filter(|node| node.verdict == Verdict::Fits).map(|n| &n.node));
+    let Some(pod) = pod else {
+        let why = format!("is Pending: its volume is to be made on {fitting}, any moment now.");
+        return facts.explain(State::BeingMade, why, Vec::new());
+    };
+    let said = unschedulable(pod).map(|words| format!(" The scheduler says: {words}."));
+    let why = format!(
+        "is Pending: {fitting} would have room, and its pod {} is not scheduled yet.{}",
+        pod_name(pod),
+        said.unwrap_or_default()
+    );
+    let (namespace, name) = (pod.metadata.namespace.as_deref(), pod_name(pod));
+    let command =
+        format!("kubectl describe pod {name} --namespace {}", namespace.unwrap_or_default());
+    let todo = Todo::command("see what else its pod waits for", command);
+    facts.explain(State::WaitsForScheduler, why, vec![todo])
+}
+
+/// The scheduler's words.
+pub(super) fn unschedulable(pod: &Pod) -> Option<&str> {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let told = conditions.into_iter().find(|one| one.type_ == "PodScheduled");
+    Some(told.filter(|one| one.status == "False")?.message.as_deref()?.trim_end_matches('.'))
+}
+
+/// That no node can have it, by what the nodes lack that come nearest to it.
+fn nowhere(
+    facts: &Facts,
+    nodes: &[NodeSays],
+    storage_class: &StorageClass,
+    pod: Option<&Pod>,
+) -> Explanation {
+    let class = storage_class.metadata.name.as_deref().unwrap_or_default();
+    let pods =
+        pod.map(|pod| format!(" that may run its pod {}", pod_name(pod))).unwrap_or_default();
+    let with = |verdict| nodes.iter().filter(move |node| node.verdict == verdict);
+    let any = |verdict| with(verdict).next().is_some();
+    let size = facts.wish().unwrap_or_default();
+    let (state, why) = if any(Verdict::Short) {
+        let why = format!(
+            "it asks for {size} of class {class}, and no node{pods} has that much in one pool"
+        );
+        (State::NoRoom, why)
+    } else if any(Verdict::PoolUnavailable) {
+        (
+            State::PoolUnavailable,
+            format!("the pool of class {class} cannot be used on any node{pods}"),
+        )
+    } else if any(Verdict::NoPool) {
+        (State::NoPool, format!("no node{pods} has the pool of class {class}"))
+    } else if any(Verdict::NoAgent) {
+        (State::NoAgent, format!("the driver works on no node{pods}"))
+    } else if nodes.is_empty() {
+        (State::NoAgent, "no node has told what it has".to_owned())
+    } else {
+        let who = pod.map_or("have it".to_owned(), |pod| format!("run its pod {}", pod_name(pod)));
+        (State::NoNodeForPod, format!("no node may {who}"))
+    };
+    facts.explain(state, format!("is Pending: {why}."), ways_out(facts, nodes, state))
+}
+
+fn ways_out(facts: &Facts, nodes: &[NodeSays], state: State) -> Vec<Todo> {
+    let mut ways = Vec::new();
+    let short = nodes.iter().filter(|node| node.verdict == Verdict::Short);
+    let most = short.clone().filter_map(|node| node.largest).max();
+    if let Some(most) = most.filter(|most| *most > Quantity::default()) {
+        let what = format!("ask for {most} or less: make the claim anew, it has no volume yet");
+        let place = facts.place();
+        ways.push(Todo::command(what, format!("kubectl delete pvc {place}")));
+    }
+    let pools = |node: &NodeSays| Some((node.pool.clone()?, node.node.clone()));
+    if let Some((pool, node)) = short.clone().max_by_key(|node| node.largest).and_then(pools) {
+        let what = format!("add a disk to pool {pool} of {node}");
+        ways.push(Todo::command(what, format!("kubectl edit pool {pool}")));
+    }
+    let size = facts.wish().map(Quantity);
+    let excluded = nodes.iter().filter(|node| node.verdict == Verdict::Excluded);
+    let roomy: Vec<&str> =
+        excluded.filter(|node| node.largest >= size).map(|node| node.node.as_str()).collect();
+    if !roomy.is_empty() {
+        let what = format!("lift what excludes {}: there is room", few(&roomy));
+        ways.push(Todo::hint(what));
+    }
+    ways.extend(look_further(facts, state, ways.is_empty()));
+    ways
+}
+
+/// Where to look where no number helps.
+fn look_further(facts: &Facts, state: State, alone: bool) -> Option<Todo> {
+    let program = &facts.program;
+    match state {
+        State::NoPool => Some(Todo::command(
+            "have the pool on such a node: see its nodeSelector",
+            "kubectl get pools --output yaml",
+        )),
+        State::PoolUnavailable => Some(Todo::command("see all pools", format!("{program} status"))),
+        State::NoAgent => {
+            Some(Todo::command("look at the driver", format!("{program} doctor --cluster")))
+        }
+        State::NoNodeForPod if alone => Some(Todo::hint("lift what excludes one of these nodes")),
+        _ => None,
+    }
+}

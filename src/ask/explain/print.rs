@@ -1,0 +1,89 @@
+//! An explanation for people.
+
+use std::fmt::Write;
+
+use super::{Explanation, NodeSays};
+use crate::doctor::Level;
+
+/// How wide a screen is at least.
+const WIDTH: usize = 80;
+
+/// Print for people: what it is, what each node says, what to do.
+pub fn print(told: &Explanation, styled: bool) -> String {
+    let mut text = wrapped(&format!("{} {}", told.about, told.why), "", WIDTH);
+    if styled {
+        let colour = match told.level {
+            Level::Good => 32,
+            Level::Warning => 33,
+            Level::Bad => 31,
+        };
+        text = text.replacen(&told.about, &format!("\x1b[{colour}m{}\x1b[0m", told.about), 1);
+    }
+    text += &table(&told.nodes);
+    match told.todo.as_slice() {
+        [] => {}
+        [_] => text += "What to do:\n",
+        _ => text += "Do one of:\n",
+    }
+    for todo in &told.todo {
+        text += &wrapped(&todo.what, "  ", WIDTH);
+        if let Some(command) = &todo.command {
+            // In one line, so that it can be copied.
+            let _ = writeln!(text, "    {command}");
+        }
+    }
+    if !told.unseen.is_empty() {
+        let unseen =
+            format!("You may not read: {}. More may be known to others.", told.unseen.join(", "));
+        text += &wrapped(&unseen, "", WIDTH);
+    }
+    text
+}
+
+/// A line for each node; what it says goes on below where it is long.
+fn table(nodes: &[NodeSays]) -> String {
+    let width = |cell: fn(&NodeSays) -> String| {
+        nodes.iter().map(|node| cell(node).chars().count()).max().unwrap_or_default()
+    };
+    let (names, rooms) = (width(|node| node.node.clone()), width(room));
+    let mut text = String::new();
+    for node in nodes {
+        let start = format!("  {:<names$}  {:>rooms$}  ", node.node, room(node));
+        if start.chars().count() > WIDTH / 2 {
+            // Of long names too little of the line is left.
+            let _ = writeln!(text, "{}", start.trim_end());
+            text += &wrapped(&node.why, "      ", WIDTH);
+            continue;
+        }
+        let indent = " ".repeat(start.chars().count());
+        text += &wrapped(&node.why, &indent, WIDTH).replacen(&indent, &start, 1);
+    }
+    text
+}
+
+fn room(node: &NodeSays) -> String {
+    node.largest.map_or_else(|| "–".to_owned(), |room| room.0.to_string())
+}
+
+/// Break a text between words, so that no line is longer than `width`, if no word is.
+fn wrapped(text: &str, indent: &str, width: usize) -> String {
+    let (mut lines, mut line) = (String::new(), String::new());
+    // What others wrote must not steer the terminal.
+    let harmless = |c: char| if c.is_control() { ' ' } else { c };
+    let text: String = text.chars().map(harmless).collect();
+    for word in text.split_whitespace() {
+        let longer = indent.chars().count() + line.chars().count() + 1 + word.chars().count();
+        if !line.is_empty() && longer > width {
+            let _ = writeln!(lines, "{indent}{line}");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    if !line.is_empty() {
+        let _ = writeln!(lines, "{indent}{line}");
+    }
+    lines
+}

@@ -1,0 +1,89 @@
+//! Claims that are going, and PersistentVolumes that no claim has. Pure.
+
+use super::gather::{Facts, status_now};
+use super::{Explanation, State, Todo};
+use crate::api::{Phase, VolumeRequest, Work};
+use crate::cluster::audit::handle;
+use crate::volume::few;
+
+/// A claim that somebody has deleted.
+pub(super) fn being_deleted(facts: &Facts) -> Explanation {
+    if !facts.pods.is_empty() {
+        let names = few(facts.pods.iter().filter_map(|pod| pod.metadata.name.as_ref()));
+        let why = format!("is being deleted, and goes when its pods are gone: {names}.");
+        let todo = Todo::hint("delete these pods, or whatever makes them anew");
+        return facts.explain(State::BeingDeleted, why, vec![todo]);
+    }
+    let finalizers =
+        facts.claim.iter().flat_map(|claim| claim.metadata.finalizers.iter().flatten());
+    let why = format!("is being deleted, and waits for {}.", few(finalizers.into_iter()));
+    facts.explain(State::BeingDeleted, why, Vec::new())
+}
+
+/// A PersistentVolume without its claim.
+pub(super) fn released(facts: &Facts) -> Explanation {
+    let Some(volume) = &facts.volume else {
+        return facts.explain(State::Lost, "is not there.", Vec::new());
+    };
+    let Some(id) = handle(volume) else {
+        let why = "is of another driver, and nothing is known of it here.";
+        return facts.explain(State::OtherDriver, why, Vec::new());
+    };
+    let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
+    let policy =
+        volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
+    match (phase, policy) {
+        (Some("Available"), _) => {
+            let why = "is Available: no claim has it yet.";
+            facts.explain(State::Available, why, Vec::new())
+        }
+        (_, Some("Delete")) => going(facts, id),
+        _ => kept(facts),
+    }
+}
+
+fn kept(facts: &Facts) -> Explanation {
+    let name = facts.volume_name();
+    let spec = facts.volume.as_ref().and_then(|volume| volume.spec.as_ref());
+    let reference = spec.and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
+    let adopt = format!(
+        "{} adopt {} --namespace {} --claim {}",
+        facts.program,
+        facts.volume.as_ref().and_then(handle).unwrap_or_default(),
+        reference.namespace.unwrap_or_default(),
+        reference.name.unwrap_or_default()
+    );
+    let why = "is kept with its data (reclaim policy Retain): the claim that had it is gone.";
+    let delete = r#"'{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'"#;
+    let todo = vec![
+        Todo::command(
+            "use it again: remove the PersistentVolume, which keeps the volume, and adopt it",
+            format!("kubectl delete pv {name} && {adopt}"),
+        ),
+        Todo::command(
+            "remove it, with its data",
+            format!("kubectl patch pv {name} --patch {delete}"),
+        ),
+    ];
+    facts.explain(State::Kept, why, todo)
+}
+
+fn going(facts: &Facts, id: &str) -> Explanation {
+    let is_it =
+        |one: &&VolumeRequest| one.spec.volume == id && matches!(one.spec.work, Work::Remove(_));
+    let request = facts.requests.iter().find(is_it);
+    let status = request.map(status_now).unwrap_or_default();
+    let failure = status.failure.filter(|_| status.phase == Phase::Failed);
+    let words = failure.map(|failure| failure.message).or_else(|| {
+        // An older event says less than work that is under way.
+        let told = request.is_none().then(|| facts.told("VolumeFailedDelete"));
+        told.flatten()
+    });
+    if let Some(words) = words {
+        let why = format!("is to be removed, and cannot be yet: {words}");
+        return facts.explain(State::DeletionFailed, why, Vec::new());
+    }
+    let progress = status.progress.map(|progress| format!(": {progress}")).unwrap_or_default();
+    let why = format!("is being removed with its data{progress}.");
+    facts.explain(State::BeingDeleted, why, Vec::new())
+}

@@ -1,0 +1,156 @@
+//! What each node says to a claim that has no volume yet. Pure.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{Node, PodSpec};
+use k8s_openapi::api::storage::v1::StorageClass;
+use serde::Serialize;
+
+use super::fit::{companion, objections};
+use super::gather::{Facts, NODES, STORAGES, is_registered};
+use crate::api::{Health, NodeStorage, PoolOnNode, Quantity};
+use crate::bytes::Bytes;
+use crate::cluster::{largest, pool_of};
+use crate::volume::{Class, TOPOLOGY, few};
+
+/// What a node says to a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeSays {
+    /// The node.
+    pub node: String,
+    /// The pool that the class would take there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// The largest volume that the pool has room for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest: Option<Quantity>,
+    /// In one word.
+    pub verdict: Verdict,
+    /// In a sentence without its node.
+    pub why: String,
+}
+
+/// What a node says, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Verdict {
+    /// It has room, and the pod may run there.
+    Fits,
+    /// The pool has not so much room.
+    Short,
+    /// The pool cannot be used.
+    PoolUnavailable,
+    /// It has no such pool.
+    NoPool,
+    /// The driver does not work there.
+    NoAgent,
+    /// The volume may not lie there: the pod may not run there, or the class excludes it.
+    Excluded,
+}
+
+/// What is to be placed.
+pub(super) struct Wish<'a> {
+    pub size: Bytes,
+    pub storage_class: &'a StorageClass,
+    pub class: &'a Class,
+    /// The pod that decides where the volume lies; none does if it is made at once.
+    pub pod: Option<&'a PodSpec>,
+}
+
+/// What each node says, by name.
+pub(super) fn nodes_say(facts: &Facts, wish: &Wish<'_>) -> Vec<NodeSays> {
+    let known = facts.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
+    let told = facts.storages.iter().filter_map(|node| node.metadata.name.as_deref());
+    let names: BTreeSet<&str> = known.chain(told).collect();
+    names.into_iter().map(|name| node_says(facts, wish, name)).collect()
+}
+
+fn node_says(facts: &Facts, wish: &Wish<'_>, name: &str) -> NodeSays {
+    let storage = facts.storage(name);
+    let pool = storage.and_then(|node| pool_of(node.status.as_ref()?, wish.class));
+    let (verdict, why) = excluded(facts, wish, name)
+        .or_else(|| without_agent(facts, storage, name))
+        .unwrap_or_else(|| match pool {
+            Some(pool) => in_pool(pool, wish),
+            None => (Verdict::NoPool, no_pool(storage, wish.class)),
+        });
+    NodeSays {
+        node: name.to_owned(),
+        pool: pool.map(|pool| pool.name.clone()),
+        largest: pool.map(|pool| Quantity(largest(pool, wish.class.layout))),
+        verdict,
+        why,
+    }
+}
+
+fn excluded(facts: &Facts, wish: &Wish<'_>, name: &str) -> Option<(Verdict, String)> {
+    let is_it = |node: &&Node| node.metadata.name.as_deref() == Some(name);
+    let mut why = Vec::new();
+    match facts.nodes.iter().find(is_it) {
+        Some(node) => {
+            why.extend(wish.pod.iter().flat_map(|pod| objections(pod, node)));
+            why.extend(facts.companions.iter().filter_map(|volume| companion(volume, node)));
+        }
+        None if facts.sees(NODES) => why.push("there is no such node any more".to_owned()),
+        None => {}
+    }
+    if !class_allows(wish.storage_class, name) {
+        why.push("the allowedTopologies of the class leave it out".to_owned());
+    }
+    (!why.is_empty()).then(|| (Verdict::Excluded, format!("excluded: {}", why.join("; "))))
+}
+
+fn class_allows(class: &StorageClass, node: &str) -> bool {
+    let terms = class.allowed_topologies.as_deref().unwrap_or_default();
+    let holds = |expressions: &[k8s_openapi::api::core::v1::TopologySelectorLabelRequirement]| {
+        expressions.iter().all(|one| one.key == TOPOLOGY && one.values.iter().any(|v| v == node))
+    };
+    let allowed = |term: &k8s_openapi::api::core::v1::TopologySelectorTerm| {
+        holds(term.match_label_expressions.as_deref().unwrap_or_default())
+    };
+    terms.is_empty() || terms.iter().any(allowed)
+}
+
+fn without_agent(
+    facts: &Facts,
+    storage: Option<&NodeStorage>,
+    name: &str,
+) -> Option<(Verdict, String)> {
+    let has_told = storage.is_some_and(|node| node.status.is_some());
+    let silent = !has_told && facts.sees(STORAGES);
+    let trouble = facts.agent_trouble(name);
+    let unknown = is_registered(facts, name) == Some(false);
+    let why = match (trouble, silent, unknown) {
+        (Some(trouble), ..) => trouble,
+        (None, true, _) => "its agent has not told what it has".to_owned(),
+        (None, false, true) => "its kubelet does not know the driver yet".to_owned(),
+        (None, false, false) => return None,
+    };
+    Some((Verdict::NoAgent, why))
+}
+
+fn no_pool(storage: Option<&NodeStorage>, class: &Class) -> String {
+    let pools = storage.iter().flat_map(|node| &node.status).flat_map(|status| &status.pools);
+    let names: Vec<&str> =
+        pools.filter(|pool| pool.configured).map(|pool| pool.name.as_str()).collect();
+    match (&class.pool, names.as_slice()) {
+        (Some(pool), []) => format!("no pool {pool}, and no other"),
+        (Some(pool), names) => format!("no pool {pool}; it has {}", few(names)),
+        (None, []) => "no pool".to_owned(),
+        (None, names) => format!("several pools ({}), and none is called default", few(names)),
+    }
+}
+
+fn in_pool(pool: &PoolOnNode, wish: &Wish<'_>) -> (Verdict, String) {
+    let largest = largest(pool, wish.class.layout);
+    let message = pool.message.clone();
+    let besides = message.as_ref().map(|told| format!("; {told}")).unwrap_or_default();
+    if pool.health == Health::Unavailable {
+        let why = message.unwrap_or_else(|| "its pool cannot be used".to_owned());
+        return (Verdict::PoolUnavailable, why);
+    }
+    if largest >= wish.size {
+        return (Verdict::Fits, "has room".to_owned());
+    }
+    (Verdict::Short, format!("{} short{besides}", wish.size.saturating_sub(largest)))
+}

@@ -1,0 +1,138 @@
+//! Each state of a claim as people read it.
+
+use serde_json::{Value, json};
+
+use super::gather::Facts;
+use super::*;
+use crate::api::{
+    Create, Failure, Grow, Health, LayoutRoom, NodeStorage, NodeStorageSpec, NodeStorageStatus,
+    Phase, PoolOnNode, Quantity, VolumeOnNode, VolumeRequest, VolumeRequestSpec,
+    VolumeRequestStatus, Work,
+};
+use crate::bytes::Bytes;
+use crate::volume::{NodeKey, VolumeId, VolumeKey};
+
+fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn storage(node: &str, pools: &[(&str, u64)]) -> NodeStorage {
+    let pool = |(name, gib): &(&str, u64)| PoolOnNode {
+        name: (*name).to_owned(),
+        configured: true,
+        size: Quantity(Bytes::gib(1800)),
+        free: Quantity(Bytes::gib(*gib)),
+        largest: vec![LayoutRoom { layout: "linear".to_owned(), size: Quantity(Bytes::gib(*gib)) }],
+        extent: Quantity(Bytes::mib(4)),
+        volumes: 1,
+        health: Health::Ok,
+        message: None,
+        plan: Vec::new(),
+        refused: Vec::new(),
+    };
+    let key = NodeKey::of(node).as_str().to_owned();
+    let mut storage = NodeStorage::new(node, NodeStorageSpec { key });
+    let pools = pools.iter().map(pool).collect();
+    storage.status = Some(NodeStorageStatus { pools, ..NodeStorageStatus::default() });
+    storage
+}
+
+fn agent(node: &str) -> Value {
+    json!({"metadata": {"name": format!("pliant-node-{node}"), "namespace": "pliant"}, "spec": {"nodeName": node, "containers": []},
+           "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+fn class() -> Value {
+    json!({"metadata": {"name": "fast"}, "provisioner": "lvm.csi.pliant.io",
+           "volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": true,
+           "parameters": {"pool": "fast"}})
+}
+
+fn pod() -> Value {
+    json!({"metadata": {"name": "db-0", "namespace": "default"}, "spec": {"containers": []}})
+}
+
+fn event(reason: &str, note: &str) -> Value {
+    json!({"metadata": {"name": "e"}, "reason": reason, "note": note, "eventTime": null})
+}
+
+/// Three nodes with the driver, of which alpha and beta have the pool `fast`, and a claim for 200 GiB.
+fn cluster() -> Facts {
+    let names = ["alpha", "beta", "gamma"];
+    let zone = |name: &str| if name == "alpha" { "a" } else { "b" };
+    Facts {
+        program: "pliant".to_owned(),
+        claim: typed(json!({
+            "metadata": {"name": "db-2", "namespace": "default", "uid": "u-1"},
+            "spec": {"storageClassName": "fast", "resources": {"requests": {"storage": "200Gi"}}},
+            "status": {"phase": "Pending"},
+        })),
+        classes: vec![typed(class())],
+        nodes: names
+            .map(|name| typed(json!({"metadata": {"name": name, "labels": {"zone": zone(name)}}})))
+            .into(),
+        kubelets: names
+            .map(|name| {
+                let driver = json!({"name": "lvm.csi.pliant.io", "nodeID": name});
+                typed(json!({"metadata": {"name": name}, "spec": {"drivers": [driver]}}))
+            })
+            .into(),
+        storages: vec![
+            storage("alpha", &[("fast", 698)]),
+            storage("beta", &[("fast", 110)]),
+            storage("gamma", &[("slow", 900)]),
+        ],
+        agents: names.map(|name| typed(agent(name))).into(),
+        ..Facts::default()
+    }
+}
+
+fn with_pod(pod: Value) -> Facts {
+    Facts { pods: vec![typed(pod)], ..cluster() }
+}
+
+/// The same, with this at a place of the claim.
+fn with_claim(mut facts: Facts, at: &str, value: Value) -> Facts {
+    let mut claim = serde_json::to_value(&facts.claim).unwrap();
+    let (parent, field) = at.rsplit_once('/').unwrap();
+    claim.pointer_mut(parent).unwrap()[field] = value;
+    facts.claim = typed(claim);
+    facts
+}
+
+fn said(facts: &Facts) -> (State, String) {
+    let told = judge(facts);
+    let text = print(&told, false);
+    let is_command = |line: &str| line.starts_with("    ");
+    let long = text.lines().find(|line| line.chars().count() > 80 && !is_command(line));
+    assert_eq!(long, None);
+    (told.state, text)
+}
+
+/// What is said of all of them, each of which is in this state.
+fn all(cases: Vec<(Facts, State)>) -> String {
+    let mut told = String::new();
+    for (facts, state) in cases {
+        let (is, text) = said(&facts);
+        assert_eq!(is, state, "{text}");
+        told += &text;
+    }
+    told
+}
+
+#[test]
+fn colours_are_for_terminals_and_long_names_get_lines_of_their_own() {
+    let mut told = judge(&with_pod(pod()));
+    assert!(print(&told, true).starts_with("\x1b[33mdefault/db-2\x1b[0m is Pending"), "{told:?}");
+    told.nodes.truncate(1);
+    told.nodes[0].node = "a".repeat(63);
+    told.nodes[0].why = format!("said \x1b[2J {}", "word ".repeat(20));
+    let text = print(&told, false);
+    assert!(!text.contains('\x1b'), "{text}");
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("      ")).collect();
+    assert_eq!(lines[0].trim_start().split(' ').next(), Some("said"), "{text}");
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+mod growing;
+mod waiting;

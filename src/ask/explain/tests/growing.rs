@@ -1,0 +1,313 @@
+//! Claims with a volume, and PersistentVolumes without a claim.
+
+use super::*;
+
+fn id() -> String {
+    VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-u-1")).to_string()
+}
+
+/// A claim that has 100 GiB on alpha, used by a pod that runs there.
+fn bound() -> Facts {
+    let mut pod = pod();
+    pod["spec"]["nodeName"] = json!("alpha");
+    let mut facts = with_pod(pod);
+    let status = json!({"phase": "Bound", "capacity": {"storage": "100Gi"}});
+    facts = with_claim(facts, "/status", status);
+    facts = with_claim(facts, "/spec/resources/requests/storage", json!("100Gi"));
+    facts = with_claim(facts, "/spec/volumeName", json!("pvc-u-1"));
+    facts.volume = typed(json!({
+        "metadata": {"name": "pvc-u-1"},
+        "spec": {"csi": {"driver": "lvm.csi.pliant.io", "volumeHandle": id()},
+                 "persistentVolumeReclaimPolicy": "Delete",
+                 "claimRef": {"namespace": "default", "name": "db-2", "uid": "u-1"}},
+        "status": {"phase": "Bound"},
+    }));
+    facts.storages[0].status.as_mut().unwrap().volumes = vec![VolumeOnNode {
+        id: id(),
+        name: "pvc-u-1".to_owned(),
+        pool: "fast".to_owned(),
+        size: Quantity(Bytes::gib(100)),
+        requested: Quantity(Bytes::gib(100)),
+        mode: "ext4".to_owned(),
+        state: "ready".to_owned(),
+        ailments: Vec::new(),
+    }];
+    facts
+}
+
+/// The same, growing to 200 GiB, with this word of the resize and this condition.
+fn growing(word: &str, condition: &Value) -> Facts {
+    let facts = with_claim(bound(), "/spec/resources/requests/storage", json!("200Gi"));
+    let status = json!({
+        "phase": "Bound",
+        "capacity": {"storage": "100Gi"},
+        "allocatedResourceStatuses": if word.is_empty() { json!(null) } else { json!({"storage": word}) },
+        "conditions": [condition],
+    });
+    with_claim(facts, "/status", status)
+}
+
+fn condition(kind: &str, message: &str) -> Value {
+    json!({"type": kind, "status": "True", "message": message})
+}
+
+#[test]
+fn a_claim_that_has_what_it_asks_for_is_fine() {
+    let mut fixed = bound();
+    fixed.classes[0].allow_volume_expansion = None;
+    let unused = Facts { pods: Vec::new(), ..bound() };
+    let cases = vec![(bound(), State::Fine), (fixed, State::Fine), (unused, State::Fine)];
+    insta::assert_snapshot!(all(cases), @r"
+    default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, used by db-0.
+    default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, used by db-0.
+    It cannot grow: allowVolumeExpansion of its class fast is not true.
+    default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, no pod uses
+    it.
+    ");
+}
+
+#[test]
+fn each_state_of_a_resize_is_told_in_plain_words() {
+    let resizing = || condition("Resizing", "");
+    let pending = condition("FileSystemResizePending", "Waiting for user to (re-)start a pod");
+    let error = condition(
+        "ControllerResizeError",
+        "failed to expand pvc with rpc error: code = OutOfRange desc = no room in pool fast",
+    );
+    let unused = Facts { pods: Vec::new(), ..growing("NodeResizePending", &pending) };
+    let mut away = growing("ControllerResizeInProgress", &resizing());
+    away.agents.clear();
+    let mut failing = growing("ControllerResizeInProgress", &resizing());
+    let words =
+        "resize volume \"pvc-u-1\" failed: rpc error: code = Unavailable desc = vg0 is away";
+    failing.events = vec![typed(event("VolumeResizeFailed", words))];
+    let cases = vec![
+        (growing("", &resizing()), State::Growing),
+        (growing("ControllerResizeInProgress", &resizing()), State::Growing),
+        (growing("ControllerResizeInfeasible", &error), State::GrowthRefused),
+        (growing("NodeResizePending", &pending), State::GrowthWaitsForKubelet),
+        (unused, State::GrowthWaitsForPod),
+        (away, State::NoAgent),
+        (failing, State::GrowthFailed),
+    ];
+    insta::assert_snapshot!(all(cases), @r"
+    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; the resizer has
+    not asked the node yet.
+    What to do:
+      if it stays so, read the log of the resizer
+        kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container resizer
+    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; the resizer has
+    not asked the node yet.
+    What to do:
+      if it stays so, read the log of the resizer
+        kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container resizer
+    default/db-2 cannot grow from 100 GiB to 200 GiB, and goes on with what it has:
+    no room in pool fast
+    What to do:
+      ask for less, and for more than 100 GiB; it is tried at once
+        pliant grow db-2 --namespace default SIZE
+    default/db-2 has a volume of 200 GiB, and the kubelet grows its file system
+    under db-0 within a minute or two. No pod has to be started anew.
+    default/db-2 has a volume of 200 GiB, and its file system grows when a pod uses
+    it next. Nothing is wrong.
+    What to do:
+      start a pod that uses it
+    default/db-2 is growing from 100 GiB to 200 GiB on node alpha, and no agent runs
+    there.
+    What to do:
+      look at the driver's pod on alpha
+        kubectl get pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=node --field-selector spec.nodeName=alpha
+    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; the last try
+    failed and is repeated by itself: vg0 is away
+    ");
+}
+
+#[test]
+fn the_record_of_a_growth_says_how_far_it_is() {
+    let with = |phase, progress: Option<&str>, failure: Option<&str>| {
+        let work =
+            Work::Grow(Grow { at_least: Quantity(Bytes::gib(200)), at_most: None, block: None });
+        let spec = VolumeRequestSpec { node: "alpha".to_owned(), volume: id(), work };
+        let mut request = VolumeRequest::new("grow-x", spec);
+        let failure = failure.map(|message| Failure {
+            reason: "Unavailable".to_owned(),
+            message: message.to_owned(),
+        });
+        let progress = progress.map(str::to_owned);
+        request.status = Some(VolumeRequestStatus {
+            phase,
+            progress,
+            failure,
+            ..VolumeRequestStatus::default()
+        });
+        let mut facts = growing("ControllerResizeInProgress", &condition("Resizing", ""));
+        facts.requests = vec![request];
+        facts
+    };
+    let cases = vec![
+        (with(Phase::Pending, None, None), State::Growing),
+        (with(Phase::Running, Some("12 % (12 GiB of 100 GiB)"), None), State::Growing),
+        (with(Phase::Resizing, None, None), State::Growing),
+        (with(Phase::Failed, None, Some("vg0 is away")), State::GrowthFailed),
+    ];
+    insta::assert_snapshot!(all(cases), @r"
+    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; its agent has not
+    begun.
+    What to do:
+      if it stays so, read the log of the resizer
+        kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container resizer
+    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; 12 % (12 GiB of
+    100 GiB).
+    What to do:
+      if it stays so, read the log of the resizer
+        kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container resizer
+    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; the volume is
+    larger, its file system follows.
+    What to do:
+      if it stays so, read the log of the resizer
+        kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container resizer
+    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; the last try
+    failed and is repeated by itself: vg0 is away
+    ");
+}
+
+#[test]
+fn what_is_wrong_with_a_volume_is_told() {
+    let mut gone = bound();
+    gone.storages[0].status.as_mut().unwrap().volumes.clear();
+    let mut unread = bound();
+    let status = unread.storages[0].status.as_mut().unwrap();
+    status.volumes.clear();
+    status.unread = Some("volume group vg0 is not there; see `vgs`".to_owned());
+    let mut ailing = bound();
+    ailing.storages[0].status.as_mut().unwrap().volumes[0].ailments =
+        vec![typed(json!({"severity": "Inaccessible", "reason": "DiskMissing",
+                          "message": "a disk of vg0 is away; see `pvs`"}))];
+    let mut silent = bound();
+    silent.storages.remove(0);
+    let mut moved = bound();
+    moved.storages.remove(0);
+    moved.nodes.remove(0);
+    let mut away = bound();
+    away.agents.clear();
+    let mut waiting = bound();
+    waiting.pods[0] = typed(json!({
+        "metadata": {"name": "db-0", "namespace": "default"},
+        "spec": {"containers": [], "nodeSelector": {"zone": "b"}},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3"}]},
+    }));
+    let mut crowded = bound();
+    crowded.pods[0] = typed(json!({
+        "metadata": {"name": "db-0", "namespace": "default"},
+        "spec": {"containers": []},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False",
+                                   "message": "0/3 nodes are available: 1 Insufficient cpu."}]},
+    }));
+    let lost = with_claim(bound(), "/status", json!({"phase": "Lost"}));
+    let mut other = bound();
+    other.volume = typed(json!({"metadata": {"name": "x"}, "spec": {"csi":
+        {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"}}}));
+    let cases = vec![
+        (gone, State::VolumeGone),
+        (unread, State::VolumeUnread),
+        (ailing, State::VolumeAiling),
+        (silent, State::NoAgent),
+        (moved, State::VolumeGone),
+        (away, State::NoAgent),
+        (waiting, State::NoNodeForPod),
+        (crowded, State::NoNodeForPod),
+        (lost, State::Lost),
+        (other, State::OtherDriver),
+    ];
+    insta::assert_snapshot!(all(cases), @r"
+    default/db-2 is Bound, and its volume r3j7nlli-sedc5vnwdfpktymcxldjdvbalx is not
+    on node alpha any more: somebody has removed it past the driver, or its disk was
+    replaced.
+    What to do:
+      restore the data into a new claim from a backup
+    default/db-2 is Bound, and its volume cannot be read on node alpha: volume group
+    vg0 is not there; see `vgs`
+    What to do:
+      see what is wrong with the node
+        pliant doctor alpha
+    default/db-2 is Bound, and its volume on node alpha ails: a disk of vg0 is away;
+    see `pvs`
+    What to do:
+      see what else is wrong with the node
+        pliant doctor alpha
+    default/db-2 is Bound to a volume of node alpha, whose agent has told nothing.
+    What to do:
+      look at the driver's pod on alpha
+        kubectl get pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=node --field-selector spec.nodeName=alpha
+    default/db-2 is Bound to volume r3j7nlli-sedc5vnwdfpktymcxldjdvbalx, whose node
+    is not in the cluster. Its data is on the disks of that node.
+    What to do:
+      bring the node back under its old name
+    default/db-2 is Bound to a volume on node alpha, and no agent runs there. Pods
+    that run go on; until the agent is back none can be started there with this
+    claim, and it cannot grow.
+    What to do:
+      look at the driver's pod on alpha
+        kubectl get pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=node --field-selector spec.nodeName=alpha
+    default/db-2 is Bound to a volume on node alpha, where its pod db-0 has to run;
+    it may not: its pod wants the node label zone=b.
+    What to do:
+      let the pod run on alpha
+    default/db-2 is Bound to a volume on node alpha, where its pod db-0 has to run;
+    the scheduler says: 0/3 nodes are available: 1 Insufficient cpu.
+    What to do:
+      make room for the pod on alpha
+    default/db-2 is Lost: its PersistentVolume pvc-u-1 was removed. If the volume is
+    still on its node, it is a volume without a PersistentVolume.
+    What to do:
+      see such volumes
+        pliant adopt --all --dry-run
+    default/db-2 is Bound to a volume of another driver, of which nothing is known
+    here.
+    ");
+}
+
+#[test]
+fn what_is_going_or_kept_is_told() {
+    let going =
+        |facts| with_claim(facts, "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    let finalizers = json!(["kubernetes.io/pvc-protection"]);
+    let unused = Facts { pods: Vec::new(), ..bound() };
+    let unused = going(with_claim(unused, "/metadata/finalizers", finalizers));
+    let volume = |phase: &str, policy: &str| {
+        let mut facts = bound();
+        facts.claim = None;
+        let pv = facts.volume.as_mut().unwrap();
+        pv.spec.as_mut().unwrap().persistent_volume_reclaim_policy = Some(policy.to_owned());
+        pv.status.as_mut().unwrap().phase = Some(phase.to_owned());
+        facts
+    };
+    let mut stuck = volume("Released", "Delete");
+    let words = "rpc error: code = FailedPrecondition desc = volume x is in use: mounted at /mnt";
+    stuck.events = vec![typed(event("VolumeFailedDelete", words))];
+    let cases = vec![
+        (going(bound()), State::BeingDeleted),
+        (unused, State::BeingDeleted),
+        (volume("Available", "Delete"), State::Available),
+        (volume("Released", "Retain"), State::Kept),
+        (volume("Released", "Delete"), State::BeingDeleted),
+        (stuck, State::DeletionFailed),
+    ];
+    insta::assert_snapshot!(all(cases), @r#"
+    default/db-2 is being deleted, and goes when its pods are gone: db-0.
+    What to do:
+      delete these pods, or whatever makes them anew
+    default/db-2 is being deleted, and waits for kubernetes.io/pvc-protection.
+    pvc-u-1 is Available: no claim has it yet.
+    pvc-u-1 is kept with its data (reclaim policy Retain): the claim that had it is
+    gone.
+    Do one of:
+      use it again: remove the PersistentVolume, which keeps the volume, and adopt
+      it
+        kubectl delete pv pvc-u-1 && pliant adopt r3j7nlli-sedc5vnwdfpktymcxldjdvbalx --namespace default --claim db-2
+      remove it, with its data
+        kubectl patch pv pvc-u-1 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'
+    pvc-u-1 is being removed with its data.
+    pvc-u-1 is to be removed, and cannot be yet: volume x is in use: mounted at /mnt
+    "#);
+}

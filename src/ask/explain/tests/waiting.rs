@@ -1,0 +1,367 @@
+//! Claims without a volume.
+
+use super::*;
+
+#[test]
+fn waiting_for_a_pod_is_normal() {
+    let (state, text) = said(&cluster());
+    assert_eq!(state, State::WaitsForPod);
+    insta::assert_snapshot!(text, @r"
+    default/db-2 is Pending: waiting for a pod. This is normal: its class has the
+    volume made when the first pod that uses the claim is scheduled.
+    What to do:
+      start a pod that uses it
+    ");
+}
+
+#[test]
+fn without_room_each_node_says_how_much_is_short() {
+    let mut pod = pod();
+    pod["spec"]["nodeSelector"] = json!({"zone": "b"});
+    let (state, text) = said(&with_pod(pod));
+    assert_eq!(state, State::NoRoom);
+    let page = include_str!("../../../../docs/src/how-to/troubleshoot.md");
+    assert!(page.contains(&text), "it shows something else");
+    insta::assert_snapshot!(text, @r"
+    default/db-2 is Pending: it asks for 200 GiB of class fast, and no node that may
+    run its pod db-0 has that much in one pool.
+      alpha  698 GiB  excluded: its pod wants the node label zone=b
+      beta   110 GiB  90 GiB short
+      gamma        –  no pool fast; it has slow
+    Do one of:
+      ask for 110Gi or less: make the claim anew, it has no volume yet
+        kubectl delete pvc db-2 --namespace default
+      add a disk to pool fast of beta
+        kubectl edit pool fast
+      lift what excludes alpha: there is room
+    ");
+}
+
+#[test]
+fn another_volume_of_its_pod_excludes_nodes() {
+    let mut facts = with_pod(pod());
+    facts.companions = vec![typed(json!({"metadata": {"name": "pvc-9"}, "spec": {
+        "claimRef": {"name": "log"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "zone", "operator": "In", "values": ["b"]}]}]}}}}))];
+    let (state, text) = said(&facts);
+    assert_eq!(state, State::NoRoom);
+    let excluded = "alpha  698 GiB  excluded: its pod also uses claim log, which wants zone=b";
+    assert!(text.contains(excluded), "{text}");
+}
+
+#[test]
+fn a_class_that_is_missing_or_wrong_is_told_before_any_node() {
+    let mut other = class();
+    other["provisioner"] = json!("ebs.csi.aws.com");
+    let mut wrong = class();
+    wrong["parameters"] = json!({"pol": "fast"});
+    let mut default = class();
+    default["metadata"]["annotations"] =
+        json!({"storageclass.kubernetes.io/is-default-class": "true"});
+    let named = |name: Value| with_claim(cluster(), "/spec/storageClassName", name);
+    let with = |class: Value| Facts { classes: vec![typed(class)], ..cluster() };
+    let unnamed = |class: Value| with_claim(with(class), "/spec/storageClassName", Value::Null);
+    let told = all(vec![
+        (named(json!("fats")), State::ClassMissing),
+        (named(json!("")), State::NoClass),
+        (unnamed(class()), State::NoClass),
+        (unnamed(default), State::NoClass),
+        (with(other), State::OtherDriver),
+        (with(wrong), State::ClassInvalid),
+    ]);
+    insta::assert_snapshot!(told, @r"
+    default/db-2 is Pending: there is no class fats.
+    What to do:
+      make the claim anew with a class of this driver, such as fast
+    default/db-2 is Pending: its class is the empty text, so it takes only a
+    PersistentVolume that is there already, and none fits.
+    What to do:
+      make the claim anew with a class of this driver, such as fast
+    default/db-2 is Pending: it names no class, and none is the default.
+    What to do:
+      make the claim anew with a class of this driver, such as fast
+    default/db-2 is Pending: it names no class; it will get the default, fast, in a
+    moment.
+    What to do:
+      make the claim anew with a class of this driver, such as fast
+    default/db-2 is Pending: its class fast is of the driver ebs.csi.aws.com, of
+    which nothing is known here.
+    default/db-2 is Pending: its class fast cannot be used: class parameter pol:
+    unknown; did you mean pool? Known are pool, layout, wipe, safety, mkfs-options,
+    fs-type.
+    What to do:
+      make the class anew: its parameters cannot be edited
+        kubectl get storageclass fast --output yaml
+    ");
+}
+
+#[test]
+fn what_its_pod_does_is_told_before_any_node() {
+    let with = |field: &str, value: Value| {
+        let mut pod = pod();
+        pod["spec"][field] = value;
+        with_pod(pod)
+    };
+    let told = all(vec![
+        (with("schedulingGates", json!([{"name": "quota"}])), State::PodHeldBack),
+        (with("nodeName", json!("beta")), State::PodNamesNode),
+    ]);
+    insta::assert_snapshot!(told, @r"
+    default/db-2 is Pending: its pod db-0 is not to be scheduled yet, by quota.
+    What to do:
+      wait for whoever set these scheduling gates
+    default/db-2 is Pending: its pod db-0 names node beta itself, so the scheduler
+    never sees it and chooses no node for the volume.
+    What to do:
+      replace nodeName in the pod by nodeSelector: {kubernetes.io/hostname: beta}
+    ");
+}
+
+#[test]
+fn that_no_node_can_have_it_is_told_by_what_comes_nearest() {
+    let only = |nodes: &[&str]| {
+        let mut facts = with_pod(pod());
+        facts.nodes.retain(|node| nodes.contains(&node.metadata.name.as_deref().unwrap()));
+        facts.storages.retain(|node| nodes.contains(&node.metadata.name.as_deref().unwrap()));
+        facts
+    };
+    let mut broken = only(&["alpha"]);
+    let pool = &mut broken.storages[0].status.as_mut().unwrap().pools[0];
+    pool.health = Health::Unavailable;
+    pool.message = Some("volume group vg0 is not there; see `vgs`".to_owned());
+    let mut silent = only(&["alpha", "beta"]);
+    silent.storages.clear();
+    silent.agents.remove(0);
+    let mut unready = only(&["alpha"]);
+    unready.agents[0].status = None;
+    let mut unregistered = only(&["alpha"]);
+    unregistered.kubelets.clear();
+    let mut tainted = only(&["alpha"]);
+    tainted.nodes[0].spec = typed(
+        json!({"taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}),
+    );
+    let mut confined = only(&["alpha"]);
+    confined.classes[0].allowed_topologies = typed(json!([{"matchLabelExpressions": [
+        {"key": "topology.lvm.csi.pliant.io/node", "values": ["gamma"]}]}]));
+    let told = all(vec![
+        (only(&["gamma"]), State::NoPool),
+        (broken, State::PoolUnavailable),
+        (silent, State::NoAgent),
+        (unready, State::NoAgent),
+        (unregistered, State::NoAgent),
+        (tainted, State::NoNodeForPod),
+        (confined, State::NoNodeForPod),
+        (only(&[]), State::NoAgent),
+    ]);
+    insta::assert_snapshot!(told, @r"
+    default/db-2 is Pending: no node that may run its pod db-0 has the pool of class
+    fast.
+      gamma  –  no pool fast; it has slow
+    What to do:
+      have the pool on such a node: see its nodeSelector
+        kubectl get pools --output yaml
+    default/db-2 is Pending: the pool of class fast cannot be used on any node that
+    may run its pod db-0.
+      alpha  698 GiB  volume group vg0 is not there; see `vgs`
+    What to do:
+      see all pools
+        pliant status
+    default/db-2 is Pending: the driver works on no node that may run its pod db-0.
+      alpha  –  no agent runs there
+      beta   –  its agent has not told what it has
+    What to do:
+      look at the driver
+        pliant doctor --cluster
+    default/db-2 is Pending: the driver works on no node that may run its pod db-0.
+      alpha  698 GiB  its agent pliant-node-alpha is not ready
+    What to do:
+      look at the driver
+        pliant doctor --cluster
+    default/db-2 is Pending: the driver works on no node that may run its pod db-0.
+      alpha  698 GiB  its kubelet does not know the driver yet
+    What to do:
+      look at the driver
+        pliant doctor --cluster
+    default/db-2 is Pending: no node may run its pod db-0.
+      alpha  698 GiB  excluded: the node is cordoned
+    What to do:
+      lift what excludes alpha: there is room
+    default/db-2 is Pending: no node may run its pod db-0.
+      alpha  698 GiB  excluded: the allowedTopologies of the class leave it out
+    What to do:
+      lift what excludes alpha: there is room
+    default/db-2 is Pending: no node has told what it has.
+    What to do:
+      look at the driver
+        pliant doctor --cluster
+    ");
+}
+
+#[test]
+fn where_a_node_has_room_it_is_told_what_is_going_on() {
+    let chosen = |facts| {
+        let annotations = json!({"volume.kubernetes.io/selected-node": "alpha"});
+        with_claim(facts, "/metadata/annotations", annotations)
+    };
+    let mut unscheduled = pod();
+    unscheduled["status"] = json!({"conditions": [{"type": "PodScheduled", "status": "False",
+        "reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient cpu."}]});
+    let mut immediate = cluster();
+    immediate.classes[0].volume_binding_mode = Some("Immediate".to_owned());
+    let failed = "failed to provision volume with StorageClass \"fast\": rpc error: code = Internal \
+                  desc = mkfs.ext4 failed";
+    let mut failing = chosen(with_pod(pod()));
+    failing.events = vec![typed(event("ProvisioningFailed", failed))];
+    let told = all(vec![
+        (with_pod(unscheduled), State::WaitsForScheduler),
+        (chosen(with_pod(pod())), State::BeingMade),
+        (immediate, State::BeingMade),
+        (failing, State::MakingFailed),
+    ]);
+    insta::assert_snapshot!(told, @r"
+    default/db-2 is Pending: alpha would have room, and its pod db-0 is not
+    scheduled yet. The scheduler says: 0/3 nodes are available: 3 Insufficient cpu.
+      alpha  698 GiB  has room
+      beta   110 GiB  90 GiB short
+      gamma        –  no pool fast; it has slow
+    What to do:
+      see what else its pod waits for
+        kubectl describe pod db-0 --namespace default
+    default/db-2 is Pending: its volume is to be made on node alpha, any moment now.
+      alpha  698 GiB  has room
+      beta   110 GiB  90 GiB short
+      gamma        –  no pool fast; it has slow
+    What to do:
+      if it stays so, read the log of the provisioner
+        kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container provisioner
+    default/db-2 is Pending: its volume is to be made on alpha, any moment now.
+      alpha  698 GiB  has room
+      beta   110 GiB  90 GiB short
+      gamma        –  no pool fast; it has slow
+    default/db-2 is Pending: its volume could not be made on node alpha: mkfs.ext4
+    failed
+      alpha  698 GiB  has room
+      beta   110 GiB  90 GiB short
+      gamma        –  no pool fast; it has slow
+    What to do:
+      read what the driver said besides
+        kubectl describe pvc db-2 --namespace default
+    ");
+}
+
+fn making(status: VolumeRequestStatus) -> Facts {
+    let work = Work::Create(Create {
+        name: "pvc-u-1".to_owned(),
+        at_least: Quantity(Bytes::gib(200)),
+        at_most: None,
+        mode: "ext4".to_owned(),
+        parameters: std::collections::BTreeMap::new(),
+    });
+    let volume = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-u-1")).to_string();
+    let spec = VolumeRequestSpec { node: "alpha".to_owned(), volume, work };
+    let mut request = VolumeRequest::new("create-x", spec);
+    request.status = Some(status);
+    Facts { requests: vec![request], ..with_pod(pod()) }
+}
+
+#[test]
+fn the_record_of_the_work_says_how_far_it_is() {
+    let failure = |reason: &str| {
+        let message = "a sentence of the driver".to_owned();
+        Some(Failure { reason: reason.to_owned(), message })
+    };
+    let progress = Some("62 % (124 GiB of 200 GiB)".to_owned());
+    let status = |phase, progress, failure| VolumeRequestStatus {
+        phase,
+        progress,
+        failure,
+        ..VolumeRequestStatus::default()
+    };
+    let mut away = making(status(Phase::Pending, None, None));
+    away.agents.clear();
+    let full = making(status(Phase::Failed, None, failure("NoRoomToCreate")));
+    let told = all(vec![
+        (making(status(Phase::Pending, None, None)), State::BeingMade),
+        (making(status(Phase::Running, progress, None)), State::BeingMade),
+        (making(status(Phase::Failed, None, failure("Refused"))), State::MakingFailed),
+        (away, State::NoAgent),
+    ]);
+    insta::assert_snapshot!(told, @r"
+    default/db-2 is Pending: its volume is being made on node alpha; its agent has
+    not begun.
+    default/db-2 is Pending: its volume is being made on node alpha; 62 % (124 GiB
+    of 200 GiB).
+    default/db-2 is Pending: its volume could not be made on node alpha: a sentence
+    of the driver
+    What to do:
+      read what the driver said besides
+        kubectl describe pvc db-2 --namespace default
+    default/db-2 is Pending: its volume is to be made on node alpha, and no agent
+    runs there.
+    What to do:
+      look at the driver's pod on alpha
+        kubectl get pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=node --field-selector spec.nodeName=alpha
+    ");
+    assert!(!judge(&full).nodes.is_empty(), "the numbers of all nodes say more");
+}
+
+#[test]
+fn who_may_not_read_the_cluster_is_told_what_is_known() {
+    let mut facts = cluster();
+    facts.classes.clear();
+    facts.unseen = vec![super::super::gather::CLASSES, super::super::gather::NODES];
+    facts.events = vec![typed(event("WaitForFirstConsumer", "waiting for first consumer"))];
+    let mut without_numbers = with_pod(pod());
+    without_numbers.storages.clear();
+    without_numbers.unseen = vec![super::super::gather::STORAGES];
+    assert_eq!(judge(&without_numbers).state, State::Unseen);
+    let (state, text) = said(&facts);
+    assert_eq!(state, State::Unseen);
+    insta::assert_snapshot!(text, @r"
+    default/db-2 is Pending, and you may not read what that depends on: storage
+    classes, nodes. What was told of it last: waiting for first consumer
+    What to do:
+      let an administrator of the cluster type
+        pliant explain pvc/db-2 --namespace default
+    You may not read: storage classes, nodes. More may be known to others.
+    ");
+}
+
+#[test]
+fn a_claim_that_names_its_volume_is_told_why_that_is_not_its() {
+    let named = |facts| with_claim(facts, "/spec/volumeName", json!("pv-1"));
+    let other = json!({"metadata": {"name": "pv-1"}, "spec": {"claimRef":
+        {"namespace": "default", "name": "other", "uid": "u-9"}}});
+    let fitting = json!({"metadata": {"name": "pv-1"}, "spec": {}});
+    let mut told = String::new();
+    let named_back = json!({"metadata": {"name": "pv-1"}, "spec": {"claimRef":
+        {"namespace": "default", "name": "db-2"}}});
+    for volume in [None, Some(other), Some(fitting), Some(named_back)] {
+        let facts = Facts { volume: volume.map(typed), ..named(cluster()) };
+        let (state, text) = said(&facts);
+        assert_eq!(state, State::VolumeTaken, "{text}");
+        told += &text;
+    }
+    insta::assert_snapshot!(told, @r"
+    default/db-2 is Pending: it names PersistentVolume pv-1, which is not there.
+    What to do:
+      compare the two
+        kubectl get pv pv-1 --output yaml
+    default/db-2 is Pending: it names PersistentVolume pv-1, which is kept for claim
+    default/other with the uid u-9.
+    What to do:
+      compare the two
+        kubectl get pv pv-1 --output yaml
+    default/db-2 is Pending: it names PersistentVolume pv-1. If it does not get it
+    within seconds, the two differ in class, size, access or volume mode.
+    What to do:
+      compare the two
+        kubectl get pv pv-1 --output yaml
+    default/db-2 is Pending: it names PersistentVolume pv-1. If it does not get it
+    within seconds, the two differ in class, size, access or volume mode.
+    What to do:
+      compare the two
+        kubectl get pv pv-1 --output yaml
+    ");
+}

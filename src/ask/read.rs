@@ -1,0 +1,65 @@
+//! Lists of the API server, as far as the caller may read them.
+
+use std::fmt::Debug;
+
+use kube::api::ListParams;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::ask::{AskError, asked};
+
+/// Reads lists, and remembers what may not be read: who may not list something is told so, and told the
+/// rest.
+pub(super) struct Reader<'a> {
+    pub client: &'a Client,
+    /// What the caller may not read.
+    pub unseen: Vec<&'static str>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(client: &'a Client) -> Self {
+        Reader { client, unseen: Vec::new() }
+    }
+
+    /// The objects of a kind in the whole cluster.
+    pub fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
+        Api::all(self.client.clone())
+    }
+
+    /// List; nothing of a kind that is not defined, as ours where the driver is not installed.
+    pub async fn list<K: Resource + Clone + DeserializeOwned + Debug>(
+        &mut self,
+        api: Api<K>,
+        params: ListParams,
+        what: &'static str,
+    ) -> Result<Vec<K>, AskError> {
+        match api.list(&params).await {
+            Ok(list) => Ok(list.items),
+            Err(error) => self.unread(error, what).map(|()| Vec::new()),
+        }
+    }
+
+    /// Get one object; `None` also if the caller may not.
+    pub async fn get<K: Resource + Clone + DeserializeOwned + Debug>(
+        &mut self,
+        api: Api<K>,
+        name: &str,
+        what: &'static str,
+    ) -> Result<Option<K>, AskError> {
+        match api.get_opt(name).await {
+            Ok(found) => Ok(found),
+            Err(error) => self.unread(error, what).map(|()| None),
+        }
+    }
+
+    fn unread(&mut self, error: kube::Error, what: &'static str) -> Result<(), AskError> {
+        match &error {
+            kube::Error::Api(status) if status.is_forbidden() => {
+                self.unseen.push(what);
+                Ok(())
+            }
+            kube::Error::Api(status) if status.is_not_found() => Ok(()),
+            _ => Err(asked(what)(error)),
+        }
+    }
+}

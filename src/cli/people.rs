@@ -1,0 +1,124 @@
+//! The commands for people: what they ask of a cluster or a machine.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::ask::explain::Subject;
+use crate::bytes::Bytes;
+use crate::cli::size;
+use crate::config::Span;
+
+/// `pliant status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// How it is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+/// `pliant grow`.
+#[derive(Debug, Args)]
+pub struct Grow {
+    /// The claim
+    #[arg(value_name = "CLAIM")]
+    pub claim: String,
+    /// What it shall have at least, such as 20Gi
+    #[arg(value_name = "SIZE", value_parser = size)]
+    pub size: Bytes,
+    /// Its namespace [default: that of the kubeconfig]
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// How long to wait for it; in ms, s, m or h
+    #[arg(long, value_name = "TIME", default_value = "2m")]
+    pub wait: Span,
+}
+
+/// `pliant explain`.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// What to explain: pvc/NAME, pv/NAME, or NAME for a claim
+    #[arg(value_name = "CLAIM")]
+    pub subject: Subject,
+    /// The namespace of the claim [default: that of the kubeconfig]
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// How it is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+/// `pliant report`.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// File to write it to, YAML; without it standard output
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// How many of the last lines of each log are taken
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    pub lines: u32,
+}
+
+/// `pliant adopt`.
+#[derive(Debug, Args)]
+pub struct Adopt {
+    /// Id of the volume, as `kubectl get nodestorages --output yaml` has it
+    #[arg(value_name = "VOLUME", required_unless_present = "all")]
+    pub volume: Option<String>,
+    /// Adopt every volume that no PersistentVolume names
+    #[arg(long, conflicts_with_all = ["volume", "claim"])]
+    pub all: bool,
+    /// Namespace of the claim that is made; not needed for a claim that is there and Lost
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Name of the claim that is made [default: that of the volume]
+    #[arg(long, value_name = "NAME")]
+    pub claim: Option<String>,
+    /// Its class [default: the only one that takes the pool of the volume]
+    #[arg(long, value_name = "NAME")]
+    pub class: Option<String>,
+    /// Print what would be made as YAML, and make nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `pliant completion`.
+#[derive(Debug, Args)]
+pub struct Completion {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub shell: clap_complete::Shell,
+}
+
+/// `pliant man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// Directory to write them to; made if it is missing
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+/// `pliant doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Look at this node of the cluster, from here, in place of this machine
+    #[arg(value_name = "NODE")]
+    pub node: Option<String>,
+    /// Look at the whole cluster in place of this machine; as a plugin of kubectl it always does
+    #[arg(long, conflicts_with = "node")]
+    pub cluster: bool,
+    /// How findings are printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+}
+
+/// How a result is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// For programs and for people.
+    Yaml,
+}

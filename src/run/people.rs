@@ -1,0 +1,145 @@
+//! The commands for people: ask, and print what was answered.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+
+use crate::cli::{Adopt, Doctor, Explain, Grow, Output, Report, Status};
+use crate::doctor::{self, Finding, Level};
+use crate::run::{node, print};
+use crate::{ask, cli};
+
+/// Print a result as it was asked for; `text` makes the text for people, with colours or without.
+pub fn show<T: Serialize>(
+    output: Output,
+    result: &T,
+    text: impl FnOnce(bool) -> String,
+) -> Result<ExitCode> {
+    print(&match output {
+        Output::Text => text(cli::styled(&io::stdout())),
+        Output::Json => serde_json::to_string_pretty(result)? + "\n",
+        Output::Yaml => serde_saphyr::to_string(result)?,
+    })
+}
+
+fn line(text: &str) -> Result<ExitCode> {
+    print(&format!("{text}\n"))
+}
+
+/// `pliant status`.
+pub async fn status(args: &Status) -> Result<ExitCode> {
+    let nodes = ask::status(&node::client().await?).await?;
+    show(args.output, &nodes, |_| ask::table(&nodes))
+}
+
+/// `pliant explain`.
+pub async fn explain(args: &Explain) -> Result<ExitCode> {
+    let client = node::client().await?;
+    let namespace = args.namespace.as_deref();
+    let told = ask::explain(&client, cli::program(), namespace, &args.subject).await?;
+    show(args.output, &told, |styled| ask::explain::print(&told, styled))
+}
+
+/// `pliant grow`.
+pub async fn grow(args: &Grow) -> Result<ExitCode> {
+    let client = node::client().await?;
+    let namespace = args.namespace.as_deref();
+    let tell = |text: &str| {
+        let _ = line(text); // The claim grows, whoever listens.
+    };
+    ask::grow(&client, namespace, &args.claim, args.size, args.wait.0, tell).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `pliant adopt`; the status says whether all that was asked for is adopted.
+pub async fn adopt(args: Adopt) -> Result<ExitCode> {
+    let client = node::client().await?;
+    let seen = ask::adopt::observe(&client).await?;
+    let wish = ask::adopt::Wish { namespace: args.namespace, claim: args.claim, class: args.class };
+    let ids = args.volume.map_or_else(|| ask::adopt::all(&seen), |id| vec![id]);
+    if ids.is_empty() {
+        line("every volume has its PersistentVolume")?;
+    }
+    let mut left = 0;
+    for id in &ids {
+        let adoption = match ask::adopt::plan(&seen, id, &wish) {
+            Ok(adoption) => adoption,
+            Err(why) if args.all => {
+                eprintln!("{}: {why}", cli::program());
+                left += 1;
+                continue;
+            }
+            Err(why) => bail!(why),
+        };
+        if args.dry_run {
+            print(&documents(&adoption)?)?;
+        } else {
+            ask::adopt::adopt(&client, &adoption).await?;
+            line(&adoption.in_words())?;
+        }
+    }
+    Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The objects of an adoption, as `kubectl apply --filename -` takes them.
+fn documents(adoption: &ask::adopt::Adoption) -> Result<String> {
+    let claim = adoption.claim.as_ref().map(document).transpose()?;
+    Ok(document(&adoption.volume)? + &claim.unwrap_or_default())
+}
+
+/// One document of a stream of YAML.
+pub fn document<T: Serialize>(object: &T) -> Result<String> {
+    let yaml = serde_saphyr::to_string(object).context("an object could not be written")?;
+    Ok(format!("---\n{yaml}"))
+}
+
+/// `pliant man`.
+pub fn manual(dir: &Path) -> Result<ExitCode> {
+    let written = std::fs::create_dir_all(dir).and_then(|()| cli::manual(dir));
+    written.with_context(|| format!("no pages could be written to {}", dir.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether `pliant doctor` is to look at a cluster: kubectl is never about this machine.
+pub fn is_about_a_cluster(args: &Doctor) -> bool {
+    args.cluster || args.node.is_some() || cli::program() != "pliant"
+}
+
+/// `pliant doctor` for a cluster.
+pub async fn check_up(args: &Doctor) -> Result<ExitCode> {
+    let seen = ask::checkup::observe(&node::client().await?).await?;
+    let findings = ask::checkup::judge(&seen, cli::program(), args.node.as_deref())?;
+    tell(args.output, &findings)
+}
+
+/// Print findings; the status says whether something has to be put right.
+pub fn tell(output: Output, findings: &[Finding]) -> Result<ExitCode> {
+    show(output, &findings, |styled| doctor::print(findings, styled))?;
+    let bad = findings.iter().any(|finding| finding.level == Level::Bad);
+    Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// `pliant report`.
+pub async fn report(args: &Report) -> Result<ExitCode> {
+    let parts = ask::report::report(&node::client().await?, cli::program(), args.lines).await?;
+    let text = parts.iter().map(document).collect::<Result<String>>()?;
+    let Some(file) = &args.output else { return print(&text) };
+    let written = std::fs::write(file, &text);
+    written.with_context(|| format!("{} could not be written", file.display()))?;
+    line(&format!("{}: {} parts; read it before you send it", file.display(), parts.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_log_stay_lines() {
+        let (what, found) = ("log".to_owned(), "WARN a: b\nINFO c\n".into());
+        let part = ask::report::Part { what, found };
+        assert_eq!(document(&part).unwrap(), "---\nwhat: log\nfound: |\n  WARN a: b\n  INFO c\n");
+    }
+}

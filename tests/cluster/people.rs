@@ -1,0 +1,288 @@
+//! What people are told, and what they can do, while controller and agents run.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
+use pliant::ask;
+use pliant::ask::adopt::Wish;
+use pliant::ask::explain::{Explanation, State, Subject, Verdict};
+use pliant::bytes::Bytes;
+use pliant::doctor::Level;
+use pliant::testing::FakeApi;
+use pliant::volume::{DRIVER, TOPOLOGY, Volumes};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::world::{World, want};
+
+pub fn typed<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("an object of this kind")
+}
+
+/// What Kubernetes has of two nodes, their agents and a class, beside what the driver writes.
+pub fn furnish(world: &World) {
+    for node in ["alpha", "beta"] {
+        let driver = json!({"name": DRIVER, "nodeID": node});
+        world.api.put::<CSINode>(&typed(
+            json!({"metadata": {"name": node}, "spec": {"drivers": [driver]}}),
+        ));
+        let labels =
+            json!({"app.kubernetes.io/name": "pliant", "app.kubernetes.io/component": "node"});
+        let name = format!("pliant-node-{node}");
+        world.api.put::<Pod>(&typed(json!({
+            "metadata": {"name": name, "namespace": "pliant", "labels": labels},
+            "spec": {"nodeName": node, "containers": []},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        })));
+    }
+    world.api.put::<StorageClass>(&typed(json!({
+        "metadata": {"name": "fast"}, "provisioner": DRIVER,
+        "volumeBindingMode": "WaitForFirstConsumer", "parameters": {"pool": "fast"},
+    })));
+}
+
+pub fn claim(size: &str) -> PersistentVolumeClaim {
+    typed(json!({
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"storageClassName": "fast", "resources": {"requests": {"storage": size}}},
+        "status": {"phase": "Pending"},
+    }))
+}
+
+pub fn user() -> Pod {
+    typed(json!({
+        "metadata": {"name": "db-0", "namespace": "default"},
+        "spec": {"containers": [], "nodeSelector": {"zone": "b"}, "volumes": [
+            {"name": "data", "persistentVolumeClaim": {"claimName": "db"}}]},
+    }))
+}
+
+async fn explained(world: &World, subject: &str) -> Result<Explanation, String> {
+    let subject: Subject = subject.parse()?;
+    let told = ask::explain(&world.api.client_of("person"), "pliant", None, &subject).await;
+    told.map_err(|error| error.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_explained_from_its_first_minute_to_its_last() {
+    let (world, cluster, _machines) = World::with_two_nodes().await;
+    furnish(&world);
+    let wish = world.api.put(&claim("2000Mi"));
+    assert_eq!(explained(&world, "db").await.unwrap().state, State::WaitsForPod);
+    world.api.put(&user());
+    let told = explained(&world, "pvc/db").await.unwrap();
+    assert_eq!(told.state, State::NoNodeForPod);
+    assert!(told.nodes.iter().all(|node| node.verdict == Verdict::Excluded), "{told:?}");
+    let mut free = user();
+    free.spec.as_mut().unwrap().node_selector = None;
+    world.api.put(&free);
+    let told = explained(&world, "pvc/db").await.unwrap();
+    assert_eq!(told.state, State::NoRoom, "{told:?}");
+    assert_eq!(told.nodes[0].why, "1.09 GiB short");
+
+    // A second volume of the pod that lies on beta.
+    let mut both = free.clone();
+    both.spec
+        .as_mut()
+        .unwrap()
+        .volumes
+        .as_mut()
+        .unwrap()
+        .push(typed(json!({"name": "log", "persistentVolumeClaim": {"claimName": "log"}})));
+    world.api.put(&both);
+    world.api.put::<PersistentVolumeClaim>(&typed(json!({
+        "metadata": {"name": "log", "namespace": "default"}, "spec": {"volumeName": "pvc-log"},
+    })));
+    let here = json!({"key": TOPOLOGY, "operator": "In", "values": ["beta"]});
+    let required = json!({"nodeSelectorTerms": [{"matchExpressions": [here]}]});
+    world.api.put::<PersistentVolume>(&typed(json!({
+        "metadata": {"name": "pvc-log"}, "spec": {"nodeAffinity": {"required": required}},
+    })));
+    let told = explained(&world, "pvc/db").await.unwrap();
+    assert_eq!(told.nodes[0].verdict, Verdict::Excluded, "{told:?}");
+
+    let uid = wish.metadata.uid.unwrap();
+    let made = cluster.ensure(&want(&format!("pvc-{uid}"), 100, &["beta"])).await.unwrap();
+    let mut bound = claim("100Mi");
+    bound.spec.as_mut().unwrap().volume_name = Some("pvc-1".to_owned());
+    bound.status = typed(json!({"phase": "Bound", "capacity": {"storage": "100Mi"}}));
+    let bound = world.api.put(&bound);
+    let volume = json!({
+        "metadata": {"name": "pvc-1"},
+        "spec": {"persistentVolumeReclaimPolicy": "Delete", "csi": {"driver": DRIVER, "volumeHandle": made.id.to_string()},
+                 "claimRef": {"namespace": "default", "name": "db", "uid": bound.metadata.uid}},
+    });
+    world.api.put::<PersistentVolume>(&typed(volume));
+    for subject in ["db", "pv/pvc-1"] {
+        let told = explained(&world, subject).await.unwrap();
+        assert_eq!((told.about.as_str(), told.state), ("default/db", State::Fine), "{told:?}");
+        assert!(told.why.contains("100 MiB of ext4 in pool fast on node beta"), "{}", told.why);
+    }
+    world.api.delete::<PersistentVolumeClaim>("default/db");
+    world.api.put::<Event>(&typed(json!({
+        "metadata": {"name": "e", "namespace": "default"}, "eventTime": null,
+        "regarding": {"kind": "PersistentVolume", "name": "pvc-1"},
+        "reason": "VolumeFailedDelete", "note": "rpc error: desc = it is mounted",
+    })));
+    world.cleaned().await;
+    assert_eq!(explained(&world, "pv/pvc-1").await.unwrap().state, State::DeletionFailed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_there_is_told_by_its_name() {
+    let world = World::new();
+    for (subject, words) in [
+        ("db", "there is no claim db in namespace default"),
+        ("pv/x", "there is no PersistentVolume x"),
+        ("pod/x", "`pod` is not explained: write pvc/NAME or pv/NAME"),
+        ("pvc/", "write pvc/NAME or pv/NAME"),
+    ] {
+        let said = explained(&world, subject).await.unwrap_err();
+        assert!(said.starts_with(words), "{said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_whose_persistent_volume_is_gone_is_adopted() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    furnish(&world);
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    let client = world.api.client_of("person");
+    let observed = || ask::adopt::observe(&client);
+    assert_eq!(ask::adopt::all(&observed().await.unwrap()), [""; 0], "it is still being made");
+    world.cleaned().await;
+    let seen = observed().await.unwrap();
+    assert_eq!(ask::adopt::all(&seen), [made.id.to_string()]);
+    let wish = Wish { namespace: Some("default".to_owned()), ..Wish::default() };
+    let adoption = ask::adopt::plan(&seen, &made.id.to_string(), &wish).unwrap();
+    ask::adopt::adopt(&client, &adoption).await.unwrap();
+    let volume: PersistentVolume = world.api.get("pvc-1").unwrap();
+    assert_eq!(volume.spec, adoption.volume.spec);
+    let claim: PersistentVolumeClaim = world.api.get("default/pvc-1").unwrap();
+    assert_eq!(claim.spec.unwrap().volume_name.as_deref(), Some("pvc-1"));
+    let seen = observed().await.unwrap();
+    let said = ask::adopt::plan(&seen, &made.id.to_string(), &wish).unwrap_err();
+    assert!(said.contains("has PersistentVolume pvc-1"), "{said}");
+    // In between somebody else was quicker: nothing of theirs is changed.
+    let said = ask::adopt::adopt(&client, &adoption).await.unwrap_err().to_string();
+    assert!(said.contains("a new PersistentVolume"), "{said}");
+}
+
+/// What is found beside what is good.
+async fn ails(world: &World) -> Vec<String> {
+    let seen = ask::checkup::observe(&world.api.client_of("person")).await.unwrap();
+    let findings = ask::checkup::judge(&seen, "pliant", None).unwrap();
+    let bad = findings.into_iter().filter(|finding| finding.level != Level::Good);
+    bad.map(|finding| finding.what).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_looked_at() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    furnish(&world);
+    world.api.put::<CSIDriver>(&typed(json!({
+        "metadata": {"name": DRIVER}, "spec": {"attachRequired": false, "storageCapacity": true},
+    })));
+    let labels =
+        json!({"app.kubernetes.io/name": "pliant", "app.kubernetes.io/component": "controller"});
+    world.api.put::<Pod>(&typed(json!({
+        "metadata": {"name": "pliant-controller", "namespace": "pliant", "labels": labels},
+        "spec": {"containers": []},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    })));
+    for definition in pliant::api::definitions() {
+        world.api.put(&definition);
+    }
+    world.api.delete::<Pod>("pliant/pliant-node-beta");
+    world.api.delete::<CSINode>("beta");
+    assert_eq!(ails(&world).await, [""; 0]);
+
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    world.cleaned().await;
+    let leaked =
+        format!("volume {} (pvc-1, 100 MiB) of node alpha has no PersistentVolume", made.id);
+    assert_eq!(ails(&world).await, [leaked]);
+    drop(machine);
+    world.api.delete::<Pod>("pliant/pliant-node-alpha");
+    let said = ails(&world).await;
+    assert!(
+        said.iter().any(|what| what.starts_with("node alpha: no agent runs there")),
+        "{said:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_has_all_that_was_told_and_no_secrets() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    furnish(&world);
+    let secret = "hunter2";
+    let mut agent: Pod = world.api.get("pliant/pliant-node-alpha").unwrap();
+    agent.spec.as_mut().unwrap().containers = typed(
+        json!([{"name": "node", "env": [{"name": "TOKEN", "value": secret}]}, {"name": "other"}]),
+    );
+    agent.status.as_mut().unwrap().container_statuses = typed(json!([
+        {"name": "node", "image": "pliant:1", "imageID": "", "ready": true, "restartCount": 2,
+         "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]));
+    agent.metadata.annotations = typed(json!({"note": secret}));
+    world.api.put(&agent);
+    world.api.put_log("pliant/pliant-node-alpha/node", "WARN vg0 is away\n");
+    let mut class: StorageClass = world.api.get("fast").unwrap();
+    class.metadata.annotations = typed(json!({"note": secret}));
+    world.api.put(&class);
+    let event = |name: &str, by: &str, kind: &str| {
+        let source = json!({"component": by});
+        world.api.put::<Event>(&typed(json!({
+            "metadata": {"name": name, "namespace": "default"}, "eventTime": null, "note": name,
+            "deprecatedSource": source, "regarding": {"kind": kind, "name": "db"},
+        })));
+    };
+    event("of the provisioner", "lvm.csi.pliant.io_x", "PersistentVolumeClaim");
+    event("of a stranger", "scheduler", "Pod");
+    cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    let report = ask::report::report(&world.api.client_of("person"), "pliant", 50).await.unwrap();
+    let part = |what: &str| {
+        let part = report.iter().find(|part| part.what == what);
+        part.unwrap_or_else(|| panic!("{what}: {report:#?}")).found.clone()
+    };
+    assert!(part("status").as_str().unwrap().contains("fast"));
+    assert!(part("nodestorages").to_string().contains("pvc-1"));
+    assert!(part("volumerequests").to_string().contains("create"));
+    assert!(part("doctor").to_string().contains("there is no CSIDriver"));
+    assert_eq!(part("pods")[0]["containers"][0]["before"]["ended"], "OOMKilled");
+    assert_eq!(part("log of node in pliant-node-alpha"), "WARN vg0 is away\n");
+    assert!(part("log of node in pliant-node-alpha, before it was started anew").is_string());
+    assert!(part("log of other in pliant-node-alpha").to_string().contains("has not started"));
+    let events = part("events");
+    assert_eq!(events.as_array().unwrap().len(), 1, "{events}");
+    let contains = part("report")["contains"].as_array().unwrap().len();
+    assert_eq!(contains + 1, report.len());
+    let all = serde_json::to_string(&report).unwrap();
+    assert!(!all.contains(secret), "{all}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_asked_to_grow_is_waited_for() {
+    let world = World::new();
+    let mut bound = claim("100Mi");
+    bound.status = typed(json!({"phase": "Bound", "capacity": {"storage": "100Mi"}}));
+    world.api.put(&bound);
+    let client = world.api.client_of("person");
+    let mut told = Vec::new();
+    let (size, patience) = (Bytes::mib(200), Duration::from_secs(60));
+    let grown = ask::grow(&client, None, "db", size, patience, |line| told.push(line.to_owned()));
+    let resizer = async {
+        let asked = |api: &FakeApi| {
+            let claim: PersistentVolumeClaim = api.get("default/db").expect("the claim");
+            claim.spec.unwrap().resources.unwrap().requests.unwrap()["storage"].0 == "200Mi"
+        };
+        world.api.until("the wish is written", asked).await;
+        let mut claim: PersistentVolumeClaim = world.api.get("default/db").unwrap();
+        claim.status = typed(json!({"phase": "Bound", "capacity": {"storage": "204Mi"}}));
+        world.api.put(&claim);
+    };
+    tokio::join!(grown, resizer).0.unwrap();
+    assert_eq!(told[0], "request     200 MiB, accepted");
+    assert!(told[1].starts_with("claim       204Mi, after "), "{told:?}");
+}
