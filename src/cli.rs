@@ -203,7 +203,7 @@ pub struct MachineFlags {
     endpoint: Option<SocketPath>,
 
     /// Name of this node in the cluster, 1 to 63 characters; volume ids contain a digest of it, so
-    /// it stays the same for ever [required]
+    /// it stays the same for ever [required, no default]
     #[arg(long, value_name = "NAME", env = "PLIANT_NODE_ID", hide_env_values = true)]
     node_id: Option<NodeName>,
 

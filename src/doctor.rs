@@ -1,6 +1,6 @@
 //! Looks at a machine and says what is there, what is missing, and what to type. Changes nothing.
 //!
-//! [`look`] asks the machine, [`judge`] decides, [`print()`] tells: only the first needs a machine.
+//! [`look()`] asks the machine, [`judge()`] decides, [`print()`] tells: only the first needs a machine.
 
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! Volume groups and logical volumes: read without LVM, changed only by LVM.
 //!
-//! [`scan`] finds the groups on the machine's disks; [`VolumeGroup`] reads one of them, orders the
+//! [`scan()`] finds the groups on the machine's disks; [`VolumeGroup`] reads one of them, orders the
 //! commands that change it, and heals what a killed command left.
 
 mod commands;

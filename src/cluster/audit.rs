@@ -1,8 +1,8 @@
 //! Where what the nodes have and what Kubernetes keeps of it differ. Pure.
 //!
 //! A volume and its PersistentVolume are written by different programs, one after the other, so every
-//! volume differs for a moment. [`audit`] leaves out what is under way; what it finds counts once it has lasted
-//! for [`GRACE`], see [`Lasting`](crate::cluster::Lasting).
+//! volume differs for a moment. [`audit()`] leaves out what is under way; what it finds counts once it has
+//! lasted for [`GRACE`], see [`Lasting`](crate::cluster::Lasting).
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
