@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::claim::capacity;
-use crate::world::{World, kubectl, output, persist, requests, run};
+use crate::world::{World, kubectl, output, persist, run, until_swept};
 
 const EDITS: usize = 11;
 const EDITS_IN_TWO_STEPS: usize = 3;
@@ -73,7 +73,7 @@ async fn a_claim_and_its_edits(world: &World, figures: &mut Figures) {
     figures.tell("edit_driver_milliseconds", 1000.0 * mean);
     world.remove_pod("app").await;
     world.remove_claim("data").await;
-    swept(&world.client).await;
+    until_swept(&world.client).await;
     let all = writes(&world.client).await - before;
     println!("{all} writes for a volume that was made, grown {EDITS} times and removed");
 }
@@ -123,16 +123,9 @@ async fn many_claims_at_once(world: &World, figures: &mut Figures) {
     }
     figures.tell("burst_claims_per_second", f64::from(BURST) / begun.elapsed().as_secs_f64());
     stream::iter(&names).for_each_concurrent(AT_ONCE, |name| world.remove_claim(name)).await;
-    swept(&world.client).await;
+    until_swept(&world.client).await;
     let each = (writes(&world.client).await - before) / f64::from(BURST);
     figures.tell("api_writes_per_volume", each);
-}
-
-/// Wait until the requests that have ended are removed.
-async fn swept(client: &Client) {
-    while !requests(client).await.is_empty() {
-        sleep(Duration::from_secs(1)).await;
-    }
 }
 
 /// What is written in a minute in which nobody asks for anything.

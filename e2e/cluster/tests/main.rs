@@ -16,6 +16,7 @@ mod dice;
 mod expansion;
 mod faults;
 mod nodes;
+mod people;
 mod pools;
 mod room;
 mod storm;

@@ -73,6 +73,8 @@ impl World {
             self.until_gone(Api::<PersistentVolume>::all(self.client.clone()), &volume).await;
             assert_eq!(self.on_nodes(&volume).await, None, "the volume of {volume} is left");
         }
+        let classes: Api<StorageClass> = Api::all(self.client.clone());
+        let _ = classes.delete(&self.name, &DeleteParams::default()).await;
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         namespaces.delete(&self.name, &DeleteParams::default()).await.unwrap();
     }
@@ -225,6 +227,13 @@ impl World {
         let volume = self.get_claim(name).await.spec.unwrap().volume_name.unwrap();
         self.remove(self.api::<PersistentVolumeClaim>(), name).await;
         self.until_gone(Api::<PersistentVolume>::all(self.client.clone()), &volume).await;
+    }
+
+    /// Remove a claim and its PersistentVolume, and not the volume.
+    pub async fn forget_claim(&self, name: &str) {
+        let volume = self.get_claim(name).await.spec.unwrap().volume_name.unwrap();
+        self.remove(self.api::<PersistentVolumeClaim>(), name).await;
+        self.remove(Api::<PersistentVolume>::all(self.client.clone()), &volume).await;
     }
 
     async fn remove<K>(&self, api: Api<K>, name: &str)
@@ -430,4 +439,13 @@ pub async fn requests(client: &Client) -> Vec<VolumeRequest> {
     let all: Api<VolumeRequest> = Api::all(client.clone());
     let params = ListParams::default();
     persist(|| all.list(&params)).await.unwrap().items
+}
+
+/// Wait until the requests that have ended are removed.
+pub async fn until_swept(client: &Client) {
+    let end = Instant::now() + PATIENCE;
+    while !requests(client).await.is_empty() {
+        assert!(Instant::now() < end, "requests are left");
+        sleep(Duration::from_secs(1)).await;
+    }
 }

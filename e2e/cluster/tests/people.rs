@@ -1,0 +1,77 @@
+//! What people type: why a claim waits, what is lost, and how it is taken back.
+
+use std::process::Output;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use pliant::volume::DRIVER;
+use serde_json::json;
+
+use crate::world::{World, output, run, until_swept};
+
+async fn pliant(args: &[&str]) -> Output {
+    output(env!("CARGO_BIN_EXE_pliant"), args).await
+}
+
+fn said(told: &Output) -> String {
+    String::from_utf8_lossy(&[&told.stdout[..], &told.stderr[..]].concat()).into_owned()
+}
+
+async fn explained(world: &World, claim: &str) -> String {
+    let told = pliant(&["explain", claim, "--namespace", &world.name]).await;
+    assert!(told.status.success(), "{told:?}");
+    said(&told)
+}
+
+#[test]
+fn a_claim_that_waits_is_explained() {
+    run("a_claim_that_waits_is_explained", |world| async move {
+        world.claim("data", "pliant", "64Mi", "Filesystem").await;
+        let told = explained(&world, "data").await;
+        assert!(told.contains("is Pending: waiting for a pod"), "{told}");
+
+        world.pod("app", "data", "sleep 9999", json!({})).await;
+        let told = explained(&world, "data").await;
+        assert!(told.contains("64 MiB") && told.contains("node"), "{told}");
+    });
+}
+
+async fn keep(world: &World, volume: &str, policy: &str) {
+    let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
+    let patch = Patch::Merge(json!({"spec": {"persistentVolumeReclaimPolicy": policy}}));
+    volumes.patch(volume, &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// Claim and PersistentVolume are removed by mistake; the volume with its data is still there, is told
+/// of, and taken back.
+#[test]
+fn a_volume_that_nobody_names_is_found_and_adopted() {
+    run("a_volume_that_nobody_names_is_found_and_adopted", |world| async move {
+        world.claim("data", "pliant", "64Mi", "Filesystem").await;
+        world.pod("app", "data", "echo kept >/data/file; sync; sleep 9999", json!({})).await;
+        let volume = world.get_claim("data").await.spec.unwrap().volume_name.unwrap();
+        let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
+        let source = volumes.get(&volume).await.unwrap().spec.unwrap().csi.unwrap();
+        assert_eq!(source.driver, DRIVER);
+        let id = source.volume_handle;
+        keep(&world, &volume, "Retain").await;
+        world.remove_pod("app").await;
+        world.forget_claim("data").await;
+
+        // While a request for it is there, it may be on its way.
+        until_swept(&world.client).await;
+        let told = pliant(&["doctor", "--cluster"]).await;
+        assert_eq!(told.status.code(), Some(1), "{told:?}");
+        assert!(said(&told).contains(&id), "{told:?}");
+
+        let again =
+            ["adopt", &id, "--namespace", &world.name, "--claim", "back", "--class", "pliant"];
+        let told = pliant(&again).await;
+        assert!(told.status.success(), "{told:?}");
+        world.pod("again", "back", "sleep 9999", json!({})).await;
+        assert_eq!(world.exec("again", "cat /data/file").await, "kept");
+        let volume = world.get_claim("back").await.spec.unwrap().volume_name.unwrap();
+        keep(&world, &volume, "Delete").await;
+    });
+}
