@@ -57,11 +57,16 @@ impl VolumeRequest {
         self.status.as_ref().is_none_or(|status| status.observed_generation == 0)
     }
 
+    /// What is told of the wish as it is now; the default while that is nothing yet.
+    pub fn told(&self) -> VolumeRequestStatus {
+        let wanted = self.metadata.generation.unwrap_or_default();
+        let status = self.status.as_ref().filter(|status| status.observed_generation >= wanted);
+        status.cloned().unwrap_or_default()
+    }
+
     /// Whether the wish, as it is now, has its outcome.
     pub fn has_ended(&self) -> bool {
-        let wanted = self.metadata.generation.unwrap_or_default();
-        let told = |status: &VolumeRequestStatus| status.observed_generation >= wanted;
-        self.status.as_ref().is_some_and(|status| told(status) && status.phase.is_final())
+        self.told().phase.is_final()
     }
 }
 

@@ -7,7 +7,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use super::{Explanation, State, Subject, Todo};
-use crate::api::{NodeStorage, VolumeRequest, VolumeRequestStatus};
+use crate::api::{NodeStorage, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{AGENTS, AskError, CONTROLLERS, asked, is_ready, no_claim, own_words};
 use crate::bytes::Bytes;
@@ -132,13 +132,6 @@ fn names(claim: &PersistentVolumeClaim) -> (&str, &str) {
         metadata.namespace.as_deref().unwrap_or_default(),
         metadata.name.as_deref().unwrap_or_default(),
     )
-}
-
-/// What a node says of the wish as it is now; what it said of an earlier one does not count.
-pub(super) fn status_now(request: &VolumeRequest) -> VolumeRequestStatus {
-    let wish = request.metadata.generation.unwrap_or_default();
-    let status = request.status.clone().unwrap_or_default();
-    if status.observed_generation < wish { VolumeRequestStatus::default() } else { status }
 }
 
 async fn events(

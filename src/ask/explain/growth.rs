@@ -1,7 +1,7 @@
 //! How far the growth of a claim is: each state of a resize in plain words. Pure.
 
 use super::bound::{Place, capacity};
-use super::gather::{Facts, status_now};
+use super::gather::Facts;
 use super::pending::look_at_agents;
 use super::{Explanation, State, Todo};
 use crate::api::{Phase, VolumeRequest, Work};
@@ -66,7 +66,7 @@ fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> 
         one.spec.volume == place.id && matches!(one.spec.work, Work::Grow(_))
     };
     let request = facts.requests.iter().find(is_it);
-    let status = request.map(status_now).unwrap_or_default();
+    let status = request.map(VolumeRequest::told).unwrap_or_default();
     let failure = status.failure.filter(|_| status.phase == Phase::Failed);
     let told = failure.map(|failure| failure.message).or_else(|| {
         let told = request.is_none().then(|| facts.resize_error());

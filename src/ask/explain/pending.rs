@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodSpec};
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::gather::{CLASSES, Facts, STORAGES, VOLUMES, status_now};
+use super::gather::{CLASSES, Facts, STORAGES, VOLUMES};
 use super::room::{NodeSays, Verdict, Wish, nodes_say};
 use super::{Explanation, State, Todo};
 use crate::api::{Phase, Quantity, VolumeRequest, Work};
@@ -46,7 +46,7 @@ fn under_way(facts: &Facts) -> Option<Explanation> {
     let name = format!("pvc-{}", claim.metadata.uid.as_deref()?);
     let is_it = |one: &&VolumeRequest| matches!(&one.spec.work, Work::Create(create) if create.name == name);
     let request = facts.requests.iter().find(is_it)?;
-    let (node, status) = (&request.spec.node, status_now(request));
+    let (node, status) = (&request.spec.node, request.told());
     if status.phase == Phase::Failed {
         let failure = status.failure?;
         // Of room the numbers of all nodes tell more.

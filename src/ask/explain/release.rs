@@ -1,6 +1,6 @@
 //! Claims that are going, and PersistentVolumes that no claim has. Pure.
 
-use super::gather::{Facts, status_now};
+use super::gather::Facts;
 use super::{Explanation, State, Todo};
 use crate::api::{Phase, VolumeRequest, Work};
 use crate::cluster::audit::handle;
@@ -72,7 +72,7 @@ fn going(facts: &Facts, id: &str) -> Explanation {
     let is_it =
         |one: &&VolumeRequest| one.spec.volume == id && matches!(one.spec.work, Work::Remove(_));
     let request = facts.requests.iter().find(is_it);
-    let status = request.map(status_now).unwrap_or_default();
+    let status = request.map(VolumeRequest::told).unwrap_or_default();
     let failure = status.failure.filter(|_| status.phase == Phase::Failed);
     let words = failure.map(|failure| failure.message).or_else(|| {
         // An older event says less than work that is under way.
