@@ -20,6 +20,7 @@ async fn grow_under_a_writer(world: World, fs: &str) {
     let class = world.class(json!({"pool": "fast", "fs-type": fs})).await;
     world.claim("data", &class, "320Mi", "Filesystem").await;
     world.pod("writer", "data", WRITER, json!({})).await;
+    assert_eq!(world.exec("writer", "awk '$2 == \"/data\" {print $3}' /proc/mounts").await, fs);
     let before: u64 = world.exec("writer", SIZE).await.parse().unwrap();
     world.resize("data", "512Mi").await.unwrap();
     let grown = world

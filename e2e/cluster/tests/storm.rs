@@ -22,6 +22,8 @@ use crate::world::{World, kubectl, output, persist, requests, run};
 /// Those of the driver and of its callers on a node, by the names of their processes.
 const ON_NODES: [&str; 4] = ["pliant", "pliant", "csi-provisioner", "csi-resizer"];
 const CLAIMS: usize = 8;
+/// Longer than the deaths go on, and than it takes afterwards until all is well.
+const WHILE_ALL_DIES: Duration = Duration::from_secs(600);
 
 /// Who dies.
 #[derive(Debug, Clone, Copy)]
@@ -161,6 +163,7 @@ fn what_dies_at_random_loses_and_leaks_nothing() {
     let count: u64 = asked("PLIANT_DEATHS").unwrap_or(30);
     eprintln!("seed {seed}");
     run("storm", |world| async move {
+        let world = world.with_patience(WHILE_ALL_DIES);
         for fs in ["ext4", "xfs", "btrfs"] {
             world.class_named(&format!("storm-{fs}"), json!({"pool": "fast", "fs-type": fs})).await;
         }

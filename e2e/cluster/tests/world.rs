@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(150);
 pub struct World {
     pub client: Client,
     pub name: String,
+    /// How long something is waited for.
+    patience: Duration,
 }
 
 /// Run a test in a namespace of its name. It is removed if the test succeeds; then what its claims
@@ -37,7 +39,7 @@ pub fn run<F: Future<Output = ()>>(name: &str, test: impl FnOnce(World) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = Client::try_default().await.expect("run by e2e/cluster/test");
-        let world = World { client, name: name.replace('_', "-") };
+        let world = World { client, name: name.replace('_', "-"), patience: PATIENCE };
         world.begin().await;
         test(world.clone()).await;
         world.end().await;
@@ -45,6 +47,11 @@ pub fn run<F: Future<Output = ()>>(name: &str, test: impl FnOnce(World) -> F) {
 }
 
 impl World {
+    /// The same, waiting longer: while everything dies, nothing has to be done.
+    pub fn with_patience(&self, patience: Duration) -> World {
+        World { patience, ..self.clone() }
+    }
+
     async fn begin(&self) {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         // Of an earlier run that failed.
@@ -319,7 +326,7 @@ impl World {
             }
             unreachable!("the watch has ended")
         };
-        if let Ok(object) = timeout(PATIENCE, waited).await {
+        if let Ok(object) = timeout(self.patience, waited).await {
             return object;
         }
         self.tell().await;
@@ -334,7 +341,7 @@ impl World {
 
     /// Run a script in a pod that may be on its way back.
     pub async fn exec_when_back(&self, pod: &str, script: &str) -> String {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + self.patience;
         loop {
             match self.try_exec(pod, script).await {
                 Ok(output) => return output,
