@@ -1,11 +1,12 @@
 //! `pliant node`: the driver of one node of a cluster, and the agent that works for the controller.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
 use kube::runtime::watcher;
-use kube::{Api, Client};
+use kube::{Api, Client, Config};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Pool;
@@ -66,12 +67,18 @@ pub async fn serve(settings: Settings, registration: Option<SocketPath>) -> Resu
     Ok(())
 }
 
+/// How long the API server may say nothing: longer than a watch lasts, which it ends after 290 s. Without
+/// a limit a call whose answer was lost could be waited for without an end.
+const SILENCE: Duration = Duration::from_secs(300);
+
 /// Speak with the API server, as the pod or the KUBECONFIG of this process says.
 pub async fn client() -> Result<Client> {
-    Client::try_default().await.context(
-        "no way to the API server is known: run this in a pod with a service account, or set \
-         KUBECONFIG",
-    )
+    let unknown = "no way to the API server is known: run this in a pod with a service account, or \
+                   set KUBECONFIG";
+    let mut config = Config::infer().await.context(unknown)?;
+    config.read_timeout = Some(SILENCE);
+    config.reset_reader_on_write = true;
+    Client::try_from(config).context(unknown)
 }
 
 /// What `pliant doctor` says of the machine is what it lacks.
