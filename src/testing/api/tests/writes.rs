@@ -144,10 +144,11 @@ async fn a_merge_patch_sets_and_removes() {
 async fn a_json_patch_is_done_if_its_tests_hold() {
     let api = FakeApi::new();
     create(&api, "a", "one").await;
+    let size = ["", "spec", "work", "grow", "atLeast"].join("/");
     let patch = |tested: &str| {
         json!([
-            { "op": "test", "path": "/spec/work/grow/atLeast", "value": tested },
-            { "op": "replace", "path": "/spec/work/grow/atLeast", "value": "2Gi" },
+            { "op": "test", "path": size, "value": tested },
+            { "op": "replace", "path": size, "value": "2Gi" },
         ])
     };
     let changed = json_patch(&api, "a", patch("1Gi")).await.unwrap();
