@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::claim::capacity;
-use crate::world::{World, kubectl, output, persist, run, until_swept};
+use crate::world::{World, install, kubectl, must, persist, run, until_swept};
 
 const EDITS: usize = 11;
 const EDITS_IN_TWO_STEPS: usize = 3;
@@ -139,8 +139,7 @@ async fn idle_minute(client: &Client) -> f64 {
 /// holds of them, and how soon a new one serves.
 async fn a_thousand_nodes(world: &World, figures: &mut Figures) {
     // It would look at each volume and say that it is available.
-    let told = output("e2e/cluster/control", &["kube-controller-manager", "kill"]).await;
-    assert!(told.status.success(), "{told:?}");
+    must("e2e/cluster/control", &["kube-controller-manager", "kill"]).await;
     figures.tell("controller_rss_mib", resident(world).await);
     let begun = Instant::now();
     let nodes: Api<NodeStorage> = Api::all(world.client.clone());
@@ -231,11 +230,6 @@ async fn simulate(nodes: &Api<NodeStorage>, volumes: &Api<PersistentVolume>, num
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
-}
-
-async fn install(values: &[&str]) {
-    let told = output("e2e/cluster/install", values).await;
-    assert!(told.status.success(), "{told:?}");
 }
 
 /// Calls that the controllers have answered, and how long they took in all.

@@ -5,12 +5,7 @@ use kube::Api;
 use serde_json::json;
 
 use crate::claim::capacity;
-use crate::world::{World, kubectl, output, run};
-
-async fn must(script: &str, args: &[&str]) {
-    let told = output(script, args).await;
-    assert!(told.status.success(), "{script} {args:?}: {told:?}");
-}
+use crate::world::{World, must, run};
 
 async fn is_ready(world: &World, name: &str) {
     let nodes: Api<Node> = Api::all(world.client.clone());
@@ -40,11 +35,9 @@ fn a_node_that_was_deleted_comes_back_with_its_volumes() {
             "--delete-emptydir-data",
             "--timeout=120s",
         ];
-        let told = kubectl(&drain).await;
-        assert!(told.status.success(), "{told:?}");
+        must("kubectl", &drain).await;
         must("e2e/cluster/node", &[&number, "kill"]).await;
-        let told = kubectl(&["delete", "node", &node]).await;
-        assert!(told.status.success(), "{told:?}");
+        must("kubectl", &["delete", "node", &node]).await;
         must("e2e/cluster/node", &[&number, "start"]).await;
         is_ready(&world, &node).await;
         must("e2e/cluster/rolled-out", &[]).await;

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::claim::capacity;
 use crate::dice::Dice;
-use crate::world::{World, kubectl, output, persist, requests, run};
+use crate::world::{World, kubectl, must, persist, requests, run};
 
 /// Those of the driver and of its callers on a node, by the names of their processes.
 const ON_NODES: [&str; 4] = ["pliant", "pliant", "csi-provisioner", "csi-resizer"];
@@ -125,21 +125,16 @@ impl Victim {
             }
             Victim::Part(name) => {
                 for verb in ["kill", "start"] {
-                    must("control", &[name, verb]).await;
+                    must("e2e/cluster/control", &[name, verb]).await;
                 }
             }
             Victim::Node(name) => {
                 for verb in ["kill", "start"] {
-                    must("node", &[name.trim_start_matches("node"), verb]).await;
+                    must("e2e/cluster/node", &[name.trim_start_matches("node"), verb]).await;
                 }
             }
         }
     }
-}
-
-async fn must(script: &str, args: &[&str]) {
-    let told = output(&format!("e2e/cluster/{script}"), args).await;
-    assert!(told.status.success(), "{script} {args:?}: {told:?}");
 }
 
 /// Let so many die, some seconds apart, or until nobody is left to see it.

@@ -5,17 +5,11 @@ use serde_json::json;
 
 use crate::claim::{capacity, conditions, resize};
 use crate::expansion::{CHECK, WRITER};
-use crate::world::{World, output, run};
-
-/// Upgrade to the chart of this repository with these values, and wait until all of it runs.
-async fn upgrade(values: &[&str]) {
-    let told = output("e2e/cluster/install", values).await;
-    assert!(told.status.success(), "{told:?}");
-}
+use crate::world::{World, install, must, run};
 
 /// Make, grow and remove claims until the upgrade is through; how many there were.
 async fn lives_during(world: &World, values: &[&str]) -> usize {
-    let mut upgraded = std::pin::pin!(upgrade(values));
+    let mut upgraded = std::pin::pin!(install(values));
     let mut lives = 0;
     loop {
         let claim = format!("short-{lives}-{}", values.len());
@@ -82,11 +76,10 @@ fn the_chart_may_go_and_come_back() {
         world.claim("data", "pliant", "128Mi", "Filesystem").await;
         world.pod("writer", "data", WRITER, json!({})).await;
 
-        let told = output("helm", &["uninstall", "pliant", "-n", "pliant-system", "--wait"]).await;
-        assert!(told.status.success(), "{told:?}");
+        must("helm", &["uninstall", "pliant", "-n", "pliant-system", "--wait"]).await;
         assert_eq!(world.exec("writer", CHECK).await, "0", "what was written has changed");
 
-        upgrade(&[]).await;
+        install(&[]).await;
         grow(&world, "data", "192Mi").await;
         assert_eq!(world.exec("writer", CHECK).await, "0", "what was written has changed");
     });

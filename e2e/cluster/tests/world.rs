@@ -437,6 +437,17 @@ pub async fn output(program: &str, args: &[&str]) -> Output {
     tokio::task::spawn_blocking(run).await.unwrap()
 }
 
+/// Run a program that has to succeed.
+pub async fn must(program: &str, args: &[&str]) {
+    let told = output(program, args).await;
+    assert!(told.status.success(), "{program} {args:?}: {told:?}");
+}
+
+/// Install the chart of this repository with these values, or upgrade to it, and wait until all of it runs.
+pub async fn install(values: &[&str]) {
+    must("e2e/cluster/install", values).await;
+}
+
 fn text(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
