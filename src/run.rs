@@ -153,7 +153,7 @@ fn print(text: &str) -> Result<ExitCode> {
 }
 
 fn log(format: LogFormat, level: &LogFilter) {
-    let filter = tracing_subscriber::EnvFilter::new(level.as_str());
+    let filter = tracing_subscriber::EnvFilter::new(level.directives());
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     let logs = logs.with_ansi(cli::styled(&io::stderr()));
     match format {

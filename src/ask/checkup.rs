@@ -3,7 +3,7 @@
 //!
 //! [`observe`] asks the API server, [`judge`] decides.
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -12,6 +12,7 @@ use kube::api::ListParams;
 use crate::api::{NodeStorage, Pool, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{AskError, DRIVER_PODS};
+use crate::cluster::Pv;
 use crate::doctor::Finding;
 use crate::volume::DRIVER;
 
@@ -30,7 +31,7 @@ pub struct Seen {
     pub(super) storages: Vec<NodeStorage>,
     /// The pods of the driver.
     pub(super) pods: Vec<Pod>,
-    pub(super) volumes: Vec<PersistentVolume>,
+    pub(super) volumes: Vec<Pv>,
     pub(super) requests: Vec<VolumeRequest>,
     /// What the caller may not read.
     pub(super) unseen: Vec<&'static str>,

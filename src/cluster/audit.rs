@@ -9,11 +9,10 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PersistentVolume;
-
 use crate::api::{Health, NodeStorage, NodeStorageStatus, VolumeRequest, Work};
 use crate::bytes::Bytes;
-use crate::volume::{DRIVER, VolumeId};
+use crate::cluster::Pv;
+use crate::volume::VolumeId;
 
 /// How long a difference lasts before it is told. The provisioner writes a PersistentVolume seconds
 /// after its volume is made, and minutes after if it was started anew between the two.
@@ -73,7 +72,7 @@ impl fmt::Display for Difference {
 pub fn audit<N, P, R>(nodes: &[N], pvs: &[P], requests: &[R]) -> Vec<Difference>
 where
     N: Borrow<NodeStorage>,
-    P: Borrow<PersistentVolume>,
+    P: Borrow<Pv>,
     R: Borrow<VolumeRequest>,
 {
     let changing = changing(requests);
@@ -109,20 +108,14 @@ impl Difference {
     }
 }
 
-/// The volume that a PersistentVolume of this driver names.
-pub fn handle(pv: &PersistentVolume) -> Option<&str> {
-    let source = pv.spec.as_ref()?.csi.as_ref()?;
-    (source.driver == DRIVER).then_some(source.volume_handle.as_str())
-}
-
 /// The volumes that come or go: those that requests are there for.
 pub(crate) fn changing<R: Borrow<VolumeRequest>>(requests: &[R]) -> HashSet<&str> {
     requests.iter().filter_map(|one| changes(one.borrow())).collect()
 }
 
 /// The PersistentVolumes by the volume that they name.
-pub(crate) fn named<P: Borrow<PersistentVolume>>(pvs: &[P]) -> HashMap<&str, &PersistentVolume> {
-    pvs.iter().filter_map(|pv| Some((handle(pv.borrow())?, pv.borrow()))).collect()
+pub(crate) fn named<P: Borrow<Pv>>(pvs: &[P]) -> HashMap<&str, &Pv> {
+    pvs.iter().filter_map(|pv| Some((pv.borrow().handle()?, pv.borrow()))).collect()
 }
 
 /// The volume that a request lets come or go.
@@ -136,7 +129,7 @@ fn changes(request: &VolumeRequest) -> Option<&str> {
 fn without_pv(
     node: &NodeStorage,
     status: &NodeStorageStatus,
-    named: &HashMap<&str, &PersistentVolume>,
+    named: &HashMap<&str, &Pv>,
 ) -> Vec<Difference> {
     let leaked = status.volumes.iter().filter(|one| !named.contains_key(one.id.as_str()));
     let told = leaked.map(|one| Difference::VolumeWithoutPv {
@@ -152,7 +145,7 @@ fn without_pv(
 fn without_volume(
     node: &NodeStorage,
     status: &NodeStorageStatus,
-    named: &HashMap<&str, &PersistentVolume>,
+    named: &HashMap<&str, &Pv>,
 ) -> Vec<Difference> {
     if !is_complete(status) {
         return Vec::new();
@@ -170,8 +163,8 @@ fn without_volume(
 pub(crate) fn not_listed<'a>(
     node: &NodeStorage,
     status: &NodeStorageStatus,
-    named: &HashMap<&'a str, &'a PersistentVolume>,
-) -> Vec<(&'a str, &'a PersistentVolume)> {
+    named: &HashMap<&'a str, &'a Pv>,
+) -> Vec<(&'a str, &'a Pv)> {
     let listed: HashSet<&str> = status.volumes.iter().map(|one| one.id.as_str()).collect();
     let is_here =
         |id: &str| id.parse::<VolumeId>().is_ok_and(|id| id.node().as_str() == node.spec.key);

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use tracing::metadata::LevelFilter;
+
 use super::names::{DiskPath, GroupName};
 use crate::bytes::Bytes;
 use crate::volume::PoolName;
@@ -187,7 +189,7 @@ impl FromStr for LogFilter {
 
     fn from_str(text: &str) -> Result<Self, String> {
         // A lone word that is no level would be a target: a typo that silences everything.
-        let level = |word: &str| word.parse::<tracing::metadata::LevelFilter>().is_ok();
+        let level = |word: &str| word.parse::<LevelFilter>().is_ok();
         let said = text.split(',').all(|word| word.contains('=') || level(word));
         match text.parse::<tracing_subscriber::filter::Targets>() {
             Ok(_) if said && !text.is_empty() => Ok(LogFilter(text.to_owned())),
@@ -200,9 +202,22 @@ impl FromStr for LogFilter {
 }
 
 impl LogFilter {
-    /// The directives.
-    pub fn as_str(&self) -> &str {
-        &self.0
+    /// The directives. A level alone is that of Pliant: of the libraries below it only warnings and
+    /// errors are told, since at `debug` they tell of every frame of every connection.
+    ///
+    /// ```
+    /// use pliant::config::LogFilter;
+    ///
+    /// let filter = |words: &str| words.parse::<LogFilter>().unwrap().directives();
+    /// assert_eq!(filter("debug"), "warn,pliant=debug");
+    /// assert_eq!(filter("error"), "error");
+    /// assert_eq!(filter("info,hyper=debug"), "info,hyper=debug");
+    /// ```
+    pub fn directives(&self) -> String {
+        match self.0.parse::<LevelFilter>() {
+            Ok(level) if level > LevelFilter::WARN => format!("warn,pliant={}", self.0),
+            _ => self.0.clone(),
+        }
     }
 }
 

@@ -14,8 +14,9 @@ use pliant::volume::{NodeKey, VolumeId, VolumeKey};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use crate::calls::{install, kubectl, must, persist, until_swept};
 use crate::claim::capacity;
-use crate::world::{World, install, kubectl, must, persist, run, until_swept};
+use crate::world::{World, run};
 
 const EDITS: usize = 11;
 const EDITS_IN_TWO_STEPS: usize = 3;
@@ -73,7 +74,7 @@ async fn a_claim_and_its_edits(world: &World, figures: &mut Figures) {
     figures.tell("edit_driver_milliseconds", 1000.0 * mean);
     world.remove_pod("app").await;
     world.remove_claim("data").await;
-    until_swept(&world.client).await;
+    until_swept(&world.client, |_| true).await;
     let all = writes(&world.client).await - before;
     println!("{all} writes for a volume that was made, grown {EDITS} times and removed");
 }
@@ -123,7 +124,7 @@ async fn many_claims_at_once(world: &World, figures: &mut Figures) {
     }
     figures.tell("burst_claims_per_second", f64::from(BURST) / begun.elapsed().as_secs_f64());
     stream::iter(&names).for_each_concurrent(AT_ONCE, |name| world.remove_claim(name)).await;
-    until_swept(&world.client).await;
+    until_swept(&world.client, |_| true).await;
     let each = (writes(&world.client).await - before) / f64::from(BURST);
     figures.tell("api_writes_per_volume", each);
 }
@@ -177,7 +178,7 @@ async fn resident(world: &World) -> f64 {
             "while read -r name kib _; do [ $name != VmRSS: ] || echo $kib; done </proc/1/status";
         let of =
             ["exec", "-n", "pliant-system", &pod, "-c", "controller", "--", "bash", "-c", script];
-        let told = kubectl(&of).await;
+        let told = kubectl(&of).await.expect("an end");
         let kib: f64 = String::from_utf8_lossy(&told.stdout).trim().parse().expect("KiB");
         largest = largest.max(kib / 1024.0);
     }

@@ -5,8 +5,9 @@ use kube::api::{DeleteParams, ListParams};
 use kube::{Api, Client};
 use serde_json::json;
 
+use crate::calls::until_swept;
 use crate::claim::capacity;
-use crate::world::{requests, run};
+use crate::world::run;
 
 /// Kill the pods of a part of the driver, at once.
 async fn kill(client: &Client, part: &str) {
@@ -51,16 +52,6 @@ fn ended_requests_are_removed() {
         world.claim("data", "pliant", "64Mi", "Filesystem").await;
         world.pod("app", "data", "sleep 9999", json!({})).await;
         let volume = world.get_claim("data").await.spec.unwrap().volume_name.unwrap();
-        let mine = |all: Vec<pliant::api::VolumeRequest>| {
-            all.into_iter().any(|request| match request.spec.work {
-                pliant::api::Work::Create(create) => create.name == volume,
-                _ => false,
-            })
-        };
-        let end = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
-        while mine(requests(&world.client).await) {
-            assert!(tokio::time::Instant::now() < end, "the request is still there after a minute");
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-        }
+        until_swept(&world.client, |one| one == volume).await;
     });
 }

@@ -10,6 +10,7 @@
 )]
 
 mod bench;
+mod calls;
 mod claim;
 #[path = "../../../tests/tally/dice.rs"]
 mod dice;

@@ -4,8 +4,9 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim};
 use kube::Api;
 use serde_json::json;
 
+use crate::calls::must;
 use crate::claim::capacity;
-use crate::world::{World, must, run};
+use crate::world::{World, run};
 
 async fn is_ready(world: &World, name: &str) {
     let nodes: Api<Node> = Api::all(world.client.clone());

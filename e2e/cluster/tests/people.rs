@@ -8,14 +8,11 @@ use kube::api::{Patch, PatchParams};
 use pliant::volume::DRIVER;
 use serde_json::json;
 
-use crate::world::{World, output, run, until_swept};
+use crate::calls::{output, said, until_swept};
+use crate::world::{World, run};
 
 async fn pliant(args: &[&str]) -> Output {
     output(env!("CARGO_BIN_EXE_pliant"), args).await
-}
-
-fn said(told: &Output) -> String {
-    String::from_utf8_lossy(&[&told.stdout[..], &told.stderr[..]].concat()).into_owned()
 }
 
 async fn explained(world: &World, claim: &str) -> String {
@@ -60,7 +57,7 @@ fn a_volume_that_nobody_names_is_found_and_adopted() {
         world.forget_claim("data").await;
 
         // While a request for it is there, it may be on its way.
-        until_swept(&world.client).await;
+        until_swept(&world.client, |one| one == id || one == volume).await;
         let told = pliant(&["doctor", "--cluster"]).await;
         assert_eq!(told.status.code(), Some(1), "{told:?}");
         assert!(said(&told).contains(&id), "{told:?}");

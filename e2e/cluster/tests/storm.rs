@@ -15,9 +15,10 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::calls::{kubectl, must, persist, requests};
 use crate::claim::capacity;
 use crate::dice::Dice;
-use crate::world::{World, kubectl, must, persist, requests, run};
+use crate::world::{World, run};
 
 /// Those of the driver and of its callers on a node, by the names of their processes.
 const ON_NODES: [&str; 4] = ["pliant", "pliant", "csi-provisioner", "csi-resizer"];

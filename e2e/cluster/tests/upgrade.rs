@@ -3,9 +3,10 @@
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::json;
 
+use crate::calls::{install, must};
 use crate::claim::{capacity, conditions, resize};
 use crate::expansion::{CHECK, WRITER};
-use crate::world::{World, install, must, run};
+use crate::world::{World, run};
 
 /// Make, grow and remove claims until the upgrade is through; how many there were.
 async fn lives_during(world: &World, values: &[&str]) -> usize {

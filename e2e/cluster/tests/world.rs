@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{
@@ -14,15 +14,14 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::wait::Condition;
 use kube::runtime::watcher::watch_object;
 use kube::{Api, Client, Resource};
-use pliant::api::{NodeStorage, VolumeRequest};
+use pliant::api::NodeStorage;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_stream::StreamExt;
 
-/// Longer than anything here takes, on a machine where all is slow.
-const PATIENCE: Duration = Duration::from_secs(150);
+use crate::calls::{self, PATIENCE, kubectl, persist, said};
 
 /// A namespace, and the way to it.
 #[derive(Clone)]
@@ -38,7 +37,7 @@ pub struct World {
 pub fn run<F: Future<Output = ()>>(name: &str, test: impl FnOnce(World) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let client = Client::try_default().await.expect("run by e2e/cluster/test");
+        let client = calls::client().await;
         let world = World { client, name: name.replace('_', "-"), patience: PATIENCE };
         world.begin().await;
         test(world.clone()).await;
@@ -353,13 +352,14 @@ impl World {
         }
     }
 
-    async fn try_exec(&self, pod: &str, script: &str) -> Result<String, Output> {
+    async fn try_exec(&self, pod: &str, script: &str) -> Result<String, Option<Output>> {
         let args = ["exec", "-n", &self.name, pod, "--", "sh", "-c", script];
-        let output = kubectl(&args).await;
-        if !output.status.success() {
-            return Err(output);
+        match kubectl(&args).await {
+            Some(output) if output.status.success() => {
+                Ok(String::from_utf8(output.stdout).unwrap().trim().to_owned())
+            }
+            failed => Err(failed),
         }
-        Ok(String::from_utf8(output.stdout).unwrap().trim().to_owned())
     }
 
     /// The reasons and messages of the events of a thing, in order.
@@ -399,71 +399,9 @@ impl World {
                 "--prefix",
             ],
         ] {
-            eprintln!("$ kubectl {}\n{}", args.join(" "), text(&kubectl(args).await));
+            let told = kubectl(args).await;
+            let told = told.as_ref().map_or_else(|| "no end".to_owned(), said);
+            eprintln!("$ kubectl {}\n{told}", args.join(" "));
         }
-    }
-}
-
-/// Ask the API server until it answers: while it is away or comes back it is asked again.
-pub async fn persist<T, F>(mut ask: impl FnMut() -> F) -> Result<T, kube::Error>
-where
-    F: Future<Output = Result<T, kube::Error>>,
-{
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let answer = ask().await;
-        let passes = match &answer {
-            Ok(_) => false,
-            Err(kube::Error::Api(status)) => status.code >= 500 || status.code == 429,
-            Err(_) => true,
-        };
-        if !passes || Instant::now() > end {
-            return answer;
-        }
-        sleep(Duration::from_millis(500)).await;
-    }
-}
-
-/// Run kubectl, which `e2e/cluster/with` puts into PATH.
-pub async fn kubectl(args: &[&str]) -> Output {
-    output("kubectl", args).await
-}
-
-/// Run a program to its end.
-pub async fn output(program: &str, args: &[&str]) -> Output {
-    let program = program.to_owned();
-    let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let run = move || Command::new(program).args(args).output().expect("the program runs");
-    tokio::task::spawn_blocking(run).await.unwrap()
-}
-
-/// Run a program that has to succeed.
-pub async fn must(program: &str, args: &[&str]) {
-    let told = output(program, args).await;
-    assert!(told.status.success(), "{program} {args:?}: {told:?}");
-}
-
-/// Install the chart of this repository with these values, or upgrade to it, and wait until all of it runs.
-pub async fn install(values: &[&str]) {
-    must("e2e/cluster/install", values).await;
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
-}
-
-/// The requests that have not ended.
-pub async fn requests(client: &Client) -> Vec<VolumeRequest> {
-    let all: Api<VolumeRequest> = Api::all(client.clone());
-    let params = ListParams::default();
-    persist(|| all.list(&params)).await.unwrap().items
-}
-
-/// Wait until the requests that have ended are removed.
-pub async fn until_swept(client: &Client) {
-    let end = Instant::now() + PATIENCE;
-    while !requests(client).await.is_empty() {
-        assert!(Instant::now() < end, "requests are left");
-        sleep(Duration::from_secs(1)).await;
     }
 }

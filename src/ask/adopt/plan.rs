@@ -13,14 +13,15 @@ use kube::api::ObjectMeta;
 
 use super::Adoption;
 use crate::api::{NodeStorage, Quantity, VolumeOnNode, VolumeRequest, Work};
-use crate::cluster::audit::{Difference, audit, handle};
+use crate::cluster::Pv;
+use crate::cluster::audit::{Difference, audit};
 use crate::volume::{Class, DRIVER, FsKind, State, TOPOLOGY, few};
 
 /// What decides about an adoption.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub(super) nodes: Vec<NodeStorage>,
-    pub(super) volumes: Vec<PersistentVolume>,
+    pub(super) volumes: Vec<Pv>,
     pub(super) claims: Vec<PersistentVolumeClaim>,
     pub(super) requests: Vec<VolumeRequest>,
     pub(super) classes: Vec<StorageClass>,
@@ -92,7 +93,7 @@ fn find<'a>(seen: &'a Seen, id: &str) -> Result<(&'a str, &'a VolumeOnNode), Str
 }
 
 fn refuse_if_named(seen: &Seen, id: &str) -> Result<(), String> {
-    match seen.volumes.iter().find(|pv| handle(pv) == Some(id)) {
+    match seen.volumes.iter().find(|pv| pv.handle() == Some(id)) {
         None => Ok(()),
         Some(pv) => {
             let name = pv.metadata.name.as_deref().unwrap_or_default();

@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::plan::Seen;
 use super::*;
 use crate::api::{NodeStorage, NodeStorageSpec, NodeStorageStatus, VolumeRequest};
+use crate::cluster::Pv;
 use crate::volume::{NodeKey, VolumeId, VolumeKey};
 
 fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -53,7 +54,7 @@ fn claim(uid: &str, phase: &str) -> PersistentVolumeClaim {
     }))
 }
 
-fn pv(name: &str, id: &str) -> PersistentVolume {
+fn pv(name: &str, id: &str) -> Pv {
     typed(json!({"metadata": {"name": name},
                  "spec": {"csi": {"driver": "lvm.csi.pliant.io", "volumeHandle": id}}}))
 }

@@ -9,7 +9,7 @@ use super::pending::{look_at_agents, unschedulable};
 use super::{Explanation, State, Todo};
 use crate::api::{NodeStorage, VolumeOnNode};
 use crate::bytes::Bytes;
-use crate::cluster::audit::{handle, is_complete};
+use crate::cluster::audit::is_complete;
 use crate::volume::{NodeKey, VolumeId, few};
 
 /// Where the volume of a claim is, and how.
@@ -34,15 +34,15 @@ pub(super) fn lost(facts: &Facts) -> Explanation {
 
 /// A claim with its PersistentVolume.
 pub(super) fn bound(facts: &Facts) -> Explanation {
-    let Some(pv) = &facts.volume else {
+    if facts.volume.is_none() {
         let why = if facts.sees(VOLUMES) {
             "is Bound, and its PersistentVolume is not there."
         } else {
             "is Bound; you may not read its PersistentVolume, so no more can be said."
         };
         return facts.explain(State::Unseen, why, Vec::new());
-    };
-    let Some(id) = handle(pv) else {
+    }
+    let Some(id) = facts.handle() else {
         let why = "is Bound to a volume of another driver, of which nothing is known here.";
         return facts.explain(State::OtherDriver, why, Vec::new());
     };

@@ -58,6 +58,12 @@ impl Facts {
         format!("{name} --namespace {namespace}")
     }
 
+    /// The volume that the claim's PersistentVolume names, if that is one of this driver.
+    pub fn handle(&self) -> Option<&str> {
+        let source = self.volume.as_ref()?.spec.as_ref()?.csi.as_ref()?;
+        (source.driver == DRIVER).then_some(source.volume_handle.as_str())
+    }
+
     /// What the claim asks for.
     pub fn wish(&self) -> Option<Bytes> {
         let resources = self.claim.as_ref()?.spec.as_ref()?.resources.as_ref()?;

@@ -3,7 +3,6 @@
 use super::gather::Facts;
 use super::{Explanation, State, Todo};
 use crate::api::{Phase, VolumeRequest, Work};
-use crate::cluster::audit::handle;
 use crate::volume::few;
 
 /// A claim that somebody has deleted.
@@ -25,7 +24,7 @@ pub(super) fn released(facts: &Facts) -> Explanation {
     let Some(volume) = &facts.volume else {
         return facts.explain(State::Lost, "is not there.", Vec::new());
     };
-    let Some(id) = handle(volume) else {
+    let Some(id) = facts.handle() else {
         let why = "is of another driver, and nothing is known of it here.";
         return facts.explain(State::OtherDriver, why, Vec::new());
     };
@@ -49,7 +48,7 @@ fn kept(facts: &Facts) -> Explanation {
     let adopt = format!(
         "{} adopt {} --namespace {} --claim {}",
         facts.program,
-        facts.volume.as_ref().and_then(handle).unwrap_or_default(),
+        facts.handle().unwrap_or_default(),
         reference.namespace.unwrap_or_default(),
         reference.name.unwrap_or_default()
     );

@@ -1,4 +1,3 @@
-use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolumeSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -6,7 +5,8 @@ use super::*;
 use crate::api::{
     GroupStatus, NodeStorageSpec, PoolOnNode, Quantity, Remove, VolumeOnNode, VolumeRequestSpec,
 };
-use crate::volume::{NodeKey, VolumeKey};
+use crate::cluster::Source;
+use crate::volume::{DRIVER, NodeKey, VolumeKey};
 
 fn id(node: &str, name: &str) -> String {
     VolumeId::new(NodeKey::of(node), VolumeKey::of(name)).to_string()
@@ -49,19 +49,15 @@ fn group(health: Health) -> GroupStatus {
     GroupStatus { name, pool, size, free: size, health, message: None }
 }
 
-fn pv(name: &str, driver: &str, handle: &str) -> PersistentVolume {
-    let mut pv = PersistentVolume::default();
+fn pv(name: &str, driver: &str, handle: &str) -> Pv {
+    let source = Source { driver: driver.to_owned(), volume_handle: handle.to_owned() };
+    let mut pv = Pv::default();
     pv.metadata.name = Some(name.to_owned());
-    let csi = CSIPersistentVolumeSource {
-        driver: driver.to_owned(),
-        volume_handle: handle.to_owned(),
-        ..CSIPersistentVolumeSource::default()
-    };
-    pv.spec = Some(PersistentVolumeSpec { csi: Some(csi), ..PersistentVolumeSpec::default() });
+    pv.spec.csi = Some(Box::new(source));
     pv
 }
 
-fn ours(name: &str) -> PersistentVolume {
+fn ours(name: &str) -> Pv {
     pv(name, DRIVER, &id("alpha", name))
 }
 
@@ -77,11 +73,7 @@ fn request(kind: &str, name: &str) -> VolumeRequest {
 }
 
 /// What is found, in short.
-fn told(
-    nodes: &[&NodeStorage],
-    pvs: &[&PersistentVolume],
-    requests: &[VolumeRequest],
-) -> Vec<String> {
+fn told(nodes: &[&NodeStorage], pvs: &[&Pv], requests: &[VolumeRequest]) -> Vec<String> {
     let short = |one: &Difference| match one {
         Difference::VolumeWithoutPv { node, name, .. } => format!("{name} of {node} has no pv"),
         Difference::PvWithoutVolume { node, pv, .. } => format!("{pv} is not on {node}"),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 
@@ -12,6 +12,7 @@ use crate::api::{
     VolumeOnNode, VolumeRequest, Work,
 };
 use crate::bytes::Bytes;
+use crate::cluster::Pv;
 use crate::cluster::audit::{self, Difference};
 use crate::controllers::conditions::PREREQUISITES_MET;
 use crate::controllers::events::EventReason;
@@ -47,7 +48,7 @@ pub(super) struct Fact {
 /// All that is looked at.
 pub(super) struct Seen<'a> {
     pub nodes: &'a [Arc<NodeStorage>],
-    pub pvs: &'a [Arc<PersistentVolume>],
+    pub pvs: &'a [Arc<Pv>],
     pub requests: &'a [Arc<VolumeRequest>],
     /// What differs for long.
     pub differences: &'a [Difference],
@@ -60,7 +61,7 @@ impl About {
         About::of(Kind::Node, node)
     }
 
-    fn pv(pv: &PersistentVolume) -> About {
+    fn pv(pv: &Pv) -> About {
         About::of(Kind::Pv, pv)
     }
 
@@ -74,10 +75,10 @@ impl About {
         }
     }
 
-    fn claim(pv: &PersistentVolume) -> Option<About> {
-        let claim = pv.spec.as_ref()?.claim_ref.clone()?;
-        let (kind, namespace) = (Kind::Claim, claim.namespace);
-        Some(About { kind, namespace, name: claim.name?, uid: claim.uid? })
+    fn claim(pv: &Pv) -> Option<About> {
+        let claim = pv.spec.claim_ref.as_deref()?.clone();
+        let (kind, namespace) = (Kind::Claim, Some(claim.namespace));
+        Some(About { kind, namespace, name: claim.name, uid: claim.uid? })
     }
 
     /// As an event names it.
@@ -121,8 +122,8 @@ impl<'a> Sights<'a> {
     pub fn of(seen: &Seen<'a>) -> Self {
         let mut kept = HashMap::new();
         for pv in seen.pvs {
-            let Some(volume) = audit::handle(pv) else { continue };
-            let claim = pv.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.uid.as_deref());
+            let Some(volume) = pv.handle() else { continue };
+            let claim = pv.spec.claim_ref.as_ref().and_then(|claim| claim.uid.as_deref());
             let both = [pv.metadata.uid.as_deref(), claim];
             kept.extend(both.into_iter().flatten().map(|uid| (uid, volume)));
         }
@@ -203,14 +204,14 @@ fn of_condition(node: &NodeStorage, condition: &Condition) -> Option<Fact> {
 fn of_volumes(
     node: &NodeStorage,
     status: &NodeStorageStatus,
-    pvs: &HashMap<&str, &PersistentVolume>,
+    pvs: &HashMap<&str, &Pv>,
 ) -> Vec<Fact> {
     let ailing = status.volumes.iter().filter(|volume| !volume.ailments.is_empty());
     let kept = ailing.filter_map(|volume| Some((volume, *pvs.get(volume.id.as_str())?)));
     kept.flat_map(|(volume, pv)| ailments(node, volume, pv)).collect()
 }
 
-fn ailments(node: &NodeStorage, volume: &VolumeOnNode, pv: &PersistentVolume) -> Vec<Fact> {
+fn ailments(node: &NodeStorage, volume: &VolumeOnNode, pv: &Pv) -> Vec<Fact> {
     let told = volume.ailments.iter().filter_map(|ailment| {
         let reason = EventReason::of_ailment(&ailment.reason)?;
         let subject = format!("volume {}", volume.id);
@@ -225,7 +226,7 @@ fn ailments(node: &NodeStorage, volume: &VolumeOnNode, pv: &PersistentVolume) ->
 fn unseen(
     node: &NodeStorage,
     status: &NodeStorageStatus,
-    pvs: &HashMap<&str, &PersistentVolume>,
+    pvs: &HashMap<&str, &Pv>,
     changing: &HashSet<&str>,
 ) -> Vec<Fact> {
     if audit::is_complete(status) {
@@ -247,7 +248,7 @@ fn unseen(
 }
 
 /// The same of a PersistentVolume and of its claim.
-fn of_both(pv: &PersistentVolume, reason: EventReason, subject: &str, text: &str) -> Vec<Fact> {
+fn of_both(pv: &Pv, reason: EventReason, subject: &str, text: &str) -> Vec<Fact> {
     let both = [Some(About::pv(pv)), About::claim(pv)];
     let (subject, text) = (subject.to_owned(), text.to_owned());
     let fact = |about| Fact { about, reason, subject: subject.clone(), text: text.clone() };
@@ -265,11 +266,7 @@ fn away(nodes: &[Arc<NodeStorage>], name: &str) -> Option<Fact> {
     Some(Fact { about: About::node(node), reason: EventReason::NodeAgentAway, subject, text })
 }
 
-fn difference(
-    nodes: &[Arc<NodeStorage>],
-    pvs: &HashMap<&str, &PersistentVolume>,
-    one: &Difference,
-) -> Vec<Fact> {
+fn difference(nodes: &[Arc<NodeStorage>], pvs: &HashMap<&str, &Pv>, one: &Difference) -> Vec<Fact> {
     let (subject, text) = (format!("volume {}", one.volume()), one.to_string());
     match one {
         Difference::VolumeWithoutPv { node, .. } => {
@@ -289,7 +286,7 @@ fn difference(
 }
 
 /// A growth that lasts: the agent tells nothing of one that is done at once.
-fn growth(request: &VolumeRequest, pvs: &HashMap<&str, &PersistentVolume>) -> Vec<Fact> {
+fn growth(request: &VolumeRequest, pvs: &HashMap<&str, &Pv>) -> Vec<Fact> {
     let Work::Grow(grow) = &request.spec.work else { return Vec::new() };
     let Some(pv) = pvs.get(request.spec.volume.as_str()) else { return Vec::new() };
     let status = request.status.clone().unwrap_or_default();

@@ -11,7 +11,7 @@ fn node(status: serde_json::Value) -> Arc<NodeStorage> {
     Arc::new(node)
 }
 
-fn pv() -> Arc<PersistentVolume> {
+fn pv() -> Arc<Pv> {
     let pv = json!({
         "metadata": {"name": "pvc-1", "uid": "of-pv"},
         "spec": {
@@ -107,8 +107,8 @@ fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
     let id = format!("{}-{}", "a".repeat(8), "b".repeat(26));
     let pool = json!({"name": "fast", "configured": true, "size": "0", "free": "0", "volumes": 0,
                       "health": "Unavailable", "message": "vg0 is away; see `vgs`"});
-    let mut pv = PersistentVolume::clone(&pv());
-    pv.spec.as_mut().unwrap().csi.as_mut().unwrap().volume_handle.clone_from(&id);
+    let mut pv = Pv::clone(&pv());
+    pv.spec.csi.as_mut().unwrap().volume_handle.clone_from(&id);
     let mut removal = VolumeRequest::clone(&growing(Phase::Running));
     removal.spec.volume.clone_from(&id);
     removal.spec.work = Work::Remove(crate::api::Remove {});
