@@ -51,7 +51,7 @@ impl Life {
         let (fs, sizes) = dice.one_of(&[
             ("ext4", ["64Mi", "96Mi", "160Mi"]),
             ("xfs", ["320Mi", "352Mi", "448Mi"]),
-            ("btrfs", ["128Mi", "192Mi", "256Mi"]),
+            ("btrfs", ["256Mi", "320Mi", "384Mi"]),
             ("block", ["16Mi", "32Mi", "80Mi"]),
         ]);
         Life { name: format!("life-{number}"), fs, sizes, removed: dice.one_of(&[true, false]) }
