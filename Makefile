@@ -1,6 +1,6 @@
 # Every target works from a fresh clone on Debian 12 with Rust and Go; missing packages are installed.
 .DEFAULT_GOAL := help
-.PHONY: help demo test cluster-test cluster-bench bench figures lint install
+.PHONY: help demo demo-cluster test cluster-test cluster-bench bench figures lint install
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -10,6 +10,9 @@ install:
 
 demo: install ## see a volume live and grow on real LVM, in a throw-away kernel
 	@e2e/demo/run
+
+demo-cluster: install ## see a claim grow on a real Kubernetes, in throw-away kernels
+	@e2e/cluster/demo
 
 test: install ## all tests: units, fakes, real LVM, csi-sanity, protocol
 	@e2e/test

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::json;
 
-use crate::claim::{capacity, conditions, resize};
+use crate::claim::{capacity, conditions, resize, told, told_while_it_grows};
 use crate::world::{World, run};
 
 /// Writes numbered blocks with their checksums for ever, and syncs each.
@@ -93,6 +93,22 @@ fn a_volume_grows_while_nobody_uses_it() {
         assert_eq!(world.exec("second", "cat /data/file").await, "kept");
         let size: u64 = world.exec("second", SIZE).await.parse().unwrap();
         assert!(size > 350 * 1024, "{size} KiB");
+    });
+}
+
+/// In one step nobody waits for the kubelet: the claim has its size as soon as the volume has it.
+#[test]
+fn a_claim_tells_of_its_growth_as_the_standard_has_it() {
+    run("a_claim_tells_of_its_growth", |world| async move {
+        world.claim("data", "pliant", "64Mi", "Filesystem").await;
+        world.pod("app", "data", "sleep 9999", json!({})).await;
+        let seen = told_while_it_grows(&world, "data", "96Mi").await;
+        let expected = [
+            told("64Mi", "", &[]),
+            told("64Mi", "ControllerResizeInProgress", &["Resizing"]),
+            told("96Mi", "", &[]),
+        ];
+        assert_eq!(seen, expected);
     });
 }
 
