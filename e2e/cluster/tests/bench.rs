@@ -2,6 +2,7 @@
 //! them: with the kubelet's own pace, and an optimised driver.
 
 use std::fs;
+use std::future::Future;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -14,7 +15,7 @@ use pliant::volume::{NodeKey, VolumeId, VolumeKey};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::calls::{install, kubectl, must, persist, until_swept};
+use crate::calls::{SETTLED, install, kubectl, must, persist, until_swept};
 use crate::claim::capacity;
 use crate::world::{World, run};
 
@@ -26,35 +27,70 @@ const VOLUMES_OF_A_NODE: usize = 100;
 /// Calls under way at once while objects are made.
 const AT_ONCE: usize = 48;
 
-/// What was measured, in the order in which it was.
-#[derive(Default)]
-struct Figures(Vec<(&'static str, f64)>);
+/// What a part has measured, in the order in which it was.
+struct Figures {
+    part: &'static str,
+    told: Vec<(&'static str, f64)>,
+}
 
 impl Figures {
     fn tell(&mut self, name: &'static str, value: f64) {
         println!("{name:<44} {value:>10.3}");
-        self.0.push((name, value));
+        self.told.push((name, value));
     }
 
     fn write(&self) {
         let lines: Vec<String> =
-            self.0.iter().map(|(name, value)| format!("{name} {value:.3}\n")).collect();
-        fs::write("target/figures.d/cluster.txt", lines.concat())
+            self.told.iter().map(|(name, value)| format!("{name} {value:.3}\n")).collect();
+        fs::write(format!("target/figures.d/cluster_{}.txt", self.part), lines.concat())
             .expect("target/figures.d is there");
     }
 }
 
+/// A part: a world of its own, and its figures.
+fn measure<F: Future<Output = Figures>>(
+    part: &'static str,
+    measured: impl FnOnce(World, Figures) -> F,
+) {
+    run(&format!("bench_{part}"), |world| async move {
+        measured(world, Figures { part, told: Vec::new() }).await.write();
+    });
+}
+
 #[test]
 #[ignore = "e2e/cluster/bench starts what it needs"]
-fn figures_of_a_cluster() {
-    run("bench", |world| async move {
-        let mut figures = Figures::default();
+fn edits() {
+    measure("edits", |world, mut figures| async move {
         a_claim_and_its_edits(&world, &mut figures).await;
+        figures
+    });
+}
+
+#[test]
+#[ignore = "e2e/cluster/bench starts what it needs"]
+fn two_steps() {
+    measure("two_steps", |world, mut figures| async move {
         edits_in_two_steps(&world, &mut figures).await;
+        figures
+    });
+}
+
+#[test]
+#[ignore = "e2e/cluster/bench starts what it needs"]
+fn burst() {
+    measure("burst", |world, mut figures| async move {
         many_claims_at_once(&world, &mut figures).await;
         figures.tell("api_writes_idle_per_minute", idle_minute(&world.client).await);
+        figures
+    });
+}
+
+#[test]
+#[ignore = "e2e/cluster/bench starts what it needs"]
+fn thousand_nodes() {
+    measure("thousand_nodes", |world, mut figures| async move {
         a_thousand_nodes(&world, &mut figures).await;
-        figures.write();
+        figures
     });
 }
 
@@ -67,7 +103,7 @@ async fn a_claim_and_its_edits(world: &World, figures: &mut Figures) {
     figures.tell("claim_to_running_seconds", begun.elapsed().as_secs_f64());
 
     let earlier = calls(&world.client, "ControllerExpandVolume").await;
-    let times = edits(world, 80, EDITS).await;
+    let times = edited(world, 80, EDITS).await;
     let later = calls(&world.client, "ControllerExpandVolume").await;
     figures.tell("edit_to_status_seconds", median(times));
     let mean = (later.seconds - earlier.seconds) / (later.number - earlier.number);
@@ -84,7 +120,7 @@ async fn edits_in_two_steps(world: &World, figures: &mut Figures) {
     install(&["--set", "node.expansion=two-step"]).await;
     world.claim("data", "pliant", "64Mi", "Filesystem").await;
     world.pod("app", "data", "sleep 9999", json!({})).await;
-    let times = edits(world, 80, EDITS_IN_TWO_STEPS).await;
+    let times = edited(world, 80, EDITS_IN_TWO_STEPS).await;
     figures.tell("edit_to_status_two_step_seconds", median(times));
     world.remove_pod("app").await;
     world.remove_claim("data").await;
@@ -92,7 +128,7 @@ async fn edits_in_two_steps(world: &World, figures: &mut Figures) {
 }
 
 /// Edit the claim again and again, by 16 MiB each; the seconds from each edit to its new size.
-async fn edits(world: &World, first: usize, count: usize) -> Vec<f64> {
+async fn edited(world: &World, first: usize, count: usize) -> Vec<f64> {
     let mut times = Vec::new();
     for number in 0..count {
         let size = format!("{}Mi", first + 16 * number);
@@ -104,6 +140,7 @@ async fn edits(world: &World, first: usize, count: usize) -> Vec<f64> {
             })
             .await;
         times.push(begun.elapsed().as_secs_f64());
+        sleep(SETTLED).await;
     }
     times
 }

@@ -17,6 +17,11 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// A command in a pod whose node has died has no end.
 const COMMAND: Duration = Duration::from_secs(60);
 
+/// How long after a growth a claim may be edited again. The resizer writes the claim as it has read it into
+/// the cache of its own watch: an edit that comes in the milliseconds between is lost to it, until
+/// something else changes the claim (external-resizer 2.2.0, `claims.Update`).
+pub const SETTLED: Duration = Duration::from_secs(1);
+
 /// The client of `e2e/cluster/with`.
 pub async fn client() -> Client {
     let mut config = Config::infer().await.expect("run by e2e/cluster/test");

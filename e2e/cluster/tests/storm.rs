@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::{kubectl, must, persist, requests};
+use crate::calls::{SETTLED, kubectl, must, persist, requests};
 use crate::claim::capacity;
 use crate::dice::Dice;
 use crate::world::{World, run};
@@ -94,6 +94,7 @@ impl Life {
                     capacity(claim) == size
                 })
                 .await;
+            sleep(SETTLED).await;
         }
         if self.removed {
             world.remove_pod(&self.name).await;

@@ -394,7 +394,7 @@ impl World {
                 "-l",
                 "app.kubernetes.io/component=controller",
                 "-c",
-                "pliant",
+                "controller",
                 "--tail=30",
                 "--prefix",
             ],
