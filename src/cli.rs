@@ -14,9 +14,11 @@ use crate::config::{
 };
 use crate::volume::{FsKind, Mode, PoolName};
 
+mod carry;
 mod pages;
 mod people;
 
+pub use carry::{CarryFlags, CopyRole, SocketsFlag};
 pub use pages::{completion, manual};
 pub use people::{Adopt, Completion, Doctor, Explain, Grow, Man, Output, Report, Status};
 
@@ -56,6 +58,9 @@ pub enum Command {
     Doctor(Doctor),
     /// Walk a volume through its whole life against a running driver: create, write, grow, delete.
     Try(Try),
+    /// Copy all of one volume into another, and compare: content, owners, modes, times, attributes,
+    /// links and holes.
+    Copy(CopyRole),
     /// Print the definitions of the records that Pliant keeps in Kubernetes, as YAML.
     Crds,
     /// Print what a shell needs to complete these commands.

@@ -12,6 +12,7 @@ pub mod cli; // subcommands are roles
 pub mod cluster; // volumes of a whole cluster, through requests to its nodes
 pub mod config; // the settings file and the flags, checked
 pub mod controllers; // the loops: each observes, plans, applies
+pub mod copy; // bytes of one volume into another, compared
 pub mod csi; // the protocol: parse, reply, status
 pub mod doctor; // looks at a machine, changes nothing
 pub mod fs; // probe, make, check, grow file systems

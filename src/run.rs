@@ -1,5 +1,6 @@
 //! The wiring: the only room that sees every other.
 
+mod carry;
 mod controller;
 mod figures;
 mod heap;
@@ -59,6 +60,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Grow(args) => runtime()?.block_on(people::grow(&args)),
         Command::Report(args) => runtime()?.block_on(people::report(&args)),
         Command::Adopt(args) => runtime()?.block_on(people::adopt(args)),
+        Command::Copy(args) => carry::copy(&args),
         Command::Completion(args) => print(&String::from_utf8(cli::completion(args.shell))?),
         Command::Man(args) => people::manual(&args.dir),
         Command::Crds => print(&definitions()?),

@@ -39,6 +39,7 @@ fn each_role_has_help() {
         "check-config",
         "doctor",
         "try",
+        "copy",
         "crds",
         "status",
         "explain",

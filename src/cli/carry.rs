@@ -1,0 +1,57 @@
+//! The roles that carry bytes: they run in a pod that mounts what they read and what they write.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::config::Rate;
+
+/// `pliant copy`.
+#[derive(Debug, Args)]
+pub struct CopyRole {
+    /// Directory whose content is copied, or with --device a block device
+    #[arg(value_name = "SOURCE")]
+    pub source: PathBuf,
+    /// Directory that gets it, empty or with what an earlier run left; all else in it is removed. With
+    /// --device a block device that is as large or larger
+    #[arg(value_name = "TARGET")]
+    pub target: PathBuf,
+    /// Copy a block device, or an image of one, block by block
+    #[arg(long)]
+    pub device: bool,
+    /// Copy while somebody may be writing: what changes is left to the next run, and nothing is
+    /// compared
+    #[arg(long, conflicts_with = "last")]
+    pub round: bool,
+    /// Copy what has changed since the last round, and compare all: a change of the source meanwhile
+    /// is an error [the default]
+    #[arg(long = "final")]
+    pub last: bool,
+    /// What is done about sockets in the tree
+    #[arg(long, value_name = "WHAT", default_value = "skip")]
+    pub sockets: SocketsFlag,
+    /// How it is carried and where its end is told.
+    #[command(flatten)]
+    pub carry: CarryFlags,
+}
+
+/// What all that carry have.
+#[derive(Debug, Args)]
+pub struct CarryFlags {
+    /// File to write the end to, the last line of the output, at most 4096 bytes; in a pod
+    /// /dev/termination-log
+    #[arg(long, value_name = "FILE")]
+    pub result: Option<PathBuf>,
+    /// Bytes a second that are carried at most, such as 200Mi [default: unlimited]
+    #[arg(long, value_name = "BYTES")]
+    pub max_rate: Option<Rate>,
+}
+
+/// What is done about sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SocketsFlag {
+    /// They are left out and counted.
+    Skip,
+    /// The copy is refused.
+    Refuse,
+}

@@ -1,0 +1,115 @@
+//! Carries bytes from one volume into another so that nobody has to trust it: what was carried is
+//! read again on both sides and compared before it is called done.
+//!
+//! Both trees may be hostile. Nothing is ever reached by a path: each step goes by one name from an
+//! open directory and follows no link, so that no `..`, no link and no rename leads out of the tree.
+//!
+//! # What tells whether a file has to be carried again
+//!
+//! No index is kept, neither in memory nor in a file: the target is the index. A file gets the times of
+//! its source as the last thing, so that one with the same size and modification time was carried whole,
+//! and its own change time, which nobody can set, says when. What has changed in the source since has a
+//! later change time. That takes no memory, no room, and outlives any process and any pod. What it cannot
+//! see, such as an old directory moved into the place of another, a final round finds by comparing all
+//! contents, and carries again.
+
+mod content;
+mod device;
+mod dir;
+mod hand;
+mod manifest;
+mod mirror;
+mod outcome;
+mod progress;
+mod room;
+mod tree;
+mod verify;
+mod walk;
+mod xattr;
+
+pub use device::copy_device;
+pub use dir::{Dir, Kind, Meta, Names, Stamp};
+pub use hand::{Hand, Node};
+pub use manifest::{Digest, Entry, Manifest};
+pub use outcome::{At, CopyError, Outcome, shown};
+pub use progress::{Progress, Totals};
+pub use room::{Needs, room_for};
+pub use tree::{Carried, How, Round, Sockets, copy_tree};
+pub use verify::{Difference, verify};
+pub use xattr::Attributes;
+
+use std::path::Path;
+
+/// What is copied, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Order<'a> {
+    /// The directory whose content is copied.
+    pub source: &'a Path,
+    /// The directory that gets it.
+    pub target: &'a Path,
+    /// Which copy of several.
+    pub round: Round,
+    /// What is done about sockets.
+    pub sockets: Sockets,
+}
+
+/// Copy a tree: look whether there is room, carry, and after a final round compare. If that finds a
+/// difference in what an earlier round had carried, all contents are compared, carried again where they
+/// differ, and compared once more.
+///
+/// # Errors
+/// Each kind of [`CopyError`].
+pub fn copy(order: Order, hand: &Hand, tell: &mut Progress) -> Result<Outcome, CopyError> {
+    let (source, target) = open_both(order.source, order.target)?;
+    tell.begin("count", Totals::default());
+    let needs = room_for(&source, &target, order.round == Round::Hot)?;
+    let mut how = How { round: order.round, sockets: order.sockets, trust: true };
+    tell.begin("copy", needs.totals);
+    let carried = copy_tree(&source, &target, how, hand, tell)?;
+    let mut outcome = carried.outcome();
+    if order.round == Round::Hot {
+        return Ok(outcome);
+    }
+    tell.begin("verify", needs.totals);
+    let mut verified = verify(&source, &target, tell);
+    if carried.kept > 0 && matches!(verified, Err(CopyError::Mismatch { .. })) {
+        how.trust = false;
+        tell.begin("copy", needs.totals);
+        let again = copy_tree(&source, &target, how, hand, tell)?;
+        let bytes = carried.bytes + again.bytes;
+        outcome = Carried { bytes, removed: carried.removed + again.removed, ..again }.outcome();
+        tell.begin("verify", needs.totals);
+        verified = verify(&source, &target, tell);
+    }
+    verified.map(|digest| Outcome { digest: Some(digest), ..outcome })
+}
+
+fn open_both(source: &Path, target: &Path) -> Result<(Dir, Dir), CopyError> {
+    use std::os::unix::ffi::OsStrExt;
+    let open = |path: &Path| Dir::open(path).at("opening", path.as_os_str().as_bytes());
+    let both = (open(source)?, open(target)?);
+    if lies_in(&both.0, &both.1)? || lies_in(&both.1, &both.0)? {
+        let (source, target) = (source.display(), target.display());
+        return Err(CopyError::Refused(format!(
+            "{source} and {target} are the same, or one is in the other; name two trees"
+        )));
+    }
+    Ok(both)
+}
+
+/// Whether a directory is another one, or somewhere below it.
+fn lies_in(dir: &Dir, top: &Dir) -> Result<bool, CopyError> {
+    let top = top.own_meta().at("reading", b"")?.id;
+    let mut here = dir.again().at("reading", b"")?;
+    loop {
+        let id = here.own_meta().at("reading", b"")?.id;
+        let above = here.enter(c"..").at("reading", b"..")?;
+        if id == top {
+            return Ok(true);
+        }
+        if above.own_meta().at("reading", b"..")?.id == id {
+            return Ok(false);
+        }
+        here = above;
+    }
+}

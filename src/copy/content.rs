@@ -1,0 +1,303 @@
+//! What is in a file: carried with its holes, and summed up.
+
+use std::fs::File;
+use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{Advice, SeekFrom};
+use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
+
+use super::hand::Hand;
+use super::manifest::Digest;
+use super::outcome::{At, CopyError};
+use super::progress::Progress;
+
+/// How much is read and written at a time.
+const PIECE: usize = 1 << 20;
+/// The grain of sums and of holes. No file system that Pliant makes has larger blocks, so the same
+/// content touches the same grains on each of them.
+pub const GRAIN: usize = 64 << 10;
+static ZEROES: [u8; GRAIN] = [0; GRAIN];
+
+/// The next range of a file with data in it, up to `size`: the kernel's word, and where it has none
+/// the whole rest.
+pub fn next_data(file: &File, from: u64, size: u64) -> io::Result<Option<Range<u64>>> {
+    if from >= size {
+        return Ok(None);
+    }
+    let start = match rustix::fs::seek(file, SeekFrom::Data(from)) {
+        Err(Errno::NXIO) => return Ok(None),
+        Err(Errno::INVAL) => return Ok(Some(from..size)),
+        other => other?,
+    };
+    let end = match rustix::fs::seek(file, SeekFrom::Hole(start)) {
+        Err(Errno::NXIO) => size, // It was made shorter since.
+        other => other?,
+    };
+    Ok((start < size).then(|| start..end.min(size)))
+}
+
+/// Carries contents from file to file, and from device to device.
+pub struct Porter<'a> {
+    hand: &'a Hand,
+    /// Who hears how far it is.
+    pub tell: &'a mut Progress,
+    /// Bytes that were written.
+    pub written: u64,
+    /// Whether the kernel copies between these two file systems by itself.
+    kernel_copies: bool,
+    ours: Vec<u8>,
+    theirs: Vec<u8>,
+}
+
+/// Two files whose content shall be the same.
+#[derive(Clone, Copy)]
+pub struct Pair<'a> {
+    /// Where from.
+    pub source: &'a File,
+    /// Where to.
+    pub target: &'a File,
+    /// Bytes of the source.
+    pub size: u64,
+    /// Bytes that the target had before.
+    pub before: u64,
+    /// The path of both, for people.
+    pub path: &'a [u8],
+}
+
+impl<'a> Porter<'a> {
+    /// Has not carried anything yet.
+    pub fn new(hand: &'a Hand, tell: &'a mut Progress) -> Porter<'a> {
+        let ours = vec![0; PIECE];
+        Porter { hand, tell, written: 0, kernel_copies: true, ours, theirs: Vec::new() }
+    }
+
+    /// Make the target's content that of the source: data as data, holes as holes. Where the target
+    /// has content already, only pieces that differ are written.
+    ///
+    /// # Errors
+    /// What the system says of either.
+    pub fn carry(&mut self, pair: Pair, is_dense: bool) -> Result<(), CopyError> {
+        let mut at = 0;
+        if pair.before > pair.size {
+            self.hand.set_size(pair.target, pair.size).at("cutting", pair.path)?;
+        }
+        let mut next = if is_dense { whole(pair.size) } else { Self::next(pair, at)? };
+        while let Some(data) = next {
+            self.leave_out(pair, at..data.start)?;
+            at = self.carry_range(pair, data)?;
+            next = Self::next(pair, at)?;
+        }
+        self.leave_out(pair, at..pair.size)?;
+        if at.max(pair.before.min(pair.size)) != pair.size {
+            self.hand.set_size(pair.target, pair.size).at("writing", pair.path)?;
+        }
+        Ok(())
+    }
+
+    fn next(pair: Pair, at: u64) -> Result<Option<Range<u64>>, CopyError> {
+        next_data(pair.source, at, pair.size).at("reading", pair.path)
+    }
+
+    /// Have a hole in the target where the source has one.
+    fn leave_out(&mut self, pair: Pair, hole: Range<u64>) -> Result<(), CopyError> {
+        let there = next_data(pair.target, hole.start, hole.end.min(pair.before));
+        if there.at("reading", pair.path)?.is_some() {
+            let length = hole.end - hole.start;
+            self.hand.punch(pair.target, hole.start, length).at("making a hole in", pair.path)?;
+        }
+        self.tell.passed(hole.end - hole.start)
+    }
+
+    /// Carry a range; returns where it ended, which is before its end if the source was cut.
+    fn carry_range(&mut self, pair: Pair, data: Range<u64>) -> Result<u64, CopyError> {
+        let mut at = data.start;
+        while at < data.end {
+            let length = usize::try_from(data.end - at).map_or(PIECE, |left| left.min(PIECE));
+            let carried = match self.by_the_kernel(pair, at, length)? {
+                0 => self.by_hand(pair, at, length)?,
+                carried => carried,
+            };
+            if carried == 0 {
+                return Ok(data.end); // The source was cut meanwhile, as its change time will say.
+            }
+            at += carried as u64;
+            self.tell.moved(carried as u64)?;
+        }
+        Ok(at)
+    }
+
+    /// Nothing if the kernel does not copy here.
+    fn by_the_kernel(&mut self, pair: Pair, at: u64, length: usize) -> Result<usize, CopyError> {
+        if !self.kernel_copies || at < pair.before {
+            return Ok(0);
+        }
+        match self.hand.copy(pair.source, pair.target, at, length) {
+            Ok(copied) => {
+                self.written += copied as u64;
+                Ok(copied)
+            }
+            Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS | Errno::PERM) => {
+                self.kernel_copies = false;
+                Ok(0)
+            }
+            Err(error) => Err(error).at("writing", pair.path),
+        }
+    }
+
+    /// Through our memory, and only if it is not there already.
+    fn by_hand(&mut self, pair: Pair, at: u64, length: usize) -> Result<usize, CopyError> {
+        let read = read_full(pair.source, &mut self.ours[..length], at);
+        let read = read.at("reading", pair.path)?;
+        if !self.is_there(pair, at, read).at("reading back", pair.path)? {
+            self.hand.write(pair.target, &self.ours[..read], at).at("writing", pair.path)?;
+            self.written += read as u64;
+        }
+        Ok(read)
+    }
+
+    fn is_there(&mut self, pair: Pair, at: u64, length: usize) -> io::Result<bool> {
+        if at + length as u64 > pair.before {
+            return Ok(false);
+        }
+        self.theirs.resize(PIECE, 0);
+        let read = read_full(pair.target, &mut self.theirs[..length], at)?;
+        Ok(self.theirs[..read] == self.ours[..length])
+    }
+}
+
+fn whole(size: u64) -> Option<Range<u64>> {
+    (size > 0).then_some(0..size)
+}
+
+/// Read until the buffer is full or the file ends.
+pub fn read_full(file: &File, buffer: &mut [u8], start: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], start + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// What a file holds, in brief.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sum {
+    /// The same for the same bytes: a hole and zeroes that were written are the same content.
+    pub digest: Digest,
+    /// Bytes that are stored, in whole grains.
+    pub stored: u64,
+}
+
+/// Sum up the first `size` bytes of a file or a device. Holes are not read.
+///
+/// The sum is a SHA-256 over each grain that is not all zeroes, with its number before it, and over the
+/// size at the end.
+///
+/// # Errors
+/// What the system says, and what `tick` says, which is told how many bytes are behind.
+pub fn sum(
+    (file, size): (&File, u64),
+    path: &[u8],
+    buffer: &mut Vec<u8>,
+    tick: &mut dyn FnMut(u64) -> Result<(), CopyError>,
+) -> Result<Sum, CopyError> {
+    buffer.resize(PIECE, 0);
+    let (mut hash, mut stored, mut at) = (Sha256::new(), 0, 0);
+    while let Some(data) = next_data(file, at, size).at("reading", path)? {
+        let start = at.max(data.start - data.start % GRAIN as u64);
+        tick(start - at)?;
+        at = start;
+        let end = data.end.next_multiple_of(GRAIN as u64).min(size);
+        while at < end {
+            let length = usize::try_from(end - at).map_or(PIECE, |left| left.min(PIECE));
+            let read = read_full(file, &mut buffer[..length], at).at("reading", path)?;
+            if read == 0 {
+                return Ok(ended(hash, at, stored)); // Cut meanwhile: the sum of what there is.
+            }
+            add(&mut hash, &buffer[..read], at);
+            stored += (read as u64).next_multiple_of(GRAIN as u64);
+            at += read as u64;
+            tick(read as u64)?;
+        }
+    }
+    tick(size - at)?;
+    Ok(ended(hash, size, stored))
+}
+
+fn add(hash: &mut Sha256, bytes: &[u8], at: u64) {
+    for (number, grain) in bytes.chunks(GRAIN).enumerate() {
+        if *grain != ZEROES[..grain.len()] {
+            hash.update((at / GRAIN as u64 + number as u64).to_le_bytes());
+            hash.update(grain);
+        }
+    }
+}
+
+fn ended(mut hash: Sha256, size: u64, stored: u64) -> Sum {
+    hash.update(size.to_le_bytes());
+    Sum { digest: Digest(hash.finalize().into()), stored }
+}
+
+/// Have what is read next come from the disk, not from memory; what has not been written back stays.
+pub fn forget(file: &File) {
+    // A wish: what cannot be forgotten is compared as it is.
+    let _ = rustix::fs::fadvise(file, 0, None::<NonZeroU64>, Advice::DontNeed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum_of(write: impl FnOnce(&File)) -> Sum {
+        let file = tempfile::tempfile().unwrap();
+        write(&file);
+        let size = file.metadata().unwrap().len();
+        sum((&file, size), b"", &mut Vec::new(), &mut |_| Ok(())).unwrap()
+    }
+
+    #[test]
+    fn a_hole_and_zeroes_are_the_same_content() {
+        let size = 5 * GRAIN as u64 + 17;
+        let hole = sum_of(|file| {
+            file.set_len(size).unwrap();
+            file.write_all_at(b"x", 2 * GRAIN as u64).unwrap();
+        });
+        let zeroes = sum_of(|file| {
+            file.write_all_at(&vec![0; usize::try_from(size).unwrap()], 0).unwrap();
+            file.write_all_at(b"x", 2 * GRAIN as u64).unwrap();
+        });
+        assert_eq!(hole.digest, zeroes.digest);
+        assert_eq!((hole.stored, zeroes.stored), (GRAIN as u64, 6 * GRAIN as u64));
+    }
+
+    #[test]
+    fn each_byte_its_place_and_the_size_count() {
+        let of = |at: u64, size: u64, byte: &[u8]| {
+            sum_of(|file| {
+                file.set_len(size).unwrap();
+                file.write_all_at(byte, at).unwrap();
+            })
+            .digest
+        };
+        let grain = GRAIN as u64;
+        let seen = [
+            of(0, 3 * grain, b"x"),
+            of(1, 3 * grain, b"x"),
+            of(0, 3 * grain, b"y"),
+            of(grain, 3 * grain, b"x"),
+            of(0, 3 * grain + 1, b"x"),
+            of(0, 2 * grain, b"x"),
+        ];
+        for (number, one) in seen.iter().enumerate() {
+            assert!(!seen[..number].contains(one), "{number}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Copies a block device into another that is as large or larger.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::thread;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::bytes::Bytes;
+
+use super::content::{Pair, Porter, Sum, forget, sum};
+use super::hand::Hand;
+use super::outcome::{At, CopyError, Outcome};
+use super::progress::{Progress, Totals};
+use super::tree::Round;
+use super::verify::Difference;
+
+/// Make the beginning of the target what the source is, durably. Only blocks that differ are written, so
+/// that zeroes take no room in a thin volume, and a run that was cut short is carried on. After a final round
+/// both are read again and compared.
+///
+/// # Errors
+/// [`CopyError::Refused`] with numbers if the target is smaller, or somebody else has it open;
+/// [`CopyError::Changed`] and [`CopyError::Mismatch`] after a final round; what the system says.
+pub fn copy_device(
+    source: &Path,
+    target: &Path,
+    round: Round,
+    hand: &Hand,
+    tell: &mut Progress,
+) -> Result<Outcome, CopyError> {
+    let (from, size) = open(source, OFlags::empty(), false)?;
+    let (to, room) = open(target, OFlags::EXCL, true)?;
+    if room < size {
+        let (has, needs) = (Bytes::new(room), Bytes::new(size));
+        let short = needs - has;
+        return Err(CopyError::Refused(format!(
+            "{} is too small: it has {has} and the source has {needs}, {short} more; make it at \
+             least that much larger",
+            target.display()
+        )));
+    }
+    let totals = Totals { bytes: size, files: 1 };
+    tell.begin("copy", totals);
+    let path = target.as_os_str().as_bytes();
+    let mut porter = Porter::new(hand, tell);
+    let pair = Pair { source: &from, target: &to, size, before: size, path };
+    porter.carry(pair, true)?;
+    let bytes = porter.written;
+    hand.flush(&to).at("flushing", path)?;
+    let mut outcome = Outcome { bytes, files: 1, ..Outcome::default() };
+    if round == Round::Final {
+        tell.begin("verify", totals);
+        outcome.digest = Some(compare((&from, source), (&to, target), size, tell)?.digest);
+    }
+    tell.file_done()?;
+    Ok(outcome)
+}
+
+fn open(path: &Path, flags: OFlags, write: bool) -> Result<(File, u64), CopyError> {
+    let name = path.as_os_str().as_bytes();
+    let kind = std::fs::metadata(path).at("opening", name)?.file_type();
+    // `O_EXCL` without `O_CREAT` means something for block devices alone: nobody else has claimed it.
+    let flags = if kind.is_block_device() { flags } else { OFlags::empty() };
+    if !kind.is_block_device() && !kind.is_file() {
+        return Err(CopyError::Refused(format!(
+            "{} is neither a block device nor an image of one; leave --device out to copy a tree",
+            path.display()
+        )));
+    }
+    let bits = i32::try_from(flags.bits()).unwrap_or_default();
+    let opened = OpenOptions::new().read(true).write(write).custom_flags(bits).open(path);
+    let mut file = opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::BUSY) => CopyError::Refused(format!(
+            "{} is in use: it is mounted, or part of a volume group or a device of device-mapper",
+            path.display()
+        )),
+        _ => Err::<(), _>(error).at("opening", name).unwrap_err(),
+    })?;
+    let size = file.seek(SeekFrom::End(0)).at("measuring", name)?;
+    Ok((file, size))
+}
+
+/// Read both and compare.
+fn compare(
+    source: (&File, &Path),
+    target: (&File, &Path),
+    size: u64,
+    tell: &mut Progress,
+) -> Result<Sum, CopyError> {
+    let read = |of: (&File, &Path), tick: &mut dyn FnMut(u64) -> Result<(), CopyError>| {
+        sum((of.0, size), of.1.as_os_str().as_bytes(), &mut Vec::new(), tick)
+    };
+    forget(target.0);
+    let (theirs, ours) = thread::scope(|scope| {
+        let theirs = scope.spawn(|| read(source, &mut |_| Ok(())));
+        let ours = read(target, &mut |bytes| tell.moved(bytes));
+        (theirs.join().unwrap_or(Err(CopyError::Stopped)), ours)
+    });
+    let (theirs, ours) = (theirs?, ours?);
+    if theirs.digest == ours.digest {
+        return Ok(ours);
+    }
+    if read(source, &mut |_| Ok(()))?.digest != theirs.digest {
+        return Err(CopyError::Changed { path: source.1.display().to_string() });
+    }
+    let what = format!("its sha256 is {} and that of the source {}", ours.digest, theirs.digest);
+    let first = vec![Difference { path: target.1.display().to_string(), what }];
+    Err(CopyError::Mismatch { count: 1, first })
+}

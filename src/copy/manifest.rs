@@ -1,0 +1,276 @@
+//! What a tree holds, one line a thing: so that two machines can compare trees without their files.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::CStr;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+use super::content::{forget, sum};
+use super::dir::{Dir, Kind, Meta, Stamp};
+use super::hand::Node;
+use super::outcome::{At, CopyError, shown};
+use super::walk::{Found, Step, Walk};
+use super::xattr::attributes;
+
+/// The first line of the text; a change of the form changes it.
+pub const HEADER: &str = "pliant-manifest 1";
+
+/// A SHA-256, printed in hexadecimal.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Digest(pub [u8; 32]);
+
+/// One thing of a tree: all of it that a copy has to keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// From the top; empty for the top itself.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// The twelve bits of its mode; those of a link mean nothing.
+    pub mode: u32,
+    /// Owner and group.
+    pub owner: (u32, u32),
+    /// When its content was changed.
+    pub modified: Stamp,
+    /// Bytes of a file or of what a link says; nothing for the others.
+    pub size: u64,
+    /// Of the content of a file, or of what a link says.
+    pub content: Option<Digest>,
+    /// The device that it stands for.
+    pub device: Option<(u32, u32)>,
+    /// The first path of the same thing, if this is not it.
+    pub same_as: Option<Vec<u8>>,
+    /// The extended attributes, ACLs among them, each with the digest of its value.
+    pub attributes: BTreeMap<Vec<u8>, Digest>,
+    /// Bytes of a file that are data and no hole, in whole grains; not part of the text, because it is a
+    /// matter of the file system.
+    pub stored: u64,
+    /// Bytes that the file system holds for it; not part of the text either.
+    pub allocated: u64,
+}
+
+/// Reads a tree, thing by thing, in an order that only its names determine.
+pub struct Manifest<'a> {
+    walk: Walk,
+    side: Side,
+    /// Of things with several names: the first, and how many have not been met yet.
+    links: HashMap<(u64, u64), (Vec<u8>, u32)>,
+    buffer: Vec<u8>,
+    hash: Sha256,
+    tick: &'a mut dyn FnMut(u64) -> Result<(), CopyError>,
+}
+
+/// Which side of a copy is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// As it is.
+    Source,
+    /// What lies on the disk, and not what memory still holds of it.
+    Target,
+}
+
+impl<'a> Manifest<'a> {
+    /// Begin; `tick` hears how many bytes are behind.
+    ///
+    /// # Errors
+    /// What the system says of the top.
+    pub fn of(
+        top: &Dir,
+        side: Side,
+        tick: &'a mut dyn FnMut(u64) -> Result<(), CopyError>,
+    ) -> Result<Manifest<'a>, CopyError> {
+        let walk = Walk::over(top.again().at("reading", b"")?, false)?;
+        let mut hash = Sha256::new();
+        hash.update(HEADER);
+        hash.update("\n");
+        Ok(Manifest { walk, side, links: HashMap::new(), buffer: Vec::new(), hash, tick })
+    }
+
+    /// The next thing; none at the end.
+    ///
+    /// # Errors
+    /// What the system says, and [`CopyError::Changed`] if somebody writes there.
+    pub fn next_entry(&mut self) -> Result<Option<Entry>, CopyError> {
+        while let Some(found) = self.walk.next()? {
+            let is_left_out = match found.step {
+                Step::Leave => true,
+                Step::Enter => false,
+                // Sockets and other file systems are not carried.
+                Step::Thing => matches!(found.meta.kind, Kind::Socket | Kind::Directory),
+            };
+            if !is_left_out {
+                let entry = self.entry(&found)?;
+                self.hash.update(entry.to_string());
+                self.hash.update("\n");
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The digest of all that was read until now.
+    pub fn digest(self) -> Digest {
+        Digest(self.hash.finalize().into())
+    }
+
+    fn entry(&mut self, found: &Found) -> Result<Entry, CopyError> {
+        let same_as = self.first_name(&found.meta);
+        let mut entry = Entry::of(self.walk.path(), &found.meta);
+        if same_as.is_some() {
+            return Ok(Entry { same_as, ..entry });
+        }
+        let node = match found.meta.kind {
+            Kind::Directory => Node::open(self.walk.here().again().at("reading", b"")?),
+            Kind::File => self.read(&found.name, &mut entry, &found.meta)?,
+            _ => Node::bare(self.walk.here(), &found.name).at("reading", self.walk.path())?,
+        };
+        if entry.kind == Kind::Symlink {
+            let says = self.walk.here().link(&found.name).at("reading", self.walk.path())?;
+            entry.content = Some(Digest::of(&says));
+        }
+        let found = attributes(&node).at("reading", self.walk.path())?;
+        entry.attributes =
+            found.into_iter().map(|(name, value)| (name, Digest::of(&value))).collect();
+        Ok(entry)
+    }
+
+    /// The path under which a thing with several names was met first, if it was.
+    fn first_name(&mut self, meta: &Meta) -> Option<Vec<u8>> {
+        if meta.kind == Kind::Directory || meta.links < 2 {
+            return None;
+        }
+        let Some((first, left)) = self.links.get_mut(&meta.id) else {
+            self.links.insert(meta.id, (self.walk.path().to_vec(), meta.links - 1));
+            return None;
+        };
+        *left -= 1;
+        let first = if *left == 0 { std::mem::take(first) } else { return Some(first.clone()) };
+        self.links.remove(&meta.id);
+        Some(first)
+    }
+
+    fn read(&mut self, name: &CStr, entry: &mut Entry, meta: &Meta) -> Result<Node, CopyError> {
+        let path = self.walk.path();
+        let file = self.walk.here().read(name).at("reading", path)?;
+        if self.side == Side::Target {
+            forget(&file);
+        }
+        let summed = sum((&file, meta.size), path, &mut self.buffer, self.tick)?;
+        let node = Node::open(file);
+        let now = node.meta().at("reading", path)?;
+        if (now.id, now.changed, now.kind) != (meta.id, meta.changed, meta.kind) {
+            return Err(self.walk.changed());
+        }
+        (entry.content, entry.stored) = (Some(summed.digest), summed.stored);
+        Ok(node)
+    }
+}
+
+impl Entry {
+    fn of(path: &[u8], meta: &Meta) -> Entry {
+        let (is_link, is_file) = (meta.kind == Kind::Symlink, meta.kind == Kind::File);
+        let is_device = matches!(meta.kind, Kind::Character | Kind::Block);
+        Entry {
+            path: path.to_vec(),
+            kind: meta.kind,
+            mode: if is_link { 0o777 } else { meta.mode },
+            owner: (meta.uid, meta.gid),
+            modified: meta.modified,
+            size: if is_file || is_link { meta.size } else { 0 },
+            content: None,
+            device: is_device.then_some(meta.device),
+            same_as: None,
+            attributes: BTreeMap::new(),
+            stored: 0,
+            allocated: if is_file { meta.allocated } else { 0 },
+        }
+    }
+}
+
+/// The text of one thing, without an end of line: fields in a fixed order with a space between, `-` for
+/// what it does not have, the path last, and everything that is not printable ASCII escaped.
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (uid, gid) = self.owner;
+        write!(f, "{} {:04o} {uid}:{gid} {}", self.kind.word(), self.mode, self.modified)?;
+        write!(f, " {}", self.size)?;
+        match (self.content, self.device, &self.same_as) {
+            (_, _, Some(first)) => write!(f, " ={}", field(first))?,
+            (Some(content), ..) => write!(f, " {content}")?,
+            (_, Some((major, minor)), _) => write!(f, " {major},{minor}")?,
+            _ => write!(f, " -")?,
+        }
+        if self.attributes.is_empty() {
+            write!(f, " -")?;
+        }
+        for (number, (name, digest)) in self.attributes.iter().enumerate() {
+            let between = if number == 0 { ' ' } else { ',' };
+            write!(f, "{between}{}={digest}", field(name).replace(',', "\\x2c"))?;
+        }
+        write!(f, " {}", shown(&self.path))
+    }
+}
+
+/// A path or a name that other fields follow.
+fn field(bytes: &[u8]) -> String {
+    shown(bytes).replace(' ', "\\x20")
+}
+
+impl Digest {
+    /// The digest of some bytes.
+    pub fn of(bytes: &[u8]) -> Digest {
+        Digest(Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("sha256:{self}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_is_stable_and_no_name_makes_a_line_or_a_field() {
+        let mut entry = Entry {
+            path: b"a b\nc\xff".to_vec(),
+            kind: Kind::File,
+            mode: 0o4755,
+            owner: (1000, 7),
+            modified: Stamp { seconds: -1, nanos: 5 },
+            size: 3,
+            content: Some(Digest([0xab; 32])),
+            device: None,
+            same_as: None,
+            attributes: BTreeMap::from([(b"user.a b,c".to_vec(), Digest([1; 32]))]),
+            stored: 65536,
+            allocated: 4096,
+        };
+        let (content, value) = ("ab".repeat(32), "01".repeat(32));
+        let expected = format!(
+            r"file 4755 1000:7 -1.000000005 3 {content} user.a\x20b\x2cc={value} a b\nc\xff"
+        );
+        assert_eq!(entry.to_string(), expected);
+        entry.same_as = Some(b"x y".to_vec());
+        entry.attributes.clear();
+        let expected = r"file 4755 1000:7 -1.000000005 3 =x\x20y - a b\nc\xff";
+        assert_eq!(entry.to_string(), expected);
+    }
+}

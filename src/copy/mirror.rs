@@ -1,0 +1,110 @@
+//! What is done to one thing of the target so that it becomes what the source has.
+
+use std::ffi::{CStr, CString};
+
+use rustix::io::Errno;
+
+use super::dir::{Dir, Kind, Meta, Names, Stamp};
+use super::hand::{Hand, Node};
+use super::outcome::{At, CopyError};
+use super::walk::Descent;
+use super::xattr::attributes;
+
+/// Give a thing of the target owner, mode and attributes of one of the source; what it has already is
+/// not set again. The times are set with [`stamp`], as the last thing.
+///
+/// # Errors
+/// What the system says of either.
+pub fn dress(
+    hand: &Hand,
+    (from, wanted): (&Node, &Meta),
+    to: &Node,
+    path: &[u8],
+) -> Result<(), CopyError> {
+    let has = to.meta().at("reading", path)?;
+    if (has.uid, has.gid) != (wanted.uid, wanted.gid) {
+        hand.set_owner(to, wanted.uid, wanted.gid).at("setting the owner of", path)?;
+    }
+    let (want, there) =
+        (attributes(from).at("reading", path)?, attributes(to).at("reading", path)?);
+    for name in there.keys().filter(|name| !want.contains_key(*name)) {
+        hand.remove_attribute(to, name).at("taking an attribute from", path)?;
+    }
+    // After the owner, because a new one takes setuid away; after a removed ACL, because that has a part
+    // in the mode; and before an ACL is set, for the same reason.
+    if wanted.kind != Kind::Symlink {
+        let has = to.meta().at("reading", path)?;
+        if has.mode != wanted.mode {
+            hand.set_mode(to, wanted.mode).at("setting the mode of", path)?;
+        }
+    }
+    for (name, value) in want.iter().filter(|(name, value)| there.get(*name) != Some(value)) {
+        hand.set_attribute(to, name, value).at("setting an attribute of", path)?;
+    }
+    Ok(())
+}
+
+/// Set both times of a thing, if it has others.
+///
+/// # Errors
+/// What the system says.
+pub fn stamp(hand: &Hand, to: &Node, times: (Stamp, Stamp), path: &[u8]) -> Result<(), CopyError> {
+    let has = to.meta().at("reading", path)?;
+    if (has.read, has.modified) == times {
+        return Ok(());
+    }
+    hand.set_times(to, times.0, times.1).at("setting the times of", path)
+}
+
+/// Take away whatever a name stands for, with all below it.
+///
+/// # Errors
+/// What the system says; another file system that is mounted below is not entered, and refused.
+pub fn remove_all(hand: &Hand, dir: &Dir, name: &CStr) -> rustix::io::Result<u64> {
+    let Some(meta) = dir.find(name)? else { return Ok(0) };
+    if meta.kind != Kind::Directory {
+        hand.remove(dir, name)?;
+        return Ok(1);
+    }
+    let count = remove_below(hand, enter(dir, name, &meta)?)?;
+    hand.remove_dir(dir, name)?;
+    Ok(count + 1)
+}
+
+/// Take away all that is in a directory.
+///
+/// # Errors
+/// As for [`remove_all`].
+pub fn remove_below(hand: &Hand, top: Dir) -> rustix::io::Result<u64> {
+    let mut levels: Vec<(Names, CString)> = vec![(top.names()?, CString::default())];
+    let mut way = Descent::from(top)?;
+    let mut count = 0;
+    while let Some((names, _)) = levels.last_mut() {
+        let Some(name) = names.take().map(CStr::to_owned) else {
+            way.leave()?;
+            let (_, name) = levels.pop().unwrap_or_default();
+            if !levels.is_empty() {
+                hand.remove_dir(way.here(), &name)?;
+                count += 1;
+            }
+            continue;
+        };
+        let meta = way.here().meta(&name)?;
+        if meta.kind == Kind::Directory {
+            let below = enter(way.here(), &name, &meta)?;
+            levels.push((below.names()?, name));
+            way.enter(below, meta.id);
+        } else {
+            hand.remove(way.here(), &name)?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+fn enter(dir: &Dir, name: &CStr, meta: &Meta) -> rustix::io::Result<Dir> {
+    if meta.is_mount {
+        return Err(Errno::BUSY);
+    }
+    dir.enter(name)
+}

@@ -1,0 +1,406 @@
+//! Copies a tree into another that is empty, or was left by an earlier run.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CStr, CString};
+use std::fs::File;
+
+use rustix::io::Errno;
+
+use super::content::{Pair, Porter};
+use super::dir::{Dir, Kind, LOST_AND_FOUND, Meta, Stamp, meta_of};
+use super::hand::{Hand, Node};
+use super::mirror::{dress, remove_all, remove_below, stamp};
+use super::outcome::{At, CopyError, Outcome, shown};
+use super::progress::Progress;
+use super::walk::{Descent, Found, Step, Walk};
+
+/// Which copy of several it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Round {
+    /// One while somebody may be writing: what changes is left to the next.
+    Hot,
+    /// The last, of a source that nobody writes to: a change is an error.
+    Final,
+}
+
+/// What is done about sockets, which mean nothing without the process that listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sockets {
+    /// They are left out and counted.
+    Skip,
+    /// The copy is refused.
+    Refuse,
+}
+
+/// How a tree is copied.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    /// Which copy of several.
+    pub round: Round,
+    /// What is done about sockets.
+    pub sockets: Sockets,
+    /// Whether times and size of an earlier copy are believed, or its content is compared.
+    pub trust: bool,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes written.
+    pub bytes: u64,
+    /// Everything but directories.
+    pub files: u64,
+    /// Files of these that were believed to be there already.
+    pub kept: u64,
+    /// Names taken away.
+    pub removed: u64,
+    /// What changed or went away while it was read.
+    pub changing: u64,
+    /// Sockets and mounts.
+    pub skipped: u64,
+}
+
+/// A thing with several names, while not all of them have been met.
+struct Linked {
+    /// The first that was met.
+    path: Vec<u8>,
+    /// The thing in the target.
+    id: (u64, u64),
+    /// Names that have not been met yet.
+    left: u32,
+}
+
+impl Carried {
+    /// How it ended.
+    pub fn outcome(self) -> Outcome {
+        let Carried { bytes, files, kept, removed, changing, skipped } = self;
+        Outcome { bytes, files, kept, removed, changing, skipped, digest: None }
+    }
+}
+
+struct Tree<'a> {
+    walk: Walk,
+    target: Dir,
+    way: Descent,
+    how: How,
+    hand: &'a Hand,
+    porter: Porter<'a>,
+    links: HashMap<(u64, u64), Linked>,
+    /// Things of the target that stand for one of several names, for good.
+    taken: HashSet<(u64, u64)>,
+    done: Carried,
+}
+
+/// Make the target what the source is, and make that durable. A run that was cut short is carried on by
+/// the next one; what the source does not have is taken away.
+///
+/// # Errors
+/// [`CopyError::Changed`] if the source changes in a final round, [`CopyError::Refused`] if there is no room,
+/// and what the system says.
+pub fn copy_tree(
+    source: &Dir,
+    target: &Dir,
+    how: How,
+    hand: &Hand,
+    tell: &mut Progress,
+) -> Result<Carried, CopyError> {
+    let again = |dir: &Dir| dir.again().at("reading", b"");
+    let mut tree = Tree {
+        walk: Walk::over(again(source)?, how.round == Round::Hot)?,
+        target: again(target)?,
+        way: Descent::from(again(target)?).at("reading", b"")?,
+        how,
+        hand,
+        porter: Porter::new(hand, tell),
+        links: HashMap::new(),
+        taken: HashSet::new(),
+        done: Carried::default(),
+    };
+    while let Some(found) = tree.walk.next()? {
+        match found.step {
+            Step::Enter => tree.enter(&found)?,
+            Step::Thing => tree.thing(&found)?,
+            Step::Leave => tree.leave(&found)?,
+        }
+    }
+    hand.flush_all(target).at("flushing", b"")?;
+    let changing = tree.done.changing + tree.walk.vanished;
+    Ok(Carried { bytes: tree.porter.written, changing, ..tree.done })
+}
+
+impl Tree<'_> {
+    /// The directory of the target that matches the one where the walk is, or is about to leave.
+    fn here(&self) -> &Dir {
+        self.way.here()
+    }
+
+    fn path(&self) -> &[u8] {
+        self.walk.path()
+    }
+
+    fn is_hot(&self) -> bool {
+        self.how.round == Round::Hot
+    }
+
+    fn enter(&mut self, found: &Found) -> Result<(), CopyError> {
+        if !found.name.is_empty() {
+            let there = self.here().find(&found.name).at("reading", self.walk.path())?;
+            match there {
+                Some(meta) if meta.kind == Kind::Directory && !meta.is_mount => {}
+                Some(_) => {
+                    self.remove(&found.name)?;
+                    self.make_dir(&found.name)?;
+                }
+                None => self.make_dir(&found.name)?,
+            }
+            let below = self.here().enter(&found.name).at("entering", self.walk.path())?;
+            let id = below.own_meta().at("reading", self.walk.path())?.id;
+            self.way.enter(below, id);
+        }
+        self.remove_what_is_not_there()
+    }
+
+    fn make_dir(&self, name: &CStr) -> Result<(), CopyError> {
+        self.hand.make_dir(self.here(), name).at("making", self.path())
+    }
+
+    fn remove(&mut self, name: &CStr) -> Result<(), CopyError> {
+        let removed = remove_all(self.hand, self.way.here(), name);
+        self.done.removed += removed.at("removing", self.walk.path())?;
+        Ok(())
+    }
+
+    fn remove_what_is_not_there(&mut self) -> Result<(), CopyError> {
+        let theirs = self.here().names().at("reading", self.path())?;
+        let ours = self.walk.names();
+        let gone: Vec<CString> =
+            theirs.iter().filter(|name| !ours.contains(name)).map(CStr::to_owned).collect();
+        for name in gone {
+            if self.way.depth() == 1 && *name == *LOST_AND_FOUND {
+                self.empty_lost_and_found()?;
+            } else {
+                self.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory belongs to the file system; what an earlier round put there does not.
+    fn empty_lost_and_found(&mut self) -> Result<(), CopyError> {
+        let meta = self.here().meta(LOST_AND_FOUND).at("reading", LOST_AND_FOUND.to_bytes())?;
+        if meta.kind != Kind::Directory {
+            return self.remove(LOST_AND_FOUND);
+        }
+        let removed = self.here().enter(LOST_AND_FOUND);
+        let removed = removed.and_then(|dir| remove_below(self.hand, dir));
+        self.done.removed += removed.at("removing", LOST_AND_FOUND.to_bytes())?;
+        Ok(())
+    }
+
+    /// Directories get theirs when nothing will be changed in them any more.
+    fn leave(&mut self, found: &Found) -> Result<(), CopyError> {
+        let path = self.walk.path();
+        let source = Node::open(self.walk.here().again().at("reading", path)?);
+        let target = Node::open(self.here().again().at("reading", path)?);
+        let now = source.meta().at("reading", path)?;
+        if now.changed != found.meta.changed {
+            if !self.is_hot() {
+                return Err(self.walk.changed());
+            }
+            self.done.changing += 1;
+        }
+        dress(self.hand, (&source, &now), &target, path)?;
+        stamp(self.hand, &target, (now.read, now.modified), path)?;
+        self.way.leave().at("leaving", path)
+    }
+
+    fn thing(&mut self, found: &Found) -> Result<(), CopyError> {
+        self.porter.tell.file_done()?;
+        let meta = &found.meta;
+        match meta.kind {
+            Kind::Directory => return self.leave_out(found), // Another file system lies there.
+            Kind::Socket if self.how.sockets == Sockets::Skip => return self.leave_out(found),
+            Kind::Socket => return Err(refuse_socket(self.path())),
+            _ => {}
+        }
+        self.done.files += 1;
+        if meta.links > 1 && self.is_one_more_name(found)? {
+            return Ok(());
+        }
+        match self.carry(found) {
+            Err(CopyError::Failed { source, .. }) if self.is_hot() && is_gone(&source) => {
+                self.done.changing += 1;
+                return Ok(());
+            }
+            other => other?,
+        }
+        if meta.links > 1 {
+            let id = self.here().meta(&found.name).at("reading", self.walk.path())?.id;
+            let linked = Linked { path: self.walk.path().to_vec(), id, left: meta.links - 1 };
+            self.links.insert(meta.id, linked);
+            self.taken.insert(id);
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, found: &Found) -> Result<(), CopyError> {
+        self.done.skipped += 1;
+        self.remove(&found.name)
+    }
+
+    fn carry(&mut self, found: &Found) -> Result<(), CopyError> {
+        let there = self.here().find(&found.name).at("reading", self.path())?;
+        if found.meta.kind == Kind::File {
+            return self.carry_file(found, there);
+        }
+        let (source, says) = self.look_at_thing(found).at("reading", self.walk.path())?;
+        let is_the_same = there.is_some_and(|there| self.is_same(found, &there, &says));
+        if !is_the_same {
+            self.remove(&found.name)?;
+            let made = match found.meta.kind {
+                Kind::Symlink => self.hand.make_link(self.here(), &found.name, &says),
+                _ => self.hand.make_node(self.here(), &found.name, &found.meta),
+            };
+            made.at("making", self.walk.path())?;
+        }
+        let target = Node::bare(self.here(), &found.name).at("reading", self.walk.path())?;
+        dress(self.hand, (&source, &found.meta), &target, self.walk.path())?;
+        let times = (found.meta.read, found.meta.modified);
+        stamp(self.hand, &target, times, self.walk.path())
+    }
+
+    fn look_at_thing(&self, found: &Found) -> std::io::Result<(Node, Vec<u8>)> {
+        let source = Node::bare(self.walk.here(), &found.name)?;
+        let is_link = found.meta.kind == Kind::Symlink;
+        let says = if is_link { self.walk.here().link(&found.name)? } else { Vec::new() };
+        Ok((source, says))
+    }
+
+    fn is_same(&self, found: &Found, there: &Meta, says: &[u8]) -> bool {
+        there.kind == found.meta.kind
+            && there.device == found.meta.device
+            && self.may_stay(&found.meta, there)
+            && (there.kind != Kind::Symlink
+                || self.here().link(&found.name).is_ok_and(|said| said == says))
+    }
+
+    /// Whether what is there under this name has no name that belongs to something else.
+    fn may_stay(&self, wanted: &Meta, there: &Meta) -> bool {
+        there.links == 1 || wanted.links > 1 && !self.taken.contains(&there.id)
+    }
+
+    fn carry_file(&mut self, found: &Found, there: Option<Meta>) -> Result<(), CopyError> {
+        let source = self.walk.here().read(&found.name).at("reading", self.walk.path())?;
+        let now = meta_of(&source).at("reading", self.walk.path())?;
+        if (now.id, now.kind) != (found.meta.id, Kind::File) {
+            return self.has_changed();
+        }
+        let there = there.filter(|there| there.kind == Kind::File && self.may_stay(&now, there));
+        let is_there = there.as_ref().is_some_and(|there| self.how.trust && is_whole(&now, there));
+        let target = self.open_or_make(&found.name, there.is_some())?;
+        if is_there {
+            self.done.kept += 1;
+            self.porter.tell.passed(now.size)?;
+        } else {
+            let before = there.map_or(0, |there| there.size);
+            let path = self.walk.path();
+            let pair = Pair { source: &source, target: &target, size: now.size, before, path };
+            self.porter.carry(pair, now.allocated >= now.size)?;
+        }
+        self.finish_file(source, target, &now, is_there)
+    }
+
+    fn open_or_make(&mut self, name: &CString, is_there: bool) -> Result<File, CopyError> {
+        if is_there {
+            return self.here().change(name).at("opening", self.walk.path());
+        }
+        match self.hand.make_file(self.here(), name) {
+            Err(Errno::EXIST) => {
+                self.remove(name)?;
+                self.hand.make_file(self.here(), name).at("making", self.walk.path())
+            }
+            made => made.at("making", self.walk.path()),
+        }
+    }
+
+    /// A file that changed while it was read keeps no time by which it would be believed.
+    fn finish_file(
+        &mut self,
+        source: File,
+        target: File,
+        was: &Meta,
+        is_kept: bool,
+    ) -> Result<(), CopyError> {
+        let (source, target) = (Node::open(source), Node::open(target));
+        let path = self.walk.path();
+        dress(self.hand, (&source, was), &target, path)?;
+        if is_kept {
+            stamp(self.hand, &target, (was.read, was.modified), path)?;
+        } else {
+            // Also where they are right already: this is when the content was known to be.
+            let set = self.hand.set_times(&target, was.read, was.modified);
+            set.at("setting the times of", path)?;
+        }
+        if source.meta().at("reading", path)?.changed == was.changed {
+            return Ok(());
+        }
+        let unknown = self.hand.set_times(&target, Stamp::default(), Stamp::default());
+        unknown.at("setting the times of", path)?;
+        self.has_changed()
+    }
+
+    fn has_changed(&mut self) -> Result<(), CopyError> {
+        if !self.is_hot() {
+            return Err(self.walk.changed());
+        }
+        self.done.changing += 1;
+        Ok(())
+    }
+
+    /// Give what was carried under another name this one too.
+    fn is_one_more_name(&mut self, found: &Found) -> Result<bool, CopyError> {
+        let Some(first) = self.links.get_mut(&found.meta.id) else { return Ok(false) };
+        first.left = first.left.saturating_sub(1);
+        let (path, id, is_last) = (first.path.clone(), first.id, first.left == 0);
+        let there = self.here().find(&found.name).at("reading", self.path())?;
+        if there.is_none_or(|there| there.id != id) {
+            self.remove(&found.name)?;
+            let (dir, name) = self.find_again(&path).at("finding", &path)?;
+            let added = self.hand.add_name((&dir, &name), (self.here(), &found.name));
+            added.at("linking", self.path())?;
+        }
+        if is_last {
+            self.links.remove(&found.meta.id);
+        }
+        Ok(true)
+    }
+
+    /// The directory of a path in the target, name by name, and the last name.
+    fn find_again(&self, path: &[u8]) -> rustix::io::Result<(Dir, CString)> {
+        let mut names = path.split(|byte| *byte == b'/').map(CString::new);
+        let last = names.next_back().and_then(Result::ok).ok_or(Errno::INVAL)?;
+        let mut dir = self.target.again()?;
+        for name in names {
+            dir = dir.enter(&name.map_err(|_| Errno::INVAL)?)?;
+        }
+        Ok((dir, last))
+    }
+}
+
+/// Whether a file was carried whole, and the source has not changed since: see [`super`].
+fn is_whole(source: &Meta, target: &Meta) -> bool {
+    (source.size, source.modified) == (target.size, target.modified)
+        && source.changed < target.changed
+}
+
+fn is_gone(error: &std::io::Error) -> bool {
+    let gone = [Errno::NOENT, Errno::STALE, Errno::LOOP, Errno::NXIO, Errno::NOTDIR];
+    error.raw_os_error().is_some_and(|code| gone.iter().any(|one| one.raw_os_error() == code))
+}
+
+fn refuse_socket(path: &[u8]) -> CopyError {
+    CopyError::Refused(format!(
+        "{} is a socket; take it away, or leave sockets out with --sockets skip",
+        shown(path)
+    ))
+}

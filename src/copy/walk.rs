@@ -1,0 +1,214 @@
+//! A walk through a tree, without recursion and with few open files, however deep it is.
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString};
+
+use rustix::io::Errno;
+
+use super::dir::{Dir, Kind, Meta, Names};
+use super::outcome::{At, CopyError, shown};
+
+/// How many directories of the way down stay open; the others are found again by `..`.
+const OPEN: usize = 32;
+
+/// A way down into a tree.
+#[derive(Debug)]
+pub struct Descent {
+    open: VecDeque<Dir>,
+    /// Of each directory of the way, which it is.
+    ids: Vec<(u64, u64)>,
+}
+
+impl Descent {
+    /// Begin at the top.
+    pub fn from(top: Dir) -> rustix::io::Result<Descent> {
+        let id = top.own_meta()?.id;
+        Ok(Descent { open: VecDeque::from([top]), ids: vec![id] })
+    }
+
+    /// Where it is.
+    pub fn here(&self) -> &Dir {
+        &self.open[self.open.len() - 1]
+    }
+
+    /// How far down it is; 1 at the top.
+    pub fn depth(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Go down by one.
+    pub fn enter(&mut self, dir: Dir, id: (u64, u64)) {
+        if self.open.len() == OPEN {
+            self.open.pop_front();
+        }
+        self.open.push_back(dir);
+        self.ids.push(id);
+    }
+
+    /// Go up by one; at the top, nothing.
+    ///
+    /// # Errors
+    /// `ESTALE` if somebody has moved the directory elsewhere meanwhile.
+    pub fn leave(&mut self) -> rustix::io::Result<()> {
+        let [.., above, _] = self.ids[..] else { return Ok(()) };
+        if self.open.len() == 1 {
+            let dir = self.here().enter(c"..")?;
+            if dir.own_meta()?.id != above {
+                return Err(Errno::STALE);
+            }
+            self.open.push_front(dir);
+        }
+        self.open.pop_back();
+        self.ids.pop();
+        Ok(())
+    }
+}
+
+/// What a walk meets.
+#[derive(Debug)]
+pub enum Step {
+    /// A directory; what is in it follows. The first is the top itself.
+    Enter,
+    /// Anything else, and a directory on which another file system is mounted.
+    Thing,
+    /// The end of a directory, which is still where the walk is.
+    Leave,
+}
+
+/// One step of a walk.
+#[derive(Debug)]
+pub struct Found {
+    /// What kind of step.
+    pub step: Step,
+    /// The last name of its path; empty for the top.
+    pub name: CString,
+    /// What the kernel said of it when the walk came there.
+    pub meta: Meta,
+}
+
+#[derive(Debug)]
+struct Level {
+    names: Names,
+    name: CString,
+    meta: Meta,
+    /// Where its path ends.
+    length: usize,
+}
+
+/// Walks through a tree in an order that only its names determine.
+#[derive(Debug)]
+pub struct Walk {
+    way: Descent,
+    levels: Vec<Level>,
+    path: Vec<u8>,
+    /// Whether somebody may be writing: then what is gone is no error.
+    live: bool,
+    begun: bool,
+    leaving: bool,
+    /// What was gone when the walk came to it.
+    pub vanished: u64,
+}
+
+impl Walk {
+    /// Begin at the top of a tree; `live` says that somebody may be writing there.
+    ///
+    /// # Errors
+    /// What the system says of the top.
+    pub fn over(top: Dir, live: bool) -> Result<Walk, CopyError> {
+        let meta = top.own_meta().at("reading", b"")?;
+        let names = top.names_at_the_top().at("reading", b"")?;
+        let way = Descent::from(top).at("reading", b"")?;
+        let top = Level { names, name: CString::default(), meta, length: 0 };
+        let (levels, path) = (vec![top], Vec::new());
+        Ok(Walk { way, levels, path, live, begun: false, leaving: false, vanished: 0 })
+    }
+
+    /// The directory where the walk is.
+    pub fn here(&self) -> &Dir {
+        self.way.here()
+    }
+
+    /// The path of what was met last, from the top; empty for the top itself.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// The names in the directory where the walk is.
+    pub fn names(&self) -> &Names {
+        &self.levels[self.levels.len() - 1].names
+    }
+
+    /// The next step; none at the end.
+    ///
+    /// # Errors
+    /// What the system says, and [`CopyError::Changed`] where the tree was to be still and is not.
+    pub fn next(&mut self) -> Result<Option<Found>, CopyError> {
+        if !self.begun {
+            self.begun = true;
+            return Ok(Some(self.found(Step::Enter)));
+        }
+        if std::mem::take(&mut self.leaving) && !self.go_up()? {
+            return Ok(None);
+        }
+        while let Some(name) = self.next_name() {
+            match self.look(&name) {
+                Ok(found) => return Ok(Some(found)),
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE) if self.live => {
+                    self.vanished += 1;
+                }
+                Err(Errno::NOENT | Errno::STALE) => return Err(self.changed()),
+                error => return error.map(Some).at("reading", &self.path),
+            }
+        }
+        self.leaving = true;
+        Ok(Some(self.found(Step::Leave)))
+    }
+
+    /// That what was met last is not as it was.
+    pub fn changed(&self) -> CopyError {
+        CopyError::Changed { path: shown(&self.path) }
+    }
+
+    fn go_up(&mut self) -> Result<bool, CopyError> {
+        self.way.leave().map_err(|error| match error {
+            Errno::STALE => self.changed(),
+            error => Err::<(), _>(error).at("reading", &self.path).unwrap_err(),
+        })?;
+        self.levels.pop();
+        Ok(!self.levels.is_empty())
+    }
+
+    fn next_name(&mut self) -> Option<CString> {
+        let level = self.levels.last_mut()?;
+        self.path.truncate(level.length);
+        let name = level.names.take()?.to_owned();
+        if !self.path.is_empty() {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(name.to_bytes());
+        Some(name)
+    }
+
+    fn look(&mut self, name: &CStr) -> rustix::io::Result<Found> {
+        let meta = self.here().meta(name)?;
+        if meta.kind != Kind::Directory || meta.is_mount {
+            return Ok(Found { step: Step::Thing, name: name.to_owned(), meta });
+        }
+        let dir = self.here().enter(name)?;
+        if dir.own_meta()?.id != meta.id {
+            return Err(Errno::STALE);
+        }
+        let names = dir.names()?;
+        self.way.enter(dir, meta.id);
+        let (name, length) = (name.to_owned(), self.path.len());
+        self.levels.push(Level { names, name, meta, length });
+        Ok(self.found(Step::Enter))
+    }
+
+    /// A step of the directory where the walk is.
+    fn found(&mut self, step: Step) -> Found {
+        let level = &self.levels[self.levels.len() - 1];
+        self.path.truncate(level.length);
+        Found { step, name: level.name.clone(), meta: level.meta.clone() }
+    }
+}

@@ -1,0 +1,97 @@
+//! Extended attributes, POSIX ACLs among them.
+
+use std::collections::BTreeMap;
+
+use rustix::io::Errno;
+
+use super::hand::Node;
+
+/// The attributes of a thing by name.
+pub type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The kernel's own limit for one value, and for the list of names.
+const LONGEST: usize = 64 << 10;
+
+/// Whether an attribute belongs to the thing, and not to the machine or the file system that it lies on.
+///
+/// `SELinux` labels are given by the machine that runs the pod; xfs shows each ACL twice.
+fn is_carried(name: &[u8]) -> bool {
+    let acl = [b"system.posix_acl_access".as_slice(), b"system.posix_acl_default"].contains(&name);
+    let kept = [b"user.".as_slice(), b"security.", b"trusted."];
+    let left = [b"security.selinux".as_slice(), b"trusted.SGI_ACL_", b"trusted.overlay."];
+    acl || kept.iter().any(|start| name.starts_with(start))
+        && !left.iter().any(|start| name.starts_with(start))
+}
+
+/// Read all attributes that are carried; a file system without any has none.
+///
+/// # Errors
+/// What the kernel says.
+pub fn attributes(node: &Node) -> rustix::io::Result<Attributes> {
+    let names = match list(node) {
+        Ok(names) => names,
+        Err(Errno::OPNOTSUPP) => return Ok(Attributes::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Attributes::new();
+    for name in names.split(|byte| *byte == 0).filter(|name| is_carried(name)) {
+        match value(node, name) {
+            Ok(value) => drop(found.insert(name.to_vec(), value)),
+            Err(Errno::NODATA) => {} // Taken away since.
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+fn list(node: &Node) -> rustix::io::Result<Vec<u8>> {
+    // Nearly all have a few short names: one call.
+    let mut names = vec![0; 512];
+    let read = |names: &mut Vec<u8>| match node.path() {
+        None => rustix::fs::flistxattr(node, names.as_mut_slice()),
+        Some(path) => rustix::fs::listxattr(path, names.as_mut_slice()),
+    };
+    let length = match read(&mut names) {
+        Err(Errno::RANGE) => {
+            names.resize(LONGEST, 0);
+            read(&mut names)?
+        }
+        other => other?,
+    };
+    names.truncate(length);
+    Ok(names)
+}
+
+fn value(node: &Node, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
+    let mut value = vec![0; 256];
+    let read = |value: &mut Vec<u8>| match node.path() {
+        None => rustix::fs::fgetxattr(node, name, value.as_mut_slice()),
+        Some(path) => rustix::fs::getxattr(path, name, value.as_mut_slice()),
+    };
+    let length = match read(&mut value) {
+        Err(Errno::RANGE) => {
+            value.resize(LONGEST, 0);
+            read(&mut value)?
+        }
+        other => other?,
+    };
+    value.truncate(length);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_shadows_are_not_carried() {
+        for name in ["user.a", "security.capability", "trusted.x", "system.posix_acl_default"] {
+            assert!(is_carried(name.as_bytes()), "{name}");
+        }
+        for name in
+            ["security.selinux", "trusted.SGI_ACL_FILE", "btrfs.compression", "system.x", ""]
+        {
+            assert!(!is_carried(name.as_bytes()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `pliant copy` and `pliant unpack`: standard output is for programs, a line of JSON at a time; the last
+//! one is how it ended.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::{CarryFlags, CopyRole, SocketsFlag};
+use crate::copy::{self, CopyError, Hand, Order, Outcome, Progress, Round, Sockets, copy_device};
+use crate::run::print;
+use crate::{causes, cli};
+
+/// What of a message is kept: with all that JSON adds to it, the end stays below 4096 bytes, which is what
+/// a kubelet reads.
+const MESSAGE: usize = 1500;
+
+/// How it ended.
+#[derive(Debug, Serialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case")]
+enum End {
+    Done {
+        #[serde(flatten)]
+        what: Outcome,
+        seconds: f64,
+    },
+    Failed {
+        reason: &'static str,
+        message: String,
+        seconds: f64,
+    },
+}
+
+/// `pliant copy`.
+pub fn copy(args: &CopyRole) -> Result<ExitCode> {
+    let round = if args.round { Round::Hot } else { Round::Final };
+    let sockets = match args.sockets {
+        SocketsFlag::Skip => Sockets::Skip,
+        SocketsFlag::Refuse => Sockets::Refuse,
+    };
+    let (source, target) = (args.source.as_path(), args.target.as_path());
+    carry(&args.carry, |hand, tell| {
+        if args.device {
+            copy_device(source, target, round, hand, tell)
+        } else {
+            copy::copy(Order { source, target, round, sockets }, hand, tell)
+        }
+    })
+}
+
+/// Do it, tell how far it is and how it ended; the status says the latter too.
+fn carry(
+    flags: &CarryFlags,
+    work: impl FnOnce(&Hand, &mut Progress) -> Result<Outcome, CopyError>,
+) -> Result<ExitCode> {
+    let limit = flags.max_rate.map(|rate| rate.0.get());
+    let mut tell = Progress::new(Box::new(io::stdout()), limit, stop_on_signals()?);
+    let begun = Instant::now();
+    let ended = work(&Hand::default(), &mut tell);
+    let seconds = (begun.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
+    let (end, code) = match ended {
+        Ok(what) => (End::Done { what, seconds }, 0),
+        Err(error) => {
+            let message = cut(&causes::in_full(&error), MESSAGE).to_owned();
+            eprintln!("{}: {message}", cli::program());
+            (End::Failed { reason: error.word(), message, seconds }, error.code())
+        }
+    };
+    let line = serde_json::to_string(&end)? + "\n";
+    if let Some(file) = &flags.result {
+        let written = std::fs::write(file, &line);
+        written.with_context(|| format!("the end could not be written to {}", file.display()))?;
+    }
+    print(&line)?;
+    Ok(ExitCode::from(code))
+}
+
+/// A text up to its last character that ends within so many bytes.
+fn cut(text: &str, longest: usize) -> &str {
+    let ends = (0..=longest.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..ends.unwrap_or_default()]
+}
+
+/// What SIGTERM and SIGINT set. The first process of a container does not die of them by itself, and the
+/// kubelet would wait for it half a minute.
+fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("the runtime could not be started")?;
+    let (mut term, mut int) = {
+        let _here = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let told = stop.clone();
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+        });
+        told.store(true, Ordering::Relaxed);
+    });
+    Ok(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_fits_into_what_a_kubelet_reads() {
+        let message = cut(&"\\\"ä".repeat(9000), MESSAGE).to_owned();
+        let end = End::Failed { reason: "mismatch", message, seconds: 1.5 };
+        assert!(serde_json::to_string(&end).unwrap().len() < 4096);
+    }
+
+    #[test]
+    fn the_end_is_one_object() {
+        let what = Outcome { bytes: 5, files: 2, ..Outcome::default() };
+        let text = serde_json::to_string(&End::Done { what, seconds: 0.25 }).unwrap();
+        assert_eq!(text, r#"{"outcome":"done","bytes":5,"files":2,"seconds":0.25}"#);
+    }
+}

@@ -1,0 +1,68 @@
+//! The commands as an operator runs them.
+
+#![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
+
+use std::fs;
+use std::process::Command;
+
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+
+use crate::world::World;
+
+/// Exit code, lines of standard output.
+fn pliant(args: &[&str]) -> (Option<i32>, Vec<Value>) {
+    let output = Command::new(cargo_bin("pliant")).args(args).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (output.status.code(), lines)
+}
+
+#[test]
+fn the_end_is_the_last_line_and_the_content_of_the_result() {
+    let world = World::new();
+    fs::write(world.source().join("f"), vec![1; 3 << 20]).unwrap();
+    let (source, target) = (world.source(), world.target());
+    let result = world.outside().join("result");
+    let args = [
+        "copy",
+        source.to_str().unwrap(),
+        target.to_str().unwrap(),
+        "--max-rate=2Mi",
+        "--result",
+        result.to_str().unwrap(),
+    ];
+    let (code, lines) = pliant(&args);
+    let (end, told) = lines.split_last().unwrap();
+    assert_eq!(code, Some(0), "{lines:?}");
+    assert_eq!(
+        (&end["outcome"], &end["bytes"], &end["files"]),
+        (&"done".into(), &(3 << 20).into(), &1.into())
+    );
+    assert!(end["digest"].as_str().unwrap().starts_with("sha256:"), "{end}");
+    assert!(end["seconds"].as_f64().unwrap() > 1.0, "{end}");
+    assert!(!told.is_empty());
+    assert_eq!(told[0]["bytesTotal"], 3 << 20);
+    let written: Value = serde_json::from_str(&fs::read_to_string(&result).unwrap()).unwrap();
+    assert_eq!(written, *end);
+}
+
+#[test]
+fn each_reason_has_its_code() {
+    let world = World::new();
+    let (source, target) = (world.source(), world.target());
+    let (source, target) = (source.to_str().unwrap(), target.to_str().unwrap());
+    let (code, lines) = pliant(&["copy", source, source]);
+    assert_eq!((code, &lines[0]["reason"]), (Some(2), &"refused".into()));
+    let (code, lines) = pliant(&["copy", source, "/nonexistent/x"]);
+    assert_eq!(
+        (code, &lines[0]["outcome"], &lines[0]["reason"]),
+        (Some(5), &"failed".into(), &"failed".into())
+    );
+    assert_eq!(
+        lines[0]["message"],
+        "opening /nonexistent/x: No such file or directory (os error 2)"
+    );
+    let (code, lines) = pliant(&["copy", source, target, "--round", "--final"]);
+    assert_eq!((code, lines), (Some(2), Vec::new()));
+}

@@ -1,0 +1,54 @@
+//! A copy that dies before any of its changing calls is carried on by the next one.
+
+use std::fs;
+
+use pliant::copy::{Hand, Round};
+
+use crate::world::{Maker, World, snapshot};
+
+#[test]
+fn a_copy_that_died_anywhere_is_carried_on_to_the_same_end() {
+    let world = World::new();
+    let mut maker = Maker::of(5);
+    maker.fill(&world.source(), 24);
+    let old = World::new();
+    let mut points = 0;
+    for stirred in [false, true] {
+        if stirred {
+            copy_tree(&world, &old);
+            maker.stir(&world.source());
+        }
+        let prepare = || {
+            world.clear();
+            if stirred {
+                copy_tree(&old, &world);
+            }
+        };
+        prepare();
+        let whole = Hand::default();
+        let digest = world.copy_by(&whole, Round::Final).unwrap().digest;
+        for calls in 0..whole.calls() {
+            prepare();
+            let cut = world.copy_by(&Hand::dying_after(calls), Round::Final);
+            assert!(cut.is_err(), "{calls}: {cut:?}");
+            let again = world.copy(Round::Final).unwrap();
+            assert_eq!(again.digest, digest, "{calls}");
+            world.assert_same();
+            points += 1;
+        }
+    }
+    println!("{points} points");
+    assert!(points > 200, "{points}");
+}
+
+/// The target of one becomes that of the other.
+fn copy_tree(from: &World, to: &World) {
+    let (source, target) = (from.target(), to.target());
+    let sockets = pliant::copy::Sockets::Skip;
+    let order =
+        pliant::copy::Order { source: &source, target: &target, round: Round::Final, sockets };
+    let mut silent = pliant::copy::Progress::silent();
+    pliant::copy::copy(order, &Hand::default(), &mut silent).unwrap();
+    assert_eq!(snapshot(&source).len(), snapshot(&target).len());
+    assert!(fs::read_dir(&target).unwrap().count() > 0);
+}

@@ -1,0 +1,15 @@
+//! Copies of trees and devices on any machine: hostile trees, writers, and cuts at every point.
+//!
+//! Owners, devices and attributes of the system need root; without it these tests say so and pass.
+
+#[path = "../tally/dice.rs"]
+mod dice;
+
+mod commands;
+mod cuts;
+mod devices;
+mod differences;
+mod hostile;
+mod rounds;
+mod trees;
+mod world;

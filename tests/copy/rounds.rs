@@ -1,0 +1,144 @@
+//! Rounds under a writer, and what a final round finds.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pliant::copy::{CopyError, Hand, Progress, Round};
+
+use crate::world::{World, set_time};
+
+const MIB: usize = 1 << 20;
+
+/// Writes into a file of the source when the progress is told: that is in the midst of it.
+struct Meddler {
+    file: PathBuf,
+    told: Arc<AtomicBool>,
+}
+
+impl Write for Meddler {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let file = File::options().write(true).open(&self.file)?;
+        file.write_all_at(b"meddled", 10)?;
+        self.told.store(true, Ordering::Relaxed);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A copy of three MiB at one a second: it is told while the second one waits.
+fn meddled(world: &World, round: Round) -> Result<pliant::copy::Outcome, CopyError> {
+    let told = Arc::new(AtomicBool::new(false));
+    let meddler = Meddler { file: world.source().join("f"), told: told.clone() };
+    let mut tell = Progress::new(Box::new(meddler), Some(MIB as u64), Arc::default());
+    let ended = world.copy_telling(&Hand::default(), round, &mut tell);
+    assert!(told.load(Ordering::Relaxed), "nobody has meddled");
+    ended
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_left_to_the_next_round() {
+    let world = World::new();
+    fs::write(world.source().join("f"), vec![1; 3 * MIB]).unwrap();
+    fs::write(world.source().join("other"), "still").unwrap();
+    let hot = meddled(&world, Round::Hot).unwrap();
+    assert_eq!((hot.changing, hot.files, hot.digest), (1, 2, None));
+    let next = world.copy(Round::Final).unwrap();
+    // The piece that was meddled with, and no other.
+    assert_eq!((next.bytes, next.changing), (MIB as u64, 0));
+    world.assert_same();
+}
+
+#[test]
+fn a_file_that_changes_in_a_final_round_is_an_error() {
+    let world = World::new();
+    fs::write(world.source().join("f"), vec![1; 3 * MIB]).unwrap();
+    let error = meddled(&world, Round::Final).unwrap_err();
+    assert!(error.to_string().starts_with("f changed while it was read"), "{error}");
+    assert_eq!((error.code(), error.word()), (4, "source-changed"));
+    world.copy(Round::Final).unwrap();
+    world.assert_same();
+}
+
+fn until_all_is_believed(world: &World, files: u64) {
+    let rounds = (0..100).map(|_| world.copy(Round::Hot).unwrap().kept);
+    assert!(rounds.into_iter().any(|kept| kept == files));
+}
+
+#[test]
+fn a_round_reads_only_what_has_changed() {
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        fs::write(world.source().join(name), vec![7; 100]).unwrap();
+    }
+    world.copy(Round::Hot).unwrap();
+    // A file that was copied within the tick of the clock in which it was made is compared once more.
+    until_all_is_believed(&world, 3);
+    // The same size and the same time of change, as a program may set it.
+    let meta = fs::metadata(world.source().join("b")).unwrap();
+    fs::write(world.source().join("b"), vec![8; 100]).unwrap();
+    let times = fs::FileTimes::new().set_modified(meta.modified().unwrap());
+    File::options().write(true).open(world.source().join("b")).unwrap().set_times(times).unwrap();
+    let round = world.copy(Round::Hot).unwrap();
+    assert_eq!((round.kept, round.bytes), (2, 100));
+    world.assert_same();
+}
+
+/// What no time tells: a whole directory in the place of another, all of it older than the copy.
+#[test]
+fn a_final_round_does_not_believe_times_when_contents_differ() {
+    let world = World::new();
+    let source = world.source();
+    for (dir, text) in [("a", "one"), ("b", "two")] {
+        fs::create_dir(source.join(dir)).unwrap();
+        fs::write(source.join(dir).join("f"), text).unwrap();
+        set_time(&source.join(dir).join("f"), 1_600_000_000, 5);
+        set_time(&source.join(dir), 1_600_000_000, 5);
+    }
+    until_all_is_believed(&world, 2);
+    fs::rename(source.join("a"), source.join("c")).unwrap();
+    fs::rename(source.join("b"), source.join("a")).unwrap();
+    fs::rename(source.join("c"), source.join("b")).unwrap();
+    let hot = world.copy(Round::Hot).unwrap();
+    assert_eq!((hot.kept, hot.bytes), (2, 0), "or there is nothing to find");
+    let last = world.copy(Round::Final).unwrap();
+    assert_eq!(last.bytes, 6);
+    world.assert_same();
+}
+
+#[test]
+fn what_goes_away_during_a_round_is_no_error() {
+    let world = World::new();
+    for number in 0..200 {
+        fs::create_dir(world.source().join(format!("d{number}"))).unwrap();
+        fs::write(world.source().join(format!("d{number}/f")), vec![1; 10_000]).unwrap();
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let (source, stopped) = (world.source(), stop.clone());
+    let writer = std::thread::spawn(move || {
+        let mut number = 0;
+        while !stopped.load(Ordering::Relaxed) {
+            let dir = source.join(format!("d{}", number % 200));
+            let _ = fs::remove_dir_all(&dir);
+            let _ = fs::write(&dir, "a file in its place");
+            let _ = fs::remove_file(&dir);
+            let _ = fs::create_dir(&dir);
+            let _ = fs::write(dir.join("f"), vec![2; 5000]);
+            number += 1;
+        }
+    });
+    let rounds: Vec<_> = (0..20).map(|_| world.copy(Round::Hot)).collect();
+    stop.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    for round in rounds {
+        round.unwrap();
+    }
+    world.copy(Round::Final).unwrap();
+    world.assert_same();
+}
