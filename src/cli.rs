@@ -18,7 +18,7 @@ mod carry;
 mod pages;
 mod people;
 
-pub use carry::{CarryFlags, CopyRole, SocketsFlag};
+pub use carry::{CarryFlags, CopyRole, SocketsFlag, UnpackRole};
 pub use pages::{completion, manual};
 pub use people::{Adopt, Completion, Doctor, Explain, Grow, Man, Output, Report, Status};
 
@@ -61,6 +61,8 @@ pub enum Command {
     /// Copy all of one volume into another, and compare: content, owners, modes, times, attributes,
     /// links and holes.
     Copy(CopyRole),
+    /// Unpack an archive into an empty volume, if it is the one that was asked for.
+    Unpack(UnpackRole),
     /// Print the definitions of the records that Pliant keeps in Kubernetes, as YAML.
     Crds,
     /// Print what a shell needs to complete these commands.

@@ -28,15 +28,16 @@ mod walk;
 mod xattr;
 
 pub use device::copy_device;
-pub use dir::{Dir, Kind, Meta, Names, Stamp};
+pub use dir::{Dir, Kind, LOST_AND_FOUND, Meta, Names, Stamp};
 pub use hand::{Hand, Node};
 pub use manifest::{Digest, Entry, Manifest};
+pub use mirror::{dress, remove_all};
 pub use outcome::{At, CopyError, Outcome, shown};
 pub use progress::{Progress, Totals};
 pub use room::{Needs, room_for};
 pub use tree::{Carried, How, Round, Sockets, copy_tree};
 pub use verify::{Difference, verify};
-pub use xattr::Attributes;
+pub use xattr::{Attributes, attributes, is_carried};
 
 use std::path::Path;
 

@@ -4,6 +4,7 @@
 //! `csi` → (`node` | `cluster`) and `controllers` → `lvm`, `fs`, `mount` → `host`
 
 pub mod api; // the records in Kubernetes, one file a kind
+pub mod archive; // unpacks an archive into a volume
 pub mod ask; // what people ask of a cluster
 pub mod busy; // one piece of work per volume, run to its end
 pub mod bytes; // sizes

@@ -40,6 +40,7 @@ fn each_role_has_help() {
         "doctor",
         "try",
         "copy",
+        "unpack",
         "crds",
         "status",
         "explain",

@@ -4,7 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::archive::Address;
+use crate::bytes::Bytes;
+use crate::cli::size;
 use crate::config::Rate;
+use crate::copy::Digest;
 
 /// `pliant copy`.
 #[derive(Debug, Args)]
@@ -30,6 +34,33 @@ pub struct CopyRole {
     /// What is done about sockets in the tree
     #[arg(long, value_name = "WHAT", default_value = "skip")]
     pub sockets: SocketsFlag,
+    /// How it is carried and where its end is told.
+    #[command(flatten)]
+    pub carry: CarryFlags,
+}
+
+/// `pliant unpack`.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("origin").required(true)))]
+pub struct UnpackRole {
+    /// Directory that gets it, empty but for a lost+found
+    #[arg(value_name = "TARGET")]
+    pub target: PathBuf,
+    /// Archive to unpack: tar, or tar in gzip or zstd
+    #[arg(long, value_name = "FILE", group = "origin")]
+    pub file: Option<PathBuf>,
+    /// Address of the archive, http or https
+    #[arg(long, value_name = "URL", group = "origin")]
+    pub url: Option<Address>,
+    /// SHA-256 of the archive, 64 hexadecimal digits; with another one nothing is kept
+    #[arg(long, value_name = "HEX")]
+    pub sha256: Digest,
+    /// Leave all files to the user who runs this, in place of the owners that the archive says
+    #[arg(long)]
+    pub no_owners: bool,
+    /// Bytes that may come out of it [default: what the target has room for]
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    pub max_size: Option<Bytes>,
     /// How it is carried and where its end is told.
     #[command(flatten)]
     pub carry: CarryFlags,

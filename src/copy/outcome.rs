@@ -24,6 +24,16 @@ pub enum CopyError {
         /// The first of them.
         first: Vec<Difference>,
     },
+    /// An archive is not the one that was asked for.
+    #[error("{name} has the sha256 {found}, and {wanted} was asked for; nothing of it is kept")]
+    WrongSum {
+        /// Where it comes from.
+        name: String,
+        /// What it has.
+        found: Digest,
+        /// What was asked for.
+        wanted: Digest,
+    },
     /// Somebody writes to the source, which was said to be still.
     #[error(
         "{path} changed while it was read: somebody writes to the source; stop the writer, or make \
@@ -58,7 +68,7 @@ impl CopyError {
     pub fn word(&self) -> &'static str {
         match self {
             CopyError::Refused(_) => "refused",
-            CopyError::Mismatch { .. } => "mismatch",
+            CopyError::Mismatch { .. } | CopyError::WrongSum { .. } => "mismatch",
             CopyError::Changed { .. } => "source-changed",
             CopyError::Failed { .. } => "failed",
             CopyError::Stopped => "stopped",
@@ -69,7 +79,7 @@ impl CopyError {
     pub fn code(&self) -> u8 {
         match self {
             CopyError::Refused(_) => 2,
-            CopyError::Mismatch { .. } => 3,
+            CopyError::Mismatch { .. } | CopyError::WrongSum { .. } => 3,
             CopyError::Changed { .. } => 4,
             CopyError::Failed { .. } | CopyError::Stopped => 5,
         }

@@ -15,7 +15,7 @@ const LONGEST: usize = 64 << 10;
 /// Whether an attribute belongs to the thing, and not to the machine or the file system that it lies on.
 ///
 /// `SELinux` labels are given by the machine that runs the pod; xfs shows each ACL twice.
-fn is_carried(name: &[u8]) -> bool {
+pub fn is_carried(name: &[u8]) -> bool {
     let acl = [b"system.posix_acl_access".as_slice(), b"system.posix_acl_default"].contains(&name);
     let kept = [b"user.".as_slice(), b"security.", b"trusted."];
     let left = [b"security.selinux".as_slice(), b"trusted.SGI_ACL_", b"trusted.overlay."];

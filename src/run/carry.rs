@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::{CarryFlags, CopyRole, SocketsFlag};
+use crate::archive::{self, Origin};
+use crate::cli::{CarryFlags, CopyRole, SocketsFlag, UnpackRole};
 use crate::copy::{self, CopyError, Hand, Order, Outcome, Progress, Round, Sockets, copy_device};
 use crate::run::print;
 use crate::{causes, cli};
@@ -51,6 +52,18 @@ pub fn copy(args: &CopyRole) -> Result<ExitCode> {
             copy::copy(Order { source, target, round, sockets }, hand, tell)
         }
     })
+}
+
+/// `pliant unpack`.
+pub fn unpack(args: &UnpackRole) -> Result<ExitCode> {
+    let origin = match (&args.file, &args.url) {
+        (Some(file), _) => Origin::File(file),
+        (None, Some(address)) => Origin::Address(address),
+        (None, None) => bail!("an archive is missing: name it with --file or --url"),
+    };
+    let (sum, target, owners) = (args.sha256, args.target.as_path(), !args.no_owners);
+    let order = archive::Order { origin, sum, target, owners, max_size: args.max_size };
+    carry(&args.carry, |hand, tell| archive::unpack(&order, hand, tell))
 }
 
 /// Do it, tell how far it is and how it ended; the status says the latter too.

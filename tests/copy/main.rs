@@ -5,6 +5,7 @@
 #[path = "../tally/dice.rs"]
 mod dice;
 
+mod archives;
 mod commands;
 mod cuts;
 mod devices;

@@ -145,7 +145,9 @@ fn digest(path: &Path) -> String {
 fn attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut names = vec![0; 4096];
     let length = rustix::fs::llistxattr(path, names.as_mut_slice()).unwrap_or(0);
-    let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    // xfs shows each ACL a second time, by a name of its own.
+    let is_own = |name: &&[u8]| !name.is_empty() && !name.starts_with(b"trusted.SGI_ACL_");
+    let names = names[..length].split(|byte| *byte == 0).filter(is_own);
     let value = |name: &[u8]| {
         let mut value = vec![0; 4096];
         let length = rustix::fs::lgetxattr(path, name, value.as_mut_slice()).expect("a value");

@@ -1,0 +1,376 @@
+//! Archives: whole ones, wrong ones, and those that were made to lead out of the volume.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use pliant::archive::{Address, Order, Origin, unpack};
+use pliant::bytes::Bytes;
+use pliant::copy::{CopyError, Digest, Hand, Outcome, Progress};
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+use tar::{Builder, EntryType, Header};
+
+use crate::world::{World, is_root, snapshot};
+
+/// One thing of an archive, exactly as it is said.
+fn thing(builder: &mut Builder<Vec<u8>>, kind: EntryType, path: &[u8], to: &[u8], content: &[u8]) {
+    let mut header = Header::new_gnu();
+    header.as_old_mut().name[..path.len()].copy_from_slice(path);
+    header.as_old_mut().linkname[..to.len()].copy_from_slice(to);
+    header.set_entry_type(kind);
+    header.set_size(content.len() as u64);
+    header.set_mode(if kind.is_dir() { 0o2750 } else { 0o4640 });
+    header.set_uid(1000);
+    header.set_gid(7);
+    header.set_mtime(1_600_000_000);
+    header.set_cksum();
+    builder.append(&header, content).unwrap();
+}
+
+fn plain_header(size: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_size(size);
+    header.set_mode(0o600);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header
+}
+
+type Thing<'a> = (EntryType, &'a [u8], &'a [u8], &'a [u8]);
+
+fn tar(things: &[Thing]) -> Vec<u8> {
+    let mut builder = Builder::new(Vec::new());
+    for (kind, path, to, content) in things {
+        thing(&mut builder, *kind, path, to, content);
+    }
+    builder.into_inner().unwrap()
+}
+
+fn good() -> Vec<u8> {
+    let long = vec![7; 2_500_000];
+    let mut builder = Builder::new(Vec::new());
+    for (kind, path, to, content) in [
+        (EntryType::Directory, &b"./"[..], &b""[..], &b""[..]),
+        (EntryType::Directory, b"./d/", b"", b""),
+        (EntryType::Regular, b"./d/f", b"", &long),
+        (EntryType::Regular, b"not/said/before", b"", b"x"),
+        (EntryType::Link, b"name", b"./d/f", b""),
+        (EntryType::Symlink, b"link", b"../../out", b""),
+        (EntryType::Fifo, b"fifo", b"", b""),
+    ] {
+        thing(&mut builder, kind, path, to, content);
+    }
+    let attributes = [("mtime", &b"1500000000.25"[..]), ("SCHILY.xattr.user.note", b"kept")];
+    builder.append_pax_extensions(attributes).unwrap();
+    thing(&mut builder, EntryType::Regular, b"noted", b"", b"noted");
+    // Longer than a header takes.
+    let mut header = plain_header(4);
+    builder.append_data(&mut header, "l/".repeat(80) + "long", &b"long"[..]).unwrap();
+    builder.into_inner().unwrap()
+}
+
+struct Unpacking {
+    sum: Option<Digest>,
+    owners: bool,
+    max_size: Option<Bytes>,
+    hand: Hand,
+}
+
+impl Default for Unpacking {
+    fn default() -> Unpacking {
+        Unpacking { sum: None, owners: is_root(), max_size: None, hand: Hand::default() }
+    }
+}
+
+impl Unpacking {
+    fn of(self, world: &World, archive: &[u8]) -> Result<Outcome, CopyError> {
+        let (file, target) = (world.outside().join("archive"), world.target());
+        fs::write(&file, archive).unwrap();
+        let sum = self.sum.unwrap_or_else(|| Digest::of(archive));
+        let Unpacking { owners, max_size, hand, .. } = self;
+        let order = Order { origin: Origin::File(&file), sum, target: &target, owners, max_size };
+        unpack(&order, &hand, &mut Progress::silent())
+    }
+}
+
+fn unpacked(world: &World, archive: &[u8]) -> Result<Outcome, CopyError> {
+    Unpacking::default().of(world, archive)
+}
+
+fn is_as_it_was(world: &World) -> bool {
+    fs::read_dir(world.target()).unwrap().count() == 0
+}
+
+#[test]
+fn any_packing_arrives_with_owners_modes_and_times() {
+    let tar = good();
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(&tar).unwrap();
+    // Two frames, and one between them that holds nothing.
+    let (one, two) = tar.split_at(700_000);
+    let zstd = |bytes: &[u8]| compress_to_vec(bytes, CompressionLevel::Fastest);
+    let skipped = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+    let zstd = [zstd(one), skipped, zstd(two)].concat();
+    let mut seen = Vec::new();
+    for archive in [tar, gzip.finish().unwrap(), zstd] {
+        let world = World::new();
+        let outcome = unpacked(&world, &archive).unwrap();
+        assert_eq!((outcome.files, outcome.bytes), (7, 2_500_010));
+        let target = world.target();
+        let meta = fs::metadata(target.join("d/f")).unwrap();
+        assert_eq!(
+            (meta.mode() & 0o7777, meta.mtime(), meta.len()),
+            (0o4640, 1_600_000_000, 2_500_000)
+        );
+        assert_eq!(meta.ino(), fs::metadata(target.join("name")).unwrap().ino());
+        if is_root() {
+            assert_eq!((meta.uid(), meta.gid()), (1000, 7));
+        }
+        let dir = fs::metadata(target.join("d")).unwrap();
+        assert_eq!((dir.mode() & 0o7777, dir.mtime()), (0o2750, 1_600_000_000));
+        let noted = fs::metadata(target.join("noted")).unwrap();
+        assert_eq!((noted.mtime(), noted.mtime_nsec()), (1_500_000_000, 250_000_000));
+        assert!(target.join("l/".repeat(80) + "long").exists());
+        let top = fs::metadata(&target).unwrap();
+        assert_eq!(top.permissions().mode() & 0o7777, 0o2750);
+        let mut found = snapshot(&target);
+        found.remove(std::path::Path::new("")); // It has the time of now and the sum.
+        for made in ["not", "not/said", "l"] {
+            found.remove(std::path::Path::new(made));
+        }
+        found.retain(|path, _| !path.starts_with("l") || path.ends_with("long"));
+        seen.push(found);
+    }
+    assert_eq!(seen[0], seen[1]);
+    assert_eq!(seen[0], seen[2]);
+}
+
+#[test]
+fn again_is_nothing_and_something_else_is_refused() {
+    let world = World::new();
+    unpacked(&world, &good()).unwrap();
+    let before = snapshot(&world.target());
+    assert_eq!(unpacked(&world, &good()).unwrap().bytes, 0);
+    assert_eq!(snapshot(&world.target()), before);
+    let other = tar(&[(EntryType::Regular, b"x", b"", b"x")]);
+    let error = unpacked(&world, &other).unwrap_err();
+    assert!(error.to_string().starts_with("the target is not empty: it has d;"), "{error}");
+    assert_eq!(snapshot(&world.target()), before);
+}
+
+#[test]
+fn a_wrong_sum_leaves_nothing() {
+    let world = World::new();
+    let sum = Some(Digest::of(b"another"));
+    let error = Unpacking { sum, ..Unpacking::default() }.of(&world, &good()).unwrap_err();
+    assert_eq!((error.code(), error.word()), (3, "mismatch"));
+    assert!(error.to_string().contains(&Digest::of(&good()).to_string()), "{error}");
+    assert!(is_as_it_was(&world));
+    // One bit behind the end of the tar counts too.
+    let longer = [good(), vec![1]].concat();
+    let sum = Some(Digest::of(&good()));
+    Unpacking { sum, ..Unpacking::default() }.of(&world, &longer).unwrap_err();
+    assert!(is_as_it_was(&world));
+}
+
+#[test]
+fn hostile_archives_are_refused_and_leave_nothing() {
+    use EntryType::{Block, Char, Directory, Link, Regular, Symlink};
+    let file = |path: &'static [u8]| (Regular, path, &b""[..], &b"x"[..]);
+    let cases: Vec<(&str, Vec<Thing>)> = vec![
+        ("is an absolute path", vec![file(b"/etc/passwd")]),
+        ("leads out of it", vec![file(b"../x")]),
+        ("leads out of it", vec![file(b"a/../../x")]),
+        ("no directory", vec![(Symlink, b"l", b"../outside", b""), file(b"l/x")]),
+        ("no directory", vec![(Symlink, b"l", b"/", b""), file(b"l/tmp/x")]),
+        ("twice in it", vec![(Symlink, b"l", b"..", b""), (Directory, b"l", b"", b"")]),
+        ("no directory", vec![file(b"f"), file(b"f/x")]),
+        ("leads out of it", vec![(Link, b"n", b"../outside/archive", b"")]),
+        ("is an absolute path", vec![(Link, b"n", b"/etc/passwd", b"")]),
+        ("not in it", vec![(Link, b"n", b"nothing", b"")]),
+        (
+            "no directory",
+            vec![(Symlink, b"l", b"../outside", b""), (Link, b"n", b"l/archive", b"")],
+        ),
+        ("is a device", vec![(Block, b"sda", b"", b"")]),
+        ("is a device", vec![(Char, b"null", b"", b"")]),
+        ("is not known", vec![(EntryType::new(b'Z'), b"odd", b"", b"")]),
+    ];
+    for (why, things) in cases {
+        let world = World::new();
+        let before = fs::read_dir(world.outside()).unwrap().count();
+        let error = unpacked(&world, &tar(&things)).unwrap_err();
+        assert!(error.to_string().contains(why), "{why}: {error}");
+        assert_eq!(error.code(), 2, "{error}");
+        assert!(is_as_it_was(&world), "{why}");
+        assert_eq!(fs::read_dir(world.outside()).unwrap().count(), before + 1, "the archive");
+    }
+    // A link that leads out is a link, and what it names stays as it is.
+    let world = World::new();
+    let things = [(Symlink, &b"l"[..], &b"../outside/archive"[..], &b""[..]), file(b"l")];
+    unpacked(&world, &tar(&things)).unwrap();
+    assert!(fs::symlink_metadata(world.target().join("l")).unwrap().is_file());
+    assert!(fs::metadata(world.outside().join("archive")).unwrap().len() > 1000);
+}
+
+#[test]
+fn bombs_are_bounded() {
+    let zeroes = vec![0; 3 << 20];
+    let archive = tar(&[(EntryType::Regular, b"zeroes", b"", &zeroes)]);
+    let world = World::new();
+    let max_size = Some(Bytes::mib(2));
+    let error = Unpacking { max_size, ..Unpacking::default() }.of(&world, &archive).unwrap_err();
+    assert!(error.to_string().starts_with("the archive holds more than 2 MiB"), "{error}");
+    assert!(is_as_it_was(&world));
+    // A size that nothing follows, more than any disk has.
+    let mut header = plain_header(1 << 60);
+    header.set_path("huge").unwrap();
+    header.set_cksum();
+    let mut builder = Builder::new(Vec::new());
+    builder.append(&header, &b""[..]).unwrap();
+    let error = unpacked(&world, &builder.into_inner().unwrap()).unwrap_err();
+    assert!(error.to_string().starts_with("the archive holds more than "), "{error}");
+    // A name that would be kept in memory.
+    let mut builder = Builder::new(Vec::new());
+    let name = vec![b'x'; 3 << 20];
+    thing(&mut builder, EntryType::GNULongName, b"././@LongLink", b"", &name);
+    thing(&mut builder, EntryType::Regular, b"x", b"", b"");
+    let error = unpacked(&world, &builder.into_inner().unwrap()).unwrap_err();
+    assert!(error.to_string().contains("longer than 1 MiB"), "{error}");
+    // What goes on after the end.
+    let endless = [good(), vec![0; 20 << 20]].concat();
+    let error = unpacked(&world, &endless).unwrap_err();
+    assert!(error.to_string().contains("goes on after the end"), "{error}");
+    assert!(is_as_it_was(&world));
+}
+
+#[test]
+fn cut_archives_and_nonsense_are_refused() {
+    let whole = good();
+    let world = World::new();
+    for length in [0, 1, 100, 700, 2_000_000] {
+        let cut = &whole[..length];
+        let ended = unpacked(&world, cut);
+        assert!(ended.is_err() || length == 0, "{length}: {ended:?}");
+        if length == 0 {
+            // Nothing is the archive of nothing, if that is what was asked for.
+            assert_eq!(ended.unwrap().files, 0);
+            world.clear();
+        }
+        assert!(is_as_it_was(&world), "{length}");
+    }
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(&whole).unwrap();
+    let gzip = gzip.finish().unwrap();
+    unpacked(&world, &gzip[..gzip.len() / 2]).unwrap_err();
+    unpacked(&world, &[0x28, 0xb5, 0x2f, 0xfd, 1, 2, 3, 4, 5]).unwrap_err();
+    unpacked(&world, &vec![0x55; 4096]).unwrap_err();
+    assert!(is_as_it_was(&world));
+}
+
+#[test]
+fn an_unpacking_that_died_anywhere_is_carried_on_to_the_same_end() {
+    let world = World::new();
+    let archive = good();
+    let whole = Hand::default();
+    let file = world.outside().join("archive");
+    let target = world.target();
+    fs::write(&file, &archive).unwrap();
+    let order = |owners| Order {
+        origin: Origin::File(&file),
+        sum: Digest::of(&archive),
+        target: &target,
+        owners,
+        max_size: None,
+    };
+    // Directories that the archive does not name have the time of now.
+    let seen = || {
+        let mut seen = snapshot(&target);
+        seen.retain(|path, _| !target.join(path).is_dir());
+        seen
+    };
+    unpack(&order(is_root()), &whole, &mut Progress::silent()).unwrap();
+    let expected = seen();
+    for calls in 0..whole.calls() {
+        world.clear();
+        let dying = Hand::dying_after(calls);
+        unpack(&order(is_root()), &dying, &mut Progress::silent()).unwrap_err();
+        unpack(&order(is_root()), &Hand::default(), &mut Progress::silent()).unwrap();
+        assert_eq!(seen(), expected, "{calls}");
+        assert!(!target.join(".pliant-unpack").exists());
+    }
+}
+
+/// Answers each request with the next of these, and then no more.
+fn serve(answers: Vec<Vec<u8>>) -> (String, std::thread::JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let served = std::thread::spawn(move || {
+        let mut asked = Vec::new();
+        for answer in answers {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            let mut byte = [0];
+            while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
+                request.push(byte[0]);
+            }
+            asked.push(String::from_utf8(request).unwrap().lines().next().unwrap().to_owned());
+            let _ = stream.write_all(&answer); // Who has seen enough leaves.
+        }
+        asked
+    });
+    (address, served)
+}
+
+fn answer(head: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+fn fetched(world: &World, url: &str, archive: &[u8]) -> Result<Outcome, CopyError> {
+    let address: Address = url.parse().unwrap();
+    let (origin, sum) = (Origin::Address(&address), Digest::of(archive));
+    let target = world.target();
+    let order = Order { origin, sum, target: &target, owners: is_root(), max_size: None };
+    unpack(&order, &Hand::default(), &mut Progress::silent())
+}
+
+#[test]
+fn an_archive_is_fetched_also_from_where_it_has_moved_to() {
+    let world = World::new();
+    let archive = good();
+    let moved = answer("302 Found\r\nLocation: /b/c.tar?k=v", b"gone");
+    let (url, served) = serve(vec![moved, answer("200 OK", &archive)]);
+    let outcome = fetched(&world, &format!("{url}/a.tar"), &archive).unwrap();
+    assert_eq!(outcome.files, 7);
+    assert_eq!(served.join().unwrap(), ["GET /a.tar HTTP/1.1", "GET /b/c.tar?k=v HTTP/1.1"]);
+}
+
+#[test]
+fn answers_that_are_no_archive_are_errors_and_leave_nothing() {
+    let world = World::new();
+    let archive = good();
+    let cut = answer("200 OK", &archive)[..1_000_000].to_vec();
+    let round = || answer("301 Moved Permanently\r\nLocation: /x", b"");
+    let cases = [
+        (vec![answer("404 Not Found", b"no")], 2),
+        (vec![answer("503 Service Unavailable", b"no")], 5),
+        (vec![cut], 5),
+        (vec![answer("200 OK", b"<html>")], 2),
+        (vec![answer("302 Found\r\nLocation: file:///etc/passwd", b"")], 2),
+        ((0..6).map(|_| round()).collect(), 2),
+        (vec![Vec::new()], 5),
+    ];
+    for (answers, code) in cases {
+        let (url, served) = serve(answers);
+        let error = fetched(&world, &url, &archive).unwrap_err();
+        assert_eq!(error.code(), code, "{error:?}");
+        assert!(is_as_it_was(&world), "{error}");
+        served.join().unwrap();
+    }
+}
