@@ -16,6 +16,7 @@
 )]
 
 mod bench;
+mod copies;
 mod csi;
 mod driver;
 mod faults;
@@ -34,3 +35,9 @@ mod scenarios;
 mod script;
 mod torn_commits;
 mod xfs_copies;
+
+#[path = "../../tests/tally/dice.rs"]
+mod dice;
+#[path = "../../tests/copy/world.rs"]
+#[allow(dead_code)] // Of its trees only some are for here.
+mod world;
