@@ -19,6 +19,7 @@ mod dir;
 mod hand;
 mod manifest;
 mod mirror;
+mod order;
 mod outcome;
 mod progress;
 mod room;
@@ -27,32 +28,20 @@ mod verify;
 mod walk;
 mod xattr;
 
+use std::path::Path;
+
 pub use device::copy_device;
 pub use dir::{Dir, Kind, LOST_AND_FOUND, Meta, Names, Stamp};
 pub use hand::{Hand, Node};
 pub use manifest::{Digest, Entry, Manifest};
 pub use mirror::{dress, remove_all};
+pub use order::{Carried, How, Order, Round, Sockets};
 pub use outcome::{At, CopyError, Outcome, shown};
 pub use progress::{Progress, Totals};
 pub use room::{Needs, room_for};
-pub use tree::{Carried, How, Round, Sockets, copy_tree};
+pub use tree::copy_tree;
 pub use verify::{Difference, verify};
 pub use xattr::{Attributes, attributes, is_carried};
-
-use std::path::Path;
-
-/// What is copied, and how.
-#[derive(Debug, Clone, Copy)]
-pub struct Order<'a> {
-    /// The directory whose content is copied.
-    pub source: &'a Path,
-    /// The directory that gets it.
-    pub target: &'a Path,
-    /// Which copy of several.
-    pub round: Round,
-    /// What is done about sockets.
-    pub sockets: Sockets,
-}
 
 /// Copy a tree: look whether there is room, carry, and after a final round compare. If that finds a
 /// difference in what an earlier round had carried, all contents are compared, carried again where they
@@ -63,7 +52,7 @@ pub struct Order<'a> {
 pub fn copy(order: Order, hand: &Hand, tell: &mut Progress) -> Result<Outcome, CopyError> {
     let (source, target) = open_both(order.source, order.target)?;
     tell.begin("count", Totals::default());
-    let needs = room_for(&source, &target, order.round == Round::Hot)?;
+    let needs = room_for(&source, &target, order.round == Round::Hot, tell)?;
     let mut how = How { round: order.round, sockets: order.sockets, trust: true };
     tell.begin("copy", needs.totals);
     let carried = copy_tree(&source, &target, how, hand, tell)?;

@@ -14,9 +14,9 @@ use crate::bytes::Bytes;
 
 use super::content::{Pair, Porter, Sum, forget, sum};
 use super::hand::Hand;
+use super::order::Round;
 use super::outcome::{At, CopyError, Outcome};
 use super::progress::{Progress, Totals};
-use super::tree::Round;
 use super::verify::Difference;
 
 /// Make the beginning of the target what the source is, durably. Only blocks that differ are written, so
@@ -97,7 +97,8 @@ fn compare(
     };
     forget(target.0);
     let (theirs, ours) = thread::scope(|scope| {
-        let theirs = scope.spawn(|| read(source, &mut |_| Ok(())));
+        let mut beside = tell.beside();
+        let theirs = scope.spawn(move || read(source, &mut |bytes| beside.moved(bytes)));
         let ours = read(target, &mut |bytes| tell.moved(bytes));
         (theirs.join().unwrap_or(Err(CopyError::Stopped)), ours)
     });
@@ -105,7 +106,7 @@ fn compare(
     if theirs.digest == ours.digest {
         return Ok(ours);
     }
-    if read(source, &mut |_| Ok(()))?.digest != theirs.digest {
+    if read(source, &mut |bytes| tell.passed(bytes))?.digest != theirs.digest {
         return Err(CopyError::Changed { path: source.1.display().to_string() });
     }
     let what = format!("its sha256 is {} and that of the source {}", ours.digest, theirs.digest);

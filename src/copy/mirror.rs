@@ -11,7 +11,7 @@ use super::walk::Descent;
 use super::xattr::attributes;
 
 /// Give a thing of the target owner, mode and attributes of one of the source; what it has already is
-/// not set again. The times are set with [`stamp`], as the last thing.
+/// not set again. The times are left: they are set as the last thing.
 ///
 /// # Errors
 /// What the system says of either.

@@ -6,7 +6,7 @@ use crate::bytes::Bytes;
 
 use super::dir::{Dir, Kind, Meta};
 use super::outcome::{At, CopyError};
-use super::progress::Totals;
+use super::progress::{Progress, Totals};
 use super::walk::{Step, Walk};
 
 /// What stays free besides: for what a file system needs for itself that nobody can foretell.
@@ -38,11 +38,16 @@ struct Room {
 /// # Errors
 /// [`CopyError::Refused`], with numbers, if the target has no room for it; what the target has already is
 /// replaced and counts as room.
-pub fn room_for(source: &Dir, target: &Dir, live: bool) -> Result<Needs, CopyError> {
+pub fn room_for(
+    source: &Dir,
+    target: &Dir,
+    live: bool,
+    tell: &mut Progress,
+) -> Result<Needs, CopyError> {
     let has = rustix::fs::fstatvfs(target).at("measuring", b"")?;
     let block = has.f_frsize.max(1);
-    let needs = Needs::of(source, live, block)?;
-    let held = Needs::of(target, false, block)?;
+    let needs = Needs::of(source, live, block, tell)?;
+    let held = Needs::of(target, false, block, tell)?;
     let room = Room {
         bytes: Bytes::new(has.f_bavail.saturating_mul(block)) + held.bytes,
         inodes: (has.f_files > 0).then(|| has.f_favail + held.inodes),
@@ -51,7 +56,7 @@ pub fn room_for(source: &Dir, target: &Dir, live: bool) -> Result<Needs, CopyErr
 }
 
 impl Needs {
-    fn of(top: &Dir, live: bool, block: u64) -> Result<Needs, CopyError> {
+    fn of(top: &Dir, live: bool, block: u64, tell: &mut Progress) -> Result<Needs, CopyError> {
         let mut walk = Walk::over(top.again().at("reading", b"")?, live)?;
         let (mut needs, mut linked) = (Needs::default(), HashSet::new());
         while let Some(found) = walk.next()? {
@@ -61,6 +66,7 @@ impl Needs {
                 Step::Enter => needs.add(meta, block),
                 Step::Thing => {
                     needs.totals.files += 1;
+                    tell.file_done()?;
                     if meta.links == 1 || linked.insert(meta.id) {
                         needs.add(meta, block);
                     }

@@ -10,55 +10,10 @@ use super::content::{Pair, Porter};
 use super::dir::{Dir, Kind, LOST_AND_FOUND, Meta, Stamp, meta_of};
 use super::hand::{Hand, Node};
 use super::mirror::{dress, remove_all, remove_below, stamp};
-use super::outcome::{At, CopyError, Outcome, shown};
+use super::order::{Carried, How, Round, Sockets};
+use super::outcome::{At, CopyError, shown};
 use super::progress::Progress;
 use super::walk::{Descent, Found, Step, Walk};
-
-/// Which copy of several it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Round {
-    /// One while somebody may be writing: what changes is left to the next.
-    Hot,
-    /// The last, of a source that nobody writes to: a change is an error.
-    Final,
-}
-
-/// What is done about sockets, which mean nothing without the process that listens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sockets {
-    /// They are left out and counted.
-    Skip,
-    /// The copy is refused.
-    Refuse,
-}
-
-/// How a tree is copied.
-#[derive(Debug, Clone, Copy)]
-pub struct How {
-    /// Which copy of several.
-    pub round: Round,
-    /// What is done about sockets.
-    pub sockets: Sockets,
-    /// Whether times and size of an earlier copy are believed, or its content is compared.
-    pub trust: bool,
-}
-
-/// What was done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Carried {
-    /// Bytes written.
-    pub bytes: u64,
-    /// Everything but directories.
-    pub files: u64,
-    /// Files of these that were believed to be there already.
-    pub kept: u64,
-    /// Names taken away.
-    pub removed: u64,
-    /// What changed or went away while it was read.
-    pub changing: u64,
-    /// Sockets and mounts.
-    pub skipped: u64,
-}
 
 /// A thing with several names, while not all of them have been met.
 struct Linked {
@@ -68,14 +23,6 @@ struct Linked {
     id: (u64, u64),
     /// Names that have not been met yet.
     left: u32,
-}
-
-impl Carried {
-    /// How it ended.
-    pub fn outcome(self) -> Outcome {
-        let Carried { bytes, files, kept, removed, changing, skipped } = self;
-        Outcome { bytes, files, kept, removed, changing, skipped, digest: None }
-    }
 }
 
 struct Tree<'a> {

@@ -1,5 +1,6 @@
 //! Reads both trees and tells where they differ.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::atomic::{self, AtomicBool};
@@ -7,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use super::content::GRAIN;
-use super::dir::Dir;
+use super::dir::{Dir, Kind};
 use super::manifest::{Digest, Entry, Manifest, Side};
 use super::outcome::{CopyError, shown};
 use super::progress::Progress;
@@ -44,7 +45,8 @@ pub fn verify(source: &Dir, target: &Dir, tell: &mut Progress) -> Result<Digest,
     let over = &AtomicBool::new(false);
     thread::scope(|scope| {
         let (sender, entries) = sync_channel(AHEAD);
-        let read = scope.spawn(move || send_all(source, &sender, over));
+        let mut beside = tell.beside();
+        let read = scope.spawn(move || send_all(source, &sender, &mut beside, over));
         let compared = compare(&entries, target, tell);
         over.store(true, atomic::Ordering::Relaxed);
         drop(entries);
@@ -61,11 +63,12 @@ pub fn verify(source: &Dir, target: &Dir, tell: &mut Progress) -> Result<Digest,
 fn send_all(
     source: &Dir,
     sender: &SyncSender<Entry>,
+    beside: &mut Progress,
     over: &AtomicBool,
 ) -> Result<Digest, CopyError> {
-    let mut tick = |_| {
+    let mut tick = |bytes| {
         let is_over = over.load(atomic::Ordering::Relaxed);
-        if is_over { Err(CopyError::Stopped) } else { Ok(()) }
+        if is_over { Err(CopyError::Stopped) } else { beside.moved(bytes) }
     };
     let mut manifest = Manifest::of(source, Side::Source, &mut tick)?;
     while let Some(entry) = manifest.next_entry()? {
@@ -81,7 +84,8 @@ fn compare(
     target: &Dir,
     tell: &mut Progress,
 ) -> Result<Digest, CopyError> {
-    let mut tick = |bytes| tell.moved(bytes);
+    let tell = RefCell::new(tell);
+    let mut tick = |bytes| tell.borrow_mut().moved(bytes);
     let mut ours = Manifest::of(target, Side::Target, &mut tick)?;
     let mut seen = Differences::default();
     let (mut source, mut target) = (theirs.recv().ok(), ours.next_entry()?);
@@ -102,6 +106,9 @@ fn compare(
             source = theirs.recv().ok();
         }
         if order != Ordering::Less {
+            if target.is_some_and(|entry| entry.kind != Kind::Directory) {
+                tell.borrow_mut().file_done()?;
+            }
             target = ours.next_entry()?;
         }
     }
