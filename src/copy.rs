@@ -20,6 +20,7 @@ mod hand;
 mod manifest;
 mod mirror;
 mod order;
+mod ours;
 mod outcome;
 mod progress;
 mod room;
@@ -43,7 +44,7 @@ pub use tree::copy_tree;
 pub use verify::{Difference, verify};
 pub use xattr::{Attributes, attributes, is_carried};
 
-/// Copy a tree: look whether there is room, carry, and after a final round compare. If that finds a
+/// Copy a tree: look whether there is room and whether the target is ours to change, carry, and after a final round compare. If that finds a
 /// difference in what an earlier round had carried, all contents are compared, carried again where they
 /// differ, and compared once more.
 ///
@@ -54,6 +55,7 @@ pub fn copy(order: Order, hand: &Hand, tell: &mut Progress) -> Result<Outcome, C
     tell.begin("count", Totals::default());
     let needs = room_for(&source, &target, order.round == Round::Hot, tell)?;
     let mut how = How { round: order.round, sockets: order.sockets, trust: true };
+    ours::mark(&target, hand)?;
     tell.begin("copy", needs.totals);
     let carried = copy_tree(&source, &target, how, hand, tell)?;
     let mut outcome = carried.outcome();

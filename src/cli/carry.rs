@@ -16,7 +16,8 @@ pub struct CopyRole {
     /// Directory whose content is copied, or with --device a block device
     #[arg(value_name = "SOURCE")]
     pub source: PathBuf,
-    /// Directory that gets it, empty or with what an earlier run left; all else in it is removed. With
+    /// Directory that gets it: empty, or one that an earlier run has marked as its own, where all that the
+    /// source does not have is removed. With
     /// --device a block device that is as large or larger
     #[arg(value_name = "TARGET")]
     pub target: PathBuf,

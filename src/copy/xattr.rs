@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rustix::io::Errno;
 
 use super::hand::Node;
+use super::ours::COPIED;
 
 /// The attributes of a thing by name.
 pub type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -18,7 +19,7 @@ const LONGEST: usize = 64 << 10;
 pub fn is_carried(name: &[u8]) -> bool {
     let acl = [b"system.posix_acl_access".as_slice(), b"system.posix_acl_default"].contains(&name);
     let kept = [b"user.".as_slice(), b"security.", b"trusted."];
-    let left = [b"security.selinux".as_slice(), b"trusted.SGI_ACL_", b"trusted.overlay."];
+    let left = [b"security.selinux".as_slice(), b"trusted.SGI_ACL_", b"trusted.overlay.", COPIED];
     acl || kept.iter().any(|start| name.starts_with(start))
         && !left.iter().any(|start| name.starts_with(start))
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use pliant::copy::Round;
+use pliant::copy::{CopyError, Round};
 use rustix::fs::FileType;
 
 use crate::world::{World, is_root, make_node, odd, snapshot};
@@ -17,6 +17,7 @@ fn no_link_in_the_target_is_followed() {
     fs::write(outside.join("dir/kept"), "not ours").unwrap();
     let before = snapshot(&outside);
     // Where the source has directories and files, the target has links that lead out.
+    world.mark_target();
     fs::create_dir_all(source.join("dir")).unwrap();
     fs::write(source.join("dir/kept"), "ours").unwrap();
     fs::write(source.join("file"), "ours").unwrap();
@@ -61,6 +62,7 @@ fn fifos_and_devices_are_made_anew_and_never_opened() {
     make_node(&world.target().join("disk"), FileType::BlockDevice, (7, 251));
     fs::create_dir_all(world.target().join("null/full/of")).unwrap();
     make_node(&world.target().join("gone"), FileType::Fifo, (0, 0));
+    world.mark_target();
     world.copy(Round::Final).unwrap();
     world.assert_same();
 }
@@ -76,4 +78,18 @@ fn names_that_look_like_something_else_are_names() {
     fs::write(world.source().join(odd(&[b'x'; 255])), "long").unwrap();
     world.copy(Round::Final).unwrap();
     world.assert_same();
+}
+
+/// Source and target were taken for each other, or another volume is mounted there.
+#[test]
+fn a_target_that_no_copy_has_filled_is_left_as_it_is() {
+    let world = World::new();
+    fs::write(world.source().join("new"), "new").unwrap();
+    fs::write(world.target().join("kept"), "kept").unwrap();
+    for round in [Round::Hot, Round::Final] {
+        let said = world.copy(round).unwrap_err();
+        assert!(matches!(said, CopyError::Refused(_)), "{said:?}");
+        assert!(said.to_string().contains("it has kept"), "{said}");
+        assert_eq!(fs::read(world.target().join("kept")).unwrap(), b"kept");
+    }
 }

@@ -84,6 +84,7 @@ fn names_of_one_thing_stay_names_of_one_thing_and_others_do_not_become_so() {
         fs::hard_link(target.join("a"), target.join(name)).unwrap();
     }
     fs::write(target.join("b"), "same size").unwrap();
+    world.mark_target();
     for _ in 0..2 {
         world.copy(Round::Final).unwrap();
         world.assert_same();

@@ -15,6 +15,9 @@ use tempfile::TempDir;
 
 use crate::dice::Dice;
 
+/// What a copy gives its target.
+const COPIED: &str = "user.pliant.copied";
+
 /// Two directories, and one that must not be touched.
 pub struct World {
     dir: TempDir,
@@ -58,6 +61,11 @@ impl World {
         let (source, target) = (self.source(), self.target());
         let order = Order { source: &source, target: &target, round, sockets: Sockets::Skip };
         copy(order, hand, tell)
+    }
+
+    /// Let the target be one that an earlier copy has filled.
+    pub fn mark_target(&self) {
+        set_attribute(&self.target(), COPIED, b"1");
     }
 
     /// Empty the target.
@@ -145,8 +153,10 @@ fn digest(path: &Path) -> String {
 fn attributes(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut names = vec![0; 4096];
     let length = rustix::fs::llistxattr(path, names.as_mut_slice()).unwrap_or(0);
-    // xfs shows each ACL a second time, by a name of its own.
-    let is_own = |name: &&[u8]| !name.is_empty() && !name.starts_with(b"trusted.SGI_ACL_");
+    // xfs shows each ACL a second time, by a name of its own; and a copy marks its target.
+    let is_own = |name: &&[u8]| {
+        !name.is_empty() && !name.starts_with(b"trusted.SGI_ACL_") && *name != COPIED.as_bytes()
+    };
     let names = names[..length].split(|byte| *byte == 0).filter(is_own);
     let value = |name: &[u8]| {
         let mut value = vec![0; 4096];
