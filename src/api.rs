@@ -2,34 +2,52 @@
 //!
 //! LVM with its tags is the truth about volumes, and a PersistentVolume is Kubernetes' record of one.
 //! What is here is about other things: a piece of work for one node ([`VolumeRequest`]), what a node
-//! has ([`NodeStorage`]), and what the administrator wants of the nodes' disks ([`Pool`]). The field
-//! texts are what `kubectl explain` shows.
+//! has ([`NodeStorage`]), what the administrator wants of the nodes' disks ([`Pool`]), and what claims
+//! are filled from ([`ArchivePopulator`], [`PvcSourcePopulator`]). The field texts are what `kubectl
+//! explain` shows.
 
 #[allow(clippy::duplicated_attributes)] // Each print column is one.
+mod archive;
+mod filling;
+#[allow(clippy::duplicated_attributes)] // As above.
 mod node_storage;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod pool;
+#[allow(clippy::duplicated_attributes)] // As above.
+mod pvc_source;
 mod quantity;
+mod volume_populator;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod volume_request;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
+pub use archive::{ArchivePopulator, ArchivePopulatorSpec, ConfigMapRef};
+pub use filling::{Filling, FillingPhase, PopulatorStatus};
 pub use node_storage::{
     AilmentStatus, DiskState, DiskStatus, GroupStatus, Health, LayoutRoom, NodeStorage,
     NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, VolumeOnNode, WorkStatus,
 };
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
+pub use pvc_source::{PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
 pub use quantity::Quantity;
+pub use volume_populator::{SourceKind, VolumePopulator};
 pub use volume_request::{
     Create, Failure, Grow, Phase, Remove, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
     Work,
 };
 
-/// Returns the definitions of all kinds, as they are installed.
+/// Returns the definitions of all kinds of ours, as they are installed. [`VolumePopulator`] is
+/// Kubernetes' own, and a cluster may have it already.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
-    vec![NodeStorage::crd(), Pool::crd(), VolumeRequest::crd()]
+    vec![
+        ArchivePopulator::crd(),
+        NodeStorage::crd(),
+        Pool::crd(),
+        PvcSourcePopulator::crd(),
+        VolumeRequest::crd(),
+    ]
 }
 
 #[cfg(test)]

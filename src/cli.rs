@@ -15,10 +15,12 @@ use crate::config::{
 use crate::volume::{FsKind, Mode, PoolName};
 
 mod carry;
+mod operator;
 mod pages;
 mod people;
 
 pub use carry::{CarryFlags, CopyRole, SocketsFlag, UnpackRole};
+pub use operator::OperatorRole;
 pub use pages::{completion, manual};
 pub use people::{Adopt, Completion, Doctor, Explain, Grow, Man, Output, Report, Status};
 
@@ -40,6 +42,8 @@ pub enum Command {
     Node(NodeRole),
     /// Serve CSI Controller for a whole cluster: each node's agent does the work.
     Controller(ControllerRole),
+    /// Fill claims of a whole cluster from archives and other claims, and tell those that nobody fills.
+    Operator(OperatorRole),
     /// Show how much room the nodes of a cluster have, and what is wrong with it.
     Status(Status),
     /// Say why a claim of a cluster is as it is, and what to do about it.

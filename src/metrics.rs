@@ -17,10 +17,12 @@ use crate::bytes::Bytes;
 use crate::volume::{PoolSummary, State, VolumeStatus};
 
 mod cluster;
+mod plain;
 mod serve;
 mod table;
 
 pub use cluster::{ClusterFigures, NodeFigure};
+use plain::Plain;
 pub use serve::serve;
 pub use table::{Figure, Kind, TABLE};
 
@@ -31,6 +33,9 @@ type Labels = Vec<(&'static str, String)>;
 pub struct Metrics {
     rpc_duration: Family<Labels, Histogram, fn() -> Histogram>,
     rpc_errors: Family<Labels, Counter>,
+    validations: Family<Labels, Plain>,
+    fill_seconds: Family<Labels, Histogram, fn() -> Histogram>,
+    fills: Family<Labels, Plain>,
 }
 
 /// What is looked up when somebody asks.
@@ -64,6 +69,9 @@ impl Default for Metrics {
         Metrics {
             rpc_duration: Family::new_with_constructor(latencies),
             rpc_errors: Family::default(),
+            validations: Family::default(),
+            fill_seconds: Family::new_with_constructor(fill_times),
+            fills: Family::default(),
         }
     }
 }
@@ -74,6 +82,11 @@ fn latencies() -> Histogram {
         0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
         60.0, 120.0,
     ])
+}
+
+/// From a second, an archive of some files, to a day.
+fn fill_times() -> Histogram {
+    Histogram::new([1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0])
 }
 
 impl Metrics {
@@ -87,6 +100,26 @@ impl Metrics {
         }
     }
 
+    /// Tell of fillings from the first reading on: who waits for a first failure has to see that there was
+    /// none before.
+    pub fn expect_fillings(&self) {
+        for result in ["success", "error", "retry"] {
+            let _ = self.fills.get_or_create(&vec![("result", result.to_owned())]);
+        }
+    }
+
+    /// Count one claim that was validated: `result` as KEP-1495 names it.
+    pub fn validated(&self, result: &str) {
+        self.validations.get_or_create(&vec![("result", result.to_owned())]).inc();
+    }
+
+    /// Count one filling of a claim that has ended.
+    pub fn filled(&self, result: &str, took: Duration) {
+        let labels = vec![("result", result.to_owned())];
+        self.fills.get_or_create(&labels).inc();
+        self.fill_seconds.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
     /// All of it in the OpenMetrics text format.
     ///
     /// # Errors
@@ -98,6 +131,9 @@ impl Metrics {
         put_pools(&mut registry, &figures.pools);
         put_volumes(&mut registry, &figures.volumes);
         cluster::put(&mut registry, &figures.cluster);
+        table::VALIDATIONS.put(&mut registry, self.validations.clone());
+        table::FILL_SECONDS.put(&mut registry, self.fill_seconds.clone());
+        table::FILLS.put(&mut registry, self.fills.clone());
         put_spent(&mut registry, figures);
         let mut text = String::new();
         encode_registry(&mut text, &registry)?;

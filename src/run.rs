@@ -6,6 +6,7 @@ mod figures;
 mod heap;
 mod machine;
 mod node;
+mod operator;
 mod people;
 mod standalone;
 
@@ -53,6 +54,11 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Controller(args) => {
             log(args.log_format, &args.log_level);
             runtime()?.block_on(controller::serve(args))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Operator(args) => {
+            log(args.log_format, &args.log_level);
+            runtime()?.block_on(operator::serve(args))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Status(args) => runtime()?.block_on(people::status(&args)),

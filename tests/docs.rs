@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::CommandFactory;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use pliant::api::VolumePopulator;
 use pliant::cli::Cli;
 use pliant::controllers::events::EventReason;
 use pliant::host::TOOLS;
 use pliant::metrics::TABLE;
+use pliant::populators::PopulatorReason;
 
 fn read(path: impl AsRef<Path>) -> String {
     let path = path.as_ref();
@@ -184,7 +187,10 @@ fn every_reason_of_an_event_has_its_section() {
     let sections: Vec<(&str, &str)> =
         page.split("\n## ").skip(1).map(|part| part.split_once('\n').unwrap()).collect();
     let headings: Vec<String> = sections.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(headings, EventReason::ALL.map(|reason| reason.to_string()));
+    let mut reasons: Vec<String> = EventReason::ALL.map(|reason| reason.to_string()).to_vec();
+    reasons.extend(PopulatorReason::ALL.map(|reason| reason.to_string()));
+    reasons.sort();
+    assert_eq!(headings, reasons);
     for (name, text) in sections {
         for word in ["On ", "What to do: "] {
             assert!(text.contains(word), "{name} does not say `{word}`");
@@ -222,6 +228,20 @@ fn the_chart_has_the_definitions_of_the_code() {
     assert!(
         ours == String::from_utf8(output.stdout).unwrap(),
         "charts/pliant/crds/pliant.yaml is old; type: charts/crds"
+    );
+}
+
+#[test]
+fn the_chart_has_the_standards_definition_of_a_volume_populator() {
+    let text = read("charts/pliant/files/volumepopulators.yaml");
+    let chart: CustomResourceDefinition = serde_saphyr::from_str(&text).unwrap();
+    let ours = VolumePopulator::definition();
+    assert_eq!(chart.spec, ours.spec);
+    let mut annotations = chart.metadata.annotations.unwrap();
+    assert_eq!(annotations.remove("helm.sh/resource-policy").as_deref(), Some("keep"));
+    assert_eq!(
+        (chart.metadata.name, Some(annotations)),
+        (ours.metadata.name, ours.metadata.annotations)
     );
 }
 

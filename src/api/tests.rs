@@ -26,7 +26,7 @@ fn places(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
 
 #[test]
 fn every_field_is_explained() {
-    for kind in ["VolumeRequest", "NodeStorage", "Pool"] {
+    for kind in ["VolumeRequest", "NodeStorage", "Pool", "PvcSourcePopulator", "ArchivePopulator"] {
         let mut found = Vec::new();
         places(&schema(kind), kind, &mut found);
         assert!(found.len() > 8, "{kind}: {found:?}");
@@ -46,7 +46,7 @@ fn every_field_is_explained() {
 /// What an agent tells is read by the controller of all nodes: one that lies must not fill its memory.
 #[test]
 fn what_an_agent_tells_has_an_end() {
-    for kind in ["VolumeRequest", "NodeStorage"] {
+    for kind in ["VolumeRequest", "NodeStorage", "PvcSourcePopulator", "ArchivePopulator"] {
         let mut found = Vec::new();
         places(&schema(kind)["properties"]["status"], kind, &mut found);
         for (path, field) in found {
@@ -113,11 +113,12 @@ fn a_record_that_is_too_long_is_cut_and_says_so() {
 }
 
 #[test]
-fn every_kind_is_cluster_wide_and_in_the_category() {
+fn every_kind_is_in_the_category_and_what_claims_name_is_in_their_namespace() {
     for definition in definitions() {
         let name = &definition.spec.names.kind;
         assert_eq!(definition.spec.group, "pliant.io", "{name}");
-        assert_eq!(definition.spec.scope, "Cluster", "{name}");
+        let scope = if name.ends_with("Populator") { "Namespaced" } else { "Cluster" };
+        assert_eq!(definition.spec.scope, scope, "{name}");
         assert_eq!(definition.spec.names.categories, Some(vec!["pliant".to_owned()]), "{name}");
         let version = &definition.spec.versions[0];
         assert!(version.additional_printer_columns.as_ref().is_some_and(|c| c.len() > 3), "{name}");
@@ -147,4 +148,31 @@ fn an_empty_status_is_that_of_work_not_begun() {
     let status: VolumeRequestStatus = serde_json::from_value(json!({})).unwrap();
     assert_eq!(status, VolumeRequestStatus::default());
     assert!(!status.phase.is_final());
+}
+
+/// The rules of a place of a schema: what they demand and what they say.
+fn rules(schema: &Value) -> Vec<(String, String)> {
+    let text = |rule: &Value, field: &str| rule[field].as_str().unwrap_or_default().to_owned();
+    let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten();
+    rules.map(|rule| (text(rule, "rule"), text(rule, "message"))).collect()
+}
+
+#[test]
+fn an_archive_comes_from_one_place_with_its_checksum() {
+    let spec = &schema("ArchivePopulator")["properties"]["spec"];
+    let said: Vec<String> = rules(spec).into_iter().map(|(_, message)| message).collect();
+    assert!(said[0].contains("one of url and configMapRef"), "{said:?}");
+    assert_eq!(spec["required"], json!(["sha256"]));
+    assert!(rules(&spec["properties"]["sha256"])[0].1.contains("64 hexadecimal digits"));
+}
+
+#[test]
+fn what_is_copied_from_does_not_change() {
+    let spec = &schema("PvcSourcePopulator")["properties"]["spec"];
+    let source = &spec["properties"]["sourcePvcRef"];
+    assert_eq!(rules(source)[0].0, "self == oldSelf");
+    assert_eq!(
+        (&source["required"], &spec["required"]),
+        (&json!(["name"]), &json!(["sourcePvcRef"]))
+    );
 }

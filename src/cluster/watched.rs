@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use kube::runtime::reflector::{self, ObjectRef, Store};
@@ -84,22 +84,27 @@ where
     }
 
     /// Wait until the first list is here.
+    ///
+    /// Many can wait: the store itself would wake only the one who asked last.
     pub async fn known(&self) {
-        if self.store.wait_until_ready().await.is_err() {
-            // The watch was stopped: nobody is left to be told.
-            std::future::pending::<()>().await;
-        }
+        self.until(|all| all.is_known().then_some(())).await;
     }
 
     /// Whether the first list is here: before it, what there is not may be.
     pub fn is_known(&self) -> bool {
-        let known = std::pin::pin!(self.known());
-        known.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        let ready = std::pin::pin!(self.store.wait_until_ready());
+        ready.poll(&mut Context::from_waker(Waker::noop())).map(|ready| ready.is_ok())
+            == Poll::Ready(true)
     }
 
     /// The record of a name.
     pub fn get(&self, name: &str) -> Option<Arc<K>> {
         self.store.get(&ObjectRef::new(name))
+    }
+
+    /// The record of a name in a namespace.
+    pub fn get_in(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.store.get(&ObjectRef::new(name).within(namespace))
     }
 
     /// Tells of every change from now on.
@@ -123,5 +128,23 @@ where
                 std::future::pending::<()>().await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Pool;
+    use crate::testing::FakeApi;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_who_wait_for_the_first_list_are_told() {
+        let (api, stop) = (FakeApi::new(), CancellationToken::new());
+        let every = watcher::Config::default();
+        let watched: Watched<Pool> = Watched::start(Api::all(api.client()), every, &stop);
+        let waited = async { tokio::join!(watched.known(), watched.known(), watched.known()) };
+        assert!(!watched.is_known());
+        tokio::time::timeout(Duration::from_secs(60), waited).await.expect("all are told");
+        assert!(watched.is_known());
     }
 }

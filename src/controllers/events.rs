@@ -7,19 +7,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use k8s_openapi::jiff::Timestamp;
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::causes;
 use crate::cluster::{Cluster, Kept};
 use crate::controllers::events::fact::{Fact, Seen, Sights, Sizes, facts};
-use crate::controllers::events::told::{Telling, Told};
+use crate::controllers::events::told::Told;
 use crate::controllers::pools::WRITER;
-use crate::volume::DRIVER;
 
 mod fact;
 mod reason;
@@ -32,9 +27,6 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// Between two looks: many volumes change together.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Where events of objects without a namespace are kept.
-const NO_NAMESPACE: &str = "default";
 
 /// Tell of every change, until `stop`.
 pub async fn tell(client: &Client, cluster: &Cluster, kept: &Kept, stop: CancellationToken) {
@@ -112,7 +104,7 @@ impl Teller {
         let steps = self.told.plan(&facts, |about| sights.sight(about));
         for step in steps {
             if let Some(telling) = step.telling()
-                && let Err(error) = write(&self.client, &telling).await
+                && let Err(error) = telling.event().write(&self.client, WRITER).await
             {
                 let error = causes::in_full(&error);
                 tracing::warn!(error, "an event is not written yet");
@@ -123,39 +115,4 @@ impl Teller {
         self.happened.clear();
         [lasts, waits].into_iter().flatten().min()
     }
-}
-
-/// Write an event; one that is there already, or that nobody can have any more, is done.
-async fn write(client: &Client, telling: &Telling) -> Result<(), kube::Error> {
-    let namespace = telling.about.namespace.as_deref().unwrap_or(NO_NAMESPACE);
-    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
-    let params = PostParams { field_manager: Some(WRITER.to_owned()), ..PostParams::default() };
-    match api.create(&params, &event(telling, namespace)).await {
-        Err(kube::Error::Api(answer)) if answer.is_already_exists() => Ok(()),
-        // Its namespace is being deleted, or we may not: asking again would not help.
-        Err(kube::Error::Api(answer)) if answer.code < 429 => {
-            let (name, why) = (&telling.name, &answer.message);
-            tracing::warn!(event = name, why, "an event is refused");
-            Ok(())
-        }
-        written => written.map(drop),
-    }
-}
-
-fn event(telling: &Telling, namespace: &str) -> Event {
-    let kind = if telling.reason.is_warning() { "Warning" } else { "Normal" };
-    let mut event = Event {
-        action: Some("Watch".to_owned()),
-        event_time: Some(MicroTime(Timestamp::now())),
-        note: Some(telling.text.clone()),
-        reason: Some(telling.reason.to_string()),
-        regarding: Some(telling.about.reference()),
-        reporting_controller: Some(DRIVER.to_owned()),
-        reporting_instance: Some(WRITER.to_owned()),
-        type_: Some(kind.to_owned()),
-        ..Event::default()
-    };
-    event.metadata.name = Some(telling.name.clone());
-    event.metadata.namespace = Some(namespace.to_owned());
-    event
 }

@@ -24,6 +24,9 @@ pub enum Kind {
     Gauge,
     /// Counts by how long something took; adds `_bucket`, `_count` and `_sum`.
     Histogram,
+    /// Only grows, from 0 at the start, and has no `_total`: a standard named it before there was that
+    /// rule, and the format calls it unknown.
+    Unknown,
 }
 
 impl Kind {
@@ -33,6 +36,7 @@ impl Kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
+            Kind::Unknown => "unknown",
         }
     }
 }
@@ -106,6 +110,12 @@ table! {
         "Size of a pool on all nodes";
     CLUSTER_FREE = Gauge "pliant_cluster_pool_free_bytes" ["pool"],
         "Free extents of a pool on all nodes";
+    VALIDATIONS = Unknown "volume_data_source_validator_operation_count" ["result"],
+        "Claims that were validated: empty, pvc, snapshot, populator, invalid, and error for a try to tell that failed";
+    FILL_SECONDS = Histogram "volume_populator_operation_seconds" ["result"],
+        "How long claims were filled: success, error for those given up, retry for a try that failed";
+    FILLS = Unknown "volume_populator_operation_count" ["result"],
+        "Fillings of claims that have ended: success, error for those given up, retry for a try that failed";
     HOST_CALLS = Counter "pliant_host_calls_total" ["call"],
         "Calls of the machine by kind: processes that were started, LVM commands, fsyncs and others";
     RESIDENT = Gauge "pliant_resident_memory_bytes" [],

@@ -56,6 +56,8 @@ fn text() -> String {
     let metrics = Metrics::default();
     metrics.observe("Controller/CreateVolume", "OK", Duration::from_millis(3));
     metrics.observe("Controller/CreateVolume", "ABORTED", Duration::from_secs(20));
+    metrics.validated("populator");
+    metrics.filled("success", Duration::from_secs(61));
     metrics.text(&figures()).unwrap()
 }
 
@@ -91,6 +93,10 @@ fn every_figure_is_told_as_it_is() {
             r#"pliant_pvs_without_volume{nodestorage="alpha"} 5.0"#,
             r#"pliant_cluster_pool_size_bytes{pool="fast"} 2048.0"#,
             r#"pliant_cluster_pool_free_bytes{pool="fast"} 1024.0"#,
+            r#"volume_data_source_validator_operation_count{result="populator"} 1"#,
+            r#"volume_populator_operation_seconds_sum{result="success"} 61.0"#,
+            r#"volume_populator_operation_seconds_count{result="success"} 1"#,
+            r#"volume_populator_operation_count{result="success"} 1"#,
             r#"pliant_expansions_total{outcome="whole"} 1"#,
             r#"pliant_lvm_commands_total{command="lvcreate"} 2"#,
             r#"pliant_lvm_command_seconds_total{command="lvcreate"} 0.005"#,

@@ -77,6 +77,7 @@ pub fn points(effects: usize) -> impl Iterator<Item = (usize, Side)> {
 }
 
 /// The lines by which two states differ.
+#[allow(dead_code)] // Those who have no machine do not use it.
 pub fn difference(now: &MachineState, reference: &MachineState) -> Option<String> {
     if now == reference {
         return None;

@@ -19,6 +19,7 @@ mod faults;
 mod nodes;
 mod people;
 mod pools;
+mod populators;
 mod room;
 mod storm;
 mod upgrade;

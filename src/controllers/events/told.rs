@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sha2::{Digest, Sha256};
-
+use crate::cluster::OnceEvent;
 use crate::controllers::events::EventReason;
 use crate::controllers::events::fact::{About, Fact, Sight};
 
@@ -104,31 +103,27 @@ impl Key {
     }
 }
 
-/// The longest name of an object that an event is named for, in bytes; names end at 253.
-const LONGEST_NAME: usize = 200;
-
-/// The longest sentence that the API server takes, in bytes.
-const LONGEST_TEXT: usize = 1024;
-
 impl Telling {
     fn of(key: &Key, reason: EventReason, times: u32, text: &str) -> Telling {
         let identity = format!("{}/{reason}/{}/{}/{times}", key.about.uid, key.reason, key.subject);
-        let digest = Sha256::digest(identity);
-        let digest = digest.iter().take(8).fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-        let object = cut(&key.about.name, LONGEST_NAME).trim_end_matches(['.', '-']);
         Telling {
-            name: format!("{object}.{digest:016x}"),
+            name: OnceEvent::name_for(&key.about.name, &identity),
             about: key.about.clone(),
             reason,
-            text: cut(text, LONGEST_TEXT).to_owned(),
+            text: OnceEvent::bounded(text),
         }
     }
-}
 
-/// The beginning of a text, of whole characters.
-fn cut(text: &str, bytes: usize) -> &str {
-    let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or_default()]
+    /// It, as it is written.
+    pub fn event(&self) -> OnceEvent {
+        OnceEvent {
+            name: self.name.clone(),
+            about: self.about.reference(),
+            reason: self.reason.to_string(),
+            is_warning: self.reason.is_warning(),
+            text: self.text.clone(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -220,7 +215,7 @@ mod tests {
         let mut long = fact("u", EventReason::PoolDegraded, "pool");
         long.about.name = format!("{}.{}", "a".repeat(199), "b".repeat(53));
         let [written] = &next(&mut Told::default(), &[long], Sight::There)[..] else { panic!() };
-        assert_eq!(written.text.len(), LONGEST_TEXT);
+        assert_eq!(written.text.len(), 1024);
         assert!(written.name.starts_with(&"a".repeat(199)) && written.name.len() == 216);
         assert!(!written.name.contains(".."), "{}", written.name);
     }

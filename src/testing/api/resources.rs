@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -118,6 +118,7 @@ fn find_fixed(schema: &JSONSchemaProps, at: &[String], found: &mut Vec<(Vec<Stri
 pub(super) fn resources() -> Vec<Arc<Resource>> {
     let core = [
         Resource::core::<Node>().with_status().with_fields(&["spec.unschedulable"]),
+        Resource::core::<ConfigMap>().in_namespaces(),
         Resource::core::<PersistentVolume>().with_status(),
         Resource::core::<PersistentVolumeClaim>().with_status().in_namespaces(),
         Resource::core::<Pod>().with_status().in_namespaces().with_fields(&[
@@ -141,6 +142,7 @@ pub(super) fn resources() -> Vec<Arc<Resource>> {
         Resource::core::<CSINode>(),
         Resource::core::<CustomResourceDefinition>(),
     ];
-    let definitions = crate::api::definitions();
+    let mut definitions = crate::api::definitions();
+    definitions.push(crate::api::VolumePopulator::definition());
     core.into_iter().chain(definitions.iter().map(Resource::defined)).map(Arc::new).collect()
 }

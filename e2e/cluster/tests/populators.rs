@@ -1,0 +1,343 @@
+//! Claims are filled from archives and from other claims, and the API server keeps what they name.
+
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, TypedObjectReference};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use pliant::api::{ArchivePopulator, FillingPhase, PopulatorStatus, PvcSourcePopulator};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::world::{World, run};
+
+const FINALIZER: &str = "pliant.io/populator";
+
+fn phase(claim: &PersistentVolumeClaim) -> &str {
+    claim.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
+}
+
+fn named(claim: &PersistentVolumeClaim) -> [Option<String>; 2] {
+    let spec = claim.spec.clone().unwrap_or_default();
+    [
+        spec.data_source.map(|named| named.kind),
+        spec.data_source_ref.map(|named: TypedObjectReference| named.kind),
+    ]
+}
+
+fn reason(status: Option<&PopulatorStatus>) -> Option<(FillingPhase, Option<String>)> {
+    let told = status?.claims.first()?;
+    Some((told.phase, told.reason.clone()))
+}
+
+/// A tar with one file, as the format has it.
+fn tar(name: &str, content: &[u8]) -> Vec<u8> {
+    let mut header = [0_u8; 512];
+    let mut put =
+        |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+    put(0, name);
+    put(100, "0000644\0");
+    put(108, "0000000\0");
+    put(116, "0000000\0");
+    put(124, &format!("{:011o}\0", content.len()));
+    put(136, "00000000000\0");
+    put(148, "        ");
+    put(156, "0");
+    put(257, "ustar\x0000");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let mut tar = header.to_vec();
+    tar.extend(content);
+    tar.resize(tar.len().next_multiple_of(512) + 1024, 0);
+    tar
+}
+
+impl World {
+    /// An archive in a ConfigMap, and the populator of it; with a checksum that is not its own if
+    /// `wrong`.
+    async fn archive(&self, wrong: bool) {
+        let archive = tar("hello", b"kept\n");
+        let sum = format!("{:x}", Sha256::digest(&archive));
+        let sum = if wrong { "0".repeat(64) } else { sum };
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some("files".to_owned());
+        let data = k8s_openapi::ByteString(archive);
+        map.binary_data = Some([("site.tar".to_owned(), data)].into());
+        self.api::<ConfigMap>().create(&PostParams::default(), &map).await.unwrap();
+        let populator = json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "ArchivePopulator",
+            "metadata": {"name": "site"},
+            "spec": {"configMapRef": {"name": "files", "key": "site.tar"}, "sha256": sum},
+        });
+        let populator: ArchivePopulator = serde_json::from_value(populator).unwrap();
+        self.api::<ArchivePopulator>().create(&PostParams::default(), &populator).await.unwrap();
+    }
+
+    /// A populator that copies a claim.
+    async fn copy(&self, source: &str, early: bool) {
+        let populator = json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "PvcSourcePopulator",
+            "metadata": {"name": source},
+            "spec": {"sourcePvcRef": {"name": source}, "startEarly": early},
+        });
+        let populator: PvcSourcePopulator = serde_json::from_value(populator).unwrap();
+        self.api::<PvcSourcePopulator>().create(&PostParams::default(), &populator).await.unwrap();
+    }
+
+    /// Ask for a claim with these sources; what the API server keeps of it, or its code.
+    async fn ask(
+        &self,
+        name: &str,
+        class: &str,
+        mode: &str,
+        fields: &Value,
+    ) -> Result<PersistentVolumeClaim, u16> {
+        let mut spec = json!({
+            "accessModes": ["ReadWriteOnce"], "volumeMode": mode, "storageClassName": class,
+            "resources": {"requests": {"storage": "64Mi"}},
+        });
+        if let (Value::Object(spec), Value::Object(fields)) = (&mut spec, fields.clone()) {
+            spec.extend(fields);
+        }
+        let claim =
+            serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap();
+        let answer = self.api().create(&PostParams::default(), &claim).await;
+        answer.map_err(|error| match error {
+            kube::Error::Api(status) => status.code,
+            other => panic!("{other}"),
+        })
+    }
+
+    async fn claim_from(&self, name: &str, class: &str, size: &str, kind: &str, from: &str) {
+        let more = json!({
+            "dataSourceRef": {"apiGroup": "pliant.io", "kind": kind, "name": from},
+            "resources": {"requests": {"storage": size}},
+        });
+        self.ask(name, class, "Filesystem", &more).await.unwrap();
+    }
+
+    /// Wait until a claim has its volume and nothing of the filling is left.
+    async fn filled(&self, name: &str) {
+        self.until::<PersistentVolumeClaim>(name, "is filled", |claim| {
+            phase(claim) == "Bound" && !claim.finalizers().iter().any(|one| one == FINALIZER)
+        })
+        .await;
+        self.nothing_left().await;
+    }
+
+    async fn nothing_left(&self) {
+        let ours = ListParams::default().labels("pliant.io/fill");
+        let claims = self.api::<PersistentVolumeClaim>().list(&ours).await.unwrap();
+        let pods = self.api::<Pod>().list(&ours).await.unwrap();
+        assert_eq!((claims.items.len(), pods.items.len()), (0, 0));
+    }
+
+    /// How often a reason was told on a claim.
+    async fn times(&self, claim: &str, reason: &str) -> usize {
+        self.events(claim).await.iter().filter(|(told, _)| told == reason).count()
+    }
+}
+
+#[test]
+fn an_archive_fills_a_claim() {
+    run("an_archive_fills_a_claim", |world| async move {
+        world.archive(false).await;
+        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        world.claim_from("web", &class, "64Mi", "ArchivePopulator", "site").await;
+        world.pod("app", "web", "sleep 9999", json!({})).await;
+        assert_eq!(world.exec("app", "cat /data/hello").await, "kept");
+        world.filled("web").await;
+        assert_eq!(world.times("web", "Filled").await, 1);
+        assert_eq!(world.times("web", "UnrecognizedDataSourceKind").await, 0);
+    });
+}
+
+#[test]
+fn an_archive_with_another_checksum_fills_nothing() {
+    run("an_archive_with_another_checksum_fills_nothing", |world| async move {
+        world.archive(true).await;
+        let class = world.class_that_binds_at_once(json!({"pool": "fast"})).await;
+        world.claim_from("web", &class, "64Mi", "ArchivePopulator", "site").await;
+        let failed = Some((FillingPhase::Failed, Some("ContentDiffers".to_owned())));
+        world
+            .until::<ArchivePopulator>("site", "has failed", |one| {
+                reason(one.status.as_ref()) == failed
+            })
+            .await;
+        world
+            .until::<PersistentVolumeClaim>("web", "is let go", |claim| {
+                !claim.finalizers().iter().any(|one| one == FINALIZER)
+            })
+            .await;
+        world.nothing_left().await;
+        assert_eq!(phase(&world.get_claim("web").await), "Pending");
+        world.api::<PersistentVolumeClaim>().delete("web", &DeleteParams::default()).await.unwrap();
+    });
+}
+
+#[test]
+fn an_archive_is_not_unpacked_to_a_raw_device() {
+    run("an_archive_is_not_unpacked_to_a_raw_device", |world| async move {
+        world.archive(false).await;
+        let class = world.class_that_binds_at_once(json!({"pool": "fast"})).await;
+        let from = json!({"apiGroup": "pliant.io", "kind": "ArchivePopulator", "name": "site"});
+        world.ask("web", &class, "Block", &json!({"dataSourceRef": from})).await.unwrap();
+        let failed = Some((FillingPhase::Failed, Some("WrongVolumeMode".to_owned())));
+        world
+            .until::<ArchivePopulator>("site", "has failed", |one| {
+                reason(one.status.as_ref()) == failed
+            })
+            .await;
+        assert_eq!(world.times("web", "WrongVolumeMode").await, 1);
+        world.api::<PersistentVolumeClaim>().delete("web", &DeleteParams::default()).await.unwrap();
+    });
+}
+
+/// Smaller than its source, of another class, and with another file system.
+#[test]
+fn a_claim_is_copied_into_a_smaller_one_with_another_file_system() {
+    run("a_claim_is_copied_into_a_smaller_one_with_another_file_system", |world| async move {
+        let old = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        world.class_named("copied-to-xfs", json!({"pool": "fast", "fs-type": "xfs"})).await;
+        world.claim("old", &old, "512Mi", "Filesystem").await;
+        let script = "dd if=/dev/urandom of=/data/a bs=1M count=20 2>/dev/null; ln /data/a /data/b; \
+                      ln -s a /data/c; chown 12:34 /data/a; chmod 640 /data/a; sync; sleep 9999";
+        world.pod("writer", "old", script, json!({})).await;
+        let tell = "cd /data && sync && md5sum a b && stat -c '%a %u %g %h' a && readlink c";
+        let before = world.exec_when_back("writer", &format!("test -L /data/c && {tell}")).await;
+        // While somebody writes it waits, and says for whom.
+        world.copy("old", true).await;
+        world.claim_from("new", "copied-to-xfs", "320Mi", "PvcSourcePopulator", "old").await;
+        let waits = Some((FillingPhase::Waiting, Some("SourceInUse".to_owned())));
+        world
+            .until::<PvcSourcePopulator>("old", "waits for its pod", |one| {
+                reason(one.status.as_ref()) == waits
+            })
+            .await;
+        world.remove_pod("writer").await;
+        world.filled("new").await;
+        world.pod("reader", "new", "sleep 9999", json!({})).await;
+        assert_eq!(world.exec("reader", tell).await, before);
+        assert_eq!(
+            world.exec("reader", "awk '$2 == \"/data\" {print $3}' /proc/mounts").await,
+            "xfs"
+        );
+    });
+}
+
+#[test]
+fn a_raw_device_is_copied() {
+    run("a_raw_device_is_copied", |world| async move {
+        let class = world.class(json!({"pool": "fast"})).await;
+        world.claim("old", &class, "64Mi", "Block").await;
+        world.pod("writer", "old", "sleep 9999", json!({})).await;
+        let sum = "dd if=/dev/data bs=1M count=64 2>/dev/null | md5sum";
+        let fill = "dd if=/dev/urandom of=/dev/data bs=1M count=64 2>/dev/null; sync";
+        let before = world.exec("writer", &format!("{fill}; {sum}")).await;
+        world.remove_pod("writer").await;
+        world.copy("old", true).await;
+        let from = json!({"apiGroup": "pliant.io", "kind": "PvcSourcePopulator", "name": "old"});
+        world.ask("new", &class, "Block", &json!({"dataSourceRef": from})).await.unwrap();
+        world.filled("new").await;
+        world.pod("reader", "new", "sleep 9999", json!({})).await;
+        assert_eq!(world.exec("reader", sum).await, before);
+    });
+}
+
+#[test]
+fn a_source_that_is_deleted_leaves_nothing() {
+    run("a_source_that_is_deleted_leaves_nothing", |world| async move {
+        let class = world.class(json!({"pool": "fast"})).await;
+        world.claim("old", &class, "512Mi", "Filesystem").await;
+        let script =
+            "dd if=/dev/urandom of=/data/a bs=1M count=300 2>/dev/null; sync; touch /data/done";
+        world.pod("writer", "old", script, json!({"restartPolicy": "Never"})).await;
+        world
+            .until::<Pod>("writer", "has ended", |pod| {
+                pod.status.as_ref().and_then(|one| one.phase.as_deref()) == Some("Succeeded")
+            })
+            .await;
+        world.copy("old", true).await;
+        world.claim_from("new", &class, "512Mi", "PvcSourcePopulator", "old").await;
+        world
+            .until::<PvcSourcePopulator>("old", "is copied", |one| {
+                let told = reason(one.status.as_ref()).map(|(phase, _)| phase);
+                !matches!(told, None | Some(FillingPhase::Waiting))
+            })
+            .await;
+        let copies = world.api::<PvcSourcePopulator>();
+        copies.delete("old", &DeleteParams::default()).await.unwrap();
+        world
+            .until::<PersistentVolumeClaim>("new", "is let go", |claim| {
+                !claim.finalizers().iter().any(|one| one == FINALIZER)
+            })
+            .await;
+        world.nothing_left().await;
+        // Either all of it came in time, or nothing did.
+        if phase(&world.get_claim("new").await) != "Bound" {
+            let claims = world.api::<PersistentVolumeClaim>();
+            claims.delete("new", &DeleteParams::default()).await.unwrap();
+        }
+        world.remove_pod("writer").await;
+    });
+}
+
+#[test]
+fn a_kind_that_nobody_fills_is_told_once() {
+    run("a_kind_that_nobody_fills_is_told_once", |world| async move {
+        let class = world.class(json!({"pool": "fast"})).await;
+        let from = json!({"apiGroup": "example.com", "kind": "Backup", "name": "x"});
+        world.ask("lost", &class, "Filesystem", &json!({"dataSourceRef": from})).await.unwrap();
+        for _ in 0..60 {
+            if world.times("lost", "UnrecognizedDataSourceKind").await > 0 {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+        // Both replicas have looked by now.
+        tokio::time::sleep(std::time::Duration::from_secs(15)).await;
+        assert_eq!(world.times("lost", "UnrecognizedDataSourceKind").await, 1);
+        world
+            .api::<PersistentVolumeClaim>()
+            .delete("lost", &DeleteParams::default())
+            .await
+            .unwrap();
+    });
+}
+
+/// The twelve cases of KEP-1495: what is asked, and what the API server keeps or answers.
+#[test]
+fn the_api_server_keeps_what_the_kep_says() {
+    run("the_api_server_keeps_what_the_kep_says", |world| async move {
+        let pvc = || json!({"kind": "PersistentVolumeClaim", "name": "x"});
+        let snapshot = || json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "x"});
+        let custom = || json!({"apiGroup": "pliant.io", "kind": "ArchivePopulator", "name": "x"});
+        let pod = || json!({"kind": "Pod", "name": "x"});
+        let kept = |kind: &str| Ok([Some(kind.to_owned()), Some(kind.to_owned())]);
+        let wiped = || Ok([None, None]);
+        let cases: [(Value, Value, Result<_, u16>); 12] = [
+            (Value::Null, Value::Null, wiped()),
+            (pvc(), Value::Null, kept("PersistentVolumeClaim")),
+            (snapshot(), Value::Null, kept("VolumeSnapshot")),
+            (pvc(), pvc(), kept("PersistentVolumeClaim")),
+            (pvc(), snapshot(), Err(422)),
+            (pod(), Value::Null, wiped()),
+            (custom(), Value::Null, wiped()),
+            (pod(), pvc(), Err(422)),
+            (Value::Null, pod(), Err(422)),
+            (Value::Null, pvc(), kept("PersistentVolumeClaim")),
+            (Value::Null, snapshot(), kept("VolumeSnapshot")),
+            (Value::Null, custom(), kept("ArchivePopulator")),
+        ];
+        // Its volumes wait for a pod, and there is none.
+        let class = world.class(json!({"pool": "fast"})).await;
+        for (number, (source, by_ref, expected)) in cases.into_iter().enumerate() {
+            let name = format!("case-{number}");
+            let more = json!({"dataSource": source, "dataSourceRef": by_ref});
+            let answer = world.ask(&name, &class, "Filesystem", &more).await;
+            assert_eq!(answer.as_ref().map(named).map_err(|code| *code), expected, "{more}");
+            if answer.is_ok() {
+                let claims = world.api::<PersistentVolumeClaim>();
+                claims.delete(&name, &DeleteParams::default()).await.unwrap();
+            }
+        }
+    });
+}

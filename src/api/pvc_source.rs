@@ -1,0 +1,58 @@
+//! A claim whose content another claim is filled with.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::PopulatorStatus;
+
+/// A claim that new claims are filled from: they name this object in `dataSourceRef`.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[kube(
+    group = "pliant.io",
+    version = "v1alpha1",
+    kind = "PvcSourcePopulator",
+    plural = "pvcsourcepopulators",
+    shortname = "pvcsrc",
+    category = "pliant",
+    namespaced,
+    doc = "A claim that new claims are filled from. A claim names this object in its `dataSourceRef`, with any size that the content fits into and any class; it is bound as soon as it has the content.",
+    status = "PopulatorStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    printcolumn(name = "Source", type_ = "string", json_path = ".spec.sourcePvcRef.name"),
+    printcolumn(name = "Claim", type_ = "string", json_path = ".status.claims[0].claim"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.claims[0].phase"),
+    printcolumn(name = "Progress", type_ = "string", json_path = ".status.claims[0].progress"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.claims[0].reason"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PvcSourcePopulatorSpec {
+    /// The claim whose content is copied. It cannot change: what is copied from must not change
+    /// midway.
+    #[x_kube(validation = Rule::new("self == oldSelf").message("sourcePvcRef cannot change; make another PvcSourcePopulator"))]
+    pub source_pvc_ref: SourcePvcRef,
+    /// Whether it is copied although a pod may still write to it. The copy is then that of no one
+    /// moment. Without this the copy waits until no pod uses the source.
+    #[serde(default)]
+    pub while_in_use: bool,
+    /// Whether the copy begins before any pod uses the new claim. It is made on the node of the source
+    /// then, and pods of the new claim will run there. Without this the copy of a class that waits for
+    /// its first consumer begins when a pod of the new claim is scheduled.
+    #[serde(default)]
+    pub start_early: bool,
+}
+
+/// A claim by its name.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SourcePvcRef {
+    /// Name of the claim.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Namespace of the claim: that of this object, which it is without this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: Option<String>,
+}

@@ -1,0 +1,39 @@
+//! `pliant operator`.
+
+use clap::Args;
+
+use crate::config::{Address, LogFilter, LogFormat};
+use crate::populators::validator::Mode;
+
+/// `pliant operator`.
+#[derive(Debug, Args)]
+pub struct OperatorRole {
+    /// Image of the pods that fill volumes, which is that of this program
+    #[arg(long, value_name = "IMAGE", env = "PLIANT_FILL_IMAGE", hide_env_values = true)]
+    pub fill_image: String,
+    /// Namespace of the pods and claims that fill volumes and need nothing of the claim's own namespace
+    /// [default: that of the claim]
+    #[arg(long, value_name = "NAMESPACE", env = "PLIANT_FILL_NAMESPACE", hide_env_values = true)]
+    pub fill_namespace: Option<String>,
+    /// Whether claims are told that nobody has registered the kind they are to be filled from: auto,
+    /// unless another validator tells them; on; or off
+    #[arg(long, value_name = "WHEN", env = "PLIANT_VALIDATOR", hide_env_values = true,
+        value_parser = str::parse::<Mode>, default_value_t = Mode::Auto)]
+    pub validator: Mode,
+    /// Address and port to serve /metrics and /healthz on, such as 0.0.0.0:9808 [default: off]
+    #[arg(long, value_name = "ADDRESS", env = "PLIANT_METRICS_ADDRESS", hide_env_values = true)]
+    pub metrics_address: Option<Address>,
+    /// How log lines are written: text or json
+    #[arg(long, value_name = "FORMAT", env = "PLIANT_LOG_FORMAT", hide_env_values = true,
+        value_parser = str::parse::<LogFormat>, default_value = "text")]
+    pub log_format: LogFormat,
+    /// Which log lines are written: a level, or directives such as warn,pliant::populators=debug
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "PLIANT_LOG_LEVEL",
+        hide_env_values = true,
+        default_value = "info"
+    )]
+    pub log_level: LogFilter,
+}

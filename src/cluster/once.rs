@@ -1,0 +1,95 @@
+//! Events that are written once, whoever writes them and however often that one starts.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use sha2::{Digest, Sha256};
+
+use crate::volume::DRIVER;
+
+/// Where events of objects without a namespace are kept.
+const NO_NAMESPACE: &str = "default";
+
+/// The longest name of an object that an event is named for, in bytes; names end at 253.
+const LONGEST_NAME: usize = 200;
+
+/// The longest sentence that the API server takes, in bytes.
+const LONGEST_TEXT: usize = 1024;
+
+/// An event whose name follows from what it tells: whoever comes second finds it written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OnceEvent {
+    /// Its name.
+    pub name: String,
+    /// The object of which it tells.
+    pub about: ObjectReference,
+    /// One word for machines.
+    pub reason: String,
+    /// Whether somebody has to do something.
+    pub is_warning: bool,
+    /// A sentence for people.
+    pub text: String,
+}
+
+impl OnceEvent {
+    /// Returns the name of the event about an object of this name that tells what `identity` says.
+    pub fn name_for(object: &str, identity: &str) -> String {
+        let digest = Sha256::digest(identity);
+        let digest = digest.iter().take(8).fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+        let object = cut(object, LONGEST_NAME).trim_end_matches(['.', '-']);
+        format!("{object}.{digest:016x}")
+    }
+
+    /// Returns as much of a sentence as an event takes.
+    pub fn bounded(text: &str) -> String {
+        cut(text, LONGEST_TEXT).to_owned()
+    }
+
+    /// Write it; one that is there already, or that nobody can have any more, is done. Whether it was
+    /// written now.
+    ///
+    /// # Errors
+    /// What the API server says if asking again may help.
+    pub async fn write(&self, client: &Client, writer: &str) -> Result<bool, kube::Error> {
+        let namespace = self.about.namespace.as_deref().unwrap_or(NO_NAMESPACE);
+        let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+        let params = PostParams { field_manager: Some(writer.to_owned()), ..PostParams::default() };
+        match api.create(&params, &self.event(namespace, writer)).await {
+            Err(kube::Error::Api(answer)) if answer.is_already_exists() => Ok(false),
+            // Its namespace is being deleted, or we may not: asking again would not help.
+            Err(kube::Error::Api(answer)) if answer.code < 429 => {
+                let (name, why) = (&self.name, &answer.message);
+                tracing::warn!(event = name, why, "an event is refused");
+                Ok(false)
+            }
+            written => written.map(|_| true),
+        }
+    }
+
+    fn event(&self, namespace: &str, writer: &str) -> Event {
+        let kind = if self.is_warning { "Warning" } else { "Normal" };
+        let mut event = Event {
+            action: Some("Watch".to_owned()),
+            event_time: Some(MicroTime(Timestamp::now())),
+            note: Some(self.text.clone()),
+            reason: Some(self.reason.clone()),
+            regarding: Some(self.about.clone()),
+            reporting_controller: Some(DRIVER.to_owned()),
+            reporting_instance: Some(writer.to_owned()),
+            type_: Some(kind.to_owned()),
+            ..Event::default()
+        };
+        event.metadata.name = Some(self.name.clone());
+        event.metadata.namespace = Some(namespace.to_owned());
+        event
+    }
+}
+
+/// The beginning of a text, of whole characters.
+fn cut(text: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
+}

@@ -1,0 +1,351 @@
+//! One effect at a time. Each says what it was decided from, and fails if that is no longer so.
+
+use std::time::Duration;
+
+use json_patch::Patch as JsonPatch;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::api::Filling;
+use crate::cluster::OnceEvent;
+use crate::populators::populator::Populator;
+use crate::populators::seen::{Seen, uid};
+use crate::populators::steps::Step;
+use crate::populators::{
+    FINALIZER, NUDGED, POLICY, POPULATES, PopulatorReason, SELECTED_NODE, SHOWN, Source, WRITER,
+    make,
+};
+
+const SELECTED_NODE_AT: &str = "/metadata/annotations/volume.kubernetes.io~1selected-node";
+
+/// A claim under one look: what was seen of it, and where its second claim is.
+pub(super) struct Work<'a, S> {
+    pub seen: &'a Seen,
+    pub source: Option<&'a S>,
+    pub namespace: &'a str,
+}
+
+impl<S: Source> Populator<S> {
+    /// Do a step.
+    ///
+    /// # Errors
+    /// What the API server says. A conflict says that something has changed: look again.
+    pub(super) async fn apply(&self, step: Step, work: &Work<'_, S>) -> Result<(), kube::Error> {
+        let Work { seen, source, .. } = work;
+        tracing::debug!(claim = seen.claim.name_any(), ?step, "filling a claim");
+        match step {
+            Step::Hold => {
+                hold(&self.of::<PersistentVolumeClaim>(&seen.claim.metadata), &seen.claim.metadata)
+                    .await
+            }
+            Step::HoldSource => match source {
+                Some(source) => hold(&self.of::<S>(source.meta()), source.meta()).await,
+                None => Ok(()),
+            },
+            Step::Pin(node) => self.pin(seen, Some(&node)).await,
+            Step::Unpin => self.pin(seen, None).await,
+            Step::MakePrime => self.make_prime(work).await,
+            Step::MakePod => self.make_pod(work).await,
+            Step::Tell(reason, text) => self.tell(seen, reason, &text).await,
+            Step::Note(filling) => self.note(work, Some(*filling)).await,
+            Step::Forget => self.note(work, None).await,
+            Step::Show(text) => self.show(&seen.claim, &json!({ SHOWN: text })).await,
+            Step::Count(result, seconds) => {
+                let took = Duration::from_secs(seconds.unsigned_abs());
+                self.tally.filled(result, took);
+                Ok(())
+            }
+            Step::Retain => self.retain(seen).await,
+            Step::Rebind => self.rebind(seen).await,
+            Step::Nudge => self.nudge(seen).await,
+            Step::DropPod => remove::<Pod>(self, seen.pod.as_ref().map(|pod| &pod.metadata)).await,
+            Step::DropPrime => {
+                let prime = seen.prime.as_ref().map(|prime| &prime.metadata);
+                remove::<PersistentVolumeClaim>(self, prime).await
+            }
+            Step::Restore => self.restore(seen).await,
+            Step::Release => self.release(seen).await,
+        }
+    }
+
+    /// Where the objects of a kind are that are in the namespace of this one.
+    pub(super) fn of<K>(&self, metadata: &ObjectMeta) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), metadata.namespace.as_deref().unwrap_or_default())
+    }
+
+    async fn pin(&self, seen: &Seen, node: Option<&str>) -> Result<(), kube::Error> {
+        let metadata = &seen.claim.metadata;
+        let api = self.of::<PersistentVolumeClaim>(metadata);
+        let Some(node) = node else {
+            let chosen = seen.claim.annotations().get(SELECTED_NODE);
+            let patch = json!([
+                {"op": "test", "path": SELECTED_NODE_AT, "value": chosen},
+                {"op": "remove", "path": SELECTED_NODE_AT},
+            ]);
+            return patched(&api, &seen.claim.name_any(), &by_json(patch)).await;
+        };
+        let patch = json!({"metadata": {
+            "resourceVersion": metadata.resource_version,
+            "annotations": { SELECTED_NODE: node },
+        }});
+        patched(&api, &seen.claim.name_any(), &Patch::Merge(patch)).await
+    }
+
+    async fn make_prime(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
+        let prime = make::prime(&work.seen.claim, work.seen.waits_for_consumer, work.namespace);
+        made(&self.of(&prime.metadata), &prime).await
+    }
+
+    async fn make_pod(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
+        let fill = work.seen.fill().cloned().unwrap_or_default();
+        let generation = work.seen.source.as_ref().map_or(0, |source| source.generation);
+        let image = &self.settings.image;
+        let pod = make::pod(&work.seen.claim, &fill, image, work.namespace, generation);
+        made(&self.of(&pod.metadata), &pod).await
+    }
+
+    async fn tell(
+        &self,
+        seen: &Seen,
+        reason: PopulatorReason,
+        text: &str,
+    ) -> Result<(), kube::Error> {
+        let generation = seen.source.as_ref().map_or(0, |source| source.generation);
+        let failures = seen.told().map_or(0, |told| told.failures);
+        let subject = format!("{generation}/{failures}");
+        self.events.tell(&seen.claim, reason, &subject, text).await
+    }
+
+    /// Write what is told of the claim, or no longer tell of it; only over what was seen.
+    async fn note(&self, work: &Work<'_, S>, filling: Option<Filling>) -> Result<(), kube::Error> {
+        let Some(source) = work.source else { return Ok(()) };
+        let mut there = self.uids_of(source);
+        there.retain(|uid| filling.is_some() || uid != work.seen.uid());
+        let mut status = source.status().cloned().unwrap_or_default();
+        if let Some(filling) = filling {
+            there.push(filling.uid.clone());
+            status = status.with(filling);
+        }
+        status.claims.retain(|one| there.contains(&one.uid));
+        // The finalizer may have gone onto it in the same plan: who else wrote the status is asked only.
+        let api = self.of::<S>(source.meta());
+        let newest = api.get(&source.name_any()).await?;
+        if newest.status() != source.status() {
+            return Err(stale());
+        }
+        let patch = json!({
+            "metadata": {"resourceVersion": newest.meta().resource_version},
+            "status": status,
+        });
+        let patch = Patch::Merge(patch);
+        api.patch_status(&source.name_any(), &writer(), &patch).await.map(drop)
+    }
+
+    async fn show(
+        &self,
+        claim: &PersistentVolumeClaim,
+        annotations: &Value,
+    ) -> Result<(), kube::Error> {
+        let api = self.of::<PersistentVolumeClaim>(&claim.metadata);
+        let patch = json!({"metadata": {"uid": claim.metadata.uid, "annotations": annotations}});
+        patched(&api, &claim.name_any(), &Patch::Merge(patch)).await
+    }
+
+    async fn retain(&self, seen: &Seen) -> Result<(), kube::Error> {
+        let Some(pv) = &seen.pv else { return Ok(()) };
+        let policy =
+            pv.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.clone());
+        let policy = policy.unwrap_or_else(|| "Retain".to_owned());
+        let patch = json!({
+            "metadata": {
+                "resourceVersion": pv.metadata.resource_version,
+                "annotations": { POPULATES: seen.uid(), POLICY: policy },
+            },
+            "spec": {"persistentVolumeReclaimPolicy": "Retain"},
+        });
+        patched(&self.pvs(), &pv.name_any(), &Patch::Merge(patch)).await
+    }
+
+    /// Hand the volume over in one write. It is never without a claim: whoever waits for a volume of its
+    /// size would get it.
+    async fn rebind(&self, seen: &Seen) -> Result<(), kube::Error> {
+        let (Some(pv), Some(prime)) = (&seen.pv, &seen.prime) else { return Ok(()) };
+        let owner = json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": seen.claim.namespace(),
+            "name": seen.claim.name_any(),
+            "uid": seen.uid(),
+        });
+        let patch = json!([
+            {"op": "test", "path": "/metadata/resourceVersion", "value": pv.metadata.resource_version},
+            {"op": "test", "path": "/spec/claimRef/uid", "value": uid(&prime.metadata)},
+            {"op": "test", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Retain"},
+            {"op": "replace", "path": "/spec/claimRef", "value": owner},
+        ]);
+        patched(&self.pvs(), &pv.name_any(), &by_json(patch)).await
+    }
+
+    /// A write to it lets the claim's controller look at it; by itself it does so every 15 s.
+    async fn nudge(&self, seen: &Seen) -> Result<(), kube::Error> {
+        let (Some(pv), Some(prime)) = (&seen.pv, &seen.prime) else { return Ok(()) };
+        self.show(prime, &json!({ NUDGED: pv.name_any() })).await
+    }
+
+    async fn restore(&self, seen: &Seen) -> Result<(), kube::Error> {
+        let Some(pv) = &seen.pv else { return Ok(()) };
+        let policy = pv.annotations().get(POLICY);
+        let patch = json!({
+            "metadata": {
+                "resourceVersion": pv.metadata.resource_version,
+                "annotations": { POPULATES: null, POLICY: null },
+            },
+            "spec": {"persistentVolumeReclaimPolicy": policy.map_or("Retain", String::as_str)},
+        });
+        patched(&self.pvs(), &pv.name_any(), &Patch::Merge(patch)).await
+    }
+
+    async fn release(&self, seen: &Seen) -> Result<(), kube::Error> {
+        let metadata = &seen.claim.metadata;
+        let mut annotations = json!({});
+        if seen.is_rebound() {
+            annotations = json!({ SHOWN: null });
+        }
+        let patch = without_finalizer(metadata, &annotations);
+        let api = self.of::<PersistentVolumeClaim>(metadata);
+        patched(&api, &seen.claim.name_any(), &Patch::Merge(patch)).await
+    }
+
+    /// Take our finalizer off a source that no claim is filled from.
+    pub(super) async fn release_source(&self, source: &S) -> Result<(), kube::Error> {
+        let patch = without_finalizer(source.meta(), &json!({}));
+        patched(&self.of::<S>(source.meta()), &source.name_any(), &Patch::Merge(patch)).await
+    }
+
+    fn pvs(&self) -> Api<PersistentVolume> {
+        Api::all(self.client.clone())
+    }
+}
+
+fn without_finalizer(metadata: &ObjectMeta, annotations: &Value) -> Value {
+    let finalizers = metadata.finalizers.iter().flatten();
+    let finalizers: Vec<&String> = finalizers.filter(|one| *one != FINALIZER).collect();
+    json!({"metadata": {
+        "resourceVersion": metadata.resource_version,
+        "finalizers": finalizers,
+        "annotations": annotations,
+    }})
+}
+
+/// Put our finalizer on an object, if it is still as it was seen.
+async fn hold<K>(api: &Api<K>, metadata: &ObjectMeta) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let finalizers = metadata.finalizers.iter().flatten().map(String::as_str).chain([FINALIZER]);
+    let patch = json!({"metadata": {
+        "resourceVersion": metadata.resource_version,
+        "finalizers": finalizers.collect::<Vec<&str>>(),
+    }});
+    let name = metadata.name.as_deref().unwrap_or_default();
+    patched(api, name, &Patch::Merge(patch)).await
+}
+
+/// Make an object; one of its name is that of another replica, or of a time before.
+async fn made<K>(api: &Api<K>, object: &K) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+{
+    let params = PostParams { field_manager: Some(WRITER.to_owned()), ..PostParams::default() };
+    match api.create(&params, object).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        made => made.map(drop),
+    }
+}
+
+/// Delete the object that was seen, and no other one of its name; gone is gone.
+async fn remove<K>(
+    populator: &Populator<impl Source>,
+    metadata: Option<&ObjectMeta>,
+) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug,
+{
+    let Some(metadata) = metadata else { return Ok(()) };
+    let only = Preconditions { uid: metadata.uid.clone(), resource_version: None };
+    let params = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
+    let name = metadata.name.as_deref().unwrap_or_default();
+    match populator.of::<K>(metadata).delete(name, &params).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+async fn patched<K, P>(api: &Api<K>, name: &str, patch: &Patch<P>) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+    P: Serialize + std::fmt::Debug,
+{
+    api.patch(name, &writer(), patch).await.map(drop)
+}
+
+fn by_json(patch: Value) -> Patch<()> {
+    let patch: JsonPatch = serde_json::from_value(patch).expect("a patch");
+    Patch::Json(patch)
+}
+
+fn writer() -> PatchParams {
+    PatchParams { field_manager: Some(WRITER.to_owned()), ..PatchParams::default() }
+}
+
+/// As the API server says it of what has changed.
+fn stale() -> kube::Error {
+    let status = kube::core::Status::failure("the status was written by another", "Conflict");
+    kube::Error::Api(Box::new(status.with_code(409)))
+}
+
+/// Writes events on claims, each once.
+pub(super) struct Events {
+    pub client: kube::Client,
+}
+
+impl Events {
+    /// Tell a claim something; the same of the same subject is told once, whoever tells it.
+    pub async fn tell(
+        &self,
+        claim: &PersistentVolumeClaim,
+        reason: PopulatorReason,
+        subject: &str,
+        text: &str,
+    ) -> Result<(), kube::Error> {
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("PersistentVolumeClaim".to_owned()),
+            namespace: claim.namespace(),
+            name: claim.metadata.name.clone(),
+            uid: claim.metadata.uid.clone(),
+            ..ObjectReference::default()
+        };
+        let identity = format!("{}/{reason}/{subject}", uid(&claim.metadata));
+        let event = OnceEvent {
+            name: OnceEvent::name_for(&claim.name_any(), &identity),
+            about,
+            reason: reason.to_string(),
+            is_warning: reason.is_warning(),
+            text: OnceEvent::bounded(text),
+        };
+        event.write(&self.client, WRITER).await.map(drop)
+    }
+}

@@ -1,0 +1,60 @@
+//! Who may write to a claim. Pure.
+
+use k8s_openapi::api::core::v1::{Pod, Volume};
+use kube::ResourceExt;
+
+use crate::populators::LABEL;
+
+/// Returns the pods that may write to a claim of their namespace: all that use it and have not ended,
+/// but those that can only read it. A pod that was only just made counts too.
+pub(super) fn writers(pods: &[Pod], claim: &str) -> Vec<String> {
+    let writes = |pod: &&Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        let has_ended = matches!(phase, Some("Succeeded" | "Failed"));
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let name = pod.name_any();
+        let uses = volumes.into_iter().any(|volume| is_written(volume, &name, claim));
+        // Those of ours read their source only.
+        uses && !has_ended && !pod.labels().contains_key(LABEL)
+    };
+    pods.iter().filter(writes).map(ResourceExt::name_any).collect()
+}
+
+fn is_written(volume: &Volume, pod: &str, claim: &str) -> bool {
+    let named = volume.persistent_volume_claim.as_ref();
+    let named = named.filter(|named| named.claim_name == claim && named.read_only != Some(true));
+    let is_ephemeral = volume.ephemeral.is_some() && format!("{pod}-{}", volume.name) == claim;
+    named.is_some() || is_ephemeral
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn whoever_may_write_is_named() {
+        let pod = |name: &str, phase: &str, labels: Value, volume: Value| -> Pod {
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "labels": labels},
+                "spec": {"containers": [], "volumes": [volume]},
+                "status": {"phase": phase},
+            }))
+            .unwrap()
+        };
+        let of = |claim: &str, read_only: bool| json!({"name": "data", "persistentVolumeClaim": {"claimName": claim, "readOnly": read_only}});
+        let pods = vec![
+            pod("runs", "Running", json!({}), of("db", false)),
+            pod("waits", "Pending", json!({}), of("db", false)),
+            pod("reads", "Running", json!({}), of("db", true)),
+            pod("ended", "Succeeded", json!({}), of("db", false)),
+            pod("died", "Failed", json!({}), of("db", false)),
+            pod("unknown", "Unknown", json!({}), of("db", false)),
+            pod("other", "Running", json!({}), of("web", false)),
+            pod("fills", "Running", json!({LABEL: "u"}), of("db", false)),
+            pod("web", "Running", json!({}), json!({"name": "tmp", "ephemeral": {}})),
+        ];
+        assert_eq!(writers(&pods, "db"), ["runs", "waits", "unknown"]);
+        assert_eq!(writers(&pods, "web-tmp"), ["web"]);
+    }
+}

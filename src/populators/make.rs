@@ -1,0 +1,227 @@
+//! The second claim and the pod that fills its volume. Pure.
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::populators::seen::{selected_node, uid};
+use crate::populators::{Fill, LABEL, SELECTED_NODE};
+
+/// On a fill pod: the generation of the source that it was made of.
+const GENERATION: &str = "pliant.io/generation";
+
+/// On pods and second claims: the claim that is filled, for people.
+const CLAIM: &str = "pliant.io/claim";
+
+/// On a second claim: the node that it was made for, which its provisioner may take off the other place.
+const NODE: &str = "pliant.io/node";
+
+/// The container of a fill pod.
+pub(super) const CONTAINER: &str = "fill";
+
+/// The name of the second claim of a claim, and of the pod that fills it.
+pub(super) fn prime_name(uid: &str) -> String {
+    format!("prime-{uid}")
+}
+
+/// The second claim: as the claim is, without the data source.
+pub(super) fn prime(
+    claim: &PersistentVolumeClaim,
+    waits_for_consumer: bool,
+    namespace: &str,
+) -> PersistentVolumeClaim {
+    let spec = claim.spec.clone().unwrap_or_default();
+    let mut metadata = metadata(claim, namespace);
+    if let Some(node) = selected_node(claim).filter(|_| waits_for_consumer) {
+        metadata["annotations"][SELECTED_NODE] = json!(node);
+        metadata["annotations"][NODE] = json!(node);
+    }
+    let prime = json!({
+        "metadata": metadata,
+        "spec": {
+            "accessModes": spec.access_modes,
+            "resources": spec.resources,
+            "storageClassName": spec.storage_class_name,
+            "volumeMode": spec.volume_mode,
+            "volumeAttributesClassName": spec.volume_attributes_class_name,
+        },
+    });
+    serde_json::from_value(prime).expect("a claim")
+}
+
+fn metadata(claim: &PersistentVolumeClaim, namespace: &str) -> Value {
+    let of = format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
+    json!({
+        "name": prime_name(uid(&claim.metadata)),
+        "namespace": namespace,
+        "labels": {
+            LABEL: uid(&claim.metadata),
+            "app.kubernetes.io/name": "pliant-fill",
+            "app.kubernetes.io/managed-by": "pliant",
+        },
+        "annotations": { CLAIM: of },
+    })
+}
+
+/// The pod that fills the volume of the second claim.
+///
+/// It has the capabilities that files keep their owners, modes, devices and extended attributes by, all of
+/// them among those that the policy `baseline` of Kubernetes lets a namespace have; no token, no network
+/// identity, and nothing of its own that could be written but the volume.
+pub(super) fn pod(
+    claim: &PersistentVolumeClaim,
+    fill: &Fill,
+    image: &str,
+    namespace: &str,
+    generation: i64,
+) -> Pod {
+    let name = prime_name(uid(&claim.metadata));
+    let mut metadata = metadata(claim, namespace);
+    metadata["annotations"][GENERATION] = json!(generation.to_string());
+    let mut volumes = json!(fill.volumes);
+    let target = json!({"name": "target", "persistentVolumeClaim": {"claimName": name}});
+    volumes.as_array_mut().into_iter().for_each(|all| all.push(target.clone()));
+    let pod = json!({
+        "metadata": metadata,
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": false,
+            "enableServiceLinks": false,
+            "terminationGracePeriodSeconds": 5,
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+            "affinity": affinity(claim),
+            // It goes where the pod of the claim will go, which may tolerate what this does not know.
+            "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
+            "containers": [container(claim, fill, image)],
+            "volumes": volumes,
+        },
+    });
+    serde_json::from_value(pod).expect("a pod")
+}
+
+/// The node that is chosen for the claim, if one is; where the volumes are the scheduler knows.
+fn affinity(claim: &PersistentVolumeClaim) -> Value {
+    let Some(node) = selected_node(claim) else { return Value::Null };
+    let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+    let terms = json!([{"matchFields": [field]}]);
+    json!({"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
+    }})
+}
+
+fn container(claim: &PersistentVolumeClaim, fill: &Fill, image: &str) -> Value {
+    let mut mounts = json!(fill.mounts);
+    let mut devices = json!(fill.devices);
+    let (list, target) = if is_block(claim) {
+        (&mut devices, json!({"name": "target", "devicePath": "/target"}))
+    } else {
+        (&mut mounts, json!({"name": "target", "mountPath": "/target"}))
+    };
+    list.as_array_mut().into_iter().for_each(|all| all.push(target.clone()));
+    json!({
+        "name": CONTAINER,
+        "image": image,
+        "args": fill.args,
+        "volumeMounts": mounts,
+        "volumeDevices": devices,
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "64Mi"},
+            "limits": {"memory": "512Mi"},
+        },
+        "securityContext": {
+            "runAsUser": 0,
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {
+                "drop": ["ALL"],
+                "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP"],
+            },
+        },
+    })
+}
+
+/// Whether the workload of a claim sees a raw device.
+pub(super) fn is_block(claim: &PersistentVolumeClaim) -> bool {
+    claim.spec.as_ref().is_some_and(|spec| spec.volume_mode.as_deref() == Some("Block"))
+}
+
+/// The node that a second claim was made for.
+pub(super) fn node_of(prime: &PersistentVolumeClaim) -> Option<&str> {
+    prime.annotations().get(NODE).map(String::as_str)
+}
+
+/// The generation of the source that a pod was made of.
+pub(super) fn generation_of(pod: &Pod) -> Option<i64> {
+    pod.annotations().get(GENERATION)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(mode: &str) -> PersistentVolumeClaim {
+        serde_json::from_value(json!({
+            "metadata": {"name": "db", "namespace": "shop", "uid": "u",
+                         "annotations": {SELECTED_NODE: "alpha", "other": "x"}},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "volumeMode": mode,
+                "volumeAttributesClassName": "gold", "resources": {"requests": {"storage": "1Gi"}},
+                "selector": {"matchLabels": {"a": "b"}},
+                "dataSourceRef": {"apiGroup": "pliant.io", "kind": "ArchivePopulator", "name": "a"},
+                "dataSource": {"apiGroup": "pliant.io", "kind": "ArchivePopulator", "name": "a"},
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_second_claim_is_the_claim_without_its_source() {
+        let made = serde_json::to_value(prime(&claim("Block"), true, "shop")).unwrap();
+        let expected = json!({
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "volumeMode": "Block",
+            "volumeAttributesClassName": "gold", "resources": {"requests": {"storage": "1Gi"}},
+        });
+        assert_eq!(made["spec"], expected);
+        let metadata = &made["metadata"];
+        assert_eq!(
+            (&metadata["name"], &metadata["labels"][LABEL]),
+            (&json!("prime-u"), &json!("u"))
+        );
+        let expected = json!({CLAIM: "shop/db", SELECTED_NODE: "alpha", NODE: "alpha"});
+        assert_eq!(metadata["annotations"], expected);
+        let at_once = prime(&claim("Block"), false, "shop");
+        assert_eq!(selected_node(&at_once), None, "such a volume is made anywhere");
+    }
+
+    #[test]
+    fn a_pod_has_no_more_rights_than_it_needs() {
+        let fill = Fill { args: vec!["copy".to_owned()], ..Fill::default() };
+        let made =
+            serde_json::to_value(pod(&claim("Filesystem"), &fill, "image", "shop", 3)).unwrap();
+        let spec = &made["spec"];
+        assert_eq!(spec["automountServiceAccountToken"], false);
+        assert_eq!(spec["restartPolicy"], "Never");
+        assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+        let context = &spec["containers"][0]["securityContext"];
+        assert_eq!(context["capabilities"]["drop"], json!(["ALL"]));
+        assert_eq!(
+            (&context["readOnlyRootFilesystem"], &context["privileged"]),
+            (&json!(true), &json!(null))
+        );
+        let added = context["capabilities"]["add"].as_array().unwrap();
+        let of_baseline = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP"];
+        assert!(added.iter().all(|one| of_baseline.contains(&one.as_str().unwrap())), "{added:?}");
+        let mounts = json!([{"name": "target", "mountPath": "/target"}]);
+        assert_eq!(spec["containers"][0]["volumeMounts"], mounts);
+        assert!(made.to_string().contains(r#""values":["alpha"]"#), "{made}");
+    }
+
+    #[test]
+    fn a_raw_volume_is_a_device_of_the_pod() {
+        let made = pod(&claim("Block"), &Fill::default(), "image", "shop", 3);
+        assert_eq!(generation_of(&made), Some(3));
+        let made = serde_json::to_value(made).unwrap();
+        let devices = json!([{"name": "target", "devicePath": "/target"}]);
+        assert_eq!(made["spec"]["containers"][0]["volumeDevices"], devices);
+    }
+}

@@ -1,0 +1,189 @@
+//! What is told of a claim: in the status of its source, on itself, and by events. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
+use kube::ResourceExt;
+
+use crate::api::{Filling, FillingPhase, Quantity};
+use crate::bytes::Bytes;
+use crate::populators::seen::Seen;
+use crate::populators::steps::Step;
+use crate::populators::{PopulatorReason, Progress, SHOWN};
+
+/// How often progress is written.
+pub(super) const TELL_EVERY: SignedDuration = SignedDuration::from_secs(5);
+
+/// How many tries there are.
+pub(super) const MOST_FAILURES: i32 = 5;
+
+/// The pause after a first failure; three times as long after each further one.
+const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+
+/// The longest sentence in a status, in characters.
+const LONGEST_SENTENCE: usize = 1024;
+
+impl Seen {
+    /// What is told in this phase: what was told before, without what no longer holds.
+    pub fn filling(&self, phase: FillingPhase) -> Filling {
+        let generation = self.source.as_ref().map_or(0, |source| source.generation);
+        let before = self.told().cloned().unwrap_or_default();
+        let again = before.generation != generation && before.generation != 0;
+        let base = Filling {
+            claim: self.claim.name_any(),
+            uid: self.uid().to_owned(),
+            phase,
+            generation,
+            ..Filling::default()
+        };
+        if again {
+            return base; // Another wish: the failures of the one before do not count.
+        }
+        Filling {
+            failures: before.failures,
+            retry_at: before.retry_at,
+            pod: before.pod,
+            digest: before.digest,
+            started_at: before.started_at,
+            ..base
+        }
+    }
+
+    /// The time until the next try, if that has not come.
+    pub fn backs_off(&self) -> Option<SignedDuration> {
+        let told = self.told()?;
+        let same = self.source.as_ref().is_some_and(|source| source.generation == told.generation);
+        let left = told.retry_at.as_ref().filter(|_| same)?.0.duration_since(self.now);
+        left.is_positive().then_some(left)
+    }
+
+    /// Tell this, if it is not told yet.
+    pub fn say(&self, filling: Filling) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let reason = filling.reason.clone();
+        let is_new = self.told().is_none_or(|told| told.reason != reason);
+        let known = PopulatorReason::ALL.into_iter().find(|one| Some(one.to_string()) == reason);
+        if let Some(known) = known.filter(|one| one.is_told() && is_new) {
+            steps.push(Step::Tell(known, filling.message.clone().unwrap_or_default()));
+        }
+        let shown = in_words(&filling);
+        if self.told() != Some(&filling) {
+            steps.push(Step::Note(Box::new(filling)));
+        }
+        steps.extend(self.show(shown));
+        steps
+    }
+
+    /// Show this on the claim, if it is not shown yet.
+    pub fn show(&self, text: String) -> Option<Step> {
+        let shown = self.claim.annotations().get(SHOWN);
+        (shown != Some(&text)).then_some(Step::Show(text))
+    }
+
+    /// Tell that it waits.
+    pub fn wait(&self, reason: PopulatorReason, message: &str) -> Vec<Step> {
+        // While it waits for the next try, why the last one failed is what is to be known.
+        if self.backs_off().is_some() {
+            return Vec::new();
+        }
+        self.say(with_reason(self.filling(FillingPhase::Waiting), reason, message))
+    }
+
+    /// Tell that nobody can fill it: there is no source whose status could say so.
+    pub fn wait_for_source(&self, message: &str) -> Vec<Step> {
+        let reason = PopulatorReason::SourceMissing;
+        let shown = self.show(format!("Waiting: {reason}: {message}"));
+        shown.into_iter().flat_map(|show| [Step::Tell(reason, message.to_owned()), show]).collect()
+    }
+
+    /// Tell that it has failed for good.
+    pub fn fail(&self, reason: PopulatorReason, message: &str) -> Vec<Step> {
+        let mut filling = with_reason(self.filling(FillingPhase::Failed), reason, message);
+        filling.finished_at = Some(Time(self.now));
+        filling.retry_at = None;
+        let count = Step::Count("error", self.seconds());
+        [self.say(filling), vec![count]].concat()
+    }
+
+    /// Tell that a try has failed, and when the next one is; after the last one, that there is none.
+    pub fn retry(&self, pod: Option<&str>, reason: PopulatorReason, message: &str) -> Vec<Step> {
+        let filling = self.filling(FillingPhase::Waiting);
+        let failures = filling.failures + 1;
+        if failures >= MOST_FAILURES {
+            let message = format!(
+                "the last of {failures} tries failed: {message}; change the source, or delete the \
+                 claim and make it again, to have it tried once more"
+            );
+            return self.fail(PopulatorReason::TooManyFailures, &message);
+        }
+        let pause = FIRST_PAUSE * 3_i32.pow(failures.unsigned_abs() - 1);
+        let message = format!(
+            "try {failures} of {MOST_FAILURES} failed: {message}; the next one is in {} s",
+            pause.as_secs()
+        );
+        let filling = Filling {
+            failures,
+            retry_at: self.now.checked_add(pause).ok().map(Time),
+            pod: pod.map(str::to_owned),
+            ..with_reason(filling, reason, &message)
+        };
+        let told = self.told().is_some_and(|told| told.reason == filling.reason);
+        let tell = told.then_some(Step::Tell(reason, message)); // Each try is told, not only the first.
+        let count = Step::Count("retry", self.seconds());
+        tell.into_iter().chain(self.say(filling)).chain([count]).collect()
+    }
+
+    /// Tell that another node is looked for. That is no failed try, but must not go on at full speed.
+    pub fn reschedule(&self, message: &str) -> Vec<Step> {
+        let filling = self.filling(FillingPhase::Waiting);
+        let retry_at = self.now.checked_add(FIRST_PAUSE).ok().map(Time);
+        let filling = Filling { retry_at, pod: None, ..filling };
+        self.say(with_reason(filling, PopulatorReason::FillRescheduled, message))
+    }
+
+    /// Tell how far the pod is, if that was not told just now.
+    pub fn progress(&self, pod: &str, progress: Option<&Progress>) -> Vec<Step> {
+        let mut filling = self.filling(FillingPhase::Filling);
+        (filling.pod, filling.retry_at) = (Some(pod.to_owned()), None);
+        let told = self.told().filter(|told| told.phase == FillingPhase::Filling);
+        let told = told.filter(|told| told.pod == filling.pod && told.reason.is_none());
+        let last = told.and_then(|told| told.told_at.as_ref());
+        let is_due = last.is_none_or(|last| self.now.duration_since(last.0) >= TELL_EVERY);
+        match progress.filter(|_| is_due) {
+            Some(progress) => {
+                let size = |bytes: u64| Quantity(Bytes::new(bytes));
+                filling.progress = Some(progress.to_string());
+                filling.percent = progress.percent();
+                filling.bytes = Some(size(progress.bytes));
+                filling.of = progress.of.map(size);
+                filling.rate = progress.rate.map(size);
+                filling.seconds_left = progress.left.and_then(|left| i64::try_from(left).ok());
+                filling.told_at = Some(Time(self.now));
+                self.say(filling)
+            }
+            None if told.is_some() => Vec::new(),
+            None => self.say(filling),
+        }
+    }
+
+    /// How long the try has taken so far, in seconds.
+    pub fn seconds(&self) -> i64 {
+        let started = self.told().and_then(|told| told.started_at.as_ref());
+        started.map_or(0, |started| self.now.duration_since(started.0).as_secs().max(0))
+    }
+}
+
+/// With why it is so.
+pub(super) fn with_reason(filling: Filling, reason: PopulatorReason, message: &str) -> Filling {
+    let message = message.chars().take(LONGEST_SENTENCE).collect();
+    Filling { reason: Some(reason.to_string()), message: Some(message), ..filling }
+}
+
+/// As it stands on the claim.
+fn in_words(filling: &Filling) -> String {
+    let phase = filling.phase;
+    match (&filling.reason, &filling.message, &filling.progress) {
+        (Some(reason), Some(message), _) => format!("{phase:?}: {reason}: {message}"),
+        (_, _, Some(progress)) => format!("{phase:?}: {progress}"),
+        _ => format!("{phase:?}"),
+    }
+}

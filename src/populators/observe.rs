@@ -1,0 +1,150 @@
+//! Read all that decides about one claim, as it is at this moment.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::LogParams;
+use kube::{Api, ResourceExt};
+
+use crate::populators::populator::Populator;
+use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, uid};
+use crate::populators::{Progress, Source, make, places};
+
+/// What a class says when its volumes are made.
+const WAIT_FOR_CONSUMER: &str = "WaitForFirstConsumer";
+
+impl<S: Source> Populator<S> {
+    /// Look at a claim; `None` if it is not there any more. The source, as it is, stands beside it.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub(super) async fn observe(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<(Seen, Option<S>)>, kube::Error> {
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
+        let Some(claim) = claims.get_opt(name).await? else { return Ok(None) };
+        let source = self.source_of(&claim).await?;
+        let there = self.namespace_of(&claim, source.as_ref());
+        let prime = self.prime(&claim, &there).await?;
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &there);
+        let pod = pods.get_opt(&make::prime_name(uid(&claim.metadata))).await?;
+        let pv = self.pv(&claim, prime.as_ref()).await?;
+        let pv_nodes = match &pv {
+            Some(pv) if pod.is_none() => places::nodes_of(&self.client, pv).await?,
+            _ => None,
+        };
+        let seen = Seen {
+            now: self.now(),
+            waits_for_consumer: self.waits_for_consumer(&claim).await?,
+            source: match &source {
+                Some(source) => Some(self.see(source, &claim, pod.is_none()).await?),
+                None => None,
+            },
+            progress: self.progress(pod.as_ref()).await,
+            claim,
+            prime,
+            pv,
+            pv_nodes,
+            pod,
+        };
+        Ok(Some((seen, source)))
+    }
+
+    /// The object that a claim names.
+    async fn source_of(&self, claim: &PersistentVolumeClaim) -> Result<Option<S>, kube::Error> {
+        let named = claim.spec.as_ref().and_then(|spec| spec.data_source_ref.as_ref());
+        let Some(named) = named else { return Ok(None) };
+        let namespace = claim.namespace().unwrap_or_default();
+        let api: Api<S> = Api::namespaced(self.client.clone(), &namespace);
+        api.get_opt(&named.name).await
+    }
+
+    async fn see(
+        &self,
+        source: &S,
+        claim: &PersistentVolumeClaim,
+        without_pod: bool,
+    ) -> Result<SourceSeen, kube::Error> {
+        let sight = if without_pod { Some(source.look(&self.client, claim).await?) } else { None };
+        Ok(SourceSeen {
+            generation: source.meta().generation.unwrap_or_default(),
+            is_ending: is_ending(source.meta()),
+            is_held: is_held(source.meta()),
+            anew: S::ANEW,
+            early: source.starts_early(),
+            told: source.status().and_then(|status| status.of(uid(&claim.metadata)).cloned()),
+            sight,
+        })
+    }
+
+    /// Where the second claim and the pod are. Once they are somewhere, they are looked for there.
+    pub(super) fn namespace_of(&self, claim: &PersistentVolumeClaim, source: Option<&S>) -> String {
+        let own = claim.namespace().unwrap_or_default();
+        let Some(other) = &self.settings.namespace else { return own };
+        let name = make::prime_name(uid(&claim.metadata));
+        let is_in = |namespace: &str| {
+            self.watches.claims().get_in(namespace, &name).is_some()
+                || self.watches.pods().get_in(namespace, &name).is_some()
+        };
+        match source {
+            _ if is_in(other) => other.clone(),
+            _ if is_in(&own) => own,
+            Some(source) if !source.is_near() => other.clone(),
+            _ => own,
+        }
+    }
+
+    async fn prime(
+        &self,
+        claim: &PersistentVolumeClaim,
+        namespace: &str,
+    ) -> Result<Option<PersistentVolumeClaim>, kube::Error> {
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
+        api.get_opt(&make::prime_name(uid(&claim.metadata))).await
+    }
+
+    /// The volume of the second claim, or the one that was handed over already.
+    async fn pv(
+        &self,
+        claim: &PersistentVolumeClaim,
+        prime: Option<&PersistentVolumeClaim>,
+    ) -> Result<Option<PersistentVolume>, kube::Error> {
+        let named = |claim: &PersistentVolumeClaim| claim.spec.as_ref()?.volume_name.clone();
+        let marked = || self.watches.pv_for(uid(&claim.metadata)).map(|pv| pv.name_any());
+        let Some(name) = prime.and_then(named).or_else(|| named(claim)).or_else(marked) else {
+            return Ok(None);
+        };
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        api.get_opt(&name).await
+    }
+
+    async fn waits_for_consumer(&self, claim: &PersistentVolumeClaim) -> Result<bool, kube::Error> {
+        let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
+        let Some(class) = class.filter(|class| !class.is_empty()) else { return Ok(false) };
+        let api: Api<StorageClass> = Api::all(self.client.clone());
+        let class = api.get_opt(class).await?;
+        let mode = class.and_then(|class| class.volume_binding_mode);
+        Ok(mode.as_deref() == Some(WAIT_FOR_CONSUMER))
+    }
+
+    /// What a pod that runs told last. The last lines are asked for as often as they are told: there is no
+    /// stream to be kept up, or to be begun anew.
+    async fn progress(&self, pod: Option<&Pod>) -> Option<Progress> {
+        let is_running = |pod: &&Pod| {
+            pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
+        };
+        let pod = pod.filter(is_running)?;
+        let namespace = pod.namespace().unwrap_or_default();
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
+        let last = LogParams {
+            container: Some(make::CONTAINER.to_owned()),
+            tail_lines: Some(5),
+            limit_bytes: Some(16 * 1024), // Whoever writes there must not fill our memory.
+            ..LogParams::default()
+        };
+        // A kubelet that is away takes the progress along, not the pod.
+        let log = api.logs(&pod.name_any(), &last).await.ok()?;
+        Progress::parse(&log)
+    }
+}

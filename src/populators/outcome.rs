@@ -1,0 +1,135 @@
+//! How a fill pod has ended. Pure.
+
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
+use serde::Deserialize;
+
+use crate::populators::PopulatorReason;
+
+/// What a fill pod leaves in its termination message.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+struct Told {
+    #[serde(default)]
+    outcome: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    digest: Option<String>,
+}
+
+/// How a try to fill a volume has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// All of it is there, as its digest says.
+    Done {
+        /// Digest of what was written.
+        digest: Option<String>,
+    },
+    /// Another try would end the same way.
+    Never(PopulatorReason, String),
+    /// Another try may succeed.
+    Failed(String),
+}
+
+impl Outcome {
+    /// Returns how a pod has ended; `None` while it has not.
+    pub fn of(pod: &Pod) -> Option<Outcome> {
+        let status = pod.status.as_ref()?;
+        let ended = terminated(pod).cloned().unwrap_or_default();
+        let told = told(&ended);
+        match status.phase.as_deref() {
+            Some("Succeeded") => Some(Outcome::Done { digest: told.and_then(|told| told.digest) }),
+            Some("Failed") => Some(failed(pod, &ended, told)),
+            _ => None,
+        }
+    }
+}
+
+fn terminated(pod: &Pod) -> Option<&ContainerStateTerminated> {
+    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
+    containers.first()?.state.as_ref()?.terminated.as_ref()
+}
+
+fn told(ended: &ContainerStateTerminated) -> Option<Told> {
+    // The last line: an older one may be of a run before, which the kubelet does not clear.
+    let last = ended.message.as_deref()?.lines().rfind(|line| !line.trim().is_empty())?;
+    serde_json::from_str(last).ok()
+}
+
+fn failed(pod: &Pod, ended: &ContainerStateTerminated, told: Option<Told>) -> Outcome {
+    let said = told.as_ref().map(|told| match told.message.as_str() {
+        "" => told.reason.clone(),
+        message => message.to_owned(),
+    });
+    let Some(said) = said.filter(|said| !said.is_empty()) else {
+        return Outcome::Failed(unsaid(pod, ended));
+    };
+    let words = told.map(|told| [told.outcome, told.reason]).unwrap_or_default();
+    let says = |word: &str| words.iter().any(|one| one == word);
+    if says("refused") {
+        return Outcome::Never(PopulatorReason::ContentRefused, said);
+    }
+    if says("mismatch") {
+        return Outcome::Never(PopulatorReason::ContentDiffers, said);
+    }
+    Outcome::Failed(said)
+}
+
+/// Of a pod that was killed, evicted, or died before it could say why.
+fn unsaid(pod: &Pod, ended: &ContainerStateTerminated) -> String {
+    let status = pod.status.clone().unwrap_or_default();
+    let why = [ended.reason.clone(), status.reason, ended.message.clone(), status.message];
+    let why: Vec<String> = why.into_iter().flatten().filter(|why| !why.is_empty()).collect();
+    let why = if why.is_empty() { "without a word".to_owned() } else { why.join(": ") };
+    format!("its pod ended with status {}: {why}", ended.exit_code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(phase: &str, ended: &Value) -> Pod {
+        let state = json!({"terminated": ended});
+        let container = json!({"name": "fill", "image": "", "imageID": "", "ready": false,
+                               "restartCount": 0, "state": state});
+        serde_json::from_value(json!({"metadata": {"name": "p"},
+            "status": {"phase": phase, "containerStatuses": [container]}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_end_of_a_pod_says_whether_another_try_helps() {
+        let failed = |said: &str| Outcome::Failed(said.to_owned());
+        let never = |reason, said: &str| Outcome::Never(reason, said.to_owned());
+        let unsaid = "its pod ended with status 137: OOMKilled";
+        for (phase, ended, expected) in [
+            ("Running", json!({"exitCode": 0}), None),
+            (
+                "Succeeded",
+                json!({"exitCode": 0, "message": r#"{"outcome":"done","digest":"d","bytes":7}"#}),
+                Some(Outcome::Done { digest: Some("d".to_owned()) }),
+            ),
+            ("Succeeded", json!({"exitCode": 0}), Some(Outcome::Done { digest: None })),
+            (
+                "Failed",
+                json!({"exitCode": 3, "message": r#"{"outcome":"failed","reason":"refused","message":"too small"}"#}),
+                Some(never(PopulatorReason::ContentRefused, "too small")),
+            ),
+            (
+                "Failed",
+                json!({"exitCode": 4, "message": "x\n{\"outcome\":\"mismatch\",\"reason\":\"sum\"}\n"}),
+                Some(never(PopulatorReason::ContentDiffers, "sum")),
+            ),
+            (
+                "Failed",
+                json!({"exitCode": 5, "message": r#"{"outcome":"failed","reason":"failed","message":"EIO"}"#}),
+                Some(failed("EIO")),
+            ),
+            ("Failed", json!({"exitCode": 137, "reason": "OOMKilled"}), Some(failed(unsaid))),
+        ] {
+            assert_eq!(Outcome::of(&pod(phase, &ended)), expected, "{phase} {ended}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! What is done next for a claim that is to be filled. Pure; a plan after its own apply is empty.
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use crate::api::FillingPhase;
+use crate::populators::seen::{Binding, Seen, SourceSeen, is_ending, is_held, selected_node, uid};
+use crate::populators::steps::Step;
+use crate::populators::{Outcome, PopulatorReason, Sight, make};
+
+/// Decide what is done next.
+pub(super) fn plan(seen: &Seen) -> Vec<Step> {
+    if seen.is_rebound() {
+        return settle(seen);
+    }
+    // Deleted, or somebody gave it a volume by hand.
+    if is_ending(&seen.claim.metadata) || Binding::of(&seen.claim) != Binding::Pending {
+        return clear(seen);
+    }
+    let Some(source) = seen.source.as_ref().filter(|source| !source.is_ending) else {
+        return [without_source(seen), clear(seen)].concat();
+    };
+    if source.has_failed() {
+        return clear(seen);
+    }
+    match &seen.pod {
+        Some(pod) => watch(seen, source, pod),
+        None => prepare(seen, source),
+    }
+}
+
+impl SourceSeen {
+    /// Whether its last wish has failed for good.
+    fn has_failed(&self) -> bool {
+        let failed = self.told.as_ref().filter(|told| told.phase == FillingPhase::Failed);
+        failed.is_some_and(|told| told.generation == self.generation)
+    }
+}
+
+fn without_source(seen: &Seen) -> Vec<Step> {
+    let named = seen.claim.spec.as_ref().and_then(|spec| spec.data_source_ref.clone());
+    let (kind, name) = named.map(|named| (named.kind, named.name)).unwrap_or_default();
+    seen.wait_for_source(&format!(
+        "there is no {kind} {name} in this namespace, so the claim waits for it; make it, or delete \
+         the claim"
+    ))
+}
+
+/// Before there is a pod: wait until the source can be read, choose a node, get a volume.
+fn prepare(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
+    let fill = match &source.sight {
+        Some(Sight::Ready(fill)) => fill,
+        Some(Sight::Waits(reason, message)) => return seen.wait(*reason, message),
+        Some(Sight::Never(reason, message)) => {
+            return [seen.fail(*reason, message), clear(seen)].concat();
+        }
+        None => return Vec::new(),
+    };
+    if let Some(told) = seen.told()
+        && (told.phase, told.generation) == (FillingPhase::Filling, source.generation)
+        && told.pod.is_some()
+    {
+        let message = "its pod is gone, and nobody knows how it ended";
+        return again(seen, source, told.pod.as_deref(), message);
+    }
+    if seen.waits_for_consumer {
+        match selected_node(&seen.claim) {
+            None => return choose(seen, source),
+            Some(node) if fill.nodes.as_ref().is_some_and(|nodes| !nodes.contains(node)) => {
+                return elsewhere(seen, node);
+            }
+            Some(node) if seen.is_moved(node) => return move_on(seen),
+            Some(_) => {}
+        }
+    }
+    provision(seen, source)
+}
+
+impl Seen {
+    /// Whether the second claim is for another node than the claim.
+    fn is_moved(&self, node: &str) -> bool {
+        self.prime.as_ref().is_some_and(|prime| selected_node(prime) != Some(node))
+    }
+}
+
+/// Without a node nothing can begin: choose the only one of the source, or wait for the scheduler.
+fn choose(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
+    if seen.prime.is_some() {
+        return discard(seen); // It is for a node that is no longer chosen.
+    }
+    let nodes = seen.fill().and_then(|fill| fill.nodes.as_ref());
+    let only = nodes.filter(|nodes| nodes.len() == 1).and_then(|nodes| nodes.first());
+    match only.filter(|_| source.early) {
+        Some(_) if seen.backs_off().is_some() => Vec::new(),
+        Some(node) => vec![Step::Pin(node.clone())],
+        None => seen.wait(
+            PopulatorReason::WaitsForConsumer,
+            "its class waits for a pod that uses the claim; this is normal",
+        ),
+    }
+}
+
+fn elsewhere(seen: &Seen, node: &str) -> Vec<Step> {
+    let nodes = seen.fill().and_then(|fill| fill.nodes.clone()).unwrap_or_default();
+    let nodes: Vec<String> = nodes.into_iter().collect();
+    let message = format!(
+        "its pod is to run on node {node}, and the source can only be read on {}; delete the claim \
+         and make it again, with a pod that may run there",
+        if nodes.is_empty() { "a node that is gone".to_owned() } else { nodes.join(", ") }
+    );
+    [seen.fail(PopulatorReason::ClaimElsewhere, &message), clear(seen)].concat()
+}
+
+/// The second claim has another node than the claim: it was rescheduled, or the claim was.
+fn move_on(seen: &Seen) -> Vec<Step> {
+    let node = selected_node(&seen.claim).unwrap_or_default();
+    let is_refused = |prime: &PersistentVolumeClaim| {
+        selected_node(prime).is_none()
+            && make::node_of(prime) == Some(node)
+            && !is_ending(&prime.metadata)
+    };
+    if !seen.prime.as_ref().is_some_and(is_refused) {
+        return discard(seen);
+    }
+    // Its provisioner found no room and took the node away. The scheduler looks at the claim only, so
+    // the node has to go from there; else nobody would ever choose another one.
+    let message = format!("no volume could be made on node {node}, so another one is chosen");
+    [seen.reschedule(&message), vec![Step::Unpin], discard(seen)].concat()
+}
+
+/// Get a second claim with a volume, and then a pod.
+fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
+    let Some(prime) = &seen.prime else {
+        if seen.backs_off().is_some() {
+            return Vec::new();
+        }
+        let mut filling = seen.filling(FillingPhase::Provisioning);
+        filling.started_at = filling.started_at.or(Some(Time(seen.now)));
+        (filling.retry_at, filling.pod) = (None, None);
+        let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);
+        let source_held = (!source.is_held).then_some(Step::HoldSource);
+        let held = held.into_iter().chain(source_held);
+        return held.chain(seen.say(filling)).chain([Step::MakePrime]).collect();
+    };
+    if is_ending(&prime.metadata) {
+        return Vec::new(); // Until it is gone.
+    }
+    if source.anew && seen.told().is_some_and(|told| told.retry_at.is_some()) {
+        return vec![Step::DropPrime]; // What the try before has left in it.
+    }
+    match Binding::of(prime) {
+        Binding::Pending => keep_provisioning(seen),
+        Binding::Lost => again(seen, source, None, "the volume of the second claim is gone"),
+        Binding::Bound => start(seen, source),
+    }
+}
+
+fn keep_provisioning(seen: &Seen) -> Vec<Step> {
+    let told = seen.told().filter(|told| told.phase == FillingPhase::Provisioning);
+    match told.filter(|told| told.reason.is_none()) {
+        Some(_) => Vec::new(),
+        None => seen.say(seen.filling(FillingPhase::Provisioning)),
+    }
+}
+
+fn start(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
+    let readable = seen.fill().and_then(|fill| fill.nodes.as_ref());
+    if let (Some(readable), Some(usable)) = (readable, &seen.pv_nodes)
+        && readable.is_disjoint(usable)
+    {
+        let node = usable.first().map_or("no node that is left", String::as_str);
+        return elsewhere(seen, node);
+    }
+    if seen.backs_off().is_some() || !seen.is_of_prime() {
+        return Vec::new();
+    }
+    // Held again, should somebody have taken it off: what is made must not outlive the claim.
+    let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);
+    let source_held = (!source.is_held).then_some(Step::HoldSource);
+    held.into_iter().chain(source_held).chain([Step::MakePod]).collect()
+}
+
+/// While there is a pod: see how far it is, and what has become of it.
+fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
+    let moved = selected_node(&seen.claim).is_none_or(|node| seen.is_moved(node));
+    let is_outdated = make::generation_of(pod) != Some(source.generation);
+    if is_ending(&pod.metadata) {
+        return Vec::new();
+    }
+    if seen.waits_for_consumer && moved || is_outdated && Outcome::of(pod).is_none() {
+        return call_off(seen, source);
+    }
+    let id = uid(&pod.metadata);
+    match Outcome::of(pod) {
+        Some(Outcome::Done { digest }) => bind(seen, id, digest),
+        Some(Outcome::Never(reason, message)) => {
+            [seen.fail(reason, &message), clear(seen)].concat()
+        }
+        Some(Outcome::Failed(message)) => again(seen, source, Some(id), &message),
+        None => match held_up(seen, pod) {
+            Some(why) => {
+                let mut filling = seen.filling(FillingPhase::Filling);
+                filling.pod = Some(id.to_owned());
+                filling.retry_at = None;
+                seen.say(super::notes::with_reason(filling, PopulatorReason::FillPodWaits, &why))
+            }
+            None => seen.progress(id, seen.progress.as_ref()),
+        },
+    }
+}
+
+/// The pod fills a volume that is not wanted any more, or with what is not: that is no failure of it.
+fn call_off(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
+    let mut filling = seen.filling(FillingPhase::Waiting);
+    filling.pod = None;
+    let mut steps = seen.say(filling);
+    if source.anew {
+        steps.extend(drop_prime(seen));
+    }
+    steps.extend(drop_pod(seen));
+    steps
+}
+
+/// A try has failed: tell it once, and take away what is of no use for the next one.
+fn again(seen: &Seen, source: &SourceSeen, pod: Option<&str>, message: &str) -> Vec<Step> {
+    let told = seen.told();
+    let is_counted = told.is_some_and(|told| {
+        told.retry_at.is_some() && told.phase == FillingPhase::Waiting && told.pod.as_deref() == pod
+    });
+    let mut steps = if is_counted {
+        Vec::new()
+    } else {
+        seen.retry(pod, PopulatorReason::FillRetried, message)
+    };
+    let is_lost = seen.prime.as_ref().is_some_and(|prime| Binding::of(prime) == Binding::Lost);
+    // The claim first: without its pod nobody would know that it was written to.
+    if source.anew || is_lost {
+        steps.extend(drop_prime(seen));
+    }
+    steps.extend(drop_pod(seen));
+    steps
+}
+
+/// What keeps a pod from running, once that is no matter of seconds.
+fn held_up(seen: &Seen, pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    if status.phase.as_deref() != Some("Pending") {
+        return None;
+    }
+    let created = pod.metadata.creation_timestamp.as_ref()?;
+    if seen.now.duration_since(created.0).as_secs() < 30 {
+        return None;
+    }
+    let container = status.container_statuses.iter().flatten().find_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        Some((waiting.reason.clone()?, waiting.message.clone().unwrap_or_default()))
+    });
+    let condition = status.conditions.iter().flatten().find_map(|condition| {
+        let is_why = condition.type_ == "PodScheduled" && condition.status == "False";
+        let message = condition.message.clone().unwrap_or_default();
+        is_why.then(|| (condition.reason.clone().unwrap_or_default(), message))
+    });
+    let (reason, message) = container.or(condition)?;
+    let name = pod.name_any();
+    Some(format!("pod {name}, which fills the volume, does not run: {reason}: {message}"))
+}
+
+/// The volume is filled: keep it whatever happens, then make it the claim's.
+fn bind(seen: &Seen, pod: &str, digest: Option<String>) -> Vec<Step> {
+    let mut filling = seen.filling(FillingPhase::Binding);
+    (filling.pod, filling.digest, filling.retry_at) = (Some(pod.to_owned()), digest, None);
+    let mut steps = seen.say(filling);
+    if !seen.is_of_prime() {
+        return steps; // It is not known to be bound yet.
+    }
+    // One after the other: to retain it lets others write it too, and what is bound is decided anew.
+    steps.push(if seen.is_retained() { Step::Rebind } else { Step::Retain });
+    steps
+}
+
+/// The volume is the claim's: wait until both claims know it, then clean up.
+fn settle(seen: &Seen) -> Vec<Step> {
+    let is_ending_claim = is_ending(&seen.claim.metadata);
+    let is_bound = is_ending_claim || Binding::of(&seen.claim) == Binding::Bound;
+    // A second claim is held by pods that have ended, too.
+    let mut steps = drop_pod(seen);
+    match &seen.prime {
+        Some(prime) if is_ending(&prime.metadata) => return steps,
+        // Not before: a second claim that is deleted while it has the volume may take that along.
+        Some(prime) if is_bound && Binding::of(prime) == Binding::Lost => {
+            steps.push(Step::DropPrime);
+            return steps;
+        }
+        Some(_) => {
+            steps.extend((!seen.is_nudged()).then_some(Step::Nudge));
+            return steps;
+        }
+        None if !is_bound => return steps,
+        None => {}
+    }
+    if seen.is_retained() {
+        steps.push(Step::Restore);
+    }
+    if seen.pod.is_some() {
+        return steps;
+    }
+    steps.extend(if is_ending_claim { forget(seen) } else { done(seen) });
+    steps.extend(is_held(&seen.claim.metadata).then_some(Step::Release));
+    steps
+}
+
+fn done(seen: &Seen) -> Vec<Step> {
+    if !is_held(&seen.claim.metadata) {
+        return Vec::new(); // It was told before the finalizer went.
+    }
+    let pv = seen.pv.as_ref().map(ResourceExt::name_any).unwrap_or_default();
+    let text = format!("the claim is filled: its volume is {pv}");
+    let tell = Step::Tell(PopulatorReason::Filled, text);
+    if seen.source.is_none() || seen.told().is_some_and(|told| told.phase == FillingPhase::Filled) {
+        return vec![tell];
+    }
+    let mut filling = seen.filling(FillingPhase::Filled);
+    filling.finished_at = Some(Time(seen.now));
+    filling.retry_at = None;
+    vec![tell, Step::Note(Box::new(filling)), Step::Count("success", seen.seconds())]
+}
+
+/// Leave nothing behind: pod, second claim, its volume, and at last our finalizer.
+fn clear(seen: &Seen) -> Vec<Step> {
+    let mut steps = discard(seen);
+    let is_clear = seen.pod.is_none() && seen.prime.is_none() && !seen.is_retained();
+    if is_clear && is_ending(&seen.claim.metadata) {
+        steps.extend(forget(seen));
+    }
+    steps.extend((is_clear && is_held(&seen.claim.metadata)).then_some(Step::Release));
+    steps
+}
+
+/// Of a claim that goes nothing is to be told.
+fn forget(seen: &Seen) -> Vec<Step> {
+    seen.told().map(|_| Step::Forget).into_iter().collect()
+}
+
+/// Have the second claim go with its volume, after the pod that writes to it.
+fn discard(seen: &Seen) -> Vec<Step> {
+    if seen.pod.is_some() {
+        return drop_pod(seen);
+    }
+    // First: a volume that is retained would stay for ever.
+    let restored = seen.is_retained().then_some(Step::Restore);
+    restored.into_iter().chain(drop_prime(seen)).collect()
+}
+
+fn drop_pod(seen: &Seen) -> Vec<Step> {
+    let pod = seen.pod.as_ref().filter(|pod| !is_ending(&pod.metadata));
+    pod.map(|_| Step::DropPod).into_iter().collect()
+}
+
+fn drop_prime(seen: &Seen) -> Vec<Step> {
+    let prime = seen.prime.as_ref().filter(|prime| !is_ending(&prime.metadata));
+    prime.map(|_| Step::DropPrime).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,425 @@
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::Filling;
+use crate::populators::seen::SourceSeen;
+use crate::populators::{
+    FINALIZER, Fill, NUDGED, POLICY, POPULATES, Progress, SELECTED_NODE, SHOWN,
+};
+
+fn of<K: DeserializeOwned>(json: Value) -> K {
+    serde_json::from_value(json).unwrap()
+}
+
+fn claim(phase: &str, node: Option<&str>, shown: Option<&str>) -> PersistentVolumeClaim {
+    of(json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u", "finalizers": [FINALIZER],
+                     "annotations": {SELECTED_NODE: node.unwrap_or_default(), SHOWN: shown.unwrap_or_default()}},
+        "spec": {"dataSourceRef": {"apiGroup": "pliant.io", "kind": "ArchivePopulator", "name": "site"}},
+        "status": {"phase": phase},
+    }))
+}
+
+fn prime(phase: &str, node: Option<&str>) -> PersistentVolumeClaim {
+    of(json!({
+        "metadata": {"name": "prime-u", "namespace": "shop", "uid": "p",
+                     "annotations": {SELECTED_NODE: node.unwrap_or_default(), "pliant.io/node": "alpha"}},
+        "spec": {"volumeName": "pv"}, "status": {"phase": phase},
+    }))
+}
+
+fn pv(owner: &str, retained: bool) -> PersistentVolume {
+    let marks = if retained { json!({POPULATES: "u", POLICY: "Delete"}) } else { json!({}) };
+    of(
+        json!({"metadata": {"name": "pv", "annotations": marks}, "spec": {"claimRef": {"uid": owner}}}),
+    )
+}
+
+fn pod(phase: &str, message: &str) -> Pod {
+    let state = json!({"terminated": {"exitCode": 1, "message": message}});
+    let state = if ["Succeeded", "Failed"].contains(&phase) { state } else { json!({}) };
+    let container = json!({"name": "fill", "image": "", "imageID": "", "ready": false,
+                           "restartCount": 0, "state": state});
+    of(json!({
+        "metadata": {"name": "prime-u", "uid": "pod", "annotations": {"pliant.io/generation": "1"}},
+        "status": {"phase": phase, "containerStatuses": [container]},
+    }))
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A claim whose source is there and can be put into it, and of which nothing is made yet.
+fn fresh() -> Box<Seen> {
+    let source = SourceSeen {
+        generation: 1,
+        is_ending: false,
+        is_held: true,
+        anew: true,
+        early: false,
+        told: None,
+        sight: Some(Sight::Ready(Box::default())),
+    };
+    Box::new(Seen {
+        now: at(1000),
+        claim: claim("Pending", Some("alpha"), None),
+        waits_for_consumer: true,
+        source: Some(source),
+        prime: None,
+        pv: None,
+        pv_nodes: None,
+        pod: None,
+        progress: None,
+    })
+}
+
+impl Seen {
+    fn with(mut self: Box<Self>, change: impl FnOnce(&mut Seen)) -> Box<Seen> {
+        change(&mut self);
+        self
+    }
+
+    fn sight(self: Box<Self>, sight: Sight) -> Box<Seen> {
+        self.with(|seen| seen.source.as_mut().unwrap().sight = Some(sight))
+    }
+
+    fn tells(self: Box<Self>, change: impl FnOnce(&mut Filling)) -> Box<Seen> {
+        let mut told = self.filling(FillingPhase::Waiting);
+        change(&mut told);
+        self.with(|seen| seen.source.as_mut().unwrap().told = Some(told))
+    }
+}
+
+/// The second claim has its volume.
+fn provisioned() -> Box<Seen> {
+    fresh().with(|seen| {
+        seen.prime = Some(prime("Bound", Some("alpha")));
+        seen.pv = Some(pv("p", false));
+    })
+}
+
+/// A pod is there.
+fn running(phase: &str, message: &str) -> Box<Seen> {
+    provisioned().with(|seen| {
+        seen.pod = Some(pod(phase, message));
+        seen.source.as_mut().unwrap().sight = None;
+    })
+}
+
+/// The volume is the claim's.
+fn rebound(claim_phase: &str, prime_phase: Option<&str>) -> Box<Seen> {
+    fresh().with(|seen| {
+        seen.claim = claim(claim_phase, Some("alpha"), None);
+        seen.prime = prime_phase.map(|phase| prime(phase, Some("alpha")));
+        seen.pv = Some(pv("u", true));
+    })
+}
+
+fn ending<K: kube::Resource>(object: &mut K) {
+    let time = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1));
+    object.meta_mut().deletion_timestamp = Some(time);
+}
+
+/// The names of the steps; of what is told also what.
+fn names(steps: &[Step]) -> String {
+    let name = |step: &Step| match step {
+        Step::Tell(reason, _) => format!("Tell {reason}"),
+        Step::Note(filling) => format!("Note {:?}", filling.phase),
+        Step::Count(result, _) => format!("Count {result}"),
+        Step::Pin(node) => format!("Pin {node}"),
+        Step::Show(_) => "Show".to_owned(),
+        other => format!("{other:?}"),
+    };
+    steps.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+fn check<const N: usize>(cases: [(&str, Box<Seen>, &str); N]) {
+    for (what, seen, expected) in cases {
+        assert_eq!(names(&plan(&seen)), expected, "{what}");
+    }
+}
+
+fn only(node: &str) -> BTreeSet<String> {
+    BTreeSet::from([node.to_owned()])
+}
+
+#[test]
+fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
+    let readable_on =
+        |node: &str| Sight::Ready(Box::new(Fill { nodes: Some(only(node)), ..Fill::default() }));
+    let reason = PopulatorReason::SourceInUse;
+    let no_node = |seen: &mut Seen| seen.claim = claim("Pending", None, None);
+    check([
+        ("fresh", fresh(), "Note Provisioning, Show, MakePrime"),
+        (
+            "not held",
+            fresh().with(|seen| {
+                seen.claim.metadata.finalizers = None;
+                seen.source.as_mut().unwrap().is_held = false;
+            }),
+            "Hold, HoldSource, Note Provisioning, Show, MakePrime",
+        ),
+        ("no node", fresh().with(no_node), "Note Waiting, Show"),
+        (
+            "pinned",
+            fresh()
+                .with(no_node)
+                .with(|seen| {
+                    seen.source.as_mut().unwrap().early = true;
+                })
+                .sight(readable_on("beta")),
+            "Pin beta",
+        ),
+        (
+            "at once",
+            fresh().with(no_node).with(|seen| seen.waits_for_consumer = false),
+            "Note Provisioning, Show, MakePrime",
+        ),
+        (
+            "in use",
+            fresh().sight(Sight::Waits(reason, "x".to_owned())),
+            "Tell SourceInUse, Note Waiting, Show",
+        ),
+        (
+            "never",
+            fresh().sight(Sight::Never(PopulatorReason::OtherNamespace, "x".to_owned())),
+            "Tell OtherNamespace, Note Failed, Show, Count error, Release",
+        ),
+        (
+            "elsewhere",
+            fresh().sight(readable_on("beta")),
+            "Tell ClaimElsewhere, Note Failed, Show, Count error, Release",
+        ),
+        ("no source", fresh().with(|seen| seen.source = None), "Tell SourceMissing, Show, Release"),
+        (
+            "provisioning",
+            fresh().with(|seen| seen.prime = Some(prime("Pending", Some("alpha")))),
+            "Note Provisioning, Show",
+        ),
+        (
+            "no room",
+            fresh().with(|seen| seen.prime = Some(prime("Pending", None))),
+            "Tell FillRescheduled, Note Waiting, Show, Unpin, DropPrime",
+        ),
+        (
+            "moved",
+            provisioned().with(|seen| seen.claim = claim("Pending", Some("beta"), None)),
+            "DropPrime",
+        ),
+        (
+            "moved after no room",
+            fresh().with(|seen| {
+                seen.claim = claim("Pending", Some("beta"), None);
+                seen.prime = Some(prime("Pending", None));
+            }),
+            "DropPrime",
+        ),
+        ("provisioned", provisioned(), "MakePod"),
+        (
+            "volume elsewhere",
+            provisioned()
+                .with(|seen| {
+                    seen.waits_for_consumer = false;
+                    seen.pv_nodes = Some(only("alpha"));
+                })
+                .sight(readable_on("beta")),
+            "Tell ClaimElsewhere, Note Failed, Show, Count error, DropPrime",
+        ),
+    ]);
+}
+
+#[test]
+fn a_pod_is_watched_until_it_has_ended() {
+    let failed = r#"{"outcome":"failed","message":"EIO"}"#;
+    let mismatch = r#"{"outcome":"mismatch","message":"sum"}"#;
+    check([
+        ("running", running("Running", ""), "Note Filling, Show"),
+        (
+            "running elsewhere",
+            running("Running", "").with(|seen| {
+                seen.claim = claim("Pending", Some("beta"), None);
+            }),
+            "Note Waiting, Show, DropPrime, DropPod",
+        ),
+        ("succeeded", running("Succeeded", ""), "Note Binding, Show, Retain"),
+        (
+            "retained",
+            running("Succeeded", "").with(|seen| seen.pv = Some(pv("p", true))),
+            "Note Binding, Show, Rebind",
+        ),
+        (
+            "failed",
+            running("Failed", failed),
+            "Tell FillRetried, Note Waiting, Show, Count retry, DropPrime, DropPod",
+        ),
+        (
+            "mismatch",
+            running("Failed", mismatch),
+            "Tell ContentDiffers, Note Failed, Show, Count error, DropPod",
+        ),
+        (
+            "failed for the fifth time",
+            running("Failed", failed).tells(|told| told.failures = 4),
+            "Tell TooManyFailures, Note Failed, Show, Count error, DropPrime, DropPod",
+        ),
+    ]);
+}
+
+#[test]
+fn what_was_made_goes_in_order() {
+    check([
+        (
+            "deleted, running",
+            running("Running", "").with(|seen| ending(&mut seen.claim)),
+            "DropPod",
+        ),
+        (
+            "deleted, retained",
+            provisioned().with(|seen| {
+                ending(&mut seen.claim);
+                seen.pv = Some(pv("p", true));
+            }),
+            "Restore, DropPrime",
+        ),
+        (
+            "deleted, clear",
+            fresh().tells(|_| {}).with(|seen| ending(&mut seen.claim)),
+            "Forget, Release",
+        ),
+        (
+            "source deleted",
+            running("Running", "").with(|seen| {
+                seen.source.as_mut().unwrap().is_ending = true;
+            }),
+            "Tell SourceMissing, Show, DropPod",
+        ),
+        ("rebound", rebound("Pending", Some("Bound")), "Nudge"),
+        ("bound, second claim not lost yet", rebound("Bound", Some("Bound")), "Nudge"),
+        ("bound and lost", rebound("Bound", Some("Lost")), "DropPrime"),
+        (
+            "second claim gone",
+            rebound("Bound", None),
+            "Restore, Tell Filled, Note Filled, Count success, Release",
+        ),
+        ("second claim gone, not bound", rebound("Pending", None), ""),
+        (
+            "rebound and deleted",
+            rebound("Pending", None).with(|seen| ending(&mut seen.claim)),
+            "Restore, Release",
+        ),
+        (
+            "rebound, source deleted",
+            rebound("Bound", None).with(|seen| seen.source = None),
+            "Restore, Tell Filled, Release",
+        ),
+        ("by hand", fresh().with(|seen| seen.claim = claim("Bound", None, None)), "Release"),
+    ]);
+}
+
+#[test]
+fn a_second_claim_is_never_deleted_while_it_may_take_the_volume_along() {
+    for claim_phase in ["Pending", "Bound"] {
+        for prime_phase in ["Pending", "Bound", "Lost"] {
+            for retained in [true, false] {
+                let mut seen = rebound(claim_phase, Some(prime_phase));
+                seen.pv = Some(pv("u", retained));
+                let drops = plan(&seen).contains(&Step::DropPrime);
+                let may = (claim_phase, prime_phase) == ("Bound", "Lost");
+                assert_eq!(drops, may, "{claim_phase} {prime_phase} {retained}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_plan_after_its_own_apply_is_empty() {
+    let told =
+        |seen: Box<Seen>, phase: FillingPhase, reason: Option<PopulatorReason>, shown: &str| {
+            let seen = seen.tells(|told| {
+                told.phase = phase;
+                told.reason = reason.map(|reason| reason.to_string());
+                told.message = reason.map(|_| "x".to_owned());
+                told.pod = (phase == FillingPhase::Filling).then(|| "pod".to_owned());
+            });
+            seen.with(|seen| seen.claim = claim("Pending", Some("alpha"), Some(shown)))
+        };
+    let reason = PopulatorReason::SourceInUse;
+    let waits = fresh().sight(Sight::Waits(reason, "x".to_owned()));
+    let pending = fresh().with(|seen| seen.prime = Some(prime("Pending", Some("alpha"))));
+    for seen in [
+        told(waits, FillingPhase::Waiting, Some(reason), "Waiting: SourceInUse: x"),
+        told(pending, FillingPhase::Provisioning, None, "Provisioning"),
+        told(running("Running", ""), FillingPhase::Filling, None, "Filling"),
+        rebound("Bound", Some("Bound")).with(|seen| {
+            let prime = seen.prime.as_mut().unwrap();
+            prime.annotations_mut().insert(NUDGED.to_owned(), "pv".to_owned());
+        }),
+    ] {
+        assert_eq!(names(&plan(&seen)), "");
+    }
+}
+
+#[test]
+fn the_next_try_waits_for_its_time() {
+    let retry = |seen: Box<Seen>, left: i64| {
+        seen.tells(|told| {
+            told.retry_at = at(1000).checked_add(SignedDuration::from_secs(left)).ok().map(Time);
+            told.failures = 1;
+        })
+    };
+    let copies = |seen: Box<Seen>| seen.with(|seen| seen.source.as_mut().unwrap().anew = false);
+    assert_eq!(names(&plan(&retry(fresh(), 5))), "");
+    assert_eq!(names(&plan(&retry(fresh(), 0))), "Note Provisioning, Show, MakePrime");
+    assert_eq!(names(&plan(&retry(provisioned(), 5))), "DropPrime", "each try begins anew");
+    assert_eq!(names(&plan(&copies(retry(provisioned(), 5)))), "");
+    assert_eq!(names(&plan(&copies(retry(provisioned(), 0)))), "MakePod");
+    // Another wish is not made to wait for the one before.
+    let changed = retry(fresh(), 5).with(|seen| seen.source.as_mut().unwrap().generation = 2);
+    assert_eq!(names(&plan(&changed)), "Note Provisioning, Show, MakePrime");
+}
+
+#[test]
+fn what_was_given_up_stays_so_until_the_source_is_changed() {
+    let failed = fresh().tells(|told| told.phase = FillingPhase::Failed);
+    assert_eq!(names(&plan(&failed)), "Release");
+    let changed = failed.with(|seen| seen.source.as_mut().unwrap().generation = 2);
+    assert_eq!(names(&plan(&changed)), "Note Provisioning, Show, MakePrime");
+}
+
+#[test]
+fn a_pod_that_does_not_run_is_told_after_a_while() {
+    let pending = |age: i64| {
+        running("Pending", "").with(|seen| {
+            let pod = seen.pod.as_mut().unwrap();
+            pod.metadata.creation_timestamp = Some(Time(at(1000 - age)));
+            pod.status.as_mut().unwrap().container_statuses = None;
+            let why = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                              "message": "0/2 nodes"}]);
+            pod.status.as_mut().unwrap().conditions = Some(of(why));
+        })
+    };
+    assert_eq!(names(&plan(&pending(29))), "Note Filling, Show");
+    let told = plan(&pending(30));
+    assert_eq!(names(&told), "Tell FillPodWaits, Note Filling, Show");
+    assert!(format!("{told:?}").contains("does not run: Unschedulable: 0/2 nodes"), "{told:?}");
+}
+
+#[test]
+fn progress_is_told_every_few_seconds() {
+    let progress = Progress { bytes: 50, of: Some(100), rate: None, left: None };
+    let told = |ago: i64| {
+        running("Running", "").with(|seen| seen.progress = Some(progress)).tells(|told| {
+            told.phase = FillingPhase::Filling;
+            told.pod = Some("pod".to_owned());
+            told.told_at = Some(Time(at(1000 - ago)));
+        })
+    };
+    assert_eq!(names(&plan(&told(4))), "");
+    assert_eq!(names(&plan(&told(5))), "Note Filling, Show");
+}

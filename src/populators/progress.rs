@@ -1,0 +1,78 @@
+//! How far a fill pod is, as it tells in its log. Pure.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use crate::bytes::Bytes;
+
+/// A line of a fill pod's log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub struct Progress {
+    /// Bytes that are written.
+    pub bytes: u64,
+    /// Bytes that there are to write, as soon as that is known.
+    #[serde(default, rename = "bytesTotal", alias = "of")]
+    pub of: Option<u64>,
+    /// Bytes in a second.
+    #[serde(default)]
+    pub rate: Option<u64>,
+    /// Seconds that it will still take.
+    #[serde(default, rename = "secondsLeft", alias = "left")]
+    pub left: Option<u64>,
+}
+
+impl Progress {
+    /// Read the newest line that tells of progress; other lines are for people.
+    pub fn parse(log: &str) -> Option<Progress> {
+        log.lines().rev().find_map(|line| serde_json::from_str(line).ok())
+    }
+
+    /// How much is done, in percent; at most 99 while it goes on.
+    pub fn percent(&self) -> Option<i32> {
+        let of = self.of.filter(|of| *of > 0)?;
+        let percent = u128::from(self.bytes) * 100 / u128::from(of);
+        i32::try_from(percent.min(99)).ok()
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let done = Bytes::new(self.bytes);
+        match (self.percent(), self.of) {
+            (Some(percent), Some(of)) => write!(f, "{percent} % ({done} of {})", Bytes::new(of))?,
+            _ => write!(f, "{done}")?,
+        }
+        if let Some(rate) = self.rate {
+            write!(f, ", {}/s", Bytes::new(rate))?;
+        }
+        match self.left {
+            Some(left @ 0..120) => write!(f, ", {left} s left"),
+            Some(left @ 120..7200) => write!(f, ", {} min left", left.div_ceil(60)),
+            Some(left) => write!(f, ", {} h left", left.div_ceil(3600)),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_line_of_progress_is_told() {
+        let log = "starting\n{\"bytes\":1}\n{\"bytes\":1073741824,\"bytesTotal\":2147483648,\
+                   \"rate\":1048576,\"secondsLeft\":1024}\nfsync\n";
+        let progress = Progress::parse(log).unwrap();
+        assert_eq!(progress.to_string(), "50 % (1 GiB of 2 GiB), 1 MiB/s, 18 min left");
+        assert_eq!(Progress::parse("nothing yet\n"), None);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_told() {
+        let short = |bytes, of, left| Progress { bytes, of, rate: None, left }.to_string();
+        assert_eq!(short(1 << 20, None, None), "1 MiB");
+        assert_eq!(short(1 << 20, Some(0), Some(3)), "1 MiB, 3 s left");
+        assert_eq!(short(1 << 20, Some(1 << 20), Some(7201)), "99 % (1 MiB of 1 MiB), 3 h left");
+    }
+}

@@ -1,0 +1,205 @@
+//! Claims that are filled from another claim.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::{
+    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, Volume,
+    VolumeDevice, VolumeMount,
+};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+
+use crate::api::{PopulatorStatus, PvcSourcePopulator};
+use crate::populators::seen::Binding;
+use crate::populators::{Fill, PopulatorReason, Sight, Source, consumers, make, places};
+
+/// The source as it is at this moment.
+struct Seen {
+    claim: Option<PersistentVolumeClaim>,
+    nodes: Option<BTreeSet<String>>,
+    writers: Vec<String>,
+}
+
+#[async_trait]
+impl Source for PvcSourcePopulator {
+    const ANEW: bool = false;
+
+    fn is_near(&self) -> bool {
+        true
+    }
+
+    fn starts_early(&self) -> bool {
+        self.spec.start_early
+    }
+
+    fn status(&self) -> Option<&PopulatorStatus> {
+        self.status.as_ref()
+    }
+
+    async fn look(
+        &self,
+        client: &Client,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<Sight, kube::Error> {
+        let namespace = claim.namespace().unwrap_or_default();
+        let source = self.spec.source_pvc_ref.namespace.as_ref();
+        if let Some(other) = source.filter(|source| **source != namespace) {
+            return Ok(other_namespace(other, &namespace));
+        }
+        let seen = observe(client, &namespace, &self.spec.source_pvc_ref.name).await?;
+        Ok(sight(self, claim, seen))
+    }
+}
+
+/// Read the source live: a cache would not know of a writer that has just come.
+async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Seen, kube::Error> {
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let volumes: Api<PersistentVolume> = Api::all(client.clone());
+    let claim = claims.get_opt(name).await?;
+    let volume = claim.as_ref().and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
+    let pv = match volume {
+        Some(volume) => volumes.get_opt(&volume).await?,
+        None => None,
+    };
+    let nodes = match &pv {
+        Some(pv) => places::nodes_of(client, pv).await?,
+        None => None,
+    };
+    let all = pods.list(&ListParams::default()).await?;
+    Ok(Seen { claim, nodes, writers: consumers::writers(&all.items, name) })
+}
+
+fn other_namespace(other: &str, namespace: &str) -> Sight {
+    let message = format!(
+        "the source is in namespace {other}, and only one of this namespace, {namespace}, can be read: \
+         make a PvcSourcePopulator without a namespace in sourcePvcRef, and a claim that names it"
+    );
+    Sight::Never(PopulatorReason::OtherNamespace, message)
+}
+
+fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: Seen) -> Sight {
+    let name = &source.spec.source_pvc_ref.name;
+    let missing = |message: String| Sight::Waits(PopulatorReason::SourceMissing, message);
+    let Some(from) = seen.claim else {
+        return missing(format!(
+            "its source, claim {name}, is not there; make it, or delete this claim"
+        ));
+    };
+    if Binding::of(&from) != Binding::Bound {
+        return missing(format!(
+            "its source, claim {name}, has no volume; see `kubectl describe pvc {name}`"
+        ));
+    }
+    if make::is_block(&from) != make::is_block(claim) {
+        return wrong_mode(name, make::is_block(&from));
+    }
+    if !seen.writers.is_empty() && !source.spec.while_in_use {
+        let message = format!(
+            "its source, claim {name}, is used by {}: stop it, or set spec.whileInUse of \
+             PvcSourcePopulator {} to true",
+            seen.writers.join(", "),
+            source.name_any()
+        );
+        return Sight::Waits(PopulatorReason::SourceInUse, message);
+    }
+    Sight::Ready(Box::new(fill(name, make::is_block(&from), seen.nodes)))
+}
+
+fn wrong_mode(name: &str, is_block: bool) -> Sight {
+    let mode = if is_block { "Block" } else { "Filesystem" };
+    let message = format!(
+        "its source, claim {name}, has volumeMode {mode}, and this claim has not: delete it and make \
+         it with that one"
+    );
+    Sight::Never(PopulatorReason::WrongVolumeMode, message)
+}
+
+fn fill(name: &str, is_block: bool, nodes: Option<BTreeSet<String>>) -> Fill {
+    let device = is_block.then_some("--device");
+    let args = ["copy", "/source", "/target", "--final", "--result", "/dev/termination-log"];
+    let args = args.into_iter().chain(device).map(str::to_owned).collect();
+    let volume = Volume {
+        name: "source".to_owned(),
+        persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+            claim_name: name.to_owned(),
+            read_only: Some(true),
+        }),
+        ..Volume::default()
+    };
+    let mount = VolumeMount {
+        name: "source".to_owned(),
+        mount_path: "/source".to_owned(),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    };
+    let device = VolumeDevice { name: "source".to_owned(), device_path: "/source".to_owned() };
+    Fill {
+        args,
+        volumes: vec![volume],
+        mounts: (!is_block).then_some(mount).into_iter().collect(),
+        devices: is_block.then_some(device).into_iter().collect(),
+        nodes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{PvcSourcePopulatorSpec, SourcePvcRef};
+    use serde_json::json;
+
+    fn claim(uid: &str, mode: &str, phase: &str) -> PersistentVolumeClaim {
+        serde_json::from_value(json!({"metadata": {"name": uid, "namespace": "shop", "uid": uid},
+            "spec": {"volumeMode": mode}, "status": {"phase": phase}}))
+        .unwrap()
+    }
+
+    fn source(while_in_use: bool) -> PvcSourcePopulator {
+        let source_pvc_ref = SourcePvcRef { name: "old".to_owned(), namespace: None };
+        let spec = PvcSourcePopulatorSpec { source_pvc_ref, while_in_use, start_early: false };
+        PvcSourcePopulator::new("copy", spec)
+    }
+
+    fn seen(from: Option<PersistentVolumeClaim>, writers: &[&str]) -> Seen {
+        let writers = writers.iter().map(|name| (*name).to_owned()).collect();
+        Seen { claim: from, nodes: Some(BTreeSet::from(["alpha".to_owned()])), writers }
+    }
+
+    #[test]
+    fn a_claim_is_copied_when_it_can_be_read_and_nobody_writes() {
+        use PopulatorReason::{SourceInUse, SourceMissing, WrongVolumeMode};
+        let new = claim("new", "Filesystem", "Pending");
+        let old = |mode, phase| Some(claim("old", mode, phase));
+        for (seen, in_use, expected) in [
+            (seen(None, &[]), false, Some(SourceMissing)),
+            (seen(old("Filesystem", "Pending"), &[]), false, Some(SourceMissing)),
+            (seen(old("Block", "Bound"), &[]), false, Some(WrongVolumeMode)),
+            (seen(Some(new.clone()), &[]), false, Some(SourceMissing)),
+            (seen(old("Filesystem", "Bound"), &["web"]), false, Some(SourceInUse)),
+            (seen(old("Filesystem", "Bound"), &["web"]), true, None),
+            (seen(old("Filesystem", "Bound"), &[]), false, None),
+        ] {
+            let reason = match sight(&source(in_use), &new, seen) {
+                Sight::Ready(_) => None,
+                Sight::Waits(reason, _) | Sight::Never(reason, _) => Some(reason),
+            };
+            assert_eq!(reason, expected);
+        }
+    }
+
+    #[test]
+    fn the_source_is_only_read() {
+        let fill = fill("old", false, None);
+        assert_eq!(
+            fill.args.join(" "),
+            "copy /source /target --final --result /dev/termination-log"
+        );
+        assert_eq!(fill.volumes[0].persistent_volume_claim.as_ref().unwrap().read_only, Some(true));
+        assert_eq!((fill.mounts[0].read_only, fill.devices.len()), (Some(true), 0));
+        let raw = super::fill("old", true, None);
+        assert_eq!(raw.devices[0].device_path, "/source");
+        assert_eq!(raw.args.last().map(String::as_str), Some("--device"));
+    }
+}

@@ -1,0 +1,135 @@
+//! All that decides what is done next with one claim. Pure.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::api::Filling;
+use crate::populators::{FINALIZER, Fill, NUDGED, POPULATES, Progress, SELECTED_NODE, Sight};
+
+/// A claim that is to be filled, and all that belongs to it.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    pub now: Timestamp,
+    pub claim: PersistentVolumeClaim,
+    /// Whether volumes of its class are made only when a pod is scheduled.
+    pub waits_for_consumer: bool,
+    /// The object that it names; `None` if that is not there.
+    pub source: Option<SourceSeen>,
+    /// The second claim.
+    pub prime: Option<PersistentVolumeClaim>,
+    /// The volume that is filled.
+    pub pv: Option<PersistentVolume>,
+    /// The nodes on which that volume can be used; `None` is every node.
+    pub pv_nodes: Option<BTreeSet<String>>,
+    /// The pod that fills it.
+    pub pod: Option<Pod>,
+    /// What the pod told last.
+    pub progress: Option<Progress>,
+}
+
+/// The object that a claim names.
+#[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
+pub(super) struct SourceSeen {
+    pub generation: i64,
+    /// Somebody wants it to be gone.
+    pub is_ending: bool,
+    /// Whether it carries our finalizer.
+    pub is_held: bool,
+    /// Whether each try needs an empty volume.
+    pub anew: bool,
+    /// Whether the filling begins before a pod uses the claim.
+    pub early: bool,
+    /// What is told of the claim.
+    pub told: Option<Filling>,
+    /// `None` while a pod is there, which was made of an earlier one.
+    pub sight: Option<Sight>,
+}
+
+/// How a claim is bound, as its controller tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Binding {
+    Pending,
+    Bound,
+    Lost,
+}
+
+impl Binding {
+    pub fn of(claim: &PersistentVolumeClaim) -> Binding {
+        match claim.status.as_ref().and_then(|status| status.phase.as_deref()) {
+            Some("Bound") => Binding::Bound,
+            Some("Lost") => Binding::Lost,
+            _ => Binding::Pending,
+        }
+    }
+}
+
+/// Whether somebody has deleted an object that is still there.
+pub(super) fn is_ending(metadata: &ObjectMeta) -> bool {
+    metadata.deletion_timestamp.is_some()
+}
+
+/// Whether an object carries our finalizer.
+pub(super) fn is_held(metadata: &ObjectMeta) -> bool {
+    metadata.finalizers.iter().flatten().any(|one| one == FINALIZER)
+}
+
+/// The node that is chosen for the volume of a claim.
+pub(super) fn selected_node(claim: &PersistentVolumeClaim) -> Option<&str> {
+    claim.annotations().get(SELECTED_NODE).map(String::as_str).filter(|node| !node.is_empty())
+}
+
+/// The claim that a volume belongs to.
+pub(super) fn claim_of(pv: &PersistentVolume) -> Option<&ObjectReference> {
+    pv.spec.as_ref()?.claim_ref.as_ref()
+}
+
+pub(super) fn uid(metadata: &ObjectMeta) -> &str {
+    metadata.uid.as_deref().unwrap_or_default()
+}
+
+impl Seen {
+    /// Uid of the claim.
+    pub fn uid(&self) -> &str {
+        uid(&self.claim.metadata)
+    }
+
+    /// What is told of the claim so far.
+    pub fn told(&self) -> Option<&Filling> {
+        self.source.as_ref()?.told.as_ref()
+    }
+
+    /// Whether the filled volume belongs to the claim: from here on there is no way back.
+    pub fn is_rebound(&self) -> bool {
+        let owner = self.pv.as_ref().and_then(claim_of);
+        owner.is_some_and(|owner| owner.uid.as_deref() == Some(self.uid()))
+    }
+
+    /// Whether the volume is that of the second claim.
+    pub fn is_of_prime(&self) -> bool {
+        let (Some(prime), Some(pv)) = (&self.prime, &self.pv) else { return false };
+        claim_of(pv).is_some_and(|owner| owner.uid.as_deref() == Some(uid(&prime.metadata)))
+    }
+
+    /// Whether the volume carries our marks: it is retained for as long as it does.
+    pub fn is_retained(&self) -> bool {
+        self.pv.as_ref().is_some_and(|pv| pv.annotations().contains_key(POPULATES))
+    }
+
+    /// Whether the second claim was told that its volume is another's.
+    pub fn is_nudged(&self) -> bool {
+        self.prime.as_ref().is_some_and(|prime| prime.annotations().contains_key(NUDGED))
+    }
+
+    /// How the source is to be put into the claim, if that is known.
+    pub fn fill(&self) -> Option<&Fill> {
+        match self.source.as_ref()?.sight.as_ref()? {
+            Sight::Ready(fill) => Some(fill),
+            Sight::Waits(..) | Sight::Never(..) => None,
+        }
+    }
+}

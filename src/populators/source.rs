@@ -1,0 +1,77 @@
+//! What is particular of a kind of objects that claims are filled from.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Volume, VolumeDevice, VolumeMount};
+use kube::{Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::api::PopulatorStatus;
+use crate::populators::PopulatorReason;
+
+/// A kind of objects that claims are filled from.
+#[async_trait]
+pub trait Source:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + Serialize
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+    /// Whether each try needs an empty volume; without it a try goes on where the one before ended.
+    const ANEW: bool;
+
+    /// Whether the pod has to be in the namespace of the claim, as it is if it mounts something of it.
+    fn is_near(&self) -> bool;
+
+    /// Whether the filling begins before a pod uses the claim, if the source has one node only.
+    fn starts_early(&self) -> bool {
+        false
+    }
+
+    /// What is told of its claims.
+    fn status(&self) -> Option<&PopulatorStatus>;
+
+    /// Look at what this claim is to be filled from, as it is at this moment.
+    ///
+    /// # Errors
+    /// What the API server says; what is missing is an answer.
+    async fn look(
+        &self,
+        client: &Client,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<Sight, kube::Error>;
+}
+
+/// What a source is at this moment.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sight {
+    /// The claim can be filled like this.
+    Ready(Box<Fill>),
+    /// Not now.
+    Waits(PopulatorReason, String),
+    /// Not this claim from this source.
+    Never(PopulatorReason, String),
+}
+
+/// What a fill pod needs. The volume to be filled is at `/target`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Fill {
+    /// Arguments of `pliant`.
+    pub args: Vec<String>,
+    /// What else it mounts.
+    pub volumes: Vec<Volume>,
+    /// Where.
+    pub mounts: Vec<VolumeMount>,
+    /// Where, of raw devices.
+    pub devices: Vec<VolumeDevice>,
+    /// The nodes on which it can run; `None` is every node.
+    pub nodes: Option<BTreeSet<String>>,
+}

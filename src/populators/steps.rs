@@ -1,0 +1,46 @@
+//! What can be done for a claim that is to be filled.
+
+use crate::api::Filling;
+use crate::populators::PopulatorReason;
+
+/// One effect. The order in a plan matters: what is told stands before what it makes untold, and what
+/// holds an object before what needs it held.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Step {
+    /// Put our finalizer on the claim.
+    Hold,
+    /// Put our finalizer on the source.
+    HoldSource,
+    /// Choose a node for the claim, as the scheduler does.
+    Pin(String),
+    /// Let the scheduler choose another node for the claim.
+    Unpin,
+    /// Make the second claim.
+    MakePrime,
+    /// Make the pod that fills its volume.
+    MakePod,
+    /// Write an event on the claim.
+    Tell(PopulatorReason, String),
+    /// Write the status of the source.
+    Note(Box<Filling>),
+    /// Take the claim out of the status of the source.
+    Forget,
+    /// Write on the claim how far it is.
+    Show(String),
+    /// Count a try that has ended, and how many seconds it took.
+    Count(&'static str, i64),
+    /// Have the volume stay whatever becomes of its claim, and note what was before.
+    Retain,
+    /// Make the volume the claim's.
+    Rebind,
+    /// Have the second claim looked at, so that it is seen to be without a volume.
+    Nudge,
+    /// Delete the pod.
+    DropPod,
+    /// Delete the second claim.
+    DropPrime,
+    /// Make the volume's policy again what it was.
+    Restore,
+    /// Take our finalizer off the claim.
+    Release,
+}

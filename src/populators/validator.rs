@@ -1,0 +1,326 @@
+//! Tells a claim that nobody will fill it, as KEP-1495 has it: its `dataSourceRef` names a kind that no
+//! populator has registered. It is the one validator that a cluster needs, and lets another one be.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{SourceKind, VolumePopulator};
+use crate::causes;
+use crate::cluster::Watched;
+use crate::populators::apply::Events;
+use crate::populators::seen::{Binding, uid};
+use crate::populators::{PopulatorReason, Tally};
+use crate::volume::DRIVER;
+
+/// How long another validator has to tell a claim the same before this one does.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// After an API server that did not answer.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Whether claims are told of kinds that nobody has registered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Yes, but for a claim that another validator has told already.
+    #[default]
+    Auto,
+    /// Yes, at once.
+    On,
+    /// No.
+    Off,
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Mode::Auto),
+            "on" => Ok(Mode::On),
+            "off" => Ok(Mode::Off),
+            _ => Err(format!("`{text}` is no way to validate claims: write auto, on or off")),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::Auto => "auto",
+            Mode::On => "on",
+            Mode::Off => "off",
+        })
+    }
+}
+
+/// What a claim is to be filled from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Empty,
+    Pvc,
+    Snapshot,
+    Populator,
+    Invalid,
+}
+
+impl Verdict {
+    /// The word for it in a metric, as the KEP has it.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Empty => "empty",
+            Verdict::Pvc => "pvc",
+            Verdict::Snapshot => "snapshot",
+            Verdict::Populator => "populator",
+            Verdict::Invalid => "invalid",
+        }
+    }
+
+    fn of(claim: &PersistentVolumeClaim, kinds: &HashSet<(String, String)>) -> Verdict {
+        let Some(named) = claim.spec.as_ref().and_then(|spec| spec.data_source_ref.as_ref()) else {
+            return Verdict::Empty;
+        };
+        let kind = (named.api_group.clone().unwrap_or_default(), named.kind.clone());
+        match (kind.0.as_str(), kind.1.as_str()) {
+            ("", "PersistentVolumeClaim") => Verdict::Pvc,
+            ("snapshot.storage.k8s.io", "VolumeSnapshot") => Verdict::Snapshot,
+            _ if kinds.contains(&kind) => Verdict::Populator,
+            _ => Verdict::Invalid,
+        }
+    }
+}
+
+/// What was found of a claim, and what is still to be told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    verdict: Verdict,
+    /// When it is told that nobody will fill it; `None` once it is, or need not be.
+    tell_at: Option<Instant>,
+}
+
+/// All claims, by their uid.
+#[derive(Debug, Default)]
+struct Judged(HashMap<String, Known>);
+
+/// What is to be done.
+#[derive(Debug, Default)]
+struct Plan {
+    /// Found since the look before.
+    found: Vec<Verdict>,
+    /// To be told now that nobody will fill them.
+    tell: Vec<Arc<PersistentVolumeClaim>>,
+    next: Option<Instant>,
+}
+
+impl Judged {
+    /// Judge all claims: what is new or has changed is counted once, and told unless it is bound.
+    fn plan(
+        &mut self,
+        claims: Vec<Arc<PersistentVolumeClaim>>,
+        kinds: &HashSet<(String, String)>,
+        grace: Duration,
+        now: Instant,
+    ) -> Plan {
+        let mut before = std::mem::take(&mut self.0);
+        let mut plan = Plan::default();
+        for claim in claims {
+            let (id, verdict) = (uid(&claim.metadata).to_owned(), Verdict::of(&claim, kinds));
+            let is_told = verdict == Verdict::Invalid && Binding::of(&claim) == Binding::Pending;
+            let mut known = match before.remove(&id) {
+                Some(known) if known.verdict == verdict => known,
+                _ => {
+                    plan.found.push(verdict);
+                    Known { verdict, tell_at: is_told.then(|| now + grace) }
+                }
+            };
+            known.tell_at = known.tell_at.filter(|_| is_told);
+            match known.tell_at {
+                Some(at) if at <= now => plan.tell.push(claim),
+                at => plan.next = [plan.next, at].into_iter().flatten().min(),
+            }
+            self.0.insert(id, known);
+        }
+        plan
+    }
+
+    /// Note that a claim was told, or that this has to be tried again.
+    fn note(&mut self, claim: &PersistentVolumeClaim, again: Option<Instant>) {
+        if let Some(known) = self.0.get_mut(uid(&claim.metadata)) {
+            known.tell_at = again;
+        }
+    }
+}
+
+/// Judge the claims, and again when a kind is registered or no longer is, until `stop`.
+pub async fn run(
+    client: &Client,
+    mode: Mode,
+    claims: &Watched<PersistentVolumeClaim>,
+    populators: &Watched<VolumePopulator>,
+    tally: &Arc<dyn Tally>,
+    stop: CancellationToken,
+) {
+    let grace = match mode {
+        Mode::Off => return,
+        Mode::On => Duration::ZERO,
+        Mode::Auto => GRACE,
+    };
+    let validated = async {
+        claims.known().await;
+        populators.known().await;
+        let events = Events { client: client.clone() };
+        let mut changes = (claims.changes(), populators.changes());
+        let mut judged = Judged::default();
+        loop {
+            changes.0.mark_unchanged();
+            changes.1.mark_unchanged();
+            let plan = judged.plan(claims.all(), &kinds(populators), grace, Instant::now());
+            plan.found.iter().for_each(|verdict| tally.validated(verdict.as_str()));
+            for claim in &plan.tell {
+                let told = tell(client, &events, mode, claim).await;
+                if let Err(error) = &told {
+                    tally.validated("error");
+                    tracing::warn!(error = causes::in_full(error), "a claim is not told yet");
+                }
+                judged.note(claim, told.is_err().then(|| Instant::now() + AGAIN));
+            }
+            let again = judged.0.values().filter_map(|known| known.tell_at).min();
+            tokio::select! {
+                _ = changes.0.changed() => {}
+                _ = changes.1.changed() => {}
+                () = until(again) => {}
+            }
+        }
+    };
+    stop.run_until_cancelled(validated).await;
+}
+
+fn kinds(populators: &Watched<VolumePopulator>) -> HashSet<(String, String)> {
+    let kinds = populators.all().into_iter().map(|one| {
+        let SourceKind { group, kind } = one.source_kind.clone();
+        (group, kind)
+    });
+    kinds.collect()
+}
+
+async fn until(next: Option<Instant>) {
+    match next {
+        Some(next) => tokio::time::sleep_until(next).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Tell a claim that nobody will fill it, unless another validator has.
+async fn tell(
+    client: &Client,
+    events: &Events,
+    mode: Mode,
+    claim: &PersistentVolumeClaim,
+) -> Result<(), kube::Error> {
+    if mode == Mode::Auto && is_told_by_another(client, claim).await? {
+        return Ok(());
+    }
+    let named = claim.spec.as_ref().and_then(|spec| spec.data_source_ref.clone());
+    let (group, kind) =
+        named.map(|named| (named.api_group.unwrap_or_default(), named.kind)).unwrap_or_default();
+    let text = format!(
+        "no populator has registered the kind {kind} of group {group:?} in dataSourceRef, so nobody \
+         fills this claim: correct a slip by making the claim anew, or install the populator \
+         (`kubectl get volumepopulators` lists those that are there)"
+    );
+    let reason = PopulatorReason::UnrecognizedDataSourceKind;
+    events.tell(claim, reason, &format!("{group}/{kind}"), &text).await
+}
+
+/// Whether an event of this reason is there that is none of ours.
+async fn is_told_by_another(
+    client: &Client,
+    claim: &PersistentVolumeClaim,
+) -> Result<bool, kube::Error> {
+    let api: Api<Event> = Api::namespaced(client.clone(), &claim.namespace().unwrap_or_default());
+    let reason = PopulatorReason::UnrecognizedDataSourceKind;
+    let fields = format!("reason={reason},regarding.uid={}", uid(&claim.metadata));
+    let told = api.list(&ListParams::default().fields(&fields)).await?;
+    Ok(told.iter().any(|event| event.reporting_controller.as_deref() != Some(DRIVER)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn claim(uid: &str, from: &Value, phase: &str) -> Arc<PersistentVolumeClaim> {
+        let claim = json!({"metadata": {"name": uid, "namespace": "shop", "uid": uid},
+                           "spec": {"dataSourceRef": from}, "status": {"phase": phase}});
+        Arc::new(serde_json::from_value(claim).unwrap())
+    }
+
+    fn of(group: &str, kind: &str) -> Value {
+        json!({"apiGroup": group, "kind": kind, "name": "x"})
+    }
+
+    fn registered(kinds: &[(&str, &str)]) -> HashSet<(String, String)> {
+        kinds.iter().map(|(group, kind)| ((*group).to_owned(), (*kind).to_owned())).collect()
+    }
+
+    #[test]
+    fn each_source_has_its_verdict() {
+        let kinds = registered(&[("pliant.io", "ArchivePopulator")]);
+        for (from, verdict) in [
+            (Value::Null, "empty"),
+            (json!({"kind": "PersistentVolumeClaim", "name": "x"}), "pvc"),
+            (of("", "PersistentVolumeClaim"), "pvc"),
+            (of("snapshot.storage.k8s.io", "VolumeSnapshot"), "snapshot"),
+            (of("pliant.io", "ArchivePopulator"), "populator"),
+            (of("pliant.io", "archivepopulator"), "invalid"),
+            (of("example.com", "ArchivePopulator"), "invalid"),
+        ] {
+            let judged = Verdict::of(&claim("u", &from, "Pending"), &kinds);
+            assert_eq!(judged.as_str(), verdict, "{from}");
+        }
+    }
+
+    #[test]
+    fn a_claim_is_counted_once_and_told_after_the_grace() {
+        let (mut judged, start) = (Judged::default(), Instant::now());
+        let (none, some) = (registered(&[]), registered(&[("a", "B")]));
+        let mut look = |after: u64, phase: &str, kinds: &HashSet<(String, String)>| {
+            let claims = vec![claim("u", &of("a", "B"), phase)];
+            let now = start + Duration::from_secs(after);
+            let plan = judged.plan(claims, kinds, GRACE, now);
+            plan.tell.iter().for_each(|claim| judged.note(claim, None));
+            let next = plan.next.map(|next| (next - start).as_secs());
+            (plan.found.len(), plan.tell.len(), next)
+        };
+        for (after, phase, kinds, expected) in [
+            (0, "Pending", &none, (1, 0, Some(10))),
+            (9, "Pending", &none, (0, 0, Some(10))),
+            (10, "Pending", &none, (0, 1, None)),
+            (11, "Pending", &none, (0, 0, None)),
+            // Registered, and no longer: it is looked at again each time.
+            (12, "Pending", &some, (1, 0, None)),
+            (13, "Pending", &none, (1, 0, Some(23))),
+            (14, "Pending", &some, (1, 0, None)),
+            (15, "Bound", &none, (1, 0, None)),
+        ] {
+            assert_eq!(look(after, phase, kinds), expected, "after {after} s");
+        }
+    }
+
+    #[test]
+    fn the_modes_are_written_as_they_are_read() {
+        for mode in [Mode::Auto, Mode::On, Mode::Off] {
+            assert_eq!(mode.to_string().parse(), Ok(mode));
+        }
+        assert!("maybe".parse::<Mode>().unwrap_err().contains("auto, on or off"));
+    }
+}

@@ -1,0 +1,98 @@
+//! What is watched: only to know when to look, and at what. What is decided is decided from live reads.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{
+    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec,
+    PersistentVolumeClaimStatus, PersistentVolumeSpec, Pod,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt};
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::Watched;
+use crate::populators::{LABEL, POPULATES};
+
+/// Claims, volumes and fill pods, cut to what tells when to look.
+#[derive(Debug)]
+pub struct Watches {
+    claims: Watched<PersistentVolumeClaim>,
+    pvs: Watched<PersistentVolume>,
+    pods: Watched<Pod>,
+}
+
+impl Watches {
+    /// Begin to watch, until `stop`.
+    pub fn start(client: &Client, stop: &CancellationToken) -> Self {
+        let every = watcher::Config::default;
+        let ours = watcher::Config::default().labels(LABEL);
+        Watches {
+            claims: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_claim),
+            pvs: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_pv),
+            pods: Watched::start_cut(Api::all(client.clone()), ours, stop, |pod| pod.spec = None),
+        }
+    }
+
+    /// Wait until all are known.
+    pub async fn known(&self) {
+        tokio::join!(self.claims.known(), self.pvs.known(), self.pods.known());
+    }
+
+    /// All claims, and how to wait for others.
+    pub fn claims(&self) -> &Watched<PersistentVolumeClaim> {
+        &self.claims
+    }
+
+    pub(super) fn pvs(&self) -> &Watched<PersistentVolume> {
+        &self.pvs
+    }
+
+    pub(super) fn pods(&self) -> &Watched<Pod> {
+        &self.pods
+    }
+
+    /// The volume that is being filled for a claim and marked so.
+    pub(super) fn pv_for(&self, uid: &str) -> Option<Arc<PersistentVolume>> {
+        let is_it = |pv: &Arc<PersistentVolume>| {
+            pv.annotations().get(POPULATES).is_some_and(|claim| claim == uid)
+        };
+        self.pvs.all().into_iter().find(is_it)
+    }
+}
+
+/// Leave of a claim whose it is, what it is filled from, and how it is bound.
+fn cut_claim(claim: &mut PersistentVolumeClaim) {
+    let before = std::mem::take(&mut claim.metadata);
+    claim.metadata = ObjectMeta {
+        name: before.name,
+        namespace: before.namespace,
+        uid: before.uid,
+        resource_version: before.resource_version,
+        finalizers: before.finalizers,
+        deletion_timestamp: before.deletion_timestamp,
+        ..ObjectMeta::default()
+    };
+    claim.spec = claim.spec.take().map(|spec| PersistentVolumeClaimSpec {
+        data_source_ref: spec.data_source_ref,
+        volume_name: spec.volume_name,
+        ..PersistentVolumeClaimSpec::default()
+    });
+    claim.status = claim.status.take().map(|status| PersistentVolumeClaimStatus {
+        phase: status.phase,
+        ..PersistentVolumeClaimStatus::default()
+    });
+}
+
+/// Leave of a volume whose it is.
+fn cut_pv(pv: &mut PersistentVolume) {
+    pv.status = None;
+    pv.metadata.labels = None;
+    if let Some(marks) = &mut pv.metadata.annotations {
+        marks.retain(|key, _| key == POPULATES);
+    }
+    pv.spec = pv.spec.take().map(|spec| PersistentVolumeSpec {
+        claim_ref: spec.claim_ref,
+        ..PersistentVolumeSpec::default()
+    });
+}

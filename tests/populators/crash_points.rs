@@ -1,0 +1,204 @@
+//! Each request of the operator that changes something is lost, before and after it is carried out, or
+//! kills the operator; alone and beside another replica. All ends where a run without a fault ends.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use pliant::api::{ArchivePopulator, FillingPhase};
+use pliant::testing::{FakeApi, Side};
+use serde_json::json;
+
+use crate::block_on;
+use crate::tally::{Tally, Verdict, for_each, points};
+use crate::world::{Content, End as PodEnd, World, phase};
+
+/// A story of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Case {
+    Archive,
+    Copy,
+    ClaimDeleted,
+    SourceDeleted,
+    Retried,
+    Refused,
+    Rescheduled,
+}
+
+/// Who suffers from a lost request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    /// Whoever sent it, and lives on.
+    Sender,
+    /// One that sent it and lives on, beside another replica.
+    OneOfTwo,
+    /// The operator dies, and starts again.
+    Operator,
+}
+
+/// How all ended.
+#[derive(Debug, Clone, PartialEq)]
+struct End {
+    phase: Option<String>,
+    content: Option<Content>,
+    told: Option<(FillingPhase, Option<String>)>,
+    reasons: BTreeMap<String, usize>,
+    left: Vec<String>,
+    /// Volumes with all of their content that were deleted: there is never one.
+    lost: usize,
+}
+
+const CASES: [Case; 7] = [
+    Case::Archive,
+    Case::Copy,
+    Case::ClaimDeleted,
+    Case::SourceDeleted,
+    Case::Retried,
+    Case::Refused,
+    Case::Rescheduled,
+];
+
+impl Case {
+    /// What is there before the operator has anything to do.
+    async fn begin(self, world: &World) {
+        if self == Case::Copy {
+            world.source("old", "alpha").await;
+        }
+    }
+
+    /// What somebody wants.
+    fn want(self, world: &World) {
+        match self {
+            Case::Copy => {
+                world.copy_of("old", &json!({"startEarly": true}));
+                world.claim("web", "fast", "PvcSourcePopulator", "old");
+                return;
+            }
+            Case::Archive => {}
+            Case::ClaimDeleted | Case::SourceDeleted => world.play().ends.push_back(PodEnd::Hangs),
+            Case::Retried => world.play().ends.push_back(PodEnd::Failed(String::new())),
+            Case::Refused => {
+                let said = json!({"outcome": "mismatch", "message": "no"}).to_string();
+                world.play().ends.push_back(PodEnd::Failed(said));
+            }
+            Case::Rescheduled => drop(world.play().full.insert("alpha".to_owned())),
+        }
+        world.archive("site");
+        world.claim("web", "fast", "ArchivePopulator", "site");
+        world.schedule("web", &["alpha", "beta"]);
+    }
+
+    /// What somebody does midway.
+    async fn midway(self, world: &World) {
+        match self {
+            Case::ClaimDeleted => {
+                world.pod_runs().await;
+                world.api.delete::<PersistentVolumeClaim>("shop/web");
+            }
+            Case::SourceDeleted => {
+                world.pod_runs().await;
+                world.api.delete::<ArchivePopulator>("shop/site");
+            }
+            _ => {}
+        }
+    }
+
+    fn has_ended(self, api: &FakeApi) -> bool {
+        let claim = api.get::<PersistentVolumeClaim>("shop/web");
+        match self {
+            Case::ClaimDeleted => claim.is_none(),
+            Case::SourceDeleted => api.get::<ArchivePopulator>("shop/site").is_none(),
+            Case::Refused => {
+                let archive = api.get::<ArchivePopulator>("shop/site");
+                let told = archive.and_then(|one| one.status?.claims.into_iter().next());
+                told.is_some_and(|told| told.phase == FillingPhase::Failed)
+            }
+            _ => claim.is_some_and(|claim| phase(&claim) == "Bound"),
+        }
+    }
+
+    async fn until_ended(self, world: &World) {
+        let mut tries = 0;
+        // Longer than one wait is: a lost answer is waited for, and a try has its pause.
+        while !self.has_ended(&world.api) && tries < 20 {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            tries += 1;
+        }
+        tokio::time::sleep(Duration::from_secs(25)).await;
+    }
+
+    async fn live(self, world: &World) -> End {
+        self.want(world);
+        self.midway(world).await;
+        self.until_ended(world).await;
+        end(world)
+    }
+
+    fn reference(self) -> (End, usize) {
+        block_on(async {
+            let (world, _operator) = World::with_an_operator().await;
+            self.begin(&world).await;
+            world.api.forget_writes();
+            let end = self.live(&world).await;
+            (end, world.api.writes().len())
+        })
+    }
+
+    async fn lose(self, reference: &End, n: usize, side: Side, victim: Victim) -> Verdict {
+        let (world, operator) = World::with_an_operator().await;
+        self.begin(&world).await;
+        let mut operators = vec![operator];
+        if victim == Victim::OneOfTwo {
+            operators.push(world.operator().await);
+        }
+        world.api.forget_writes();
+        world.api.fail_at(n, side);
+        let (end, ()) = tokio::join!(self.live(&world), async {
+            if victim == Victim::Operator {
+                world.api.until("it is lost", |api: &FakeApi| api.writes().len() >= n).await;
+                operators.clear();
+                operators.push(world.operator().await);
+            }
+        });
+        if end == *reference {
+            return Verdict::new();
+        }
+        vec![format!("{end:?}, not {reference:?}")]
+    }
+}
+
+fn end(world: &World) -> End {
+    let told = world.told("site").or_else(|| world.told_of_copy("old"));
+    let whole = |content: &&Content| matches!(content, Content::Whole(_));
+    End {
+        phase: world.get_claim("web").map(|claim| phase(&claim)),
+        content: world.content("web"),
+        told: told.map(|told| (told.phase, told.reason)),
+        reasons: world.reasons("web"),
+        left: world.left(),
+        lost: world.destroyed().iter().filter(whole).count(),
+    }
+}
+
+#[test]
+fn every_lost_request_of_the_operator_and_its_death_are_survived() {
+    let tally = Tally::default();
+    for_each(&CASES, |case| {
+        let (reference, writes) = case.reference();
+        assert_eq!((&reference.left, reference.lost), (&vec![], 0), "{case:?}: {reference:?}");
+        println!("{case:?}: {writes} requests, {reference:?}");
+        for (n, side) in points(writes) {
+            for victim in [Victim::Sender, Victim::OneOfTwo, Victim::Operator] {
+                let named = || format!("{case:?}: {victim:?} at request {n} {side:?}");
+                tally.take(named, case.lose(&reference, n, side, victim));
+            }
+        }
+    });
+    let (points, survived) =
+        (tally.cuts.load(Ordering::Relaxed), tally.survived.load(Ordering::Relaxed));
+    assert!(points >= 300, "only {points} crash points");
+    let figures =
+        [("populator_crash_points", points), ("populator_crash_points_survived", survived)];
+    tally.close("populator_crash_points.txt", &figures);
+}

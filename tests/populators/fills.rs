@@ -1,0 +1,245 @@
+//! Claims are filled from archives and from other claims.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::ResourceExt;
+use pliant::api::FillingPhase;
+use pliant::populators::Settings;
+use pliant::populators::validator::Mode;
+use serde_json::{Value, json};
+
+use crate::world::{Content, End, SELECTED_NODE, SHOP, World, fill_pods, phase};
+
+const NOTHING: Vec<String> = Vec::new();
+
+#[tokio::test(start_paused = true)]
+async fn an_archive_fills_a_claim_when_a_pod_uses_it() {
+    let (world, operator) = World::with_an_operator().await;
+    world.archive("site");
+    world.claim("web", "fast", "ArchivePopulator", "site");
+    world.shows("web", "WaitsForConsumer").await;
+    world.settled().await;
+    assert_eq!((world.left(), world.reasons("web").len()), (NOTHING, 0), "that is usual");
+    world.schedule("web", &["beta"]);
+    world.filled("web").await;
+    assert_eq!(world.left(), NOTHING);
+    let Some(Content::Whole(args)) = world.content("web") else { panic!() };
+    assert!(args.contains("unpack --url https://example.com/site.tar.gz"), "{args}");
+    let told = world.told("site").unwrap();
+    assert_eq!((told.phase, told.failures), (FillingPhase::Filled, 0));
+    assert_eq!(told.digest.as_deref(), Some("abc"));
+    assert_eq!(world.reasons("web"), [("Filled".to_owned(), 1)].into());
+    assert_eq!((operator.counts.of("fill success"), operator.counts.of("fill error")), (1, 0));
+    assert_eq!(world.destroyed(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_binds_at_once_needs_no_pod() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.config_map("files", "site.tgz");
+    let from = json!({"name": "files", "key": "site.tgz"});
+    world.archive_of("site", &json!({"configMapRef": from, "sha256": "0".repeat(64)}));
+    world.claim("web", "now", "ArchivePopulator", "site");
+    world.filled("web").await;
+    assert_eq!(world.left(), NOTHING);
+    let Some(Content::Whole(args)) = world.content("web") else { panic!() };
+    assert!(args.contains("--file /source/archive"), "{args}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_gets_the_content_of_another_one() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.source("old", "alpha").await;
+    world.copy_of("old", &json!({}));
+    world.claim("new", "fast", "PvcSourcePopulator", "old");
+    world.schedule("new", &["alpha"]);
+    world.filled("new").await;
+    assert_eq!(world.left(), NOTHING);
+    let whole = "copy /source /target --final --result /dev/termination-log".to_owned();
+    assert_eq!(world.content("new"), Some(Content::Whole(whole)));
+    assert_eq!(world.content("old"), Some(Content::Empty), "nobody writes to the source");
+    assert_eq!(world.told_of_copy("old").unwrap().phase, FillingPhase::Filled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hot_copy_begins_on_the_node_of_its_source() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.source("old", "beta").await;
+    world.copy_of("old", &json!({"startEarly": true}));
+    world.claim("new", "fast", "PvcSourcePopulator", "old");
+    world.filled("new").await;
+    let claim = world.get_claim("new").unwrap();
+    assert_eq!(claim.annotations()[SELECTED_NODE], "beta");
+    assert_eq!(world.left(), NOTHING);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_claim_is_as_the_first_one() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.archive("site");
+    world.play().ends.push_back(End::Hangs);
+    let more = json!({"volumeAttributesClassName": "gold", "accessModes": ["ReadWriteOncePod"]});
+    let from = json!({"apiGroup": "pliant.io", "kind": "ArchivePopulator", "name": "site"});
+    world.claim_of("web", "fast", &from, &more);
+    world.schedule("web", &["beta"]);
+    world.pod_runs().await;
+    let uid = world.get_claim("web").unwrap().uid().unwrap();
+    let prime: PersistentVolumeClaim = world.api.get(&format!("{SHOP}/prime-{uid}")).unwrap();
+    assert_eq!(prime.annotations()[SELECTED_NODE], "beta");
+    let spec = prime.spec.unwrap();
+    assert_eq!(spec.volume_attributes_class_name.as_deref(), Some("gold"));
+    assert_eq!(spec.access_modes, Some(vec!["ReadWriteOncePod".to_owned()]));
+    assert_eq!((spec.data_source, spec.data_source_ref), (None, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_is_told_every_few_seconds_and_no_more_often() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.archive("site");
+    world.play().ends.push_back(End::Hangs);
+    world.claim("web", "now", "ArchivePopulator", "site");
+    world.shows("web", "Filling: 50 % (512 MiB of 1 GiB), 1 MiB/s, 9 min left").await;
+    let told = world.told("site").unwrap();
+    assert_eq!((told.percent, told.seconds_left), (Some(50), Some(512)));
+    world.api.forget_writes();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let writes = world.api.writes();
+    assert!((5..=15).contains(&writes.len()), "{writes:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_is_written_to_is_waited_for() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.source("old", "alpha").await;
+    world.pod_of("shop-0", "old", "Running");
+    world.copy_of("old", &json!({"startEarly": true}));
+    world.claim("new", "fast", "PvcSourcePopulator", "old");
+    world.shows("new", "SourceInUse: its source, claim old, is used by shop-0").await;
+    world.settled().await;
+    assert_eq!((world.left(), world.reasons("new")["SourceInUse"]), (NOTHING, 1));
+    world.pod_of("shop-0", "old", "Succeeded");
+    world.filled("new").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_in_use_is_copied_if_that_is_wanted() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.source("old", "alpha").await;
+    world.pod_of("shop-0", "old", "Running");
+    world.copy_of("old", &json!({"startEarly": true, "whileInUse": true}));
+    world.claim("new", "fast", "PvcSourcePopulator", "old");
+    world.filled("new").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_is_waited_for_and_told_once() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.claim("web", "now", "ArchivePopulator", "site");
+    world.shows("web", "SourceMissing").await;
+    let from = json!({"name": "files", "key": "site.tgz"});
+    world.archive_of("site", &json!({"configMapRef": from, "sha256": "0".repeat(64)}));
+    world.shows("web", "no key site.tgz in ConfigMap files").await;
+    world.settled().await;
+    assert_eq!(world.left(), NOTHING);
+    world.config_map("files", "site.tgz");
+    world.filled("web").await;
+    let reasons = world.reasons("web");
+    assert!(reasons["SourceMissing"] <= 2 && reasons["Filled"] == 1, "{reasons:?}");
+}
+
+/// What can never be is told once, and leaves nothing.
+async fn refused(world: &World, claim: &str, reason: &str) {
+    world.shows(claim, &format!("Failed: {reason}")).await;
+    world.settled().await;
+    assert_eq!(world.reasons(claim), [(reason.to_owned(), 1)].into());
+    assert_eq!((world.left(), world.pods()), (NOTHING, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_archive_is_not_unpacked_to_a_raw_device() {
+    let (world, operator) = World::with_an_operator().await;
+    world.archive("site");
+    let from = json!({"apiGroup": "pliant.io", "kind": "ArchivePopulator", "name": "site"});
+    world.claim_of("web", "now", &from, &json!({"volumeMode": "Block"}));
+    refused(&world, "web", "WrongVolumeMode").await;
+    assert_eq!(operator.counts.of("fill error"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_on_another_node_than_its_source_is_refused() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.source("old", "alpha").await;
+    world.copy_of("old", &json!({}));
+    world.claim("new", "fast", "PvcSourcePopulator", "old");
+    world.schedule("new", &["beta"]);
+    refused(&world, "new", "ClaimElsewhere").await;
+    let told = world.told_of_copy("old").unwrap();
+    assert!(
+        told.message
+            .unwrap()
+            .contains("run on node beta, and the source can only be read on alpha")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_of_another_namespace_is_refused() {
+    let (world, _operator) = World::with_an_operator().await;
+    let source = json!({"sourcePvcRef": {"name": "old", "namespace": "bank"}});
+    world.copy_of("old", &source);
+    world.claim("new", "now", "PvcSourcePopulator", "old");
+    refused(&world, "new", "OtherNamespace").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_claims_are_filled_from_one_archive() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.archive("site");
+    for name in ["web-0", "web-1"] {
+        world.claim(name, "now", "ArchivePopulator", "site");
+    }
+    world.filled("web-0").await;
+    world.filled("web-1").await;
+    assert_eq!(world.left(), NOTHING);
+    let archive: pliant::api::ArchivePopulator = world.api.get("shop/site").unwrap();
+    let phases: Vec<_> = archive.status.unwrap().claims.iter().map(|one| one.phase).collect();
+    assert_eq!(phases, [FillingPhase::Filled, FillingPhase::Filled]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_needs_nothing_of_the_claim_is_made_elsewhere() {
+    let world = World::new();
+    let settings = Settings { namespace: Some("fills".to_owned()), ..Settings::default() };
+    let _operator = world.operator_with(settings, Mode::Auto).await;
+    world.archive("site");
+    world.play().ends.push_back(End::Hangs);
+    world.claim("web", "now", "ArchivePopulator", "site");
+    world.pod_runs().await;
+    assert_eq!(fill_pods(&world.api)[0].namespace().as_deref(), Some("fills"));
+    world.source("old", "alpha").await;
+    world.copy_of("old", &json!({"startEarly": true}));
+    world.claim("new", "fast", "PvcSourcePopulator", "old");
+    world.filled("new").await;
+    world.api.delete::<PersistentVolumeClaim>("shop/web");
+    world
+        .api
+        .until("it is gone", |api| api.get::<PersistentVolumeClaim>("shop/web").is_none())
+        .await;
+    world.settled().await;
+    assert_eq!(world.left(), NOTHING);
+    let pv = world.get_claim("new").unwrap().spec.unwrap().volume_name.unwrap();
+    let pv: PersistentVolume = world.api.get(&pv).unwrap();
+    assert_eq!(pv.spec.unwrap().claim_ref.unwrap().namespace.as_deref(), Some(SHOP));
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_of_others_are_let_be() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.claim_of("plain", "now", &Value::Null, &json!({}));
+    let other = json!({"apiGroup": "example.com", "kind": "ArchivePopulator", "name": "site"});
+    world.claim_of("others", "now", &other, &json!({}));
+    world.until("plain", "is bound", |claim| phase(claim) == "Bound").await;
+    world.settled().await;
+    let claims = world.api.writes().into_iter().filter(|line| line.contains("persistentvolume"));
+    assert_eq!(claims.collect::<Vec<_>>(), NOTHING);
+}

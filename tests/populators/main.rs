@@ -1,0 +1,16 @@
+//! Claims that are filled: the operator, an API server in memory, and what of Kubernetes has to do with
+//! claims: a controller of volumes, a provisioner, a scheduler and kubelets that are played.
+
+mod crash_points;
+mod faults;
+mod fills;
+#[path = "../tally/mod.rs"]
+mod tally;
+mod validator;
+mod world;
+
+/// Run `work` in a time of its own, which passes when all wait.
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().start_paused(true).build().expect("a runtime").block_on(work)
+}

@@ -1,0 +1,280 @@
+//! Who plays Kubernetes: what its controllers do to claims and volumes, and kubelets to fill pods. They
+//! write past all clients, so they take no number among the writes of the operator.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::{Resource, ResourceExt};
+use pliant::testing::FakeApi;
+use serde_json::{Value, json};
+
+use super::{SELECTED_NODE, fill_pods, object, phase};
+
+/// Keeps a claim for as long as a pod uses it.
+const PROTECTION: &str = "kubernetes.io/pvc-protection";
+/// Has the controller of volumes look at a claim.
+const NUDGED: &str = "pliant.io/volume-handed-over";
+
+/// What is in a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    Empty,
+    /// A pod writes to it, or did.
+    Half,
+    /// What the pod was told to put there.
+    Whole(String),
+}
+
+/// How a fill pod ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    Done,
+    /// With this termination message.
+    Failed(String),
+    /// Never.
+    Hangs,
+}
+
+/// What those who play are told, and what they have done.
+#[derive(Default)]
+pub struct Play {
+    /// Where pods of a claim are scheduled to, in order.
+    pub nodes: BTreeMap<String, Vec<String>>,
+    /// Nodes without room.
+    pub full: BTreeSet<String>,
+    /// How the next fill pods end; then all are done.
+    pub ends: VecDeque<End>,
+    /// How many fill pods have run.
+    pub pods: usize,
+    pub contents: BTreeMap<String, Content>,
+    /// Volumes that were deleted with what was in them.
+    pub destroyed: Vec<Content>,
+    /// How a pod that runs will end.
+    running: BTreeMap<String, End>,
+}
+
+/// Play until the cluster is dropped.
+pub async fn run(api: FakeApi, play: Arc<Mutex<Play>>) {
+    loop {
+        let changed = api.changed();
+        if step(&api, &mut play.lock().expect("nobody panicked")) {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        changed.await;
+        // Others take their time.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Do one thing, if there is one to do.
+fn step(api: &FakeApi, play: &mut Play) -> bool {
+    for claim in api.list::<PersistentVolumeClaim>() {
+        if protect(api, &claim)
+            || schedule(api, play, &claim)
+            || bind(api, &claim)
+            || lose(api, &claim)
+            || provision(api, play, &claim)
+        {
+            return true;
+        }
+    }
+    let pvs = api.list::<PersistentVolume>();
+    pvs.iter().any(|pv| reclaim(api, play, pv))
+        || fill_pods(api).iter().any(|pod| kubelet(api, play, pod))
+}
+
+/// A claim is kept while a pod uses it, one that has ended too.
+fn protect(api: &FakeApi, claim: &PersistentVolumeClaim) -> bool {
+    let is_kept = claim.finalizers().iter().any(|one| one == PROTECTION);
+    let mut changed = claim.clone();
+    if claim.metadata.deletion_timestamp.is_none() {
+        if !is_kept {
+            changed.finalizers_mut().push(PROTECTION.to_owned());
+            api.put(&changed);
+        }
+        return !is_kept;
+    }
+    let used = api.list::<Pod>().iter().any(|pod| uses(pod, claim));
+    if !is_kept || used {
+        return false;
+    }
+    changed.finalizers_mut().retain(|one| one != PROTECTION);
+    let is_last = changed.finalizers().is_empty();
+    api.put(&changed);
+    if is_last {
+        api.delete::<PersistentVolumeClaim>(&path(claim));
+    }
+    true
+}
+
+fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
+    let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    pod.namespace() == claim.namespace()
+        && volumes.any(|volume| {
+            let named = volume.persistent_volume_claim.as_ref();
+            named.is_some_and(|named| named.claim_name == claim.name_any())
+        })
+}
+
+fn path(claim: &PersistentVolumeClaim) -> String {
+    format!("{}/{}", claim.namespace().unwrap(), claim.name_any())
+}
+
+fn is_pending(claim: &PersistentVolumeClaim) -> bool {
+    phase(claim) == "Pending" || phase(claim).is_empty()
+}
+
+/// The scheduler chooses a node for the volume of a claim that a pod uses.
+fn schedule(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> bool {
+    let waits = is_pending(claim) && !claim.annotations().contains_key(SELECTED_NODE);
+    let nodes = play.nodes.get_mut(&claim.name_any()).filter(|nodes| waits && !nodes.is_empty());
+    let Some(nodes) = nodes else { return false };
+    let mut changed = claim.clone();
+    changed.annotations_mut().insert(SELECTED_NODE.to_owned(), nodes.remove(0));
+    api.put(&changed);
+    true
+}
+
+/// A volume that names a claim becomes its volume.
+fn bind(api: &FakeApi, claim: &PersistentVolumeClaim) -> bool {
+    let its = api.list::<PersistentVolume>().into_iter().find(|pv| owner(pv) == claim.uid());
+    let Some(pv) = its.filter(|_| is_pending(claim)) else { return false };
+    let mut changed = serde_json::to_value(claim).unwrap();
+    changed["spec"]["volumeName"] = json!(pv.name_any());
+    changed["status"]["phase"] = json!("Bound");
+    api.put(&object::<PersistentVolumeClaim>(changed));
+    true
+}
+
+fn owner(pv: &PersistentVolume) -> Option<String> {
+    pv.spec.as_ref()?.claim_ref.as_ref()?.uid.clone()
+}
+
+/// A claim whose volume is another's is lost; its controller sees that when the claim is written to.
+fn lose(api: &FakeApi, claim: &PersistentVolumeClaim) -> bool {
+    let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
+    let Some(named) = named.filter(|_| phase(claim) == "Bound") else { return false };
+    let pv = api.get::<PersistentVolume>(&named);
+    let has_gone = pv.is_none();
+    let is_others = pv.is_some_and(|pv| owner(&pv) != claim.uid());
+    let looks = claim.annotations().contains_key(NUDGED);
+    let sees_it = has_gone || is_others && looks;
+    if !sees_it {
+        return false;
+    }
+    let mut changed = serde_json::to_value(claim).unwrap();
+    changed["status"]["phase"] = json!("Lost");
+    api.put(&object::<PersistentVolumeClaim>(changed));
+    true
+}
+
+/// The provisioner makes the volume of a claim that has no source, or takes a full node away.
+fn provision(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> bool {
+    let spec = claim.spec.clone().unwrap_or_default();
+    let is_wanted = is_pending(claim)
+        && spec.data_source_ref.is_none()
+        && claim.metadata.deletion_timestamp.is_none();
+    let waits = spec.storage_class_name.as_deref() == Some("fast");
+    let node = claim.annotations().get(SELECTED_NODE).cloned();
+    let node = if waits { node } else { Some("alpha".to_owned()) };
+    let Some(node) = node.filter(|_| is_wanted) else { return false };
+    if play.full.contains(&node) {
+        let mut changed = claim.clone();
+        changed.annotations_mut().remove(SELECTED_NODE);
+        api.put(&changed);
+        return true;
+    }
+    let name = format!("pv-{}", claim.uid().unwrap());
+    let term = json!({"matchExpressions": [
+        {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]},
+    ]});
+    api.put(&object::<PersistentVolume>(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "persistentVolumeReclaimPolicy": "Delete",
+            "claimRef": {"namespace": claim.namespace(), "name": claim.name_any(), "uid": claim.uid()},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        },
+    })));
+    play.contents.insert(name, Content::Empty);
+    true
+}
+
+/// A volume whose claim is gone goes too, if its policy says so.
+fn reclaim(api: &FakeApi, play: &mut Play, pv: &PersistentVolume) -> bool {
+    let claims = api.list::<PersistentVolumeClaim>();
+    let has_owner = claims.iter().any(|claim| claim.uid() == owner(pv));
+    let spec = pv.spec.clone().unwrap_or_default();
+    let is_deleted = spec.persistent_volume_reclaim_policy.as_deref() == Some("Delete");
+    if has_owner || !is_deleted {
+        return false;
+    }
+    api.delete::<PersistentVolume>(&pv.name_any());
+    play.destroyed.extend(play.contents.remove(&pv.name_any()));
+    true
+}
+
+/// A kubelet runs a fill pod whose claims are bound.
+fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
+    let now = pod.status.clone().unwrap_or_default().phase.unwrap_or_default();
+    let Some(pv) = target(api, pod).filter(|_| is_runnable(api, pod)) else { return false };
+    let uid = pod.uid().unwrap();
+    match now.as_str() {
+        "" | "Pending" => {
+            play.pods += 1;
+            let end = play.ends.pop_front().unwrap_or(End::Done);
+            play.running.insert(uid, end);
+            play.contents.insert(pv, Content::Half);
+            let log = "{\"bytes\":536870912,\"of\":1073741824,\"rate\":1048576,\"left\":512}\n";
+            let place = format!("{}/{}/fill", pod.namespace().unwrap(), pod.name_any());
+            api.put_log(&place, log);
+            put_phase(api, pod, "Running", &Value::Null);
+        }
+        "Running" => match play.running.get(&uid).cloned() {
+            Some(End::Done) => {
+                let args = pod.spec.as_ref().unwrap().containers[0].args.clone();
+                play.contents.insert(pv, Content::Whole(args.unwrap_or_default().join(" ")));
+                let said =
+                    json!({"exitCode": 0, "message": "{\"outcome\":\"done\",\"digest\":\"abc\"}"});
+                put_phase(api, pod, "Succeeded", &said);
+            }
+            Some(End::Failed(message)) => {
+                put_phase(api, pod, "Failed", &json!({"exitCode": 5, "message": message}));
+            }
+            Some(End::Hangs) | None => return false,
+        },
+        _ => return false,
+    }
+    true
+}
+
+/// The volume that a pod fills, if that is really the volume of its claim: a kubelet looks, too.
+fn target(api: &FakeApi, pod: &Pod) -> Option<String> {
+    let claim: PersistentVolumeClaim =
+        api.get(&format!("{}/{}", pod.namespace()?, pod.name_any()))?;
+    let pv: PersistentVolume = api.get(&claim.spec.as_ref()?.volume_name.clone()?)?;
+    (owner(&pv) == claim.uid()).then(|| pv.name_any())
+}
+
+fn is_runnable(api: &FakeApi, pod: &Pod) -> bool {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let mut claims = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    pod.meta().deletion_timestamp.is_none()
+        && claims.all(|named| {
+            let path = format!("{}/{}", pod.namespace().unwrap_or_default(), named.claim_name);
+            api.get::<PersistentVolumeClaim>(&path).is_some_and(|claim| phase(&claim) == "Bound")
+        })
+}
+
+fn put_phase(api: &FakeApi, pod: &Pod, phase: &str, terminated: &Value) {
+    let mut changed = serde_json::to_value(pod).unwrap();
+    let state = if terminated.is_null() { json!({}) } else { json!({"terminated": terminated}) };
+    let container = json!({"name": "fill", "image": "", "imageID": "", "ready": false,
+                           "restartCount": 0, "state": state});
+    changed["status"] = json!({"phase": phase, "containerStatuses": [container]});
+    api.put(&object::<Pod>(changed));
+}
