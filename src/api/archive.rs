@@ -33,7 +33,7 @@ use crate::api::PopulatorStatus;
     "has(self.url) != has(self.configMapRef)"
 ).message("give one of url and configMapRef, and not both"))]
 pub struct ArchivePopulatorSpec {
-    /// Where the archive is, such as https://example.com/site.tar.gz.
+    /// Where the archive is, such as `https://example.com/site.tar.gz`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^https?://[^ ]+$"), length(max = 2048))]
     pub url: Option<String>,

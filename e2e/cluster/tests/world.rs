@@ -398,6 +398,16 @@ impl World {
                 "--tail=30",
                 "--prefix",
             ],
+            &["get", "archivepopulators,pvcsourcepopulators", "-n", &self.name, "-o", "yaml"],
+            &[
+                "logs",
+                "-n",
+                "pliant-system",
+                "-l",
+                "app.kubernetes.io/component=operator",
+                "--tail=50",
+                "--prefix",
+            ],
         ] {
             let told = kubectl(args).await;
             let told = told.as_ref().map_or_else(|| "no end".to_owned(), said);
