@@ -263,7 +263,11 @@ fn held_up(seen: &Seen, pod: &Pod) -> Option<String> {
     });
     let (reason, message) = container.or(condition)?;
     let name = pod.name_any();
-    Some(format!("pod {name}, which fills the volume, does not run: {reason}: {message}"))
+    let why = if message.is_empty() { reason } else { format!("{reason}: {message}") };
+    Some(format!(
+        "pod {name}, which fills the volume, does not run: {why}; its events say more: `kubectl describe \
+         pod {name}`"
+    ))
 }
 
 /// The volume is filled: keep it whatever happens, then make it the claim's.

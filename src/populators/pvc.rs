@@ -124,7 +124,9 @@ fn fill(name: &str, is_block: bool, nodes: Option<BTreeSet<String>>) -> Fill {
         name: "source".to_owned(),
         persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
             claim_name: name.to_owned(),
-            read_only: Some(true),
+            // Whoever has a device can write to it, so drivers refuse to publish one for reading only. The
+            // copy opens its source for nothing else.
+            read_only: (!is_block).then_some(true),
         }),
         ..Volume::default()
     };
@@ -200,6 +202,7 @@ mod tests {
         assert_eq!((fill.mounts[0].read_only, fill.devices.len()), (Some(true), 0));
         let raw = super::fill("old", true, None);
         assert_eq!(raw.devices[0].device_path, "/source");
+        assert_eq!(raw.volumes[0].persistent_volume_claim.as_ref().unwrap().read_only, None);
         assert_eq!(raw.args.last().map(String::as_str), Some("--device"));
     }
 }
