@@ -106,12 +106,14 @@ fn the_definitions_are_yaml_documents_that_kubectl_takes() {
     let (code, printed, errors) = said(&mut pliant(&["crds"]));
     assert_eq!((code, errors.as_str()), (Some(0), ""));
     let documents: Vec<&str> = printed.split("---\n").skip(1).collect();
-    for (document, name) in documents.iter().zip(["nodestorages", "pools", "volumerequests"]) {
+    let names =
+        ["archivepopulators", "nodestorages", "pools", "pvcsourcepopulators", "volumerequests"];
+    for (document, name) in documents.iter().zip(names) {
         let read: serde_json::Value = serde_saphyr::from_str(document).unwrap();
         assert_eq!(read["kind"], "CustomResourceDefinition", "{document}");
         assert_eq!(read["metadata"]["name"], format!("{name}.pliant.io"));
     }
-    assert_eq!(documents.len(), 3);
+    assert_eq!(documents.len(), names.len());
 }
 
 #[test]
