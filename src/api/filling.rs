@@ -31,15 +31,16 @@ impl PopulatorStatus {
     }
 
     /// The same with this told of its claim. A claim that is new stands first; beyond 256 those filled
-    /// long ago are left out.
+    /// long ago are left out, or the new one if there is none: of the others it must not be forgotten how
+    /// often they have failed.
     pub fn with(mut self, filling: Filling) -> Self {
         match self.claims.iter_mut().find(|one| one.uid == filling.uid) {
             Some(there) => *there = filling,
             None => self.claims.insert(0, filling),
         }
         while self.claims.len() > MOST_CLAIMS {
-            let old = self.claims.iter().rposition(|one| one.phase.is_final());
-            self.claims.remove(old.unwrap_or(MOST_CLAIMS));
+            let old = self.claims.iter().rposition(|one| one.phase == FillingPhase::Filled);
+            self.claims.remove(old.unwrap_or(0));
         }
         self
     }

@@ -159,8 +159,13 @@ impl Read for Guard<'_> {
     }
 }
 
-fn hostile(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, why)
+/// What is wrong with an archive, in words of ours.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Hostile(&'static str);
+
+fn hostile(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, Hostile(why))
 }
 
 /// An error of reading an archive: what is wrong with its bytes stays wrong.
@@ -170,7 +175,11 @@ pub fn refused(error: io::Error, doing: &'static str, name: &str) -> CopyError {
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other
     ) && error.raw_os_error().is_none();
     if is_broken {
-        return CopyError::Refused(format!("{name} cannot be unpacked: {error}"));
+        let why = error.get_ref().and_then(|error| error.downcast_ref::<Hostile>());
+        // Words of others quote what they read. That may be no archive but the answer of a server which
+        // whoever named the address could not ask himself.
+        let why = why.map_or("it is broken, or no tar, tar.gz or tar.zst", |hostile| hostile.0);
+        return CopyError::Refused(format!("{name} cannot be unpacked: {why}"));
     }
     Err::<(), _>(error).at(doing, name.as_bytes()).unwrap_err()
 }

@@ -203,13 +203,17 @@ impl<S: Source> Populator<S> {
 
     async fn restore(&self, seen: &Seen) -> Result<(), kube::Error> {
         let Some(pv) = &seen.pv else { return Ok(()) };
-        let policy = pv.annotations().get(POLICY);
+        let before = pv.annotations().get(POLICY).map_or("Retain", String::as_str);
+        // What was made for the second claim was never anybody's: it goes with that.
+        let policy = if seen.is_of_prime() { "Delete" } else { before };
+        // By the mark a volume that was handed over is known as ours for as long as it lives.
+        let populates = seen.is_rebound().then(|| seen.uid());
         let patch = json!({
             "metadata": {
                 "resourceVersion": pv.metadata.resource_version,
-                "annotations": { POPULATES: null, POLICY: null },
+                "annotations": { POPULATES: populates, POLICY: null },
             },
-            "spec": {"persistentVolumeReclaimPolicy": policy.map_or("Retain", String::as_str)},
+            "spec": {"persistentVolumeReclaimPolicy": policy},
         });
         patched(&self.pvs(), &pv.name_any(), &Patch::Merge(patch)).await
     }

@@ -1,29 +1,39 @@
 //! Read all that decides about one claim, as it is at this moment.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::LogParams;
 use kube::{Api, ResourceExt};
+use tokio::time::timeout;
 
 use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, uid};
 use crate::populators::{Progress, Source, make, places};
 
+/// How long a kubelet has to tell the progress. One that is away must not hold up other claims.
+const LOG: Duration = Duration::from_secs(2);
+
 /// What a class says when its volumes are made.
 const WAIT_FOR_CONSUMER: &str = "WaitForFirstConsumer";
 
 impl<S: Source> Populator<S> {
-    /// Look at a claim; `None` if it is not there any more. The source, as it is, stands beside it.
+    /// Look at a claim; `None` if it is not there any more, also if another one of its name is. The source,
+    /// as it is, stands beside it.
     ///
     /// # Errors
     /// What the API server says.
     pub(super) async fn observe(
         &self,
-        namespace: &str,
-        name: &str,
+        meant: &PersistentVolumeClaim,
     ) -> Result<Option<(Seen, Option<S>)>, kube::Error> {
-        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
-        let Some(claim) = claims.get_opt(name).await? else { return Ok(None) };
+        let namespace = meant.namespace().unwrap_or_default();
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &namespace);
+        let there = claims.get_opt(&meant.name_any()).await?;
+        let Some(claim) = there.filter(|claim| uid(&claim.metadata) == uid(&meant.metadata)) else {
+            return Ok(None);
+        };
         let source = self.source_of(&claim).await?;
         let there = self.namespace_of(&claim, source.as_ref());
         let prime = self.prime(&claim, &there).await?;
@@ -134,7 +144,7 @@ impl<S: Source> Populator<S> {
         let is_running = |pod: &&Pod| {
             pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
         };
-        let pod = pod.filter(is_running)?;
+        let pod = pod.filter(is_running).filter(|pod| !is_ending(&pod.metadata))?;
         let namespace = pod.namespace().unwrap_or_default();
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
         let last = LogParams {
@@ -144,7 +154,8 @@ impl<S: Source> Populator<S> {
             ..LogParams::default()
         };
         // A kubelet that is away takes the progress along, not the pod.
-        let log = api.logs(&pod.name_any(), &last).await.ok()?;
+        let name = pod.name_any();
+        let log = timeout(LOG, api.logs(&name, &last)).await.ok()?.ok()?;
         Progress::parse(&log)
     }
 }

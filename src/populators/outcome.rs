@@ -3,7 +3,11 @@
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use serde::Deserialize;
 
-use crate::populators::PopulatorReason;
+use crate::populators::{PopulatorReason, make};
+
+/// Of a pod that ended well without a digest.
+const UNSAID: &str = "its pod ended well and did not say what it has written; look whether the image of the \
+                      chart is one of Pliant";
 
 /// What a fill pod leaves in its termination message.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -39,7 +43,7 @@ impl Outcome {
         let ended = terminated(pod).cloned().unwrap_or_default();
         let told = told(&ended);
         match status.phase.as_deref() {
-            Some("Succeeded") => Some(Outcome::Done { digest: told.and_then(|told| told.digest) }),
+            Some("Succeeded") => Some(done(told)),
             Some("Failed") => Some(failed(pod, &ended, told)),
             _ => None,
         }
@@ -47,14 +51,25 @@ impl Outcome {
 }
 
 fn terminated(pod: &Pod) -> Option<&ContainerStateTerminated> {
-    let containers = pod.status.as_ref()?.container_statuses.as_ref()?;
-    containers.first()?.state.as_ref()?.terminated.as_ref()
+    let mut containers = pod.status.as_ref()?.container_statuses.as_ref()?.iter();
+    // Others may have put theirs beside it.
+    containers.find(|one| one.name == make::CONTAINER)?.state.as_ref()?.terminated.as_ref()
 }
 
 fn told(ended: &ContainerStateTerminated) -> Option<Told> {
     // The last line: an older one may be of a run before, which the kubelet does not clear.
     let last = ended.message.as_deref()?.lines().rfind(|line| !line.trim().is_empty())?;
     serde_json::from_str(last).ok()
+}
+
+/// A pod that ended well and does not say what it wrote may run an image that knows nothing of it.
+fn done(told: Option<Told>) -> Outcome {
+    match told {
+        Some(Told { outcome, digest: Some(digest), .. }) if outcome == "done" => {
+            Outcome::Done { digest: Some(digest) }
+        }
+        _ => Outcome::Failed(UNSAID.to_owned()),
+    }
 }
 
 fn failed(pod: &Pod, ended: &ContainerStateTerminated, told: Option<Told>) -> Outcome {
@@ -111,7 +126,12 @@ mod tests {
                 json!({"exitCode": 0, "message": r#"{"outcome":"done","digest":"d","bytes":7}"#}),
                 Some(Outcome::Done { digest: Some("d".to_owned()) }),
             ),
-            ("Succeeded", json!({"exitCode": 0}), Some(Outcome::Done { digest: None })),
+            ("Succeeded", json!({"exitCode": 0}), Some(failed(UNSAID))),
+            (
+                "Succeeded",
+                json!({"exitCode": 0, "message": r#"{"outcome":"done","bytes":7}"#}),
+                Some(failed(UNSAID)),
+            ),
             (
                 "Failed",
                 json!({"exitCode": 3, "message": r#"{"outcome":"failed","reason":"refused","message":"too small"}"#}),

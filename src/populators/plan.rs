@@ -147,7 +147,7 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         return Vec::new(); // Until it is gone.
     }
     if source.anew && seen.told().is_some_and(|told| told.retry_at.is_some()) {
-        return vec![Step::DropPrime]; // What the try before has left in it.
+        return drop_prime(seen); // What the try before has left in it.
     }
     match Binding::of(prime) {
         Binding::Pending => keep_provisioning(seen),
@@ -351,9 +351,7 @@ fn discard(seen: &Seen) -> Vec<Step> {
     if seen.pod.is_some() {
         return drop_pod(seen);
     }
-    // First: a volume that is retained would stay for ever.
-    let restored = seen.is_retained().then_some(Step::Restore);
-    restored.into_iter().chain(drop_prime(seen)).collect()
+    drop_prime(seen)
 }
 
 fn drop_pod(seen: &Seen) -> Vec<Step> {
@@ -362,8 +360,10 @@ fn drop_pod(seen: &Seen) -> Vec<Step> {
 }
 
 fn drop_prime(seen: &Seen) -> Vec<Step> {
+    // First: a volume that is retained would stay for ever.
+    let restored = seen.outlives_prime().then_some(Step::Restore);
     let prime = seen.prime.as_ref().filter(|prime| !is_ending(&prime.metadata));
-    prime.map(|_| Step::DropPrime).into_iter().collect()
+    restored.into_iter().chain(prime.map(|_| Step::DropPrime)).collect()
 }
 
 #[cfg(test)]

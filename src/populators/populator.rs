@@ -205,7 +205,7 @@ impl<S: Source> Populator<S> {
     /// Look at a claim and do what is to be done; after how long to look again without a change.
     async fn attend(&self, claim: &PersistentVolumeClaim) -> Option<Duration> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
-        let failed = match self.further(&namespace, &name).await {
+        let failed = match self.further(claim).await {
             Ok(due) => return due,
             Err(error) => error,
         };
@@ -219,8 +219,11 @@ impl<S: Source> Populator<S> {
         }
     }
 
-    async fn further(&self, namespace: &str, name: &str) -> Result<Option<Duration>, kube::Error> {
-        let Some((seen, source)) = self.observe(namespace, name).await? else { return Ok(None) };
+    async fn further(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<Option<Duration>, kube::Error> {
+        let Some((seen, source)) = self.observe(claim).await? else { return Ok(None) };
         let there = self.namespace_of(&seen.claim, source.as_ref());
         let work = Work { seen: &seen, source: source.as_ref(), namespace: &there };
         for step in plan(&seen) {
@@ -244,10 +247,7 @@ impl<S: Source> Populator<S> {
         why: &str,
     ) -> Result<(), kube::Error> {
         // What was written before the refusal has changed what is told.
-        let namespace = seen.claim.namespace().unwrap_or_default();
-        let Some((seen, source)) = self.observe(&namespace, &seen.claim.name_any()).await? else {
-            return Ok(());
-        };
+        let Some((seen, source)) = self.observe(&seen.claim).await? else { return Ok(()) };
         let message =
             format!("what fills the claim cannot be made in namespace {}: {why}", work.namespace);
         let work = Work { seen: &seen, source: source.as_ref(), namespace: work.namespace };
@@ -326,7 +326,10 @@ fn next(seen: &Seen) -> Option<Duration> {
     if seen.pod.is_some() {
         return Some(tell_every);
     }
-    // Pods of others, ConfigMaps and classes are not watched.
-    let is_over = seen.told().is_some_and(|told| told.phase == FillingPhase::Failed);
-    (!is_over && seen.source.is_some()).then_some(AGAIN)
+    // Pods of others, ConfigMaps and classes are not watched; the claim, which gets a node, is.
+    let waits = PopulatorReason::WaitsForConsumer.to_string();
+    let is_at_rest = seen.told().is_some_and(|told| {
+        told.phase == FillingPhase::Failed || told.reason.as_ref() == Some(&waits)
+    });
+    (!is_at_rest && seen.source.is_some()).then_some(AGAIN)
 }

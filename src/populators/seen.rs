@@ -8,7 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::api::Filling;
-use crate::populators::{FINALIZER, Fill, NUDGED, POPULATES, Progress, SELECTED_NODE, Sight};
+use crate::populators::{
+    FINALIZER, Fill, NUDGED, POLICY, POPULATES, Progress, SELECTED_NODE, Sight,
+};
 
 /// A claim that is to be filled, and all that belongs to it.
 #[derive(Debug, Clone)]
@@ -103,10 +105,14 @@ impl Seen {
         self.source.as_ref()?.told.as_ref()
     }
 
-    /// Whether the filled volume belongs to the claim: from here on there is no way back.
+    /// Whether the filled volume belongs to the claim: from here on there is no way back. A volume that
+    /// somebody else has bound to it does not carry our mark.
     pub fn is_rebound(&self) -> bool {
-        let owner = self.pv.as_ref().and_then(claim_of);
-        owner.is_some_and(|owner| owner.uid.as_deref() == Some(self.uid()))
+        let Some(pv) = &self.pv else { return false };
+        let is_owned = claim_of(pv).is_some_and(|owner| owner.uid.as_deref() == Some(self.uid()));
+        let bound = self.claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+        let is_bound_elsewhere = bound.is_some_and(|name| name != pv.name_any());
+        is_owned && self.is_marked(pv) && !is_bound_elsewhere
     }
 
     /// Whether the volume is that of the second claim.
@@ -115,9 +121,24 @@ impl Seen {
         claim_of(pv).is_some_and(|owner| owner.uid.as_deref() == Some(uid(&prime.metadata)))
     }
 
-    /// Whether the volume carries our marks: it is retained for as long as it does.
+    /// Whether we have the volume retained, whatever becomes of the second claim.
     pub fn is_retained(&self) -> bool {
-        self.pv.as_ref().is_some_and(|pv| pv.annotations().contains_key(POPULATES))
+        let marks =
+            |pv: &PersistentVolume| self.is_marked(pv) && pv.annotations().contains_key(POLICY);
+        self.pv.as_ref().is_some_and(marks)
+    }
+
+    /// Whether the volume would stay for ever without the second claim: it is retained, by us or by its
+    /// class.
+    pub fn outlives_prime(&self) -> bool {
+        let policy =
+            |pv: &PersistentVolume| pv.spec.as_ref()?.persistent_volume_reclaim_policy.clone();
+        let is_kept = self.pv.as_ref().and_then(policy).as_deref() == Some("Retain");
+        self.is_retained() || self.is_of_prime() && is_kept
+    }
+
+    fn is_marked(&self, pv: &PersistentVolume) -> bool {
+        pv.annotations().get(POPULATES).is_some_and(|claim| claim == self.uid())
     }
 
     /// Whether the second claim was told that its volume is another's.

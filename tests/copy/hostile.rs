@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use pliant::copy::{CopyError, Round};
+use pliant::copy::{CopyError, Hand, Order, Progress, Round, Sockets, copy};
 use rustix::fs::FileType;
 
 use crate::world::{World, is_root, make_node, odd, snapshot};
@@ -91,5 +91,27 @@ fn a_target_that_no_copy_has_filled_is_left_as_it_is() {
         assert!(matches!(said, CopyError::Refused(_)), "{said:?}");
         assert!(said.to_string().contains("it has kept"), "{said}");
         assert_eq!(fs::read(world.target().join("kept")).unwrap(), b"kept");
+    }
+}
+
+/// Once a copy was completed somebody may live on it: another run only compares.
+#[test]
+fn a_target_that_was_completed_is_left_as_it_is() {
+    let world = World::new();
+    let (source, target) = (world.source(), world.target());
+    let again = |round| {
+        let order = Order { source: &source, target: &target, round, sockets: Sockets::Skip };
+        copy(order, &Hand::default(), &mut Progress::silent())
+    };
+    fs::write(source.join("data"), "data").unwrap();
+    let digest = again(Round::Final).unwrap().digest;
+    assert_eq!(again(Round::Final).unwrap().digest, digest);
+
+    fs::write(target.join("new"), "written since").unwrap();
+    for round in [Round::Hot, Round::Final] {
+        let said = again(round).unwrap_err();
+        assert!(matches!(said, CopyError::Refused(_)), "{said:?}");
+        assert!(said.to_string().contains("setfattr --remove user.pliant.copied"), "{said}");
+        assert_eq!(fs::read(target.join("new")).unwrap(), b"written since");
     }
 }

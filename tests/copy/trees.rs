@@ -130,6 +130,7 @@ fn sockets_are_left_out_or_refused() {
     world.assert_same();
     let (source, target) = (world.source(), world.target());
     let sockets = Sockets::Refuse;
+    world.mark_target();
     let order = Order { source: &source, target: &target, round: Round::Final, sockets };
     let error = copy(order, &Hand::default(), &mut Progress::silent()).unwrap_err();
     assert!(error.to_string().starts_with("s is a socket; "), "{error}");

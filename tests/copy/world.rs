@@ -59,6 +59,9 @@ impl World {
         tell: &mut Progress,
     ) -> Result<Outcome, CopyError> {
         let (source, target) = (self.source(), self.target());
+        if rustix::fs::getxattr(&target, COPIED, &mut [0; 16]).is_ok() {
+            self.mark_target(); // Nobody lives there, also where an earlier copy was completed.
+        }
         let order = Order { source: &source, target: &target, round, sockets: Sockets::Skip };
         copy(order, hand, tell)
     }

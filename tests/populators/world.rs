@@ -321,7 +321,7 @@ impl World {
                 left.push(format!("volume of nobody {}", pv.name_any()));
             }
             if spec.persistent_volume_reclaim_policy.as_deref() != Some("Delete")
-                || pv.annotations().keys().any(|key| key.starts_with("pliant.io/"))
+                || pv.annotations().contains_key("pliant.io/reclaim-policy")
             {
                 left.push(format!("marks of volume {}", pv.name_any()));
             }

@@ -34,7 +34,11 @@ fn prime(phase: &str, node: Option<&str>) -> PersistentVolumeClaim {
 }
 
 fn pv(owner: &str, retained: bool) -> PersistentVolume {
-    let marks = if retained { json!({POPULATES: "u", POLICY: "Delete"}) } else { json!({}) };
+    let marks = match (owner, retained) {
+        (_, true) => json!({POPULATES: "u", POLICY: "Delete"}),
+        ("u", false) => json!({POPULATES: "u"}),
+        _ => json!({}),
+    };
     of(
         json!({"metadata": {"name": "pv", "annotations": marks}, "spec": {"claimRef": {"uid": owner}}}),
     )
@@ -49,6 +53,19 @@ fn pod(phase: &str, message: &str) -> Pod {
         "metadata": {"name": "prime-u", "uid": "pod", "annotations": {"pliant.io/generation": "1"}},
         "status": {"phase": phase, "containerStatuses": [container]},
     }))
+}
+
+/// What a pod that has filled its volume says.
+const DONE: &str = r#"{"outcome":"done","digest":"sha256:0"}"#;
+
+/// A claim that somebody else has bound to a volume, which has no mark of ours.
+fn by_hand(prime_phase: Option<&str>) -> Box<Seen> {
+    fresh().with(|seen| {
+        seen.claim = claim("Bound", None, None);
+        seen.prime = prime_phase.map(|phase| prime(phase, None));
+        seen.pv =
+            Some(of(json!({"metadata": {"name": "hand"}, "spec": {"claimRef": {"uid": "u"}}})));
+    })
 }
 
 fn at(second: i64) -> Timestamp {
@@ -247,10 +264,10 @@ fn a_pod_is_watched_until_it_has_ended() {
             }),
             "Note Waiting, Show, DropPrime, DropPod",
         ),
-        ("succeeded", running("Succeeded", ""), "Note Binding, Show, Retain"),
+        ("succeeded", running("Succeeded", DONE), "Note Binding, Show, Retain"),
         (
             "retained",
-            running("Succeeded", "").with(|seen| seen.pv = Some(pv("p", true))),
+            running("Succeeded", DONE).with(|seen| seen.pv = Some(pv("p", true))),
             "Note Binding, Show, Rebind",
         ),
         (
@@ -319,6 +336,25 @@ fn what_was_made_goes_in_order() {
             "Restore, Tell Filled, Release",
         ),
         ("by hand", fresh().with(|seen| seen.claim = claim("Bound", None, None)), "Release"),
+        ("by hand, and known", by_hand(None), "Release"),
+        ("by hand, with a second claim that has no room", by_hand(Some("Pending")), "DropPrime"),
+        (
+            "by hand to another volume, just as this one was handed over",
+            rebound("Bound", Some("Lost")).with(|seen| {
+                seen.claim.spec.as_mut().unwrap().volume_name = Some("other".to_owned());
+            }),
+            "Restore, DropPrime",
+        ),
+        (
+            "by hand, with a class that retains",
+            running("Running", "").with(|seen| {
+                seen.claim = claim("Bound", None, None);
+                seen.pod = None;
+                let spec = seen.pv.as_mut().unwrap().spec.as_mut().unwrap();
+                spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
+            }),
+            "Restore, DropPrime",
+        ),
     ]);
 }
 
