@@ -92,10 +92,15 @@ fn carried(source: &Mounted, target: &Mounted, check: &[&str]) {
     }
     assert_eq!(wanted.len(), found.len(), "the target has more");
 
-    set_attribute(&target.dir.join("holes"), "user.more", b"x");
     let digest = end["digest"].clone();
     let (code, end) = copy(&source.dir, &target.dir, &[]);
-    assert_eq!((code, &end["digest"]), (Some(0), &digest), "it is put right: {end}");
+    assert_eq!((code, &end["digest"]), (Some(0), &digest), "{end}");
+    // Whoever lives on the target since keeps what he has done.
+    set_attribute(&target.dir.join("holes"), "user.more", b"x");
+    let before = snapshot(&target.dir);
+    let (code, end) = copy(&source.dir, &target.dir, &[]);
+    assert_eq!((code, &end["reason"]), (Some(2), &"refused".into()), "{end}");
+    assert_eq!(snapshot(&target.dir), before);
 }
 
 fn without_lost_and_found(top: &Path) -> std::collections::BTreeMap<PathBuf, String> {
