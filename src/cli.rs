@@ -18,11 +18,13 @@ mod carry;
 mod operator;
 mod pages;
 mod people;
+mod tell;
 
 pub use carry::{CarryFlags, CopyRole, SocketsFlag, UnpackRole};
 pub use operator::OperatorRole;
 pub use pages::{completion, manual};
 pub use people::{Adopt, Completion, Doctor, Explain, Grow, Man, Output, Report, Status};
+pub use tell::TellFlags;
 
 /// LVM storage driver (CSI): volumes that grow while they are in use.
 #[derive(Debug, Parser)]
@@ -126,22 +128,9 @@ pub struct ControllerRole {
     #[arg(long, value_name = "FS", env = "PLIANT_DEFAULT_FS", hide_env_values = true,
         default_value_t = FsKind::Ext4)]
     pub default_fs: FsKind,
-    /// Address and port to serve /metrics and /healthz on, such as 0.0.0.0:9808 [default: off]
-    #[arg(long, value_name = "ADDRESS", env = "PLIANT_METRICS_ADDRESS", hide_env_values = true)]
-    pub metrics_address: Option<Address>,
-    /// How log lines are written: text or json
-    #[arg(long, value_name = "FORMAT", env = "PLIANT_LOG_FORMAT", hide_env_values = true,
-        value_parser = str::parse::<LogFormat>, default_value = "text")]
-    pub log_format: LogFormat,
-    /// Which log lines are written: a level, or directives such as warn,pliant::cluster=debug
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        env = "PLIANT_LOG_LEVEL",
-        hide_env_values = true,
-        default_value = "info"
-    )]
-    pub log_level: LogFilter,
+    /// How it tells of itself.
+    #[command(flatten)]
+    pub tell: TellFlags,
 }
 
 /// `pliant check-config`.

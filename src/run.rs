@@ -52,12 +52,12 @@ pub fn run(command: Command) -> Result<ExitCode> {
             }
         }
         Command::Controller(args) => {
-            log(args.log_format, &args.log_level);
+            log(args.tell.log_format, &args.tell.log_level);
             runtime()?.block_on(controller::serve(args))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Operator(args) => {
-            log(args.log_format, &args.log_level);
+            log(args.tell.log_format, &args.tell.log_level);
             runtime()?.block_on(operator::serve(args))?;
             Ok(ExitCode::SUCCESS)
         }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::config::{Address, LogFilter, LogFormat};
+use crate::cli::TellFlags;
 use crate::populators::validator::Mode;
 
 /// `pliant operator`.
@@ -20,20 +20,7 @@ pub struct OperatorRole {
     #[arg(long, value_name = "WHEN", env = "PLIANT_VALIDATOR", hide_env_values = true,
         value_parser = str::parse::<Mode>, default_value_t = Mode::Auto)]
     pub validator: Mode,
-    /// Address and port to serve /metrics and /healthz on, such as 0.0.0.0:9808 [default: off]
-    #[arg(long, value_name = "ADDRESS", env = "PLIANT_METRICS_ADDRESS", hide_env_values = true)]
-    pub metrics_address: Option<Address>,
-    /// How log lines are written: text or json
-    #[arg(long, value_name = "FORMAT", env = "PLIANT_LOG_FORMAT", hide_env_values = true,
-        value_parser = str::parse::<LogFormat>, default_value = "text")]
-    pub log_format: LogFormat,
-    /// Which log lines are written: a level, or directives such as warn,pliant::populators=debug
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        env = "PLIANT_LOG_LEVEL",
-        hide_env_values = true,
-        default_value = "info"
-    )]
-    pub log_level: LogFilter,
+    /// How it tells of itself.
+    #[command(flatten)]
+    pub tell: TellFlags,
 }

@@ -22,7 +22,7 @@ pub async fn serve(role: ControllerRole) -> Result<()> {
     let stopped = machine::stop_on_signals(stop.clone())?;
     let client = client().await?;
     let metrics = Metrics::default();
-    let address = role.metrics_address.map(|address| address.0);
+    let address = role.tell.metrics_address.map(|address| address.0);
     let figures = Arc::new(ControllerFigures::default());
     machine::tell_figures(address, &metrics, figures.clone(), &stop).await?;
     let cluster = tokio::select! {

@@ -24,7 +24,7 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
     let client = client().await?;
     let metrics = Metrics::default();
     metrics.expect_fillings();
-    let address = role.metrics_address.map(|address| address.0);
+    let address = role.tell.metrics_address.map(|address| address.0);
     machine::tell_figures(address, &metrics, Arc::new(Nothing), &stop).await?;
     let settings = Settings { image: role.fill_image, namespace: role.fill_namespace };
     let tally: Arc<dyn Tally> = Arc::new(Counts(metrics));
