@@ -2,8 +2,9 @@
 //!
 //! LVM with its tags is the truth about volumes, and a PersistentVolume is Kubernetes' record of one.
 //! What is here is about other things: a piece of work for one node ([`VolumeRequest`]), what a node
-//! has ([`NodeStorage`]), what the administrator wants of the nodes' disks ([`Pool`]), and what claims
-//! are filled from ([`ArchivePopulator`], [`PvcSourcePopulator`]). The field texts are what `kubectl
+//! has ([`NodeStorage`]), what the administrator wants of the nodes' disks ([`Pool`]), what claims
+//! are filled from ([`ArchivePopulator`], [`PvcSourcePopulator`]), and the claims that a workload is to
+//! have ([`PvcAutoscaler`]). The field texts are what `kubectl
 //! explain` shows.
 
 #[allow(clippy::duplicated_attributes)] // Each print column is one.
@@ -14,8 +15,11 @@ mod node_storage;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod pool;
 #[allow(clippy::duplicated_attributes)] // As above.
+mod pvc_autoscaler;
+#[allow(clippy::duplicated_attributes)] // As above.
 mod pvc_source;
 mod quantity;
+mod span;
 mod volume_populator;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod volume_request;
@@ -30,8 +34,14 @@ pub use node_storage::{
     NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, VolumeOnNode, WorkStatus,
 };
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
+pub use pvc_autoscaler::{
+    Autoscale, AutoscalerMode, AutoscalerPhase, ClaimTemplate, Grown, OrdinalStatus, PvcAutoscaler,
+    PvcAutoscalerSpec, PvcAutoscalerStatus, Retained, Rollout, Swap, SwapPhase, TemplateMetadata,
+    TemplateRequests, TemplateResources, TemplateSpec, VolumeMode,
+};
 pub use pvc_source::{PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
 pub use quantity::Quantity;
+pub use span::{Span, SpanError};
 pub use volume_populator::{SourceKind, VolumePopulator};
 pub use volume_request::{
     Create, Failure, Grow, Phase, Remove, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
@@ -45,6 +55,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         ArchivePopulator::crd(),
         NodeStorage::crd(),
         Pool::crd(),
+        PvcAutoscaler::crd(),
         PvcSourcePopulator::crd(),
         VolumeRequest::crd(),
     ]

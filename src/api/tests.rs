@@ -26,7 +26,14 @@ fn places(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
 
 #[test]
 fn every_field_is_explained() {
-    for kind in ["VolumeRequest", "NodeStorage", "Pool", "PvcSourcePopulator", "ArchivePopulator"] {
+    for kind in [
+        "VolumeRequest",
+        "NodeStorage",
+        "Pool",
+        "PvcSourcePopulator",
+        "ArchivePopulator",
+        "PvcAutoscaler",
+    ] {
         let mut found = Vec::new();
         places(&schema(kind), kind, &mut found);
         assert!(found.len() > 8, "{kind}: {found:?}");
@@ -46,7 +53,9 @@ fn every_field_is_explained() {
 /// What an agent tells is read by the controller of all nodes: one that lies must not fill its memory.
 #[test]
 fn what_an_agent_tells_has_an_end() {
-    for kind in ["VolumeRequest", "NodeStorage", "PvcSourcePopulator", "ArchivePopulator"] {
+    for kind in
+        ["VolumeRequest", "NodeStorage", "PvcSourcePopulator", "ArchivePopulator", "PvcAutoscaler"]
+    {
         let mut found = Vec::new();
         places(&schema(kind)["properties"]["status"], kind, &mut found);
         for (path, field) in found {
@@ -117,7 +126,8 @@ fn every_kind_is_in_the_category_and_what_claims_name_is_in_their_namespace() {
     for definition in definitions() {
         let name = &definition.spec.names.kind;
         assert_eq!(definition.spec.group, "pliant.io", "{name}");
-        let scope = if name.ends_with("Populator") { "Namespaced" } else { "Cluster" };
+        let is_near = name.ends_with("Populator") || name == "PvcAutoscaler";
+        let scope = if is_near { "Namespaced" } else { "Cluster" };
         assert_eq!(definition.spec.scope, scope, "{name}");
         assert_eq!(definition.spec.names.categories, Some(vec!["pliant".to_owned()]), "{name}");
         let version = &definition.spec.versions[0];
@@ -175,4 +185,34 @@ fn what_is_copied_from_does_not_change() {
         (&source["required"], &spec["required"]),
         (&json!(["name"]), &json!(["sourcePvcRef"]))
     );
+}
+
+/// As the blog has it that the kind comes from, with our group.
+#[test]
+fn a_plain_claim_template_is_a_template() {
+    let autoscaler: PvcAutoscaler = serde_json::from_value(json!({
+        "apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
+        "metadata": {"name": "nginx", "namespace": "default"},
+        "spec": {
+            "statefulSetName": "nginx",
+            "volumeClaimTemplate": {
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "www"},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "4Gi"}},
+                    "storageClassName": "hdd-sc", "volumeMode": "Filesystem",
+                },
+            },
+        },
+    }))
+    .unwrap();
+    let template = &autoscaler.spec.volume_claim_template.spec;
+    assert_eq!(template.resources.requests.storage, Quantity(Bytes::gib(4)));
+    assert_eq!(autoscaler.spec.mode, AutoscalerMode::Enforce);
+    assert_eq!(autoscaler.spec.retention, Span::days(7));
+    let spec = &schema("PvcAutoscaler")["properties"]["spec"];
+    assert_eq!(spec["required"], json!(["statefulSetName", "volumeClaimTemplate"]));
+    assert_eq!(spec["properties"]["retention"]["default"], json!("7d"));
+    let named = &spec["properties"]["volumeClaimTemplate"]["properties"]["metadata"];
+    assert!(rules(&named["properties"]["name"])[0].1.contains("make another PvcAutoscaler"));
 }

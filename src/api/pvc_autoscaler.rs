@@ -1,0 +1,386 @@
+//! The claims of a workload, as they are wanted.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::{Quantity, Span};
+
+/// The most ordinals of one workload that are told of.
+const MOST_ORDINALS: usize = 1024;
+/// The longest sentence, in characters.
+const LONGEST_SENTENCE: usize = 1024;
+
+/// The claims of a StatefulSet: one of them for each pod, as the template has it.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[kube(
+    group = "pliant.io",
+    version = "v1alpha1",
+    kind = "PvcAutoscaler",
+    plural = "pvcautoscalers",
+    shortname = "pvcas",
+    category = "pliant",
+    namespaced,
+    doc = "The claims of a StatefulSet, one for each pod, as the template has it. An edit of the template makes each of them larger, smaller or of another class: where it can be, by expansion under the running pod; else by a new claim that gets a verified copy while the pod is restarted.",
+    status = "PvcAutoscalerStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    validation = Rule::new("self.metadata.name.size() <= 63").message("the name of a PvcAutoscaler has at most 63 characters: its claims carry it as a label"),
+    printcolumn(name = "Workload", type_ = "string", json_path = ".spec.statefulSetName"),
+    printcolumn(name = "Claims", type_ = "string", json_path = ".status.claims"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Progress", type_ = "string", json_path = ".status.progress"),
+    printcolumn(name = "Next", type_ = "string", json_path = ".status.next"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PvcAutoscalerSpec {
+    /// The StatefulSet of this namespace whose claims these are. It cannot change: the claims are those
+    /// of its pods.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("statefulSetName cannot change; make another PvcAutoscaler"))]
+    pub stateful_set_name: String,
+    /// The claim that each pod is to have. All of it can be edited but its name and its volume mode.
+    pub volume_claim_template: ClaimTemplate,
+    /// `Enforce` makes the claims as the template has them. `Recommend` makes claims for pods that have
+    /// none, and only tells of the others what it would do.
+    #[serde(default)]
+    pub mode: AutoscalerMode,
+    /// How long a claim is kept after another one took its place and was used, such as `7d`.
+    #[serde(default = "retention")]
+    #[schemars(default = "retention")]
+    pub retention: Span,
+    /// Which pods get new claims, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
+    /// When a claim grows by itself. Without this only the template makes it larger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autoscale: Option<Autoscale>,
+}
+
+/// A claim, as `volumeClaimTemplates` of a StatefulSet has it.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ClaimTemplate {
+    /// `v1`, if it is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 8))]
+    #[x_kube(validation = Rule::new("self == 'v1'").message("apiVersion is v1"))]
+    pub api_version: Option<String>,
+    /// `PersistentVolumeClaim`, if it is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    #[x_kube(validation = Rule::new("self == 'PersistentVolumeClaim'").message("kind is PersistentVolumeClaim"))]
+    pub kind: Option<String>,
+    /// What the claims are called and carry.
+    pub metadata: TemplateMetadata,
+    /// What they ask for.
+    pub spec: TemplateSpec,
+}
+
+/// What claims are called and carry.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateMetadata {
+    /// Name of the volume in `volumeMounts` of the pods, and the first part of the names of the claims.
+    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("the name of the template cannot change; make another PvcAutoscaler"))]
+    pub name: String,
+    /// Labels of the claims.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the claims.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What claims ask for.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateSpec {
+    /// Who may use the volume at the same time, such as `ReadWriteOnce`.
+    #[schemars(length(min = 1, max = 4))]
+    pub access_modes: Vec<String>,
+    /// How large it is.
+    pub resources: TemplateResources,
+    /// The StorageClass; without one, the default class of the cluster when a claim is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub storage_class_name: Option<String>,
+    /// `Filesystem`, or `Block` for a raw device. It cannot change: one cannot be copied to the other.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("volumeMode cannot change: a file system cannot be copied to a raw device; make another PvcAutoscaler"))]
+    pub volume_mode: Option<VolumeMode>,
+    /// The VolumeAttributesClass, if the driver has such classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub volume_attributes_class_name: Option<String>,
+}
+
+/// How a workload sees a volume.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+pub enum VolumeMode {
+    /// As a directory.
+    #[default]
+    Filesystem,
+    /// As a raw device.
+    Block,
+}
+
+/// How large the volume of a claim is.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+pub struct TemplateResources {
+    /// What is asked for.
+    pub requests: TemplateRequests,
+}
+
+/// What is asked for.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+pub struct TemplateRequests {
+    /// The size, such as `4Gi`.
+    pub storage: Quantity,
+}
+
+/// What is done about claims that are not as the template has them.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+pub enum AutoscalerMode {
+    /// They are changed.
+    #[default]
+    Enforce,
+    /// It is told what would be done.
+    Recommend,
+}
+
+/// Which pods get new claims, and when. One pod after the other does, the highest ordinal first, each
+/// as soon as the one before is ready.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rollout {
+    /// Only pods with this ordinal or a higher one get new claims.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub partition: i32,
+    /// No further pod is begun with; one that was begun with is brought to its end.
+    #[serde(default)]
+    pub paused: bool,
+}
+
+/// When a claim grows by itself. The size in the template is the smallest one.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct Autoscale {
+    /// How much of the bytes or of the inodes is used when it grows, in percent.
+    #[serde(default = "grow_at")]
+    #[schemars(range(min = 1, max = 99), default = "grow_at")]
+    pub grow_at: i32,
+    /// By how much it grows, in percent of its size.
+    #[serde(default = "grow_by")]
+    #[schemars(range(min = 1, max = 400), default = "grow_by")]
+    pub grow_by: i32,
+    /// By how much it grows at least.
+    #[serde(default = "min_step")]
+    #[schemars(default = "min_step")]
+    pub min_step: Quantity,
+    /// By how much it grows at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_step: Option<Quantity>,
+    /// How large it becomes at most.
+    pub max_size: Quantity,
+    /// How long it stays as it is after it has grown.
+    #[serde(default = "cool_down")]
+    #[schemars(default = "cool_down")]
+    pub cool_down: Span,
+}
+
+fn retention() -> Span {
+    Span::days(7)
+}
+
+fn grow_at() -> i32 {
+    80
+}
+
+fn grow_by() -> i32 {
+    25
+}
+
+fn min_step() -> Quantity {
+    Quantity(crate::bytes::Bytes::gib(1))
+}
+
+fn cool_down() -> Span {
+    Span::minutes(5)
+}
+
+/// What has been done with the claims of a workload.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PvcAutoscalerStatus {
+    /// The generation of the specification of which this is told.
+    #[serde(default)]
+    pub observed_generation: i64,
+    /// How many of the claims are as they are wanted, such as `2/3`.
+    #[serde(default)]
+    #[schemars(length(max = 32))]
+    pub claims: String,
+    /// What is being done.
+    #[serde(default)]
+    pub phase: AutoscalerPhase,
+    /// How far the work under way is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub progress: Option<String>,
+    /// What is done next, or would be in mode Recommend, and what that means.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
+    pub next: Option<String>,
+    /// Why it waits or has failed, in one word for machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub reason: Option<String>,
+    /// Why it waits or has failed, in a sentence: what, where, how much, what to type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
+    pub message: Option<String>,
+    /// The claims of the pods, by ordinal.
+    #[serde(default)]
+    #[schemars(
+        length(max = MOST_ORDINALS),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ordinal"])
+    )]
+    pub ordinals: Vec<OrdinalStatus>,
+}
+
+impl PvcAutoscalerStatus {
+    /// What is told of the pod with this ordinal.
+    pub fn of(&self, ordinal: i32) -> Option<&OrdinalStatus> {
+        self.ordinals.iter().find(|one| one.ordinal == ordinal)
+    }
+}
+
+/// What is being done with the claims of a workload.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+pub enum AutoscalerPhase {
+    /// Something is to be done, and waits; the reason says for what.
+    #[default]
+    Waiting,
+    /// All claims are as they are wanted.
+    Settled,
+    /// Claims are larger than their volumes yet.
+    Growing,
+    /// A pod gets another claim.
+    Swapping,
+    /// Something would be done if mode were Enforce.
+    Recommending,
+    /// A swap has failed, and nothing more is begun until the specification changes.
+    Failed,
+}
+
+/// The claim of one pod.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrdinalStatus {
+    /// The ordinal of the pod.
+    pub ordinal: i32,
+    /// The one claim whose content is that of the pod.
+    #[schemars(length(max = 253))]
+    pub active_claim: String,
+    /// How many claims it has had before.
+    #[serde(default)]
+    pub generation: i64,
+    /// The size that it has grown to by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grown: Option<Grown>,
+    /// The swap that is under way, or has failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap: Option<Swap>,
+    /// The claims that it had before and that still exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub retained: Vec<Retained>,
+    /// What was last decided about its size, or why nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
+    pub decision: Option<String>,
+}
+
+/// A size that a claim has grown to by itself.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+pub struct Grown {
+    /// The size.
+    pub to: Quantity,
+    /// The size in the template when that was decided: another one makes this void.
+    pub from: Quantity,
+    /// When that was decided.
+    pub at: Option<Time>,
+}
+
+/// A swap of the claim of one pod.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Swap {
+    /// How far it is.
+    pub phase: SwapPhase,
+    /// The claim that is to take the place of the active one.
+    #[schemars(length(max = 253))]
+    pub claim: String,
+    /// What it is for: the specification that it was begun with.
+    pub generation: i64,
+    /// What it changes, such as `4Gi → 2Gi, class hdd → ssd`.
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    pub change: String,
+    /// How far the copy is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub progress: Option<String>,
+    /// Why it waits or has failed, in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
+    pub message: Option<String>,
+    /// When it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When the pod was asked to stop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped_at: Option<Time>,
+    /// Digest of what was copied, as it was read from both volumes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub digest: Option<String>,
+}
+
+/// How far a swap is. Each is written before its work begins.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+pub enum SwapPhase {
+    /// The new claim is being made. The pod runs on the old one.
+    #[default]
+    Planned,
+    /// The pod is stopped; the next one gets the new claim, and waits for it.
+    Draining,
+    /// Nobody writes to the old claim: it is copied to the new one, and both are compared.
+    FinalCopy,
+    /// The new claim is the active one; its pod starts.
+    Soaking,
+    /// The copy has failed: what was made is removed, and the pod gets the old claim again.
+    RollingBack,
+    /// The copy has failed, and the pod has the old claim.
+    Failed,
+}
+
+/// A claim that another one has taken the place of.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+pub struct Retained {
+    /// Name of the claim.
+    #[schemars(length(max = 253))]
+    pub claim: String,
+    /// Uid of the claim.
+    #[schemars(length(max = 63))]
+    pub uid: String,
+    /// When it is deleted: counted from the moment at which the pod was ready with the new claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+}
