@@ -29,6 +29,7 @@ mod pv;
 mod requests;
 mod watched;
 mod words;
+pub mod writes;
 
 pub use kept::Kept;
 pub use lasting::Lasting;

@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use json_patch::Patch as JsonPatch;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::Filling;
-use crate::cluster::OnceEvent;
+use crate::cluster::{OnceEvent, writes};
 use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, uid};
 use crate::populators::steps::Step;
@@ -64,10 +63,10 @@ impl<S: Source> Populator<S> {
             Step::Retain => self.retain(seen).await,
             Step::Rebind => self.rebind(seen).await,
             Step::Nudge => self.nudge(seen).await,
-            Step::DropPod => remove::<Pod>(self, seen.pod.as_ref().map(|pod| &pod.metadata)).await,
+            Step::DropPod => self.remove::<Pod>(seen.pod.as_ref().map(|pod| &pod.metadata)).await,
             Step::DropPrime => {
                 let prime = seen.prime.as_ref().map(|prime| &prime.metadata);
-                remove::<PersistentVolumeClaim>(self, prime).await
+                self.remove::<PersistentVolumeClaim>(prime).await
             }
             Step::Restore => self.restore(seen).await,
             Step::Release => self.release(seen).await,
@@ -91,18 +90,18 @@ impl<S: Source> Populator<S> {
                 {"op": "test", "path": SELECTED_NODE_AT, "value": chosen},
                 {"op": "remove", "path": SELECTED_NODE_AT},
             ]);
-            return patched(&api, &seen.claim.name_any(), &by_json(patch)).await;
+            return patch_object(&api, &seen.claim.name_any(), &writes::by_json(patch)).await;
         };
         let patch = json!({"metadata": {
             "resourceVersion": metadata.resource_version,
             "annotations": { SELECTED_NODE: node },
         }});
-        patched(&api, &seen.claim.name_any(), &Patch::Merge(patch)).await
+        patch_object(&api, &seen.claim.name_any(), &Patch::Merge(patch)).await
     }
 
     async fn make_prime(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
         let prime = make::prime(&work.seen.claim, work.seen.waits_for_consumer, work.namespace);
-        made(&self.of(&prime.metadata), &prime).await
+        writes::make(&self.of(&prime.metadata), &prime, WRITER).await
     }
 
     async fn make_pod(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
@@ -110,7 +109,7 @@ impl<S: Source> Populator<S> {
         let generation = work.seen.source.as_ref().map_or(0, |source| source.generation);
         let image = &self.settings.image;
         let pod = make::pod(&work.seen.claim, &fill, image, work.namespace, generation);
-        made(&self.of(&pod.metadata), &pod).await
+        writes::make(&self.of(&pod.metadata), &pod, WRITER).await
     }
 
     async fn tell(
@@ -157,7 +156,7 @@ impl<S: Source> Populator<S> {
     ) -> Result<(), kube::Error> {
         let api = self.of::<PersistentVolumeClaim>(&claim.metadata);
         let patch = json!({"metadata": {"uid": claim.metadata.uid, "annotations": annotations}});
-        patched(&api, &claim.name_any(), &Patch::Merge(patch)).await
+        patch_object(&api, &claim.name_any(), &Patch::Merge(patch)).await
     }
 
     async fn retain(&self, seen: &Seen) -> Result<(), kube::Error> {
@@ -172,7 +171,7 @@ impl<S: Source> Populator<S> {
             },
             "spec": {"persistentVolumeReclaimPolicy": "Retain"},
         });
-        patched(&self.pvs(), &pv.name_any(), &Patch::Merge(patch)).await
+        patch_object(&self.pvs(), &pv.name_any(), &Patch::Merge(patch)).await
     }
 
     /// Hand the volume over in one write. It is never without a claim: whoever waits for a volume of its
@@ -192,7 +191,7 @@ impl<S: Source> Populator<S> {
             {"op": "test", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Retain"},
             {"op": "replace", "path": "/spec/claimRef", "value": owner},
         ]);
-        patched(&self.pvs(), &pv.name_any(), &by_json(patch)).await
+        patch_object(&self.pvs(), &pv.name_any(), &writes::by_json(patch)).await
     }
 
     /// A write to it lets the claim's controller look at it; by itself it does so every 15 s.
@@ -215,7 +214,7 @@ impl<S: Source> Populator<S> {
             },
             "spec": {"persistentVolumeReclaimPolicy": policy},
         });
-        patched(&self.pvs(), &pv.name_any(), &Patch::Merge(patch)).await
+        patch_object(&self.pvs(), &pv.name_any(), &Patch::Merge(patch)).await
     }
 
     async fn release(&self, seen: &Seen) -> Result<(), kube::Error> {
@@ -226,13 +225,24 @@ impl<S: Source> Populator<S> {
         }
         let patch = without_finalizer(metadata, &annotations);
         let api = self.of::<PersistentVolumeClaim>(metadata);
-        patched(&api, &seen.claim.name_any(), &Patch::Merge(patch)).await
+        patch_object(&api, &seen.claim.name_any(), &Patch::Merge(patch)).await
     }
 
     /// Take our finalizer off a source that no claim is filled from.
     pub(super) async fn release_source(&self, source: &S) -> Result<(), kube::Error> {
         let patch = without_finalizer(source.meta(), &json!({}));
-        patched(&self.of::<S>(source.meta()), &source.name_any(), &Patch::Merge(patch)).await
+        patch_object(&self.of::<S>(source.meta()), &source.name_any(), &Patch::Merge(patch)).await
+    }
+
+    async fn remove<K>(&self, seen: Option<&ObjectMeta>) -> Result<(), kube::Error>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        let Some(seen) = seen else { return Ok(()) };
+        writes::remove(&self.of::<K>(seen), seen).await
     }
 
     fn pvs(&self) -> Api<PersistentVolume> {
@@ -261,53 +271,15 @@ where
         "finalizers": finalizers.collect::<Vec<&str>>(),
     }});
     let name = metadata.name.as_deref().unwrap_or_default();
-    patched(api, name, &Patch::Merge(patch)).await
+    patch_object(api, name, &Patch::Merge(patch)).await
 }
 
-/// Make an object; one of its name is that of another replica, or of a time before.
-async fn made<K>(api: &Api<K>, object: &K) -> Result<(), kube::Error>
-where
-    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
-{
-    let params = PostParams { field_manager: Some(WRITER.to_owned()), ..PostParams::default() };
-    match api.create(&params, object).await {
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-        made => made.map(drop),
-    }
-}
-
-/// Delete the object that was seen, and no other one of its name; gone is gone.
-async fn remove<K>(
-    populator: &Populator<impl Source>,
-    metadata: Option<&ObjectMeta>,
-) -> Result<(), kube::Error>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug,
-{
-    let Some(metadata) = metadata else { return Ok(()) };
-    let only = Preconditions { uid: metadata.uid.clone(), resource_version: None };
-    let params = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
-    let name = metadata.name.as_deref().unwrap_or_default();
-    match populator.of::<K>(metadata).delete(name, &params).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        done => done.map(drop),
-    }
-}
-
-async fn patched<K, P>(api: &Api<K>, name: &str, patch: &Patch<P>) -> Result<(), kube::Error>
+async fn patch_object<K, P>(api: &Api<K>, name: &str, patch: &Patch<P>) -> Result<(), kube::Error>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
     P: Serialize + std::fmt::Debug,
 {
-    api.patch(name, &writer(), patch).await.map(drop)
-}
-
-fn by_json(patch: Value) -> Patch<()> {
-    let patch: JsonPatch = serde_json::from_value(patch).expect("a patch");
-    Patch::Json(patch)
+    writes::patch(api, name, patch, WRITER).await
 }
 
 fn writer() -> PatchParams {

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::FillingPhase;
 use crate::causes;
-use crate::cluster::Watched;
+use crate::cluster::{Watched, writes::is_stale};
 use crate::populators::apply::{Events, Work};
 use crate::populators::notes::TELL_EVERY;
 use crate::populators::plan::plan;
@@ -305,11 +305,6 @@ fn names<S: Source>(claim: &PersistentVolumeClaim) -> Option<&String> {
     let is_ours = named.api_group.as_deref() == Some(&*S::group(&())) && named.kind == S::kind(&());
     // One of another namespace is told so when it is looked at; see KEP-3294.
     (is_ours && named.namespace.is_none()).then_some(&named.name)
-}
-
-/// Whether something was written meanwhile: a JSON patch whose test fails is invalid, not a conflict.
-fn is_stale(status: &kube::core::Status) -> bool {
-    status.is_conflict() || status.is_invalid() || status.is_not_found()
 }
 
 /// Whether asking again at once would not help.
