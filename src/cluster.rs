@@ -20,6 +20,7 @@ use crate::volume::{
 
 pub mod audit;
 mod capacities;
+mod clock;
 mod kept;
 mod lasting;
 mod nodes;
@@ -31,6 +32,7 @@ mod watched;
 mod words;
 pub mod writes;
 
+pub use clock::Clock;
 pub use kept::Kept;
 pub use lasting::Lasting;
 pub use nodes::{Nodes, largest, pool_of};

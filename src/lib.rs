@@ -6,6 +6,7 @@
 pub mod api; // the records in Kubernetes, one file a kind
 pub mod archive; // unpacks an archive into a volume
 pub mod ask; // what people ask of a cluster
+pub mod autoscaler; // keeps the claims of workloads as their templates have them
 pub mod busy; // one piece of work per volume, run to its end
 pub mod bytes; // sizes
 pub mod causes; // an error and its causes in one line

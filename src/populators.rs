@@ -31,6 +31,7 @@ mod watches;
 
 use std::time::Duration;
 
+pub(crate) use consumers::writers;
 pub use outcome::Outcome;
 pub use populator::{Populator, Settings};
 pub use progress::Progress;

@@ -42,6 +42,9 @@ pub struct PvcSourcePopulatorSpec {
     /// its first consumer begins when a pod of the new claim is scheduled.
     #[serde(default)]
     pub start_early: bool,
+    /// Whether nothing is begun. What is under way goes on to its end.
+    #[serde(default)]
+    pub paused: bool,
 }
 
 /// A claim by its name.

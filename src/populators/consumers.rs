@@ -7,7 +7,7 @@ use crate::populators::LABEL;
 
 /// Returns the pods that may write to a claim of their namespace: all that use it and have not ended,
 /// but those that can only read it. A pod that was only just made counts too.
-pub(super) fn writers(pods: &[Pod], claim: &str) -> Vec<String> {
+pub(crate) fn writers(pods: &[Pod], claim: &str) -> Vec<String> {
     let writes = |pod: &&Pod| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         let has_ended = matches!(phase, Some("Succeeded" | "Failed"));

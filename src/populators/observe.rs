@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, uid};
-use crate::populators::{Progress, Source, make, places};
+use crate::populators::{Outcome, Progress, Source, make, places};
 
 /// How long a kubelet has to tell the progress. One that is away must not hold up other claims.
 const LOG: Duration = Duration::from_secs(2);
@@ -48,7 +48,7 @@ impl<S: Source> Populator<S> {
             now: self.now(),
             waits_for_consumer: self.waits_for_consumer(&claim).await?,
             source: match &source {
-                Some(source) => Some(self.see(source, &claim, pod.is_none()).await?),
+                Some(source) => Some(self.see(source, &claim, is_to_be_seen(pod.as_ref())).await?),
                 None => None,
             },
             progress: self.progress(pod.as_ref()).await,
@@ -74,9 +74,10 @@ impl<S: Source> Populator<S> {
         &self,
         source: &S,
         claim: &PersistentVolumeClaim,
-        without_pod: bool,
+        is_to_be_seen: bool,
     ) -> Result<SourceSeen, kube::Error> {
-        let sight = if without_pod { Some(source.look(&self.client, claim).await?) } else { None };
+        let sight =
+            if is_to_be_seen { Some(source.look(&self.client, claim).await?) } else { None };
         Ok(SourceSeen {
             generation: source.meta().generation.unwrap_or_default(),
             is_ending: is_ending(source.meta()),
@@ -158,4 +159,10 @@ impl<S: Source> Populator<S> {
         let log = timeout(LOG, api.logs(&name, &last)).await.ok()?.ok()?;
         Progress::parse(&log)
     }
+}
+
+/// Whether the source is to be looked at: before a pod is made, and again when that has ended. Who came
+/// meanwhile may have written what is not in the copy.
+fn is_to_be_seen(pod: Option<&Pod>) -> bool {
+    pod.is_none_or(|pod| Outcome::of(pod).is_some())
 }

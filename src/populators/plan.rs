@@ -193,7 +193,13 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
     }
     let id = uid(&pod.metadata);
     match Outcome::of(pod) {
-        Some(Outcome::Done { digest }) => bind(seen, id, digest),
+        Some(Outcome::Done { digest }) => match &source.sight {
+            // Whoever came after it was read may have written what is not in the copy.
+            Some(Sight::Waits(PopulatorReason::SourceInUse, why)) => {
+                anew(seen, Some(id), &format!("the copy is out of date: {why}"))
+            }
+            _ => bind(seen, id, digest),
+        },
         Some(Outcome::Never(reason, message)) => {
             [seen.fail(reason, &message), clear(seen)].concat()
         }
@@ -224,22 +230,24 @@ fn call_off(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
 
 /// A try has failed: tell it once, and take away what is of no use for the next one.
 fn again(seen: &Seen, source: &SourceSeen, pod: Option<&str>, message: &str) -> Vec<Step> {
-    let told = seen.told();
-    let is_counted = told.is_some_and(|told| {
+    let is_lost = seen.prime.as_ref().is_some_and(|prime| Binding::of(prime) == Binding::Lost);
+    if source.anew || is_lost {
+        return anew(seen, pod, message);
+    }
+    [retry_once(seen, pod, message), drop_pod(seen)].concat()
+}
+
+/// The same, and the next try begins with an empty volume.
+fn anew(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
+    // The claim first: without its pod nobody would know that it was written to.
+    [retry_once(seen, pod, message), drop_prime(seen), drop_pod(seen)].concat()
+}
+
+fn retry_once(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
+    let is_counted = seen.told().is_some_and(|told| {
         told.retry_at.is_some() && told.phase == FillingPhase::Waiting && told.pod.as_deref() == pod
     });
-    let mut steps = if is_counted {
-        Vec::new()
-    } else {
-        seen.retry(pod, PopulatorReason::FillRetried, message)
-    };
-    let is_lost = seen.prime.as_ref().is_some_and(|prime| Binding::of(prime) == Binding::Lost);
-    // The claim first: without its pod nobody would know that it was written to.
-    if source.anew || is_lost {
-        steps.extend(drop_prime(seen));
-    }
-    steps.extend(drop_pod(seen));
-    steps
+    if is_counted { Vec::new() } else { seen.retry(pod, PopulatorReason::FillRetried, message) }
 }
 
 /// What keeps a pod from running, once that is no matter of seconds.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::FillingPhase;
 use crate::causes;
-use crate::cluster::{Watched, writes::is_stale};
+use crate::cluster::writes::is_stale;
+use crate::cluster::{Clock, Watched};
 use crate::populators::apply::{Events, Work};
 use crate::populators::notes::TELL_EVERY;
 use crate::populators::plan::plan;
@@ -57,20 +58,6 @@ pub struct Populator<S: Source> {
     clock: Clock,
 }
 
-/// The hour of the day, which goes on as steadily as pauses do.
-#[derive(Debug)]
-struct Clock {
-    began: Timestamp,
-    since: Instant,
-}
-
-impl Clock {
-    fn now(&self) -> Timestamp {
-        let passed = SignedDuration::try_from(self.since.elapsed()).unwrap_or_default();
-        self.began.checked_add(passed).unwrap_or(self.began)
-    }
-}
-
 impl<S: Source> fmt::Debug for Populator<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Populator").field("kind", &S::kind(&())).finish_non_exhaustive()
@@ -104,7 +91,7 @@ impl<S: Source> Populator<S> {
             sources: Watched::start(Api::all(client.clone()), watcher::Config::default(), stop),
             tally: tally.clone(),
             events: Events { client: client.clone() },
-            clock: Clock { began: Timestamp::now(), since: Instant::now() },
+            clock: Clock::start(),
         })
     }
 
@@ -321,10 +308,11 @@ fn next(seen: &Seen) -> Option<Duration> {
     if seen.pod.is_some() {
         return Some(tell_every);
     }
-    // Pods of others, ConfigMaps and classes are not watched; the claim, which gets a node, is.
-    let waits = PopulatorReason::WaitsForConsumer.to_string();
+    // Pods of others, ConfigMaps and classes are not watched; the claim, which gets a node, and its source are.
+    let watched = [PopulatorReason::WaitsForConsumer, PopulatorReason::SourcePaused];
     let is_at_rest = seen.told().is_some_and(|told| {
-        told.phase == FillingPhase::Failed || told.reason.as_ref() == Some(&waits)
+        let waits_so = |reason: &PopulatorReason| Some(reason.to_string()) == told.reason;
+        told.phase == FillingPhase::Failed || watched.iter().any(waits_so)
     });
     (!is_at_rest && seen.source.is_some()).then_some(AGAIN)
 }

@@ -87,6 +87,13 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: Seen)
             "its source, claim {name}, is not there; make it, or delete this claim"
         ));
     };
+    if source.spec.paused {
+        let message = format!(
+            "PvcSourcePopulator {} is paused: set its spec.paused to false to have the claim filled",
+            source.name_any()
+        );
+        return Sight::Waits(PopulatorReason::SourcePaused, message);
+    }
     if Binding::of(&from) != Binding::Bound {
         return missing(format!(
             "its source, claim {name}, has no volume; see `kubectl describe pvc {name}`"

@@ -28,6 +28,8 @@ pub enum PopulatorReason {
     SourceInUse,
     /// What the claim is filled from is not there.
     SourceMissing,
+    /// What the claim is filled from is paused.
+    SourcePaused,
     /// The last try has failed.
     TooManyFailures,
     /// Nobody has registered the kind that the claim names.
@@ -40,7 +42,7 @@ pub enum PopulatorReason {
 
 impl PopulatorReason {
     /// All of them.
-    pub const ALL: [PopulatorReason; 15] = [
+    pub const ALL: [PopulatorReason; 16] = [
         PopulatorReason::ClaimElsewhere,
         PopulatorReason::ContentDiffers,
         PopulatorReason::ContentRefused,
@@ -52,6 +54,7 @@ impl PopulatorReason {
         PopulatorReason::OtherNamespace,
         PopulatorReason::SourceInUse,
         PopulatorReason::SourceMissing,
+        PopulatorReason::SourcePaused,
         PopulatorReason::TooManyFailures,
         PopulatorReason::UnrecognizedDataSourceKind,
         PopulatorReason::WaitsForConsumer,
@@ -60,12 +63,17 @@ impl PopulatorReason {
 
     /// Whether somebody has to do something, as `Normal` and `Warning` say it.
     pub fn is_warning(self) -> bool {
-        !matches!(self, PopulatorReason::Filled | PopulatorReason::WaitsForConsumer)
+        !matches!(
+            self,
+            PopulatorReason::Filled
+                | PopulatorReason::SourcePaused
+                | PopulatorReason::WaitsForConsumer
+        )
     }
 
     /// Whether it is told as an event; what is usual is only told in the status.
     pub fn is_told(self) -> bool {
-        self != PopulatorReason::WaitsForConsumer
+        !matches!(self, PopulatorReason::SourcePaused | PopulatorReason::WaitsForConsumer)
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) struct SourceSeen {
     pub early: bool,
     /// What is told of the claim.
     pub told: Option<Filling>,
-    /// `None` while a pod is there, which was made of an earlier one.
+    /// `None` while a pod runs, which was made of an earlier one.
     pub sight: Option<Sight>,
 }
 

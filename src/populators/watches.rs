@@ -70,6 +70,9 @@ fn cut_claim(claim: &mut PersistentVolumeClaim) {
         uid: before.uid,
         resource_version: before.resource_version,
         finalizers: before.finalizers,
+        labels: before.labels.map(|labels| {
+            labels.into_iter().filter(|(key, _)| key.starts_with("pliant.io/")).collect()
+        }),
         deletion_timestamp: before.deletion_timestamp,
         ..ObjectMeta::default()
     };

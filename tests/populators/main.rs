@@ -4,6 +4,8 @@
 mod crash_points;
 mod faults;
 mod fills;
+#[path = "../play/mod.rs"]
+mod play;
 #[path = "../tally/mod.rs"]
 mod tally;
 mod validator;

@@ -12,20 +12,18 @@ use pliant::api::{ArchivePopulator, Filling, PvcSourcePopulator};
 use pliant::populators::validator::Mode;
 use pliant::populators::{Populator, Settings, Tally, Watches, registry, validator};
 use pliant::testing::FakeApi;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-mod kubernetes;
+use crate::play;
 
-pub use kubernetes::{Content, End, Play};
+pub use crate::play::{Content, End, Play, SELECTED_NODE, fill_pods, object, phase};
 
 /// The namespace of all claims here.
 pub const SHOP: &str = "shop";
 /// On what is being filled and filled from.
 pub const FINALIZER: &str = "pliant.io/populator";
-pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 pub const SHOWN: &str = "pliant.io/filling";
 
 /// A cluster in memory, and who plays Kubernetes in it.
@@ -66,11 +64,6 @@ impl Tally for Counts {
     }
 }
 
-/// Make an object of JSON.
-pub fn object<K: DeserializeOwned>(json: Value) -> K {
-    serde_json::from_value(json).expect("an object")
-}
-
 impl World {
     /// Two nodes, and a class of each binding mode: `fast` waits for a pod, `now` does not.
     pub fn new() -> World {
@@ -86,7 +79,7 @@ impl World {
         }
         let play = Arc::new(Mutex::new(Play::default()));
         let mut kubernetes = JoinSet::new();
-        kubernetes.spawn(kubernetes::run(api.clone(), play.clone()));
+        kubernetes.spawn(play::run(api.clone(), play.clone(), |_, _| false));
         World { api, play, _kubernetes: kubernetes }
     }
 
@@ -328,18 +321,6 @@ impl World {
         }
         left
     }
-}
-
-/// The pods that fill volumes.
-pub fn fill_pods(api: &FakeApi) -> Vec<Pod> {
-    api.list::<Pod>()
-        .into_iter()
-        .filter(|pod| pod.labels().contains_key("pliant.io/fill"))
-        .collect()
-}
-
-pub fn phase(claim: &PersistentVolumeClaim) -> String {
-    claim.status.clone().unwrap_or_default().phase.unwrap_or_default()
 }
 
 /// In every test the operator writes only what is its own.

@@ -30,6 +30,8 @@ pub(super) struct Call {
     pub status: bool,
     /// Whether it is about the subresource `log`.
     pub log: bool,
+    /// Whether it is about the subresource `eviction`.
+    pub eviction: bool,
     query: BTreeMap<String, String>,
     pub content_type: String,
     user_agent: String,
@@ -92,8 +94,12 @@ impl Call {
 
     /// The line of the log: `PATCH pools/nvme/status by pliant`.
     pub fn line(&self) -> String {
-        let status = if self.status { "status" } else { "" };
-        let parts = [&self.resource.plural, &self.namespace, &self.name, status];
+        let part = match (self.status, self.eviction) {
+            (true, _) => "status",
+            (_, true) => "eviction",
+            _ => "",
+        };
+        let parts = [&self.resource.plural, &self.namespace, &self.name, part];
         let path: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let by = self.who().map_or(String::new(), |who| format!(" by {who}"));
         format!("{} {}{by}", self.method, path.join("/"))
@@ -129,12 +135,12 @@ fn place(resources: &[Arc<Resource>], path: &str) -> Option<Call> {
     let (plural, name, part) = match rest {
         [plural] => (*plural, "", ""),
         [plural, name] => (*plural, *name, ""),
-        [plural, name, part @ "status"] | [plural @ "pods", name, part @ "log"] => {
+        [plural, name, part @ "status"] | [plural @ "pods", name, part @ ("log" | "eviction")] => {
             (*plural, *name, *part)
         }
         _ => return None,
     };
-    let (status, log) = (part == "status", part == "log");
+    let (status, log, eviction) = (part == "status", part == "log", part == "eviction");
     let found = resources.iter().find(|resource| {
         (resource.group.as_str(), resource.version.as_str(), resource.plural.as_str())
             == (group, version, plural)
@@ -149,6 +155,7 @@ fn place(resources: &[Arc<Resource>], path: &str) -> Option<Call> {
         name: name.to_owned(),
         status,
         log,
+        eviction,
         query: BTreeMap::new(),
         content_type: String::new(),
         user_agent: String::new(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
@@ -126,6 +127,7 @@ pub(super) fn resources() -> Vec<Arc<Resource>> {
             "spec.serviceAccountName",
             "status.phase",
         ]),
+        Resource::core::<StatefulSet>().with_status().in_namespaces(),
         Resource::core::<Event>().in_namespaces().with_fields(&[
             "reason",
             "regarding.kind",

@@ -92,6 +92,7 @@ impl Server {
         let is_somewhere = call.resource.namespaced != call.namespace.is_empty();
         let (is_new, object) = match (&call.method, is_collection, call.status) {
             (&Method::POST, true, _) if is_somewhere => (true, store.create(call)?),
+            (&Method::POST, false, _) if call.eviction => (true, store.evict(call)?),
             (&Method::PUT, false, _) => (false, store.replace(call)?),
             (&Method::PATCH, false, _) if call.content_type == APPLY => store.apply(call)?,
             (&Method::PATCH, false, _) => (false, store.patch(call)?),

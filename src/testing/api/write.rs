@@ -202,6 +202,17 @@ impl Store {
 
     pub fn delete(&mut self, call: &Call) -> Result<Value, Refusal> {
         let options = call.body()?;
+        self.delete_with(call, &options)
+    }
+
+    /// Delete a pod as its eviction asks; nobody here protects pods.
+    pub fn evict(&mut self, call: &Call) -> Result<Value, Refusal> {
+        let eviction = call.body()?;
+        self.delete_with(call, &eviction["deleteOptions"])?;
+        Ok(json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" }))
+    }
+
+    fn delete_with(&mut self, call: &Call, options: &Value) -> Result<Value, Refusal> {
         let old = self.find(call)?.clone();
         for field in ["uid", "resourceVersion"] {
             let (wanted, found) = (&options["preconditions"][field], &old["metadata"][field]);

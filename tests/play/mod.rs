@@ -8,9 +8,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::{Resource, ResourceExt};
 use pliant::testing::FakeApi;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{SELECTED_NODE, fill_pods, object, phase};
+/// The node that the scheduler has chosen for the volume of a claim.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Keeps a claim for as long as a pod uses it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
@@ -51,15 +53,42 @@ pub struct Play {
     pub contents: BTreeMap<String, Content>,
     /// Volumes that were deleted with what was in them.
     pub destroyed: Vec<Content>,
+    /// What the pods of workloads have written, by the name of the pod.
+    pub written: BTreeMap<String, String>,
+    /// What was seen that must not be.
+    pub wrong: Vec<String>,
     /// How a pod that runs will end.
     running: BTreeMap<String, End>,
+    /// What a pod that runs has read.
+    reads: BTreeMap<String, Option<Content>>,
 }
 
-/// Play until the cluster is dropped.
-pub async fn run(api: FakeApi, play: Arc<Mutex<Play>>) {
+/// Make an object of JSON.
+pub fn object<K: DeserializeOwned>(json: Value) -> K {
+    serde_json::from_value(json).expect("an object")
+}
+
+/// The pods that fill volumes.
+pub fn fill_pods(api: &FakeApi) -> Vec<Pod> {
+    api.list::<Pod>()
+        .into_iter()
+        .filter(|pod| pod.labels().contains_key("pliant.io/fill"))
+        .collect()
+}
+
+pub fn phase(claim: &PersistentVolumeClaim) -> String {
+    claim.status.clone().unwrap_or_default().phase.unwrap_or_default()
+}
+
+/// Play until the cluster is dropped; `more` is what else is played, one thing at a time, too.
+pub async fn run(api: FakeApi, play: Arc<Mutex<Play>>, more: fn(&FakeApi, &mut Play) -> bool) {
     loop {
         let changed = api.changed();
-        if step(&api, &mut play.lock().expect("nobody panicked")) {
+        let is_done = {
+            let mut play = play.lock().expect("nobody panicked");
+            step(&api, &mut play) || more(&api, &mut play)
+        };
+        if is_done {
             tokio::task::yield_now().await;
             continue;
         }
@@ -77,6 +106,7 @@ fn step(api: &FakeApi, play: &mut Play) -> bool {
             || bind(api, &claim)
             || lose(api, &claim)
             || provision(api, play, &claim)
+            || resize(api, &claim)
         {
             return true;
         }
@@ -145,6 +175,7 @@ fn bind(api: &FakeApi, claim: &PersistentVolumeClaim) -> bool {
     let mut changed = serde_json::to_value(claim).unwrap();
     changed["spec"]["volumeName"] = json!(pv.name_any());
     changed["status"]["phase"] = json!("Bound");
+    changed["status"]["capacity"] = changed["spec"]["resources"]["requests"].clone();
     api.put(&object::<PersistentVolumeClaim>(changed));
     true
 }
@@ -204,6 +235,18 @@ fn provision(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> b
     true
 }
 
+/// The volume of a claim grows to what the claim asks for.
+fn resize(api: &FakeApi, claim: &PersistentVolumeClaim) -> bool {
+    let mut changed = serde_json::to_value(claim).unwrap();
+    let wanted = changed["spec"]["resources"]["requests"].clone();
+    if phase(claim) != "Bound" || changed["status"]["capacity"] == wanted {
+        return false;
+    }
+    changed["status"]["capacity"] = wanted;
+    api.put(&object::<PersistentVolumeClaim>(changed));
+    true
+}
+
 /// A volume whose claim is gone goes too, if its policy says so.
 fn reclaim(api: &FakeApi, play: &mut Play, pv: &PersistentVolume) -> bool {
     let claims = api.list::<PersistentVolumeClaim>();
@@ -227,7 +270,9 @@ fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
         "" | "Pending" => {
             play.pods += 1;
             let end = play.ends.pop_front().unwrap_or(End::Done);
-            play.running.insert(uid, end);
+            play.running.insert(uid.clone(), end);
+            // What it reads is what is there when it begins.
+            play.reads.insert(uid, source(api, play, pod));
             play.contents.insert(pv, Content::Half);
             let log = "{\"bytes\":536870912,\"of\":1073741824,\"rate\":1048576,\"left\":512}\n";
             let place = format!("{}/{}/fill", pod.namespace().unwrap(), pod.name_any());
@@ -236,8 +281,8 @@ fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
         }
         "Running" => match play.running.get(&uid).cloned() {
             Some(End::Done) => {
-                let args = pod.spec.as_ref().unwrap().containers[0].args.clone();
-                play.contents.insert(pv, Content::Whole(args.unwrap_or_default().join(" ")));
+                let read = play.reads.remove(&uid).flatten();
+                play.contents.insert(pv, read.unwrap_or_else(|| told(pod)));
                 let said =
                     json!({"exitCode": 0, "message": "{\"outcome\":\"done\",\"digest\":\"abc\"}"});
                 put_phase(api, pod, "Succeeded", &said);
@@ -250,6 +295,21 @@ fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
         _ => return false,
     }
     true
+}
+
+/// What is in the claim that a pod copies from.
+fn source(api: &FakeApi, play: &Play, pod: &Pod) -> Option<Content> {
+    let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let named = volumes.find(|one| one.name == "source")?.persistent_volume_claim.clone()?;
+    let path = format!("{}/{}", pod.namespace()?, named.claim_name);
+    let volume = api.get::<PersistentVolumeClaim>(&path)?.spec?.volume_name?;
+    play.contents.get(&volume).filter(|content| **content != Content::Empty).cloned()
+}
+
+/// What a pod was told to put there.
+fn told(pod: &Pod) -> Content {
+    let args = pod.spec.as_ref().unwrap().containers[0].args.clone();
+    Content::Whole(args.unwrap_or_default().join(" "))
 }
 
 /// The volume that a pod fills, if that is really the volume of its claim: a kubelet looks, too.

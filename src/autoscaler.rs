@@ -1,0 +1,37 @@
+//! Keeps the claims of workloads as their templates have them.
+//!
+//! A [`PvcAutoscaler`](crate::api::PvcAutoscaler) has one template for the claims of a StatefulSet. A
+//! claim that differs grows where it can; else the pod gets another claim, which is filled with a
+//! verified copy by the [populators](crate::populators) while the pod is stopped. The status says which
+//! claim of a pod is the active one, and how far a swap is; it is written before anything is done.
+//!
+//! There is no leader: every replica does all of it. Each decision is made from what the API server says
+//! at that moment, each effect names what it was decided from, and one that another replica had already
+//! is none.
+
+mod apply;
+mod drift;
+mod keeper;
+mod make;
+mod observe;
+mod plan;
+mod reason;
+mod seen;
+mod size;
+mod steps;
+mod swap;
+
+pub use keeper::{Keeper, Webhook};
+pub use reason::AutoscalerReason;
+
+/// Who writes, for the API server.
+const WRITER: &str = "pliant-operator";
+
+/// On a claim: the name of the PvcAutoscaler that keeps it.
+const KEPT_BY: &str = "pliant.io/pvc-autoscaler";
+
+/// On a claim: the ordinal of its pod.
+const ORDINAL: &str = "pliant.io/ordinal";
+
+/// On a claim: the one that has taken its place, and that has all of its content.
+const SUPERSEDED_BY: &str = "pliant.io/superseded-by";

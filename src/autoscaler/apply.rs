@@ -1,0 +1,175 @@
+//! One effect at a time. Each says what it was decided from, and fails if that is no longer so.
+
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, EvictParams, Patch, PostParams, Preconditions};
+use kube::{Api, Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::api::{PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity};
+use crate::autoscaler::keeper::Keeper;
+use crate::autoscaler::seen::{Seen, requested, uid};
+use crate::autoscaler::steps::Step;
+use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY, WRITER, make};
+use crate::cluster::{OnceEvent, writes};
+
+impl Keeper {
+    /// Write what is told, over nothing but what was seen.
+    pub(super) async fn note(
+        &self,
+        seen: &Seen,
+        status: &PvcAutoscalerStatus,
+    ) -> Result<(), kube::Error> {
+        let metadata = &seen.autoscaler.metadata;
+        let patch = json!({
+            "metadata": {"resourceVersion": metadata.resource_version},
+            "status": whole(status),
+        });
+        let params =
+            kube::api::PatchParams { field_manager: Some(WRITER.to_owned()), ..Default::default() };
+        let api = self.of::<PvcAutoscaler>(metadata.namespace.as_deref().unwrap_or_default());
+        let name = seen.autoscaler.name_any();
+        api.patch_status(&name, &params, &Patch::Merge(patch)).await.map(drop)
+    }
+
+    /// Do a step.
+    ///
+    /// # Errors
+    /// What the API server says. A conflict says that something has changed: look again.
+    pub(super) async fn apply(&self, step: Step, seen: &Seen) -> Result<(), kube::Error> {
+        let autoscaler = &seen.autoscaler;
+        let namespace = autoscaler.namespace().unwrap_or_default();
+        let claims = self.of::<PersistentVolumeClaim>(&namespace);
+        tracing::debug!(autoscaler = autoscaler.name_any(), namespace, ?step, "keeping claims");
+        match step {
+            Step::MakeClaim { ordinal, claim, size } => {
+                let claim = make::claim(autoscaler, ordinal, &claim, size);
+                writes::make(&claims, &claim, WRITER).await
+            }
+            Step::MakeCopy { ordinal, claim, size } => {
+                let claim = make::copy(autoscaler, ordinal, &claim, size);
+                writes::make(&claims, &claim, WRITER).await
+            }
+            Step::Adopt { ordinal, claim } => {
+                let labels: Value = make::labels_of(autoscaler, ordinal).into_iter().collect();
+                let patch = json!({"metadata": {"labels": labels}});
+                self.patch_claim(seen, &claim, patch).await
+            }
+            Step::Grow { claim, size } => self.grow(seen, &claim, size).await,
+            Step::MakeSource { claim, from } => {
+                let source = make::source(autoscaler, &claim, &from);
+                writes::make(&self.of::<PvcSourcePopulator>(&namespace), &source, WRITER).await
+            }
+            Step::StartCopy { claim } => self.start_copy(seen, &claim).await,
+            Step::Evict { pod, uid } => self.evict(&namespace, &pod, &uid).await,
+            Step::DropPod { pod, uid } => {
+                writes::remove(&self.of::<Pod>(&namespace), &named(&pod, &uid)).await
+            }
+            Step::Supersede { claim, by } => {
+                let patch = json!({"metadata": {"annotations": { SUPERSEDED_BY: by }}});
+                self.patch_claim(seen, &claim, patch).await
+            }
+            Step::DropSource { claim } => match seen.sources.get(&claim) {
+                Some(source) => {
+                    writes::remove(&self.of::<PvcSourcePopulator>(&namespace), source.meta()).await
+                }
+                None => Ok(()),
+            },
+            Step::DropClaim { claim, uid } => writes::remove(&claims, &named(&claim, &uid)).await,
+            Step::Tell { reason, subject, text } => self.tell(seen, reason, &subject, &text).await,
+        }
+    }
+
+    async fn grow(&self, seen: &Seen, name: &str, size: Quantity) -> Result<(), kube::Error> {
+        let Some(claim) = seen.claim(name) else { return Ok(()) };
+        // Never smaller than what somebody has asked for meanwhile.
+        let size = size.max(requested(claim));
+        let patch = json!({
+            "metadata": {"resourceVersion": claim.metadata.resource_version},
+            "spec": {"resources": {"requests": {"storage": size}}},
+        });
+        self.patch_claim(seen, name, patch).await
+    }
+
+    async fn patch_claim(&self, seen: &Seen, name: &str, patch: Value) -> Result<(), kube::Error> {
+        let Some(claim) = seen.claim(name) else { return Ok(()) };
+        let mut patch = patch;
+        patch["metadata"]["uid"] = json!(claim.metadata.uid);
+        let api = self.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
+        writes::patch(&api, name, &Patch::Merge(patch), WRITER).await
+    }
+
+    async fn start_copy(&self, seen: &Seen, claim: &str) -> Result<(), kube::Error> {
+        let Some(source) = seen.sources.get(claim) else { return Ok(()) };
+        let patch = json!({
+            "metadata": {"uid": source.metadata.uid},
+            "spec": {"paused": false},
+        });
+        let api = self.of::<PvcSourcePopulator>(&source.namespace().unwrap_or_default());
+        writes::patch(&api, claim, &Patch::Merge(patch), WRITER).await
+    }
+
+    /// Ask a pod to go. Who protects it with a PodDisruptionBudget is asked by the API server.
+    async fn evict(&self, namespace: &str, pod: &str, uid: &str) -> Result<(), kube::Error> {
+        let only = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let params = EvictParams {
+            delete_options: Some(DeleteParams {
+                preconditions: Some(only),
+                ..DeleteParams::default()
+            }),
+            post_options: PostParams {
+                field_manager: Some(WRITER.to_owned()),
+                ..PostParams::default()
+            },
+        };
+        let api: Api<Pod> = self.of(namespace);
+        match api.evict(pod, &params).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
+                Ok(())
+            }
+            done => done.map(drop),
+        }
+    }
+
+    pub(super) async fn tell(
+        &self,
+        seen: &Seen,
+        reason: AutoscalerReason,
+        subject: &str,
+        text: &str,
+    ) -> Result<(), kube::Error> {
+        let autoscaler = &seen.autoscaler;
+        let about = ObjectReference {
+            api_version: Some(PvcAutoscaler::api_version(&()).into_owned()),
+            kind: Some(PvcAutoscaler::kind(&()).into_owned()),
+            namespace: autoscaler.namespace(),
+            name: autoscaler.metadata.name.clone(),
+            uid: autoscaler.metadata.uid.clone(),
+            ..ObjectReference::default()
+        };
+        let identity = format!("{}/{reason}/{subject}", uid(&autoscaler.metadata));
+        let event = OnceEvent {
+            name: OnceEvent::name_for(&autoscaler.name_any(), &identity),
+            about,
+            reason: reason.to_string(),
+            is_warning: reason.is_warning(),
+            text: OnceEvent::bounded(text),
+        };
+        event.write(&self.client, WRITER).await.map(drop)
+    }
+}
+
+fn named(name: &str, uid: &str) -> ObjectMeta {
+    ObjectMeta { name: Some(name.to_owned()), uid: Some(uid.to_owned()), ..ObjectMeta::default() }
+}
+
+/// The status with what is no longer told of as `null`: a merge would leave it.
+fn whole(status: &PvcAutoscalerStatus) -> Value {
+    let mut whole = json!(status);
+    for field in ["progress", "next", "reason", "message"] {
+        if whole.get(field).is_none() {
+            whole[field] = Value::Null;
+        }
+    }
+    whole
+}

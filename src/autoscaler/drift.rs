@@ -1,0 +1,125 @@
+//! What makes a claim differ from what is wanted. Pure.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+
+use crate::api::{Quantity, TemplateSpec, VolumeMode};
+use crate::autoscaler::seen::requested;
+
+/// How a claim differs from what is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Drift {
+    /// It does not.
+    None,
+    /// It is only smaller.
+    Grow,
+    /// It has to be another claim: what changes, for people.
+    Swap(String),
+    /// No claim can be made of it that is as it is wanted.
+    WrongMode,
+}
+
+impl Drift {
+    /// Compare a claim with the template and the size that is wanted of it.
+    pub fn of(
+        claim: &PersistentVolumeClaim,
+        wanted: &TemplateSpec,
+        size: Quantity,
+        can_grow: bool,
+    ) -> Drift {
+        let spec = claim.spec.clone().unwrap_or_default();
+        let is_block = spec.volume_mode.as_deref() == Some("Block");
+        if is_block != (wanted.volume_mode.unwrap_or_default() == VolumeMode::Block) {
+            return Drift::WrongMode;
+        }
+        let mut changes = Vec::new();
+        let has = requested(claim);
+        if size < has || size > has && !can_grow {
+            changes.push(format!("{has} → {size}"));
+        }
+        // Without one in the template whatever was chosen at first is right.
+        let class = wanted.storage_class_name.as_ref();
+        if class.is_some_and(|class| spec.storage_class_name.as_ref() != Some(class)) {
+            let before = spec.storage_class_name.as_deref().unwrap_or("none");
+            changes.push(format!("class {before} → {}", class.map_or("none", String::as_str)));
+        }
+        let modes = spec.access_modes.unwrap_or_default();
+        if sorted(&modes) != sorted(&wanted.access_modes) {
+            changes.push(format!("{} → {}", modes.join(","), wanted.access_modes.join(",")));
+        }
+        let attributes = &wanted.volume_attributes_class_name;
+        if attributes.is_some() && spec.volume_attributes_class_name != *attributes {
+            let name = |name: &Option<String>| name.clone().unwrap_or_else(|| "none".to_owned());
+            let before = name(&spec.volume_attributes_class_name);
+            changes.push(format!("attributes {before} → {}", name(attributes)));
+        }
+        match changes.is_empty() {
+            false => Drift::Swap(changes.join(", ")),
+            true if size > has => Drift::Grow,
+            true => Drift::None,
+        }
+    }
+}
+
+fn sorted(modes: &[String]) -> Vec<&String> {
+    let mut modes: Vec<&String> = modes.iter().collect();
+    modes.sort();
+    modes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_claim_grows_where_nothing_else_differs() {
+        let claim = |size: &str| -> PersistentVolumeClaim {
+            serde_json::from_value(json!({"metadata": {}, "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "hdd",
+                "resources": {"requests": {"storage": size}},
+            }}))
+            .unwrap()
+        };
+        let wanted = |more: Value| -> TemplateSpec {
+            let mut spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "hdd",
+                                  "resources": {"requests": {"storage": "4Gi"}}});
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            serde_json::from_value(spec).unwrap()
+        };
+        let swap = |what: &str| Drift::Swap(what.to_owned());
+        let plain = json!({});
+        for (has, more, can_grow, expected) in [
+            ("4Gi", plain.clone(), true, Drift::None),
+            ("4096Mi", plain.clone(), true, Drift::None),
+            ("2Gi", plain.clone(), true, Drift::Grow),
+            ("2Gi", plain.clone(), false, swap("2Gi → 4Gi")),
+            ("8Gi", plain, true, swap("8Gi → 4Gi")),
+            ("4Gi", json!({"storageClassName": "ssd"}), true, swap("class hdd → ssd")),
+            ("2Gi", json!({"storageClassName": "ssd"}), true, swap("class hdd → ssd")),
+            ("4Gi", json!({"storageClassName": null}), true, Drift::None),
+            ("8Gi", json!({"storageClassName": "ssd"}), true, swap("8Gi → 4Gi, class hdd → ssd")),
+            (
+                "4Gi",
+                json!({"accessModes": ["ReadWriteOncePod"]}),
+                true,
+                swap("ReadWriteOnce → ReadWriteOncePod"),
+            ),
+            (
+                "4Gi",
+                json!({"volumeAttributesClassName": "gold"}),
+                true,
+                swap("attributes none → gold"),
+            ),
+            ("4Gi", json!({"volumeMode": "Filesystem"}), true, Drift::None),
+            ("4Gi", json!({"volumeMode": "Block"}), true, Drift::WrongMode),
+        ] {
+            let drift = Drift::of(
+                &claim(has),
+                &wanted(more.clone()),
+                Quantity(crate::bytes::Bytes::gib(4)),
+                can_grow,
+            );
+            assert_eq!(drift, expected, "{has} {more}");
+        }
+    }
+}

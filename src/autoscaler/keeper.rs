@@ -1,0 +1,268 @@
+//! Keeps the claims of all workloads: looks when something changes, plans, applies.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource, ResourceExt};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator};
+use crate::autoscaler::plan::plan;
+use crate::autoscaler::seen::{Seen, uid};
+use crate::autoscaler::steps::Step;
+use crate::autoscaler::{AutoscalerReason, KEPT_BY};
+use crate::causes;
+use crate::cluster::{Clock, Watched, writes};
+use crate::populators::Watches;
+
+/// Between two looks: what belongs to a workload changes together.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// After something else was written meanwhile.
+const SOON: Duration = Duration::from_secs(1);
+
+/// While a pod stops or starts: pods are not watched, their StatefulSets are.
+const POD: Duration = Duration::from_secs(2);
+
+/// After an API server that did not answer, and while something is waited for that is not watched.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Says whether pods get their claims from us.
+#[async_trait]
+pub trait Webhook: Send + Sync + 'static {
+    /// Look whether every new pod of a StatefulSet is shown to us.
+    ///
+    /// # Errors
+    /// What the API server says.
+    async fn covers(&self, namespace: &str, stateful_set: &str) -> Result<bool, kube::Error>;
+}
+
+/// Keeps the claims of workloads as their templates have them.
+pub struct Keeper {
+    pub(super) client: Client,
+    autoscalers: Watched<PvcAutoscaler>,
+    sets: Watched<StatefulSet>,
+    sources: Watched<PvcSourcePopulator>,
+    watches: Arc<Watches>,
+    webhook: Arc<dyn Webhook>,
+    clock: Clock,
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeper").finish_non_exhaustive()
+    }
+}
+
+/// What was last seen of a workload, and when it is to be looked at without a change.
+#[derive(Debug, Clone)]
+struct Known {
+    versions: Vec<String>,
+    due: Option<Instant>,
+}
+
+impl Keeper {
+    /// Begin to watch, until `stop`; the claims are watched for the populators, too.
+    pub fn start(
+        client: &Client,
+        watches: &Arc<Watches>,
+        webhook: Arc<dyn Webhook>,
+        stop: &CancellationToken,
+    ) -> Arc<Keeper> {
+        let every = watcher::Config::default;
+        Arc::new(Keeper {
+            client: client.clone(),
+            autoscalers: Watched::start(Api::all(client.clone()), every(), stop),
+            sets: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_set),
+            sources: Watched::start(Api::all(client.clone()), every(), stop),
+            watches: watches.clone(),
+            webhook,
+            clock: Clock::start(),
+        })
+    }
+
+    /// Keep claims, until `stop`.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let kept = async {
+            self.watches.known().await;
+            tokio::join!(self.autoscalers.known(), self.sets.known(), self.sources.known());
+            let mut changes = [
+                self.autoscalers.changes(),
+                self.sets.changes(),
+                self.sources.changes(),
+                self.watches.claims().changes(),
+            ];
+            let mut known = HashMap::new();
+            loop {
+                changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
+                self.look(&mut known).await;
+                let due = known.values().filter_map(|one: &Known| one.due).min();
+                let [autoscalers, sets, sources, claims] = &mut changes;
+                tokio::select! {
+                    _ = autoscalers.changed() => {}
+                    _ = sets.changed() => {}
+                    _ = sources.changed() => {}
+                    _ = claims.changed() => {}
+                    () = until(due) => {}
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        stop.run_until_cancelled(kept).await;
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Where the objects of a kind are in a namespace.
+    pub(super) fn of<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(super) async fn covers(&self, namespace: &str, set: &str) -> Result<bool, kube::Error> {
+        self.webhook.covers(namespace, set).await
+    }
+
+    /// Look at every workload of which something has changed or is due.
+    async fn look(&self, known: &mut HashMap<String, Known>) {
+        let all = self.autoscalers.all();
+        known.retain(|uid, _| all.iter().any(|one| uid == self::uid(&one.metadata)));
+        for autoscaler in all {
+            let uid = uid(&autoscaler.metadata).to_owned();
+            let versions = self.versions(&autoscaler);
+            let is_known = known.get(&uid).is_some_and(|before| {
+                before.versions == versions && before.due.is_none_or(|due| due > Instant::now())
+            });
+            if !is_known {
+                let due = self.attend(&autoscaler).await.map(|after| Instant::now() + after);
+                known.insert(uid, Known { versions, due });
+            }
+        }
+    }
+
+    /// The versions of all that belongs to a workload and is watched: while they stay there is nothing
+    /// new to see.
+    fn versions(&self, autoscaler: &PvcAutoscaler) -> Vec<String> {
+        let namespace = autoscaler.namespace().unwrap_or_default();
+        let set = self.sets.get_in(&namespace, &autoscaler.spec.stateful_set_name);
+        let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let swaps = ordinals.filter_map(|one| one.swap.as_ref());
+        let sources = swaps.filter_map(|swap| self.sources.get_in(&namespace, &swap.claim));
+        let name = autoscaler.name_any();
+        let claims = self.watches.claims().all().into_iter().filter(|claim| {
+            claim.metadata.namespace.as_deref() == Some(&*namespace)
+                && claim.labels().get(KEPT_BY) == Some(&name)
+        });
+        let mut of_claims: Vec<String> =
+            claims.filter_map(|claim| claim.resource_version()).collect();
+        of_claims.sort();
+        let mut versions = vec![autoscaler.resource_version().unwrap_or_default()];
+        versions.extend(set.and_then(|set| set.resource_version()));
+        versions.extend(sources.filter_map(|source| source.resource_version()));
+        versions.extend(of_claims);
+        versions
+    }
+
+    /// Look at a workload and do what is to be done; after how long to look again without a change.
+    async fn attend(&self, autoscaler: &PvcAutoscaler) -> Option<Duration> {
+        let (namespace, name) = (autoscaler.namespace().unwrap_or_default(), autoscaler.name_any());
+        match self.further(autoscaler).await {
+            Ok(due) => due,
+            Err(kube::Error::Api(status)) if writes::is_stale(&status) => Some(SOON),
+            Err(error) => {
+                let error = causes::in_full(&error);
+                tracing::warn!(
+                    autoscaler = name,
+                    namespace,
+                    error,
+                    "claims are not as they should be"
+                );
+                Some(AGAIN)
+            }
+        }
+    }
+
+    async fn further(&self, autoscaler: &PvcAutoscaler) -> Result<Option<Duration>, kube::Error> {
+        let Some(seen) = self.observe(autoscaler).await? else { return Ok(None) };
+        let plan = plan(&seen);
+        let (told, done): (Vec<Step>, Vec<Step>) =
+            plan.steps.into_iter().partition(|step| matches!(step, Step::Tell { .. }));
+        // What is told stands before what makes it untold, and what is written before what it means.
+        for step in told {
+            self.apply(step, &seen).await?;
+        }
+        if seen.autoscaler.status.as_ref() != Some(&plan.status) {
+            self.note(&seen, &plan.status).await?;
+        }
+        let is_done = done.is_empty();
+        for step in done {
+            let makes = matches!(step, Step::Evict { .. });
+            match self.apply(step, &seen).await {
+                // Its protectors do not let it go now.
+                Err(kube::Error::Api(status)) if makes && status.code == 429 => {
+                    self.tell_protected(&seen, &status.message).await?;
+                }
+                done => done?,
+            }
+        }
+        Ok(next(&plan.status, &seen, is_done))
+    }
+
+    async fn tell_protected(&self, seen: &Seen, why: &str) -> Result<(), kube::Error> {
+        let name = seen.autoscaler.name_any();
+        let text = format!("a pod of {name} may not be stopped now: {why}; it is asked again");
+        let subject = seen.generation().to_string();
+        self.tell(seen, AutoscalerReason::PodProtected, &subject, &text).await
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Leave of a StatefulSet whose it is: its version tells when to look.
+fn cut_set(set: &mut StatefulSet) {
+    set.status = None;
+    set.metadata.annotations = None;
+    set.metadata.labels = None;
+    set.spec = Some(StatefulSetSpec::default());
+}
+
+/// After how long a workload is looked at without a change of what is watched.
+fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Duration> {
+    if status.phase == AutoscalerPhase::Swapping {
+        return Some(POD);
+    }
+    if status.phase == AutoscalerPhase::Waiting || !is_done {
+        return Some(AGAIN);
+    }
+    let retained = status.ordinals.iter().flat_map(|one| &one.retained);
+    let ends = retained.map(|old| {
+        let left = old.until.as_ref().map(|until| until.0.duration_since(seen.now));
+        // Its pod is not ready yet with the new claim.
+        left.map_or(AGAIN, |left| Duration::try_from(left).unwrap_or_default() + PAUSE)
+    });
+    let resting = status.ordinals.iter().filter_map(|one| {
+        let policy = seen.autoscaler.spec.autoscale.as_ref()?;
+        let at = one.grown.as_ref()?.at.as_ref()?;
+        let since = Duration::try_from(seen.now.duration_since(at.0)).unwrap_or_default();
+        policy.cool_down.0.checked_sub(since).map(|left| left + PAUSE)
+    });
+    ends.chain(resting).min()
+}

@@ -1,0 +1,87 @@
+//! The claims that are made, and what they are filled from. Pure.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::api::{
+    PvcAutoscaler, PvcSourcePopulator, PvcSourcePopulatorSpec, Quantity, SourcePvcRef,
+};
+use crate::autoscaler::seen::{Seen, uid};
+use crate::autoscaler::{KEPT_BY, ORDINAL};
+
+/// The name that a claim has as StatefulSets call theirs.
+pub(super) fn plain_name(seen: &Seen, ordinal: i32) -> String {
+    format!("{}-{}", seen.volume(), seen.pod_name(ordinal))
+}
+
+/// The name of the claim that a pod gets for the specification as it is: it is that of no claim before.
+pub(super) fn hashed_name(seen: &Seen, ordinal: i32, generation: i64) -> String {
+    let of =
+        format!("{}/{ordinal}/{generation}/{}", uid(&seen.autoscaler.metadata), seen.generation());
+    let digest = Sha256::digest(of);
+    format!("{}-{:02x}{:02x}{:x}", plain_name(seen, ordinal), digest[0], digest[1], digest[2] >> 4)
+}
+
+/// The claim of a pod, empty.
+pub(super) fn claim(
+    autoscaler: &PvcAutoscaler,
+    ordinal: i32,
+    name: &str,
+    size: Quantity,
+) -> PersistentVolumeClaim {
+    typed(json_of(autoscaler, ordinal, name, size))
+}
+
+/// The claim of a pod, which is filled from the source of its name.
+pub(super) fn copy(
+    autoscaler: &PvcAutoscaler,
+    ordinal: i32,
+    name: &str,
+    size: Quantity,
+) -> PersistentVolumeClaim {
+    let mut claim = json_of(autoscaler, ordinal, name, size);
+    claim["spec"]["dataSourceRef"] =
+        json!({"apiGroup": "pliant.io", "kind": "PvcSourcePopulator", "name": name});
+    typed(claim)
+}
+
+fn typed(claim: Value) -> PersistentVolumeClaim {
+    serde_json::from_value(claim).expect("a claim")
+}
+
+fn json_of(autoscaler: &PvcAutoscaler, ordinal: i32, name: &str, size: Quantity) -> Value {
+    let template = &autoscaler.spec.volume_claim_template;
+    let mut labels = template.metadata.labels.clone();
+    labels.extend(labels_of(autoscaler, ordinal));
+    let mut spec = json!(template.spec);
+    spec["resources"]["requests"]["storage"] = json!(size);
+    json!({
+        "metadata": {
+            "name": name,
+            "namespace": autoscaler.namespace(),
+            "labels": labels,
+            "annotations": template.metadata.annotations,
+        },
+        "spec": spec,
+    })
+}
+
+/// What our claims carry.
+pub(super) fn labels_of(autoscaler: &PvcAutoscaler, ordinal: i32) -> [(String, String); 2] {
+    [(KEPT_BY.to_owned(), autoscaler.name_any()), (ORDINAL.to_owned(), ordinal.to_string())]
+}
+
+/// What a new claim is filled from: its predecessor, as soon as nobody writes to that.
+pub(super) fn source(autoscaler: &PvcAutoscaler, name: &str, from: &str) -> PvcSourcePopulator {
+    let spec = PvcSourcePopulatorSpec {
+        source_pvc_ref: SourcePvcRef { name: from.to_owned(), namespace: None },
+        while_in_use: false,
+        start_early: true,
+        paused: true, // Until the status says that the next pod gets the new claim.
+    };
+    let mut source = PvcSourcePopulator::new(name, spec);
+    source.metadata.namespace = autoscaler.namespace();
+    source
+}

@@ -1,0 +1,109 @@
+//! Read all that decides about the claims of one workload, as it is at this moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+
+use crate::api::{PvcAutoscaler, PvcSourcePopulator};
+use crate::autoscaler::KEPT_BY;
+use crate::autoscaler::keeper::Keeper;
+use crate::autoscaler::make;
+use crate::autoscaler::seen::{Seen, Workload, uid};
+
+impl Keeper {
+    /// Look at the claims of a workload; `None` if the PvcAutoscaler is not there any more, also if
+    /// another one of its name is.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub(super) async fn observe(&self, meant: &PvcAutoscaler) -> Result<Option<Seen>, kube::Error> {
+        let namespace = meant.namespace().unwrap_or_default();
+        let there = self.of::<PvcAutoscaler>(&namespace).get_opt(&meant.name_any()).await?;
+        let Some(autoscaler) = there.filter(|one| uid(&one.metadata) == uid(&meant.metadata))
+        else {
+            return Ok(None);
+        };
+        let name = &autoscaler.spec.stateful_set_name;
+        let set = self.of::<StatefulSet>(&namespace).get_opt(name).await?;
+        let volume = &autoscaler.spec.volume_claim_template.metadata.name;
+        let workload = set.as_ref().map(|set| Workload::of(set, volume));
+        let pods = self.of::<Pod>(&namespace).list(&ListParams::default()).await?.items;
+        let mut seen = Seen {
+            now: self.now(),
+            is_covered: self.covers(&namespace, name).await?,
+            claims: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            classes: BTreeMap::new(),
+            usage: BTreeMap::new(),
+            autoscaler,
+            workload,
+            pods,
+        };
+        self.see_claims(&mut seen).await?;
+        self.see_sources(&mut seen).await?;
+        self.see_classes(&mut seen).await?;
+        Ok(Some(seen))
+    }
+
+    /// Our claims, those that the status names, and those that StatefulSets would have made.
+    async fn see_claims(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+        let namespace = seen.autoscaler.namespace().unwrap_or_default();
+        let api = self.of::<PersistentVolumeClaim>(&namespace);
+        let ours = format!("{KEPT_BY}={}", seen.autoscaler.name_any());
+        let all = api.list(&ListParams::default().labels(&ours)).await?.items;
+        seen.claims = all.into_iter().map(|claim| (claim.name_any(), claim)).collect();
+        let mut named: BTreeSet<String> = BTreeSet::new();
+        let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        for one in ordinals.clone() {
+            named.insert(one.active_claim.clone());
+            named.extend(one.swap.as_ref().map(|swap| swap.claim.clone()));
+            named.extend(one.retained.iter().map(|old| old.claim.clone()));
+        }
+        let known: BTreeSet<i32> = ordinals.map(|one| one.ordinal).collect();
+        let wanted = seen.workload.iter().flat_map(Workload::ordinals);
+        named.extend(
+            wanted.filter(|one| !known.contains(one)).map(|one| make::plain_name(seen, one)),
+        );
+        for name in named {
+            if !seen.claims.contains_key(&name) {
+                let claim = api.get_opt(&name).await?;
+                seen.claims.extend(claim.map(|claim| (name, claim)));
+            }
+        }
+        Ok(())
+    }
+
+    async fn see_sources(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+        let namespace = seen.autoscaler.namespace().unwrap_or_default();
+        let api = self.of::<PvcSourcePopulator>(&namespace);
+        let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let named: Vec<String> =
+            ordinals.filter_map(|one| one.swap.as_ref()).map(|swap| swap.claim.clone()).collect();
+        for name in named {
+            let source = api.get_opt(&name).await?;
+            seen.sources.extend(source.map(|source| (name, source)));
+        }
+        Ok(())
+    }
+
+    /// The classes of the claims and of the template.
+    async fn see_classes(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+        let api: Api<StorageClass> = Api::all(self.client.clone());
+        let of_claims = seen.claims.values().filter_map(|claim| {
+            claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone())
+        });
+        let template = &seen.autoscaler.spec.volume_claim_template.spec;
+        let names: BTreeSet<String> =
+            of_claims.chain(template.storage_class_name.clone()).collect();
+        for name in names {
+            let class = api.get_opt(&name).await?;
+            let can_grow = class.map(|class| class.allow_volume_expansion.unwrap_or_default());
+            seen.classes.extend(can_grow.map(|can_grow| (name, can_grow)));
+        }
+        Ok(())
+    }
+}

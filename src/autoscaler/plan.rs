@@ -1,0 +1,211 @@
+//! What is done next for the claims of a workload. Pure; a plan after its own apply is empty.
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt;
+
+use crate::api::{
+    AutoscalerMode, AutoscalerPhase, OrdinalStatus, PvcAutoscalerStatus, Quantity, SwapPhase,
+};
+use crate::autoscaler::seen::{Seen, is_bound, uid};
+use crate::autoscaler::steps::Step;
+use crate::autoscaler::swap::Turn;
+use crate::autoscaler::{AutoscalerReason, KEPT_BY, ORDINAL, SUPERSEDED_BY, make};
+
+/// The longest sentence in a status, in characters.
+const LONGEST_SENTENCE: usize = 1024;
+
+/// What is told from now on, and what is done then.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Plan {
+    pub status: PvcAutoscalerStatus,
+    pub steps: Vec<Step>,
+}
+
+/// What one pod's turn has to say of the whole.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Says {
+    pub phase: Option<AutoscalerPhase>,
+    pub progress: Option<String>,
+    pub next: Option<String>,
+    pub problem: Option<(AutoscalerReason, String)>,
+}
+
+/// Decide what is done next.
+pub(super) fn plan(seen: &Seen) -> Plan {
+    let mut status = seen.autoscaler.status.clone().unwrap_or_default();
+    let (entries, mut says) = entries(seen, &status.ordinals);
+    let mut may_begin = may_begin(seen, &entries);
+    let mut steps = Vec::new();
+    let mut told: Vec<OrdinalStatus> = Vec::new();
+    for entry in entries.into_iter().rev() {
+        let turn = Turn::take(seen, entry, &mut may_begin);
+        steps.extend(turn.steps);
+        says.push(turn.says);
+        told.push(turn.entry);
+    }
+    told.reverse();
+    if let Some(problem) = of_the_whole(seen) {
+        says.push(Says { problem: Some(problem), ..Says::default() });
+    }
+    status.ordinals = told;
+    status.observed_generation = seen.generation();
+    summarize(&mut status, seen, &says);
+    Plan { status, steps }
+}
+
+/// What keeps all pods from getting what they are to have.
+fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
+    let (name, namespace) =
+        (&seen.autoscaler.spec.stateful_set_name, seen.autoscaler.namespace().unwrap_or_default());
+    if seen.workload.is_none() {
+        let message = format!(
+            "there is no StatefulSet {name} in namespace {namespace}: make it, or delete this \
+             PvcAutoscaler; its claims stay"
+        );
+        return Some((AutoscalerReason::WorkloadMissing, message));
+    }
+    let needs_us = !seen.makes_claims();
+    (needs_us && !seen.is_covered).then(|| {
+        let message = format!(
+            "the pods of StatefulSet {name} do not get their claims yet: the webhook does not name it; \
+             see `kubectl get mutatingwebhookconfiguration pliant-pods` and the log of the operator"
+        );
+        (AutoscalerReason::WebhookMissing, message)
+    })
+}
+
+/// An entry for each pod that is to be, and for each claim that a pod had before the workload was made
+/// smaller. A new entry names the claim that is there, or the one that will be made.
+fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says>) {
+    let (mut entries, mut says): (Vec<OrdinalStatus>, Vec<Says>) = (told.to_vec(), Vec::new());
+    let is_of_use = |one: &OrdinalStatus| {
+        seen.has_pod(one.ordinal)
+            || one.swap.is_some()
+            || !one.retained.is_empty()
+            || seen.claim(&one.active_claim).is_some()
+    };
+    entries.retain(is_of_use);
+    for ordinal in seen.workload.iter().flat_map(super::seen::Workload::ordinals) {
+        if entries.iter().any(|one| one.ordinal == ordinal) {
+            continue;
+        }
+        match active_claim(seen, ordinal) {
+            Ok(active_claim) => {
+                entries.push(OrdinalStatus { ordinal, active_claim, ..OrdinalStatus::default() });
+            }
+            Err(problem) => says.push(Says { problem: Some(problem), ..Says::default() }),
+        }
+    }
+    entries.sort_by_key(|one| one.ordinal);
+    (entries, says)
+}
+
+/// The claim of a pod of which nothing is told yet: the one that is there, or a new one.
+fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, String)> {
+    let plain = make::plain_name(seen, ordinal);
+    if seen.makes_claims() {
+        return Ok(plain);
+    }
+    let ours = (seen.autoscaler.name_any(), ordinal.to_string());
+    let is_its = |claim: &&k8s_openapi::api::core::v1::PersistentVolumeClaim| {
+        let labels = claim.labels();
+        (labels.get(KEPT_BY), labels.get(ORDINAL)) == (Some(&ours.0), Some(&ours.1))
+            && is_bound(claim)
+            && !claim.annotations().contains_key(SUPERSEDED_BY)
+    };
+    let its: Vec<String> = seen.claims.values().filter(is_its).map(ResourceExt::name_any).collect();
+    match its.as_slice() {
+        [only] => Ok(only.clone()),
+        [] if seen.claim(&plain).is_some() => Ok(plain),
+        [] => Ok(make::hashed_name(seen, ordinal, 0)),
+        several => {
+            let message = format!(
+                "each of the claims {} could be that of pod {}: annotate all but one with \
+                 {SUPERSEDED_BY}=NAME, where NAME is the one to be used",
+                several.join(", "),
+                seen.pod_name(ordinal)
+            );
+            Err((AutoscalerReason::ClaimAmbiguous, message))
+        }
+    }
+}
+
+/// Whether a further pod may be stopped: one after the other is, and none after one that failed.
+fn may_begin(seen: &Seen, entries: &[OrdinalStatus]) -> bool {
+    let spec = &seen.autoscaler.spec;
+    let is_busy = |one: &OrdinalStatus| {
+        let swap = one.swap.as_ref();
+        swap.is_some_and(|swap| {
+            swap.phase != SwapPhase::Failed || swap.generation == seen.generation()
+        })
+    };
+    spec.mode == AutoscalerMode::Enforce
+        && !spec.rollout.as_ref().is_some_and(|rollout| rollout.paused)
+        && !entries.iter().any(is_busy)
+        && of_the_whole(seen).is_none()
+}
+
+/// Tell of the whole what its parts say.
+fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
+    let phases: BTreeSet<u8> = says.iter().filter_map(|one| one.phase).map(weight).collect();
+    let problem = says.iter().find_map(|one| one.problem.clone());
+    let heaviest = phases.last().map_or(AutoscalerPhase::Settled, |weight| of_weight(*weight));
+    let is_idle = matches!(heaviest, AutoscalerPhase::Settled | AutoscalerPhase::Growing);
+    status.phase = if is_idle && problem.is_some() { AutoscalerPhase::Waiting } else { heaviest };
+    let wanted = seen.workload.as_ref().map_or(0, |set| set.replicas);
+    let settled = status.ordinals.iter().filter(|one| is_settled(seen, one)).count();
+    status.claims = format!("{settled}/{wanted}");
+    status.progress = says.iter().find_map(|one| one.progress.clone());
+    status.next = says.iter().find_map(|one| one.next.clone()).map(|text| bounded(&text));
+    status.reason = problem.as_ref().map(|(reason, _)| reason.to_string());
+    status.message = problem.map(|(_, message)| bounded(&message));
+}
+
+/// As much of a sentence as a status takes.
+pub(super) fn bounded(text: &str) -> String {
+    text.chars().take(LONGEST_SENTENCE).collect()
+}
+
+/// Whether a pod has the claim that it is to have.
+fn is_settled(seen: &Seen, entry: &OrdinalStatus) -> bool {
+    let claim = seen.claim(&entry.active_claim).filter(|claim| is_bound(claim));
+    seen.has_pod(entry.ordinal)
+        && entry.swap.is_none()
+        && claim.is_some_and(|claim| {
+            let size = super::seen::requested(claim);
+            size <= super::seen::capacity(claim) && !uid(&claim.metadata).is_empty()
+        })
+}
+
+/// What is told first, of several things that go on.
+fn weight(phase: AutoscalerPhase) -> u8 {
+    match phase {
+        AutoscalerPhase::Settled => 0,
+        AutoscalerPhase::Growing => 1,
+        AutoscalerPhase::Recommending => 2,
+        AutoscalerPhase::Waiting => 3,
+        AutoscalerPhase::Failed => 4,
+        AutoscalerPhase::Swapping => 5,
+    }
+}
+
+fn of_weight(heavy: u8) -> AutoscalerPhase {
+    let all = [
+        AutoscalerPhase::Settled,
+        AutoscalerPhase::Growing,
+        AutoscalerPhase::Recommending,
+        AutoscalerPhase::Waiting,
+        AutoscalerPhase::Failed,
+        AutoscalerPhase::Swapping,
+    ];
+    all.into_iter().find(|phase| weight(*phase) == heavy).unwrap_or_default()
+}
+
+/// The size that a claim is to have.
+pub(super) fn size_of(seen: &Seen, entry: &OrdinalStatus) -> Quantity {
+    super::size::wanted(seen.template_size(), entry.grown.as_ref())
+}
+
+#[cfg(test)]
+mod tests;

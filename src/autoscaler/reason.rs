@@ -1,0 +1,71 @@
+//! Why claims are not as they are wanted, and what was done about them: one word each, which has its
+//! heading in `docs/src/reference/events.md`.
+
+use std::fmt;
+
+/// What is told of the claims of a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AutoscalerReason {
+    /// Several claims could be the active one of a pod.
+    ClaimAmbiguous,
+    /// A claim of the name is another workload's.
+    ClaimTaken,
+    /// A claim has grown by itself, or would have.
+    ClaimGrows,
+    /// The claims were made by the StatefulSet, whose claims keep their names: they can only grow.
+    ClaimsFixed,
+    /// The StorageClass of the template is not there.
+    ClassMissing,
+    /// A pod is not ready, so that no other one is stopped.
+    PodNotReady,
+    /// A pod may not be stopped now.
+    PodProtected,
+    /// Somebody else's pod writes to a claim that is to be copied.
+    ClaimInUse,
+    /// A pod has another claim now.
+    Swapped,
+    /// The pods of a swap are stopped.
+    SwapBegun,
+    /// A copy has failed, and the pod has its old claim.
+    SwapFailed,
+    /// The volume mode of the template is not that of the claims.
+    WrongMode,
+    /// The pods of the workload do not get their claims yet.
+    WebhookMissing,
+    /// There is no StatefulSet of the name.
+    WorkloadMissing,
+}
+
+impl AutoscalerReason {
+    /// All of them.
+    pub const ALL: [AutoscalerReason; 14] = [
+        AutoscalerReason::ClaimAmbiguous,
+        AutoscalerReason::ClaimTaken,
+        AutoscalerReason::ClaimGrows,
+        AutoscalerReason::ClaimsFixed,
+        AutoscalerReason::ClassMissing,
+        AutoscalerReason::PodNotReady,
+        AutoscalerReason::PodProtected,
+        AutoscalerReason::ClaimInUse,
+        AutoscalerReason::Swapped,
+        AutoscalerReason::SwapBegun,
+        AutoscalerReason::SwapFailed,
+        AutoscalerReason::WrongMode,
+        AutoscalerReason::WebhookMissing,
+        AutoscalerReason::WorkloadMissing,
+    ];
+
+    /// Whether somebody has to do something, as `Normal` and `Warning` say it.
+    pub fn is_warning(self) -> bool {
+        !matches!(
+            self,
+            AutoscalerReason::Swapped | AutoscalerReason::SwapBegun | AutoscalerReason::ClaimGrows
+        )
+    }
+}
+
+impl fmt::Display for AutoscalerReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}

@@ -1,0 +1,183 @@
+//! All that decides what is done next for the claims of one workload. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::api::{Filling, PvcAutoscaler, PvcSourcePopulator, Quantity};
+use crate::autoscaler::KEPT_BY;
+use crate::bytes::Bytes;
+
+/// The claims of a workload, and all that belongs to them.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    pub now: Timestamp,
+    pub autoscaler: PvcAutoscaler,
+    /// The StatefulSet; `None` if there is none of its name.
+    pub workload: Option<Workload>,
+    /// By name: the claims that are kept here, and those that could be.
+    pub claims: BTreeMap<String, PersistentVolumeClaim>,
+    /// By name: what new claims are filled from.
+    pub sources: BTreeMap<String, PvcSourcePopulator>,
+    /// All pods of the namespace; empty when nothing is asked of them.
+    pub pods: Vec<Pod>,
+    /// Whether volumes of a class can grow; of a class that is not there nothing is said.
+    pub classes: BTreeMap<String, bool>,
+    /// What the node says of the volume of a claim, by the name of the claim.
+    pub usage: BTreeMap<String, Usage>,
+    /// Whether pods of the workload get their claims from us.
+    pub is_covered: bool,
+}
+
+/// A StatefulSet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Workload {
+    /// Ordinal of its first pod.
+    pub first: i32,
+    pub replicas: i32,
+    /// Whether it makes claims by itself that have the name of the template.
+    pub makes_claims: bool,
+    /// How long a pod is to be ready before it counts, in seconds.
+    pub min_ready: i64,
+}
+
+/// How full a volume is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    pub size: Bytes,
+    pub used: Bytes,
+    pub inodes: u64,
+    pub inodes_used: u64,
+}
+
+impl Workload {
+    /// What of a StatefulSet matters for the claims of this name.
+    pub fn of(set: &StatefulSet, template: &str) -> Workload {
+        let spec = set.spec.clone().unwrap_or_default();
+        let own = spec.volume_claim_templates.unwrap_or_default();
+        Workload {
+            first: spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0),
+            replicas: spec.replicas.unwrap_or(1),
+            makes_claims: own.iter().any(|one| one.name_any() == template),
+            min_ready: spec.min_ready_seconds.unwrap_or(0).into(),
+        }
+    }
+
+    pub fn ordinals(&self) -> std::ops::Range<i32> {
+        self.first..self.first.saturating_add(self.replicas)
+    }
+}
+
+pub(super) fn uid(metadata: &ObjectMeta) -> &str {
+    metadata.uid.as_deref().unwrap_or_default()
+}
+
+pub(super) fn is_ending(metadata: &ObjectMeta) -> bool {
+    metadata.deletion_timestamp.is_some()
+}
+
+/// Whether a claim has its volume.
+pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
+}
+
+/// What a claim asks for.
+pub(super) fn requested(claim: &PersistentVolumeClaim) -> Quantity {
+    let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
+    quantity(requests.and_then(|all| all.get("storage")))
+}
+
+/// What a claim has.
+pub(super) fn capacity(claim: &PersistentVolumeClaim) -> Quantity {
+    let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref());
+    quantity(capacity.and_then(|all| all.get("storage")))
+}
+
+fn quantity(text: Option<&k8s_openapi::apimachinery::pkg::api::resource::Quantity>) -> Quantity {
+    let parsed = text.and_then(|text| text.0.parse().ok());
+    Quantity(parsed.unwrap_or_default())
+}
+
+impl Seen {
+    /// The generation of what is wanted.
+    pub fn generation(&self) -> i64 {
+        self.autoscaler.metadata.generation.unwrap_or_default()
+    }
+
+    /// The size in the template.
+    pub fn template_size(&self) -> Quantity {
+        self.autoscaler.spec.volume_claim_template.spec.resources.requests.storage
+    }
+
+    /// The name of the template, which is that of the volume in the pods.
+    pub fn volume(&self) -> &str {
+        &self.autoscaler.spec.volume_claim_template.metadata.name
+    }
+
+    /// Name of the pod with this ordinal.
+    pub fn pod_name(&self, ordinal: i32) -> String {
+        format!("{}-{ordinal}", self.autoscaler.spec.stateful_set_name)
+    }
+
+    /// The pod with this ordinal.
+    pub fn pod(&self, ordinal: i32) -> Option<&Pod> {
+        let name = self.pod_name(ordinal);
+        self.pods.iter().find(|pod| pod.name_any() == name)
+    }
+
+    /// Whether there is to be a pod with this ordinal.
+    pub fn has_pod(&self, ordinal: i32) -> bool {
+        self.workload.as_ref().is_some_and(|set| set.ordinals().contains(&ordinal))
+    }
+
+    pub fn makes_claims(&self) -> bool {
+        self.workload.as_ref().is_some_and(|set| set.makes_claims)
+    }
+
+    pub fn claim(&self, name: &str) -> Option<&PersistentVolumeClaim> {
+        self.claims.get(name)
+    }
+
+    /// Whether a claim carries our label.
+    pub fn keeps(&self, claim: &PersistentVolumeClaim) -> bool {
+        claim.labels().get(KEPT_BY) == Some(&self.autoscaler.name_any())
+    }
+
+    /// What is told of the filling of a new claim.
+    pub fn filling(&self, claim: &str) -> Option<&Filling> {
+        let there = uid(&self.claim(claim)?.metadata);
+        self.sources.get(claim)?.status.as_ref()?.of(there)
+    }
+
+    /// The pods that may write to a claim, those of ours that only read it left out.
+    pub fn writers(&self, claim: &str) -> Vec<&Pod> {
+        let names = crate::populators::writers(&self.pods, claim);
+        self.pods.iter().filter(|pod| names.contains(&pod.name_any())).collect()
+    }
+
+    /// Whether the pod with this ordinal is ready, with this claim, for as long as its workload wants.
+    pub fn is_ready_with(&self, ordinal: i32, claim: &str) -> bool {
+        let min_ready = self.workload.as_ref().map_or(0, |set| set.min_ready);
+        let Some(pod) = self.pod(ordinal).filter(|pod| !is_ending(&pod.metadata)) else {
+            return false;
+        };
+        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let mut ready = conditions.filter(|one| one.type_ == "Ready" && one.status == "True");
+        let since = ready.next().and_then(|one| one.last_transition_time.as_ref());
+        let is_ready = since.is_some_and(|at| self.now.duration_since(at.0).as_secs() >= min_ready);
+        is_ready && uses(pod, claim)
+    }
+}
+
+/// Whether a pod has a claim among its volumes.
+pub(super) fn uses(pod: &Pod, claim: &str) -> bool {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.into_iter().any(|volume| {
+        let named = volume.persistent_volume_claim.as_ref();
+        named.is_some_and(|named| named.claim_name == claim)
+    })
+}

@@ -1,0 +1,33 @@
+//! What can be done for the claims of a workload.
+
+use crate::api::Quantity;
+use crate::autoscaler::AutoscalerReason;
+
+/// One effect. All of them come after the status that says so.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Step {
+    /// Make the claim of a pod, empty.
+    MakeClaim { ordinal: i32, claim: String, size: Quantity },
+    /// Put our labels on a claim that was there before.
+    Adopt { ordinal: i32, claim: String },
+    /// Ask for a larger claim.
+    Grow { claim: String, size: Quantity },
+    /// Make what the new claim is filled from.
+    MakeSource { claim: String, from: String },
+    /// Make the new claim, which is filled from the old one.
+    MakeCopy { ordinal: i32, claim: String, size: Quantity },
+    /// Let the copy begin.
+    StartCopy { claim: String },
+    /// Ask a pod to go, if those who protect it let it.
+    Evict { pod: String, uid: String },
+    /// Delete a pod that has not been started.
+    DropPod { pod: String, uid: String },
+    /// Say on a claim which one has taken its place.
+    Supersede { claim: String, by: String },
+    /// Delete what a claim was filled from.
+    DropSource { claim: String },
+    /// Delete a claim.
+    DropClaim { claim: String, uid: String },
+    /// Write an event on the PvcAutoscaler.
+    Tell { reason: AutoscalerReason, subject: String, text: String },
+}

@@ -1,0 +1,75 @@
+//! Writes that may be repeated: each says what it was decided from, and what was done before is done.
+
+use std::fmt::Debug;
+
+use json_patch::Patch as JsonPatch;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Make an object; one of its name is that of another replica, or of a time before.
+///
+/// # Errors
+/// What the API server says.
+pub async fn make<K>(api: &Api<K>, object: &K, writer: &str) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Serialize + Debug,
+{
+    let params = PostParams { field_manager: Some(writer.to_owned()), ..PostParams::default() };
+    match api.create(&params, object).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        made => made.map(drop),
+    }
+}
+
+/// Delete the object that was seen, and no other one of its name; gone is gone.
+///
+/// # Errors
+/// What the API server says.
+pub async fn remove<K>(api: &Api<K>, seen: &ObjectMeta) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let only = Preconditions { uid: seen.uid.clone(), resource_version: None };
+    let params = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
+    match api.delete(seen.name.as_deref().unwrap_or_default(), &params).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+/// Patch an object.
+///
+/// # Errors
+/// What the API server says; a conflict, or with [`by_json`] an invalid patch, says that the object is
+/// no longer what the patch was made for.
+pub async fn patch<K, P>(
+    api: &Api<K>,
+    name: &str,
+    patch: &Patch<P>,
+    writer: &str,
+) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+    P: Serialize + Debug,
+{
+    let params = PatchParams { field_manager: Some(writer.to_owned()), ..PatchParams::default() };
+    api.patch(name, &params, patch).await.map(drop)
+}
+
+/// Returns a JSON patch: its tests and its changes are one write.
+///
+/// # Panics
+/// If it is none, which a test shows.
+pub fn by_json(patch: Value) -> Patch<()> {
+    let patch: JsonPatch = serde_json::from_value(patch).expect("a patch");
+    Patch::Json(patch)
+}
+
+/// Whether something was written meanwhile: a JSON patch whose test fails is invalid, not a conflict.
+pub fn is_stale(status: &kube::core::Status) -> bool {
+    status.is_conflict() || status.is_invalid() || status.is_not_found()
+}

@@ -1,0 +1,188 @@
+//! Each request of the operator that changes something is lost, before and after it is carried out, or
+//! kills the operator; alone and beside another replica. All ends where a run without a fault ends, and
+//! no pod ever misses what it had written.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pliant::api::{AutoscalerPhase, PvcAutoscaler};
+use pliant::testing::{FakeApi, Side};
+use serde_json::json;
+
+use crate::block_on;
+use crate::play::End as PodEnd;
+use crate::tally::{Tally, Verdict, for_each, points};
+use crate::world::World;
+
+/// A story of a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Case {
+    /// Its claims are made, and grow.
+    Grow,
+    /// Both of its pods get smaller claims of another class, and the old ones are deleted.
+    Swap,
+    /// The copy fails, and the pod has its old claim.
+    Failed,
+    /// The template is edited while a pod gets its claim.
+    EditedTwice,
+    /// The workload is made smaller while a pod gets its claim, and larger again.
+    Scaled,
+}
+
+const CASES: [Case; 5] = [Case::Grow, Case::Swap, Case::Failed, Case::EditedTwice, Case::Scaled];
+
+/// Who suffers from a lost request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    /// Whoever sent it, and lives on.
+    Sender,
+    /// One that sent it and lives on, beside another replica.
+    OneOfTwo,
+    /// The operator dies, and starts again.
+    Operator,
+}
+
+/// How all ended.
+#[derive(Debug, Clone, PartialEq)]
+struct End {
+    phase: AutoscalerPhase,
+    /// Size, class and generation of the active claims.
+    active: Vec<(String, String, i64)>,
+    /// How many claims there are.
+    claims: usize,
+    told: BTreeMap<&'static str, usize>,
+    left: Vec<String>,
+    wrong: Vec<String>,
+}
+
+impl Case {
+    async fn live(self, world: &World) -> End {
+        world.set(2, &[]);
+        let soon = json!({"retention": "5m"});
+        world.want("4Gi", "hdd", &soon);
+        self.until_phase(world, AutoscalerPhase::Settled).await;
+        world.write();
+        let failed = json!({"outcome": "mismatch", "message": "no"}).to_string();
+        match self {
+            Case::Grow => world.want("8Gi", "hdd", &soon),
+            Case::Swap => world.want("2Gi", "ssd", &soon),
+            Case::Failed => {
+                world.play().ends.push_back(PodEnd::Failed(failed));
+                world.want("2Gi", "hdd", &soon);
+            }
+            Case::EditedTwice => {
+                world.want("2Gi", "ssd", &soon);
+                self.until_begun(world).await;
+                world.want("8Gi", "ssd", &soon);
+            }
+            Case::Scaled => {
+                world.want("2Gi", "ssd", &soon);
+                self.until_begun(world).await;
+                world.set(1, &[]);
+                world.api.delete::<k8s_openapi::api::core::v1::Pod>("shop/nginx-1");
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                world.set(2, &[]);
+            }
+        }
+        let ends =
+            if self == Case::Failed { AutoscalerPhase::Failed } else { AutoscalerPhase::Settled };
+        self.until_phase(world, ends).await;
+        tokio::time::sleep(Duration::from_secs(360)).await; // The old claims go.
+        world.write();
+        end(world)
+    }
+
+    async fn until_begun(self, world: &World) {
+        world
+            .until("a swap is begun", |status| {
+                status.ordinals.iter().any(|one| one.swap.is_some() || one.generation > 0)
+            })
+            .await;
+    }
+
+    /// Wait for the phase, for as long as a few lost answers take; what comes then is compared.
+    async fn until_phase(self, world: &World, phase: AutoscalerPhase) {
+        for _ in 0..60 {
+            let there: Option<PvcAutoscaler> = world.api.get("shop/nginx");
+            let generation = there.and_then(|one| one.metadata.generation).unwrap_or_default();
+            let status = world.status();
+            let is_whole = phase != AutoscalerPhase::Settled || status.claims == "2/2";
+            if (status.phase, status.observed_generation) == (phase, generation) && is_whole {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(25)).await;
+    }
+
+    fn reference(self) -> (End, usize) {
+        block_on(async {
+            let (world, _operator) = World::with_an_operator();
+            let end = self.live(&world).await;
+            (end, world.api.writes().len())
+        })
+    }
+
+    async fn lose(self, reference: &End, n: usize, side: Side, victim: Victim) -> Verdict {
+        let (world, operator) = World::with_an_operator();
+        let mut operators = vec![operator];
+        if victim == Victim::OneOfTwo {
+            operators.push(world.operator());
+        }
+        world.api.fail_at(n, side);
+        let (end, ()) = tokio::join!(self.live(&world), async {
+            if victim == Victim::Operator {
+                world.api.until("it is lost", |api: &FakeApi| api.writes().len() >= n).await;
+                operators.clear();
+                operators.push(world.operator());
+            }
+        });
+        if end == *reference {
+            return Verdict::new();
+        }
+        vec![format!("{end:?}, not {reference:?}")]
+    }
+}
+
+fn end(world: &World) -> End {
+    let entries = world.status().ordinals;
+    let active = entries.iter().map(|one| {
+        let claim = world.claim(&one.active_claim).unwrap_or_default();
+        let spec = claim.spec.unwrap_or_default();
+        let requests = spec.resources.and_then(|all| all.requests).unwrap_or_default();
+        let size = requests.get("storage").map(|size| size.0.clone()).unwrap_or_default();
+        (size, spec.storage_class_name.unwrap_or_default(), one.generation)
+    });
+    let told = ["SwapBegun", "Swapped", "SwapFailed"];
+    End {
+        phase: world.status().phase,
+        active: active.collect(),
+        claims: world.claims().len(),
+        told: told.into_iter().map(|reason| (reason, world.told(reason))).collect(),
+        left: world.left(),
+        wrong: std::mem::take(&mut world.play().wrong),
+    }
+}
+
+#[test]
+fn every_lost_request_of_the_operator_and_its_death_are_survived() {
+    let tally = Tally::default();
+    for_each(&CASES, |case| {
+        let (reference, writes) = case.reference();
+        assert_eq!((&reference.left, &reference.wrong), (&vec![], &vec![]), "{case:?}");
+        println!("{case:?}: {writes} requests, {reference:?}");
+        for (n, side) in points(writes) {
+            for victim in [Victim::Sender, Victim::OneOfTwo, Victim::Operator] {
+                let named = || format!("{case:?}: {victim:?} at request {n} {side:?}");
+                tally.take(named, case.lose(&reference, n, side, victim));
+            }
+        }
+    });
+    let (points, survived) =
+        (tally.cuts.load(Ordering::Relaxed), tally.survived.load(Ordering::Relaxed));
+    assert!(points >= 800, "only {points} crash points");
+    let figures =
+        [("autoscaler_crash_points", points), ("autoscaler_crash_points_survived", survived)];
+    tally.close("autoscaler_crash_points.txt", &figures);
+}

@@ -1,0 +1,145 @@
+//! Claims are made, taken over, and let grow.
+
+use pliant::api::{AutoscalerPhase, Quantity};
+use serde_json::json;
+
+use crate::block_on;
+use crate::world::{SHOP, World};
+
+fn size(text: &str) -> Quantity {
+    Quantity(text.parse().unwrap())
+}
+
+fn capacity(claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim) -> String {
+    claim.status.as_ref().unwrap().capacity.as_ref().unwrap()["storage"].0.clone()
+}
+
+#[test]
+fn each_pod_gets_a_claim_of_the_template_and_more_pods_get_more() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(2, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("2/2").await;
+        assert_eq!(world.claims().len(), 2);
+        world.set(3, &[]);
+        world.settled("3/3").await;
+        assert_eq!(world.claims().len(), 3);
+        world.set(1, &[]);
+        world.settled("1/1").await;
+        assert_eq!(world.claims().len(), 3, "the claims of pods that are no more stay");
+    });
+}
+
+#[test]
+fn an_edit_of_the_template_grows_the_claims_under_running_pods() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(2, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("2/2").await;
+        let before = world.claims();
+        world.want("8Gi", "hdd", &json!({}));
+        world.settled("2/2").await;
+        assert_eq!(world.claims(), before);
+        assert_eq!(capacity(&world.active(1)), "8Gi");
+        assert_eq!(world.play().written["nginx-0"], "w", "it was not started again");
+    });
+}
+
+#[test]
+fn what_would_be_done_is_only_told_if_that_is_wanted() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        let recommend = json!({"mode": "Recommend"});
+        for (wanted, class, says) in
+            [("8Gi", "hdd", "4Gi → 8Gi"), ("2Gi", "hdd", "4Gi → 2Gi"), ("4Gi", "ssd", "hdd → ssd")]
+        {
+            world.want(wanted, class, &recommend);
+            world
+                .until("it is recommended", |status| {
+                    status.phase == AutoscalerPhase::Recommending
+                        && status.next.as_ref().is_some_and(|next| next.contains(says))
+                })
+                .await;
+        }
+        world.rest().await;
+        assert_eq!((world.claims().len(), &*capacity(&world.active(0))), (1, "4Gi"));
+    });
+}
+
+#[test]
+fn claims_of_a_statefulset_with_templates_grow_and_are_not_swapped() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &["www"]);
+        world.want("8Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        assert_eq!(world.claims(), ["www-nginx-0"]);
+        assert_eq!(capacity(&world.active(0)), "8Gi");
+        world.want("2Gi", "hdd", &json!({}));
+        world.until("it is told", |status| status.reason.as_deref() == Some("ClaimsFixed")).await;
+        let message = world.status().message.unwrap();
+        assert!(message.contains("--cascade=orphan"), "{message}");
+    });
+}
+
+#[test]
+fn claims_that_a_statefulset_has_made_are_taken_over() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(2, &["www"]);
+        world
+            .api
+            .until("they are made", |api| {
+                let there = api.get::<k8s_openapi::api::core::v1::Pod>("shop/nginx-1");
+                there.is_some()
+            })
+            .await;
+        world.rest().await;
+        world.set(2, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("2/2").await;
+        assert_eq!(world.claims(), ["www-nginx-0", "www-nginx-1"]);
+        assert_eq!(world.ordinal(1).active_claim, "www-nginx-1");
+        assert_eq!(world.play().written["nginx-1"], "w", "no pod was restarted");
+    });
+}
+
+#[test]
+fn a_deleted_autoscaler_leaves_its_claims_and_finds_them_again() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        let before = world.claims();
+        world.api.delete::<pliant::api::PvcAutoscaler>(&format!("{SHOP}/nginx"));
+        world.rest().await;
+        assert_eq!(world.claims(), before);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        assert_eq!(world.claims(), before);
+    });
+}
+
+#[test]
+fn without_its_workload_nothing_is_done_and_that_is_told() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.want("4Gi", "hdd", &json!({}));
+        world
+            .until("it is told", |status| status.reason.as_deref() == Some("WorkloadMissing"))
+            .await;
+        assert!(world.claims().is_empty());
+        world.set(1, &[]);
+        world.settled("1/1").await;
+        assert_eq!(
+            capacity(&world.active(0)).parse::<pliant::bytes::Bytes>().unwrap(),
+            size("4Gi").0
+        );
+    });
+}

@@ -1,0 +1,17 @@
+//! Claims of workloads: the operator, an API server in memory, and what of Kubernetes has to do with
+//! claims and with StatefulSets, played.
+
+mod crash_points;
+mod keeps;
+#[path = "../play/mod.rs"]
+mod play;
+mod swaps;
+#[path = "../tally/mod.rs"]
+mod tally;
+mod world;
+
+/// Run `work` in a time of its own, which passes when all wait.
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().start_paused(true).build().expect("a runtime").block_on(work)
+}

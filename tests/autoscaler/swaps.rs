@@ -1,0 +1,157 @@
+//! Pods get other claims, with all that was written.
+
+use pliant::api::{AutoscalerPhase, SwapPhase};
+use serde_json::json;
+
+use crate::block_on;
+use crate::play::End;
+use crate::world::World;
+
+async fn two_pods(world: &World) {
+    world.set(2, &[]);
+    world.want("4Gi", "hdd", &json!({}));
+    world.settled("2/2").await;
+    world.write();
+}
+
+fn class(world: &World, ordinal: i32) -> String {
+    world.active(ordinal).spec.unwrap().storage_class_name.unwrap()
+}
+
+#[test]
+fn a_smaller_template_of_another_class_swaps_one_pod_after_the_other() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        two_pods(&world).await;
+        let before = [world.ordinal(0).active_claim, world.ordinal(1).active_claim];
+        world.want("2Gi", "ssd", &json!({}));
+        world.until("the last is begun with", |status| status.of(1).unwrap().swap.is_some()).await;
+        assert!(world.ordinal(0).swap.is_none(), "one after the other");
+        world.settled("2/2").await;
+        for ordinal in [0, 1] {
+            let entry = world.ordinal(ordinal);
+            assert_eq!((entry.generation, &*class(&world, ordinal)), (1, "ssd"));
+            let old = &entry.retained[0];
+            assert_eq!(old.claim, before[usize::try_from(ordinal).unwrap()]);
+            assert!(old.until.is_some(), "its pod was ready with the new one");
+        }
+        world.write();
+        assert_eq!(world.play().written["nginx-0"], "wwww", "two starts, and each once more");
+        assert_eq!((world.told("SwapBegun"), world.told("Swapped")), (2, 2));
+        assert_eq!(world.left(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn the_old_claim_goes_after_its_time_and_not_before() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        two_pods(&world).await;
+        let old = world.ordinal(1).active_claim;
+        world.want("2Gi", "hdd", &json!({"retention": "1h"}));
+        world.settled("2/2").await;
+        tokio::time::sleep(std::time::Duration::from_secs(3000)).await;
+        assert!(world.claim(&old).is_some());
+        tokio::time::sleep(std::time::Duration::from_secs(700)).await;
+        assert!(world.claim(&old).is_none());
+        assert!(world.ordinal(1).retained.is_empty());
+        assert_eq!(world.claims().len(), 2);
+        world.write();
+    });
+}
+
+#[test]
+fn a_copy_that_fails_gives_the_pod_its_old_claim_and_stops_the_rollout() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        two_pods(&world).await;
+        let old = world.ordinal(1).active_claim;
+        let said = json!({"outcome": "mismatch", "message": "a.txt differs"}).to_string();
+        world.play().ends.push_back(End::Failed(said));
+        world.want("2Gi", "hdd", &json!({}));
+        world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        world.rest().await;
+        let entry = world.ordinal(1);
+        assert_eq!((&entry.active_claim, entry.generation), (&old, 0));
+        let swap = entry.swap.unwrap();
+        assert_eq!(swap.phase, SwapPhase::Failed);
+        assert!(swap.message.unwrap().contains("a.txt differs"));
+        assert!(world.ordinal(0).swap.is_none(), "no further pod is stopped");
+        assert_eq!(world.claims().len(), 2, "nothing of it is left");
+        assert_eq!(world.left(), Vec::<String>::new());
+        assert_eq!(world.told("SwapFailed"), 1);
+        world.write();
+        // Another template is tried.
+        world.want("3Gi", "hdd", &json!({}));
+        world.settled("2/2").await;
+        world.write();
+    });
+}
+
+#[test]
+fn a_template_that_is_edited_twice_ends_at_the_newest() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        two_pods(&world).await;
+        world.want("2Gi", "hdd", &json!({}));
+        world.until("it is begun with", |status| status.of(1).unwrap().swap.is_some()).await;
+        world.want("3Gi", "ssd", &json!({}));
+        world.settled("2/2").await;
+        assert_eq!((class(&world, 0), class(&world, 1)), ("ssd".to_owned(), "ssd".to_owned()));
+        world.write();
+    });
+}
+
+#[test]
+fn a_claim_whose_class_cannot_grow_is_swapped_for_a_larger_one() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        world.want("4Gi", "fixed", &json!({}));
+        world.settled("1/1").await;
+        world.want("8Gi", "fixed", &json!({}));
+        world.settled("1/1").await;
+        assert_eq!(world.ordinal(0).generation, 1);
+        world.write();
+    });
+}
+
+#[test]
+fn nothing_is_stopped_while_another_pod_is_not_ready_or_the_rollout_is_paused() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        two_pods(&world).await;
+        world.want("2Gi", "hdd", &json!({"rollout": {"paused": true}}));
+        world.until("it waits", |status| status.phase == AutoscalerPhase::Waiting).await;
+        world.rest().await;
+        assert!(world.ordinal(1).swap.is_none());
+        world.want("2Gi", "hdd", &json!({"rollout": {"partition": 1}}));
+        world.until("the last has it", |status| status.of(1).unwrap().generation == 1).await;
+        world.rest().await;
+        assert_eq!(world.ordinal(0).generation, 0);
+        world.want("2Gi", "nvme", &json!({}));
+        world.until("it is told", |status| status.reason.as_deref() == Some("ClassMissing")).await;
+        world.write();
+    });
+}
+
+#[test]
+fn somebody_else_who_writes_to_the_old_claim_is_waited_for() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        two_pods(&world).await;
+        let old = world.ordinal(1).active_claim;
+        let volume = json!({"name": "x", "persistentVolumeClaim": {"claimName": old}});
+        world.api.put(&crate::play::object::<k8s_openapi::api::core::v1::Pod>(json!({
+            "metadata": {"name": "debug", "namespace": "shop"},
+            "spec": {"containers": [], "volumes": [volume]}, "status": {"phase": "Running"},
+        })));
+        world.want("2Gi", "hdd", &json!({}));
+        world.until("it is told", |status| status.reason.as_deref() == Some("ClaimInUse")).await;
+        world.rest().await;
+        assert_eq!(world.ordinal(1).active_claim, old);
+        assert!(world.status().message.unwrap().contains("pod debug"));
+        world.api.delete::<k8s_openapi::api::core::v1::Pod>("shop/debug");
+        world.settled("2/2").await;
+    });
+}

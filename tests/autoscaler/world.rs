@@ -1,0 +1,350 @@
+//! A cluster in memory with a StatefulSet whose claims are kept.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
+use pliant::api::{
+    AutoscalerPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator,
+    SwapPhase,
+};
+use pliant::autoscaler::{Keeper, Webhook};
+use pliant::populators::{Populator, Settings, Tally, Watches};
+use pliant::testing::FakeApi;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::play::{self, Content, Play, SELECTED_NODE, object, phase};
+
+/// The namespace of all here.
+pub const SHOP: &str = "shop";
+
+/// A cluster in memory, and who plays Kubernetes in it.
+pub struct World {
+    pub api: FakeApi,
+    play: Arc<Mutex<Play>>,
+    _kubernetes: JoinSet<()>,
+}
+
+/// An operator, which dies when this is dropped.
+pub struct Operator {
+    _tasks: JoinSet<()>,
+    _stop: DropGuard,
+}
+
+struct Nobody;
+
+impl Tally for Nobody {
+    fn validated(&self, _: &'static str) {}
+    fn filled(&self, _: &'static str, _: Duration) {}
+}
+
+struct Everything;
+
+#[async_trait]
+impl Webhook for Everything {
+    async fn covers(&self, _: &str, _: &str) -> Result<bool, kube::Error> {
+        Ok(true)
+    }
+}
+
+impl World {
+    /// A node and three classes: `hdd` and `ssd` wait for a pod and can grow, `fixed` cannot grow.
+    pub fn new() -> World {
+        let api = FakeApi::new();
+        let labels = json!({"kubernetes.io/hostname": "alpha"});
+        api.put(&object::<Node>(json!({"metadata": {"name": "alpha", "labels": labels}})));
+        for (class, can_grow) in [("hdd", true), ("ssd", true), ("fixed", false)] {
+            api.put(&object::<StorageClass>(json!({
+                "metadata": {"name": class}, "provisioner": "x",
+                "volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": can_grow,
+            })));
+        }
+        let play = Arc::new(Mutex::new(Play::default()));
+        let mut kubernetes = JoinSet::new();
+        kubernetes.spawn(play::run(api.clone(), play.clone(), workloads));
+        World { api, play, _kubernetes: kubernetes }
+    }
+
+    /// The same with an operator.
+    pub fn with_an_operator() -> (World, Operator) {
+        let world = World::new();
+        let operator = world.operator();
+        (world, operator)
+    }
+
+    pub fn play(&self) -> MutexGuard<'_, Play> {
+        self.play.lock().unwrap()
+    }
+
+    pub fn operator(&self) -> Operator {
+        let (client, stop) = (self.api.client_of("operator"), CancellationToken::new());
+        let settings = Settings { image: "pliant:test".to_owned(), ..Settings::default() };
+        let tally: Arc<dyn Tally> = Arc::new(Nobody);
+        let watches = Arc::new(Watches::start(&client, &stop));
+        let copies: Arc<Populator<PvcSourcePopulator>> =
+            Populator::start(&client, &settings, &watches, &tally, &stop);
+        let keeper = Keeper::start(&client, &watches, Arc::new(Everything), &stop);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(copies.run(stop.clone()));
+        tasks.spawn(keeper.run(stop.clone()));
+        Operator { _tasks: tasks, _stop: stop.drop_guard() }
+    }
+
+    /// A StatefulSet with so many pods; `templates` are those of its own.
+    pub fn set(&self, replicas: i32, templates: &[&str]) {
+        let templates: Vec<Value> =
+            templates.iter().map(|name| json!({"metadata": {"name": name}, "spec": {}})).collect();
+        self.api.put(&object::<StatefulSet>(json!({
+            "metadata": {"name": "nginx", "namespace": SHOP},
+            "spec": {"replicas": replicas, "selector": {}, "serviceName": "nginx",
+                     "template": {}, "volumeClaimTemplates": templates},
+        })));
+    }
+
+    /// What its claims are to be; `more` is laid over the specification.
+    pub fn want(&self, size: &str, class: &str, more: &Value) {
+        let mut spec = json!({
+            "statefulSetName": "nginx",
+            "volumeClaimTemplate": {
+                "metadata": {"name": "www"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class,
+                         "volumeMode": "Filesystem",
+                         "resources": {"requests": {"storage": size}}},
+            },
+        });
+        spec.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+        let before: Option<PvcAutoscaler> = self.api.get(&format!("{SHOP}/nginx"));
+        let status = before.and_then(|one| one.status);
+        self.api.put(&object::<PvcAutoscaler>(json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
+            "metadata": {"name": "nginx", "namespace": SHOP}, "spec": spec, "status": status,
+        })));
+    }
+
+    pub fn status(&self) -> PvcAutoscalerStatus {
+        let there: Option<PvcAutoscaler> = self.api.get(&format!("{SHOP}/nginx"));
+        there.and_then(|one| one.status).unwrap_or_default()
+    }
+
+    pub fn ordinal(&self, ordinal: i32) -> OrdinalStatus {
+        self.status().of(ordinal).cloned().unwrap_or_default()
+    }
+
+    pub fn claim(&self, name: &str) -> Option<PersistentVolumeClaim> {
+        self.api.get(&format!("{SHOP}/{name}"))
+    }
+
+    pub fn claims(&self) -> Vec<String> {
+        let all = self.api.list::<PersistentVolumeClaim>();
+        all.iter().map(ResourceExt::name_any).collect()
+    }
+
+    /// The active claim of a pod.
+    pub fn active(&self, ordinal: i32) -> PersistentVolumeClaim {
+        self.claim(&self.ordinal(ordinal).active_claim).expect("an active claim")
+    }
+
+    /// Wait until the status is as it should be.
+    pub async fn until(&self, what: &str, is: impl Fn(&PvcAutoscalerStatus) -> bool) {
+        let seen = |api: &FakeApi| {
+            let there: Option<PvcAutoscaler> = api.get(&format!("{SHOP}/nginx"));
+            there.and_then(|one| one.status).is_some_and(|status| is(&status))
+        };
+        self.api.until(what, seen).await;
+    }
+
+    /// Wait until all claims are as they are wanted, for the specification as it is.
+    pub async fn settled(&self, claims: &str) {
+        let generation: Option<PvcAutoscaler> = self.api.get(&format!("{SHOP}/nginx"));
+        let generation = generation.and_then(|one| one.metadata.generation).unwrap_or_default();
+        self.until(&format!("{claims} are settled"), |status| {
+            status.observed_generation == generation
+                && status.phase == AutoscalerPhase::Settled
+                && status.claims == claims
+        })
+        .await;
+        self.rest().await;
+    }
+
+    /// Let pass what is still under way, and whatever would be repeated by mistake.
+    pub async fn rest(&self) {
+        tokio::time::sleep(Duration::from_secs(40)).await;
+    }
+
+    /// Have the pods write once more.
+    pub fn write(&self) {
+        let mut play = self.play();
+        for pod in self.api.list::<Pod>() {
+            if is_running(&pod) && !pod.labels().contains_key("pliant.io/fill") {
+                write(&self.api, &mut play, &pod);
+            }
+        }
+    }
+
+    /// How often each reason was told.
+    pub fn told(&self, reason: &str) -> usize {
+        let all = self.api.list::<Event>();
+        all.iter().filter(|event| event.reason.as_deref() == Some(reason)).count()
+    }
+
+    /// Claims and sources that are of no use any more, and pods that have no claim.
+    pub fn left(&self) -> Vec<String> {
+        let status = self.status();
+        let known: Vec<&String> = status
+            .ordinals
+            .iter()
+            .flat_map(|one| {
+                [&one.active_claim].into_iter().chain(one.retained.iter().map(|old| &old.claim))
+            })
+            .collect();
+        let strange = self.claims().into_iter().filter(|name| !known.contains(&name));
+        let sources = self.api.list::<PvcSourcePopulator>();
+        strange.chain(sources.iter().map(ResourceExt::name_any)).collect()
+    }
+}
+
+/// What the controller of StatefulSets, the webhook and the kubelets do.
+fn workloads(api: &FakeApi, play: &mut Play) -> bool {
+    let pods = api.list::<Pod>();
+    let ours = || pods.iter().filter(|pod| !pod.labels().contains_key("pliant.io/fill"));
+    api.list::<StatefulSet>().iter().any(|set| make_pod(api, set))
+        || ours().any(|pod| choose_node(api, pod) || start(api, play, pod))
+}
+
+/// A pod that is missing is made, with the claim that it is to have.
+fn make_pod(api: &FakeApi, set: &StatefulSet) -> bool {
+    let spec = set.spec.clone().unwrap();
+    let missing = (0..spec.replicas.unwrap())
+        .find(|ordinal| api.get::<Pod>(&format!("{SHOP}/nginx-{ordinal}")).is_none());
+    let Some(ordinal) = missing else { return false };
+    let own = spec.volume_claim_templates.is_some_and(|own| !own.is_empty());
+    let claim = if own { Some(own_claim(api, ordinal)) } else { injected(api, ordinal) };
+    let Some(claim) = claim else { return false };
+    let volume = json!({"name": "www", "persistentVolumeClaim": {"claimName": claim}});
+    api.put(&object::<Pod>(json!({
+        "metadata": {"name": format!("nginx-{ordinal}"), "namespace": SHOP},
+        "spec": {"containers": [], "volumes": [volume]}, "status": {"phase": "Pending"},
+    })));
+    // Its status tells of the pod, whoever watches only that.
+    let mut set = set.clone();
+    let count = set.annotations().get("pods").map_or(0, |text| text.parse().unwrap_or(0));
+    set.annotations_mut().insert("pods".to_owned(), (count + 1).to_string());
+    api.put(&set);
+    true
+}
+
+fn own_claim(api: &FakeApi, ordinal: i32) -> String {
+    let name = format!("www-nginx-{ordinal}");
+    if api.get::<PersistentVolumeClaim>(&format!("{SHOP}/{name}")).is_none() {
+        api.put(&object::<PersistentVolumeClaim>(json!({
+            "metadata": {"name": name, "namespace": SHOP},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "hdd",
+                     "resources": {"requests": {"storage": "4Gi"}}},
+            "status": {"phase": "Pending"},
+        })));
+    }
+    name
+}
+
+/// The claim that the webhook gives a pod.
+fn injected(api: &FakeApi, ordinal: i32) -> Option<String> {
+    let autoscaler: PvcAutoscaler = api.get(&format!("{SHOP}/nginx"))?;
+    let entry = autoscaler.status?.of(ordinal).cloned()?;
+    let is_new = |phase| matches!(phase, SwapPhase::Draining | SwapPhase::FinalCopy);
+    let new = entry.swap.filter(|swap| is_new(swap.phase)).map(|swap| swap.claim);
+    Some(new.unwrap_or(entry.active_claim))
+}
+
+fn claim_of(api: &FakeApi, pod: &Pod) -> Option<PersistentVolumeClaim> {
+    let volume = pod.spec.as_ref()?.volumes.as_ref()?.first()?;
+    let name = &volume.persistent_volume_claim.as_ref()?.claim_name;
+    api.get(&format!("{SHOP}/{name}"))
+}
+
+/// The scheduler chooses a node for the claim of a pod.
+fn choose_node(api: &FakeApi, pod: &Pod) -> bool {
+    let Some(mut claim) = claim_of(api, pod) else { return false };
+    if phase(&claim) == "Bound" || claim.annotations().contains_key(SELECTED_NODE) {
+        return false;
+    }
+    claim.annotations_mut().insert(SELECTED_NODE.to_owned(), "alpha".to_owned());
+    api.put(&claim);
+    true
+}
+
+fn is_running(pod: &Pod) -> bool {
+    pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
+}
+
+/// A kubelet starts a pod whose claim is bound: it finds all that it has ever written, and writes more.
+fn start(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
+    let claim = claim_of(api, pod).filter(|claim| phase(claim) == "Bound");
+    if is_running(pod) || claim.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some()) {
+        return false;
+    }
+    write(api, play, pod);
+    let ready = json!({"type": "Ready", "status": "True",
+                       "lastTransitionTime": Timestamp::UNIX_EPOCH});
+    let mut changed = serde_json::to_value(pod).unwrap();
+    changed["status"] = json!({"phase": "Running", "conditions": [ready]});
+    api.put(&object::<Pod>(changed));
+    true
+}
+
+/// A pod writes: it must find what it wrote before, in the volume that it has.
+fn write(api: &FakeApi, play: &mut Play, pod: &Pod) {
+    let name = pod.name_any();
+    let claim = claim_of(api, pod).unwrap();
+    let volume = claim.spec.clone().unwrap().volume_name.unwrap();
+    let found = match play.contents.get(&volume) {
+        Some(Content::Whole(text)) => text.clone(),
+        Some(Content::Empty) | None => String::new(),
+        Some(Content::Half) => "half".to_owned(),
+    };
+    let written = play.written.entry(name.clone()).or_default();
+    if found != *written {
+        play.wrong.push(format!("{name} finds {found:?} in {}, not {written:?}", claim.name_any()));
+    }
+    written.push('w');
+    play.contents.insert(volume, Content::Whole(written.clone()));
+}
+
+/// In every test the operator writes only what is its own, and no pod missed what it had written.
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let writes = self.api.writes();
+        let strange = writes.iter().find(|line| !is_allowed(line));
+        assert_eq!(strange, None, "in {writes:#?}");
+        assert_eq!(self.play().wrong, Vec::<String>::new());
+    }
+}
+
+fn is_allowed(line: &str) -> bool {
+    let (call, who) = line.split_once(" by ").expect("all say who they are");
+    let (verb, path) = call.split_once(' ').expect("a verb and a path");
+    let path: Vec<&str> = path.split('/').collect();
+    let made = ["persistentvolumeclaims", "pods", "events", "pvcsourcepopulators"];
+    who.ends_with("operator")
+        && match (verb, path.as_slice()) {
+            ("POST", ["pods", _, _, "eviction"]) => true,
+            ("POST", [kind, _]) => made.contains(kind),
+            ("PATCH", ["pvcautoscalers", _, _, "status"]) => true,
+            ("PATCH", ["persistentvolumeclaims", _, _] | ["persistentvolumes", _]) => true,
+            ("PATCH", ["pvcsourcepopulators", _, _] | ["pvcsourcepopulators", _, _, "status"]) => {
+                true
+            }
+            ("DELETE", ["persistentvolumeclaims" | "pods" | "pvcsourcepopulators", _, _]) => true,
+            _ => false,
+        }
+}
