@@ -369,10 +369,11 @@ impl<'a> Turn<'a> {
             self.says.progress = Some(format!("pod {} starts with claim {name}", self.pod()));
             return;
         }
-        if self.seen.sources.contains_key(&name) {
-            self.steps.push(Step::DropSource { claim: name });
+        // As long as the swap is told of, what it was made with is found.
+        match self.seen.sources.contains_key(&name) {
+            true => self.steps.push(Step::DropSource { claim: name }),
+            false => self.entry.swap = None,
         }
-        self.entry.swap = None;
     }
 
     fn give_up(&mut self, why: &str) {
