@@ -56,8 +56,8 @@ impl Keeper {
                 self.patch_claim(seen, &claim, patch).await
             }
             Step::Grow { claim, size } => self.grow(seen, &claim, size).await,
-            Step::MakeSource { claim, from } => {
-                let source = make::source(autoscaler, &claim, &from);
+            Step::MakeSource { ordinal, claim, from } => {
+                let source = make::source(autoscaler, ordinal, &claim, &from);
                 writes::make(&self.of::<PvcSourcePopulator>(&namespace), &source, WRITER).await
             }
             Step::StartCopy { claim } => self.start_copy(seen, &claim).await,
@@ -71,11 +71,15 @@ impl Keeper {
             }
             Step::DropSource { claim } => match seen.sources.get(&claim) {
                 Some(source) => {
-                    writes::remove(&self.of::<PvcSourcePopulator>(&namespace), source.meta()).await
+                    let seen = named(&claim, uid(source.meta()));
+                    writes::remove(&self.of::<PvcSourcePopulator>(&namespace), &seen).await
                 }
                 None => Ok(()),
             },
-            Step::DropClaim { claim, uid } => writes::remove(&claims, &named(&claim, &uid)).await,
+            Step::DropClaim { claim, uid, unbound } => {
+                let seen = ObjectMeta { resource_version: unbound, ..named(&claim, &uid) };
+                writes::remove(&claims, &seen).await
+            }
             Step::Tell { reason, subject, text } => self.tell(seen, reason, &subject, &text).await,
         }
     }

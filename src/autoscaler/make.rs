@@ -74,7 +74,12 @@ pub(super) fn labels_of(autoscaler: &PvcAutoscaler, ordinal: i32) -> [(String, S
 }
 
 /// What a new claim is filled from: its predecessor, as soon as nobody writes to that.
-pub(super) fn source(autoscaler: &PvcAutoscaler, name: &str, from: &str) -> PvcSourcePopulator {
+pub(super) fn source(
+    autoscaler: &PvcAutoscaler,
+    ordinal: i32,
+    name: &str,
+    from: &str,
+) -> PvcSourcePopulator {
     let spec = PvcSourcePopulatorSpec {
         source_pvc_ref: SourcePvcRef { name: from.to_owned(), namespace: None },
         while_in_use: false,
@@ -83,5 +88,6 @@ pub(super) fn source(autoscaler: &PvcAutoscaler, name: &str, from: &str) -> PvcS
     };
     let mut source = PvcSourcePopulator::new(name, spec);
     source.metadata.namespace = autoscaler.namespace();
+    source.metadata.labels = Some(labels_of(autoscaler, ordinal).into());
     source
 }

@@ -53,8 +53,7 @@ impl Keeper {
     async fn see_claims(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let namespace = seen.autoscaler.namespace().unwrap_or_default();
         let api = self.of::<PersistentVolumeClaim>(&namespace);
-        let ours = format!("{KEPT_BY}={}", seen.autoscaler.name_any());
-        let all = api.list(&ListParams::default().labels(&ours)).await?.items;
+        let all = api.list(&ListParams::default().labels(&ours(&seen.autoscaler))).await?.items;
         seen.claims = all.into_iter().map(|claim| (claim.name_any(), claim)).collect();
         let mut named: BTreeSet<String> = BTreeSet::new();
         let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
@@ -79,14 +78,9 @@ impl Keeper {
 
     async fn see_sources(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let namespace = seen.autoscaler.namespace().unwrap_or_default();
-        let api = self.of::<PvcSourcePopulator>(&namespace);
-        let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        let named: Vec<String> =
-            ordinals.filter_map(|one| one.swap.as_ref()).map(|swap| swap.claim.clone()).collect();
-        for name in named {
-            let source = api.get_opt(&name).await?;
-            seen.sources.extend(source.map(|source| (name, source)));
-        }
+        let ours = ListParams::default().labels(&ours(&seen.autoscaler));
+        let all = self.of::<PvcSourcePopulator>(&namespace).list(&ours).await?.items;
+        seen.sources = all.into_iter().map(|source| (source.name_any(), source)).collect();
         Ok(())
     }
 
@@ -106,4 +100,9 @@ impl Keeper {
         }
         Ok(())
     }
+}
+
+/// What our claims are selected by.
+fn ours(autoscaler: &PvcAutoscaler) -> String {
+    format!("{KEPT_BY}={}", autoscaler.name_any())
 }

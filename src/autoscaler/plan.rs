@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 
 use crate::api::{
     AutoscalerMode, AutoscalerPhase, OrdinalStatus, PvcAutoscalerStatus, Quantity, SwapPhase,
 };
-use crate::autoscaler::seen::{Seen, is_bound, uid};
+use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid};
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::swap::Turn;
+use crate::autoscaler::swap::{Turn, drop_unbound};
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, ORDINAL, SUPERSEDED_BY, make};
 
 /// The longest sentence in a status, in characters.
@@ -45,6 +46,7 @@ pub(super) fn plan(seen: &Seen) -> Plan {
         told.push(turn.entry);
     }
     told.reverse();
+    steps.extend(sweep(seen, &told));
     if let Some(problem) = of_the_whole(seen) {
         says.push(Says { problem: Some(problem), ..Says::default() });
     }
@@ -52,6 +54,28 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     status.observed_generation = seen.generation();
     summarize(&mut status, seen, &says);
     Plan { status, steps }
+}
+
+/// What a replica has made of a plan that was no longer that of the others: nobody would know of it. A
+/// claim that has a volume is never among it.
+fn sweep(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
+    let swaps = told.iter().filter_map(|one| one.swap.as_ref()).map(|swap| &swap.claim);
+    let swaps: BTreeSet<&String> = swaps.collect();
+    let is_active = |name: &String| told.iter().any(|one| one.active_claim == *name);
+    let is_copy = |claim: &PersistentVolumeClaim| {
+        claim.spec.as_ref().is_some_and(|spec| spec.data_source_ref.is_some())
+    };
+    let claims = seen.claims.iter().filter(|(name, claim)| {
+        !swaps.contains(name)
+            && !is_active(name)
+            && seen.keeps(claim)
+            && is_copy(claim)
+            && !is_bound(claim)
+            && !is_ending(&claim.metadata)
+    });
+    let sources = seen.sources.keys().filter(|name| !swaps.contains(name));
+    let claims = claims.map(|(_, claim)| drop_unbound(claim));
+    claims.chain(sources.map(|name| Step::DropSource { claim: name.clone() })).collect()
 }
 
 /// What keeps all pods from getting what they are to have.
@@ -108,7 +132,7 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
         return Ok(plain);
     }
     let ours = (seen.autoscaler.name_any(), ordinal.to_string());
-    let is_its = |claim: &&k8s_openapi::api::core::v1::PersistentVolumeClaim| {
+    let is_its = |claim: &&PersistentVolumeClaim| {
         let labels = claim.labels();
         (labels.get(KEPT_BY), labels.get(ORDINAL)) == (Some(&ours.0), Some(&ours.1))
             && is_bound(claim)

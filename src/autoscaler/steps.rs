@@ -13,7 +13,7 @@ pub(super) enum Step {
     /// Ask for a larger claim.
     Grow { claim: String, size: Quantity },
     /// Make what the new claim is filled from.
-    MakeSource { claim: String, from: String },
+    MakeSource { ordinal: i32, claim: String, from: String },
     /// Make the new claim, which is filled from the old one.
     MakeCopy { ordinal: i32, claim: String, size: Quantity },
     /// Let the copy begin.
@@ -26,8 +26,8 @@ pub(super) enum Step {
     Supersede { claim: String, by: String },
     /// Delete what a claim was filled from.
     DropSource { claim: String },
-    /// Delete a claim.
-    DropClaim { claim: String, uid: String },
+    /// Delete a claim; one without a volume only for as long as it has none.
+    DropClaim { claim: String, uid: String, unbound: Option<String> },
     /// Write an event on the PvcAutoscaler.
     Tell { reason: AutoscalerReason, subject: String, text: String },
 }

@@ -264,7 +264,8 @@ impl<'a> Turn<'a> {
         let (ordinal, size) = (self.entry.ordinal, size_of(self.seen, &self.entry));
         let claim = name.to_owned();
         if !self.seen.sources.contains_key(name) {
-            self.steps.push(Step::MakeSource { claim: claim.clone(), from: from.to_owned() });
+            let (claim, from) = (claim.clone(), from.to_owned());
+            self.steps.push(Step::MakeSource { ordinal, claim, from });
         }
         let Some(there) = self.seen.claim(name) else {
             self.steps.push(Step::MakeCopy { ordinal, claim, size });
@@ -401,8 +402,7 @@ impl<'a> Turn<'a> {
                 return self.wait(AutoscalerReason::ClaimTaken, message);
             }
             if !is_ending(&claim.metadata) {
-                let uid = uid(&claim.metadata).to_owned();
-                self.steps.push(Step::DropClaim { claim: name, uid });
+                self.steps.push(drop_unbound(claim));
             }
             return;
         }
@@ -452,9 +452,15 @@ impl<'a> Turn<'a> {
             let is_over = old.until.as_ref().is_some_and(|Time(at)| *at <= seen.now);
             if is_over && has_active && !is_ending(&claim.metadata) {
                 let (claim, uid) = (old.claim.clone(), old.uid.clone());
-                steps.push(Step::DropClaim { claim, uid });
+                steps.push(Step::DropClaim { claim, uid, unbound: None });
             }
             true
         });
     }
+}
+
+/// Delete a claim that has no volume, and only if it still has none by then.
+pub(super) fn drop_unbound(claim: &PersistentVolumeClaim) -> Step {
+    let uid = uid(&claim.metadata).to_owned();
+    Step::DropClaim { claim: claim.name_any(), uid, unbound: claim.resource_version() }
 }

@@ -25,7 +25,8 @@ where
     }
 }
 
-/// Delete the object that was seen, and no other one of its name; gone is gone.
+/// Delete the object that was seen, and no other one of its name; gone is gone. With a version in
+/// `seen`, only while it is as it was seen.
 ///
 /// # Errors
 /// What the API server says.
@@ -33,7 +34,8 @@ pub async fn remove<K>(api: &Api<K>, seen: &ObjectMeta) -> Result<(), kube::Erro
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let only = Preconditions { uid: seen.uid.clone(), resource_version: None };
+    let only =
+        Preconditions { uid: seen.uid.clone(), resource_version: seen.resource_version.clone() };
     let params = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
     match api.delete(seen.name.as_deref().unwrap_or_default(), &params).await {
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),

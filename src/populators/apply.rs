@@ -242,7 +242,8 @@ impl<S: Source> Populator<S> {
             + std::fmt::Debug,
     {
         let Some(seen) = seen else { return Ok(()) };
-        writes::remove(&self.of::<K>(seen), seen).await
+        let any_version = ObjectMeta { resource_version: None, ..seen.clone() };
+        writes::remove(&self.of::<K>(seen), &any_version).await
     }
 
     fn pvs(&self) -> Api<PersistentVolume> {

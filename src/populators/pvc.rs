@@ -167,7 +167,11 @@ mod tests {
 
     fn source(while_in_use: bool) -> PvcSourcePopulator {
         let source_pvc_ref = SourcePvcRef { name: "old".to_owned(), namespace: None };
-        let spec = PvcSourcePopulatorSpec { source_pvc_ref, while_in_use, start_early: false };
+        let spec = PvcSourcePopulatorSpec {
+            source_pvc_ref,
+            while_in_use,
+            ..PvcSourcePopulatorSpec::default()
+        };
         PvcSourcePopulator::new("copy", spec)
     }
 
