@@ -16,6 +16,7 @@ use crate::controllers::events::fact::{Fact, Seen, Sights, Sizes, differences, f
 use crate::controllers::events::history::History;
 use crate::controllers::events::told::{Step, Told};
 use crate::controllers::pools::WRITER;
+use crate::controllers::until;
 
 mod fact;
 mod history;
@@ -53,13 +54,6 @@ pub async fn tell(client: &Client, cluster: &Cluster, kept: &Kept, stop: Cancell
         }
     };
     stop.run_until_cancelled(told).await;
-}
-
-async fn until(next: Option<Duration>) {
-    match next {
-        Some(next) => tokio::time::sleep(next).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// What is known of the time before.

@@ -8,11 +8,11 @@ use pliant::api::{
 };
 use pliant::bytes::Bytes;
 use pliant::node::NodeSettings;
-use pliant::testing::FakeApi;
+use pliant::testing::{FakeApi, node_settings};
 use pliant::volume::{Mode, NewVolume, Reason, Volumes};
 use tokio::time::Instant;
 
-use crate::world::{Controller, Machine, World, growth, id, refused, settings, want};
+use crate::world::{Controller, Machine, World, growth, id, refused, want};
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_is_away_is_named_in_time_and_does_the_work_when_it_is_back() {
@@ -203,7 +203,7 @@ async fn slowly_wiped(wipe_patience: Duration) -> (World, Controller, Machine) {
     let host = machine.host.after_crash();
     drop(machine);
     let rate = Some(Bytes::mib(10));
-    let slow = NodeSettings { wipe_rate: rate, wipe_patience, ..settings("alpha") };
+    let slow = NodeSettings { wipe_rate: rate, wipe_patience, ..node_settings("alpha") };
     let machine = world.start(slow, host).await;
     cluster.ensure(&want("pvc-1", 800, &[])).await.unwrap();
     world.cleaned().await;
@@ -212,7 +212,7 @@ async fn slowly_wiped(wipe_patience: Duration) -> (World, Controller, Machine) {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_wipe_is_told_as_it_goes_on_and_joined_until_its_end() {
-    let (world, cluster, machine) = slowly_wiped(settings("alpha").wipe_patience).await;
+    let (world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
     let volume = id("alpha", "pvc-1");
     let (begun, told) = (Instant::now(), std::sync::Mutex::new(Vec::new()));
     let watched = async {
@@ -243,7 +243,7 @@ async fn a_long_wipe_is_told_as_it_goes_on_and_joined_until_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_wipe_does_not_hold_up_other_volumes() {
-    let (_world, cluster, machine) = slowly_wiped(settings("alpha").wipe_patience).await;
+    let (_world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
     let volume = id("alpha", "pvc-1");
     let other = async {
         let begun = Instant::now();
@@ -269,7 +269,7 @@ async fn a_command_that_fails_is_told_and_tried_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_wipe_is_ended_by_an_agent_that_starts_anew() {
-    let (world, cluster, machine) = slowly_wiped(settings("alpha").wipe_patience).await;
+    let (world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
     let volume = id("alpha", "pvc-1");
     let restarted = async {
         world.phase(Phase::Running).await;
@@ -285,7 +285,7 @@ async fn a_long_wipe_is_ended_by_an_agent_that_starts_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_growth_is_told_as_one() {
-    let (world, cluster, _machine) = slowly_wiped(settings("alpha").wipe_patience).await;
+    let (world, cluster, _machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
     let block = NewVolume { mode: Mode::Block, ..want("pvc-2", 8, &[]) };
     let made = cluster.ensure(&block).await.unwrap();
     world.cleaned().await;
