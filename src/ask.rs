@@ -11,7 +11,7 @@ mod status;
 
 pub use explain::explain;
 pub use grow::grow;
-pub use status::{status, table};
+pub use status::{names, status, table};
 
 use k8s_openapi::api::core::v1::Pod;
 

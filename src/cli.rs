@@ -22,7 +22,7 @@ mod tell;
 
 pub use carry::{CarryFlags, CopyRole, SocketsFlag, UnpackRole};
 pub use operator::OperatorRole;
-pub use pages::{completion, manual};
+pub use pages::{candidates, completion, manual, to_complete};
 pub use people::{Adopt, Completion, Doctor, Explain, Grow, Man, Output, Report, Status};
 pub use tell::TellFlags;
 
@@ -335,13 +335,17 @@ pub fn read() -> Cli {
     parsed.unwrap_or_else(|error| by_its_variable(error, &words).exit())
 }
 
+fn file_name(path: &OsStr) -> Option<&OsStr> {
+    Path::new(path).file_name()
+}
+
 /// How the caller calls this program: kubectl runs what it finds as `kubectl-pliant` as a plugin.
 pub fn program() -> &'static str {
     program_of(std::env::args_os().next().as_deref())
 }
 
 fn program_of(path: Option<&OsStr>) -> &'static str {
-    let name = path.and_then(|path| Path::new(path).file_name());
+    let name = path.and_then(file_name);
     if name == Some(OsStr::new("kubectl-pliant")) { "kubectl pliant" } else { "pliant" }
 }
 

@@ -33,10 +33,10 @@ mod words;
 pub mod writes;
 
 pub use clock::Clock;
-pub use kept::Kept;
+pub use kept::{Differences, Kept};
 pub use lasting::Lasting;
 pub use nodes::{Nodes, largest, pool_of};
-pub use once::OnceEvent;
+pub use once::{OnceEvent, TELLS};
 pub use pv::{ClaimRef, Pv, PvSpec, Source};
 pub use requests::Requests;
 pub use watched::{Pauses, Watched};

@@ -2,13 +2,24 @@
 //!
 //! On a node, [`agent`] carries out the requests for it, [`storage`] tells what it has, and
 //! [`pools::follow`] makes its pools those that the administrator wants. In the controller, [`pools`]
-//! says which nodes a pool is for, [`cleaner`] removes requests that have ended, and [`events`] tells
-//! people what has happened. Every replica of
-//! the controller runs its loops: an effect that another one had already is none.
+//! says which nodes a pool is for, [`cleaner`] removes requests that have ended, [`nodes`] the records of
+//! nodes that are gone, and [`events`] tells people what has happened. Every replica of the controller
+//! runs its loops: an effect that another one had already is none.
+
+use std::time::Duration;
 
 pub mod agent;
 pub mod cleaner;
 mod conditions;
 pub mod events;
+pub mod nodes;
 pub mod pools;
 pub mod storage;
+
+/// Wait so long; without a time, for ever.
+async fn until(next: Option<Duration>) {
+    match next {
+        Some(next) => tokio::time::sleep(next).await,
+        None => std::future::pending().await,
+    }
+}

@@ -5,7 +5,11 @@ use std::process::ExitCode;
 use pliant::{cli, run};
 
 fn main() -> ExitCode {
-    run::run(cli::read().command).unwrap_or_else(|error| {
+    let done = match cli::to_complete() {
+        Some(words) => run::complete(words),
+        None => run::run(cli::read().command),
+    };
+    done.unwrap_or_else(|error| {
         eprintln!("{}: {error:#}", cli::program());
         ExitCode::FAILURE
     })

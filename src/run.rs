@@ -10,6 +10,7 @@ mod operator;
 mod people;
 mod standalone;
 
+use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -23,6 +24,14 @@ use crate::cli::{CheckConfig, Command, Doctor};
 use crate::config::{LogFilter, LogFormat, PoolsFrom, Settings};
 use crate::host::{Host, RealHost};
 use crate::{api, cli, doctor, trial};
+
+/// Tell kubectl what may follow these words.
+///
+/// # Errors
+/// What the system says of files, where one may follow.
+pub fn complete(words: Vec<OsString>) -> Result<ExitCode> {
+    print(&cli::candidates(words)?)
+}
 
 /// Run one role to its end.
 ///

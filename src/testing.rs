@@ -35,12 +35,14 @@ mod lvm;
 mod mounts;
 mod programs;
 mod render;
+mod settings;
 mod state;
 mod superblocks;
 
 pub use api::FakeApi;
 pub use effects::Side;
 pub use faults::Failing;
+pub use settings::node_settings;
 pub use state::{DeviceState, GroupState, MachineState, VolumeState};
 
 use devices::Device;

@@ -82,6 +82,25 @@ fn as_a_plugin_of_kubectl_it_calls_itself_as_it_is_called() {
 }
 
 #[test]
+fn kubectl_is_told_what_may_follow() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = dir.path().join("kubectl_complete-pliant");
+    std::os::unix::fs::symlink(cargo_bin("pliant"), &link).unwrap();
+    for (words, lines) in [
+        (&["expl"][..], &["explain\tSay why a claim", ":4\n"][..]),
+        (&["status", "--output", ""], &["text\tFor people", "json\t", "yaml\t", ":4\n"]),
+        (&["grow", "--na"], &["--namespace\tIts namespace", ":4\n"]),
+        (&["frobnicate", "x"], &[":0\n"]),
+    ] {
+        let (code, text, errors) = said(Command::new(&link).args(words));
+        assert_eq!((code, errors.as_str()), (Some(0), ""), "{words:?}");
+        for line in lines {
+            assert!(text.contains(line), "{words:?}: {line} is not in {text}");
+        }
+    }
+}
+
+#[test]
 fn shells_and_man_get_all_commands() {
     for (shell, word) in [("bash", "_pliant()"), ("zsh", "#compdef pliant"), ("fish", "-c pliant")]
     {
@@ -209,10 +228,11 @@ fn doctor_tells_programs_and_people_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let (code, text, _) = said(pliant(&["doctor"]).env("TMPDIR", dir.path()));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something was left behind");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut bad = false;
     for finding in findings.as_array().unwrap() {
         bad |= finding["level"] == "bad";
-        assert!(text.contains(finding["what"].as_str().unwrap()), "{text}");
+        assert!(words.contains(finding["what"].as_str().unwrap()), "{text}");
         assert_eq!(finding["level"] == "good", finding["todo"].is_null(), "{finding}");
     }
     assert_eq!(code, Some(i32::from(bad)));

@@ -1,13 +1,13 @@
 // What runs in the cluster: Kubernetes, its storage sidecars and its tests, of one generation. `build` builds it.
 //
-// Kubernetes 1.36 and everything beside it speak CSI 1.12. csi-test 5.6, provisioner 6.4, resizer 2.3 and snapshotter 8.7
-// ask for CSI 1.13, with which Kubernetes 1.36 does not compile: raise all of them at once, with Kubernetes 1.37.
+// Kubernetes 1.36 and everything beside it speak CSI 1.12. Provisioner 6.4, resizer 2.3 and snapshotter 8.7 ask for
+// CSI 1.13, with which Kubernetes 1.36 does not compile: raise all of them at once, with Kubernetes 1.37. So csi-sanity,
+// which asks for it too, has a module of its own: e2e/sanity.
 module pliant.io/e2e/cluster
 
 go 1.26.0
 
 tool (
-	github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity
 	github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner
 	github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer
 	github.com/kubernetes-csi/external-snapshotter/v8/cmd/csi-snapshotter
@@ -85,7 +85,6 @@ require (
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/golang/groupcache v0.0.0-20210331224755-41bb18bfe9da // indirect
-	github.com/golang/mock v1.6.0 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
 	github.com/google/btree v1.1.3 // indirect
 	github.com/google/cadvisor v0.56.2 // indirect
@@ -104,7 +103,6 @@ require (
 	github.com/jonboulle/clockwork v0.5.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/kubernetes-csi/csi-lib-utils v0.24.0 // indirect
-	github.com/kubernetes-csi/csi-test/v5 v5.4.0 // indirect
 	github.com/kubernetes-csi/external-provisioner/v6 v6.3.0 // indirect
 	github.com/kubernetes-csi/external-resizer/v2 v2.2.0 // indirect
 	github.com/kubernetes-csi/external-snapshotter/client/v8 v8.6.0 // indirect
@@ -192,7 +190,6 @@ require (
 	gopkg.in/go-jose/go-jose.v2 v2.6.3 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
-	gopkg.in/yaml.v2 v2.4.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/api v0.36.3 // indirect
 	k8s.io/apiextensions-apiserver v0.36.1 // indirect

@@ -12,6 +12,7 @@ use pliant::causes;
 use pliant::host::{Cmd, Host, RealHost};
 use pliant::lvm;
 use pliant::node::{GroupSource, Node, NodeSettings, PoolPlan};
+use pliant::testing::node_settings;
 use pliant::volume::{
     Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, Page, Stage, State, VolumeError,
     VolumeId, VolumeKey, VolumeStatus, Volumes, Wanted,
@@ -47,13 +48,9 @@ impl Machine {
     pub async fn start(dir: &Path) -> Machine {
         let host: Arc<dyn Host> = Arc::new(RealHost::new(dir.join("state")).expect("host"));
         let settings = NodeSettings {
-            name: NODE.to_owned(),
-            key: NodeKey::of(NODE),
-            max_volumes: 0,
-            two_step: false,
-            wipe_rate: None,
             wipe_patience: Duration::from_secs(300),
             state_dir: dir.join("state"),
+            ..node_settings(NODE)
         };
         let plan = PoolPlan::new(
             "default".parse().expect("name"),

@@ -168,7 +168,7 @@ pub struct VolumeRequestStatus {
 /// How far a piece of work is.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 pub enum Phase {
-    /// The agent has not begun.
+    /// The agent has not told of it.
     #[default]
     Pending,
     /// The agent is at work.

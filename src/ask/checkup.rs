@@ -11,7 +11,7 @@ use kube::api::ListParams;
 
 use crate::api::{NodeStorage, Pool, VolumeRequest};
 use crate::ask::read::Reader;
-use crate::ask::{AskError, DRIVER_PODS};
+use crate::ask::{AskError, DRIVER_PODS, names};
 use crate::cluster::Pv;
 use crate::doctor::Finding;
 use crate::volume::DRIVER;
@@ -51,6 +51,11 @@ const REQUESTS: &str = "volumerequests";
 impl Seen {
     fn sees(&self, what: &str) -> bool {
         !self.unseen.contains(&what)
+    }
+
+    /// The nodes that are in the cluster, by name; `None` if that cannot be seen.
+    pub(super) fn names(&self) -> Option<Vec<String>> {
+        self.sees(NODES).then(|| names(&self.nodes))
     }
 
     /// The record of the node with this name.

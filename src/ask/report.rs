@@ -39,7 +39,7 @@ pub async fn report(client: &Client, program: &str, lines: u32) -> Result<Vec<Pa
     let events = ask.list(ask.all(), ListParams::default(), "events").await?;
     let findings = checkup::judge(&seen, program, None)?;
     let mut parts = vec![
-        Part::new("status", table(&seen.storages)),
+        Part::new("status", table(&seen.storages, seen.names().as_deref())),
         Part::new("doctor", findings),
         Part::new("nodestorages", bare(&seen.storages)),
         Part::new("pools", bare(&seen.pools)),

@@ -1,42 +1,58 @@
 //! How much room there is, and where something is wrong.
 
+use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
 use crate::api::{Health, NodeStorage, PoolOnNode};
+use crate::ask::read::Reader;
 use crate::ask::{AskError, asked};
 use crate::bytes::Bytes;
+
+/// How it is with all that was on a node.
+const GONE: &str = "the node is gone: see `kubectl get nodes`";
 
 /// How many signs the bar of a full pool has.
 const BAR: u64 = 16;
 
-/// The records of all nodes, by name.
+/// The records of all nodes, by name, and the names of the nodes that are in the cluster; `None` if those
+/// may not be read.
 ///
 /// # Errors
 /// [`AskError::Api`].
-pub async fn status(client: &Client) -> Result<Vec<NodeStorage>, AskError> {
+pub async fn status(client: &Client) -> Result<(Vec<NodeStorage>, Option<Vec<String>>), AskError> {
     let api: Api<NodeStorage> = Api::all(client.clone());
     let mut nodes =
         api.list(&ListParams::default()).await.map_err(asked("the nodes' storage"))?.items;
+    let mut ask = Reader::new(client);
+    let there: Vec<Node> = ask.list(ask.all(), ListParams::default(), "nodes").await?;
+    let there = ask.unseen.is_empty().then(|| names(&there));
     nodes.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     for node in &mut nodes {
         node.metadata.managed_fields = None; // Bookkeeping of the API server.
     }
-    Ok(nodes)
+    Ok((nodes, there))
 }
 
-/// The records as a table: a line for each pool of each node.
-pub fn table(nodes: &[NodeStorage]) -> String {
+/// The names of nodes.
+pub fn names(nodes: &[Node]) -> Vec<String> {
+    nodes.iter().filter_map(|node| node.metadata.name.clone()).collect()
+}
+
+/// The records as a table: a line for each pool of each node. Whose node is not `there` is gone; where
+/// that is not known none is.
+pub fn table(nodes: &[NodeStorage], there: Option<&[String]>) -> String {
     let head = ["NODE", "POOL", "SIZE", "USED", "FREE", "VOLUMES", "HEALTH"].map(str::to_owned);
     let mut rows = vec![head];
     for node in nodes {
         let name = node.metadata.name.clone().unwrap_or_default();
-        let pools =
-            node.status.iter().flat_map(|status| &status.pools).map(|pool| row(&name, pool));
+        let is_gone = there.is_some_and(|there| !there.contains(&name));
+        let pools = node.status.iter().flat_map(|status| &status.pools);
+        let pools = pools.map(|pool| row(&name, pool, is_gone));
         let before = rows.len();
         rows.extend(pools);
         if rows.len() == before {
-            let none = "no pool: see `kubectl get pools`".to_owned();
+            let none = if is_gone { GONE } else { "no pool: see `kubectl get pools`" }.to_owned();
             let dash = || "–".to_owned();
             rows.push([name, dash(), dash(), dash(), dash(), "0".to_owned(), none]);
         }
@@ -49,9 +65,10 @@ pub fn table(nodes: &[NodeStorage]) -> String {
     lines(&rows)
 }
 
-fn row(node: &str, pool: &PoolOnNode) -> [String; 7] {
+fn row(node: &str, pool: &PoolOnNode, is_gone: bool) -> [String; 7] {
     let (size, free) = (pool.size.0, pool.free.0);
     let health = match (&pool.health, &pool.message) {
+        _ if is_gone => GONE.to_owned(),
         (Health::Ok, _) => "ok".to_owned(),
         (_, Some(message)) => message.clone(),
         (health, None) => format!("{health:?}").to_lowercase(),
@@ -135,7 +152,7 @@ mod tests {
             ),
             node("gamma", &[]),
         ];
-        insta::assert_snapshot!(table(&nodes), @r"
+        insta::assert_snapshot!(table(&nodes, None), @r"
         NODE   POOL      SIZE  USED                       FREE  VOLUMES  HEALTH
         alpha  fast  1.75 TiB  █████████░░░░░░░  62 %  684 GiB        3  ok
         beta   big        0 B  –                           0 B        3  volume group vg0 is not there; see `vgs`
@@ -146,6 +163,21 @@ mod tests {
 
     #[test]
     fn without_nodes_it_says_where_to_look() {
-        assert!(table(&[]).contains("kubectl get pods"));
+        assert!(table(&[], None).contains("kubectl get pods"));
+    }
+
+    #[test]
+    fn a_node_that_is_gone_is_told_as_such() {
+        let nodes = [
+            node("alpha", &[("fast", 4, 3, Health::Ok, None)]),
+            node("beta", &[("fast", 4, 3, Health::Ok, None)]),
+            node("gamma", &[]),
+        ];
+        insta::assert_snapshot!(table(&nodes, Some(&["alpha".to_owned()])), @r"
+        NODE   POOL   SIZE  USED                     FREE  VOLUMES  HEALTH
+        alpha  fast  4 GiB  ████░░░░░░░░░░░░  25 %  3 GiB        3  ok
+        beta   fast  4 GiB  ████░░░░░░░░░░░░  25 %  3 GiB        3  the node is gone: see `kubectl get nodes`
+        gamma  –         –  –                           –        0  the node is gone: see `kubectl get nodes`
+        ");
     }
 }

@@ -158,6 +158,7 @@ impl Keeper {
             reason: reason.to_string(),
             is_warning: reason.is_warning(),
             text: OnceEvent::bounded(text),
+            tells: None,
         };
         event.write(&self.client, WRITER).await.map(drop)
     }

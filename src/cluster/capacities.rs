@@ -14,7 +14,7 @@ use crate::bytes::Bytes;
 use crate::causes;
 use crate::cluster::nodes::capacity_on;
 use crate::cluster::{NOTHING, WRITER};
-use crate::volume::{CapacityQuery, Class, DRIVER, FsKind, TOPOLOGY};
+use crate::volume::{CapacityQuery, DRIVER, FsKind, TOPOLOGY};
 
 /// Whose objects they are, by the label that the provisioner gives them.
 const LABEL: &str = "csi.storage.k8s.io/drivername";
@@ -65,31 +65,30 @@ impl Capacities {
             if !classes.contains_key(name) {
                 classes.insert(name.clone(), self.class(name).await?);
             }
-            if let Some(Some(class)) = classes.get(name) {
-                self.tell_one(&object, node, class).await?;
+            if let Some(Some(query)) = classes.get(name) {
+                self.tell_one(&object, node, query).await?;
             }
         }
         Ok(())
     }
 
-    /// The class of this name, if it is there and can be understood.
-    async fn class(&self, name: &str) -> Result<Option<Class>, kube::Error> {
+    /// What is asked of the class of this name, if it is there and can be understood.
+    async fn class(&self, name: &str) -> Result<Option<CapacityQuery>, kube::Error> {
         let class = self.classes.get_opt(name).await?;
         let parameters = class.map(|class| class.parameters.unwrap_or_default());
-        // The file system decides about its options alone.
-        Ok(parameters.and_then(|all| Class::parse(&all, None, FsKind::Ext4).ok()))
+        // The driver's own file system decides about the options of a class that names none.
+        Ok(parameters.and_then(|all| CapacityQuery::of_class(&all, FsKind::Ext4).ok()))
     }
 
     async fn tell_one(
         &self,
         object: &CSIStorageCapacity,
         node: &str,
-        class: &Class,
+        query: &CapacityQuery,
     ) -> Result<(), kube::Error> {
         // What is watched may be older than what the node has just told.
         let status = self.nodes.get_opt(node).await?.and_then(|node| node.status);
-        let query = CapacityQuery { class: class.clone(), mode: None, node: None };
-        let room = status.and_then(|status| capacity_on(&status, &query)).unwrap_or(NOTHING);
+        let room = status.and_then(|status| capacity_on(&status, query)).unwrap_or(NOTHING);
         let now = (bytes(object.capacity.as_ref()), bytes(object.maximum_volume_size.as_ref()));
         if now == (Some(room.free), Some(room.largest)) {
             return Ok(());

@@ -18,6 +18,17 @@ pub struct Kept {
     lasting: Mutex<Lasting<Difference>>,
 }
 
+/// What differs from what the nodes have, in the order of the nodes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// What has lasted for [`GRACE`].
+    pub lasting: Vec<Difference>,
+    /// What has not, and may pass.
+    pub young: Vec<Difference>,
+    /// How long it is until more will have lasted.
+    pub next: Option<Duration>,
+}
+
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kept").finish_non_exhaustive()
@@ -37,15 +48,16 @@ impl Kept {
         &self.watched
     }
 
-    /// What differs from what the nodes have and has lasted for [`GRACE`], in the order of the nodes;
-    /// beside it, how long it is until more will have. Nothing, as long as not all are known.
-    pub fn differences(&self, cluster: &Cluster) -> (Vec<Difference>, Option<Duration>) {
+    /// What differs from what the nodes have; nothing, as long as not all are known.
+    pub fn differences(&self, cluster: &Cluster) -> Differences {
         if !self.watched.is_known() {
-            return (Vec::new(), None);
+            return Differences::default();
         }
         let requests: Vec<Arc<_>> = cluster.requests().watched().all();
-        let found = audit::audit(&cluster.nodes().all(), &self.watched.all(), &requests);
-        let mut lasting = self.lasting.lock().unwrap_or_else(PoisonError::into_inner);
-        lasting.of(found, Instant::now())
+        let mut young = audit::audit(&cluster.nodes().all(), &self.watched.all(), &requests);
+        let mut since = self.lasting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (lasting, next) = since.of(young.clone(), Instant::now());
+        young.retain(|one| !lasting.contains(one));
+        Differences { lasting, young, next }
     }
 }

@@ -1,5 +1,7 @@
 //! Events that are written once, whoever writes them and however often that one starts.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -9,6 +11,9 @@ use kube::{Api, Client};
 use sha2::{Digest, Sha256};
 
 use crate::volume::DRIVER;
+
+/// The annotation by which the writer of an event knows again what it has told.
+pub const TELLS: &str = "pliant.io/tells";
 
 /// Where events of objects without a namespace are kept.
 const NO_NAMESPACE: &str = "default";
@@ -32,6 +37,8 @@ pub struct OnceEvent {
     pub is_warning: bool,
     /// A sentence for people.
     pub text: String,
+    /// What one who reads it later has to know of it; see [`TELLS`].
+    pub tells: Option<String>,
 }
 
 impl OnceEvent {
@@ -69,7 +76,8 @@ impl OnceEvent {
         }
     }
 
-    fn event(&self, namespace: &str, writer: &str) -> Event {
+    /// The object that is written.
+    pub(crate) fn event(&self, namespace: &str, writer: &str) -> Event {
         let kind = if self.is_warning { "Warning" } else { "Normal" };
         let mut event = Event {
             action: Some("Watch".to_owned()),
@@ -84,6 +92,8 @@ impl OnceEvent {
         };
         event.metadata.name = Some(self.name.clone());
         event.metadata.namespace = Some(namespace.to_owned());
+        let tells = self.tells.clone().map(|tells| (TELLS.to_owned(), tells));
+        event.metadata.annotations = tells.map(|one| BTreeMap::from([one]));
         event
     }
 }

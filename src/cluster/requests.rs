@@ -1,5 +1,6 @@
 //! Work for nodes: a record is written, its node's agent carries it out, a watch tells the outcome.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,8 @@ use crate::api::{Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, W
 use crate::cluster::{Lasting, PATIENCE, WRITER, Watched, not_asked};
 use crate::volume::{VolumeError, VolumeId};
 
-/// How soon an agent that is there has taken up a request; it says so within seconds.
+/// How soon an agent that is there has told of a request, or of another one of its node: work that waits
+/// its turn there is not told of while other work is.
 const TAKE_UP: Duration = Duration::from_secs(15);
 
 /// How long an agent lets work wait before it is away: longer than it takes to start anew.
@@ -35,6 +37,9 @@ struct Wish {
     uid: Option<String>,
     generation: i64,
 }
+
+/// What an agent has told, by the uid of the request.
+struct ToldBy(HashMap<String, VolumeRequestStatus>);
 
 /// What the watch tells of a wish.
 enum Answer {
@@ -94,7 +99,7 @@ impl Requests {
     ///
     /// # Errors
     /// What the node answers; [`VolumeError::Working`] if it is not done within 45 s,
-    /// [`VolumeError::Unavailable`] if its agent does not take it up or the API server does not answer.
+    /// [`VolumeError::Unavailable`] if its agent tells of no work or the API server does not answer.
     pub(super) async fn carry_out(
         &self,
         node: &str,
@@ -187,9 +192,10 @@ impl Requests {
         late: Instant,
     ) -> Result<Option<VolumeRequestStatus>, VolumeError> {
         let soon = late.min(Instant::now() + TAKE_UP);
-        let mut seen = false;
+        let (mut seen, before) = (false, self.told_by(&spec.node));
         let answered = self.watched.until(|all| wish.answer(all, &mut seen, |_| true));
-        if timeout_at(soon, answered).await.is_err() {
+        if timeout_at(soon, answered).await.is_err() && !self.told_by(&spec.node).has_news(&before)
+        {
             return Err(VolumeError::Unavailable {
                 reason: format!(
                     "the agent of node {0} has not taken up the work within {1} s; see `kubectl get \
@@ -205,6 +211,14 @@ impl Requests {
             Ok(Answer::Gone) => Ok(None),
             Err(_) => Err(self.unfinished(wish, spec)),
         }
+    }
+
+    /// What the agent of a node has told of its work.
+    fn told_by(&self, node: &str) -> ToldBy {
+        let all = self.watched.all().into_iter().filter(|request| request.spec.node == node);
+        ToldBy(
+            all.filter_map(|one| Some((one.metadata.uid.clone()?, one.status.clone()?))).collect(),
+        )
     }
 
     fn unfinished(&self, wish: &Wish, spec: &VolumeRequestSpec) -> VolumeError {
@@ -231,6 +245,13 @@ impl Requests {
     /// What the API server says; gone or changed meanwhile is none.
     pub async fn clear(&self, request: &Arc<VolumeRequest>) -> Result<(), kube::Error> {
         self.take_away(request).await
+    }
+}
+
+impl ToldBy {
+    /// Whether something was told since. What has ended and was removed is no news.
+    fn has_news(&self, before: &ToldBy) -> bool {
+        self.0.iter().any(|(uid, told)| before.0.get(uid) != Some(told))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Carries out the requests for this node.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -25,8 +25,13 @@ use crate::volume::{Growth, NodeKey, State, VolumeError, VolumeId, Volumes};
 /// Who writes the status, for the API server.
 pub(super) const WRITER: &str = "pliant-agent";
 
-/// Work that lasts longer is told as running; most is done before, and costs no second write.
+/// After so long in which nothing was told, work that lasts is told as running; most is done before, and
+/// costs no second write. While other work is told, who waits hears by that that somebody is at work.
 const TOLD_AFTER: Duration = Duration::from_secs(5);
+
+/// Work that lasts longer is told whatever else was: before its caller asks how far it is, and before
+/// the agent is held to be away.
+const TOLD_AT_LATEST: Duration = Duration::from_secs(30);
 
 /// The longest progress that a record takes, in characters.
 const LONGEST_PROGRESS: usize = 256;
@@ -48,6 +53,8 @@ pub struct Agent {
     volumes: Arc<dyn Volumes>,
     busy: Busy,
     storage: Arc<StorageRecord>,
+    /// When work was told of last.
+    told: Mutex<Instant>,
 }
 
 impl fmt::Debug for Agent {
@@ -74,7 +81,8 @@ impl Agent {
         storage: Arc<StorageRecord>,
     ) -> Arc<Agent> {
         let requests = Api::all(client.clone());
-        Arc::new(Agent { node: node.to_owned(), requests, volumes, busy, storage })
+        let (node, told) = (node.to_owned(), Mutex::new(Instant::now()));
+        Arc::new(Agent { node, requests, volumes, busy, storage, told })
     }
 
     /// Carry out what is asked of the node as soon as it has told what it has, until `stop`; work under
@@ -114,8 +122,7 @@ impl Agent {
             let mut attempt = std::pin::pin!(self.attempt(request));
             let answer = tokio::select! {
                 answer = &mut attempt => answer,
-                () = tokio::time::sleep(TOLD_AFTER), if !is_told => {
-                    is_told = true; // Once: it would write over the progress.
+                () = self.silence_since(asked), if !is_told => {
                     self.tell(&mut record, running(self.phase_of(request).await, None)).await?;
                     attempt.await
                 }
@@ -124,6 +131,7 @@ impl Agent {
                 // It has waited for long work. One that did not is for the caller to ask again.
                 Err(VolumeError::Working { progress, .. }) if asked.elapsed() > TOLD_AFTER => {
                     let progress = progress.chars().take(LONGEST_PROGRESS).collect();
+                    is_told = true; // From now on it would write over the progress.
                     self.tell(&mut record, running(Phase::Running, Some(progress))).await?;
                 }
                 answer => break answer,
@@ -170,6 +178,22 @@ impl Agent {
         })
     }
 
+    /// Wait until work that was begun then is due to be told. Of many that wait one ends the silence.
+    async fn silence_since(&self, begun: Instant) {
+        loop {
+            let due = {
+                let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+                let due = (begun.max(*told) + TOLD_AFTER).min(begun + TOLD_AT_LATEST);
+                if due <= Instant::now() {
+                    *told = Instant::now();
+                    return;
+                }
+                due
+            };
+            tokio::time::sleep_until(due).await;
+        }
+    }
+
     /// How a growth that lasts is told: whether the volume itself has its new size.
     async fn phase_of(&self, request: &VolumeRequest) -> Phase {
         let Ok(id) = request.spec.volume.parse() else { return Phase::Running };
@@ -200,6 +224,7 @@ impl Agent {
             Err(kube::Error::Api(answer)) if answer.is_not_found() => Ok(()),
             written => {
                 record.version = written?.metadata.resource_version;
+                *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
                 Ok(())
             }
         }

@@ -1,8 +1,8 @@
 //! Tells people what happens to their volumes and nodes, as events on the objects that they look at.
 //!
 //! Only what no other program tells: how a call ends is told by the sidecar that made it. Each change
-//! is one event, whose name follows from what it tells; so of several replicas one writes it, and none
-//! writes it again after a restart.
+//! is one event, whose name follows from what it tells and from the events before it, which stand in the
+//! API server; so of several replicas one writes it, and one that starts anew goes on where it was.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,11 +12,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::causes;
 use crate::cluster::{Cluster, Kept};
-use crate::controllers::events::fact::{Fact, Seen, Sights, Sizes, facts};
-use crate::controllers::events::told::Told;
+use crate::controllers::events::fact::{Fact, Seen, Sights, Sizes, differences, facts};
+use crate::controllers::events::history::History;
+use crate::controllers::events::told::{Step, Told};
 use crate::controllers::pools::WRITER;
+use crate::controllers::until;
 
 mod fact;
+mod history;
 mod reason;
 mod told;
 
@@ -37,7 +40,7 @@ pub async fn tell(client: &Client, cluster: &Cluster, kept: &Kept, stop: Cancell
             cluster.requests().watched().changes(),
             kept.watched().changes(),
         ];
-        let mut teller = Teller::new(client);
+        let mut teller = Teller::start(client).await;
         loop {
             let next = teller.look(cluster, kept).await;
             let [nodes, requests, pvs] = &mut changes;
@@ -51,13 +54,6 @@ pub async fn tell(client: &Client, cluster: &Cluster, kept: &Kept, stop: Cancell
         }
     };
     stop.run_until_cancelled(told).await;
-}
-
-async fn until(next: Option<Duration>) {
-    match next {
-        Some(next) => tokio::time::sleep(next).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// What is known of the time before.
@@ -76,18 +72,22 @@ impl fmt::Debug for Teller {
 }
 
 impl Teller {
-    fn new(client: &Client) -> Self {
-        Teller {
-            client: client.clone(),
-            told: Told::default(),
-            sizes: Sizes::default(),
-            happened: Vec::new(),
-        }
+    /// Go on from what was told before; it waits as long as the API server does not say that.
+    async fn start(client: &Client) -> Self {
+        let told = loop {
+            match History::read(client).await {
+                Ok(history) => break history.holding(),
+                Err(error) => not_yet(&error),
+            }
+            tokio::time::sleep(AGAIN).await;
+        };
+        let (client, sizes) = (client.clone(), Sizes::default());
+        Teller { client, told, sizes, happened: Vec::new() }
     }
 
     /// Tell what is new; how long it is until there may be more without a change.
     async fn look(&mut self, cluster: &Cluster, kept: &Kept) -> Option<Duration> {
-        let (differences, lasts) = kept.differences(cluster);
+        let found = kept.differences(cluster);
         let (nodes, pvs) = (cluster.nodes().all(), kept.watched().all());
         let requests = cluster.requests().watched().all();
         let (away, waits) = cluster.requests().away();
@@ -96,23 +96,37 @@ impl Teller {
             nodes: &nodes,
             pvs: &pvs,
             requests: &requests,
-            differences: &differences,
+            differences: &found.lasting,
             away: &away,
         };
         let facts = [facts(&seen), self.happened.clone()].concat();
         let sights = Sights::of(&seen);
-        let steps = self.told.plan(&facts, |about| sights.sight(about));
+        let young = differences(&seen, &found.young);
+        let steps = self.told.plan(&facts, &young, |about| sights.sight(about));
+        if let Err(error) = self.apply(steps).await {
+            not_yet(&error);
+            return Some(AGAIN);
+        }
+        self.happened.clear();
+        [found.next, waits].into_iter().flatten().min()
+    }
+
+    async fn apply(&mut self, steps: Vec<Step>) -> Result<(), kube::Error> {
+        let history = if steps.iter().any(Step::is_told) {
+            History::read(&self.client).await?
+        } else {
+            History::default()
+        };
         for step in steps {
-            if let Some(telling) = step.telling()
-                && let Err(error) = telling.event().write(&self.client, WRITER).await
-            {
-                let error = causes::in_full(&error);
-                tracing::warn!(error, "an event is not written yet");
-                return Some(AGAIN);
+            if let Some(telling) = history.telling(&step) {
+                telling.event().write(&self.client, WRITER).await?;
             }
             self.told.note(step);
         }
-        self.happened.clear();
-        [lasts, waits].into_iter().flatten().min()
+        Ok(())
     }
+}
+
+fn not_yet(error: &kube::Error) {
+    tracing::warn!(error = causes::in_full(error), "events are not written yet");
 }

@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use super::{Finding, Level};
 
+/// How wide a screen is at least, in characters.
+pub const WIDTH: usize = 80;
+
 /// Print for people: a sign, what was found, and below it what to type.
 pub fn print(findings: &[Finding], styled: bool) -> String {
     let mut text = String::new();
@@ -14,8 +17,10 @@ pub fn print(findings: &[Finding], styled: bool) -> String {
             Level::Bad => ("✗", 31),
         };
         let sign = if styled { format!("\x1b[{colour}m{sign}\x1b[0m") } else { sign.to_owned() };
-        let _ = writeln!(text, "{sign} {}", finding.what);
+        let found = wrapped(&finding.what, "  ", WIDTH);
+        let _ = writeln!(text, "{sign} {}", found.trim());
         if let Some(todo) = &finding.todo {
+            // In one line, so that it can be copied.
             let _ = writeln!(text, "    → {todo}");
         }
     }
@@ -28,4 +33,28 @@ pub fn print(findings: &[Finding], styled: bool) -> String {
         count(Level::Bad)
     );
     text
+}
+
+/// Break a text between words, so that no line is longer than `width` characters, if no word is;
+/// each begins with `indent`.
+pub fn wrapped(text: &str, indent: &str, width: usize) -> String {
+    let (mut lines, mut line) = (String::new(), String::new());
+    // What others wrote must not steer the terminal.
+    let harmless = |c: char| if c.is_control() { ' ' } else { c };
+    let text: String = text.chars().map(harmless).collect();
+    for word in text.split_whitespace() {
+        let longer = indent.chars().count() + line.chars().count() + 1 + word.chars().count();
+        if !line.is_empty() && longer > width {
+            let _ = writeln!(lines, "{indent}{line}");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    if !line.is_empty() {
+        let _ = writeln!(lines, "{indent}{line}");
+    }
+    lines
 }

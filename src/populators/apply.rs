@@ -322,6 +322,7 @@ impl Events {
             reason: reason.to_string(),
             is_warning: reason.is_warning(),
             text: OnceEvent::bounded(text),
+            tells: None,
         };
         event.write(&self.client, WRITER).await.map(drop)
     }

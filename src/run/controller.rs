@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::busy::Busy;
 use crate::cli::ControllerRole;
 use crate::cluster::{Cluster, Kept};
-use crate::controllers::{cleaner, events, pools};
+use crate::controllers::{cleaner, events, nodes, pools};
 use crate::csi::parse::Defaults;
 use crate::csi::{self, Controller, Identity, Services};
 use crate::metrics::Metrics;
@@ -36,6 +36,7 @@ pub async fn serve(role: ControllerRole) -> Result<()> {
         tokio::spawn(async move {
             tokio::join!(
                 cleaner::run(cluster.requests(), cluster.nodes(), stop.clone()),
+                nodes::forget_gone(&client, cluster.nodes(), stop.clone()),
                 pools::tell(&client, cluster.nodes(), stop.clone()),
                 events::tell(&client, &cluster, &kept, stop.clone()),
             )

@@ -31,8 +31,8 @@ fn line(text: &str) -> Result<ExitCode> {
 
 /// `pliant status`.
 pub async fn status(args: &Status) -> Result<ExitCode> {
-    let nodes = ask::status(&node::client().await?).await?;
-    show(args.output, &nodes, |_| ask::table(&nodes))
+    let (nodes, there) = ask::status(&node::client().await?).await?;
+    show(args.output, &nodes, |_| ask::table(&nodes, there.as_deref()))
 }
 
 /// `pliant explain`.

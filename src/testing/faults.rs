@@ -1,4 +1,6 @@
-//! Calls that fail, and LVM that dies alone.
+//! Calls that fail or take long, and LVM that dies alone.
+
+use std::time::Duration;
 
 use super::disks::system;
 use super::{FakeHost, World};
@@ -8,6 +10,7 @@ use crate::host::HostError;
 #[derive(Clone, Default)]
 pub(super) struct Faults {
     failing: Option<(String, Failing)>,
+    slow: Option<(String, Duration)>,
     lvm_dies_after: Option<usize>,
     uninstalled: Option<String>,
 }
@@ -26,6 +29,11 @@ impl FakeHost {
     /// changed then. A program says so by its exit code, LVM in its report, the kernel with EIO.
     pub fn fail(&self, call: &str, failing: Failing) {
         self.lock().faults.failing = Some((call.to_owned(), failing));
+    }
+
+    /// Let each LVM command whose line begins with `call` take so long, with its group locked.
+    pub fn slow_down(&self, call: &str, by: Duration) {
+        self.lock().faults.slow = Some((call.to_owned(), by));
     }
 
     /// Let LVM die right after the `n`-th effect, and its caller live on.
@@ -55,6 +63,14 @@ impl FakeHost {
     /// The kernel's answer, if this call is to fail.
     pub(super) fn failure_of(&self, call: &str) -> Result<(), HostError> {
         if self.lock().fails(call) { Err(system(call, nix::libc::EIO)) } else { Ok(()) }
+    }
+
+    /// Let pass the time that this call takes.
+    pub(super) async fn take_time(&self, call: &str) {
+        let slow = self.lock().faults.slow.clone();
+        if let Some((_, long)) = slow.filter(|(begin, _)| call.starts_with(begin)) {
+            tokio::time::sleep(long).await;
+        }
     }
 
     /// Whether LVM dies here.

@@ -229,6 +229,7 @@ impl FakeHost {
             return Err(timed_out(line.typed)); // LVM scans all its disks before anything else.
         }
         self.take_lock(group).await;
+        self.take_time(&line.typed).await;
         let plan = match self.failure_of(&line.typed) {
             Ok(()) => self.lock().plan(group, &line),
             Err(error) => Err(no(error.to_string())),

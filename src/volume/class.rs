@@ -117,13 +117,17 @@ impl Class {
             mkfs_options: MkfsOptions::default(),
             fs: value(parameters, "fs-type", str::parse)?,
         };
-        // A class that is asked about without a request, as for capacity, names it this way.
-        let callers = parameters.get("csi.storage.k8s.io/fstype");
-        let named = named.or_else(|| callers.and_then(|text| text.parse().ok()));
+        let named = named.or_else(|| Class::named_in(parameters));
         let fs = class.file_system(named, default);
         let options = |text: &str| MkfsOptions::parse(fs, text);
         class.mkfs_options = value(parameters, "mkfs-options", options)?.unwrap_or_default();
         Ok(class)
+    }
+
+    /// The file system that these parameters name, for one who asks without a request, as for capacity.
+    pub fn named_in(parameters: &BTreeMap<String, String>) -> Option<FsKind> {
+        let named = |key: &str| parameters.get(key).and_then(|text| text.parse().ok());
+        named("csi.storage.k8s.io/fstype").or_else(|| named("fs-type"))
     }
 
     /// The parameters that say the same: what [`Class::parse`] reads, for a record.

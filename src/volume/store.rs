@@ -1,12 +1,14 @@
 //! Who has volumes, and what can be asked of them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::bytes::Bytes;
 use crate::volume::{
-    Ailment, Class, Mode, NewVolume, PoolName, Volume, VolumeError, VolumeId, VolumeStatus, Wanted,
+    Ailment, Class, ClassError, FsKind, Mode, NewVolume, PoolName, Volume, VolumeError, VolumeId,
+    VolumeStatus, Wanted,
 };
 
 /// A growth that is asked for.
@@ -32,10 +34,26 @@ pub struct Grown {
 pub struct CapacityQuery {
     /// What the class asks for; without a pool: the one that a volume would be made in.
     pub class: Class,
-    /// What the workload would see, if the caller said so.
+    /// What the workload would see, if the caller or the class says so.
     pub mode: Option<Mode>,
     /// The node; `None`: any.
     pub node: Option<String>,
+}
+
+impl CapacityQuery {
+    /// What a caller asks that knows of the class only. One that names a file system is asked about for
+    /// volumes with it: what is too small for those takes no claim of the class.
+    ///
+    /// # Errors
+    /// [`ClassError`], as [`Class::parse`] has it.
+    pub fn of_class(
+        parameters: &BTreeMap<String, String>,
+        default: FsKind,
+    ) -> Result<CapacityQuery, ClassError> {
+        let class = Class::parse(parameters, None, default)?;
+        let mode = Class::named_in(parameters).map(Mode::Filesystem);
+        Ok(CapacityQuery { class, mode, node: None })
+    }
 }
 
 /// What can still be made.

@@ -8,11 +8,11 @@ use pliant::api::{
 };
 use pliant::bytes::Bytes;
 use pliant::node::NodeSettings;
-use pliant::testing::FakeApi;
+use pliant::testing::{FakeApi, node_settings};
 use pliant::volume::{Mode, NewVolume, Reason, Volumes};
 use tokio::time::Instant;
 
-use crate::world::{Controller, Machine, World, growth, id, refused, settings, want};
+use crate::world::{Controller, Machine, World, growth, id, refused, want};
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_is_away_is_named_in_time_and_does_the_work_when_it_is_back() {
@@ -31,6 +31,50 @@ async fn an_agent_that_is_away_is_named_in_time_and_does_the_work_when_it_is_bac
     let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     assert_eq!(machine.host.group("vg0").unwrap().lvs.len(), 1);
     cluster.remove(&made.id).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn neither_other_agents_nor_what_was_told_before_are_signs_of_life() {
+    let (_world, cluster, [_alpha, beta]) = World::with_two_nodes().await;
+    cluster.ensure(&want("pvc-1", 8, &["beta"])).await.unwrap();
+    drop(beta);
+    let asked = Instant::now();
+    let others = async {
+        for number in 0..10 {
+            cluster.ensure(&want(&format!("other-{number}"), 8, &["alpha"])).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let wanted = want("pvc-2", 8, &["beta"]);
+    let (on_beta, ()) = tokio::join!(cluster.ensure(&wanted), others);
+    refused(on_beta, Reason::Unavailable);
+    assert!(asked.elapsed() <= Duration::from_secs(15), "{:?}", asked.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_does_not_end_is_told_also_where_other_work_is() {
+    let patience = Duration::from_secs(3600); // Nothing is told of the wipe.
+    let (world, cluster, _machine) = slowly_wiped(patience).await;
+    let volume = id("alpha", "pvc-1");
+    let others = async {
+        for number in 0..12 {
+            let small = NewVolume { mode: Mode::Block, ..want(&format!("other-{number}"), 4, &[]) };
+            cluster.ensure(&small).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        }
+    };
+    let asked = Instant::now();
+    let removed = async {
+        let said = refused(cluster.remove(&volume).await, Reason::Working);
+        assert!(said.contains("Running"), "{said}");
+        assert!(asked.elapsed() >= Duration::from_secs(45), "{:?}", asked.elapsed());
+    };
+    let told = async {
+        world.phase(Phase::Running).await;
+        let after = asked.elapsed();
+        assert!((30..31).contains(&after.as_secs()), "{after:?}");
+    };
+    tokio::join!(removed, others, told);
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,13 +197,13 @@ async fn rubbish_is_refused_by_name_and_stops_nobody() {
     assert_eq!(lvs, [pliant::node::record::lv_name(made.id.key())]);
 }
 
-/// A volume whose wipe takes 80 s.
-async fn slowly_wiped() -> (World, Controller, Machine) {
+/// A volume whose wipe takes 80 s, and whose removal waits so long for it before it tells how far it is.
+async fn slowly_wiped(wipe_patience: Duration) -> (World, Controller, Machine) {
     let (world, cluster, machine) = World::with_a_node().await;
     let host = machine.host.after_crash();
     drop(machine);
     let rate = Some(Bytes::mib(10));
-    let slow = NodeSettings { wipe_rate: rate, ..settings("alpha") };
+    let slow = NodeSettings { wipe_rate: rate, wipe_patience, ..node_settings("alpha") };
     let machine = world.start(slow, host).await;
     cluster.ensure(&want("pvc-1", 800, &[])).await.unwrap();
     world.cleaned().await;
@@ -168,7 +212,7 @@ async fn slowly_wiped() -> (World, Controller, Machine) {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_wipe_is_told_as_it_goes_on_and_joined_until_its_end() {
-    let (world, cluster, machine) = slowly_wiped().await;
+    let (world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
     let volume = id("alpha", "pvc-1");
     let (begun, told) = (Instant::now(), std::sync::Mutex::new(Vec::new()));
     let watched = async {
@@ -199,7 +243,7 @@ async fn a_long_wipe_is_told_as_it_goes_on_and_joined_until_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_wipe_does_not_hold_up_other_volumes() {
-    let (_world, cluster, machine) = slowly_wiped().await;
+    let (_world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
     let volume = id("alpha", "pvc-1");
     let other = async {
         let begun = Instant::now();
@@ -225,7 +269,7 @@ async fn a_command_that_fails_is_told_and_tried_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_wipe_is_ended_by_an_agent_that_starts_anew() {
-    let (world, cluster, machine) = slowly_wiped().await;
+    let (world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
     let volume = id("alpha", "pvc-1");
     let restarted = async {
         world.phase(Phase::Running).await;
@@ -241,7 +285,7 @@ async fn a_long_wipe_is_ended_by_an_agent_that_starts_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_growth_is_told_as_one() {
-    let (world, cluster, _machine) = slowly_wiped().await;
+    let (world, cluster, _machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
     let block = NewVolume { mode: Mode::Block, ..want("pvc-2", 8, &[]) };
     let made = cluster.ensure(&block).await.unwrap();
     world.cleaned().await;

@@ -1,5 +1,7 @@
 //! What volumes cost the API server.
 
+use std::time::Duration;
+
 use pliant::volume::Volumes;
 use tokio::task::JoinSet;
 
@@ -16,7 +18,7 @@ async fn lives(volumes: usize) -> Vec<String> {
         lives.spawn(async move {
             let made = cluster.ensure(&want(&format!("pvc-{number}"), 8, &[])).await.unwrap();
             // All that follows its making is written meanwhile.
-            tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+            tokio::time::sleep(Duration::from_secs(60)).await;
             cluster.remove(&made.id).await.unwrap();
         });
     }
@@ -40,16 +42,35 @@ async fn a_volume_costs_few_writes_and_many_at_once_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waits_its_turn_in_a_burst_costs_no_write() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    machine.host.slow_down("lvcreate", Duration::from_millis(500));
+    world.api.forget_writes();
+    let mut burst = JoinSet::new();
+    for number in 0..50 {
+        let cluster = (*cluster).clone();
+        burst.spawn(async move { cluster.ensure(&want(&format!("pvc-{number}"), 8, &[])).await });
+    }
+    for made in burst.join_all().await {
+        made.unwrap();
+    }
+    let writes = world.api.writes();
+    let told = writes.iter().filter(|line| line.starts_with("PATCH volumerequests/")).count();
+    // The outcomes, and in 25 s in which nothing ends one a time that somebody is at work.
+    assert!(told <= 50 + 25 / 5, "{writes:#?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_written_while_nothing_happens() {
     let (world, cluster, _machines) = World::with_two_nodes().await;
     let made = cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
     world.keep(&made.node, "pvc-1");
     cluster.ensure(&want("pvc-2", 8, &[])).await.unwrap(); // It is told once that nobody keeps it.
     world.cleaned().await;
-    tokio::time::sleep(std::time::Duration::from_secs(600)).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
     let minutes = 60;
     let before = world.api.writes();
-    tokio::time::sleep(std::time::Duration::from_secs(minutes * 60)).await;
+    tokio::time::sleep(Duration::from_secs(minutes * 60)).await;
     let after: Vec<String> = world.api.writes().split_off(before.len());
     assert_eq!(after, Vec::<String>::new());
     let rate = after.len().div_ceil(usize::try_from(minutes).unwrap());

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use pliant::api::NodeStorage;
-use pliant::cluster::Kept;
 use pliant::cluster::audit::GRACE;
+use pliant::cluster::{Differences, Kept};
 use pliant::testing::FakeApi;
 use pliant::volume::{Reason, Volumes};
 use tokio_util::sync::CancellationToken;
@@ -82,14 +82,16 @@ async fn as_long_as_the_pvs_are_not_known_no_volume_lacks_one() {
     world.api.go_down();
     let kept = Kept::watch(&world.api.client_of("controller"), &CancellationToken::new());
     for _ in 0..2 {
-        assert_eq!(kept.differences(&cluster), (Vec::new(), None));
+        assert_eq!(kept.differences(&cluster), Differences::default());
         tokio::time::sleep(LONG).await;
     }
     world.api.come_back();
     kept.watched().known().await;
-    assert_eq!(kept.differences(&cluster), (Vec::new(), Some(GRACE)));
+    let Differences { lasting, young, next } = kept.differences(&cluster);
+    assert_eq!((lasting.len(), young.len(), next), (0, 1, Some(GRACE)));
     tokio::time::sleep(GRACE).await;
-    assert_eq!(kept.differences(&cluster).0.len(), 1);
+    let Differences { lasting, young, next } = kept.differences(&cluster);
+    assert_eq!((lasting.len(), young.len(), next), (1, 0, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,6 +106,42 @@ async fn two_controllers_and_one_that_starts_anew_tell_what_one_would() {
     let _third = world.controller().await;
     tokio::time::sleep(LONG).await;
     only(&world.api, &["NodeStorage/alpha VolumeLeaked"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_starts_anew_goes_on_with_what_was_told() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    let disk = Path::new("/dev/fake0");
+    let of_disk = |api: &FakeApi| {
+        let told = told(api);
+        ["DiskMissing", "Recovered"]
+            .map(|reason| told.get(&format!("NodeStorage/alpha {reason}")).copied().unwrap_or(0))
+    };
+    machine.host.remove_disk(disk);
+    is_told(&world, "NodeStorage/alpha DiskMissing").await;
+    // While none runs it is over, of the disk and of its pool.
+    drop(cluster);
+    machine.host.heal_disk(disk);
+    tokio::time::sleep(LONG).await;
+    let cluster = world.controller().await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!(of_disk(&world.api), [1, 2], "what is over is told");
+    drop(cluster);
+    let old = world.controller().await;
+    machine.host.remove_disk(disk);
+    tokio::time::sleep(LONG).await;
+    assert_eq!(of_disk(&world.api), [2, 2], "the second time is told too");
+    machine.host.heal_disk(disk);
+    tokio::time::sleep(LONG).await;
+    // Kubernetes keeps events for an hour; then one starts that knows of neither time.
+    for event in world.api.list::<Event>() {
+        world.api.delete::<Event>(&format!("default/{}", event.metadata.name.unwrap()));
+    }
+    let new = world.controller().await;
+    machine.host.remove_disk(disk);
+    tokio::time::sleep(LONG).await;
+    assert_eq!(of_disk(&world.api), [1, 0], "two that know of different times tell it once");
+    drop((old, new));
 }
 
 #[tokio::test(start_paused = true)]

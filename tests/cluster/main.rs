@@ -8,6 +8,7 @@ mod commands;
 mod costs;
 mod crash_points;
 mod events;
+mod gone;
 mod joins;
 mod life;
 mod outage;

@@ -16,10 +16,10 @@ use pliant::bytes::Bytes;
 use pliant::cluster::{Cluster, Kept, Watched};
 use pliant::controllers::agent::Agent;
 use pliant::controllers::storage::{Prerequisites, StorageRecord};
-use pliant::controllers::{cleaner, events, pools};
+use pliant::controllers::{cleaner, events, nodes, pools};
 use pliant::host::Host;
 use pliant::node::{Node, NodeSettings};
-use pliant::testing::{FakeApi, FakeHost};
+use pliant::testing::{FakeApi, FakeHost, node_settings};
 use pliant::volume::{
     Access, Class, DRIVER, FsKind, Growth, Mode, NewVolume, NodeKey, Reason, Stage, VolumeError,
     VolumeId, VolumeKey, Wanted,
@@ -125,22 +125,28 @@ impl World {
         let kept = Kept::watch(&client, &stop);
         tasks.spawn(async move {
             let pools = pools::tell(&client, told.nodes(), ended.clone());
-            tokio::join!(pools, events::tell(&client, &told, &kept, ended));
+            let gone = nodes::forget_gone(&client, told.nodes(), ended.clone());
+            tokio::join!(pools, gone, events::tell(&client, &told, &kept, ended));
         });
         Controller { cluster, _tasks: tasks, _stop: stop.drop_guard() }
     }
 
     /// Start a node with one disk of 900 MiB in the group `vg0`.
     pub async fn node(&self, name: &'static str) -> Machine {
+        self.node_again(name, machine()).await
+    }
+
+    /// Start a node with a machine that there was before.
+    pub async fn node_again(&self, name: &'static str, host: FakeHost) -> Machine {
         let mut node = k8s_openapi::api::core::v1::Node::default();
         node.metadata.name = Some(name.to_owned());
         self.api.put(&node);
-        self.restart(name, machine()).await
+        self.restart(name, host).await
     }
 
     /// Start the agent of a machine.
     pub async fn restart(&self, name: &'static str, host: FakeHost) -> Machine {
-        self.start(settings(name), host).await
+        self.start(node_settings(name), host).await
     }
 
     /// Start the agent of a machine that is set up like this; `pliant node` but for its socket.
@@ -241,6 +247,7 @@ fn is_allowed(line: &str) -> bool {
                 | ("PATCH" | "DELETE", ["volumerequests", _])
                 | ("PATCH", ["pools", _, "status"] | ["csistoragecapacities", _, _])
                 | ("POST", ["events", _])
+                | ("DELETE", ["nodestorages", _])
         );
     }
     matches!(
@@ -270,18 +277,6 @@ pub fn machine() -> FakeHost {
     let disks = [host.add_disk(Bytes::mib(900))];
     host.add_group("vg0", &disks);
     host
-}
-
-pub fn settings(name: &str) -> NodeSettings {
-    NodeSettings {
-        name: name.to_owned(),
-        key: NodeKey::of(name),
-        max_volumes: 0,
-        two_step: false,
-        wipe_rate: None,
-        wipe_patience: Duration::from_secs(20),
-        state_dir: PathBuf::from("/run/pliant"),
-    }
 }
 
 pub fn id(node: &str, name: &str) -> VolumeId {

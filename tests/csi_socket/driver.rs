@@ -14,8 +14,8 @@ use pliant::csi::pb::identity_client::IdentityClient;
 use pliant::csi::pb::node_client::NodeClient;
 use pliant::csi::pb::volume_capability::{AccessMode, AccessType, MountVolume, access_mode};
 use pliant::csi::{Controller, Identity, Node, RpcObserver, ServeError, Services, pb, serve};
-use pliant::node::{NodeSettings, PoolPlan};
-use pliant::testing::FakeHost;
+use pliant::node::PoolPlan;
+use pliant::testing::{FakeHost, node_settings};
 use pliant::volume::{
     Ailment, Capacity, CapacityQuery, FsKind, Grown, Growth, Listing, Mode, NewVolume, NodeKey,
     Page, State, TOPOLOGY, Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
@@ -97,16 +97,7 @@ pub fn id_of(name: &str) -> VolumeId {
 
 /// The node of this machine, with these pools.
 async fn machine(host: FakeHost, plans: Vec<PoolPlan>) -> Arc<pliant::node::Node> {
-    let settings = NodeSettings {
-        name: "alpha".to_owned(),
-        key: NodeKey::of("alpha"),
-        max_volumes: 0,
-        two_step: false,
-        wipe_rate: None,
-        wipe_patience: Duration::from_secs(20),
-        state_dir: PathBuf::from("/run/pliant"),
-    };
-    pliant::node::Node::start(Arc::new(host), settings, plans).await.unwrap()
+    pliant::node::Node::start(Arc::new(host), node_settings("alpha"), plans).await.unwrap()
 }
 
 #[derive(Default)]

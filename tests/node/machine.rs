@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use pliant::bytes::Bytes;
 use pliant::fs::superblock;
@@ -11,7 +10,7 @@ use pliant::host::{Cmd, Host};
 use pliant::lvm::Lv;
 use pliant::node::record::{self, lv_name};
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
-use pliant::testing::FakeHost;
+use pliant::testing::{FakeHost, node_settings};
 use pliant::volume::{
     Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, Publish, Safety, Stage as Staging,
     VolumeId, VolumeKey, Volumes, Wanted,
@@ -49,15 +48,7 @@ pub fn id_of(name: &str) -> VolumeId {
 }
 
 pub fn settings() -> NodeSettings {
-    NodeSettings {
-        name: "alpha".to_owned(),
-        key: NodeKey::of("alpha"),
-        max_volumes: 0,
-        two_step: false,
-        wipe_rate: None,
-        wipe_patience: Duration::from_secs(20),
-        state_dir: PathBuf::from("/run/pliant"),
-    }
+    node_settings("alpha")
 }
 
 /// What a caller asks for.

@@ -10,6 +10,7 @@ use pliant::csi::status::of_volume;
 use pliant::host::Host;
 use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
+use pliant::testing::node_settings;
 use pliant::volume::{
     Access, CapacityQuery, Class, Growth, Mode, NewVolume, NodeKey, Page, Publish, Stage, State,
     VolumeError, VolumeId, VolumeKey, Volumes, Wanted,
@@ -215,13 +216,10 @@ async fn start<P: Place>(
     two_step: bool,
 ) -> Arc<Node> {
     let settings = NodeSettings {
-        name: "n1".to_owned(),
-        key: NodeKey::of("n1"),
-        max_volumes: 0,
         two_step,
-        wipe_rate: None,
         wipe_patience: Duration::from_secs(300),
         state_dir: place.dir().join("state"),
+        ..node_settings("n1")
     };
     Node::start(host.clone(), settings, vec![plan.clone()]).await.expect("start")
 }

@@ -51,11 +51,16 @@ fn agents<'a>(seen: &'a Seen, name: &str) -> Vec<&'a Pod> {
 fn left_behind(seen: &Seen, name: &str) -> Option<Finding> {
     let is_it = |one: &str| one == name;
     let there = seen.nodes.iter().filter_map(|node| node.metadata.name.as_deref()).any(is_it);
-    (!there && seen.sees(NODES)).then(|| {
-        Finding::warning(
-            format!("node {name} is not in the cluster, and its record is"),
+    let volumes = seen.storage(name)?.status.as_ref().map_or(0, |status| status.volumes.len());
+    (!there && seen.sees(NODES)).then(|| match volumes {
+        0 => Finding::warning(
+            format!("node {name} is not in the cluster, and its record tells of no volume"),
+            "wait: the controller removes the record when all of the node could be read",
+        ),
+        many => Finding::bad(
+            format!("node {name} is not in the cluster, and its volumes are with it: {many}"),
             format!("if it is gone for good, with its volumes: kubectl delete nodestorage {name}"),
-        )
+        ),
     })
 }
 

@@ -79,7 +79,7 @@ fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> 
     let says = match (request, status.phase, status.progress) {
         (None, ..) => "the resizer has not asked the node yet".to_owned(),
         (_, _, Some(progress)) => progress,
-        (_, Phase::Pending, None) => "its agent has not begun".to_owned(),
+        (_, Phase::Pending, None) => "its agent has not told of it yet".to_owned(),
         (_, Phase::Resizing, None) => "the volume is larger, its file system follows".to_owned(),
         _ => "its agent is at work".to_owned(),
     };

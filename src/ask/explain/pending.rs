@@ -58,7 +58,7 @@ fn under_way(facts: &Facts) -> Option<Explanation> {
         (Phase::Pending, _) if facts.agent_trouble(node).is_some() => {
             return Some(agent_away(facts, node));
         }
-        (Phase::Pending, _) => "its agent has not begun".to_owned(),
+        (Phase::Pending, _) => "its agent has not told of it yet".to_owned(),
         (_, Some(progress)) => progress,
         (_, None) => "its agent is at work".to_owned(),
     };

@@ -3,10 +3,7 @@
 use std::fmt::Write;
 
 use super::{Explanation, NodeSays};
-use crate::doctor::Level;
-
-/// How wide a screen is at least.
-const WIDTH: usize = 80;
+use crate::doctor::{Level, WIDTH, wrapped};
 
 /// Print for people: what it is, what each node says, what to do.
 pub fn print(told: &Explanation, styled: bool) -> String {
@@ -63,27 +60,4 @@ fn table(nodes: &[NodeSays]) -> String {
 
 fn room(node: &NodeSays) -> String {
     node.largest.map_or_else(|| "–".to_owned(), |room| room.0.to_string())
-}
-
-/// Break a text between words, so that no line is longer than `width`, if no word is.
-fn wrapped(text: &str, indent: &str, width: usize) -> String {
-    let (mut lines, mut line) = (String::new(), String::new());
-    // What others wrote must not steer the terminal.
-    let harmless = |c: char| if c.is_control() { ' ' } else { c };
-    let text: String = text.chars().map(harmless).collect();
-    for word in text.split_whitespace() {
-        let longer = indent.chars().count() + line.chars().count() + 1 + word.chars().count();
-        if !line.is_empty() && longer > width {
-            let _ = writeln!(lines, "{indent}{line}");
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line += word;
-    }
-    if !line.is_empty() {
-        let _ = writeln!(lines, "{indent}{line}");
-    }
-    lines
 }

@@ -34,6 +34,19 @@ pub(super) enum Kind {
     Claim,
 }
 
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Node, Kind::Pv, Kind::Claim];
+
+    /// Its version and its name.
+    const fn written(self) -> (&'static str, &'static str) {
+        match self {
+            Kind::Node => ("pliant.io/v1alpha1", "NodeStorage"),
+            Kind::Pv => ("v1", "PersistentVolume"),
+            Kind::Claim => ("v1", "PersistentVolumeClaim"),
+        }
+    }
+}
+
 /// Something that holds now, or has just happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fact {
@@ -81,13 +94,16 @@ impl About {
         Some(About { kind, namespace, name: claim.name, uid: claim.uid? })
     }
 
+    /// The object that an event names; `None` if it is of no kind of which something is told.
+    pub fn parse(reference: &ObjectReference) -> Option<About> {
+        let ObjectReference { kind, namespace, name, uid, .. } = reference.clone();
+        let kind = Kind::ALL.into_iter().find(|one| Some(one.written().1) == kind.as_deref())?;
+        Some(About { kind, namespace, name: name?, uid: uid? })
+    }
+
     /// As an event names it.
     pub fn reference(&self) -> ObjectReference {
-        let (api_version, kind) = match self.kind {
-            Kind::Node => ("pliant.io/v1alpha1", "NodeStorage"),
-            Kind::Pv => ("v1", "PersistentVolume"),
-            Kind::Claim => ("v1", "PersistentVolumeClaim"),
-        };
+        let (api_version, kind) = self.kind.written();
         ObjectReference {
             api_version: Some(api_version.to_owned()),
             kind: Some(kind.to_owned()),
@@ -157,9 +173,15 @@ pub(super) fn facts(seen: &Seen<'_>) -> Vec<Fact> {
         facts.extend(status.conditions.iter().filter_map(|one| of_condition(node, one)));
     }
     facts.extend(seen.away.iter().filter_map(|name| away(seen.nodes, name)));
-    facts.extend(seen.differences.iter().flat_map(|one| difference(seen.nodes, &pvs, one)));
+    facts.extend(differences(seen, seen.differences));
     facts.extend(seen.requests.iter().flat_map(|request| growth(request, &pvs)));
     facts
+}
+
+/// What these differences are to whom they concern.
+pub(super) fn differences(seen: &Seen<'_>, found: &[Difference]) -> Vec<Fact> {
+    let pvs = audit::named(seen.pvs);
+    found.iter().flat_map(|one| difference(seen.nodes, &pvs, one)).collect()
 }
 
 fn of_pool(node: &NodeStorage, pool: &PoolOnNode) -> Option<Fact> {

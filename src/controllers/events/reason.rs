@@ -75,6 +75,11 @@ impl EventReason {
         .find(|one| one.to_string() == reason)
     }
 
+    /// The reason that is written so.
+    pub(super) fn parse(text: &str) -> Option<EventReason> {
+        EventReason::ALL.into_iter().find(|one| one.to_string() == text)
+    }
+
     /// Whether somebody has to do something, as `Normal` and `Warning` say it.
     pub fn is_warning(self) -> bool {
         !matches!(

@@ -350,6 +350,12 @@ fn a_capacity_query_may_leave_out_everything() {
     let expected = CapacityQuery { class: Class::default(), mode: None, node: None };
     let request = pb::GetCapacityRequest::default();
     assert_eq!(CapacityQuery::parse(&request, &Defaults::default()), Ok(expected));
+    for key in ["csi.storage.k8s.io/fstype", "fs-type"] {
+        let parameters = BTreeMap::from([(key.to_owned(), "xfs".to_owned())]);
+        let request = pb::GetCapacityRequest { parameters, ..pb::GetCapacityRequest::default() };
+        let query = CapacityQuery::parse(&request, &Defaults::default()).unwrap();
+        assert_eq!(query.mode, Some(Mode::Filesystem(FsKind::Xfs)), "{key}");
+    }
     let request = pb::GetCapacityRequest {
         volume_capabilities: vec![capability(mount("", &[]), AccessMode::SingleNodeWriter)],
         accessible_topology: Some(topology(TOPOLOGY, "alpha")),

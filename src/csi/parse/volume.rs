@@ -111,18 +111,20 @@ pub(super) fn is_block(given: Option<&pb::VolumeCapability>) -> Result<Option<bo
 impl CapacityQuery {
     /// Parse what `GetCapacity` asks for; it may leave out everything.
     pub fn parse(request: &pb::GetCapacityRequest, or: &Defaults) -> Result<Self, ParseError> {
-        let said = !request.volume_capabilities.is_empty();
-        let workload = said.then(|| Workload::of_all(&request.volume_capabilities));
-        let workload = workload.transpose()?;
         let parameters = bounded("parameters", &request.parameters)?;
-        let class = Class::parse(parameters, workload.and_then(Workload::fs), or.fs)?;
-        let mode = workload.map(|workload| match workload {
-            Workload::Block => Mode::Block,
-            Workload::Mount(named) => Mode::Filesystem(class.file_system(named, or.fs)),
-        });
         let topology = request.accessible_topology.as_ref();
         let node = topology.map(|topology| node_of("accessible_topology", topology));
-        Ok(CapacityQuery { class, mode, node: node.transpose()?.flatten() })
+        let node = node.transpose()?.flatten();
+        if request.volume_capabilities.is_empty() {
+            return Ok(CapacityQuery { node, ..CapacityQuery::of_class(parameters, or.fs)? });
+        }
+        let workload = Workload::of_all(&request.volume_capabilities)?;
+        let class = Class::parse(parameters, workload.fs(), or.fs)?;
+        let mode = match workload {
+            Workload::Block => Mode::Block,
+            Workload::Mount(named) => Mode::Filesystem(class.file_system(named, or.fs)),
+        };
+        Ok(CapacityQuery { class, mode: Some(mode), node })
     }
 }
 

@@ -82,7 +82,8 @@ fn each_complaint_says_what_to_type() {
     → modprobe dm_mod
 ! kernel: btrfs is not there, so there will be no btrfs volumes
     → modprobe btrfs; if it is not found, install the modules of this kernel
-! kernel: dm_snapshot is not loaded, and without modprobe nobody can tell whether it is there
+! kernel: dm_snapshot is not loaded, and without modprobe nobody can tell
+  whether it is there
     → on the host: modprobe dm_snapshot
 ✗ lvm is 2.03.9, and 2.03.12 is needed
     → apt-get install lvm2
@@ -90,9 +91,11 @@ fn each_complaint_says_what_to_type() {
     → apt-get install xfsprogs
 ! /run/lock/lvm is not there yet; in a container the host's has to be mounted
     → mkdir -m 700 /run/lock/lvm
-! lvmetad of an old LVM runs on this host; its view goes stale when the driver changes a group
+! lvmetad of an old LVM runs on this host; its view goes stale when the driver
+  changes a group
     → set use_lvmetad=0 in /etc/lvm/lvm.conf, then: systemctl disable --now lvm2-lvmetad.socket lvm2-lvmetad.service
-! LVM of this host only sees disks of /etc/lvm/devices/system.devices; the driver sees all
+! LVM of this host only sees disks of /etc/lvm/devices/system.devices; the
+  driver sees all
     → lvmdevices --adddev /dev/sdb
 "
     );
@@ -134,7 +137,8 @@ fn groups_that_cannot_be_used_are_told() {
     seen.disks.extend([old, new, found("/dev/sde", "pv-e", "vg0", "uuid-2", 1), broken]);
     assert_eq!(
         complaints(&seen),
-        "✗ /dev/sdf carries damaged LVM metadata: the checksum of the label does not match
+        "✗ /dev/sdf carries damaged LVM metadata: the checksum of the label does not
+  match
     → pvck --dump headers /dev/sdf
 ✗ /dev/sdc and /dev/sdd carry the same physical volume pv-c: one is a copy
     → know which is the copy, then take it away, or make it a group of its own: vgimportclone /dev/COPY

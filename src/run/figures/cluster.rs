@@ -26,7 +26,7 @@ impl ControllerFigures {
 impl FigureSource for ControllerFigures {
     async fn figures(&self) -> Figures {
         let Some((cluster, kept)) = self.0.get() else { return Figures::default() };
-        let (differences, _) = kept.differences(cluster);
+        let differences = kept.differences(cluster).lasting;
         let (away, _) = cluster.requests().away();
         let (nodes, requests) = (cluster.nodes().all(), cluster.requests().watched().all());
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -1,5 +1,3 @@
-use std::path::PathBuf;
-
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -7,21 +5,9 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::bytes::Bytes;
 use crate::metrics::{self, Metrics};
-use crate::node::{GroupSource, NodeSettings, PoolPlan};
-use crate::testing::FakeHost;
-use crate::volume::{Class, Growth, Mode, NewVolume, NodeKey, Volumes, Wanted};
-
-fn settings() -> NodeSettings {
-    NodeSettings {
-        name: "alpha".to_owned(),
-        key: NodeKey::of("alpha"),
-        max_volumes: 0,
-        two_step: false,
-        wipe_rate: None,
-        wipe_patience: Duration::from_secs(20),
-        state_dir: PathBuf::from("/run/pliant"),
-    }
-}
+use crate::node::{GroupSource, PoolPlan};
+use crate::testing::{FakeHost, node_settings};
+use crate::volume::{Class, Growth, Mode, NewVolume, Volumes, Wanted};
 
 fn block(name: &str, size: Bytes) -> NewVolume {
     NewVolume {
@@ -55,7 +41,8 @@ async fn a_scrape_tells_what_was_done() {
     host.add_group("vg0", &[disk]);
     let plan =
         PoolPlan::new("fast".parse().unwrap(), vec![GroupSource::Existing("vg0".to_owned())]);
-    let node = Node::start(Arc::new(host.clone()), settings(), vec![plan]).await.unwrap();
+    let node =
+        Node::start(Arc::new(host.clone()), node_settings("alpha"), vec![plan]).await.unwrap();
     let metrics = Metrics::default();
 
     let asked = Bytes::new(Bytes::mib(8).get() - 1);

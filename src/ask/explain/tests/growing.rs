@@ -152,7 +152,7 @@ fn the_record_of_a_growth_says_how_far_it_is() {
     ];
     insta::assert_snapshot!(all(cases), @r"
     default/db-2 is growing from 100 GiB to 200 GiB on node alpha; its agent has not
-    begun.
+    told of it yet.
     What to do:
       if it stays so, read the log of the resizer
         kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container resizer

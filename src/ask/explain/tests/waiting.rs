@@ -289,7 +289,7 @@ fn the_record_of_the_work_says_how_far_it_is() {
     ]);
     insta::assert_snapshot!(told, @r"
     default/db-2 is Pending: its volume is being made on node alpha; its agent has
-    not begun.
+    not told of it yet.
     default/db-2 is Pending: its volume is being made on node alpha; 62 % (124 GiB
     of 200 GiB).
     default/db-2 is Pending: its volume could not be made on node alpha: a sentence

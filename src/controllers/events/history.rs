@@ -1,0 +1,114 @@
+//! What the events that are there say: what was told, how often, and whether it is over.
+//!
+//! Kubernetes keeps an event for an hour, so this is how all replicas know of it, also those that start
+//! later. What holds for longer is remembered by [`Told`] alone.
+
+use std::collections::HashMap;
+
+use k8s_openapi::api::events::v1::Event;
+use kube::api::ListParams;
+use kube::{Api, Client};
+
+use crate::cluster::{OnceEvent, TELLS};
+use crate::controllers::events::EventReason;
+use crate::controllers::events::fact::About;
+use crate::controllers::events::told::{Key, Step, Told};
+use crate::volume::DRIVER;
+
+/// What was told last of each fact.
+#[derive(Debug, Default)]
+pub(super) struct History(HashMap<Key, Turn>);
+
+/// One of the beginnings and ends of a fact, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn {
+    times: u32,
+    is_over: bool,
+}
+
+/// An event to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Telling {
+    key: Key,
+    turn: Turn,
+    text: String,
+}
+
+impl History {
+    /// Read the events that are there.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn read(client: &Client) -> Result<History, kube::Error> {
+        let ours = ListParams::default().fields(&format!("reportingController={DRIVER}"));
+        let events: Api<Event> = Api::all(client.clone());
+        Ok(events.list(&ours).await?.iter().filter_map(parse).collect())
+    }
+
+    /// What was told and is not over.
+    pub fn holding(&self) -> Told {
+        self.0.iter().filter(|(_, turn)| !turn.is_over).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// The event that a step writes; `None` if it is there, by whomever.
+    pub fn telling(&self, step: &Step) -> Option<Telling> {
+        let (key, is_over, text) = match step {
+            Step::Tell(fact) => (Key::of(fact), false, fact.text.clone()),
+            Step::Over(key) => {
+                (key.clone(), true, format!("{} is over: {}", key.reason, key.subject))
+            }
+            Step::Forget(_) => return None,
+        };
+        let times = match self.0.get(&key) {
+            Some(last) if last.is_over == is_over => return None,
+            Some(last) => last.times + u32::from(last.is_over),
+            None => 0,
+        };
+        Some(Telling { key, turn: Turn { times, is_over }, text: OnceEvent::bounded(&text) })
+    }
+}
+
+impl FromIterator<(Key, Turn)> for History {
+    fn from_iter<I: IntoIterator<Item = (Key, Turn)>>(turns: I) -> History {
+        let mut last = HashMap::new();
+        for (key, turn) in turns {
+            let known = last.entry(key).or_insert(turn);
+            *known = turn.max(*known);
+        }
+        History(last)
+    }
+}
+
+/// What an event says; `None` if it is of another writer.
+fn parse(event: &Event) -> Option<(Key, Turn)> {
+    let tells = event.metadata.annotations.as_ref()?.get(TELLS)?;
+    let (times, rest) = tells.split_once(' ')?;
+    let (reason, subject) = rest.split_once(' ')?;
+    let is_over = event.reason.as_deref() == Some(&EventReason::Recovered.to_string());
+    let key = Key {
+        about: About::parse(event.regarding.as_ref()?)?,
+        reason: EventReason::parse(reason)?,
+        subject: subject.to_owned(),
+    };
+    Some((key, Turn { times: times.parse().ok()?, is_over }))
+}
+
+impl Telling {
+    /// It, as it is written: under the same name by every replica.
+    pub fn event(&self) -> OnceEvent {
+        let (Key { about, reason: of, subject }, times) = (&self.key, self.turn.times);
+        let reason = if self.turn.is_over { EventReason::Recovered } else { *of };
+        let identity = format!("{}/{reason}/{of}/{subject}/{times}", about.uid);
+        OnceEvent {
+            name: OnceEvent::name_for(&about.name, &identity),
+            about: about.reference(),
+            reason: reason.to_string(),
+            is_warning: reason.is_warning(),
+            text: self.text.clone(),
+            tells: Some(format!("{times} {of} {subject}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! What becomes of the records of nodes that are gone.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use pliant::api::NodeStorage;
+use pliant::volume::Volumes;
+
+use crate::world::{World, want};
+
+/// Longer than a record is kept.
+const LONG: Duration = Duration::from_secs(700);
+
+fn records(world: &World) -> Vec<String> {
+    world.api.list::<NodeStorage>().into_iter().filter_map(|one| one.metadata.name).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_record_of_a_node_that_is_gone_goes_if_it_tells_of_no_volume() {
+    let (world, cluster, [alpha, beta]) = World::with_two_nodes().await;
+    let second = world.controller().await;
+    let made = cluster.ensure(&want("pvc-1", 8, &["alpha"])).await.unwrap();
+    let (of_alpha, of_beta) = (alpha.host.after_crash(), beta.host.after_crash());
+    drop((alpha, beta));
+    for node in ["alpha", "beta"] {
+        world.api.delete::<Node>(node);
+    }
+    tokio::time::sleep(Duration::from_secs(590)).await;
+    assert_eq!(records(&world), ["alpha", "beta"], "they may come back");
+    tokio::time::sleep(LONG).await;
+    assert_eq!(records(&world), ["alpha"], "a volume may still lie there");
+    drop(second);
+    // Both are back: one is known again, and the other one as it was.
+    let back = [world.node_again("alpha", of_alpha).await, world.node_again("beta", of_beta).await];
+    tokio::time::sleep(LONG).await;
+    assert_eq!(records(&world), ["alpha", "beta"]);
+    cluster.remove(&made.id).await.unwrap();
+    // Where it is known that nothing is left, the record of this one goes too.
+    drop(back);
+    world.api.delete::<Node>("alpha");
+    tokio::time::sleep(LONG).await;
+    assert_eq!(records(&world), ["beta"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_record_of_a_node_that_registers_anew_stays() {
+    let (world, _cluster, machine) = World::with_a_node().await;
+    drop(machine);
+    for _ in 0..3 {
+        let node = world.api.get::<Node>("alpha").unwrap();
+        world.api.delete::<Node>("alpha");
+        tokio::time::sleep(Duration::from_secs(500)).await;
+        world.api.put(&node);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    assert_eq!(records(&world), ["alpha"]);
+}
