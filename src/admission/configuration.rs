@@ -9,6 +9,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     ServiceReference, WebhookClientConfig,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use kube::{Api, Client};
 
 use super::Service;
 
@@ -72,6 +73,20 @@ pub fn covers(configuration: &MutatingWebhookConfiguration, workload: &Workload)
         values.any(|value| *value == workload.namespace).then_some(&webhook.match_conditions)
     });
     conditions.any(|all| all.iter().flatten().any(|one| one.expression.contains(&quoted)))
+}
+
+/// Look up whether the API server asks the webhook of this Service for the pods of a StatefulSet.
+///
+/// # Errors
+/// What the API server says; a configuration that is not there is none.
+pub async fn is_covered(
+    client: &Client,
+    service: &Service,
+    workload: &Workload,
+) -> Result<bool, kube::Error> {
+    let api: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    let there = api.get_opt(&service.name).await?;
+    Ok(there.is_some_and(|configuration| covers(&configuration, workload)))
 }
 
 /// The StatefulSets by as many as one condition holds.

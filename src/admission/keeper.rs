@@ -33,7 +33,8 @@ const LOOK: Duration = Duration::from_secs(3600);
 /// Writes that may follow from each other: certificates, and then their authority.
 const ROUNDS: usize = 3;
 
-/// Tells the time since 1970.
+/// Tells the time since 1970, as the machine has it now: whoever checks a certificate goes by that, and it
+/// may be set.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// Keeps the certificates and the configuration; each replica has one.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use pliant::admission::{LIFE, Workload, covers};
+use pliant::admission::{LIFE, Workload, covers, is_covered};
 use pliant::api::PvcAutoscaler;
 use pliant::testing::FakeApi;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{Replica, SHOP, cluster, configuration, workload};
+use crate::world::{NAME, Replica, SHOP, cluster, configuration, service, workload};
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
@@ -18,7 +18,7 @@ fn replica(api: &FakeApi) -> Replica {
     Replica::start(api, LIFE, Arc::new(|| NOW))
 }
 
-fn is_covered(api: &FakeApi, name: &str) -> bool {
+fn names(api: &FakeApi, name: &str) -> bool {
     let workload = Workload { namespace: SHOP.to_owned(), name: name.to_owned() };
     covers(&configuration(api), &workload)
 }
@@ -34,14 +34,21 @@ async fn only_stateful_sets_that_are_named_are_asked_for() {
     sleep(Duration::from_secs(60)).await;
     assert_eq!(webhooks(&api), 0);
     workload(&api, "db", &json!([]));
-    api.until("db is covered", |api| is_covered(api, "db")).await;
-    assert!(!is_covered(&api, "web"));
+    api.until("db is covered", |api| names(api, "db")).await;
+    assert!(!names(&api, "web"));
     workload(&api, "web", &json!([]));
-    api.until("web is covered too", |api| is_covered(api, "db") && is_covered(api, "web")).await;
+    api.until("web is covered too", |api| names(api, "db") && names(api, "web")).await;
     api.delete::<PvcAutoscaler>("shop/db");
-    api.until("db is not covered", |api| is_covered(api, "web") && !is_covered(api, "db")).await;
+    api.until("db is not covered", |api| names(api, "web") && !names(api, "db")).await;
+    let looked = async |name: &str| {
+        let workload = Workload { namespace: SHOP.to_owned(), name: name.to_owned() };
+        is_covered(&api.client(), &service(), &workload).await.unwrap()
+    };
+    assert_eq!((looked("web").await, looked("db").await), (true, false));
     api.delete::<PvcAutoscaler>("shop/web");
     api.until("nobody is asked", |api| webhooks(api) == 0).await;
+    api.delete::<MutatingWebhookConfiguration>(NAME);
+    assert!(!looked("web").await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,7 +56,7 @@ async fn what_does_not_change_who_is_asked_writes_nothing() {
     let api = cluster();
     let _replicas = [replica(&api), replica(&api)];
     workload(&api, "db", &json!([]));
-    api.until("db is covered", |api| is_covered(api, "db")).await;
+    api.until("db is covered", |api| names(api, "db")).await;
     sleep(Duration::from_secs(60)).await;
     api.forget_writes();
     for ordinal in 0..10 {
@@ -64,7 +71,7 @@ async fn what_others_write_over_is_written_again() {
     let api = cluster();
     let _replica = replica(&api);
     workload(&api, "db", &json!([]));
-    api.until("db is covered", |api| is_covered(api, "db")).await;
+    api.until("db is covered", |api| names(api, "db")).await;
     sleep(Duration::from_secs(60)).await;
     let (kept, mut other) = (configuration(&api).webhooks, configuration(&api));
     other.webhooks.as_mut().unwrap()[0].failure_policy = Some("Ignore".to_owned());
@@ -79,14 +86,14 @@ async fn who_sees_late_takes_nothing_away() {
     let api = cluster();
     let _replica = replica(&api);
     workload(&api, "db", &json!([]));
-    api.until("db is covered", |api| is_covered(api, "db")).await;
+    api.until("db is covered", |api| names(api, "db")).await;
     sleep(Duration::from_secs(60)).await;
     api.hold_events();
     workload(&api, "web", &json!([]));
     // It sees neither of them yet, and has a reason to write.
     let _late = replica(&api);
     sleep(Duration::from_secs(60)).await;
-    assert!(is_covered(&api, "db"));
+    assert!(names(&api, "db"));
     api.release_events();
-    api.until("both are covered", |api| is_covered(api, "db") && is_covered(api, "web")).await;
+    api.until("both are covered", |api| names(api, "db") && names(api, "web")).await;
 }
