@@ -115,7 +115,7 @@ async fn a_secret_that_is_emptied_spoilt_or_gone_is_filled_again() {
         let before = trusted(&api);
         match data {
             Some(data) => {
-                drop(api.put(&object::<Secret>(json!({"metadata": metadata, "data": data}))))
+                api.put(&object::<Secret>(json!({"metadata": metadata, "data": data})));
             }
             None => api.delete::<Secret>(&place),
         }

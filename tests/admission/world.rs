@@ -103,8 +103,7 @@ impl Replica {
             let autoscalers: Watched<PvcAutoscaler> = Watched::start(Api::all(of), every, &stopped);
             keeper.run(&autoscalers, stopped).await;
         });
-        let _stop = stop.clone().drop_guard();
-        Replica { shown, tasks, stop, client, _stop }
+        Replica { shown, tasks, client, _stop: stop.clone().drop_guard(), stop }
     }
 
     /// Serve on a port of this machine; says where.
