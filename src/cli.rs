@@ -21,7 +21,7 @@ mod people;
 mod tell;
 
 pub use carry::{CarryFlags, CopyRole, SocketsFlag, UnpackRole};
-pub use operator::OperatorRole;
+pub use operator::{OperatorRole, WebhookFlags};
 pub use pages::{candidates, completion, manual, to_complete};
 pub use people::{Adopt, Completion, Doctor, Explain, Grow, Man, Output, Report, Status};
 pub use tell::TellFlags;

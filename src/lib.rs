@@ -3,6 +3,7 @@
 //!
 //! `csi` → (`node` | `cluster`) and `controllers` → `lvm`, `fs`, `mount` → `host`
 
+pub mod admission; // gives pods their claims as they are made
 pub mod api; // the records in Kubernetes, one file a kind
 pub mod archive; // unpacks an archive into a volume
 pub mod ask; // what people ask of a cluster

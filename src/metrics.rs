@@ -55,6 +55,8 @@ pub struct Figures {
     pub wiped: Bytes,
     /// What a controller knows of its cluster.
     pub cluster: ClusterFigures,
+    /// When the certificate of an operator's webhook ends, since 1970.
+    pub certificate_expiry: Option<Duration>,
 }
 
 /// Knows the figures of now.
@@ -134,6 +136,8 @@ impl Metrics {
         table::VALIDATIONS.put(&mut registry, self.validations.clone());
         table::FILL_SECONDS.put(&mut registry, self.fill_seconds.clone());
         table::FILLS.put(&mut registry, self.fills.clone());
+        let expiry = figures.certificate_expiry.map(|expiry| expiry.as_secs_f64());
+        table::WEBHOOK_EXPIRY.put(&mut registry, gauges([(Vec::new(), expiry)]));
         put_spent(&mut registry, figures);
         let mut text = String::new();
         encode_registry(&mut text, &registry)?;

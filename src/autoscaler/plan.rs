@@ -93,7 +93,7 @@ fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
     (needs_us && !seen.is_covered).then(|| {
         let message = format!(
             "the pods of StatefulSet {name} do not get their claims yet: the webhook does not name it; \
-             see `kubectl get mutatingwebhookconfiguration pliant-pods` and the log of the operator"
+             see `kubectl get mutatingwebhookconfiguration pliant-webhook` and the log of the operator"
         );
         (AutoscalerReason::WebhookMissing, message)
     })

@@ -2,7 +2,9 @@
 
 use clap::Args;
 
+use crate::admission::Service;
 use crate::cli::TellFlags;
+use crate::config::Address;
 use crate::populators::validator::Mode;
 
 /// `pliant operator`.
@@ -20,7 +22,35 @@ pub struct OperatorRole {
     #[arg(long, value_name = "WHEN", env = "PLIANT_VALIDATOR", hide_env_values = true,
         value_parser = str::parse::<Mode>, default_value_t = Mode::Auto)]
     pub validator: Mode,
+    /// The webhook that gives pods their claims.
+    #[command(flatten)]
+    pub webhook: WebhookFlags,
     /// How it tells of itself.
     #[command(flatten)]
     pub tell: TellFlags,
+}
+
+/// The flags of the webhook that gives pods of StatefulSets their claims.
+#[derive(Debug, Args)]
+pub struct WebhookFlags {
+    /// Address and port to serve the webhook on, which gives pods of StatefulSets the claims of their
+    /// PvcAutoscalers, such as 0.0.0.0:10250 [default: off]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "PLIANT_WEBHOOK_ADDRESS",
+        hide_env_values = true,
+        requires = "webhook_service"
+    )]
+    pub webhook_address: Option<Address>,
+    /// The Service by which the API server reaches the webhook, as NAMESPACE/NAME. Its Secret, in the same
+    /// namespace, and its MutatingWebhookConfiguration have the same name
+    #[arg(
+        long,
+        value_name = "SERVICE",
+        env = "PLIANT_WEBHOOK_SERVICE",
+        hide_env_values = true,
+        requires = "webhook_address"
+    )]
+    pub webhook_service: Option<Service>,
 }

@@ -49,6 +49,7 @@ fn figures() -> Figures {
             )]),
             pools: BTreeMap::from([("fast".to_owned(), (Bytes::kib(2), Bytes::kib(1)))]),
         },
+        certificate_expiry: Some(Duration::from_secs(1_800_000_000)),
     }
 }
 
@@ -97,6 +98,7 @@ fn every_figure_is_told_as_it_is() {
             r#"volume_populator_operation_seconds_sum{result="success"} 61.0"#,
             r#"volume_populator_operation_seconds_count{result="success"} 1"#,
             r#"volume_populator_operation_count{result="success"} 1"#,
+            "pliant_webhook_certificate_expiry_seconds{} 1800000000.0",
             r#"pliant_expansions_total{outcome="whole"} 1"#,
             r#"pliant_lvm_commands_total{command="lvcreate"} 2"#,
             r#"pliant_lvm_command_seconds_total{command="lvcreate"} 0.005"#,

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::host::Host;
 use crate::lvm::Spent;
-use crate::metrics::{ClusterFigures, FigureSource, Figures};
+use crate::metrics::{FigureSource, Figures};
 use crate::node::Node;
 
 mod cluster;
@@ -37,7 +37,7 @@ impl FigureSource for NodeFigures {
             host_calls: self.host.counts(),
             lvm_commands: self.node.lvm_spent().into_iter().map(runs_and_time).collect(),
             wiped: self.node.wiped(),
-            cluster: ClusterFigures::default(),
+            ..Figures::default()
         }
     }
 }

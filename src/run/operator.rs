@@ -1,15 +1,20 @@
-//! `pliant operator`: the loops that have claims filled and moved, beside the driver and not in it.
+//! `pliant operator`: the loops that have claims filled and moved, and the webhook that gives pods their
+//! claims, beside the driver and not in it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use async_trait::async_trait;
-use kube::Client;
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{ArchivePopulator, PvcSourcePopulator};
-use crate::cli::OperatorRole;
+use crate::admission::{self, Keeper, Shown};
+use crate::api::{ArchivePopulator, PvcAutoscaler, PvcSourcePopulator};
+use crate::cli::{OperatorRole, WebhookFlags};
+use crate::cluster::Watched;
 use crate::metrics::{FigureSource, Figures, Metrics};
 use crate::populators::validator::Mode;
 use crate::populators::{Populator, Settings, Tally, Watches, registry, validator};
@@ -25,7 +30,9 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
     let metrics = Metrics::default();
     metrics.expect_fillings();
     let address = role.tell.metrics_address.map(|address| address.0);
-    machine::tell_figures(address, &metrics, Arc::new(Nothing), &stop).await?;
+    let shown = Shown::default();
+    let figures = Arc::new(Certificate(shown.clone()));
+    machine::tell_figures(address, &metrics, figures, &stop).await?;
     let settings = Settings { image: role.fill_image, namespace: role.fill_namespace };
     let tally: Arc<dyn Tally> = Arc::new(Counts(metrics));
     let watches = Arc::new(Watches::start(&client, &stop));
@@ -44,8 +51,41 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
         stopped.await;
         stop.cancel();
     };
-    tokio::join!(loops, stopping);
-    Ok(())
+    let (_, (), admitted) =
+        tokio::join!(loops, stopping, admit(role.webhook, &client, shown, &stop));
+    admitted
+}
+
+/// Give pods their claims, if that is wanted, until `stop`; a webhook that cannot be served stops the
+/// rest.
+async fn admit(
+    flags: WebhookFlags,
+    client: &Client,
+    shown: Shown,
+    stop: &CancellationToken,
+) -> Result<()> {
+    let WebhookFlags { webhook_address: Some(address), webhook_service: Some(service) } = flags
+    else {
+        return Ok(());
+    };
+    let rest = stop.clone().drop_guard();
+    let listener = TcpListener::bind(address.0).await.with_context(|| {
+        let address = address.0;
+        format!(
+            "the webhook can not be served on {address}; see `ss -ltnp`, or choose another \
+             --webhook-address"
+        )
+    })?;
+    let every = watcher::Config::default();
+    let autoscalers: Watched<PvcAutoscaler> =
+        Watched::start_cut(Api::all(client.clone()), every, stop, |one| one.status = None);
+    let keeper = Keeper::new(client.clone(), service, shown.clone());
+    let served = async {
+        let _rest = rest;
+        admission::serve(listener, client.clone(), shown, stop.clone()).await
+    };
+    let (served, ()) = tokio::join!(served, keeper.run(&autoscalers, stop.clone()));
+    served.context("the webhook can no longer be served")
 }
 
 /// Register our kinds, and tell claims of those that are not registered.
@@ -64,13 +104,13 @@ async fn registered(
     );
 }
 
-/// The operator has no figures but those that it counts.
-struct Nothing;
+/// Tells when the certificate of the webhook ends; all else is counted as it happens.
+struct Certificate(Shown);
 
 #[async_trait]
-impl FigureSource for Nothing {
+impl FigureSource for Certificate {
     async fn figures(&self) -> Figures {
-        Figures::default()
+        Figures { certificate_expiry: self.0.expires(), ..Figures::default() }
     }
 }
 

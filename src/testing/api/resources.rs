@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret,
+};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -120,6 +123,7 @@ pub(super) fn resources() -> Vec<Arc<Resource>> {
     let core = [
         Resource::core::<Node>().with_status().with_fields(&["spec.unschedulable"]),
         Resource::core::<ConfigMap>().in_namespaces(),
+        Resource::core::<Secret>().in_namespaces().with_fields(&["type"]),
         Resource::core::<PersistentVolume>().with_status(),
         Resource::core::<PersistentVolumeClaim>().with_status().in_namespaces(),
         Resource::core::<Pod>().with_status().in_namespaces().with_fields(&[
@@ -137,6 +141,7 @@ pub(super) fn resources() -> Vec<Arc<Resource>> {
             "reportingController",
             "type",
         ]),
+        Resource::core::<MutatingWebhookConfiguration>(),
         Resource::core::<Lease>().in_namespaces().guarded(),
         Resource::core::<CSIStorageCapacity>().in_namespaces().guarded(),
         Resource::core::<StorageClass>(),

@@ -1,0 +1,156 @@
+//! For which pods the API server asks the webhook.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations,
+    ServiceReference, WebhookClientConfig,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use kube::{Api, Client};
+
+use super::Service;
+
+/// The label that every namespace has, with its name.
+const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// How many bytes of names one condition holds. An expression has at most 100,000 characters.
+///
+/// # Source
+/// cel-go, `parser.ExpressionSizeCodePointLimit`, whose default Kubernetes takes.
+const MOST_NAMES: usize = 80_000;
+
+/// How long the API server waits, in seconds.
+const PATIENCE: i32 = 5;
+
+/// A StatefulSet by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Workload {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}/{}'", self.namespace, self.name)
+    }
+}
+
+/// Returns the webhooks by which the API server asks for the pods of these StatefulSets and for no
+/// other: none without a StatefulSet, one but for very many. All that the API server would add is
+/// in them, so that what is there can be compared with what is wanted.
+pub fn webhooks(
+    service: &Service,
+    workloads: &BTreeSet<Workload>,
+    authorities: &str,
+) -> Vec<MutatingWebhook> {
+    let client = WebhookClientConfig {
+        ca_bundle: Some(ByteString(authorities.as_bytes().to_vec())),
+        service: Some(ServiceReference {
+            name: service.name.clone(),
+            namespace: service.namespace.clone(),
+            path: Some("/pods".to_owned()),
+            port: Some(443),
+        }),
+        url: None,
+    };
+    let parts = parts(workloads).into_iter().enumerate();
+    parts.map(|(number, part)| webhook(number, &part, client.clone())).collect()
+}
+
+/// Whether the API server asks the webhook for the pods of a StatefulSet. A pod that is made before
+/// that comes without its claim.
+pub fn covers(configuration: &MutatingWebhookConfiguration, workload: &Workload) -> bool {
+    let quoted = workload.to_string();
+    let mut conditions = configuration.webhooks.iter().flatten().filter_map(|webhook| {
+        let selector = webhook.namespace_selector.as_ref()?;
+        let namespaces = selector.match_expressions.iter().flatten();
+        let mut values = namespaces.flat_map(|one| one.values.iter().flatten());
+        values.any(|value| *value == workload.namespace).then_some(&webhook.match_conditions)
+    });
+    conditions.any(|all| all.iter().flatten().any(|one| one.expression.contains(&quoted)))
+}
+
+/// Look up whether the API server asks the webhook of this Service for the pods of a StatefulSet.
+///
+/// # Errors
+/// What the API server says; a configuration that is not there is none.
+pub async fn is_covered(
+    client: &Client,
+    service: &Service,
+    workload: &Workload,
+) -> Result<bool, kube::Error> {
+    let api: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    let there = api.get_opt(&service.name).await?;
+    Ok(there.is_some_and(|configuration| covers(&configuration, workload)))
+}
+
+/// The StatefulSets by as many as one condition holds.
+fn parts(workloads: &BTreeSet<Workload>) -> Vec<Vec<&Workload>> {
+    let mut parts: Vec<Vec<&Workload>> = Vec::new();
+    let mut length = 0;
+    for workload in workloads {
+        let more = workload.to_string().len() + 2;
+        length += more;
+        match parts.last_mut() {
+            Some(part) if length <= MOST_NAMES => part.push(workload),
+            _ => {
+                parts.push(vec![workload]);
+                length = more;
+            }
+        }
+    }
+    parts
+}
+
+fn webhook(number: usize, part: &[&Workload], client: WebhookClientConfig) -> MutatingWebhook {
+    let namespaces: BTreeSet<&str> = part.iter().map(|one| one.namespace.as_str()).collect();
+    let of_names = LabelSelectorRequirement {
+        key: NAMESPACE_LABEL.to_owned(),
+        operator: "In".to_owned(),
+        values: Some(namespaces.into_iter().map(str::to_owned).collect()),
+    };
+    MutatingWebhook {
+        admission_review_versions: vec!["v1".to_owned()],
+        client_config: client,
+        failure_policy: Some("Fail".to_owned()), // A pod without its claim would be refused all the same.
+        match_conditions: Some(vec![MatchCondition {
+            name: "stateful-sets-of-pvc-autoscalers".to_owned(),
+            expression: expression(part),
+        }]),
+        match_policy: Some("Equivalent".to_owned()),
+        name: format!("pods-{number}.webhook.pliant.io"),
+        namespace_selector: Some(LabelSelector {
+            match_expressions: Some(vec![of_names]),
+            match_labels: None,
+        }),
+        object_selector: Some(LabelSelector::default()),
+        reinvocation_policy: Some("IfNeeded".to_owned()),
+        rules: Some(vec![RuleWithOperations {
+            api_groups: Some(vec![String::new()]),
+            api_versions: Some(vec!["v1".to_owned()]),
+            operations: Some(vec!["CREATE".to_owned()]),
+            resources: Some(vec!["pods".to_owned()]),
+            scope: Some("Namespaced".to_owned()),
+        }]),
+        side_effects: "None".to_owned(),
+        timeout_seconds: Some(PATIENCE),
+    }
+}
+
+fn expression(part: &[&Workload]) -> String {
+    let names: Vec<String> = part.iter().map(ToString::to_string).collect();
+    format!(
+        "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, \
+         has(o.controller) && o.controller && o.kind == 'StatefulSet' && \
+         o.apiVersion.startsWith('apps/') && (request.namespace + '/' + o.name) in [{}])",
+        names.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests;

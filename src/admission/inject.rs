@@ -1,0 +1,139 @@
+//! What a pod of a StatefulSet gets when it is made.
+
+use json_patch::jsonptr::Pointer;
+use json_patch::{AddOperation, Patch, PatchOperation};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaimVolumeSource, Pod, Volume};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::api::{OrdinalStatus, PvcAutoscaler, SwapPhase};
+
+/// What becomes of a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// It is made as it is.
+    AsItIs,
+    /// It is made with this change.
+    With(Patch),
+    /// It is not made yet, or never; the sentence says why.
+    Not(String),
+}
+
+/// Decide what a pod gets: of each PvcAutoscaler of its StatefulSet the claim with its ordinal, as the
+/// volume that has the name of the template. A volume that the StatefulSet's own
+/// `volumeClaimTemplates` have is left to them. Deciding again on the outcome is [`Verdict::AsItIs`].
+///
+/// Never the old claim while it is copied: what a pod would write there then would be lost.
+pub fn decide(pod: &Pod, workload: &StatefulSet, autoscalers: &[PvcAutoscaler]) -> Verdict {
+    let (pod_name, workload_name) = (pod.name_any(), workload.name_any());
+    let wanted: Vec<&PvcAutoscaler> = autoscalers
+        .iter()
+        .filter(|one| one.spec.stateful_set_name == workload_name)
+        .filter(|one| !has_own_template(workload, template(one)))
+        .collect();
+    if wanted.is_empty() {
+        return Verdict::AsItIs;
+    }
+    let Some(ordinal) = ordinal(&pod_name, &workload_name) else {
+        return Verdict::Not(format!(
+            "pod {pod_name} has no ordinal of StatefulSet {workload_name} in its name, so which \
+             claims are its own is not known"
+        ));
+    };
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let mut volumes: Vec<Volume> = volumes.cloned().collect();
+    let had = volumes.len();
+    for autoscaler in wanted {
+        match volume_for(&pod_name, ordinal, autoscaler, &volumes) {
+            Ok(Some(volume)) => volumes.push(volume),
+            Ok(None) => {}
+            Err(why) => return Verdict::Not(why),
+        }
+    }
+    if volumes.len() == had { Verdict::AsItIs } else { Verdict::With(patch(&volumes, had)) }
+}
+
+/// The StatefulSet that makes a pod, if one does.
+pub(super) fn controlling_stateful_set(pod: &Pod) -> Option<&OwnerReference> {
+    let is_it = |owner: &&OwnerReference| {
+        owner.controller == Some(true)
+            && owner.kind == "StatefulSet"
+            && owner.api_version.starts_with("apps/")
+    };
+    pod.owner_references().iter().find(is_it)
+}
+
+fn template(autoscaler: &PvcAutoscaler) -> &str {
+    &autoscaler.spec.volume_claim_template.metadata.name
+}
+
+fn has_own_template(workload: &StatefulSet, name: &str) -> bool {
+    let spec = workload.spec.as_ref();
+    let mut own = spec.into_iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
+    own.any(|template| template.metadata.name.as_deref() == Some(name))
+}
+
+/// The number in `<StatefulSet>-<number>`, as a StatefulSet writes it.
+fn ordinal(pod: &str, workload: &str) -> Option<i32> {
+    let digits = pod.strip_prefix(workload)?.strip_prefix('-')?;
+    let number: i32 = digits.parse().ok()?;
+    (number.to_string() == digits && number >= 0).then_some(number)
+}
+
+/// The volume that a pod lacks of a PvcAutoscaler, if it lacks it; or why it cannot be made.
+fn volume_for(
+    pod: &str,
+    ordinal: i32,
+    autoscaler: &PvcAutoscaler,
+    volumes: &[Volume],
+) -> Result<Option<Volume>, String> {
+    let template = template(autoscaler);
+    let status = autoscaler.status.as_ref().and_then(|status| status.of(ordinal));
+    let claim = status.map(claim).filter(|claim| !claim.is_empty()).ok_or_else(|| {
+        format!("the claim {template} of pod {pod} is not there yet; it is made within seconds")
+    })?;
+    let Some(there) = volumes.iter().find(|volume| volume.name == template) else {
+        let source = PersistentVolumeClaimVolumeSource {
+            claim_name: claim.to_owned(),
+            ..PersistentVolumeClaimVolumeSource::default()
+        };
+        return Ok(Some(Volume {
+            name: template.to_owned(),
+            persistent_volume_claim: Some(source),
+            ..Volume::default()
+        }));
+    };
+    if there.persistent_volume_claim.as_ref().is_some_and(|it| it.claim_name == claim) {
+        return Ok(None);
+    }
+    let name = autoscaler.name_any();
+    Err(format!(
+        "pod {pod} has a volume {template} that is not the claim {claim}, which PvcAutoscaler {name} \
+         gives it; take that volume out of what makes the pod, or delete the PvcAutoscaler"
+    ))
+}
+
+/// The claim that a pod with this ordinal may use now.
+fn claim(ordinal: &OrdinalStatus) -> &str {
+    match &ordinal.swap {
+        Some(swap) if matches!(swap.phase, SwapPhase::Draining | SwapPhase::FinalCopy) => {
+            &swap.claim
+        }
+        _ => &ordinal.active_claim,
+    }
+}
+
+/// The change that adds all volumes but the first ones, which the pod has.
+fn patch(volumes: &[Volume], had: usize) -> Patch {
+    let add = |path: &'static str, value: Value| {
+        PatchOperation::Add(AddOperation { path: Pointer::from_static(path).to_buf(), value })
+    };
+    let list = (had == 0).then(|| add("/spec/volumes", json!([])));
+    let each = volumes[had..].iter().map(|volume| add("/spec/volumes/-", json!(volume)));
+    Patch(list.into_iter().chain(each).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+use json_patch::patch;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::PvcAutoscalerStatus;
+
+fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).unwrap()
+}
+
+fn pod(name: &str, volumes: &Value) -> Value {
+    let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "1",
+                       "controller": true});
+    let mut pod = json!({"metadata": {"name": name, "ownerReferences": [owner]},
+                         "spec": {"containers": []}});
+    if !volumes.is_null() {
+        pod["spec"]["volumes"] = volumes.clone();
+    }
+    pod
+}
+
+fn workload(own: &[&str]) -> StatefulSet {
+    let templates: Vec<Value> =
+        own.iter().map(|name| json!({"metadata": {"name": name}})).collect();
+    read(json!({"metadata": {"name": "db"},
+                "spec": {"selector": {}, "template": {}, "volumeClaimTemplates": templates}}))
+}
+
+/// A PvcAutoscaler `name` of StatefulSet `db` with this template.
+fn autoscaler(name: &str, template: &str, ordinals: &Value) -> PvcAutoscaler {
+    let template = json!({"metadata": {"name": template}, "spec": {"accessModes": ["ReadWriteOnce"],
+                          "resources": {"requests": {"storage": "1Gi"}}}});
+    let mut one: PvcAutoscaler = read(json!({
+        "apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler", "metadata": {"name": name},
+        "spec": {"statefulSetName": "db", "volumeClaimTemplate": template},
+    }));
+    let ordinals = read(ordinals.clone());
+    one.status = Some(PvcAutoscalerStatus { ordinals, ..PvcAutoscalerStatus::default() });
+    one
+}
+
+fn data(ordinals: &Value) -> PvcAutoscaler {
+    autoscaler("sizes", "data", ordinals)
+}
+
+fn volume(name: &str, claim: &str) -> Value {
+    json!({"name": name, "persistentVolumeClaim": {"claimName": claim}})
+}
+
+/// The volumes of the pod that is made, or why none is.
+fn made(
+    pod: &Value,
+    workload: &StatefulSet,
+    autoscalers: &[PvcAutoscaler],
+) -> Result<Value, String> {
+    let mut pod = pod.clone();
+    match decide(&read(pod.clone()), workload, autoscalers) {
+        Verdict::AsItIs => {}
+        Verdict::With(change) => {
+            patch(&mut pod, &change).unwrap();
+            let again = decide(&read(pod.clone()), workload, autoscalers);
+            assert_eq!(again, Verdict::AsItIs, "what is asked again changes nothing");
+        }
+        Verdict::Not(why) => return Err(why),
+    }
+    Ok(pod["spec"]["volumes"].clone())
+}
+
+#[test]
+fn a_pod_gets_the_claim_of_its_ordinal_beside_what_it_has() {
+    let sizes = [data(&json!([{"ordinal": 1, "activeClaim": "data-1-aa"},
+                              {"ordinal": 11, "activeClaim": "data-11-bb"}]))];
+    let none = workload(&[]);
+    let given = |name: &str, had: &Value| made(&pod(name, had), &none, &sizes);
+    assert_eq!(given("db-1", &Value::Null), Ok(json!([volume("data", "data-1-aa")])));
+    assert_eq!(given("db-11", &json!([])), Ok(json!([volume("data", "data-11-bb")])));
+    let token = json!({"name": "token", "projected": {}});
+    let both = json!([token, volume("data", "data-1-aa")]);
+    assert_eq!(given("db-1", &json!([token])), Ok(both));
+}
+
+#[test]
+fn each_phase_of_a_swap_has_one_claim() {
+    for (phase, claim) in [
+        ("Planned", "old"),
+        ("Draining", "new"),
+        ("FinalCopy", "new"),
+        ("Soaking", "old"), // By then the active one is the new one.
+        ("RollingBack", "old"),
+        ("Failed", "old"),
+    ] {
+        let swap = json!({"phase": phase, "claim": "new", "generation": 1});
+        let sizes = [data(&json!([{"ordinal": 0, "activeClaim": "old", "swap": swap}]))];
+        let given = made(&pod("db-0", &Value::Null), &workload(&[]), &sizes);
+        assert_eq!(given, Ok(json!([volume("data", claim)])), "{phase}");
+    }
+}
+
+#[test]
+fn several_templates_are_several_volumes_and_the_own_ones_of_a_stateful_set_are_its_own() {
+    let ordinal = |claim: &str| json!([{"ordinal": 0, "activeClaim": claim}]);
+    let all = [
+        autoscaler("a", "data", &ordinal("data-0")),
+        autoscaler("b", "logs", &ordinal("logs-0")),
+        autoscaler("c", "own", &json!([])),
+    ];
+    let given = made(&pod("db-0", &Value::Null), &workload(&["own"]), &all);
+    assert_eq!(given, Ok(json!([volume("data", "data-0"), volume("logs", "logs-0")])));
+    let mut other = all[0].clone();
+    other.spec.stateful_set_name = "web".to_owned();
+    assert_eq!(made(&pod("db-0", &Value::Null), &workload(&[]), &[other]), Ok(Value::Null));
+}
+
+#[test]
+fn a_pod_whose_claim_is_not_there_yet_is_not_made_yet() {
+    let why = "the claim data of pod db-0 is not there yet; it is made within seconds";
+    for ordinals in [
+        json!([]),
+        json!([{"ordinal": 1, "activeClaim": "data-1"}]),
+        json!([{"ordinal": 0, "activeClaim": ""}]),
+    ] {
+        let given = made(&pod("db-0", &Value::Null), &workload(&[]), &[data(&ordinals)]);
+        assert_eq!(given, Err(why.to_owned()), "{ordinals}");
+    }
+    let mut untold = data(&json!([]));
+    untold.status = None;
+    let given = made(&pod("db-0", &Value::Null), &workload(&[]), &[untold]);
+    assert_eq!(given, Err(why.to_owned()));
+}
+
+#[test]
+fn a_volume_of_that_name_is_never_replaced() {
+    let ordinal = json!([{"ordinal": 0, "activeClaim": "data-0"}]);
+    let given = |had: Value| made(&pod("db-0", &json!([had])), &workload(&[]), &[data(&ordinal)]);
+    assert_eq!(given(volume("data", "data-0")), Ok(json!([volume("data", "data-0")])));
+    let why = "pod db-0 has a volume data that is not the claim data-0, which PvcAutoscaler sizes \
+               gives it; take that volume out of what makes the pod, or delete the PvcAutoscaler";
+    assert_eq!(given(volume("data", "other")), Err(why.to_owned()));
+    assert_eq!(given(json!({"name": "data", "emptyDir": {}})), Err(why.to_owned()));
+    let two =
+        [data(&ordinal), autoscaler("twin", "data", &json!([{"ordinal": 0, "activeClaim": "x"}]))];
+    let given = made(&pod("db-0", &Value::Null), &workload(&[]), &two);
+    assert_eq!(given, Err(why.replace("data-0", "x").replace("sizes", "twin")));
+}
+
+#[test]
+fn only_a_name_of_a_stateful_set_has_an_ordinal() {
+    for (name, expected) in [
+        ("db-0", Some(0)),
+        ("db-10", Some(10)),
+        ("db-2147483647", Some(i32::MAX)),
+        ("db-2147483648", None),
+        ("db-00", None),
+        ("db-+1", None),
+        ("db--1", None),
+        ("db-", None),
+        ("db", None),
+        ("db-1-0", None),
+        ("web-0", None),
+    ] {
+        assert_eq!(ordinal(name, "db"), expected, "{name}");
+    }
+    let why = "pod debug has no ordinal of StatefulSet db in its name, so which claims are its own is not known";
+    let given = made(&pod("debug", &Value::Null), &workload(&[]), &[data(&json!([]))]);
+    assert_eq!(given, Err(why.to_owned()));
+}
+
+#[test]
+fn the_stateful_set_of_a_pod_is_the_one_that_controls_it() {
+    let name_of = |owner: Value| -> Option<String> {
+        let pod: Pod = read(json!({"metadata": {"name": "db-0", "ownerReferences": [owner]}}));
+        controlling_stateful_set(&pod).map(|owner| owner.name.clone())
+    };
+    let owner = |group: &str, kind: &str, controller: Value| {
+        json!({"apiVersion": group,
+        "kind": kind, "name": "db", "uid": "1", "controller": controller})
+    };
+    assert_eq!(name_of(owner("apps/v1", "StatefulSet", json!(true))).as_deref(), Some("db"));
+    assert_eq!(name_of(owner("apps/v1", "StatefulSet", json!(false))), None);
+    assert_eq!(name_of(owner("apps/v1", "StatefulSet", Value::Null)), None);
+    assert_eq!(name_of(owner("apps/v1", "ReplicaSet", json!(true))), None);
+    assert_eq!(name_of(owner("example.com/v1", "StatefulSet", json!(true))), None);
+}

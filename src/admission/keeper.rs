@@ -1,0 +1,251 @@
+//! Keeps the certificates and the MutatingWebhookConfiguration as they are wanted.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt};
+use tokio_util::sync::CancellationToken;
+
+use super::{LIFE, Pair, Pairs, Service, Shown, WRITER, Workload, webhooks};
+use crate::api::PvcAutoscaler;
+use crate::causes;
+use crate::cluster::Watched;
+
+/// The key of the Secret under which the certificates are.
+const KEY: &str = "certificates.json";
+
+/// After an API server that refused, or did not answer.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Between two rounds of writes, so that who writes otherwise is not fought without a pause.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long the clock is not looked at, at most: it may be set, and a sleep does not see that.
+const LOOK: Duration = Duration::from_secs(3600);
+
+/// Writes that may follow from each other: certificates, and then their authority.
+const ROUNDS: usize = 3;
+
+/// Tells the time since 1970, as the machine has it now: whoever checks a certificate goes by that, and it
+/// may be set.
+pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+/// Keeps the certificates and the configuration; each replica has one.
+#[derive(Clone)]
+pub struct Keeper {
+    client: Client,
+    service: Service,
+    shown: Shown,
+    life: Duration,
+    clock: Clock,
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeper").field("service", &self.service).finish_non_exhaustive()
+    }
+}
+
+/// What there is.
+#[derive(Debug, Default)]
+struct Seen {
+    secret: Option<Secret>,
+    configuration: Option<MutatingWebhookConfiguration>,
+    workloads: BTreeSet<Workload>,
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+enum Step {
+    /// Make a certificate and put it before those of the Secret.
+    Renew,
+    /// Let the API server ask by these webhooks.
+    Ask(Vec<MutatingWebhook>),
+}
+
+/// Why a step was not done.
+#[derive(Debug, thiserror::Error)]
+enum KeepError {
+    #[error("no certificate could be made")]
+    Make(#[from] rcgen::Error),
+    #[error("the certificates could not be written")]
+    Text(#[from] serde_json::Error),
+    #[error("the API server refuses it or does not answer")]
+    Api(#[from] kube::Error),
+}
+
+impl Keeper {
+    /// A keeper of what has the name of this service, which lets `shown` show what it keeps.
+    pub fn new(client: Client, service: Service, shown: Shown) -> Self {
+        let since_1970 = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let clock: Clock = Arc::new(move || since_1970().unwrap_or_default());
+        Keeper { client, service, shown, life: LIFE, clock }
+    }
+
+    /// As it is, with certificates of another life by another clock.
+    pub fn with_lives(self, life: Duration, clock: Clock) -> Self {
+        Keeper { life, clock, ..self }
+    }
+
+    /// Keep them until `stop`: look after each change, and when a certificate comes of age.
+    pub async fn run(&self, autoscalers: &Watched<PvcAutoscaler>, stop: CancellationToken) {
+        let only =
+            watcher::Config::default().fields(&format!("metadata.name={}", self.service.name));
+        let secrets = Watched::start(self.secrets(), only.clone(), &stop);
+        let configurations = Watched::start(self.configurations(), only, &stop);
+        let kept = async {
+            tokio::join!(secrets.known(), configurations.known(), autoscalers.known());
+            let mut changes = (secrets.changes(), configurations.changes(), autoscalers.changes());
+            loop {
+                changes.0.mark_unchanged();
+                changes.1.mark_unchanged();
+                changes.2.mark_unchanged();
+                let seen = Seen {
+                    secret: secrets.all().first().map(|secret| (**secret).clone()),
+                    configuration: configurations.all().first().map(|one| (**one).clone()),
+                    workloads: workloads(autoscalers.all().iter().map(AsRef::as_ref)),
+                };
+                let pause = self.keep(&seen).await;
+                tokio::select! {
+                    _ = changes.0.changed() => {}
+                    _ = changes.1.changed() => {}
+                    _ = changes.2.changed() => {}
+                    () = tokio::time::sleep(pause) => {}
+                }
+            }
+        };
+        stop.run_until_cancelled(kept).await;
+    }
+
+    /// Show what is to be shown, and write what is not as it should be; how long until that is looked
+    /// at without a change.
+    async fn keep(&self, seen: &Seen) -> Duration {
+        self.show(seen);
+        if self.plan(seen).is_none() {
+            return pairs(seen).next((self.clock)()).unwrap_or(LOOK).min(LOOK);
+        }
+        let written = self.write().await;
+        tokio::time::sleep(PAUSE).await;
+        let Err(error) = written else { return Duration::ZERO };
+        let error = causes::in_full(&error);
+        tracing::warn!(webhook = %self.service, error, "the webhook is not as it should be yet");
+        AGAIN
+    }
+
+    /// Write until all is as it should be. What was only watched may be old, so it is looked at anew, and
+    /// the configuration first: who writes over it knows all that there was when it was read.
+    async fn write(&self) -> Result<(), KeepError> {
+        for _ in 0..ROUNDS {
+            let (configurations, secrets) = (self.configurations(), self.secrets());
+            let configuration = configurations.get_opt(&self.service.name).await?;
+            let secret = secrets.get_opt(&self.service.name).await?;
+            let all: Api<PvcAutoscaler> = Api::all(self.client.clone());
+            let autoscalers = all.list(&ListParams::default()).await?;
+            let seen = Seen { secret, configuration, workloads: workloads(autoscalers.iter()) };
+            self.show(&seen);
+            match self.plan(&seen) {
+                Some(step) => self.apply(step, &seen).await?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&self, seen: &Seen) {
+        let asks = seen.configuration.iter().flat_map(|one| one.webhooks.iter().flatten());
+        let bundles = asks.filter_map(|one| one.client_config.ca_bundle.as_ref());
+        let bundles: Vec<_> = bundles.map(|bundle| String::from_utf8_lossy(&bundle.0)).collect();
+        let trusts = |authority: &str| bundles.iter().all(|bundle| bundle.contains(authority));
+        let pairs = pairs(seen);
+        let Some(pair) = pairs.shown(trusts, (self.clock)()) else { return };
+        if let Err(error) = self.shown.show(pair) {
+            let error = causes::in_full(&error);
+            tracing::warn!(webhook = %self.service, error, "its certificate cannot be used");
+        }
+    }
+
+    /// The next step, if one is needed.
+    fn plan(&self, seen: &Seen) -> Option<Step> {
+        let pairs = pairs(seen);
+        if pairs.are_due((self.clock)()) {
+            return Some(Step::Renew);
+        }
+        let wanted = webhooks(&self.service, &seen.workloads, &pairs.authorities());
+        let there = seen.configuration.as_ref().and_then(|one| one.webhooks.as_deref());
+        (there.unwrap_or_default() != wanted).then_some(Step::Ask(wanted))
+    }
+
+    async fn apply(&self, step: Step, seen: &Seen) -> Result<(), KeepError> {
+        match step {
+            Step::Renew => self.renew(seen).await,
+            Step::Ask(webhooks) => Ok(self.ask(webhooks, seen).await?),
+        }
+    }
+
+    /// Put a new certificate before those that were seen, unless another replica has.
+    async fn renew(&self, seen: &Seen) -> Result<(), KeepError> {
+        let now = (self.clock)();
+        let new = Pair::make(&self.service.host(), self.life, now)?;
+        let text = serde_json::to_vec(&pairs(seen).with(new, now))?;
+        let mut secret = seen.secret.clone().unwrap_or_default();
+        secret.metadata.managed_fields = None;
+        secret.data.get_or_insert_default().insert(KEY.to_owned(), ByteString(text));
+        let params = PostParams { field_manager: Some(WRITER.to_owned()), ..PostParams::default() };
+        let name = &self.service.name;
+        let written = if seen.secret.is_some() {
+            self.secrets().replace(name, &params, &secret).await
+        } else {
+            secret.metadata.name = Some(name.clone());
+            self.secrets().create(&params, &secret).await
+        };
+        match written {
+            Err(kube::Error::Api(answer)) if answer.code == 409 => Ok(()),
+            written => Ok(written.map(drop)?),
+        }
+    }
+
+    /// Let the API server ask by these, unless the configuration has changed since it was seen.
+    async fn ask(&self, webhooks: Vec<MutatingWebhook>, seen: &Seen) -> Result<(), kube::Error> {
+        let mut wanted = MutatingWebhookConfiguration::default();
+        wanted.metadata.name = Some(self.service.name.clone());
+        wanted.metadata.resource_version =
+            seen.configuration.as_ref().and_then(ResourceExt::resource_version);
+        wanted.webhooks = Some(webhooks);
+        let params = PatchParams::apply(WRITER).force();
+        let name = &self.service.name;
+        match self.configurations().patch(name, &params, &Patch::Apply(&wanted)).await {
+            Err(kube::Error::Api(answer)) if answer.code == 409 => Ok(()),
+            written => written.map(drop),
+        }
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.service.namespace)
+    }
+
+    fn configurations(&self) -> Api<MutatingWebhookConfiguration> {
+        Api::all(self.client.clone())
+    }
+}
+
+/// The certificates of a Secret; none, if they cannot be read.
+fn pairs(seen: &Seen) -> Pairs {
+    let data = seen.secret.as_ref().and_then(|secret| secret.data.as_ref()?.get(KEY));
+    data.and_then(|data| serde_json::from_slice(&data.0).ok()).unwrap_or_default()
+}
+
+/// The StatefulSets that PvcAutoscalers name.
+fn workloads<'a>(autoscalers: impl Iterator<Item = &'a PvcAutoscaler>) -> BTreeSet<Workload> {
+    let workload = |one: &PvcAutoscaler| {
+        let (namespace, name) = (one.namespace()?, one.spec.stateful_set_name.clone());
+        Some(Workload { namespace, name })
+    };
+    autoscalers.filter_map(workload).collect()
+}

@@ -1,0 +1,141 @@
+//! The certificates of the webhook, and when they are renewed.
+//!
+//! Each has an authority of its own, whose key is forgotten as soon as it has signed: there is nothing to
+//! steal by which another one could be signed. A new pair is made when two thirds of the life of the one
+//! before have passed, and shown when the API servers have had time to learn of its authority. Both
+//! authorities are trusted all the while.
+
+use std::fmt;
+use std::time::Duration;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+use serde::{Deserialize, Serialize};
+
+/// How long a certificate is good for.
+pub const LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// The part of its life by which a certificate begins before it was made, an hour of 90 days: clocks
+/// differ.
+const EARLY: u32 = 90 * 24;
+
+/// The part of its life after which a certificate is shown, three days of 90.
+const SETTLING: u32 = 30;
+
+/// A certificate with its key, and the authority that has signed it. Times are seconds since 1970.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pair {
+    /// The certificate of the authority, in PEM.
+    pub authority: String,
+    /// The certificate, in PEM.
+    pub certificate: String,
+    /// Its key, in PEM.
+    pub key: String,
+    /// When it was made.
+    made: u64,
+    /// When it is no longer good.
+    expires: u64,
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pair")
+            .field("made", &self.made)
+            .field("expires", &self.expires)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pair {
+    /// Make one for a server of this name; `now` is since 1970.
+    ///
+    /// # Errors
+    /// What keeps the system from making keys, or a name that is none.
+    pub fn make(host: &str, life: Duration, now: Duration) -> Result<Pair, rcgen::Error> {
+        let begins = now.saturating_sub(life / EARLY);
+        let expires = begins + life;
+        let lasting = |params: &mut CertificateParams, name: &str| {
+            let epoch = date_time_ymd(1970, 1, 1);
+            params.not_before = epoch + Duration::from_secs(begins.as_secs());
+            params.not_after = epoch + Duration::from_secs(expires.as_secs());
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            params.distinguished_name.push(DnType::CommonName, name);
+        };
+        let mut authority = CertificateParams::default();
+        lasting(&mut authority, &format!("Pliant webhook authority {}", now.as_secs()));
+        authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+        let mut server = CertificateParams::new([host.to_owned()])?;
+        lasting(&mut server, "Pliant webhook");
+        server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        server.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate()?;
+        Ok(Pair {
+            authority: authority.pem(),
+            certificate: server.signed_by(&key, &authority)?.pem(),
+            key: key.serialize_pem(),
+            made: now.as_secs() + 1, // Rounded up: not shown too early.
+            expires: expires.as_secs(),
+        })
+    }
+
+    /// When it is no longer good, since 1970.
+    pub fn expires(&self) -> Duration {
+        Duration::from_secs(self.expires)
+    }
+
+    fn life(&self) -> Duration {
+        Duration::from_secs(self.expires.saturating_sub(self.made))
+    }
+
+    fn renewed_at(&self) -> Duration {
+        Duration::from_secs(self.made) + self.life() * 2 / 3
+    }
+
+    fn shown_at(&self) -> Duration {
+        Duration::from_secs(self.made) + self.life() / SETTLING
+    }
+}
+
+/// The pairs that all replicas share, the newest first: one, and the one before it while it is good.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pairs(Vec<Pair>);
+
+impl Pairs {
+    /// Whether a new one is to be made.
+    pub fn are_due(&self, now: Duration) -> bool {
+        self.0.first().is_none_or(|newest| newest.renewed_at() <= now)
+    }
+
+    /// Returns these with a new one before them.
+    pub fn with(&self, new: Pair, now: Duration) -> Pairs {
+        let before = self.0.first().filter(|before| before.expires() > now);
+        Pairs([Some(new), before.cloned()].into_iter().flatten().collect())
+    }
+
+    /// Returns the certificates of all authorities, in PEM.
+    pub fn authorities(&self) -> String {
+        self.0.iter().map(|pair| pair.authority.as_str()).collect()
+    }
+
+    /// Returns the pair to show to who connects: the newest one, as soon as its authority has been
+    /// known for a while to who `trusts` it, and the one before until then.
+    pub fn shown(&self, trusts: impl Fn(&str) -> bool, now: Duration) -> Option<&Pair> {
+        let is_known = |pair: &&Pair| pair.shown_at() <= now && trusts(&pair.authority);
+        self.0.iter().find(is_known).or(self.0.last())
+    }
+
+    /// How long it is until something about them changes.
+    pub fn next(&self, now: Duration) -> Option<Duration> {
+        let newest = self.0.first()?;
+        let times = [newest.shown_at(), newest.renewed_at()];
+        times.into_iter().filter_map(|at| at.checked_sub(now)).filter(|left| !left.is_zero()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! For which pods the API server asks, in a time that passes when all wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use pliant::admission::{LIFE, Workload, covers, is_covered};
+use pliant::api::PvcAutoscaler;
+use pliant::testing::FakeApi;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{NAME, Replica, SHOP, cluster, configuration, service, workload};
+
+const NOW: Duration = Duration::from_secs(1_800_000_000);
+
+fn replica(api: &FakeApi) -> Replica {
+    Replica::start(api, LIFE, Arc::new(|| NOW))
+}
+
+fn names(api: &FakeApi, name: &str) -> bool {
+    let workload = Workload { namespace: SHOP.to_owned(), name: name.to_owned() };
+    covers(&configuration(api), &workload)
+}
+
+fn webhooks(api: &FakeApi) -> usize {
+    configuration(api).webhooks.unwrap_or_default().len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_stateful_sets_that_are_named_are_asked_for() {
+    let api = cluster();
+    let _replicas = [replica(&api), replica(&api)];
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(webhooks(&api), 0);
+    workload(&api, "db", &json!([]));
+    api.until("db is covered", |api| names(api, "db")).await;
+    assert!(!names(&api, "web"));
+    workload(&api, "web", &json!([]));
+    api.until("web is covered too", |api| names(api, "db") && names(api, "web")).await;
+    api.delete::<PvcAutoscaler>("shop/db");
+    api.until("db is not covered", |api| names(api, "web") && !names(api, "db")).await;
+    let looked = async |name: &str| {
+        let workload = Workload { namespace: SHOP.to_owned(), name: name.to_owned() };
+        is_covered(&api.client(), &service(), &workload).await.unwrap()
+    };
+    assert_eq!((looked("web").await, looked("db").await), (true, false));
+    api.delete::<PvcAutoscaler>("shop/web");
+    api.until("nobody is asked", |api| webhooks(api) == 0).await;
+    api.delete::<MutatingWebhookConfiguration>(NAME);
+    assert!(!looked("web").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_change_who_is_asked_writes_nothing() {
+    let api = cluster();
+    let _replicas = [replica(&api), replica(&api)];
+    workload(&api, "db", &json!([]));
+    api.until("db is covered", |api| names(api, "db")).await;
+    sleep(Duration::from_secs(60)).await;
+    api.forget_writes();
+    for ordinal in 0..10 {
+        workload(&api, "db", &json!([{"ordinal": ordinal, "activeClaim": "data"}]));
+        sleep(Duration::from_secs(5)).await;
+    }
+    assert_eq!(api.writes(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_write_over_is_written_again() {
+    let api = cluster();
+    let _replica = replica(&api);
+    workload(&api, "db", &json!([]));
+    api.until("db is covered", |api| names(api, "db")).await;
+    sleep(Duration::from_secs(60)).await;
+    let (kept, mut other) = (configuration(&api).webhooks, configuration(&api));
+    other.webhooks.as_mut().unwrap()[0].failure_policy = Some("Ignore".to_owned());
+    api.put(&other);
+    api.until("it is as before", |api| configuration(api).webhooks == kept).await;
+    api.put(&MutatingWebhookConfiguration { webhooks: None, ..other });
+    api.until("it is as before again", |api| configuration(api).webhooks == kept).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_sees_late_writes_what_is_so_now() {
+    let api = cluster();
+    workload(&api, "db", &json!([]));
+    api.hold_events();
+    workload(&api, "web", &json!([]));
+    // No watch tells them of it; that there is no certificate yet is their reason to write.
+    let _replicas = [replica(&api), replica(&api)];
+    let both = |api: &FakeApi| names(api, "db") && names(api, "web");
+    api.until("both are named", both).await;
+    sleep(Duration::from_secs(60)).await;
+    assert!(both(&api));
+    api.release_events();
+    sleep(Duration::from_secs(60)).await;
+    assert!(both(&api));
+}
