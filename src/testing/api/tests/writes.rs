@@ -249,9 +249,9 @@ async fn a_test_writes_and_reads_past_the_clients() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "FakeApi does not serve GET /api/v1/secrets")]
+#[should_panic(expected = "FakeApi does not serve GET /api/v1/serviceaccounts")]
 async fn what_is_not_served_is_a_panic() {
-    use k8s_openapi::api::core::v1::Secret;
+    use k8s_openapi::api::core::v1::ServiceAccount;
     let api = FakeApi::new();
-    let _ = Api::<Secret>::all(api.client()).list(&ListParams::default()).await;
+    let _ = Api::<ServiceAccount>::all(api.client()).list(&ListParams::default()).await;
 }
