@@ -11,6 +11,7 @@ use clap::CommandFactory;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use pliant::api::VolumePopulator;
 use pliant::cli::Cli;
+use pliant::autoscaler::AutoscalerReason;
 use pliant::controllers::events::EventReason;
 use pliant::host::TOOLS;
 use pliant::metrics::TABLE;
@@ -189,6 +190,7 @@ fn every_reason_of_an_event_has_its_section() {
     let headings: Vec<String> = sections.iter().map(|(name, _)| (*name).to_owned()).collect();
     let mut reasons: Vec<String> = EventReason::ALL.map(|reason| reason.to_string()).to_vec();
     reasons.extend(PopulatorReason::ALL.map(|reason| reason.to_string()));
+    reasons.extend(AutoscalerReason::ALL.map(|reason| reason.to_string()));
     reasons.sort();
     assert_eq!(headings, reasons);
     for (name, text) in sections {

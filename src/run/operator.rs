@@ -11,8 +11,9 @@ use kube::{Api, Client};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{self, Keeper, Shown};
+use crate::admission::{self, Keeper, Service, Shown, Workload};
 use crate::api::{ArchivePopulator, PvcAutoscaler, PvcSourcePopulator};
+use crate::autoscaler;
 use crate::cli::{OperatorRole, WebhookFlags};
 use crate::cluster::Watched;
 use crate::metrics::{FigureSource, Figures, Metrics};
@@ -40,8 +41,12 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
         Populator::start(&client, &settings, &watches, &tally, &stop);
     let copies: Arc<Populator<PvcSourcePopulator>> =
         Populator::start(&client, &settings, &watches, &tally, &stop);
+    let service = role.webhook.webhook_service.clone();
+    let webhook = Arc::new(Covered { client: client.clone(), service });
+    let claims = autoscaler::Keeper::start(&client, &watches, webhook, &stop);
     let loops = async {
         tokio::join!(
+            claims.run(stop.clone()),
             archives.run(stop.clone()),
             copies.run(stop.clone()),
             registered(&client, role.validator, &watches, &tally, &stop),
@@ -102,6 +107,22 @@ async fn registered(
         registry::run(client, &known, stop.clone()),
         validator::run(client, mode, watches.claims(), &known, tally, stop.clone()),
     );
+}
+
+/// Looks whether pods get their claims from us.
+struct Covered {
+    client: Client,
+    /// `None` is a webhook that is switched off.
+    service: Option<Service>,
+}
+
+#[async_trait]
+impl autoscaler::Webhook for Covered {
+    async fn covers(&self, namespace: &str, stateful_set: &str) -> Result<bool, kube::Error> {
+        let Some(service) = &self.service else { return Ok(false) };
+        let (namespace, name) = (namespace.to_owned(), stateful_set.to_owned());
+        admission::is_covered(&self.client, service, &Workload { namespace, name }).await
+    }
 }
 
 /// Tells when the certificate of the webhook ends; all else is counted as it happens.

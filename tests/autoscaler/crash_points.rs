@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pliant::api::{AutoscalerPhase, PvcAutoscaler};
-use pliant::testing::{FakeApi, Side};
+use pliant::testing::Side;
 use serde_json::json;
 
 use crate::block_on;

@@ -3,6 +3,7 @@
 
 mod crash_points;
 mod keeps;
+#[allow(dead_code)] // Each of the two programs plays something that the other does not.
 #[path = "../play/mod.rs"]
 mod play;
 mod swaps;

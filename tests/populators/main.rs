@@ -4,6 +4,7 @@
 mod crash_points;
 mod faults;
 mod fills;
+#[allow(dead_code)] // Each of the two programs plays something that the other does not.
 #[path = "../play/mod.rs"]
 mod play;
 #[path = "../tally/mod.rs"]
