@@ -9,6 +9,7 @@
     clippy::large_futures // They run once each.
 )]
 
+mod autoscaler;
 mod bench;
 mod calls;
 mod claim;

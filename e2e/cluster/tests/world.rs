@@ -398,7 +398,14 @@ impl World {
                 "--tail=30",
                 "--prefix",
             ],
-            &["get", "archivepopulators,pvcsourcepopulators", "-n", &self.name, "-o", "yaml"],
+            &[
+                "get",
+                "archivepopulators,pvcsourcepopulators,pvcautoscalers",
+                "-n",
+                &self.name,
+                "-o",
+                "yaml",
+            ],
             &[
                 "logs",
                 "-n",

@@ -1,0 +1,227 @@
+//! The claims of a StatefulSet are grown, made smaller and given another class while a program writes
+//! records to them and checks all that it ever wrote.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator};
+use serde_json::{Value, json};
+
+use crate::claim::capacity;
+use crate::world::{World, run};
+
+/// Checks that no record is missing, then writes one after the other, each on disk before the next.
+const RECORDS: &str = "\
+    n=0; while read -r number; do n=$((n + 1)); \
+        [ \"$number\" = \"$n\" ] || { echo \"record $n is $number\" >&2; exit 1; }; \
+    done </data/records 2>/dev/null; \
+    [ ! -e /data/count ] || [ \"$n\" -ge \"$(cat /data/count)\" ] || { echo \"only $n records\" >&2; exit 1; }; \
+    echo ok >/tmp/checked; \
+    while true; do n=$((n + 1)); echo $n >>/data/records; echo $n >/data/count; sync /data/records; sleep 0.1; done";
+
+impl World {
+    /// A StatefulSet whose pods write records to the volume `data`; `templates` are those of its own.
+    async fn workload(&self, replicas: i32, templates: Value) {
+        let set = json!({
+            "metadata": {"name": "db"},
+            "spec": {
+                "serviceName": "db",
+                "replicas": replicas,
+                "podManagementPolicy": "Parallel",
+                "selector": {"matchLabels": {"app": "db"}},
+                "volumeClaimTemplates": templates,
+                "template": {
+                    "metadata": {"labels": {"app": "db"}},
+                    "spec": {
+                        "terminationGracePeriodSeconds": 0,
+                        "dnsPolicy": "Default",
+                        "containers": [{
+                            "name": "app",
+                            "image": "pliant.test/busybox:1",
+                            "command": ["sh", "-c", RECORDS],
+                            "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/checked"]},
+                                               "periodSeconds": 1},
+                            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                        }],
+                    },
+                },
+            },
+        });
+        let set: StatefulSet = serde_json::from_value(set).unwrap();
+        self.api::<StatefulSet>().create(&PostParams::default(), &set).await.unwrap();
+    }
+
+    /// Declare its claims, or edit that.
+    async fn autoscaler(&self, class: &str, size: &str, more: Value) {
+        let mut spec = json!({
+            "statefulSetName": "db",
+            "volumeClaimTemplate": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "data"},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": size}},
+                    "storageClassName": class,
+                    "volumeMode": "Filesystem",
+                },
+            },
+        });
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let whole = json!({"apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
+                           "metadata": {"name": "db"}, "spec": spec});
+        let params = PatchParams::apply("test").force();
+        self.api::<PvcAutoscaler>().patch("db", &params, &Patch::Apply(whole)).await.unwrap();
+    }
+
+    async fn until_told(
+        &self,
+        what: &str,
+        is: impl Fn(&PvcAutoscalerStatus) -> bool,
+    ) -> PvcAutoscalerStatus {
+        let is_so = |one: &PvcAutoscaler| {
+            let status = one.status.as_ref();
+            status.is_some_and(|status| {
+                Some(status.observed_generation) == one.metadata.generation && is(status)
+            })
+        };
+        self.until::<PvcAutoscaler>("db", what, is_so).await.status.unwrap()
+    }
+
+    /// Wait until all claims are as they are wanted, and all pods ready.
+    async fn settled(&self, claims: &str) -> PvcAutoscalerStatus {
+        let status = self
+            .until_told(&format!("has {claims} claims settled"), |status| {
+                status.phase == AutoscalerPhase::Settled && status.claims == claims
+            })
+            .await;
+        self.until::<StatefulSet>("db", "is ready", |set| {
+            let status = set.status.clone().unwrap_or_default();
+            status.ready_replicas == set.spec.as_ref().and_then(|spec| spec.replicas)
+        })
+        .await;
+        status
+    }
+
+    async fn active(&self, ordinal: i32) -> PersistentVolumeClaim {
+        let status = self.api::<PvcAutoscaler>().get("db").await.unwrap().status.unwrap();
+        self.get_claim(&status.of(ordinal).unwrap().active_claim).await
+    }
+
+    /// How many records a pod has written.
+    async fn records(&self, pod: &str) -> u64 {
+        self.exec_when_back(pod, "cat /data/count").await.parse().unwrap()
+    }
+
+    /// Remove the workload and what keeps its claims: the pods would come back.
+    async fn end_workload(&self) {
+        let now = DeleteParams::default();
+        self.api::<StatefulSet>().delete("db", &now).await.unwrap();
+        self.api::<PvcAutoscaler>().delete("db", &now).await.unwrap();
+    }
+}
+
+/// From figure 1 to figure 7: a StatefulSet with a template of its own, its claims taken over, grown,
+/// and swapped for smaller ones of another class.
+#[test]
+fn the_walk_through_from_a_template_to_a_swap() {
+    run("the_walk_through_from_a_template_to_a_swap", |world| async move {
+        let hdd = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let ssd = format!("{hdd}-ssd");
+        world.class_named(&ssd, json!({"pool": "fast", "fs-type": "xfs"})).await;
+        let template = json!([{"metadata": {"name": "data"}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": hdd,
+            "resources": {"requests": {"storage": "400Mi"}}}}]);
+        world.workload(2, template).await;
+        world
+            .until::<StatefulSet>("db", "is ready", |set| {
+                set.status.as_ref().and_then(|status| status.ready_replicas) == Some(2)
+            })
+            .await;
+        // Its template goes, its pods run on.
+        let orphan = DeleteParams {
+            propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
+            ..DeleteParams::default()
+        };
+        world.api::<StatefulSet>().delete("db", &orphan).await.unwrap();
+        world.autoscaler(&hdd, "400Mi", json!({})).await;
+        world
+            .until_told("misses its workload", |status| {
+                status.reason.as_deref() == Some("WorkloadMissing")
+            })
+            .await;
+        world.workload(2, json!([])).await;
+        let status = world.settled("2/2").await;
+        assert_eq!(status.of(0).unwrap().active_claim, "data-db-0", "it is taken over");
+        let before = world.records("db-0").await;
+        world.autoscaler(&hdd, "500Mi", json!({})).await;
+        world.settled("2/2").await;
+        assert_eq!(capacity(&world.active(1).await), "500Mi");
+        // Smaller, and of another class and file system.
+        world.autoscaler(&ssd, "320Mi", json!({})).await;
+        let status = world.settled("2/2").await;
+        for ordinal in [0, 1] {
+            let entry = status.of(ordinal).unwrap();
+            assert_eq!((entry.generation, entry.retained.len()), (1, 1));
+            let pod = format!("db-{ordinal}");
+            assert!(world.exec(&pod, "grep ' /data ' /proc/mounts").await.contains(" xfs "));
+            assert!(world.records(&pod).await > before);
+        }
+        assert_eq!(capacity(&world.active(0).await), "320Mi");
+        let told = world.events("db").await;
+        let swapped = told.iter().filter(|(reason, _)| reason == "Swapped").count();
+        assert_eq!(swapped, 2, "{told:?}");
+        let sources = world.api::<PvcSourcePopulator>().list(&ListParams::default()).await.unwrap();
+        assert_eq!(sources.items.len(), 0);
+        world.end_workload().await;
+    });
+}
+
+#[test]
+fn pods_get_claims_of_their_template_and_lose_the_old_ones_after_their_time() {
+    run("pods_get_claims_of_their_template", |world| async move {
+        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        world.workload(1, json!([])).await;
+        world.autoscaler(&class, "200Mi", json!({})).await;
+        world.settled("1/1").await;
+        let old = world.active(0).await.name_any();
+        world.autoscaler(&class, "100Mi", json!({"retention": "5s"})).await;
+        world.settled("1/1").await;
+        let gone = |status: &PvcAutoscalerStatus| status.of(0).unwrap().retained.is_empty();
+        world.until_told("has let the old claim go", gone).await;
+        let claims = world.api::<PersistentVolumeClaim>();
+        assert!(claims.get_opt(&old).await.unwrap().is_none());
+        assert_eq!(capacity(&world.active(0).await), "100Mi");
+        world.end_workload().await;
+    });
+}
+
+#[test]
+fn a_target_that_is_too_small_leaves_the_pod_with_its_claim() {
+    run("a_target_that_is_too_small", |world| async move {
+        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        world.workload(1, json!([])).await;
+        world.autoscaler(&class, "200Mi", json!({})).await;
+        world.settled("1/1").await;
+        world.exec_when_back("db-0", "head -c 100000000 /dev/zero >/data/big; sync").await;
+        let old = world.active(0).await.name_any();
+        world.autoscaler(&class, "64Mi", json!({})).await;
+        let status =
+            world.until_told("has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        let said = status.message.unwrap();
+        assert!(said.contains("old claim"), "{said}");
+        assert_eq!(world.active(0).await.name_any(), old);
+        world.until::<Pod>("db-0", "is ready", is_ready).await;
+        assert_eq!(world.exec_when_back("db-0", "wc -c </data/big").await, "100000000");
+        let claims =
+            world.api::<PersistentVolumeClaim>().list(&ListParams::default()).await.unwrap();
+        assert_eq!(claims.items.len(), 1, "nothing of it is left");
+        world.end_workload().await;
+    });
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True")
+}
