@@ -6,7 +6,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaimVolumeSource, Pod, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::api::{OrdinalStatus, PvcAutoscaler, SwapPhase};
 
@@ -43,16 +43,23 @@ pub fn decide(pod: &Pod, workload: &StatefulSet, autoscalers: &[PvcAutoscaler]) 
         ));
     };
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let mut volumes: Vec<Volume> = volumes.cloned().collect();
-    let had = volumes.len();
+    let had: Vec<Volume> = volumes.cloned().collect();
+    let mut volumes = had.clone();
     for autoscaler in wanted {
-        match volume_for(&pod_name, ordinal, autoscaler, &volumes) {
-            Ok(Some(volume)) => volumes.push(volume),
-            Ok(None) => {}
+        let given = volume_for(&pod_name, ordinal, autoscaler, &volumes);
+        let volume = match given {
+            Ok(volume) => volume,
             Err(why) => return Verdict::Not(why),
-        }
+        };
+        volumes.retain(|one| one.name != volume.name);
+        volumes.push(volume);
     }
-    if volumes.len() == had { Verdict::AsItIs } else { Verdict::With(patch(&volumes, had)) }
+    if is_same(&volumes, &had) { Verdict::AsItIs } else { Verdict::With(patch(&volumes)) }
+}
+
+/// Whether these are the same volumes, in any order.
+fn is_same(some: &[Volume], others: &[Volume]) -> bool {
+    some.len() == others.len() && some.iter().all(|one| others.contains(one))
 }
 
 /// The StatefulSet that makes a pod, if one does.
@@ -82,36 +89,41 @@ fn ordinal(pod: &str, workload: &str) -> Option<i32> {
     (number.to_string() == digits && number >= 0).then_some(number)
 }
 
-/// The volume that a pod lacks of a PvcAutoscaler, if it lacks it; or why it cannot be made.
+/// The volume that a pod has of a PvcAutoscaler; or why it cannot have it.
+///
+/// The API server takes no StatefulSet with a mount of a volume that is not there, so there may be one
+/// that stands for the claim: a claim with the name of the volume. Until it is replaced no pod starts.
 fn volume_for(
     pod: &str,
     ordinal: i32,
     autoscaler: &PvcAutoscaler,
     volumes: &[Volume],
-) -> Result<Option<Volume>, String> {
+) -> Result<Volume, String> {
     let template = template(autoscaler);
     let status = autoscaler.status.as_ref().and_then(|status| status.of(ordinal));
     let claim = status.map(claim).filter(|claim| !claim.is_empty()).ok_or_else(|| {
         format!("the claim {template} of pod {pod} is not there yet; it is made within seconds")
     })?;
-    let Some(there) = volumes.iter().find(|volume| volume.name == template) else {
-        let source = PersistentVolumeClaimVolumeSource {
-            claim_name: claim.to_owned(),
-            ..PersistentVolumeClaimVolumeSource::default()
-        };
-        return Ok(Some(Volume {
+    let there = volumes.iter().find(|volume| volume.name == template);
+    let is_of_use = |volume: &Volume| {
+        let named = volume.persistent_volume_claim.as_ref();
+        named.is_some_and(|named| named.claim_name == claim || named.claim_name == template)
+    };
+    if there.is_none_or(is_of_use) {
+        let named = there.and_then(|volume| volume.persistent_volume_claim.clone());
+        let claim_name = claim.to_owned();
+        let source = PersistentVolumeClaimVolumeSource { claim_name, ..named.unwrap_or_default() };
+        return Ok(Volume {
             name: template.to_owned(),
             persistent_volume_claim: Some(source),
             ..Volume::default()
-        }));
-    };
-    if there.persistent_volume_claim.as_ref().is_some_and(|it| it.claim_name == claim) {
-        return Ok(None);
+        });
     }
     let name = autoscaler.name_any();
     Err(format!(
         "pod {pod} has a volume {template} that is not the claim {claim}, which PvcAutoscaler {name} \
-         gives it; take that volume out of what makes the pod, or delete the PvcAutoscaler"
+         gives it; take that volume out of what makes the pod, have it name claim {template}, which \
+         stands for that, or delete the PvcAutoscaler"
     ))
 }
 
@@ -125,14 +137,10 @@ fn claim(ordinal: &OrdinalStatus) -> &str {
     }
 }
 
-/// The change that adds all volumes but the first ones, which the pod has.
-fn patch(volumes: &[Volume], had: usize) -> Patch {
-    let add = |path: &'static str, value: Value| {
-        PatchOperation::Add(AddOperation { path: Pointer::from_static(path).to_buf(), value })
-    };
-    let list = (had == 0).then(|| add("/spec/volumes", json!([])));
-    let each = volumes[had..].iter().map(|volume| add("/spec/volumes/-", json!(volume)));
-    Patch(list.into_iter().chain(each).collect())
+/// The change after which a pod has these volumes.
+fn patch(volumes: &[Volume]) -> Patch {
+    let path = Pointer::from_static("/spec/volumes").to_buf();
+    Patch(vec![PatchOperation::Add(AddOperation { path, value: json!(volumes) })])
 }
 
 #[cfg(test)]

@@ -75,15 +75,21 @@ impl<'a> Turn<'a> {
             let (ordinal, claim) = (self.entry.ordinal, claim.name_any());
             self.steps.push(Step::Adopt { ordinal, claim });
         }
-        if is_bound(claim) {
-            self.decide_size(claim);
-            self.compare(claim, may_begin);
+        if !is_bound(claim) {
+            self.says.phase = Some(AutoscalerPhase::Waiting);
+            self.says.progress = Some(format!("claim {} has no volume yet", claim.name_any()));
+            return;
         }
+        self.decide_size(claim);
+        self.compare(claim, may_begin);
     }
 
     fn make_claim(&mut self) {
-        let is_needed = self.seen.has_pod(self.entry.ordinal) && !self.seen.makes_claims();
-        if is_needed {
+        if !self.seen.has_pod(self.entry.ordinal) {
+            return;
+        }
+        self.says.phase = Some(AutoscalerPhase::Waiting);
+        if !self.seen.makes_claims() {
             self.steps.push(Step::MakeClaim {
                 ordinal: self.entry.ordinal,
                 claim: self.entry.active_claim.clone(),

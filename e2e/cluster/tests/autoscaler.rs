@@ -23,6 +23,11 @@ const RECORDS: &str = "\
 impl World {
     /// A StatefulSet whose pods write records to the volume `data`; `templates` are those of its own.
     async fn workload(&self, replicas: i32, templates: Value) {
+        // It stands for the claim: the API server takes no mount without a volume.
+        let stands_for_it =
+            json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+        let has_own = templates.as_array().is_some_and(|all| !all.is_empty());
+        let volumes = if has_own { json!([]) } else { stands_for_it };
         let set = json!({
             "metadata": {"name": "db"},
             "spec": {
@@ -44,6 +49,7 @@ impl World {
                                                "periodSeconds": 1},
                             "volumeMounts": [{"name": "data", "mountPath": "/data"}],
                         }],
+                        "volumes": volumes,
                     },
                 },
             },

@@ -129,12 +129,14 @@ fn a_pod_whose_claim_is_not_there_yet_is_not_made_yet() {
 }
 
 #[test]
-fn a_volume_of_that_name_is_never_replaced() {
+fn only_a_volume_that_stands_for_the_claim_is_replaced() {
     let ordinal = json!([{"ordinal": 0, "activeClaim": "data-0"}]);
     let given = |had: Value| made(&pod("db-0", &json!([had])), &workload(&[]), &[data(&ordinal)]);
     assert_eq!(given(volume("data", "data-0")), Ok(json!([volume("data", "data-0")])));
+    assert_eq!(given(volume("data", "data")), Ok(json!([volume("data", "data-0")])));
     let why = "pod db-0 has a volume data that is not the claim data-0, which PvcAutoscaler sizes \
-               gives it; take that volume out of what makes the pod, or delete the PvcAutoscaler";
+               gives it; take that volume out of what makes the pod, have it name claim data, which \
+               stands for that, or delete the PvcAutoscaler";
     assert_eq!(given(volume("data", "other")), Err(why.to_owned()));
     assert_eq!(given(json!({"name": "data", "emptyDir": {}})), Err(why.to_owned()));
     let two =
