@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use crate::bytes::Bytes;
 use crate::cluster::capacities::Capacities;
 use crate::volume::{
-    Capacity, CapacityQuery, Grown, Growth, Listing, NewVolume, NodeKey, Page, Reason, Volume,
-    VolumeError, VolumeId, VolumeStatus, Volumes,
+    Capacity, CapacityQuery, Fence, Grown, Growth, Listing, NewVolume, NodeKey, Page, Reason,
+    Volume, VolumeError, VolumeId, VolumeStatus, Volumes,
 };
 
 pub mod audit;
@@ -133,6 +133,11 @@ impl Volumes for Cluster {
         let node = self.nodes.of(id)?;
         let done = self.requests.carry_out(&node, id, words::grow(growth)).await?;
         words::grown(&done)
+    }
+
+    async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError> {
+        let node = self.nodes.of(id)?;
+        self.requests.carry_out(&node, id, words::fence(fence)).await.map(drop)
     }
 
     async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {

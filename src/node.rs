@@ -15,13 +15,14 @@ use crate::bytes::Bytes;
 use crate::host::{DeviceNumber, Host, Mount};
 use crate::mount::MountTable;
 use crate::volume::{
-    Capacity, CapacityQuery, Grown, Growth, Listing, NewVolume, NodeInfo, NodeKey, Page, State,
-    Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes, few,
+    Capacity, CapacityQuery, Fence, Grown, Growth, Listing, NewVolume, NodeInfo, NodeKey, Page,
+    State, Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes, few,
 };
 
 mod create;
 mod disks;
 mod error;
+mod fence;
 mod find;
 mod grow;
 mod leave;
@@ -212,6 +213,10 @@ impl Volumes for Node {
         let grown = self.grow_volume(id, growth).await;
         self.outcomes.count(&grown);
         grown
+    }
+
+    async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError> {
+        self.fence_volume(id, fence).await
     }
 
     async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {

@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::Quantity;
+use crate::api::{FenceStatus, Quantity};
 
 /// The longest sentence, in characters.
 const LONGEST_SENTENCE: usize = 1024;
@@ -300,6 +300,9 @@ pub struct VolumeOnNode {
     /// Where it stands: creating, ready, resizing, resized or deleting.
     #[schemars(length(max = 16))]
     pub state: String,
+    /// Who may use it, if that was ever said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<FenceStatus>,
     /// What is wrong with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]

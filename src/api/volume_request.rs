@@ -80,11 +80,13 @@ pub enum Work {
     Grow(Grow),
     /// Make the volume gone and its bytes unreadable.
     Remove(Remove),
+    /// Say who may use the volume.
+    Fence(FenceStatus),
 }
 
 impl Work {
     /// The words for all kinds of work.
-    pub const KINDS: [&str; 3] = ["create", "grow", "remove"];
+    pub const KINDS: [&str; 4] = ["create", "grow", "remove", "fence"];
 
     /// The word for its kind, as the field is called.
     pub const fn kind(&self) -> &'static str {
@@ -92,6 +94,7 @@ impl Work {
             Work::Create(_) => "create",
             Work::Grow(_) => "grow",
             Work::Remove(_) => "remove",
+            Work::Fence(_) => "fence",
         }
     }
 }
@@ -133,6 +136,44 @@ pub struct Grow {
 /// A removal; it has no settings.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 pub struct Remove {}
+
+/// Who may use a volume. Written on the volume itself, and kept where a swap of volumes put it.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FenceStatus {
+    /// What the volume is to its claim.
+    pub state: FenceState,
+    /// The number of the swap that says so. A lower one than the volume has is refused, and so is with
+    /// the same number a state that comes before the volume's.
+    #[schemars(range(min = 1))]
+    pub generation: i64,
+    /// Whether a copy is under way: until it is taken back, what is half copied can be written, and what
+    /// is superseded read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub copying: bool,
+}
+
+/// What a volume is to the claim whose volumes are swapped, in this order within one generation.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+pub enum FenceState {
+    /// It is being filled, and no pod can use it.
+    HalfCopied,
+    /// Pods can use it.
+    Active,
+    /// Another one has taken its place, and no pod can use it any more.
+    Superseded,
+}
+
+impl FenceState {
+    /// The words for it in a sentence.
+    pub const fn words(self) -> &'static str {
+        match self {
+            FenceState::HalfCopied => "half copied",
+            FenceState::Active => "active",
+            FenceState::Superseded => "superseded",
+        }
+    }
+}
 
 /// What has become of the work so far, told by the node's agent.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]

@@ -315,6 +315,7 @@ fn name_of(work: &Work, id: &VolumeId) -> String {
         Work::Create(_) => format!("create-{}", id.key().as_str()),
         Work::Grow(_) => format!("grow-{id}"),
         Work::Remove(_) => format!("remove-{id}"),
+        Work::Fence(_) => format!("fence-{id}"),
     }
 }
 
@@ -323,6 +324,7 @@ fn verb(work: &Work) -> &'static str {
         Work::Create(_) => "making",
         Work::Grow(_) => "growing",
         Work::Remove(_) => "removing",
+        Work::Fence(_) => "fencing",
     }
 }
 

@@ -1,11 +1,12 @@
 //! Between the words of the field and those of the records.
 
 use crate::api::{
-    AilmentStatus, Create, Failure, Grow, Quantity, Remove, VolumeOnNode, VolumeRequestStatus, Work,
+    AilmentStatus, Create, Failure, FenceState, FenceStatus, Grow, Quantity, Remove, VolumeOnNode,
+    VolumeRequestStatus, Work,
 };
 use crate::volume::{
-    Ailment, Class, FsKind, Grown, Growth, Mode, NewVolume, Reason, Severity, Volume, VolumeError,
-    VolumeStatus, Wanted,
+    Ailment, Class, Fence, FsKind, Grown, Growth, Mode, NewVolume, Reason, Severity, Standing,
+    Volume, VolumeError, VolumeStatus, Wanted,
 };
 
 pub(super) fn create(want: &NewVolume) -> Work {
@@ -28,6 +29,38 @@ pub(super) fn grow(growth: Growth) -> Work {
 
 pub(super) fn remove() -> Work {
     Work::Remove(Remove {})
+}
+
+pub(super) fn fence(fence: Fence) -> Work {
+    Work::Fence(FenceStatus::from(fence))
+}
+
+impl From<Fence> for FenceStatus {
+    fn from(fence: Fence) -> FenceStatus {
+        FenceStatus {
+            state: match fence.standing {
+                Standing::HalfCopied => FenceState::HalfCopied,
+                Standing::Active => FenceState::Active,
+                Standing::Superseded => FenceState::Superseded,
+            },
+            generation: fence.generation,
+            copying: fence.copying,
+        }
+    }
+}
+
+impl From<&FenceStatus> for Fence {
+    fn from(told: &FenceStatus) -> Fence {
+        Fence {
+            standing: match told.state {
+                FenceState::HalfCopied => Standing::HalfCopied,
+                FenceState::Active => Standing::Active,
+                FenceState::Superseded => Standing::Superseded,
+            },
+            generation: told.generation,
+            copying: told.copying,
+        }
+    }
 }
 
 /// The volume that a record asks for, to be made on this node.
@@ -113,6 +146,7 @@ pub fn volume_on_node(one: &VolumeStatus) -> VolumeOnNode {
         requested: Quantity(volume.requested),
         mode: volume.mode.to_string(),
         state: one.state.to_string(),
+        fence: (one.fence != Fence::default()).then(|| one.fence.into()),
         ailments: one.ailments.iter().map(ailment).collect(),
     }
 }
@@ -135,6 +169,7 @@ pub(super) fn volume_status(node: &str, told: &VolumeOnNode) -> Result<VolumeSta
             },
             state: told.state.parse()?,
             published: false,
+            fence: told.fence.as_ref().map(Fence::from).unwrap_or_default(),
             ailments: told.ailments.iter().map(ailment).collect(),
         })
     };
@@ -197,6 +232,7 @@ mod tests {
                 },
                 state,
                 published: false,
+                fence: Fence { generation: 3, standing: Standing::Superseded, copying: true },
                 ailments: vec![
                     ailing(Severity::DataLoss, "DiskMissing"),
                     ailing(Severity::Degraded, "NotReady"),

@@ -20,7 +20,7 @@ use crate::busy::{Busy, BusyError};
 use crate::causes;
 use crate::cluster;
 use crate::controllers::storage::StorageRecord;
-use crate::volume::{Growth, NodeKey, State, VolumeError, VolumeId, Volumes};
+use crate::volume::{Fence, Growth, NodeKey, State, VolumeError, VolumeId, Volumes};
 
 /// Who writes the status, for the API server.
 pub(super) const WRITER: &str = "pliant-agent";
@@ -69,6 +69,7 @@ enum Done {
     Made,
     Grown { size: Quantity, node_expansion_required: bool },
     Gone,
+    Fenced,
 }
 
 impl Agent {
@@ -289,12 +290,13 @@ async fn do_work(
             Ok(Done::Grown { size: Quantity(grown.size), node_expansion_required })
         }
         Work::Remove(_) => volumes.remove(id).await.map(|()| Done::Gone),
+        Work::Fence(fence) => volumes.fence(id, Fence::from(fence)).await.map(|()| Done::Fenced),
     }
 }
 
 fn told(outcome: &Result<Done, VolumeError>, ended: VolumeRequestStatus) -> VolumeRequestStatus {
     match outcome {
-        Ok(Done::Made | Done::Gone) => ended,
+        Ok(Done::Made | Done::Gone | Done::Fenced) => ended,
         Ok(Done::Grown { size, node_expansion_required }) => VolumeRequestStatus {
             phase: if *node_expansion_required { Phase::Done } else { Phase::Resized },
             size: Some(*size),

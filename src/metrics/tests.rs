@@ -5,7 +5,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::volume::{Mode, NodeKey, Volume, VolumeId, VolumeKey};
+use crate::volume::{Fence, Mode, NodeKey, Volume, VolumeId, VolumeKey};
 
 fn id() -> VolumeId {
     VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-1"))
@@ -33,6 +33,7 @@ fn figures() -> Figures {
             },
             state: State::Deleting { wiped: Bytes::mib(1) },
             published: false,
+            fence: Fence::default(),
             ailments: Vec::new(),
         }],
         growths: BTreeMap::from([("whole", 1)]),

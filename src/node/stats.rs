@@ -73,6 +73,7 @@ impl Node {
             volume: self.volume(found),
             state: self.state(found),
             published,
+            fence: found.record.fence,
             ailments: self.ailments(found, number.copied(), look),
         }
     }

@@ -19,6 +19,7 @@ mod cuts;
 mod dice;
 mod dry_runs;
 mod faults;
+mod fences;
 mod guards;
 mod health;
 mod hostile;

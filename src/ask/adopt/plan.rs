@@ -110,8 +110,10 @@ fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> 
     if !matches!(state, Ok(State::Ready | State::Resizing | State::Resized)) {
         return Err(format!("volume {id} is {}: there is nothing to adopt", volume.state));
     }
-    let changes =
-        |one: &&VolumeRequest| one.spec.volume == *id && !matches!(one.spec.work, Work::Grow(_));
+    let changes = |one: &&VolumeRequest| {
+        let work = &one.spec.work;
+        one.spec.volume == *id && matches!(work, Work::Create(_) | Work::Remove(_))
+    };
     match seen.requests.iter().find(changes) {
         None => Ok(()),
         Some(request) => Err(format!(

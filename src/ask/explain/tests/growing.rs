@@ -30,6 +30,7 @@ fn bound() -> Facts {
         requested: Quantity(Bytes::gib(100)),
         mode: "ext4".to_owned(),
         state: "ready".to_owned(),
+        fence: None,
         ailments: Vec::new(),
     }];
     facts
