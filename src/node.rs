@@ -15,8 +15,8 @@ use crate::bytes::Bytes;
 use crate::host::{DeviceNumber, Host, Mount};
 use crate::mount::MountTable;
 use crate::volume::{
-    Capacity, CapacityQuery, Fence, Grown, Growth, Listing, NewVolume, NodeInfo, NodeKey, Page,
-    State, Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes, few,
+    Capacity, CapacityQuery, Fence, Grown, Growth, Inspection, Listing, NewVolume, NodeInfo,
+    NodeKey, Page, State, Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes, few,
 };
 
 mod create;
@@ -25,6 +25,7 @@ mod error;
 mod fence;
 mod find;
 mod grow;
+mod inspect;
 mod leave;
 mod make;
 mod offline;
@@ -217,6 +218,10 @@ impl Volumes for Node {
 
     async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError> {
         self.fence_volume(id, fence).await
+    }
+
+    async fn inspect(&self, id: &VolumeId) -> Result<Option<Inspection>, VolumeError> {
+        self.inspect_volume(id).await
     }
 
     async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {

@@ -316,6 +316,7 @@ fn name_of(work: &Work, id: &VolumeId) -> String {
         Work::Grow(_) => format!("grow-{id}"),
         Work::Remove(_) => format!("remove-{id}"),
         Work::Fence(_) => format!("fence-{id}"),
+        Work::Inspect(_) => format!("inspect-{id}"),
     }
 }
 
@@ -325,6 +326,7 @@ fn verb(work: &Work) -> &'static str {
         Work::Grow(_) => "growing",
         Work::Remove(_) => "removing",
         Work::Fence(_) => "fencing",
+        Work::Inspect(_) => "inspecting",
     }
 }
 

@@ -21,7 +21,7 @@ use crate::volume::{
 
 /// What is looked at once for many volumes.
 pub(super) struct Look {
-    table: MountTable,
+    pub table: MountTable,
     /// Numbers of the live devices by dm uuid.
     live: HashMap<String, DeviceNumber>,
     /// Errors of file systems by device, where there are some.
@@ -236,7 +236,7 @@ impl Node {
     }
 
     /// Asking a file system on a suspended device could wait for ever.
-    async fn usage_unless_suspended(
+    pub(super) async fn usage_unless_suspended(
         &self,
         path: &Path,
         info: &DmInfo,

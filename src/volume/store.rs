@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use crate::bytes::Bytes;
 use crate::volume::{
-    Ailment, Class, ClassError, Fence, FsKind, Mode, NewVolume, PoolName, Volume, VolumeError,
-    VolumeId, VolumeStatus, Wanted,
+    Ailment, Class, ClassError, Fence, FsKind, Inspection, Mode, NewVolume, PoolName, Volume,
+    VolumeError, VolumeId, VolumeStatus, Wanted,
 };
 
 /// A growth that is asked for.
@@ -159,6 +159,9 @@ pub trait Volumes: Send + Sync + 'static {
     ///
     /// It is [`VolumeError::Refused`] if what was said before [does not give way](Fence::replaces).
     async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError>;
+
+    /// Look at the volume now, not at what was told of it last; `None` only if it really is gone.
+    async fn inspect(&self, id: &VolumeId) -> Result<Option<Inspection>, VolumeError>;
 
     /// Find one volume; `None` only if it really is gone.
     async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError>;

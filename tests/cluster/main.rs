@@ -16,6 +16,7 @@ mod people;
 mod pools;
 mod registration;
 mod socket;
+mod swaps;
 #[path = "../tally/mod.rs"]
 mod tally;
 mod world;

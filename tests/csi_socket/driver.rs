@@ -17,9 +17,9 @@ use pliant::csi::{Controller, Identity, Node, RpcObserver, ServeError, Services,
 use pliant::node::PoolPlan;
 use pliant::testing::{FakeHost, node_settings};
 use pliant::volume::{
-    Ailment, Capacity, CapacityQuery, Fence, FsKind, Grown, Growth, Listing, Mode, NewVolume,
-    NodeKey, Page, State, TOPOLOGY, Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus,
-    Volumes,
+    Ailment, Capacity, CapacityQuery, Fence, FsKind, Grown, Growth, Inspection, Listing, Mode,
+    NewVolume, NodeKey, Page, State, TOPOLOGY, Volume, VolumeError, VolumeId, VolumeKey,
+    VolumeStatus, Volumes,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -84,6 +84,12 @@ impl Volumes for Shelf {
             found.fence = fence;
         }
         Ok(())
+    }
+
+    async fn inspect(&self, id: &VolumeId) -> Result<Option<Inspection>, VolumeError> {
+        let status = self.volumes.lock().unwrap().get(id).cloned();
+        let seen = |status| Inspection { status, open_count: 0, usage: None, smallest: None };
+        Ok(status.map(seen))
     }
 
     async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {

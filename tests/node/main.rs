@@ -23,6 +23,7 @@ mod fences;
 mod guards;
 mod health;
 mod hostile;
+mod inspections;
 mod looks;
 mod machine;
 mod model;

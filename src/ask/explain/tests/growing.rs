@@ -184,6 +184,12 @@ fn what_is_wrong_with_a_volume_is_told() {
     ailing.storages[0].status.as_mut().unwrap().volumes[0].ailments =
         vec![typed(json!({"severity": "Inaccessible", "reason": "DiskMissing",
                           "message": "a disk of vg0 is away; see `pvs`"}))];
+    let mut fenced = bound();
+    fenced.storages[0].status.as_mut().unwrap().volumes[0].fence =
+        typed(json!({"state": "Superseded", "generation": 3}));
+    let mut let_in = bound();
+    let_in.storages[0].status.as_mut().unwrap().volumes[0].fence =
+        typed(json!({"state": "Active", "generation": 3}));
     let mut silent = bound();
     silent.storages.remove(0);
     let mut moved = bound();
@@ -212,6 +218,8 @@ fn what_is_wrong_with_a_volume_is_told() {
         (gone, State::VolumeGone),
         (unread, State::VolumeUnread),
         (ailing, State::VolumeAiling),
+        (fenced, State::VolumeFenced),
+        (let_in, State::Fine),
         (silent, State::NoAgent),
         (moved, State::VolumeGone),
         (away, State::NoAgent),
