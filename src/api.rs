@@ -31,7 +31,8 @@ pub use archive::{ArchivePopulator, ArchivePopulatorSpec, ConfigMapRef};
 pub use filling::{Filling, FillingPhase, PopulatorStatus};
 pub use node_storage::{
     AilmentStatus, DiskState, DiskStatus, GroupStatus, Health, LayoutRoom, NodeStorage,
-    NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, VolumeOnNode, WorkStatus,
+    NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, VolumeOnNode, VolumeUsage,
+    WorkStatus,
 };
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
 pub use pvc_autoscaler::{

@@ -3,7 +3,7 @@
 //! The record of a volume is the tags of its logical volume ([`record`]); nothing is kept elsewhere,
 //! so each call looks, acts and looks again, and a call that was cut short is finished by the next.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -16,7 +16,8 @@ use crate::host::{DeviceNumber, Host, Mount};
 use crate::mount::MountTable;
 use crate::volume::{
     Capacity, CapacityQuery, Fence, Grown, Growth, Inspection, Listing, NewVolume, NodeInfo,
-    NodeKey, Page, State, Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes, few,
+    NodeKey, Page, State, Usage, Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
+    few,
 };
 
 mod create;
@@ -39,6 +40,7 @@ mod setup;
 mod stage;
 mod stats;
 pub mod storage;
+mod usages;
 mod wipe;
 
 use error::failed;
@@ -61,6 +63,8 @@ pub struct Node {
     /// How the growths of file systems ended since the start, by volume.
     growths: Mutex<HashMap<VolumeKey, LastGrowth>>,
     outcomes: grow::Outcomes,
+    /// How full the file systems were that answered when they were asked last.
+    usages: Mutex<BTreeMap<VolumeId, Usage>>,
 }
 
 /// How the last growth of a volume's file system ended.

@@ -204,7 +204,7 @@ pub struct VolumeRequestStatus {
     pub node_expansion_required: Option<bool>,
     /// What a look at the volume saw.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub inspection: Option<InspectionStatus>,
+    pub inspection: Option<Box<InspectionStatus>>,
     /// Why the work has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,

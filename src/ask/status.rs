@@ -67,23 +67,22 @@ pub fn table(nodes: &[NodeStorage], there: Option<&[String]>) -> String {
 
 /// A line for each volume that pods are kept from.
 fn fenced(nodes: &[NodeStorage]) -> String {
-    let mut text = String::new();
-    for node in nodes {
-        let name = node.metadata.name.as_deref().unwrap_or_default();
-        for volume in node.status.iter().flat_map(|status| &status.volumes) {
-            let Some(fence) = volume.fence.filter(|fence| fence.state != FenceState::Active) else {
-                continue;
-            };
-            text += &format!(
-                "{name}: volume {} ({}) is {} since generation {}\n",
-                volume.id,
-                volume.name,
-                fence.state.words(),
-                fence.generation
-            );
-        }
-    }
-    if text.is_empty() { text } else { format!("\n{text}") }
+    let lines: Vec<String> = nodes.iter().flat_map(fenced_on).collect();
+    if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
+}
+
+fn fenced_on(node: &NodeStorage) -> impl Iterator<Item = String> {
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    node.status.iter().flat_map(|status| &status.volumes).filter_map(move |volume| {
+        let fence = volume.fence.filter(|fence| fence.state != FenceState::Active)?;
+        Some(format!(
+            "{name}: volume {} ({}) is {} since generation {}",
+            volume.id,
+            volume.name,
+            fence.state.words(),
+            fence.generation
+        ))
+    })
 }
 
 fn row(node: &str, pool: &PoolOnNode, is_gone: bool) -> [String; 7] {

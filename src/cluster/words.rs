@@ -335,9 +335,9 @@ mod tests {
             Inspection { status, open_count: 1, usage: Some(usage), smallest: Some(Bytes::gib(4)) };
         let uncounted = Usage { inodes: 0, inodes_free: 0, ..usage };
         let btrfs = Inspection { usage: Some(uncounted), smallest: None, ..whole.clone() };
-        let unmounted = Inspection { usage: None, open_count: 0, ..whole.clone() };
-        for seen in [Some(whole), Some(btrfs), Some(unmounted), None] {
-            let inspection = Some(inspection_status(seen.as_ref()));
+        let not_in_use = Inspection { usage: None, open_count: 0, ..whole.clone() };
+        for seen in [Some(whole), Some(btrfs), Some(not_in_use), None] {
+            let inspection = Some(Box::new(inspection_status(seen.as_ref())));
             let done = VolumeRequestStatus { inspection, ..Default::default() };
             assert_eq!(super::inspection("alpha", &done).unwrap(), seen);
             let mut done = done;

@@ -305,7 +305,7 @@ fn told(outcome: &Result<Done, VolumeError>, ended: VolumeRequestStatus) -> Volu
     match outcome {
         Ok(Done::Made | Done::Gone | Done::Fenced) => ended,
         Ok(Done::Inspected(seen)) => {
-            VolumeRequestStatus { inspection: Some((**seen).clone()), ..ended }
+            VolumeRequestStatus { inspection: Some(seen.clone()), ..ended }
         }
         Ok(Done::Grown { size, node_expansion_required }) => VolumeRequestStatus {
             phase: if *node_expansion_required { Phase::Done } else { Phase::Resized },

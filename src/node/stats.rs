@@ -23,7 +23,7 @@ use crate::volume::{
 pub(super) struct Look {
     pub table: MountTable,
     /// Numbers of the live devices by dm uuid.
-    live: HashMap<String, DeviceNumber>,
+    pub live: HashMap<String, DeviceNumber>,
     /// Errors of file systems by device, where there are some.
     errors: BTreeMap<DeviceNumber, u64>,
 }

@@ -19,6 +19,7 @@ mod socket;
 mod swaps;
 #[path = "../tally/mod.rs"]
 mod tally;
+mod usages;
 mod world;
 
 /// Run `work` in a time of its own, which passes when all wait.
