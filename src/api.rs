@@ -31,7 +31,8 @@ pub use archive::{ArchivePopulator, ArchivePopulatorSpec, ConfigMapRef};
 pub use filling::{Filling, FillingPhase, PopulatorStatus};
 pub use node_storage::{
     AilmentStatus, DiskState, DiskStatus, GroupStatus, Health, LayoutRoom, NodeStorage,
-    NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, VolumeOnNode, WorkStatus,
+    NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, VolumeOnNode, VolumeUsage,
+    WorkStatus,
 };
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
 pub use pvc_autoscaler::{
@@ -44,8 +45,8 @@ pub use quantity::Quantity;
 pub use span::{Span, SpanError};
 pub use volume_populator::{SourceKind, VolumePopulator};
 pub use volume_request::{
-    Create, Failure, Grow, Phase, Remove, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
-    Work,
+    Create, Failure, FenceState, FenceStatus, Grow, Inspect, InspectionStatus, Phase, Remove,
+    UsageStatus, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work,
 };
 
 /// Returns the definitions of all kinds of ours, as they are installed. [`VolumePopulator`] is

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -107,6 +108,11 @@ pub struct NodeRole {
     /// Leave the registration with the kubelet to another process, such as node-driver-registrar
     #[arg(long, env = "PLIANT_NO_REGISTRATION")]
     pub no_registration: bool,
+    /// How often mounted file systems are asked how full they are; what matters of it is written to the
+    /// node's record at most so often. In s, m or h, at least 10s
+    #[arg(long, value_name = "TIME", env = "PLIANT_USAGE_PERIOD", hide_env_values = true,
+        default_value = "30s", value_parser = usage_period)]
+    pub usage_period: Span,
     /// Everything that a settings file can say too.
     #[command(flatten)]
     pub settings: MachineFlags,
@@ -303,6 +309,14 @@ pub struct Try {
     /// Directory below which volumes are staged and mounted; made if it is missing
     #[arg(long, value_name = "DIR", default_value = "/run/pliant/try")]
     pub dir: PathBuf,
+}
+
+fn usage_period(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse()?;
+    if span.0 < Duration::from_secs(10) {
+        return Err(format!("{text} is too often for the API server: write 10s or more"));
+    }
+    Ok(span)
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

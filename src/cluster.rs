@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use crate::bytes::Bytes;
 use crate::cluster::capacities::Capacities;
 use crate::volume::{
-    Capacity, CapacityQuery, Grown, Growth, Listing, NewVolume, NodeKey, Page, Reason, Volume,
-    VolumeError, VolumeId, VolumeStatus, Volumes,
+    Capacity, CapacityQuery, Fence, Grown, Growth, Inspection, Listing, NewVolume, NodeKey, Page,
+    Reason, Volume, VolumeError, VolumeId, VolumeStatus, Volumes,
 };
 
 pub mod audit;
@@ -40,7 +40,7 @@ pub use once::{OnceEvent, TELLS};
 pub use pv::{ClaimRef, Pv, PvSpec, Source};
 pub use requests::Requests;
 pub use watched::{Pauses, Watched};
-pub use words::{new_volume, volume_on_node};
+pub use words::{inspection_status, new_volume, usage_status, volume_on_node};
 
 /// Who writes, for the API server.
 const WRITER: &str = "pliant-controller";
@@ -133,6 +133,17 @@ impl Volumes for Cluster {
         let node = self.nodes.of(id)?;
         let done = self.requests.carry_out(&node, id, words::grow(growth)).await?;
         words::grown(&done)
+    }
+
+    async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError> {
+        let node = self.nodes.of(id)?;
+        self.requests.carry_out(&node, id, words::fence(fence)).await.map(drop)
+    }
+
+    async fn inspect(&self, id: &VolumeId) -> Result<Option<Inspection>, VolumeError> {
+        let node = self.nodes.of(id)?;
+        let done = self.requests.carry_out(&node, id, words::inspect()).await?;
+        words::inspection(&node, &done)
     }
 
     async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {

@@ -1,10 +1,10 @@
 //! The loops: each observes, plans and applies, and asks nobody whether it is its turn.
 //!
-//! On a node, [`agent`] carries out the requests for it, [`storage`] tells what it has, and
-//! [`pools::follow`] makes its pools those that the administrator wants. In the controller, [`pools`]
-//! says which nodes a pool is for, [`cleaner`] removes requests that have ended, [`nodes`] the records of
-//! nodes that are gone, and [`events`] tells people what has happened. Every replica of the controller
-//! runs its loops: an effect that another one had already is none.
+//! On a node, [`agent`] carries out the requests for it, [`storage`] tells what it has, [`usage`] how
+//! full that is, and [`pools::follow`] makes its pools those that the administrator wants. In the
+//! controller, [`pools`] says which nodes a pool is for, [`cleaner`] removes requests that have ended,
+//! [`nodes`] the records of nodes that are gone, and [`events`] tells people what has happened. Every
+//! replica of the controller runs its loops: an effect that another one had already is none.
 
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ pub mod events;
 pub mod nodes;
 pub mod pools;
 pub mod storage;
+pub mod usage;
 
 /// Wait so long; without a time, for ever.
 async fn until(next: Option<Duration>) {

@@ -14,7 +14,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::bytes::Bytes;
-use crate::volume::{PoolSummary, State, VolumeStatus};
+use crate::volume::{PoolSummary, State, Usage, VolumeId, VolumeStatus};
 
 mod cluster;
 mod plain;
@@ -45,6 +45,8 @@ pub struct Figures {
     pub pools: Vec<PoolSummary>,
     /// One element a volume.
     pub volumes: Vec<VolumeStatus>,
+    /// How full the mounted file systems were that answered when they were asked last.
+    pub usages: BTreeMap<VolumeId, Usage>,
     /// Growths that have ended since the start, by outcome.
     pub growths: BTreeMap<&'static str, u64>,
     /// Calls of the machine by kind since the start.
@@ -132,6 +134,7 @@ impl Metrics {
         table::RPC_ERRORS.put(&mut registry, self.rpc_errors.clone());
         put_pools(&mut registry, &figures.pools);
         put_volumes(&mut registry, &figures.volumes);
+        put_usages(&mut registry, &figures.usages);
         cluster::put(&mut registry, &figures.cluster);
         table::VALIDATIONS.put(&mut registry, self.validations.clone());
         table::FILL_SECONDS.put(&mut registry, self.fill_seconds.clone());
@@ -178,6 +181,25 @@ fn put_volumes(registry: &mut Registry, volumes: &[VolumeStatus]) {
         _ => None,
     };
     table::VOLUME_WIPED.put(registry, each(|_| Vec::new(), wiped));
+}
+
+fn put_usages(registry: &mut Registry, usages: &BTreeMap<VolumeId, Usage>) {
+    let each = |figure: fn(&Usage) -> Option<u64>| {
+        gauges(
+            usages
+                .iter()
+                .map(|(id, usage)| (vec![("volume", id.to_string())], figure(usage).map(float))),
+        )
+    };
+    let counted = |usage: &Usage| (usage.inodes > 0).then_some(usage.inodes);
+    table::FS_SIZE.put(registry, each(|usage| Some(usage.total.get())));
+    table::FS_USED.put(registry, each(|usage| Some(usage.used.get())));
+    table::FS_AVAILABLE.put(registry, each(|usage| Some(usage.available.get())));
+    table::FS_INODES.put(registry, each(counted));
+    let used = |usage: &Usage| {
+        (usage.inodes > 0).then_some(usage.inodes.saturating_sub(usage.inodes_free))
+    };
+    table::FS_INODES_USED.put(registry, each(used));
 }
 
 fn counts(label: &'static str, counted: &BTreeMap<&'static str, u64>) -> Family<Labels, Counter> {

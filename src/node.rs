@@ -3,7 +3,7 @@
 //! The record of a volume is the tags of its logical volume ([`record`]); nothing is kept elsewhere,
 //! so each call looks, acts and looks again, and a call that was cut short is finished by the next.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -15,15 +15,18 @@ use crate::bytes::Bytes;
 use crate::host::{DeviceNumber, Host, Mount};
 use crate::mount::MountTable;
 use crate::volume::{
-    Capacity, CapacityQuery, Grown, Growth, Listing, NewVolume, NodeInfo, NodeKey, Page, State,
-    Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes, few,
+    Capacity, CapacityQuery, Fence, Grown, Growth, Inspection, Listing, NewVolume, NodeInfo,
+    NodeKey, Page, State, Usage, Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
+    few,
 };
 
 mod create;
 mod disks;
 mod error;
+mod fence;
 mod find;
 mod grow;
+mod inspect;
 mod leave;
 mod make;
 mod offline;
@@ -37,6 +40,7 @@ mod setup;
 mod stage;
 mod stats;
 pub mod storage;
+mod usages;
 mod wipe;
 
 use error::failed;
@@ -59,6 +63,8 @@ pub struct Node {
     /// How the growths of file systems ended since the start, by volume.
     growths: Mutex<HashMap<VolumeKey, LastGrowth>>,
     outcomes: grow::Outcomes,
+    /// How full the file systems were that answered when they were asked last.
+    usages: Mutex<BTreeMap<VolumeId, Usage>>,
 }
 
 /// How the last growth of a volume's file system ended.
@@ -212,6 +218,14 @@ impl Volumes for Node {
         let grown = self.grow_volume(id, growth).await;
         self.outcomes.count(&grown);
         grown
+    }
+
+    async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError> {
+        self.fence_volume(id, fence).await
+    }
+
+    async fn inspect(&self, id: &VolumeId) -> Result<Option<Inspection>, VolumeError> {
+        self.inspect_volume(id).await
     }
 
     async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {

@@ -54,7 +54,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
                 Ok(settings) => {
                     let registration = (!args.no_registration).then_some(args.registration);
                     on_this_machine("node", &settings, |settings| {
-                        node::serve(settings, registration)
+                        node::serve(settings, registration, args.usage_period.0)
                     })
                 }
                 Err(errors) => Ok(refuse(&errors)),

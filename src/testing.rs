@@ -76,6 +76,8 @@ struct World {
     openers: BTreeMap<PathBuf, u32>,
     /// How many errors the kernel has found in the file system on a device.
     fs_errors: BTreeMap<DeviceNumber, u64>,
+    /// How many bytes files have, by where their file system is mounted.
+    used: BTreeMap<PathBuf, Bytes>,
     /// What each thick snapshot shows, by its volume's uuid.
     frozen: BTreeMap<String, Pages>,
     uuids: u64,
@@ -157,6 +159,11 @@ impl FakeHost {
     /// Let the kernel find one more error in the mounted file system on a device.
     pub fn find_error(&self, device: DeviceNumber) {
         *self.lock().fs_errors.entry(device).or_default() += 1;
+    }
+
+    /// Let files have so many bytes of the file system that is mounted here.
+    pub fn fill(&self, mounted: &Path, used: Bytes) {
+        self.lock().used.insert(mounted.to_owned(), used);
     }
 
     /// Hold a device open, and nobody else's, as a mount of another namespace does.

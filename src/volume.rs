@@ -12,6 +12,7 @@ use crate::bytes::Bytes;
 
 mod class;
 mod error;
+mod fence;
 mod id;
 mod mkfs;
 mod mount_options;
@@ -21,6 +22,7 @@ mod workload;
 
 pub use class::{Class, ClassError, Safety, Wipe};
 pub use error::{Reason, VolumeError};
+pub use fence::{Fence, Standing, Use};
 pub use id::{ForeignId, NodeKey, PoolName, VolumeId, VolumeKey};
 pub use mkfs::MkfsOptions;
 pub use mount_options::parse_mount_options;
@@ -28,7 +30,7 @@ pub use store::{
     Capacity, CapacityQuery, Grown, Growth, Listing, Page, PoolAilment, PoolSummary, Volumes,
 };
 pub use words::{either, few, nearest};
-pub use workload::{Access, NodeInfo, Publish, Stage, Stats, Usage};
+pub use workload::{Access, Inspection, NodeInfo, Publish, Stage, Stats, Usage};
 
 /// The name of the driver, as StorageClasses and PersistentVolumes spell it.
 pub const DRIVER: &str = "lvm.csi.pliant.io";
@@ -301,6 +303,8 @@ pub struct VolumeStatus {
     pub state: State,
     /// Whether a workload has it mounted or open on its node.
     pub published: bool,
+    /// Who may use it.
+    pub fence: Fence,
     /// What is wrong; empty for a healthy volume.
     pub ailments: Vec<Ailment>,
 }

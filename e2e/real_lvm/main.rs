@@ -33,6 +33,7 @@ mod promises;
 mod scale;
 mod scenarios;
 mod script;
+mod swaps;
 mod torn_commits;
 mod xfs_copies;
 

@@ -1,11 +1,11 @@
 //! What a node has.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::Quantity;
+use crate::api::{FenceStatus, Quantity, UsageStatus};
 
 /// The longest sentence, in characters.
 const LONGEST_SENTENCE: usize = 1024;
@@ -17,6 +17,9 @@ const MOST_GROUPS: usize = 256;
 const MOST_DISKS: usize = 1024;
 /// The most volumes of a node: with more the record would be larger than the API server keeps one.
 const MOST_VOLUMES: usize = 4096;
+/// The most mounted file systems of a node, for the same reason; the kubelet runs no more than some
+/// hundred pods.
+const MOST_USAGES: usize = 1024;
 
 /// The storage of one node, under the node's name; its agent writes it when something changes.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
@@ -96,6 +99,11 @@ pub struct NodeStorageStatus {
     #[serde(default)]
     #[schemars(length(max = MOST_VOLUMES))]
     pub work: Vec<WorkStatus>,
+    /// How full the mounted file systems are, in the order of the ids: each as it was when that mattered
+    /// last. One that does not answer is not among them.
+    #[serde(default)]
+    #[schemars(length(max = MOST_USAGES))]
+    pub usage: Vec<VolumeUsage>,
     /// Ready, PrerequisitesMet (programs, modules, rights) and DisksHealthy, each with its reason and a
     /// sentence.
     #[serde(default)]
@@ -116,6 +124,7 @@ impl NodeStorageStatus {
         }
         self.volumes.truncate(MOST_VOLUMES);
         self.work.truncate(MOST_VOLUMES);
+        self.usage.truncate(MOST_USAGES);
         self.pools.truncate(MOST_GROUPS);
         self.groups.truncate(MOST_GROUPS);
         self.disks.truncate(MOST_DISKS);
@@ -300,10 +309,32 @@ pub struct VolumeOnNode {
     /// Where it stands: creating, ready, resizing, resized or deleting.
     #[schemars(length(max = 16))]
     pub state: String,
+    /// Who may use it, if that was ever said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<FenceStatus>,
     /// What is wrong with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub ailments: Vec<AilmentStatus>,
+}
+
+/// How full the file system of a volume is.
+///
+/// It is told anew when its share of used bytes or inodes comes to 70, 80, 85, 90 or 95 percent or falls
+/// well below one of them, when a tenth of the file system has come or gone, and when its size has
+/// changed.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeUsage {
+    /// The volume.
+    #[schemars(length(max = 35))]
+    pub volume: String,
+    /// When it was so. What has not mattered since is not told: as long as the entry stands, the file
+    /// system answers, and is much as it was.
+    pub at: Time,
+    /// How full it was.
+    #[serde(flatten)]
+    pub usage: UsageStatus,
 }
 
 /// One thing that is wrong.

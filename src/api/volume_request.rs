@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::Quantity;
+use crate::api::{Quantity, VolumeOnNode};
 
 /// One operation on one volume of one node: written by the controller, carried out by the node's
 /// agent, and removed soon after it has ended. It is a record of work, not of a volume: a volume that
@@ -80,11 +80,15 @@ pub enum Work {
     Grow(Grow),
     /// Make the volume gone and its bytes unreadable.
     Remove(Remove),
+    /// Say who may use the volume.
+    Fence(FenceStatus),
+    /// Look at the volume, whatever is known of it.
+    Inspect(Inspect),
 }
 
 impl Work {
     /// The words for all kinds of work.
-    pub const KINDS: [&str; 3] = ["create", "grow", "remove"];
+    pub const KINDS: [&str; 5] = ["create", "grow", "remove", "fence", "inspect"];
 
     /// The word for its kind, as the field is called.
     pub const fn kind(&self) -> &'static str {
@@ -92,6 +96,8 @@ impl Work {
             Work::Create(_) => "create",
             Work::Grow(_) => "grow",
             Work::Remove(_) => "remove",
+            Work::Fence(_) => "fence",
+            Work::Inspect(_) => "inspect",
         }
     }
 }
@@ -134,6 +140,48 @@ pub struct Grow {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 pub struct Remove {}
 
+/// A look at a volume; it has no settings.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+pub struct Inspect {}
+
+/// Who may use a volume. Written on the volume itself, and kept where a swap of volumes put it.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FenceStatus {
+    /// What the volume is to its claim.
+    pub state: FenceState,
+    /// The number of the swap that says so. A lower one than the volume has is refused, and so is with
+    /// the same number a state that comes before the volume's.
+    #[schemars(range(min = 1))]
+    pub generation: i64,
+    /// Whether a copy is under way: until it is taken back, what is half copied can be written, and what
+    /// is superseded read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub copying: bool,
+}
+
+/// What a volume is to the claim whose volumes are swapped, in this order within one generation.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+pub enum FenceState {
+    /// It is being filled, and no pod can use it.
+    HalfCopied,
+    /// Pods can use it.
+    Active,
+    /// Another one has taken its place, and no pod can use it any more.
+    Superseded,
+}
+
+impl FenceState {
+    /// The words for it in a sentence.
+    pub const fn words(self) -> &'static str {
+        match self {
+            FenceState::HalfCopied => "half copied",
+            FenceState::Active => "active",
+            FenceState::Superseded => "superseded",
+        }
+    }
+}
+
 /// What has become of the work so far, told by the node's agent.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -154,6 +202,9 @@ pub struct VolumeRequestStatus {
     /// Whether the file system has still to be grown, by the kubelet's call to the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_expansion_required: Option<bool>,
+    /// What a look at the volume saw.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inspection: Option<Box<InspectionStatus>>,
     /// Why the work has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -163,6 +214,48 @@ pub struct VolumeRequestStatus {
     /// When the work ended, well or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Time>,
+}
+
+/// What a look at a volume saw. What could not be seen is absent, and never 0.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InspectionStatus {
+    /// The volume as it was then, with the fence that the look came after; absent if the node does not
+    /// have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeOnNode>,
+    /// Whether it is staged: mounted, or its device shown to a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mounted: Option<bool>,
+    /// How often its device is open, by whomever, a mounted file system being one. At 0 nobody can write
+    /// to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_count: Option<i64>,
+    /// How full its file system is; absent if that is not mounted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageStatus>,
+    /// The smallest size that its file system could have, where that is known without a program: that of
+    /// an xfs, which never shrinks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smallest: Option<Quantity>,
+}
+
+/// How full a mounted file system is.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageStatus {
+    /// Bytes that files can have in all.
+    pub capacity: Quantity,
+    /// Bytes that files have.
+    pub used: Quantity,
+    /// Bytes that an ordinary user can still write.
+    pub available: Quantity,
+    /// Inodes in all; absent where they are not counted, as by btrfs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inodes: Option<i64>,
+    /// Inodes that are in use; absent where they are not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inodes_used: Option<i64>,
 }
 
 /// How far a piece of work is.

@@ -118,6 +118,7 @@ pub enum State {
     GrowthWaitsForPod,
     GrowthWaitsForKubelet,
     VolumeAiling,
+    VolumeFenced,
     VolumeGone,
     VolumeUnread,
     Lost,
@@ -157,6 +158,7 @@ impl State {
             | State::GrowthFailed
             | State::GrowthRefused
             | State::VolumeAiling
+            | State::VolumeFenced
             | State::VolumeGone
             | State::VolumeUnread
             | State::Lost

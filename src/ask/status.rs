@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use crate::api::{Health, NodeStorage, PoolOnNode};
+use crate::api::{FenceState, Health, NodeStorage, PoolOnNode};
 use crate::ask::read::Reader;
 use crate::ask::{AskError, asked};
 use crate::bytes::Bytes;
@@ -62,7 +62,27 @@ pub fn table(nodes: &[NodeStorage], there: Option<&[String]>) -> String {
                 --all-namespaces --selector app.kubernetes.io/name=pliant`\n"
             .to_owned();
     }
-    lines(&rows)
+    lines(&rows) + &fenced(nodes)
+}
+
+/// A line for each volume that pods are kept from.
+fn fenced(nodes: &[NodeStorage]) -> String {
+    let lines: Vec<String> = nodes.iter().flat_map(fenced_on).collect();
+    if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
+}
+
+fn fenced_on(node: &NodeStorage) -> impl Iterator<Item = String> {
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    node.status.iter().flat_map(|status| &status.volumes).filter_map(move |volume| {
+        let fence = volume.fence.filter(|fence| fence.state != FenceState::Active)?;
+        Some(format!(
+            "{name}: volume {} ({}) is {} since generation {}",
+            volume.id,
+            volume.name,
+            fence.state.words(),
+            fence.generation
+        ))
+    })
 }
 
 fn row(node: &str, pool: &PoolOnNode, is_gone: bool) -> [String; 7] {
@@ -159,6 +179,29 @@ mod tests {
         beta   fast     4 GiB  ████████████████ 100 %      0 B        3  ok
         gamma  –            –  –                             –        0  no pool: see `kubectl get pools`
         ");
+    }
+
+    #[test]
+    fn volumes_that_pods_are_kept_from_are_named() {
+        let volume = |id: &str, state: &str| {
+            serde_json::json!({"id": id, "name": "pvc-1", "pool": "fast", "size": "1Gi",
+                "requested": "1Gi", "mode": "ext4", "state": "ready",
+                "fence": {"state": state, "generation": 3}})
+        };
+        let mut alpha = node("alpha", &[]);
+        alpha.status.as_mut().unwrap().volumes = ["Superseded", "Active", "HalfCopied"]
+            .into_iter()
+            .zip(["a-b", "a-c", "a-d"])
+            .map(|(state, id)| serde_json::from_value(volume(id, state)).unwrap())
+            .collect();
+        let text = table(&[alpha], None);
+        assert!(
+            text.ends_with(
+                "\n\nalpha: volume a-b (pvc-1) is superseded since generation 3\nalpha: volume a-d \
+                 (pvc-1) is half copied since generation 3\n"
+            ),
+            "{text}"
+        );
     }
 
     #[test]

@@ -315,6 +315,8 @@ fn name_of(work: &Work, id: &VolumeId) -> String {
         Work::Create(_) => format!("create-{}", id.key().as_str()),
         Work::Grow(_) => format!("grow-{id}"),
         Work::Remove(_) => format!("remove-{id}"),
+        Work::Fence(_) => format!("fence-{id}"),
+        Work::Inspect(_) => format!("inspect-{id}"),
     }
 }
 
@@ -323,6 +325,8 @@ fn verb(work: &Work) -> &'static str {
         Work::Create(_) => "making",
         Work::Grow(_) => "growing",
         Work::Remove(_) => "removing",
+        Work::Fence(_) => "fencing",
+        Work::Inspect(_) => "inspecting",
     }
 }
 

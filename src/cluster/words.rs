@@ -1,11 +1,12 @@
 //! Between the words of the field and those of the records.
 
 use crate::api::{
-    AilmentStatus, Create, Failure, Grow, Quantity, Remove, VolumeOnNode, VolumeRequestStatus, Work,
+    AilmentStatus, Create, Failure, FenceState, FenceStatus, Grow, Inspect, InspectionStatus,
+    Quantity, Remove, UsageStatus, VolumeOnNode, VolumeRequestStatus, Work,
 };
 use crate::volume::{
-    Ailment, Class, FsKind, Grown, Growth, Mode, NewVolume, Reason, Severity, Volume, VolumeError,
-    VolumeStatus, Wanted,
+    Ailment, Class, Fence, FsKind, Grown, Growth, Inspection, Mode, NewVolume, Reason, Severity,
+    Standing, Usage, Volume, VolumeError, VolumeStatus, Wanted,
 };
 
 pub(super) fn create(want: &NewVolume) -> Work {
@@ -28,6 +29,42 @@ pub(super) fn grow(growth: Growth) -> Work {
 
 pub(super) fn remove() -> Work {
     Work::Remove(Remove {})
+}
+
+pub(super) fn fence(fence: Fence) -> Work {
+    Work::Fence(FenceStatus::from(fence))
+}
+
+impl From<Fence> for FenceStatus {
+    fn from(fence: Fence) -> FenceStatus {
+        FenceStatus {
+            state: match fence.standing {
+                Standing::HalfCopied => FenceState::HalfCopied,
+                Standing::Active => FenceState::Active,
+                Standing::Superseded => FenceState::Superseded,
+            },
+            generation: fence.generation,
+            copying: fence.copying,
+        }
+    }
+}
+
+impl From<&FenceStatus> for Fence {
+    fn from(told: &FenceStatus) -> Fence {
+        Fence {
+            standing: match told.state {
+                FenceState::HalfCopied => Standing::HalfCopied,
+                FenceState::Active => Standing::Active,
+                FenceState::Superseded => Standing::Superseded,
+            },
+            generation: told.generation,
+            copying: told.copying,
+        }
+    }
+}
+
+pub(super) fn inspect() -> Work {
+    Work::Inspect(Inspect {})
 }
 
 /// The volume that a record asks for, to be made on this node.
@@ -78,6 +115,75 @@ pub(super) fn grown(done: &VolumeRequestStatus) -> Result<Grown, VolumeError> {
     }
 }
 
+/// What a look at a volume saw, as it is written down; `None`: the volume is not there.
+pub fn inspection_status(seen: Option<&Inspection>) -> InspectionStatus {
+    InspectionStatus {
+        volume: seen.map(|seen| volume_on_node(&seen.status)),
+        mounted: seen.map(|seen| seen.status.published),
+        open_count: seen.map(|seen| i64::from(seen.open_count)),
+        usage: seen.and_then(|seen| seen.usage.as_ref()).map(usage_status),
+        smallest: seen.and_then(|seen| seen.smallest).map(Quantity),
+    }
+}
+
+/// How full a file system is, as it is written down.
+pub fn usage_status(usage: &Usage) -> UsageStatus {
+    let counted = usage.inodes > 0;
+    UsageStatus {
+        capacity: Quantity(usage.total),
+        used: Quantity(usage.used),
+        available: Quantity(usage.available),
+        inodes: counted.then(|| signed(usage.inodes)),
+        inodes_used: counted.then(|| signed(usage.inodes.saturating_sub(usage.inodes_free))),
+    }
+}
+
+fn usage(told: &UsageStatus) -> Usage {
+    let inodes = unsigned(told.inodes);
+    Usage {
+        total: told.capacity.0,
+        used: told.used.0,
+        available: told.available.0,
+        inodes,
+        inodes_free: inodes.saturating_sub(unsigned(told.inodes_used)),
+    }
+}
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn unsigned(count: Option<i64>) -> u64 {
+    count.and_then(|count| u64::try_from(count).ok()).unwrap_or_default()
+}
+
+/// What the look at a volume saw; `None`: the volume is not there.
+///
+/// # Errors
+/// [`VolumeError::Failed`] if the node did not say.
+pub(super) fn inspection(
+    node: &str,
+    done: &VolumeRequestStatus,
+) -> Result<Option<Inspection>, VolumeError> {
+    let silent = || {
+        VolumeError::Failed {
+        what: "the node has looked at the volume and did not say what it saw; its agent is of another \
+               version"
+            .to_owned(),
+    }
+    };
+    let told = done.inspection.as_ref().ok_or_else(silent)?;
+    let Some(volume) = &told.volume else { return Ok(None) };
+    let published = told.mounted.ok_or_else(silent)?;
+    let open_count = told.open_count.and_then(|count| u32::try_from(count).ok());
+    Ok(Some(Inspection {
+        status: VolumeStatus { published, ..volume_status(node, volume)? },
+        open_count: open_count.ok_or_else(silent)?,
+        usage: told.usage.as_ref().map(usage),
+        smallest: told.smallest.map(|smallest| smallest.0),
+    }))
+}
+
 /// The longest message that a record takes, in characters; one that is longer would never be written.
 const LONGEST_MESSAGE: usize = 4096;
 
@@ -113,6 +219,7 @@ pub fn volume_on_node(one: &VolumeStatus) -> VolumeOnNode {
         requested: Quantity(volume.requested),
         mode: volume.mode.to_string(),
         state: one.state.to_string(),
+        fence: (one.fence != Fence::default()).then(|| one.fence.into()),
         ailments: one.ailments.iter().map(ailment).collect(),
     }
 }
@@ -135,6 +242,7 @@ pub(super) fn volume_status(node: &str, told: &VolumeOnNode) -> Result<VolumeSta
             },
             state: told.state.parse()?,
             published: false,
+            fence: told.fence.as_ref().map(Fence::from).unwrap_or_default(),
             ailments: told.ailments.iter().map(ailment).collect(),
         })
     };
@@ -197,6 +305,7 @@ mod tests {
                 },
                 state,
                 published: false,
+                fence: Fence { generation: 3, standing: Standing::Superseded, copying: true },
                 ailments: vec![
                     ailing(Severity::DataLoss, "DiskMissing"),
                     ailing(Severity::Degraded, "NotReady"),
@@ -204,6 +313,42 @@ mod tests {
             };
             assert_eq!(volume_status("alpha", &volume_on_node(&status)).unwrap(), status);
         }
+    }
+
+    #[test]
+    fn what_a_look_saw_is_read_again_and_what_it_did_not_see_is_no_zero() {
+        let id = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-1"));
+        let (pool, node) = ("fast".parse().unwrap(), "alpha".to_owned());
+        let (size, requested) = (Bytes::gib(4), Bytes::gib(3));
+        let (name, mode) = ("pvc-1".to_owned(), Mode::Filesystem(FsKind::Xfs));
+        let volume = Volume { id, name, pool, node, size, requested, mode };
+        let (state, fence, ailments) = (State::Ready, Fence::default(), Vec::new());
+        let status = VolumeStatus { volume, state, published: true, fence, ailments };
+        let usage = Usage {
+            total: Bytes::gib(4),
+            used: Bytes::gib(1),
+            available: Bytes::gib(3),
+            inodes: 100,
+            inodes_free: 90,
+        };
+        let whole =
+            Inspection { status, open_count: 1, usage: Some(usage), smallest: Some(Bytes::gib(4)) };
+        let uncounted = Usage { inodes: 0, inodes_free: 0, ..usage };
+        let btrfs = Inspection { usage: Some(uncounted), smallest: None, ..whole.clone() };
+        let not_in_use = Inspection { usage: None, open_count: 0, ..whole.clone() };
+        for seen in [Some(whole), Some(btrfs), Some(not_in_use), None] {
+            let inspection = Some(Box::new(inspection_status(seen.as_ref())));
+            let done = VolumeRequestStatus { inspection, ..Default::default() };
+            assert_eq!(super::inspection("alpha", &done).unwrap(), seen);
+            let mut done = done;
+            let Some(told) = done.inspection.as_mut().filter(|told| told.volume.is_some()) else {
+                continue;
+            };
+            told.open_count = None;
+            assert_eq!(super::inspection("alpha", &done).unwrap_err().reason(), Reason::Failed);
+        }
+        let older = VolumeRequestStatus::default();
+        assert_eq!(super::inspection("alpha", &older).unwrap_err().reason(), Reason::Failed);
     }
 
     #[test]

@@ -15,12 +15,14 @@ use tokio::time::Instant;
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Failure, Phase, Quantity, VolumeRequest, VolumeRequestStatus, Work};
+use crate::api::{
+    Failure, InspectionStatus, Phase, Quantity, VolumeRequest, VolumeRequestStatus, Work,
+};
 use crate::busy::{Busy, BusyError};
 use crate::causes;
 use crate::cluster;
 use crate::controllers::storage::StorageRecord;
-use crate::volume::{Growth, NodeKey, State, VolumeError, VolumeId, Volumes};
+use crate::volume::{Fence, Growth, NodeKey, State, VolumeError, VolumeId, Volumes};
 
 /// Who writes the status, for the API server.
 pub(super) const WRITER: &str = "pliant-agent";
@@ -64,11 +66,13 @@ impl fmt::Debug for Agent {
 }
 
 /// What has become of a piece of work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Done {
     Made,
     Grown { size: Quantity, node_expansion_required: bool },
     Gone,
+    Fenced,
+    Inspected(Box<InspectionStatus>),
 }
 
 impl Agent {
@@ -289,12 +293,20 @@ async fn do_work(
             Ok(Done::Grown { size: Quantity(grown.size), node_expansion_required })
         }
         Work::Remove(_) => volumes.remove(id).await.map(|()| Done::Gone),
+        Work::Fence(fence) => volumes.fence(id, Fence::from(fence)).await.map(|()| Done::Fenced),
+        Work::Inspect(_) => {
+            let seen = volumes.inspect(id).await?;
+            Ok(Done::Inspected(Box::new(cluster::inspection_status(seen.as_ref()))))
+        }
     }
 }
 
 fn told(outcome: &Result<Done, VolumeError>, ended: VolumeRequestStatus) -> VolumeRequestStatus {
     match outcome {
-        Ok(Done::Made | Done::Gone) => ended,
+        Ok(Done::Made | Done::Gone | Done::Fenced) => ended,
+        Ok(Done::Inspected(seen)) => {
+            VolumeRequestStatus { inspection: Some(seen.clone()), ..ended }
+        }
         Ok(Done::Grown { size, node_expansion_required }) => VolumeRequestStatus {
             phase: if *node_expansion_required { Phase::Done } else { Phase::Resized },
             size: Some(*size),

@@ -1,5 +1,6 @@
 //! Tells what this node has, when that changes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +16,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{
     DiskState, DiskStatus, GroupStatus, Health, LayoutRoom, NodeStorage, NodeStorageSpec,
-    NodeStorageStatus, PoolOnNode, Quantity, WorkStatus,
+    NodeStorageStatus, PoolOnNode, Quantity, VolumeUsage, WorkStatus,
 };
 use crate::causes;
 use crate::cluster;
 use crate::controllers::agent::WRITER;
 use crate::controllers::conditions::conditions;
+use crate::controllers::usage;
 use crate::node::{Node, storage as machine};
-use crate::volume::{NodeKey, Page, Volumes};
+use crate::volume::{NodeKey, Page, Usage, VolumeId, Volumes};
 
 /// How often a change that nobody announced, as by an administrator's hand, is looked for, here and in
 /// the record. Reading costs no command, and what has not changed is not written.
@@ -55,6 +57,8 @@ struct Last {
     written: Option<Written>,
     /// The conditions that the record has, once they are known: an agent before this one wrote them.
     conditions: Option<Vec<Condition>>,
+    /// How full volumes are, as the record tells it or is to tell it next.
+    usage: Vec<VolumeUsage>,
     lacking: Vec<String>,
 }
 
@@ -150,14 +154,29 @@ impl StorageRecord {
         Ok(())
     }
 
+    /// Write how full volumes are if that matters, after the record was [told](StorageRecord::told).
+    pub(super) async fn tell_usages(&self, seen: &BTreeMap<VolumeId, Usage>) {
+        let is_new = {
+            let mut last = self.last.lock().await;
+            let next = usage::next(&last.usage, seen, &Time(Timestamp::now()));
+            let before = std::mem::replace(&mut last.usage, next);
+            before != last.usage
+        };
+        if is_new {
+            self.note();
+        }
+    }
+
     async fn observe(&self, last: &mut Last) -> Result<NodeStorageStatus, kube::Error> {
         if last.conditions.is_none() {
             let record = self.api.get_opt(&self.name).await?;
             let status = record.and_then(|record| record.status).unwrap_or_default();
             last.conditions = Some(status.conditions);
+            last.usage = status.usage;
         }
         let before = last.conditions.as_deref().unwrap_or_default();
-        let seen = observe(&self.node).await.bounded();
+        let seen = NodeStorageStatus { usage: last.usage.clone(), ..observe(&self.node).await };
+        let seen = seen.bounded();
         let conditions = conditions(&seen, &last.lacking, before, &Time(Timestamp::now()));
         Ok(NodeStorageStatus { conditions, ..seen })
     }
@@ -233,6 +252,7 @@ async fn observe(node: &Node) -> NodeStorageStatus {
         volumes: volumes.iter().map(cluster::volume_on_node).collect(),
         unread,
         work: storage.work.into_iter().map(work).collect(),
+        usage: Vec::new(),
         conditions: Vec::new(),
     }
 }

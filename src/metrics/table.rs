@@ -94,8 +94,18 @@ table! {
         "1 for the state in which a volume is: creating, ready, resizing, resized or deleting";
     VOLUME_WIPED = Gauge "pliant_volume_wiped_bytes" ["volume"],
         "How much of a volume that is being deleted is wiped; absent for others";
+    FS_SIZE = Gauge "pliant_volume_filesystem_size_bytes" ["volume"],
+        "Bytes that files can have in a mounted file system; absent where it did not answer";
+    FS_USED = Gauge "pliant_volume_filesystem_used_bytes" ["volume"],
+        "Bytes that files have in a mounted file system; absent where it did not answer";
+    FS_AVAILABLE = Gauge "pliant_volume_filesystem_available_bytes" ["volume"],
+        "Bytes that an ordinary user can still write to a mounted file system; absent where it did not answer";
+    FS_INODES = Gauge "pliant_volume_filesystem_inodes" ["volume"],
+        "Inodes of a mounted file system; absent where they are not counted";
+    FS_INODES_USED = Gauge "pliant_volume_filesystem_inodes_used" ["volume"],
+        "Inodes of a mounted file system that are in use; absent where they are not counted";
     REQUESTS = Gauge "pliant_requests" ["work", "phase"],
-        "Requests for the nodes by their work, create, grow or remove, and how far they are";
+        "Requests for the nodes by their work and how far they are";
     REQUEST_AGE = Gauge "pliant_request_oldest_age_seconds" ["work"],
         "Age of the oldest request that has not ended, by its work; absent without one";
     NODES = Gauge "pliant_nodes" ["health"],

@@ -5,10 +5,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::volume::{Mode, NodeKey, Volume, VolumeId, VolumeKey};
+use crate::volume::{Fence, Mode, NodeKey, Usage, Volume, VolumeId, VolumeKey};
 
 fn id() -> VolumeId {
     VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-1"))
+}
+
+fn usage() -> Usage {
+    Usage {
+        total: Bytes::mib(900),
+        used: Bytes::mib(100),
+        available: Bytes::mib(750),
+        inodes: 1000,
+        inodes_free: 990,
+    }
 }
 
 fn figures() -> Figures {
@@ -33,8 +43,10 @@ fn figures() -> Figures {
             },
             state: State::Deleting { wiped: Bytes::mib(1) },
             published: false,
+            fence: Fence::default(),
             ailments: Vec::new(),
         }],
+        usages: BTreeMap::from([(id(), usage())]),
         growths: BTreeMap::from([("whole", 1)]),
         host_calls: BTreeMap::from([("processes", 3)]),
         lvm_commands: BTreeMap::from([("lvcreate", (2, Duration::from_millis(5)))]),
@@ -86,6 +98,11 @@ fn every_figure_is_told_as_it_is() {
             r#"pliant_volume_requested_bytes{volume="ID"} 1072693248.0"#,
             r#"pliant_volume_state{volume="ID",state="deleting"} 1.0"#,
             r#"pliant_volume_wiped_bytes{volume="ID"} 1048576.0"#,
+            r#"pliant_volume_filesystem_size_bytes{volume="ID"} 943718400.0"#,
+            r#"pliant_volume_filesystem_used_bytes{volume="ID"} 104857600.0"#,
+            r#"pliant_volume_filesystem_available_bytes{volume="ID"} 786432000.0"#,
+            r#"pliant_volume_filesystem_inodes{volume="ID"} 1000.0"#,
+            r#"pliant_volume_filesystem_inodes_used{volume="ID"} 10.0"#,
             r#"pliant_requests{work="grow",phase="running"} 2.0"#,
             r#"pliant_request_oldest_age_seconds{work="grow"} 90.0"#,
             r#"pliant_nodes{health="ok"} 3.0"#,

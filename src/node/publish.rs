@@ -8,9 +8,8 @@ use crate::host::{DeviceNumber, DmInfo};
 use crate::mount::{self, MountError, MountTable};
 use crate::node::error::{failed, mount_failed};
 use crate::node::plan::served;
-use crate::node::{Found, Node, device_node, record};
-use crate::volume::{Access, Publish};
-use crate::volume::{Growth, Mode, VolumeError, VolumeId, few};
+use crate::node::{Found, Node, device_node, fence, record};
+use crate::volume::{Access, Growth, Mode, Publish, Use, VolumeError, VolumeId, few};
 
 use crate::bytes::Bytes;
 
@@ -18,10 +17,12 @@ impl Node {
     /// Show a staged volume at the target; again changes nothing.
     ///
     /// # Errors
-    /// [`VolumeError::Refused`] if it is not staged, [`VolumeError::InUse`] if it is to be shown
+    /// [`VolumeError::Refused`] if it is not staged or is fenced off, [`VolumeError::InUse`] if it is to be shown
     /// alone and is shown elsewhere already.
     pub async fn publish(&self, publish: &Publish) -> Result<(), VolumeError> {
         let found = self.usable(&publish.id).await?;
+        // It may be staged since before it was fenced off, and a second workload uses the same staging.
+        let use_of_it = fence::admit(&found)?;
         let not_staged = || VolumeError::Refused {
             reason: format!("volume {} is not staged; stage it first", publish.id),
         };
@@ -40,7 +41,8 @@ impl Node {
             (Access::Mount { .. }, Mode::Filesystem(_)) => {
                 let staged = table.at(&publish.staging).filter(|m| m.device == info.number);
                 staged.ok_or_else(not_staged)?;
-                self.show_directory(&table, publish).await
+                let read_only = publish.read_only || use_of_it == Use::Read;
+                self.show_directory(&table, publish, read_only).await
             }
             (_, mode) => Err(VolumeError::Invalid {
                 field: "volume_capability".to_owned(),
@@ -53,9 +55,10 @@ impl Node {
         &self,
         table: &MountTable,
         publish: &Publish,
+        read_only: bool,
     ) -> Result<(), VolumeError> {
         self.host.make_dir(&publish.target).await.map_err(failed("making the target path"))?;
-        let flags: Vec<String> = if publish.read_only { vec!["ro".to_owned()] } else { Vec::new() };
+        let flags: Vec<String> = if read_only { vec!["ro".to_owned()] } else { Vec::new() };
         let (source, target) = (&publish.staging, &publish.target);
         let bound = mount::ensure_bound(self.host.as_ref(), table, source, target, &flags).await;
         bound.map(|_| ()).map_err(|source| not_shown(target, source))

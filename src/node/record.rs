@@ -3,7 +3,7 @@
 use crate::bytes::Bytes;
 use crate::lvm::{Group, Lv, tags};
 use crate::volume::{
-    Class, MkfsOptions, Mode, NewVolume, NodeKey, Safety, VolumeId, VolumeKey, Wipe,
+    Class, Fence, MkfsOptions, Mode, NewVolume, NodeKey, Safety, VolumeId, VolumeKey, Wipe,
 };
 
 /// Begins the names of our logical volumes.
@@ -11,6 +11,7 @@ const PREFIX: &str = "pliant-";
 
 const STATE: &str = "state";
 const MADE: &str = "made";
+const FENCE: &str = "fence";
 /// The key of the tag that says how far a volume's last wipe is.
 pub const WIPED: &str = "wiped";
 
@@ -60,6 +61,8 @@ pub struct Record {
     pub mkfs: MkfsOptions,
     /// How much of it the wipe at its end had done when that was last written down.
     pub wiped: Bytes,
+    /// Who may use it.
+    pub fence: Fence,
 }
 
 /// The name of the logical volume of a key.
@@ -92,6 +95,7 @@ impl Record {
             safety,
             mkfs: mkfs_options.clone(),
             wiped: Bytes::ZERO,
+            fence: Fence::default(),
         }
     }
 
@@ -112,6 +116,11 @@ impl Record {
             (Mode::Filesystem(kind), Some(_)) => MkfsOptions::parse(kind, &value("mkfs")?).ok()?,
             _ => MkfsOptions::default(),
         };
+        // What cannot be read may forbid the use of it.
+        let fence = match tags::find(&lv.tags, FENCE) {
+            Some(_) => value(FENCE)?.parse().ok()?,
+            None => Fence::default(),
+        };
         Some(Record {
             name: value("name")?,
             mode,
@@ -123,6 +132,7 @@ impl Record {
                 .map_or(Safety::BestEffort, |at| Safety::ALL[at]),
             mkfs,
             wiped: bytes(value(WIPED)),
+            fence,
             id,
         })
     }
@@ -160,6 +170,16 @@ impl Life {
 /// The tag that says that the file system was made.
 pub fn made_tag() -> String {
     tags::tag(MADE, "yes")
+}
+
+/// The tag that says who may use the volume.
+pub fn fence_tag(fence: Fence) -> String {
+    tags::tag(FENCE, &fence.to_string())
+}
+
+/// The tag that says so now; `None` on a volume that was never swapped.
+pub fn find_fence_tag(lv: &Lv) -> Option<&str> {
+    tags::find(&lv.tags, FENCE)
 }
 
 /// The tag that says how far a wipe is.
@@ -231,7 +251,15 @@ mod tests {
             lv.tags.insert(tag.to_owned());
             Record::read(&lv)
         };
-        for doubt in ["state=ready", "mode=block", "name=other", "mkfs=-F", "mkfs=!zz"] {
+        for doubt in [
+            "state=ready",
+            "mode=block",
+            "name=other",
+            "mkfs=-F",
+            "mkfs=!zz",
+            "fence=",
+            "fence=x:1",
+        ] {
             assert_eq!(by_hand(&format!("pliant.{doubt}")), None, "{doubt}");
         }
         for made in ["made=yes", "made=no", "made=", "made=!zz"] {

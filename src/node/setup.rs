@@ -29,7 +29,8 @@ impl Node {
         let wipes = wipe::Wipes::new(host.clone(), settings.wipe_rate, settings.wipe_patience);
         let (pools, setting) = (RwLock::new(Vec::new().into()), tokio::sync::Mutex::default());
         let (growths, outcomes) = (Mutex::default(), Outcomes::default());
-        let node = Node { settings, host, pools, setting, wipes, growths, outcomes };
+        let usages = Mutex::default();
+        let node = Node { settings, host, pools, setting, wipes, growths, outcomes, usages };
         let node = Arc::new(node);
         node.unmount_private_mounts().await;
         node.set_pools(plans).await?;

@@ -6,18 +6,19 @@ use crate::fs::{self, Probe};
 use crate::host::{DmInfo, NewMount};
 use crate::mount::{self, MountTable};
 use crate::node::error::{failed, fs_failed, mount_failed};
-use crate::node::{Found, LastGrowth, Node, record};
-use crate::volume::{Access, Stage};
-use crate::volume::{FsKind, Mode, VolumeError, VolumeId, parse_mount_options};
+use crate::node::{Found, LastGrowth, Node, fence, record};
+use crate::volume::{Access, FsKind, Mode, Stage, Use, VolumeError, VolumeId, parse_mount_options};
 
 impl Node {
     /// Make the volume usable at its staging path; again changes nothing.
     ///
     /// # Errors
     /// [`VolumeError::Refused`] if the device does not carry what the record says: nothing is
-    /// formatted then.
+    /// formatted then. The same if it is fenced off.
     pub async fn stage(&self, stage: &Stage) -> Result<(), VolumeError> {
         let found = self.usable(&stage.id).await?;
+        let read_only = stage.read_only || fence::admit(&found)? == Use::Read;
+        let stage = &Stage { read_only, ..stage.clone() };
         match (&stage.access, found.record.mode) {
             (Access::Block, Mode::Block) => self.activate(&found).await.map(|_| ()),
             (Access::Mount { fs, options }, Mode::Filesystem(kind))

@@ -21,9 +21,9 @@ use crate::volume::{
 
 /// What is looked at once for many volumes.
 pub(super) struct Look {
-    table: MountTable,
+    pub table: MountTable,
     /// Numbers of the live devices by dm uuid.
-    live: HashMap<String, DeviceNumber>,
+    pub live: HashMap<String, DeviceNumber>,
     /// Errors of file systems by device, where there are some.
     errors: BTreeMap<DeviceNumber, u64>,
 }
@@ -73,6 +73,7 @@ impl Node {
             volume: self.volume(found),
             state: self.state(found),
             published,
+            fence: found.record.fence,
             ailments: self.ailments(found, number.copied(), look),
         }
     }
@@ -235,7 +236,7 @@ impl Node {
     }
 
     /// Asking a file system on a suspended device could wait for ever.
-    async fn usage_unless_suspended(
+    pub(super) async fn usage_unless_suspended(
         &self,
         path: &Path,
         info: &DmInfo,

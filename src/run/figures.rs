@@ -33,6 +33,7 @@ impl FigureSource for NodeFigures {
         Figures {
             pools: self.node.remembered_pools(),
             volumes: self.node.remembered_volumes().await.unwrap_or_default(),
+            usages: self.node.remembered_usages(),
             growths: self.node.growth_outcomes(),
             host_calls: self.host.counts(),
             lvm_commands: self.node.lvm_spent().into_iter().map(runs_and_time).collect(),

@@ -16,13 +16,18 @@ use crate::config::{Settings, SocketPath};
 use crate::controllers::agent::Agent;
 use crate::controllers::pools;
 use crate::controllers::storage::{Prerequisites, StorageRecord};
+use crate::controllers::usage;
 use crate::csi::{self, Identity, Services, registration};
 use crate::doctor::{self, Level};
 use crate::host::Host;
 use crate::run::machine::{self, Observer, Started};
 
 /// Serve Identity and Node on one socket, and work for the controller, until SIGTERM or SIGINT.
-pub async fn serve(settings: Settings, registration: Option<SocketPath>) -> Result<()> {
+pub async fn serve(
+    settings: Settings,
+    registration: Option<SocketPath>,
+    usage_period: Duration,
+) -> Result<()> {
     let stop = CancellationToken::new();
     let stopped = machine::stop_on_signals(stop.clone())?;
     let client = client().await?;
@@ -41,6 +46,7 @@ pub async fn serve(settings: Settings, registration: Option<SocketPath>) -> Resu
                 pools::follow(&name, &wanted, &node, &storage, stop.clone()),
                 storage.clone().run(stop.clone()),
                 agent.run(stop.clone()),
+                usage::tell(node.clone(), storage.clone(), usage_period, stop.clone()),
             )
         })
     };

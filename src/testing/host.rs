@@ -235,6 +235,7 @@ impl Host for FakeHost {
     }
 
     async fn usage(&self, path: &Path) -> Result<Usage, HostError> {
+        self.failure_of(&format!("statfs {}", path.display()))?;
         self.look("fs_reads", |world| world.usage(path)).await
     }
 

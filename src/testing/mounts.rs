@@ -234,7 +234,7 @@ impl World {
     pub fn usage(&self, path: &Path) -> Result<Usage, HostError> {
         let (fs, _, _) = self.mounted_fs(path, &format!("statfs {}", path.display()))?;
         let inodes = if fs.kind == FsKind::Btrfs { 0 } else { fs.covers.get() / (16 << 10) };
-        let used = Bytes::mib(1);
+        let used = self.used.get(path).copied().unwrap_or(Bytes::mib(1));
         Ok(Usage {
             total: fs.covers,
             used,

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use crate::bytes::Bytes;
 use crate::volume::{
-    Ailment, Class, ClassError, FsKind, Mode, NewVolume, PoolName, Volume, VolumeError, VolumeId,
-    VolumeStatus, Wanted,
+    Ailment, Class, ClassError, Fence, FsKind, Inspection, Mode, NewVolume, PoolName, Volume,
+    VolumeError, VolumeId, VolumeStatus, Wanted,
 };
 
 /// A growth that is asked for.
@@ -153,6 +153,15 @@ pub trait Volumes: Send + Sync + 'static {
     /// Grow the volume, and its file system where that can be done here; at or beyond the size
     /// already is success, and the answer does not depend on how often it is asked.
     async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError>;
+
+    /// Say, durably, who may use the volume; again changes nothing. Who has it in use already is not
+    /// disturbed.
+    ///
+    /// It is [`VolumeError::Refused`] if what was said before [does not give way](Fence::replaces).
+    async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError>;
+
+    /// Look at the volume now, not at what was told of it last; `None` only if it really is gone.
+    async fn inspect(&self, id: &VolumeId) -> Result<Option<Inspection>, VolumeError>;
 
     /// Find one volume; `None` only if it really is gone.
     async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError>;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::bytes::Bytes;
-use crate::volume::{Ailment, FsKind, VolumeId};
+use crate::volume::{Ailment, FsKind, VolumeId, VolumeStatus};
 
 /// What the node tells the cluster about itself, from memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +68,23 @@ pub struct Stats {
     pub usage: Option<Usage>,
     /// What is wrong with it.
     pub ailments: Vec<Ailment>,
+}
+
+/// How a volume was when its node looked at it.
+///
+/// The fence that it had then tells which one the look came after: nobody whom that keeps out has begun
+/// to use the volume since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspection {
+    /// The volume and how it is.
+    pub status: VolumeStatus,
+    /// How often its device is open, by whomever and in whatever mount namespace: a mounted file system
+    /// counts as one. 0: nobody can write to it.
+    pub open_count: u32,
+    /// Of its file system; `None` if that is not mounted, or cannot be asked.
+    pub usage: Option<Usage>,
+    /// The smallest size that its file system could have; `None` if only a program could tell.
+    pub smallest: Option<Bytes>,
 }
 
 /// How full a mounted file system is.

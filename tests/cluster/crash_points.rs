@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use pliant::api::{NodeStorageStatus, Pool};
 use pliant::testing::{FakeApi, FakeHost, MachineState, Side};
-use pliant::volume::{Mode, NewVolume, VolumeError, Volumes};
+use pliant::volume::{Fence, Mode, NewVolume, Standing, VolumeError, Volumes};
 
 use crate::block_on;
 use crate::tally::{Tally, Verdict, difference, for_each, points};
@@ -13,12 +13,16 @@ use crate::world::{
     Controller, EXT4, Machine, World, asked_again, growth, id, machine, stage, want,
 };
 
+const SUPERSEDED: Fence = Fence { generation: 1, standing: Standing::Superseded, copying: false };
+
 /// What is asked of the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Op {
     Create,
     Grow,
     Remove,
+    Fence,
+    Inspect,
 }
 
 /// An operation on a volume of a mode.
@@ -56,7 +60,7 @@ struct Reference {
 }
 
 fn cases() -> Vec<Case> {
-    let ops = [Op::Create, Op::Grow, Op::Remove];
+    let ops = [Op::Create, Op::Grow, Op::Remove, Op::Fence, Op::Inspect];
     ops.into_iter().flat_map(|op| [Mode::Block, EXT4].map(|mode| Case { op, mode })).collect()
 }
 
@@ -71,6 +75,8 @@ impl Case {
             Op::Create => cluster.ensure(&self.want()).await.map(|made| format!("{made:?}")),
             Op::Grow => cluster.grow(&volume, growth(200)).await.map(|grown| format!("{grown:?}")),
             Op::Remove => cluster.remove(&volume).await.map(|()| String::new()),
+            Op::Fence => cluster.fence(&volume, SUPERSEDED).await.map(|()| String::new()),
+            Op::Inspect => cluster.inspect(&volume).await.map(|seen| format!("{seen:?}")),
         }
     }
 

@@ -16,8 +16,10 @@ mod people;
 mod pools;
 mod registration;
 mod socket;
+mod swaps;
 #[path = "../tally/mod.rs"]
 mod tally;
+mod usages;
 mod world;
 
 /// Run `work` in a time of its own, which passes when all wait.

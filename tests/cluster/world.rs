@@ -51,6 +51,7 @@ impl Prerequisites for Lacks {
 pub struct Machine {
     pub host: FakeHost,
     pub node: Arc<Node>,
+    pub storage: Arc<StorageRecord>,
     _tasks: JoinSet<()>,
     _stop: DropGuard,
 }
@@ -154,8 +155,9 @@ impl World {
         let (client, stop) = (self.api.client_of(&settings.name), CancellationToken::new());
         let door: Arc<dyn Host> = Arc::new(host.clone());
         let node = Node::start(door, settings, Vec::new()).await.expect("disks are listed");
-        let tasks = agent(&client, &node, self.lacks.clone(), &stop);
-        Machine { host, node, _tasks: tasks, _stop: stop.drop_guard() }
+        let storage = StorageRecord::new(&client, node.clone(), self.lacks.clone());
+        let tasks = agent(&client, &node, &storage, &stop);
+        Machine { host, node, storage, _tasks: tasks, _stop: stop.drop_guard() }
     }
 
     /// Wait until the pool tells that so many nodes have it.
@@ -256,17 +258,21 @@ fn is_allowed(line: &str) -> bool {
     )
 }
 
-/// What `pliant node` runs beside its socket.
-fn agent(client: &Client, node: &Arc<Node>, lacks: Lacks, stop: &CancellationToken) -> JoinSet<()> {
+/// What `pliant node` runs beside its socket, but for the sampling of file systems.
+fn agent(
+    client: &Client,
+    node: &Arc<Node>,
+    storage: &Arc<StorageRecord>,
+    stop: &CancellationToken,
+) -> JoinSet<()> {
     let name = node.info().name;
-    let storage = StorageRecord::new(client, node.clone(), lacks);
     let agent = Agent::new(client, &name, node.clone(), Busy::new(), storage.clone());
     let wanted: Watched<Pool> =
         Watched::start(Api::all(client.clone()), watcher::Config::default(), stop);
     let mut tasks = JoinSet::new();
     tasks.spawn(storage.clone().run(stop.clone()));
     tasks.spawn(agent.run(stop.clone()));
-    let (node, stop) = (node.clone(), stop.clone());
+    let (node, storage, stop) = (node.clone(), storage.clone(), stop.clone());
     tasks.spawn(async move { pools::follow(&name, &wanted, &node, &storage, stop).await });
     tasks
 }

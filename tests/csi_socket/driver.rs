@@ -17,8 +17,9 @@ use pliant::csi::{Controller, Identity, Node, RpcObserver, ServeError, Services,
 use pliant::node::PoolPlan;
 use pliant::testing::{FakeHost, node_settings};
 use pliant::volume::{
-    Ailment, Capacity, CapacityQuery, FsKind, Grown, Growth, Listing, Mode, NewVolume, NodeKey,
-    Page, State, TOPOLOGY, Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
+    Ailment, Capacity, CapacityQuery, Fence, FsKind, Grown, Growth, Inspection, Listing, Mode,
+    NewVolume, NodeKey, Page, State, TOPOLOGY, Volume, VolumeError, VolumeId, VolumeKey,
+    VolumeStatus, Volumes,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -46,7 +47,8 @@ impl Shelf {
             mode: Mode::Filesystem(FsKind::Ext4),
         };
         let (state, published) = (State::Ready, !ailments.is_empty());
-        let status = VolumeStatus { volume, state, published, ailments };
+        let fence = Fence::default();
+        let status = VolumeStatus { volume, state, published, fence, ailments };
         let mut volumes = self.volumes.lock().unwrap();
         volumes.entry(id).or_insert(status).volume.clone()
     }
@@ -75,6 +77,19 @@ impl Volumes for Shelf {
         let volume = &mut found.volume;
         volume.size = volume.size.max(growth.size.at_least);
         Ok(Grown { size: volume.size, node_expansion_required: false })
+    }
+
+    async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError> {
+        if let Some(found) = self.volumes.lock().unwrap().get_mut(id) {
+            found.fence = fence;
+        }
+        Ok(())
+    }
+
+    async fn inspect(&self, id: &VolumeId) -> Result<Option<Inspection>, VolumeError> {
+        let status = self.volumes.lock().unwrap().get(id).cloned();
+        let seen = |status| Inspection { status, open_count: 0, usage: None, smallest: None };
+        Ok(status.map(seen))
     }
 
     async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {

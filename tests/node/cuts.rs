@@ -1,7 +1,7 @@
 //! The operations that are cut off, in each mode, and how a cut is tried.
 
 use pliant::testing::{FakeHost, MachineState, Side};
-use pliant::volume::{FsKind, Mode, Safety};
+use pliant::volume::{Fence, FsKind, Mode, Safety, Standing};
 use tokio::runtime::Builder;
 
 use crate::machine::{Disks, LARGE, MODES, Op, Setup, marks};
@@ -100,6 +100,10 @@ fn cases_of(mode: Mode) -> Vec<Case> {
     let unsafe_unstaged =
         [&[CreateSafe(mode, Safety::Off), CreateNeighbour, stage, Write], &[Unstage][..]].concat();
     let grown_in_two_steps = [&published[..], &[Grow(LARGE)]].concat();
+    let superseded =
+        Op::Fence(Fence { generation: 1, standing: Standing::Superseded, copying: false });
+    let active = Op::Fence(Fence { generation: 2, standing: Standing::Active, copying: false });
+    let fenced = [&unstaged[..], &[superseded]].concat();
     let online = &[stage, publish];
     let mut cases = vec![
         Case::new("create", mode, &[], Create(mode)),
@@ -113,6 +117,10 @@ fn cases_of(mode: Mode) -> Vec<Case> {
         Case::new("publish", mode, &staged, publish).after_boot(&[stage]),
         Case::new("unpublish", mode, &published, Unpublish).after_boot(online),
         Case::new("unstage", mode, &staged, Unstage).after_boot(&[stage]),
+        // After a boot nobody could have it again.
+        Case::new("fence off", mode, &published, superseded),
+        Case::new("let in again", mode, &fenced, active),
+        Case::new("delete what is fenced off", mode, &fenced, Delete),
         Case::new("create on a spare disk", mode, &[CreateFiller], Create(mode)).on(Disks::Spare),
         Case::new("grow onto a spare disk", mode, &published, Grow(LARGE))
             .on(Disks::Spare)

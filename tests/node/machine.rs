@@ -12,8 +12,8 @@ use pliant::node::record::{self, lv_name};
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use pliant::testing::{FakeHost, node_settings};
 use pliant::volume::{
-    Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, Publish, Safety, Stage as Staging,
-    VolumeId, VolumeKey, Volumes, Wanted,
+    Access, Class, Fence, FsKind, Growth, Mode, NewVolume, NodeKey, Publish, Safety,
+    Stage as Staging, VolumeId, VolumeKey, Volumes, Wanted,
 };
 
 /// Block, and each file system.
@@ -63,6 +63,7 @@ pub enum Op {
     /// Make another volume that leaves little room on the first disk.
     CreateFiller,
     Delete,
+    Fence(Fence),
     Grow(u64),
     Stage(Mode),
     Publish(Mode),
@@ -92,6 +93,7 @@ impl Op {
             Op::CreateNeighbour => node.ensure(&want(NEIGHBOUR, Mode::Block, 8)).await.map(text),
             Op::CreateFiller => node.ensure(&want(NEIGHBOUR, Mode::Block, 100)).await.map(text),
             Op::Delete => node.remove(&id).await.map(text),
+            Op::Fence(fence) => node.fence(&id, fence).await.map(text),
             Op::Grow(mib) => node.grow(&id, growth(mib)).await.map(text),
             Op::Stage(mode) => node.stage(&staging(mode)).await.map(text),
             Op::Publish(mode) => node.publish(&publish(mode)).await.map(text),

@@ -5,7 +5,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
 
-use pliant::testing::{FakeHost, MachineState, Side};
+use pliant::testing::{FakeHost, MachineState, Side, VolumeState};
 
 use crate::cuts::{Case, Reference, Tally, Verdict, block_on, difference, for_all};
 use crate::machine::{old_ends, readable, wiped_too_early, wrongs};
@@ -126,7 +126,12 @@ fn forgotten(host: &FakeHost, reference: &Reference) -> Option<String> {
     let (now, before) = (host.state().groups, reference.base.state().groups);
     for (name, group) in before {
         for (lv, volume) in &group.volumes {
-            let goes = !reference.state.groups[&name].volumes.contains_key(lv);
+            let after = reference.state.groups[&name].volumes.get(lv);
+            let goes = after.is_none();
+            // Tags that replace others come with them in one commit.
+            let has = |there: &VolumeState, whole: Option<&VolumeState>| {
+                whole.is_some_and(|whole| whole.tags.is_subset(&there.tags))
+            };
             let there = now.get(&name).and_then(|group| group.volumes.get(lv));
             match there {
                 _ if goes => {}
@@ -134,7 +139,7 @@ fn forgotten(host: &FakeHost, reference: &Reference) -> Option<String> {
                 Some(there) if there.extents < volume.extents => {
                     return Some(format!("{lv} has shrunk"));
                 }
-                Some(there) if !volume.tags.is_subset(&there.tags) => {
+                Some(there) if !has(there, Some(volume)) && !has(there, after) => {
                     return Some(format!("{lv} has lost tags: {:?}", there.tags));
                 }
                 Some(_) => {}

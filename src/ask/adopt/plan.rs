@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as KubeQuantity;
 use kube::api::ObjectMeta;
 
 use super::Adoption;
-use crate::api::{NodeStorage, Quantity, VolumeOnNode, VolumeRequest, Work};
+use crate::api::{FenceState, NodeStorage, Quantity, VolumeOnNode, VolumeRequest, Work};
 use crate::cluster::Pv;
 use crate::cluster::audit::{Difference, audit};
 use crate::volume::{Class, DRIVER, FsKind, State, TOPOLOGY, few};
@@ -110,8 +110,17 @@ fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> 
     if !matches!(state, Ok(State::Ready | State::Resizing | State::Resized)) {
         return Err(format!("volume {id} is {}: there is nothing to adopt", volume.state));
     }
-    let changes =
-        |one: &&VolumeRequest| one.spec.volume == *id && !matches!(one.spec.work, Work::Grow(_));
+    if let Some(fence) = volume.fence.filter(|fence| fence.state != FenceState::Active) {
+        return Err(format!(
+            "volume {id} is {} since generation {}, so no pod could use it",
+            fence.state.words(),
+            fence.generation
+        ));
+    }
+    let changes = |one: &&VolumeRequest| {
+        let work = &one.spec.work;
+        one.spec.volume == *id && matches!(work, Work::Create(_) | Work::Remove(_))
+    };
     match seen.requests.iter().find(changes) {
         None => Ok(()),
         Some(request) => Err(format!(

@@ -36,6 +36,10 @@ fn with(change: impl FnOnce(&mut Seen)) -> Seen {
     seen
 }
 
+fn fence(state: &str) -> Option<crate::api::FenceStatus> {
+    serde_json::from_value(json!({"state": state, "generation": 1})).unwrap()
+}
+
 fn volume(seen: &mut Seen) -> &mut crate::api::VolumeOnNode {
     &mut seen.nodes[0].status.as_mut().unwrap().volumes[0]
 }
@@ -168,6 +172,7 @@ fn what_speaks_against_it_is_told() {
         (with(|seen| seen.volumes = vec![pv("pvc-u-1", "y")]), named(), "is of another volume"),
         (with(|seen| volume(seen).state = "deleting".to_owned()), named(), "is deleting"),
         (with(|seen| volume(seen).state = "creating".to_owned()), named(), "is creating"),
+        (with(|seen| volume(seen).fence = fence("HalfCopied")), named(), "is half copied"),
         (with(|seen| volume(seen).state = "odd".to_owned()), named(), "is odd"),
         (
             with(|seen| seen.requests = vec![request(json!({"remove": {}}))]),

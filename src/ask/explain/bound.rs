@@ -7,7 +7,7 @@ use super::gather::{Facts, STORAGES, VOLUMES};
 use super::growth::growth;
 use super::pending::{look_at_agents, unschedulable};
 use super::{Explanation, State, Todo};
-use crate::api::{NodeStorage, VolumeOnNode};
+use crate::api::{FenceState, NodeStorage, VolumeOnNode};
 use crate::bytes::Bytes;
 use crate::cluster::audit::is_complete;
 use crate::volume::{NodeKey, VolumeId, few};
@@ -52,6 +52,7 @@ pub(super) fn bound(facts: &Facts) -> Explanation {
     let volumes = storage.status.iter().flat_map(|status| &status.volumes);
     let place = Place { id, node, volume: volumes.into_iter().find(|volume| volume.id == id) };
     gone(facts, storage, &place)
+        .or_else(|| fenced(facts, &place))
         .or_else(|| growth(facts, &place))
         .or_else(|| ailing(facts, &place))
         .or_else(|| agent_away(facts, &place))
@@ -107,6 +108,20 @@ fn gone(facts: &Facts, storage: &NodeStorage, place: &Place<'_>) -> Option<Expla
             Some(facts.explain(State::VolumeGone, why, vec![todo]))
         }
     }
+}
+
+/// Pods are kept from the volume, whatever else is the matter with it.
+fn fenced(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
+    let fence = place.volume?.fence.filter(|fence| fence.state != FenceState::Active)?;
+    let why = format!(
+        "is Bound to a volume on node {} that is {} since generation {} of its swap, so no pod can be \
+         started with it.",
+        place.node,
+        fence.state.words(),
+        fence.generation
+    );
+    let todo = Todo::hint("let the swap go on, or undo it");
+    Some(facts.explain(State::VolumeFenced, why, vec![todo]))
 }
 
 fn ailing(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {

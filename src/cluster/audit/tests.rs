@@ -21,6 +21,7 @@ fn node(name: &str, volumes: &[&str]) -> NodeStorage {
         requested: Quantity(Bytes::gib(2)),
         mode: "ext4".to_owned(),
         state: "ready".to_owned(),
+        fence: None,
         ailments: Vec::new(),
     };
     let key = NodeKey::of(name).as_str().to_owned();

@@ -30,6 +30,7 @@ fn bound() -> Facts {
         requested: Quantity(Bytes::gib(100)),
         mode: "ext4".to_owned(),
         state: "ready".to_owned(),
+        fence: None,
         ailments: Vec::new(),
     }];
     facts
@@ -168,6 +169,24 @@ fn the_record_of_a_growth_says_how_far_it_is() {
         kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container resizer
     default/db-2 is growing from 100 GiB to 200 GiB on node alpha; the last try
     failed and is repeated by itself: vg0 is away
+    ");
+}
+
+#[test]
+fn a_volume_that_pods_are_kept_from_is_told() {
+    let mut fenced = bound();
+    fenced.storages[0].status.as_mut().unwrap().volumes[0].fence =
+        typed(json!({"state": "Superseded", "generation": 3}));
+    let mut let_in = bound();
+    let_in.storages[0].status.as_mut().unwrap().volumes[0].fence =
+        typed(json!({"state": "Active", "generation": 3}));
+    let cases = vec![(fenced, State::VolumeFenced), (let_in, State::Fine)];
+    insta::assert_snapshot!(all(cases), @r"
+    default/db-2 is Bound to a volume on node alpha that is superseded since
+    generation 3 of its swap, so no pod can be started with it.
+    What to do:
+      let the swap go on, or undo it
+    default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, used by db-0.
     ");
 }
 

@@ -1,0 +1,245 @@
+//! Tells how full volumes are, when that matters.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{UsageStatus, VolumeUsage};
+use crate::causes;
+use crate::cluster;
+use crate::controllers::storage::StorageRecord;
+use crate::node::Node;
+use crate::volume::{Usage, VolumeId};
+
+/// The most often that a node is asked: the record is written at most once each time.
+pub const SHORTEST_PERIOD: Duration = Duration::from_secs(10);
+
+/// Shares of a file system, in percent, at which somebody may want to act.
+const MARKS: [u64; 5] = [70, 80, 85, 90, 95];
+
+/// How far below a mark a volume has to come, in percent, to be told as below it.
+const BACK: u64 = 2;
+
+/// How much of the file system has to come or go, in percent, to be told without a mark.
+const MOVED: u64 = 10;
+
+/// Ask the file systems of a node every `period`, and tell in its record what matters, until `stop`.
+pub async fn tell(
+    node: Arc<Node>,
+    storage: Arc<StorageRecord>,
+    period: Duration,
+    stop: CancellationToken,
+) {
+    let asked = async {
+        storage.told().await;
+        let mut ticks = tokio::time::interval(period.max(SHORTEST_PERIOD));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            match node.sample_usages().await {
+                Ok(usages) => storage.tell_usages(&usages).await,
+                Err(error) => {
+                    let error = causes::in_full(&error);
+                    tracing::warn!(error, "how full volumes are can not be seen");
+                }
+            }
+        }
+    };
+    stop.run_until_cancelled(asked).await;
+}
+
+/// What is told next, in the order of the ids: of each volume that answered what was told before, or, if
+/// that differs by what matters, what was seen `at` this time.
+pub(super) fn next(
+    told: &[VolumeUsage],
+    seen: &BTreeMap<VolumeId, Usage>,
+    at: &Time,
+) -> Vec<VolumeUsage> {
+    let each = seen.iter().map(|(id, usage)| {
+        let (volume, usage) = (id.to_string(), cluster::usage_status(usage));
+        let before = told.iter().find(|one| one.volume == volume);
+        match before.filter(|before| !matters(&before.usage, &usage)) {
+            Some(before) => before.clone(),
+            None => VolumeUsage { volume, at: at.clone(), usage },
+        }
+    });
+    each.collect()
+}
+
+fn matters(told: &UsageStatus, now: &UsageStatus) -> bool {
+    told.capacity != now.capacity
+        || has_moved(told, now)
+        || crosses(bytes_full(told), bytes_full(now))
+        || crosses(inodes_full(told), inodes_full(now))
+}
+
+fn has_moved(told: &UsageStatus, now: &UsageStatus) -> bool {
+    let moved = told.used.0.get().abs_diff(now.used.0.get());
+    u128::from(moved) * 100 >= u128::from(now.capacity.0.get()) * u128::from(MOVED) && moved > 0
+}
+
+/// Whether a share, in hundredths of a percent, has come to a mark, or well below one.
+fn crosses(told: u64, now: u64) -> bool {
+    let marks = |share: u64| MARKS.iter().filter(|mark| share >= *mark * 100).count();
+    marks(now) > marks(told) || marks(now + BACK * 100) < marks(told)
+}
+
+/// The share of what can be written that is, as `df` has it: a writer finds the file system full at all
+/// of it, whatever is kept for root.
+fn bytes_full(usage: &UsageStatus) -> u64 {
+    let used = usage.used.0.get();
+    share(used, used.saturating_add(usage.available.0.get()))
+}
+
+fn inodes_full(usage: &UsageStatus) -> u64 {
+    let count = |count: Option<i64>| count.unwrap_or_default().unsigned_abs();
+    share(count(usage.inodes_used), count(usage.inodes))
+}
+
+fn share(part: u64, whole: u64) -> u64 {
+    let share = (u128::from(part) * 10_000).checked_div(u128::from(whole)).unwrap_or_default();
+    u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{NodeStorageStatus, Quantity};
+    use crate::bytes::Bytes;
+    use crate::volume::{NodeKey, VolumeKey};
+    use k8s_openapi::jiff::Timestamp;
+    use proptest::prelude::*;
+
+    fn id(name: &str) -> VolumeId {
+        VolumeId::new(NodeKey::of("alpha"), VolumeKey::of(name))
+    }
+
+    fn at(second: i64) -> Time {
+        Time(Timestamp::from_second(second).unwrap())
+    }
+
+    /// A file system of 1000 MiB and 1000 inodes.
+    fn usage(mib: u64, inodes: u64) -> Usage {
+        Usage {
+            total: Bytes::mib(1000),
+            used: Bytes::mib(mib),
+            available: Bytes::mib(1000 - mib),
+            inodes: 1000,
+            inodes_free: 1000 - inodes,
+        }
+    }
+
+    fn seen(usage: Usage) -> BTreeMap<VolumeId, Usage> {
+        BTreeMap::from([(id("pvc-1"), usage)])
+    }
+
+    /// Whether the second of two samples is told.
+    fn is_told(before: Usage, now: Usage) -> bool {
+        let told = next(&[], &seen(before), &at(1));
+        next(&told, &seen(now), &at(2))[0].at == at(2)
+    }
+
+    #[test]
+    fn what_matters_is_told() {
+        for (before, now, told) in [
+            (usage(100, 10), usage(100, 10), false),
+            (usage(100, 10), usage(199, 10), false),
+            (usage(100, 10), usage(200, 10), true),
+            (usage(200, 10), usage(100, 10), true),
+            (usage(690, 10), usage(699, 10), false),
+            (usage(690, 10), usage(700, 10), true),
+            (usage(700, 10), usage(681, 10), false),
+            (usage(700, 10), usage(679, 10), true),
+            (usage(790, 10), usage(800, 10), true),
+            (usage(840, 10), usage(850, 10), true),
+            (usage(899, 10), usage(900, 10), true),
+            (usage(949, 10), usage(950, 10), true),
+            (usage(960, 10), usage(1000, 10), false),
+            (usage(100, 699), usage(100, 700), true),
+            (usage(100, 10), usage(100, 600), false),
+        ] {
+            assert_eq!(is_told(before, now), told, "{before:?} {now:?}");
+        }
+        let grown = Usage { total: Bytes::mib(1001), ..usage(100, 10) };
+        assert!(is_told(usage(100, 10), grown), "another size");
+    }
+
+    #[test]
+    fn what_is_kept_for_root_is_no_room() {
+        let kept = |mib| Usage { available: Bytes::mib(950 - mib), ..usage(mib, 10) };
+        assert!(is_told(kept(890), kept(905)), "95 % of what can be written");
+    }
+
+    #[test]
+    fn a_file_system_that_counts_no_inodes_crosses_no_mark_of_them() {
+        let btrfs = |mib| Usage { inodes: 0, inodes_free: 0, ..usage(mib, 10) };
+        assert!(!is_told(btrfs(100), btrfs(110)));
+        assert_eq!(next(&[], &seen(btrfs(100)), &at(1))[0].usage.inodes, None);
+    }
+
+    #[test]
+    fn what_does_not_answer_is_not_told_as_it_was() {
+        let told = next(&[], &seen(usage(100, 10)), &at(1));
+        assert_eq!(next(&told, &BTreeMap::new(), &at(2)), []);
+    }
+
+    proptest! {
+        #[test]
+        fn who_wavers_around_a_mark_is_told_once(
+            mark in prop::sample::select(&MARKS[..]),
+            steps in prop::collection::vec(0u64..19, 1..50),
+        ) {
+            let mut told = next(&[], &seen(usage(mark * 10 - 9, 10)), &at(0));
+            let mut writes = 0;
+            for (second, step) in (1..).zip(steps) {
+                let now = next(&told, &seen(usage(mark * 10 - 9 + step, 10)), &at(second));
+                writes += u32::from(now != told);
+                told = now;
+            }
+            prop_assert!(writes <= 1, "{writes} writes");
+        }
+
+        #[test]
+        fn any_sample_is_taken(
+            total: u64, used: u64, available: u64, inodes: u64, inodes_free: u64,
+        ) {
+            let (total, used) = (Bytes::new(total), Bytes::new(used));
+            let available = Bytes::new(available);
+            let now = Usage { total, used, available, inodes, inodes_free };
+            let told = next(&[], &seen(now), &at(1));
+            prop_assert_eq!(&next(&told, &seen(now), &at(2)), &told);
+        }
+    }
+
+    #[test]
+    fn the_record_of_500_volumes_stays_small() {
+        let large = Usage {
+            total: Bytes::new(u64::MAX / 4),
+            used: Bytes::new(u64::MAX / 5),
+            available: Bytes::new(u64::MAX / 6),
+            inodes: u64::MAX / 4,
+            inodes_free: u64::MAX / 5,
+        };
+        let names: Vec<String> = (0..500).map(|n| format!("pvc-{n:036}")).collect();
+        let all = names.iter().map(|name| (id(name), large)).collect();
+        let usage = next(&[], &all, &at(1_800_000_000));
+        let volume = |name: &String| -> crate::api::VolumeOnNode {
+            serde_json::from_value(serde_json::json!({
+                "id": id(name).to_string(), "name": name, "pool": "fast", "size": "4611686018427387904",
+                "requested": "4611686018427387904", "mode": "btrfs", "state": "resized",
+                "fence": {"state": "Superseded", "generation": 1_000_000, "copying": true},
+            }))
+            .unwrap()
+        };
+        let volumes = names.iter().map(volume).collect();
+        let size = Quantity(Bytes::new(u64::MAX / 2));
+        let status = NodeStorageStatus { size, volumes, usage, ..NodeStorageStatus::default() };
+        let bytes = serde_json::to_vec(&status).unwrap().len();
+        assert!(bytes < 300 << 10, "{bytes} bytes");
+        println!("{bytes} bytes");
+    }
+}
