@@ -33,6 +33,7 @@ use std::time::Duration;
 
 pub(crate) use consumers::writers;
 pub use outcome::Outcome;
+pub(crate) use places::nodes_of;
 pub use populator::{Populator, Settings};
 pub use progress::Progress;
 pub use reason::PopulatorReason;
@@ -61,7 +62,7 @@ const POLICY: &str = "pliant.io/reclaim-policy";
 const NUDGED: &str = "pliant.io/volume-handed-over";
 
 /// The node that the scheduler, or somebody in its place, has chosen for the volume of a claim.
-const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Counts what is done, for whoever scrapes it.
 pub trait Tally: Send + Sync + 'static {

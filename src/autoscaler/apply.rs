@@ -1,6 +1,6 @@
 //! One effect at a time. Each says what it was decided from, and fails if that is no longer so.
 
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, EvictParams, Patch, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
@@ -12,6 +12,7 @@ use crate::autoscaler::seen::{Seen, requested, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY, WRITER, make};
 use crate::cluster::{OnceEvent, writes};
+use crate::populators;
 
 impl Keeper {
     /// Write what is told, over nothing but what was seen.
@@ -46,8 +47,9 @@ impl Keeper {
                 let claim = make::claim(autoscaler, ordinal, &claim, size);
                 writes::make(&claims, &claim, WRITER).await
             }
-            Step::MakeCopy { ordinal, claim, size } => {
-                let claim = make::copy(autoscaler, ordinal, &claim, size);
+            Step::MakeCopy { ordinal, claim, size, from } => {
+                let node = self.only_node_of(seen, &from).await?;
+                let claim = make::copy(autoscaler, ordinal, &claim, size, node.as_deref());
                 writes::make(&claims, &claim, WRITER).await
             }
             Step::Adopt { ordinal, claim } => {
@@ -82,6 +84,16 @@ impl Keeper {
             }
             Step::Tell { reason, subject, text } => self.tell(seen, reason, &subject, &text).await,
         }
+    }
+
+    /// The node on which a claim can be read, if there is only one: what is filled from it has to be there.
+    async fn only_node_of(&self, seen: &Seen, claim: &str) -> Result<Option<String>, kube::Error> {
+        let volume = seen.claim(claim).and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
+        let Some(volume) = volume else { return Ok(None) };
+        let pvs: Api<PersistentVolume> = Api::all(self.client.clone());
+        let Some(pv) = pvs.get_opt(&volume).await? else { return Ok(None) };
+        let nodes = populators::nodes_of(&self.client, &pv).await?.unwrap_or_default();
+        Ok(nodes.first().filter(|_| nodes.len() == 1).cloned())
     }
 
     async fn grow(&self, seen: &Seen, name: &str, size: Quantity) -> Result<(), kube::Error> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -15,7 +16,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator};
+use crate::api::{
+    AutoscalerPhase, NodeStorage, NodeStorageStatus, PvcAutoscaler, PvcAutoscalerStatus,
+    PvcSourcePopulator, VolumeUsage,
+};
 use crate::autoscaler::plan::plan;
 use crate::autoscaler::seen::{Seen, uid};
 use crate::autoscaler::steps::Step;
@@ -52,6 +56,7 @@ pub struct Keeper {
     autoscalers: Watched<PvcAutoscaler>,
     sets: Watched<StatefulSet>,
     sources: Watched<PvcSourcePopulator>,
+    nodes: Watched<NodeStorage>,
     watches: Arc<Watches>,
     webhook: Arc<dyn Webhook>,
     clock: Clock,
@@ -84,6 +89,7 @@ impl Keeper {
             autoscalers: Watched::start(Api::all(client.clone()), every(), stop),
             sets: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_set),
             sources: Watched::start(Api::all(client.clone()), every(), stop),
+            nodes: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_node),
             watches: watches.clone(),
             webhook,
             clock: Clock::start(),
@@ -94,24 +100,27 @@ impl Keeper {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let kept = async {
             self.watches.known().await;
-            tokio::join!(self.autoscalers.known(), self.sets.known(), self.sources.known());
+            tokio::join!(self.autoscalers.known(), self.sets.known());
+            tokio::join!(self.sources.known(), self.nodes.known());
             let mut changes = [
                 self.autoscalers.changes(),
                 self.sets.changes(),
                 self.sources.changes(),
                 self.watches.claims().changes(),
+                self.nodes.changes(),
             ];
             let mut known = HashMap::new();
             loop {
                 changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
                 self.look(&mut known).await;
                 let due = known.values().filter_map(|one: &Known| one.due).min();
-                let [autoscalers, sets, sources, claims] = &mut changes;
+                let [autoscalers, sets, sources, claims, nodes] = &mut changes;
                 tokio::select! {
                     _ = autoscalers.changed() => {}
                     _ = sets.changed() => {}
                     _ = sources.changed() => {}
                     _ = claims.changed() => {}
+                    _ = nodes.changed() => {}
                     () = until(due) => {}
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -166,14 +175,28 @@ impl Keeper {
             claim.metadata.namespace.as_deref() == Some(&*namespace)
                 && claim.labels().get(KEPT_BY) == Some(&name)
         });
+        let sizes = autoscaler.spec.autoscale.is_some();
+        let full = |claim: &PersistentVolumeClaim| {
+            let volume = claim.spec.as_ref()?.volume_name.as_ref().filter(|_| sizes)?;
+            self.usage_of(volume).map(|usage| format!("{usage:?}"))
+        };
         let mut of_claims: Vec<String> =
-            claims.filter_map(|claim| claim.resource_version()).collect();
+            claims.flat_map(|claim| [claim.resource_version(), full(&claim)]).flatten().collect();
         of_claims.sort();
         let mut versions = vec![autoscaler.resource_version().unwrap_or_default()];
         versions.extend(set.and_then(|set| set.resource_version()));
         versions.extend(sources.filter_map(|source| source.resource_version()));
         versions.extend(of_claims);
         versions
+    }
+
+    /// What the node of a volume told last of how full it is, by the name of the volume.
+    pub(super) fn usage_of(&self, volume: &str) -> Option<VolumeUsage> {
+        self.nodes.all().into_iter().find_map(|node| {
+            let status = node.status.as_ref()?;
+            let id = &status.volumes.iter().find(|one| one.name == volume)?.id;
+            status.usage.iter().find(|one| one.volume == *id).cloned()
+        })
     }
 
     /// Look at a workload and do what is to be done; after how long to look again without a change.
@@ -242,6 +265,13 @@ fn cut_set(set: &mut StatefulSet) {
     set.metadata.annotations = None;
     set.metadata.labels = None;
     set.spec = Some(StatefulSetSpec::default());
+}
+
+/// Leave of a node how full its volumes are.
+fn cut_node(node: &mut NodeStorage) {
+    let told = node.status.take().unwrap_or_default();
+    let (volumes, usage) = (told.volumes, told.usage);
+    node.status = Some(NodeStorageStatus { volumes, usage, ..NodeStorageStatus::default() });
 }
 
 /// After how long a workload is looked at without a change of what is watched.

@@ -10,6 +10,7 @@ use crate::api::{
 };
 use crate::autoscaler::seen::{Seen, uid};
 use crate::autoscaler::{KEPT_BY, ORDINAL};
+use crate::populators::SELECTED_NODE;
 
 /// The name that a claim has as StatefulSets call theirs.
 pub(super) fn plain_name(seen: &Seen, ordinal: i32) -> String {
@@ -34,14 +35,19 @@ pub(super) fn claim(
     typed(json_of(autoscaler, ordinal, name, size))
 }
 
-/// The claim of a pod, which is filled from the source of its name.
+/// The claim of a pod, which is filled from the source of its name. Its volume is made on `node`, if that
+/// is given: else the scheduler might choose one on which the source cannot be read.
 pub(super) fn copy(
     autoscaler: &PvcAutoscaler,
     ordinal: i32,
     name: &str,
     size: Quantity,
+    node: Option<&str>,
 ) -> PersistentVolumeClaim {
     let mut claim = json_of(autoscaler, ordinal, name, size);
+    if let Some(node) = node {
+        claim["metadata"]["annotations"][SELECTED_NODE] = json!(node);
+    }
     claim["spec"]["dataSourceRef"] =
         json!({"apiGroup": "pliant.io", "kind": "PvcSourcePopulator", "name": name});
     typed(claim)

@@ -12,7 +12,7 @@ use crate::api::{PvcAutoscaler, PvcSourcePopulator};
 use crate::autoscaler::KEPT_BY;
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::make;
-use crate::autoscaler::seen::{Seen, Workload, uid};
+use crate::autoscaler::seen::{Seen, Usage, Workload, uid};
 
 impl Keeper {
     /// Look at the claims of a workload; `None` if the PvcAutoscaler is not there any more, also if
@@ -46,6 +46,7 @@ impl Keeper {
         self.see_claims(&mut seen).await?;
         self.see_sources(&mut seen).await?;
         self.see_classes(&mut seen).await?;
+        self.see_usage(&mut seen);
         Ok(Some(seen))
     }
 
@@ -99,6 +100,20 @@ impl Keeper {
             seen.classes.extend(can_grow.map(|can_grow| (name, can_grow)));
         }
         Ok(())
+    }
+}
+
+impl Keeper {
+    /// How full the volumes are, if that decides about anything.
+    fn see_usage(&self, seen: &mut Seen) {
+        if seen.autoscaler.spec.autoscale.is_none() {
+            return;
+        }
+        let volumes = seen.claims.iter().filter_map(|(name, claim)| {
+            let volume = claim.spec.as_ref()?.volume_name.as_ref()?;
+            Some((name.clone(), Usage::from(&self.usage_of(volume)?)))
+        });
+        seen.usage = volumes.collect();
     }
 }
 

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::api::{Filling, PvcAutoscaler, PvcSourcePopulator, Quantity};
+use crate::api::{Filling, PvcAutoscaler, PvcSourcePopulator, Quantity, VolumeUsage};
 use crate::autoscaler::KEPT_BY;
 use crate::bytes::Bytes;
 
@@ -48,10 +48,27 @@ pub(super) struct Workload {
 /// How full a volume is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Usage {
+    /// When it was so.
+    pub at: Timestamp,
+    /// What files have and can still have.
     pub size: Bytes,
     pub used: Bytes,
     pub inodes: u64,
     pub inodes_used: u64,
+}
+
+impl From<&VolumeUsage> for Usage {
+    fn from(told: &VolumeUsage) -> Usage {
+        let count = |inodes: Option<i64>| inodes.unwrap_or_default().unsigned_abs();
+        let usage = &told.usage;
+        Usage {
+            at: told.at.0,
+            size: usage.used.0 + usage.available.0,
+            used: usage.used.0,
+            inodes: count(usage.inodes),
+            inodes_used: count(usage.inodes_used),
+        }
+    }
 }
 
 impl Workload {

@@ -44,6 +44,13 @@ pub(super) fn decide(policy: &Autoscale, claim: Sized<'_>, now: Timestamp) -> De
     let Some(usage) = claim.usage.filter(|usage| usage.size > Bytes::ZERO) else {
         return stay("nothing is decided: its node has not told how full it is".to_owned());
     };
+    // Of before it grew: a node tells anew as soon as the file system has its new size.
+    let grown_at = claim.grown.and_then(|grown| grown.at.as_ref());
+    if grown_at.is_some_and(|Time(at)| *at > usage.at) {
+        return stay(
+            "nothing is decided: its node has not told how full it is since it grew".to_owned(),
+        );
+    }
     let (percent, of) = fullest(usage);
     let limit = policy.grow_at.unsigned_abs().into();
     if percent < limit {
@@ -109,7 +116,8 @@ mod tests {
     }
 
     fn usage(used: u64, inodes_used: u64) -> Usage {
-        Usage { size: Bytes::new(100), used: Bytes::new(used), inodes: 1000, inodes_used }
+        let (size, used) = (Bytes::new(100), Bytes::new(used));
+        Usage { at: Timestamp::MAX, size, used, inodes: 1000, inodes_used }
     }
 
     fn sized(gib: u64, usage: Option<Usage>) -> Sized<'static> {
@@ -162,6 +170,8 @@ mod tests {
         );
         let growing = Sized { capacity: size(4), ..claim };
         assert_eq!(decide(&policy(), growing, after(300)).to, None);
+        let old = Usage { at: after(-1), ..usage(90, 0) };
+        assert_eq!(decide(&policy(), Sized { usage: Some(old), ..claim }, after(300)).to, None);
         assert_eq!(wanted(size(4), Some(&grown)), size(5));
         assert_eq!(wanted(size(3), Some(&grown)), size(3), "the template was edited since");
         assert_eq!(wanted(size(3), None), size(3));

@@ -15,7 +15,7 @@ pub(super) enum Step {
     /// Make what the new claim is filled from.
     MakeSource { ordinal: i32, claim: String, from: String },
     /// Make the new claim, which is filled from the old one.
-    MakeCopy { ordinal: i32, claim: String, size: Quantity },
+    MakeCopy { ordinal: i32, claim: String, size: Quantity, from: String },
     /// Let the copy begin.
     StartCopy { claim: String },
     /// Ask a pod to go, if those who protect it let it.

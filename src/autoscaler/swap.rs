@@ -37,8 +37,37 @@ impl<'a> Turn<'a> {
             Some(SwapPhase::RollingBack) => turn.roll_back(),
             Some(SwapPhase::Failed) => turn.stay_failed(),
         }
+        turn.replace_waiting_pod();
         turn.retire();
         turn
+    }
+
+    /// A pod that was made before the webhook was asked for it waits for a claim that is not its own, and
+    /// always will. It was never on a node.
+    fn replace_waiting_pod(&mut self) {
+        let expected = match &self.entry.swap {
+            Some(swap) if matches!(swap.phase, SwapPhase::Draining | SwapPhase::FinalCopy) => {
+                &swap.claim
+            }
+            _ => &self.entry.active_claim,
+        };
+        let waits = |pod: &&Pod| {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+            node.is_none() && !is_ending(&pod.metadata) && !uses(pod, expected)
+        };
+        let is_ours = self.seen.is_covered && !self.seen.makes_claims();
+        let pod = self.seen.pod(self.entry.ordinal).filter(|pod| is_ours && waits(pod));
+        let is_planned = |pod: &Pod| {
+            let name = pod.name_any();
+            self.steps.iter().any(|step| match step {
+                Step::Evict { pod, .. } | Step::DropPod { pod, .. } => *pod == name,
+                _ => false,
+            })
+        };
+        if let Some(pod) = pod.filter(|pod| !is_planned(pod)) {
+            let (pod, uid) = (pod.name_any(), uid(&pod.metadata).to_owned());
+            self.steps.push(Step::DropPod { pod, uid });
+        }
     }
 
     /// What failed for one specification may be tried for another.
@@ -274,7 +303,7 @@ impl<'a> Turn<'a> {
             self.steps.push(Step::MakeSource { ordinal, claim, from });
         }
         let Some(there) = self.seen.claim(name) else {
-            self.steps.push(Step::MakeCopy { ordinal, claim, size });
+            self.steps.push(Step::MakeCopy { ordinal, claim, size, from: from.to_owned() });
             return false;
         };
         if self.seen.keeps(there) {

@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt};
 ///
 /// # Errors
 /// What the API server says.
-pub(super) async fn nodes_of(
+pub(crate) async fn nodes_of(
     client: &Client,
     pv: &PersistentVolume,
 ) -> Result<Option<BTreeSet<String>>, kube::Error> {

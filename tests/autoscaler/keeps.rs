@@ -143,3 +143,39 @@ fn without_its_workload_nothing_is_done_and_that_is_told() {
         );
     });
 }
+
+#[test]
+fn a_claim_that_is_full_grows_by_itself_and_an_edit_of_the_template_makes_that_void() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        let policy = json!({"autoscale": {"maxSize": "6Gi", "coolDown": "1m"}});
+        world.want("4Gi", "hdd", &policy);
+        world.settled("1/1").await;
+        assert!(world.ordinal(0).decision.unwrap().contains("has not told"));
+        world.fill(0, 60, 0);
+        world.rest().await;
+        assert_eq!(capacity(&world.active(0)), "4Gi");
+        world.fill(0, 85, 0);
+        world.until("it grows", |status| status.of(0).unwrap().grown.is_some()).await;
+        world.rest().await;
+        assert_eq!(capacity(&world.active(0)), "5Gi");
+        tokio::time::sleep(std::time::Duration::from_secs(120)).await;
+        assert_eq!(world.told("ClaimGrows"), 1, "the old sample decides nothing");
+        world.fill(0, 95, 1);
+        world
+            .until("it grows again", |status| {
+                status.of(0).unwrap().decision.as_ref().unwrap().contains("the largest")
+            })
+            .await;
+        world.rest().await;
+        assert_eq!(capacity(&world.active(0)), "6Gi", "and no further");
+        // Whoever edits the size knows better.
+        world.want("5Gi", "hdd", &policy);
+        world.settled("1/1").await;
+        assert_eq!(
+            (capacity(&world.active(0)), world.ordinal(0).generation),
+            ("5Gi".to_owned(), 1)
+        );
+    });
+}

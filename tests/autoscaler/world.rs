@@ -8,11 +8,11 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use pliant::api::{
-    AutoscalerPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator,
-    SwapPhase,
+    AutoscalerPhase, NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus,
+    PvcSourcePopulator, SwapPhase,
 };
 use pliant::autoscaler::{Keeper, Webhook};
 use pliant::populators::{Populator, Settings, Tally, Watches};
@@ -189,6 +189,20 @@ impl World {
         }
     }
 
+    /// The node tells how full the volume of a pod is in percent, so many hours from now.
+    pub fn fill(&self, ordinal: i32, percent: u64, hours: i64) {
+        let volume = self.active(ordinal).spec.unwrap().volume_name.unwrap();
+        let at = Timestamp::now() + SignedDuration::from_hours(hours);
+        let usage = json!({"volume": "v", "at": at, "capacity": "100", "used": percent.to_string(),
+                           "available": (100 - percent).to_string()});
+        let told = json!({"id": "v", "name": volume, "pool": "p", "size": "4Gi", "requested": "4Gi",
+                          "mode": "ext4", "state": "ready"});
+        self.api.put(&object::<NodeStorage>(json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "alpha"},
+            "spec": {"key": "a"}, "status": {"volumes": [told], "usage": [usage]},
+        })));
+    }
+
     /// How often each reason was told.
     pub fn told(&self, reason: &str) -> usize {
         let all = self.api.list::<Event>();
@@ -294,6 +308,7 @@ fn start(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
     let ready = json!({"type": "Ready", "status": "True",
                        "lastTransitionTime": Timestamp::UNIX_EPOCH});
     let mut changed = serde_json::to_value(pod).unwrap();
+    changed["spec"]["nodeName"] = json!("alpha");
     changed["status"] = json!({"phase": "Running", "conditions": [ready]});
     api.put(&object::<Pod>(changed));
     true

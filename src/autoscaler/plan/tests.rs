@@ -566,7 +566,11 @@ impl PodModel {
                 uid: Some(self.uid.to_string()),
                 ..ObjectMeta::default()
             },
-            spec: Some(PodSpec { volumes: Some(vec![volume]), ..PodSpec::default() }),
+            spec: Some(PodSpec {
+                volumes: Some(vec![volume]),
+                node_name: self.is_running.then(|| "alpha".to_owned()),
+                ..PodSpec::default()
+            }),
             status: Some(PodStatus { conditions: Some(vec![ready]), ..PodStatus::default() }),
         }
     }
