@@ -20,6 +20,7 @@ mod seen;
 mod size;
 mod steps;
 mod swap;
+mod turn;
 
 pub use keeper::{Keeper, Webhook};
 pub use reason::AutoscalerReason;

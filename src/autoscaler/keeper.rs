@@ -126,7 +126,7 @@ impl Keeper {
                 tokio::time::sleep(PAUSE).await;
             }
         };
-        stop.run_until_cancelled(kept).await;
+        stop.run_until_cancelled(Box::pin(kept)).await;
     }
 
     pub(super) fn now(&self) -> Timestamp {

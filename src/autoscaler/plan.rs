@@ -10,7 +10,8 @@ use crate::api::{
 };
 use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid};
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::swap::{Turn, drop_unbound};
+use crate::autoscaler::swap::drop_unbound;
+use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, ORDINAL, SUPERSEDED_BY, make};
 
 /// The longest sentence in a status, in characters.

@@ -1,272 +1,18 @@
-//! One pod's turn: its claim is kept as it is wanted, or another one takes its place. Pure.
+//! A swap: another claim takes the place of a pod's, with all that is in it. Pure.
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 
-use crate::api::{
-    AutoscalerMode, AutoscalerPhase, FillingPhase, Grown, OrdinalStatus, Quantity, Retained, Swap,
-    SwapPhase,
-};
-use crate::autoscaler::drift::Drift;
-use crate::autoscaler::plan::{Says, bounded, size_of};
-use crate::autoscaler::seen::{Seen, capacity, is_bound, is_ending, requested, uid, uses};
-use crate::autoscaler::size::{self, Sized};
+use crate::api::{AutoscalerPhase, FillingPhase, Retained, Swap, SwapPhase};
+use crate::autoscaler::plan::{bounded, size_of};
+use crate::autoscaler::seen::{is_bound, is_ending, uid, uses};
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY, make};
+use crate::autoscaler::turn::Turn;
+use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
 
-/// One pod's turn.
-pub(super) struct Turn<'a> {
-    seen: &'a Seen,
-    pub entry: OrdinalStatus,
-    pub steps: Vec<Step>,
-    pub says: Says,
-}
-
-impl<'a> Turn<'a> {
-    /// Decide about one pod. `may_begin` says whether a pod may be stopped, and whether one still may.
-    pub fn take(seen: &'a Seen, entry: OrdinalStatus, may_begin: &mut bool) -> Turn<'a> {
-        let mut turn = Turn { seen, entry, steps: Vec::new(), says: Says::default() };
-        turn.forget_failure();
-        match turn.entry.swap.as_ref().map(|swap| swap.phase) {
-            None => turn.keep(may_begin),
-            Some(SwapPhase::Planned) => turn.prepare(),
-            Some(SwapPhase::Draining | SwapPhase::FinalCopy) => turn.copy(),
-            Some(SwapPhase::Soaking) => turn.soak(),
-            Some(SwapPhase::RollingBack) => turn.roll_back(),
-            Some(SwapPhase::Failed) => turn.stay_failed(),
-        }
-        turn.replace_waiting_pod();
-        turn.retire();
-        turn
-    }
-
-    /// A pod that was made before the webhook was asked for it waits for a claim that is not its own, and
-    /// always will. It was never on a node.
-    fn replace_waiting_pod(&mut self) {
-        let expected = match &self.entry.swap {
-            Some(swap) if matches!(swap.phase, SwapPhase::Draining | SwapPhase::FinalCopy) => {
-                &swap.claim
-            }
-            _ => &self.entry.active_claim,
-        };
-        let waits = |pod: &&Pod| {
-            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
-            node.is_none() && !is_ending(&pod.metadata) && !uses(pod, expected)
-        };
-        let is_ours = self.seen.is_covered && !self.seen.makes_claims();
-        let pod = self.seen.pod(self.entry.ordinal).filter(|pod| is_ours && waits(pod));
-        let is_planned = |pod: &Pod| {
-            let name = pod.name_any();
-            self.steps.iter().any(|step| match step {
-                Step::Evict { pod, .. } | Step::DropPod { pod, .. } => *pod == name,
-                _ => false,
-            })
-        };
-        if let Some(pod) = pod.filter(|pod| !is_planned(pod)) {
-            let (pod, uid) = (pod.name_any(), uid(&pod.metadata).to_owned());
-            self.steps.push(Step::DropPod { pod, uid });
-        }
-    }
-
-    /// What failed for one specification may be tried for another.
-    fn forget_failure(&mut self) {
-        let now = self.seen.generation();
-        let failed = |swap: &Swap| swap.phase == SwapPhase::Failed && swap.generation != now;
-        if self.entry.swap.as_ref().is_some_and(failed) {
-            self.entry.swap = None;
-        }
-    }
-
-    fn tell(&mut self, reason: AutoscalerReason, subject: &str, text: String) {
-        let subject = format!("{}/{}/{subject}", self.entry.ordinal, self.entry.generation);
-        self.steps.push(Step::Tell { reason, subject, text });
-    }
-
-    fn wait(&mut self, reason: AutoscalerReason, message: String) {
-        self.says.problem = Some((reason, message));
-    }
-
-    fn pod(&self) -> String {
-        self.seen.pod_name(self.entry.ordinal)
-    }
-
-    /// Without a swap: make the claim, let it grow, or begin a swap.
-    fn keep(&mut self, may_begin: &mut bool) {
-        let Some(claim) = self.seen.claim(&self.entry.active_claim) else {
-            return self.make_claim();
-        };
-        if is_ending(&claim.metadata) {
-            return; // A new one is made as soon as it is gone.
-        }
-        if !self.seen.keeps(claim) {
-            let (ordinal, claim) = (self.entry.ordinal, claim.name_any());
-            self.steps.push(Step::Adopt { ordinal, claim });
-        }
-        if !is_bound(claim) {
-            self.says.phase = Some(AutoscalerPhase::Waiting);
-            self.says.progress = Some(format!("claim {} has no volume yet", claim.name_any()));
-            return;
-        }
-        self.decide_size(claim);
-        self.compare(claim, may_begin);
-    }
-
-    fn make_claim(&mut self) {
-        if !self.seen.has_pod(self.entry.ordinal) {
-            return;
-        }
-        self.says.phase = Some(AutoscalerPhase::Waiting);
-        if !self.seen.makes_claims() {
-            self.steps.push(Step::MakeClaim {
-                ordinal: self.entry.ordinal,
-                claim: self.entry.active_claim.clone(),
-                size: size_of(self.seen, &self.entry),
-            });
-        }
-    }
-
-    /// Let the claim grow by itself if it is full.
-    fn decide_size(&mut self, claim: &PersistentVolumeClaim) {
-        let spec = &self.seen.autoscaler.spec;
-        let Some(policy) = &spec.autoscale else {
-            (self.entry.decision, self.entry.grown) = (None, None);
-            return;
-        };
-        let sized = Sized {
-            requested: requested(claim),
-            capacity: capacity(claim),
-            grown: self.entry.grown.as_ref(),
-            usage: self.seen.usage.get(&claim.name_any()).copied(),
-        };
-        let decided = size::decide(policy, sized, self.seen.now);
-        if let Some(to) = decided.to.filter(|_| spec.mode == AutoscalerMode::Enforce) {
-            let (from, at) = (self.seen.template_size(), Some(Time(self.seen.now)));
-            self.entry.grown = Some(Grown { to, from, at });
-            let text = format!("claim {}: {}", claim.name_any(), decided.why);
-            self.tell(AutoscalerReason::ClaimGrows, &to.to_string(), text);
-        } else if decided.to.is_some() {
-            self.says.phase = Some(AutoscalerPhase::Recommending);
-            self.says.next = Some(format!("pod {}: {}", self.pod(), decided.why));
-        }
-        self.entry.decision = Some(bounded(&decided.why));
-    }
-
-    fn compare(&mut self, claim: &PersistentVolumeClaim, may_begin: &mut bool) {
-        let template = &self.seen.autoscaler.spec.volume_claim_template.spec;
-        let size = size_of(self.seen, &self.entry);
-        let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
-        let can_grow = class.and_then(|class| self.seen.classes.get(class)).copied();
-        match Drift::of(claim, template, size, can_grow.unwrap_or_default()) {
-            Drift::None if requested(claim) > capacity(claim) => {
-                self.says.phase = Some(AutoscalerPhase::Growing);
-                let (name, has, to) = (claim.name_any(), capacity(claim), requested(claim));
-                self.says.progress = Some(format!("claim {name} grows from {has} to {to}"));
-            }
-            Drift::None => {}
-            Drift::Grow => self.grow(claim, size),
-            Drift::Swap(change) => self.swap(change, may_begin),
-            Drift::WrongMode => {
-                let message = format!(
-                    "claim {} has another volumeMode than the template, and one cannot be copied to the \
-                     other: delete this PvcAutoscaler and make it with that of its claims",
-                    claim.name_any()
-                );
-                self.wait(AutoscalerReason::WrongMode, message);
-            }
-        }
-    }
-
-    fn grow(&mut self, claim: &PersistentVolumeClaim, size: Quantity) {
-        let name = claim.name_any();
-        if self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend {
-            let has = requested(claim);
-            self.says.phase = Some(AutoscalerPhase::Recommending);
-            self.says.next = Some(format!(
-                "pod {}: claim {name} would grow, {has} → {size}; the pod goes on",
-                self.pod()
-            ));
-            return;
-        }
-        self.says.phase = Some(AutoscalerPhase::Growing);
-        self.steps.push(Step::Grow { claim: name, size });
-    }
-
-    /// The claim has to be another one: say so, and begin if it may.
-    fn swap(&mut self, change: String, may_begin: &mut bool) {
-        let (pod, name) = (self.pod(), self.entry.active_claim.clone());
-        self.says.phase = Some(AutoscalerPhase::Waiting);
-        self.says.next = Some(format!(
-            "pod {pod} is stopped, its claim {name} is copied to a new one ({change}) and kept for {}",
-            self.seen.autoscaler.spec.retention
-        ));
-        if self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend {
-            self.says.phase = Some(AutoscalerPhase::Recommending);
-        }
-        if let Some((reason, message)) = self.obstacle() {
-            return self.wait(reason, message);
-        }
-        if !*may_begin || !self.is_in_partition() {
-            return;
-        }
-        if let Some(other) = self.unready() {
-            let message = format!(
-                "pod {other} is not ready, so pod {pod} is not stopped: see `kubectl describe pod {other}`"
-            );
-            return self.wait(AutoscalerReason::PodNotReady, message);
-        }
-        *may_begin = false;
-        let generation = self.entry.generation + 1;
-        self.entry.swap = Some(Swap {
-            phase: SwapPhase::Planned,
-            claim: make::hashed_name(self.seen, self.entry.ordinal, generation),
-            generation: self.seen.generation(),
-            change,
-            started_at: Some(Time(self.seen.now)),
-            ..Swap::default()
-        });
-        self.prepare();
-    }
-
-    /// What makes a swap impossible, before anything is stopped.
-    fn obstacle(&self) -> Option<(AutoscalerReason, String)> {
-        let spec = &self.seen.autoscaler.spec;
-        if self.seen.makes_claims() {
-            let message = format!(
-                "StatefulSet {} makes the claims by its own volumeClaimTemplates, so they can only grow: \
-                 delete it with `kubectl delete statefulset {0} --cascade=orphan` and make it without \
-                 template {}, which this PvcAutoscaler has; its claims are taken over",
-                spec.stateful_set_name,
-                self.seen.volume()
-            );
-            return Some((AutoscalerReason::ClaimsFixed, message));
-        }
-        let class = spec.volume_claim_template.spec.storage_class_name.as_ref()?;
-        (!self.seen.classes.contains_key(class)).then(|| {
-            let message = format!(
-                "there is no StorageClass {class}: make it, or choose one of `kubectl get storageclass`"
-            );
-            (AutoscalerReason::ClassMissing, message)
-        })
-    }
-
-    fn is_in_partition(&self) -> bool {
-        let rollout = self.seen.autoscaler.spec.rollout.as_ref();
-        rollout.is_none_or(|rollout| self.entry.ordinal >= rollout.partition)
-    }
-
-    /// Another pod that is not ready.
-    fn unready(&self) -> Option<String> {
-        let status = self.seen.autoscaler.status.as_ref()?;
-        let mut others = status
-            .ordinals
-            .iter()
-            .filter(|one| one.ordinal != self.entry.ordinal && self.seen.has_pod(one.ordinal));
-        let other = others.find(|one| !self.seen.is_ready_with(one.ordinal, &one.active_claim))?;
-        Some(self.seen.pod_name(other.ordinal))
-    }
-
+impl Turn<'_> {
     fn swap_mut(&mut self) -> &mut Swap {
         self.entry.swap.get_or_insert_default()
     }
@@ -276,7 +22,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The new claim is made while the pod still runs: whoever forbids it does so before that is stopped.
-    fn prepare(&mut self) {
+    pub(super) fn prepare(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
         if !self.make_missing(&name, &from) {
@@ -315,7 +61,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Nobody may write to the old claim any more; what is in it is copied, and compared.
-    fn copy(&mut self) {
+    pub(super) fn copy(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
         if !self.make_missing(&name, &from) {
@@ -397,7 +143,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The next pod is not stopped before this one is ready.
-    fn soak(&mut self) {
+    pub(super) fn soak(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let name = self.entry.active_claim.clone();
         let has_pod = self.seen.has_pod(self.entry.ordinal);
@@ -406,9 +152,10 @@ impl<'a> Turn<'a> {
             return;
         }
         // As long as the swap is told of, what it was made with is found.
-        match self.seen.sources.contains_key(&name) {
-            true => self.steps.push(Step::DropSource { claim: name }),
-            false => self.entry.swap = None,
+        if self.seen.sources.contains_key(&name) {
+            self.steps.push(Step::DropSource { claim: name });
+        } else {
+            self.entry.swap = None;
         }
     }
 
@@ -420,7 +167,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Remove what was made. The pod that waits for the new claim was never started: it has no volume.
-    fn roll_back(&mut self) {
+    pub(super) fn roll_back(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let name = self.new_claim();
         let waiting = self.seen.pods.iter().filter(|pod| uses(pod, &name));
@@ -452,7 +199,7 @@ impl<'a> Turn<'a> {
         self.stay_failed();
     }
 
-    fn stay_failed(&mut self) {
+    pub(super) fn stay_failed(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Failed);
         let why = self.entry.swap.as_ref().and_then(|swap| swap.message.clone());
         let message = format!(
@@ -465,7 +212,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Claims that others have taken the place of go after their time, once that one was used.
-    fn retire(&mut self) {
+    pub(super) fn retire(&mut self) {
         let active = self.entry.active_claim.clone();
         let has_active = self.seen.claim(&active).is_some_and(is_bound);
         let is_used = has_active && self.seen.is_ready_with(self.entry.ordinal, &active);

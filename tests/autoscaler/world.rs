@@ -352,14 +352,12 @@ fn is_allowed(line: &str) -> bool {
     let made = ["persistentvolumeclaims", "pods", "events", "pvcsourcepopulators"];
     who.ends_with("operator")
         && match (verb, path.as_slice()) {
-            ("POST", ["pods", _, _, "eviction"]) => true,
             ("POST", [kind, _]) => made.contains(kind),
-            ("PATCH", ["pvcautoscalers", _, _, "status"]) => true,
-            ("PATCH", ["persistentvolumeclaims", _, _] | ["persistentvolumes", _]) => true,
-            ("PATCH", ["pvcsourcepopulators", _, _] | ["pvcsourcepopulators", _, _, "status"]) => {
-                true
-            }
-            ("DELETE", ["persistentvolumeclaims" | "pods" | "pvcsourcepopulators", _, _]) => true,
+            ("POST", ["pods", _, _, "eviction"])
+            | ("PATCH", ["pvcautoscalers", _, _, "status"])
+            | ("PATCH", ["persistentvolumeclaims", _, _] | ["persistentvolumes", _])
+            | ("PATCH", ["pvcsourcepopulators", _, _] | ["pvcsourcepopulators", _, _, "status"])
+            | ("DELETE", ["persistentvolumeclaims" | "pods" | "pvcsourcepopulators", _, _]) => true,
             _ => false,
         }
 }

@@ -231,3 +231,24 @@ fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True")
 }
+
+#[test]
+fn a_full_claim_grows_by_itself() {
+    run("a_full_claim_grows_by_itself", |world| async move {
+        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        world.workload(1, json!([])).await;
+        let policy = json!({"growAt": 70, "minStep": "100Mi", "maxSize": "400Mi"});
+        world.autoscaler(&class, "200Mi", json!({"autoscale": policy})).await;
+        world.settled("1/1").await;
+        world.exec_when_back("db-0", "head -c 150000000 /dev/zero >/data/big; sync").await;
+        let claim = world.active(0).await.name_any();
+        world
+            .until::<PersistentVolumeClaim>(&claim, "grows", |claim| capacity(claim) == "300Mi")
+            .await;
+        let status = world.settled("1/1").await;
+        assert_eq!(status.of(0).unwrap().generation, 0, "its pod has gone on");
+        let told = world.events("db").await;
+        assert!(told.iter().any(|(reason, _)| reason == "ClaimGrows"), "{told:?}");
+        world.end_workload().await;
+    });
+}

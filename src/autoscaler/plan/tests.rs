@@ -45,6 +45,7 @@ const NOTHING: Left =
 type Data = u8;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
 struct Claim {
     uid: u8,
     gib: u64,
@@ -584,9 +585,8 @@ fn settle(world: &World) -> World {
         world.replicas = 1;
     }
     for _ in 0..200 {
-        let both = MOVES[..FAIR].iter().chain([&Move::Do(1)]);
-        let next = both.filter_map(|one| world.after(*one)).next();
-        let Some(next) = next else { break };
+        let mut both = MOVES[..FAIR].iter().chain([&Move::Do(1)]);
+        let Some(next) = both.find_map(|one| world.after(*one)) else { break };
         world = next;
     }
     world
@@ -600,7 +600,7 @@ fn explore(left: Left) -> usize {
     while let Some(world) = open.pop_front() {
         for next in MOVES.into_iter().filter_map(|one| world.after(one)) {
             if known.insert(next.key()) {
-                if known.len() % 16 == 0 {
+                if known.len().is_multiple_of(16) {
                     let end = settle(&next);
                     assert!(end.has_ended_well(), "no good end, from {next:#?} to {end:#?}");
                 }
