@@ -353,11 +353,16 @@ fn is_allowed(line: &str) -> bool {
     who.ends_with("operator")
         && match (verb, path.as_slice()) {
             ("POST", [kind, _]) => made.contains(kind),
-            ("POST", ["pods", _, _, "eviction"])
-            | ("PATCH", ["pvcautoscalers", _, _, "status"])
-            | ("PATCH", ["persistentvolumeclaims", _, _] | ["persistentvolumes", _])
-            | ("PATCH", ["pvcsourcepopulators", _, _] | ["pvcsourcepopulators", _, _, "status"])
-            | ("DELETE", ["persistentvolumeclaims" | "pods" | "pvcsourcepopulators", _, _]) => true,
+            ("POST", ["pods", _, _, "eviction"]) | ("PATCH", ["persistentvolumes", _]) => true,
+            ("PATCH", [kind, _, _]) => {
+                ["persistentvolumeclaims", "pvcsourcepopulators"].contains(kind)
+            }
+            ("PATCH", [kind, _, _, "status"]) => {
+                ["pvcautoscalers", "pvcsourcepopulators"].contains(kind)
+            }
+            ("DELETE", [kind, _, _]) => {
+                ["persistentvolumeclaims", "pods", "pvcsourcepopulators"].contains(kind)
+            }
             _ => false,
         }
 }
