@@ -125,8 +125,14 @@ fn the_definitions_are_yaml_documents_that_kubectl_takes() {
     let (code, printed, errors) = said(&mut pliant(&["crds"]));
     assert_eq!((code, errors.as_str()), (Some(0), ""));
     let documents: Vec<&str> = printed.split("---\n").skip(1).collect();
-    let names =
-        ["archivepopulators", "nodestorages", "pools", "pvcsourcepopulators", "volumerequests"];
+    let names = [
+        "archivepopulators",
+        "nodestorages",
+        "pools",
+        "pvcautoscalers",
+        "pvcsourcepopulators",
+        "volumerequests",
+    ];
     for (document, name) in documents.iter().zip(names) {
         let read: serde_json::Value = serde_saphyr::from_str(document).unwrap();
         assert_eq!(read["kind"], "CustomResourceDefinition", "{document}");
