@@ -232,10 +232,10 @@ impl Keeper {
         }
         let is_done = done.is_empty();
         for step in done {
-            let makes = matches!(step, Step::Evict { .. });
+            let evicts = matches!(step, Step::Evict { .. });
             match self.apply(step, &seen).await {
                 // Its protectors do not let it go now.
-                Err(kube::Error::Api(status)) if makes && status.code == 429 => {
+                Err(kube::Error::Api(status)) if evicts && status.code == 429 => {
                     self.tell_protected(&seen, &status.message).await?;
                 }
                 done => done?,

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use crate::api::{
     AutoscalerMode, AutoscalerPhase, OrdinalStatus, PvcAutoscalerStatus, Quantity, SwapPhase,
 };
-use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid};
+use crate::autoscaler::seen::{Seen, Workload, capacity, is_bound, is_ending, requested};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::drop_unbound;
 use crate::autoscaler::turn::Turn;
@@ -111,7 +111,7 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
             || seen.claim(&one.active_claim).is_some()
     };
     entries.retain(is_of_use);
-    for ordinal in seen.workload.iter().flat_map(super::seen::Workload::ordinals) {
+    for ordinal in seen.workload.iter().flat_map(Workload::ordinals) {
         if entries.iter().any(|one| one.ordinal == ordinal) {
             continue;
         }
@@ -197,10 +197,7 @@ fn is_settled(seen: &Seen, entry: &OrdinalStatus) -> bool {
     let claim = seen.claim(&entry.active_claim).filter(|claim| is_bound(claim));
     seen.has_pod(entry.ordinal)
         && entry.swap.is_none()
-        && claim.is_some_and(|claim| {
-            let size = super::seen::requested(claim);
-            size <= super::seen::capacity(claim) && !uid(&claim.metadata).is_empty()
-        })
+        && claim.is_some_and(|claim| requested(claim) <= capacity(claim))
 }
 
 /// What is told first, of several things that go on.

@@ -18,7 +18,6 @@ use serde_json::json;
 
 use super::*;
 use crate::api::{Filling, FillingPhase, PopulatorStatus, PvcAutoscaler, PvcSourcePopulator};
-use crate::autoscaler::seen::Workload;
 use crate::bytes::Bytes;
 
 /// The templates, in the order in which they are edited: size in GiB and class.
