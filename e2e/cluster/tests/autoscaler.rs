@@ -175,9 +175,7 @@ fn the_walk_through_from_a_template_to_a_swap() {
             assert!(world.records(&pod).await > before);
         }
         assert_eq!(capacity(&world.active(0).await), "320Mi");
-        let told = world.events("db").await;
-        let swapped = told.iter().filter(|(reason, _)| reason == "Swapped").count();
-        assert_eq!(swapped, 2, "{told:?}");
+        world.until_told("db", "Swapped", 2).await;
         let sources = world.api::<PvcSourcePopulator>().list(&ListParams::default()).await.unwrap();
         assert_eq!(sources.items.len(), 0);
         world.end_workload().await;
@@ -247,8 +245,7 @@ fn a_full_claim_grows_by_itself() {
             .await;
         let status = world.settled("1/1").await;
         assert_eq!(status.of(0).unwrap().generation, 0, "its pod has gone on");
-        let told = world.events("db").await;
-        assert!(told.iter().any(|(reason, _)| reason == "ClaimGrows"), "{told:?}");
+        world.until_told("db", "ClaimGrows", 1).await;
         world.end_workload().await;
     });
 }

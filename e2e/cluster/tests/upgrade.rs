@@ -43,11 +43,6 @@ async fn grow(world: &World, claim: &str, size: &str) -> PersistentVolumeClaim {
         .await
 }
 
-/// The reasons of the events of the claim that lives all the time.
-async fn reasons(world: &World) -> Vec<String> {
-    world.events("data").await.into_iter().map(|told| told.0).collect()
-}
-
 /// In two steps the kubelet grows the file system, and the claim tells so; in one step nobody waits for
 /// it. Both ways what is under way when the agents and controllers are replaced comes to its end.
 #[test]
@@ -67,16 +62,14 @@ fn an_upgrade_under_load_loses_nothing_and_can_be_taken_back() {
             told("192Mi", "", &[]),
         ];
         assert_eq!(seen, expected);
-        let seen = reasons(&world).await;
         for reason in ["Resizing", "FileSystemResizeRequired", "FileSystemResizeSuccessful"] {
-            assert!(seen.iter().any(|told| told == reason), "{reason} is not in {seen:?}");
+            world.until_told("data", reason, 1).await;
         }
 
         let lives = lives_during(&world, &[]).await;
         eprintln!("{lives} claims lived on the way back");
         grow(&world, "data", "256Mi").await;
-        let seen = reasons(&world).await;
-        assert!(seen.iter().any(|told| told == "VolumeResizeSuccessful"), "{seen:?}");
+        world.until_told("data", "VolumeResizeSuccessful", 1).await;
         assert_eq!(world.exec("writer", CHECK).await, "0", "what was written has changed");
     });
 }

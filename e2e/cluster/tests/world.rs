@@ -12,7 +12,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::wait::Condition;
-use kube::runtime::watcher::watch_object;
+use kube::runtime::watcher::{self, watch_object, watcher};
 use kube::{Api, Client, Resource};
 use pliant::api::NodeStorage;
 use serde::Serialize;
@@ -359,6 +359,18 @@ impl World {
                 Ok(String::from_utf8(output.stdout).unwrap().trim().to_owned())
             }
             failed => Err(failed),
+        }
+    }
+
+    /// Wait until so many events of a thing have this reason: who tells them does so in his own time.
+    pub async fn until_told(&self, of: &str, reason: &str, times: usize) {
+        let fields = format!("involvedObject.name={of},reason={reason}");
+        let told = watcher(self.api::<Event>(), watcher::Config::default().fields(&fields));
+        let told = told.default_backoff().touched_objects().filter_map(Result::ok);
+        let waited = told.take(times).collect::<Vec<_>>();
+        if timeout(self.patience, waited).await.is_err() {
+            self.tell().await;
+            panic!("waited in vain until {reason} is told of {}/{of}", self.name);
         }
     }
 
