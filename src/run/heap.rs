@@ -2,15 +2,23 @@
 
 #![allow(unsafe_code)]
 
-/// Let all threads share one heap of the C library; again changes nothing.
+/// What is larger gets pages of its own, which go back to the kernel with it.
+#[cfg(target_env = "gnu")]
+const LARGE: i32 = 128 << 10;
+
+/// Let all threads share one heap of the C library, and keep what is large out of it; again changes
+/// nothing.
 ///
 /// By default each thread gets one of its own, up to eight a processor, and each keeps the most that
 /// its thread ever needed: a group of a thousand volumes, read by whichever thread is free, would be
-/// kept many times over. Our threads wait for disks, not for the heap. See mallopt(3).
+/// kept many times over. Our threads wait for disks, not for the heap. By default, too, what counts as
+/// large grows to the largest that was ever given back, and the texts of such groups leave holes in the
+/// heap. See mallopt(3).
 pub(super) fn share_one() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: takes two integers and no memory of ours. Called before there is a second thread.
+    // SAFETY: takes integers and no memory of ours. Called before there is a second thread.
     unsafe {
         nix::libc::mallopt(nix::libc::M_ARENA_MAX, 1);
+        nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, LARGE);
     }
 }

@@ -1,15 +1,17 @@
 //! What was tried and what was survived, counted and written down. Shared by the tests on machines and
 //! on clusters in memory.
 
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pliant::testing::{MachineState, Side};
 
 use crate::block_on;
+
+mod figures;
+
+pub use figures::figures;
 
 /// What a try of one cut found wrong; nothing if it was survived.
 pub type Verdict = Vec<String>;
@@ -43,17 +45,6 @@ impl Tally {
         let shown = wrong.iter().take(20).cloned().collect::<Vec<_>>().join("\n");
         assert!(wrong.is_empty(), "{} cuts were not survived:\n{shown}", wrong.len());
     }
-}
-
-/// Print figures, and write them down for `make figures`.
-pub fn figures(file: &str, measured: &[(&str, usize)]) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/figures.d");
-    fs::create_dir_all(&directory).expect("target/figures.d");
-    let lines: Vec<String> =
-        measured.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
-    let lines = lines.concat();
-    print!("{lines}");
-    fs::write(directory.join(file), lines).expect("figures");
 }
 
 /// Try each, on all processors.

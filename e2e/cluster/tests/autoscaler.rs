@@ -1,28 +1,35 @@
 //! The claims of a StatefulSet are grown, made smaller and given another class while a program writes
 //! records to them and checks all that it ever wrote.
 
+use std::time::Duration;
+
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
+use crate::calls::{PATIENCE, persist};
 use crate::claim::capacity;
 use crate::world::{World, run};
 
-/// Checks that no record is missing, then writes one after the other, each on disk before the next.
+/// Checks that no record is missing that was acknowledged, then writes one after the other, each on disk
+/// before it is counted. The last line may have been cut short with the power.
 const RECORDS: &str = "\
-    n=0; while read -r number; do n=$((n + 1)); \
+    cd /data; n=0; while read -r number; do n=$((n + 1)); \
         [ \"$number\" = \"$n\" ] || { echo \"record $n is $number\" >&2; exit 1; }; \
-    done </data/records 2>/dev/null; \
-    [ ! -e /data/count ] || [ \"$n\" -ge \"$(cat /data/count)\" ] || { echo \"only $n records\" >&2; exit 1; }; \
+    done <records 2>/dev/null; \
+    [ ! -e count ] || [ \"$n\" -ge \"$(cat count)\" ] || { echo \"only $n records\" >&2; exit 1; }; \
+    head -n $n records >records.new 2>/dev/null; sync records.new; mv records.new records; \
     echo ok >/tmp/checked; \
-    while true; do n=$((n + 1)); echo $n >>/data/records; echo $n >/data/count; sync /data/records; sleep 0.1; done";
+    while true; do n=$((n + 1)); echo $n >>records; sync records; \
+        echo $n >count.new; sync count.new; mv count.new count; sleep 0.1; done";
 
 impl World {
     /// A StatefulSet whose pods write records to the volume `data`; `templates` are those of its own.
-    async fn workload(&self, replicas: i32, templates: Value) {
+    pub async fn workload(&self, replicas: i32, templates: Value) {
         // It stands for the claim: the API server takes no mount without a volume.
         let stands_for_it =
             json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
@@ -59,7 +66,7 @@ impl World {
     }
 
     /// Declare its claims, or edit that.
-    async fn autoscaler(&self, class: &str, size: &str, more: Value) {
+    pub async fn autoscaler(&self, class: &str, size: &str, more: Value) {
         let mut spec = json!({
             "statefulSetName": "db",
             "volumeClaimTemplate": {
@@ -78,10 +85,12 @@ impl World {
         let whole = json!({"apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
                            "metadata": {"name": "db"}, "spec": spec});
         let params = PatchParams::apply("test").force();
-        self.api::<PvcAutoscaler>().patch("db", &params, &Patch::Apply(whole)).await.unwrap();
+        let autoscalers = self.api::<PvcAutoscaler>();
+        let patch = Patch::Apply(whole);
+        persist(|| autoscalers.patch("db", &params, &patch)).await.unwrap();
     }
 
-    async fn until_told(
+    pub async fn until_status(
         &self,
         what: &str,
         is: impl Fn(&PvcAutoscalerStatus) -> bool,
@@ -96,9 +105,9 @@ impl World {
     }
 
     /// Wait until all claims are as they are wanted, and all pods ready.
-    async fn settled(&self, claims: &str) -> PvcAutoscalerStatus {
+    pub async fn settled(&self, claims: &str) -> PvcAutoscalerStatus {
         let status = self
-            .until_told(&format!("has {claims} claims settled"), |status| {
+            .until_status(&format!("has {claims} claims settled"), |status| {
                 status.phase == AutoscalerPhase::Settled && status.claims == claims
             })
             .await;
@@ -110,18 +119,36 @@ impl World {
         status
     }
 
-    async fn active(&self, ordinal: i32) -> PersistentVolumeClaim {
-        let status = self.api::<PvcAutoscaler>().get("db").await.unwrap().status.unwrap();
+    pub async fn active(&self, ordinal: i32) -> PersistentVolumeClaim {
+        let autoscalers = self.api::<PvcAutoscaler>();
+        let status = persist(|| autoscalers.get("db")).await.unwrap().status.unwrap();
         self.get_claim(&status.of(ordinal).unwrap().active_claim).await
     }
 
+    /// Wait until there are no claims but so many, and nothing that they were filled from.
+    pub async fn until_alone(&self, claims: usize) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let all = ListParams::default();
+            let (api, sources) =
+                (self.api::<PersistentVolumeClaim>(), self.api::<PvcSourcePopulator>());
+            let there = persist(|| api.list(&all)).await.unwrap().items.len();
+            let from = persist(|| sources.list(&all)).await.unwrap().items.len();
+            if (there, from) == (claims, 0) {
+                return;
+            }
+            assert!(Instant::now() < end, "{there} claims and {from} sources are left");
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+
     /// How many records a pod has written.
-    async fn records(&self, pod: &str) -> u64 {
+    pub async fn records(&self, pod: &str) -> u64 {
         self.exec_when_back(pod, "cat /data/count").await.parse().unwrap()
     }
 
     /// Remove the workload and what keeps its claims: the pods would come back.
-    async fn end_workload(&self) {
+    pub async fn end_workload(&self) {
         let now = DeleteParams::default();
         self.api::<StatefulSet>().delete("db", &now).await.unwrap();
         self.api::<PvcAutoscaler>().delete("db", &now).await.unwrap();
@@ -153,7 +180,7 @@ fn the_walk_through_from_a_template_to_a_swap() {
         world.api::<StatefulSet>().delete("db", &orphan).await.unwrap();
         world.autoscaler(&hdd, "400Mi", json!({})).await;
         world
-            .until_told("misses its workload", |status| {
+            .until_status("misses its workload", |status| {
                 status.reason.as_deref() == Some("WorkloadMissing")
             })
             .await;
@@ -193,7 +220,7 @@ fn pods_get_claims_of_their_template_and_lose_the_old_ones_after_their_time() {
         world.autoscaler(&class, "100Mi", json!({"retention": "5s"})).await;
         world.settled("1/1").await;
         let gone = |status: &PvcAutoscalerStatus| status.of(0).unwrap().retained.is_empty();
-        world.until_told("has let the old claim go", gone).await;
+        world.until_status("has let the old claim go", gone).await;
         let claims = world.api::<PersistentVolumeClaim>();
         assert!(claims.get_opt(&old).await.unwrap().is_none());
         assert_eq!(capacity(&world.active(0).await), "100Mi");
@@ -211,8 +238,9 @@ fn a_target_that_is_too_small_leaves_the_pod_with_its_claim() {
         world.exec_when_back("db-0", "head -c 100000000 /dev/zero >/data/big; sync").await;
         let old = world.active(0).await.name_any();
         world.autoscaler(&class, "64Mi", json!({})).await;
-        let status =
-            world.until_told("has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        let status = world
+            .until_status("has failed", |status| status.phase == AutoscalerPhase::Failed)
+            .await;
         let said = status.message.unwrap();
         assert!(said.contains("old claim"), "{said}");
         assert_eq!(world.active(0).await.name_any(), old);
@@ -225,7 +253,7 @@ fn a_target_that_is_too_small_leaves_the_pod_with_its_claim() {
     });
 }
 
-fn is_ready(pod: &Pod) -> bool {
+pub fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True")
 }

@@ -13,15 +13,21 @@ mod autoscaler;
 mod bench;
 mod calls;
 mod claim;
+mod deaths;
 #[path = "../../../tests/tally/dice.rs"]
 mod dice;
 mod expansion;
 mod faults;
+#[path = "../../../tests/tally/figures.rs"]
+mod figures;
+mod hazards;
 mod nodes;
 mod people;
 mod pools;
 mod populators;
 mod room;
 mod storm;
+mod swap_storm;
 mod upgrade;
+mod webhook;
 mod world;

@@ -1,0 +1,70 @@
+//! Claims are swapped again and again, under pods that write records, while everything dies at random: no
+//! record is lost, each pod has in the end what the last edit says, and nothing is left of what was between.
+//! `PLIANT_DEATHS` asks for more deaths than fit into every run.
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::claim::capacity;
+use crate::deaths::{Grave, NODES, Victim, WHILE_ALL_DIES, asked, same_everywhere};
+use crate::dice::Dice;
+use crate::figures::figures;
+use crate::world::run;
+
+/// Who dies next: mostly one of our own processes, the operator, an agent, a controller or a copy.
+fn victim(dice: &mut Dice) -> Victim {
+    let node = dice.one_of(&NODES);
+    match dice.next() >> 60 {
+        0..=8 => Victim::One("pliant", node, dice.next() >> 48),
+        9..=10 => Victim::Process("kubelet", node),
+        11 => Victim::Process("csi-provisioner", node),
+        12 => Victim::Part("kube-apiserver"),
+        13..=14 => Victim::Part("kube-controller-manager"),
+        _ => Victim::Node(node),
+    }
+}
+
+#[test]
+fn swaps_lose_no_record_whoever_dies() {
+    let (seed, count) = asked(3, 20);
+    run("swap_storm", |world| async move {
+        let world = world.with_patience(WHILE_ALL_DIES);
+        let classes = [("swap-storm-ext4", "ext4"), ("swap-storm-xfs", "xfs")];
+        for (class, fs) in classes {
+            world.class_named(class, json!({"pool": "fast", "fs-type": fs})).await;
+        }
+        let grave = Grave::dug(&world).await;
+        let kept = json!({"retention": "1s"});
+        world.workload(2, json!([])).await;
+        world.autoscaler(classes[0].0, "200Mi", kept.clone()).await;
+        world.settled("2/2").await;
+
+        let over = CancellationToken::new();
+        let killer = tokio::spawn(grave.deaths(Dice::of(seed), count, victim, over.clone()));
+        let mut edits = 0;
+        // Smaller and of another class by turns, and the last one after the last death.
+        for (class, size) in [(classes[1].0, "320Mi"), (classes[0].0, "160Mi")].into_iter().cycle()
+        {
+            let is_last = killer.is_finished();
+            world.autoscaler(class, size, kept.clone()).await;
+            world.settled("2/2").await;
+            edits += 1;
+            for ordinal in [0, 1] {
+                assert_eq!(capacity(&world.active(ordinal).await), size);
+            }
+            if is_last {
+                break;
+            }
+        }
+        over.cancel();
+        let deaths = killer.await.unwrap();
+        world.until_alone(2).await;
+        same_everywhere(&world.client).await;
+        // A pod that misses a record does not get ready, so that nothing would have settled.
+        let records = world.records("db-0").await + world.records("db-1").await;
+        eprintln!("{edits} edits, {deaths} deaths, {records} records");
+        let deaths = usize::try_from(deaths).unwrap();
+        figures("swap_storm.txt", &[("swap_kills", deaths), ("swap_bytes_lost", 0)]);
+        world.end_workload().await;
+    });
+}
