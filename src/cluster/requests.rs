@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work};
+use crate::api::{NodeStorage, Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work};
 use crate::cluster::{Lasting, PATIENCE, WRITER, Watched, not_asked};
 use crate::volume::{VolumeError, VolumeId};
 
@@ -26,6 +26,7 @@ const AWAY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Requests {
     api: Api<VolumeRequest>,
+    nodes: Api<NodeStorage>,
     watched: Watched<VolumeRequest>,
     waiting: Mutex<Lasting<(String, String)>>,
 }
@@ -67,7 +68,8 @@ impl Requests {
     pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
         let api: Api<VolumeRequest> = Api::all(client.clone());
         let watched = Watched::start(api.clone(), watcher::Config::default(), stop);
-        Requests { api, watched, waiting: Mutex::new(Lasting::new(AWAY)) }
+        let (nodes, waiting) = (Api::all(client.clone()), Mutex::new(Lasting::new(AWAY)));
+        Requests { api, nodes, watched, waiting }
     }
 
     /// Wait until all are known.
@@ -135,6 +137,9 @@ impl Requests {
             let Some(there) = there else { continue };
             let entered = match plan(&there, &wanted.spec) {
                 Step::Join => Some(Wish::of(&there)),
+                Step::Replace if self.is_still_gone(&there).await.map_err(|e| failed(&e))? => {
+                    Some(Wish::of(&there))
+                }
                 Step::Replace => {
                     self.take_away(&there).await.map(|()| None).map_err(|e| failed(&e))?
                 }
@@ -145,6 +150,25 @@ impl Requests {
                 return Ok(wish);
             }
         }
+    }
+
+    /// Whether a removal that has ended answers another one, too: the provisioner asks again when it sees
+    /// its own writes late. The node has no such volume, and nobody is to make one; both are read anew,
+    /// for what is watched may be older than the volume.
+    async fn is_still_gone(&self, there: &VolumeRequest) -> Result<bool, kube::Error> {
+        let VolumeRequestSpec { node, volume, work } = &there.spec;
+        let is_done = there.status.as_ref().is_some_and(|status| status.phase == Phase::Done);
+        let (Work::Remove(_), true, Ok(id)) = (work, is_done, volume.parse()) else {
+            return Ok(false);
+        };
+        // First who makes it: what he has made is told before he ends.
+        if self.api.get_opt(&name_of_create(&id)).await?.is_some() {
+            return Ok(false);
+        }
+        let told = self.nodes.get_opt(node).await?.and_then(|node| node.status);
+        Ok(told.is_some_and(|told| {
+            told.unread.is_none() && told.volumes.iter().all(|one| one.id != *volume)
+        }))
     }
 
     /// Remove this very state of a request; gone or changed meanwhile is no error.
@@ -308,11 +332,15 @@ fn in_the_way(there: &VolumeRequest) -> VolumeError {
     }
 }
 
-/// The name of the request for a piece of work. A volume is made on one node at a time, so there its
-/// node is no part of the name.
+/// A volume is made on one node at a time, so its node is no part of the name.
+fn name_of_create(id: &VolumeId) -> String {
+    format!("create-{}", id.key().as_str())
+}
+
+/// The name of the request for a piece of work.
 fn name_of(work: &Work, id: &VolumeId) -> String {
     match work {
-        Work::Create(_) => format!("create-{}", id.key().as_str()),
+        Work::Create(_) => name_of_create(id),
         Work::Grow(_) => format!("grow-{id}"),
         Work::Remove(_) => format!("remove-{id}"),
         Work::Fence(_) => format!("fence-{id}"),

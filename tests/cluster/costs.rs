@@ -42,6 +42,31 @@ async fn a_volume_costs_few_writes_and_many_at_once_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_removal_that_is_asked_for_again_costs_no_write() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    let made = cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
+    world.cleaned().await;
+    cluster.remove(&made.id).await.unwrap();
+    world.api.forget_writes();
+    cluster.remove(&made.id).await.unwrap();
+    let writes = world.api.writes();
+    assert!(writes.iter().all(|line| !line.contains("volumerequests/")), "{writes:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_was_made_again_is_removed_again() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    let first = cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
+    cluster.remove(&first.id).await.unwrap();
+    let again = cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
+    assert_eq!(again.id, first.id);
+    cluster.remove(&again.id).await.unwrap();
+    assert_eq!(cluster.find(&again.id).await.unwrap(), None);
+    assert_eq!(world.storage("alpha").volumes, []);
+    world.cleaned().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_waits_its_turn_in_a_burst_costs_no_write() {
     let (world, cluster, machine) = World::with_a_node().await;
     machine.host.slow_down("lvcreate", Duration::from_millis(500));

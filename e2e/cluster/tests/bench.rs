@@ -1,6 +1,7 @@
 //! Figures of a cluster, into `target/figures.d/cluster.txt`. `e2e/cluster/bench` starts the cluster for
 //! them: with the kubelet's own pace, and an optimised driver.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::future::Future;
 use std::time::Duration;
@@ -168,7 +169,7 @@ async fn many_claims_at_once(world: &World, prefix: &str) -> (f64, f64) {
     world.remove_claim(&first).await;
     until_swept(&world.client, |_| true).await;
 
-    let before = writes(&world.client).await;
+    let before = written(&world.client).await;
     let begun = Instant::now();
     let names: Vec<String> = (0..BURST).map(|number| format!("{prefix}-{number}")).collect();
     stream::iter(&names)
@@ -180,7 +181,13 @@ async fn many_claims_at_once(world: &World, prefix: &str) -> (f64, f64) {
     let pace = f64::from(BURST) / begun.elapsed().as_secs_f64();
     stream::iter(&names).for_each_concurrent(AT_ONCE, |name| world.remove_claim(name)).await;
     until_swept(&world.client, |_| true).await;
-    (pace, (writes(&world.client).await - before) / f64::from(BURST))
+    let each = written(&world.client).await.into_iter().map(|(what, count)| {
+        let each = (count - before[&what]) / f64::from(BURST);
+        (what, each)
+    });
+    let each: Vec<(String, f64)> = each.filter(|(_, each)| *each > 0.0).collect();
+    println!("writes a volume: {each:?}");
+    (pace, each.into_iter().map(|(_, each)| each).sum())
 }
 
 async fn bound(world: &World, claim: &str) {
@@ -332,13 +339,28 @@ fn sum_of(metrics: &str, name: &str, words: &[&str]) -> f64 {
     metrics.lines().filter(ours).filter_map(value).sum()
 }
 
-/// How often objects of ours were written since the API server's start.
-async fn writes(client: &Client) -> f64 {
+/// How often objects of ours were written since the API server's start, by what was done with what.
+async fn written(client: &Client) -> BTreeMap<String, f64> {
     let told = get(client, "/metrics").await.expect("the API server answers");
-    let verbs = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
-    let of = |verb: &str| {
-        let verb = format!("verb=\"{verb}\"");
-        sum_of(&told, "apiserver_request_total", &["group=\"pliant.io\"", &verb])
-    };
-    verbs.into_iter().map(of).sum()
+    let mut written = BTreeMap::new();
+    for verb in ["POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"] {
+        for what in ["volumerequests", "nodestorages", "pools"] {
+            for part in ["", "status"] {
+                let words = [
+                    "group=\"pliant.io\"".to_owned(),
+                    format!("verb=\"{verb}\""),
+                    format!("resource=\"{what}\""),
+                    format!("subresource=\"{part}\""),
+                ];
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let count = sum_of(&told, "apiserver_request_total", &words);
+                written.insert(format!("{verb} {what}/{part}"), count);
+            }
+        }
+    }
+    written
+}
+
+async fn writes(client: &Client) -> f64 {
+    written(client).await.values().sum()
 }
