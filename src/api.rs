@@ -28,7 +28,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 
 pub use archive::{ArchivePopulator, ArchivePopulatorSpec, ConfigMapRef};
-pub use filling::{Filling, FillingPhase, PopulatorStatus};
+pub use filling::{Ahead, Filling, FillingPhase, PopulatorStatus};
 pub use node_storage::{
     AilmentStatus, DiskState, DiskStatus, GroupStatus, Health, LayoutRoom, NodeStorage,
     NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, VolumeOnNode, VolumeUsage,
@@ -36,9 +36,9 @@ pub use node_storage::{
 };
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
 pub use pvc_autoscaler::{
-    Autoscale, AutoscalerMode, AutoscalerPhase, ClaimTemplate, Grown, OrdinalStatus, PvcAutoscaler,
-    PvcAutoscalerSpec, PvcAutoscalerStatus, Retained, Rollout, Swap, SwapPhase, TemplateMetadata,
-    TemplateRequests, TemplateResources, TemplateSpec, VolumeMode,
+    Autoscale, AutoscalerMode, AutoscalerPhase, ClaimTemplate, Grown, LastSwap, OrdinalStatus,
+    PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Retained, Rollout, Swap, SwapPhase,
+    TemplateMetadata, TemplateRequests, TemplateResources, TemplateSpec, VolumeMode,
 };
 pub use pvc_source::{PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
 pub use quantity::Quantity;

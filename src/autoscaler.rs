@@ -11,6 +11,7 @@
 
 mod apply;
 mod drift;
+mod hot;
 mod keeper;
 mod make;
 mod observe;
@@ -22,8 +23,16 @@ mod steps;
 mod swap;
 mod turn;
 
+use std::time::Duration;
+
 pub use keeper::{Keeper, Webhook};
 pub use reason::AutoscalerReason;
+
+/// Counts what is done, for whoever scrapes it.
+pub trait Tally: Send + Sync + 'static {
+    /// A pod was away for so long to get another claim.
+    fn paused(&self, away: Duration);
+}
 
 /// Who writes, for the API server.
 const WRITER: &str = "pliant-operator";

@@ -36,6 +36,7 @@ pub struct Metrics {
     validations: Family<Labels, Plain>,
     fill_seconds: Family<Labels, Histogram, fn() -> Histogram>,
     fills: Family<Labels, Plain>,
+    swap_pause: Histogram,
 }
 
 /// What is looked up when somebody asks.
@@ -76,6 +77,7 @@ impl Default for Metrics {
             validations: Family::default(),
             fill_seconds: Family::new_with_constructor(fill_times),
             fills: Family::default(),
+            swap_pause: fill_times(),
         }
     }
 }
@@ -88,7 +90,7 @@ fn latencies() -> Histogram {
     ])
 }
 
-/// From a second, an archive of some files, to a day.
+/// From a second, an archive or a claim of some files, to a day.
 fn fill_times() -> Histogram {
     Histogram::new([1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0])
 }
@@ -124,6 +126,11 @@ impl Metrics {
         self.fill_seconds.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
+    /// Count how long a pod was away to get another claim.
+    pub fn paused(&self, away: Duration) {
+        self.swap_pause.observe(away.as_secs_f64());
+    }
+
     /// All of it in the OpenMetrics text format.
     ///
     /// # Errors
@@ -139,6 +146,7 @@ impl Metrics {
         table::VALIDATIONS.put(&mut registry, self.validations.clone());
         table::FILL_SECONDS.put(&mut registry, self.fill_seconds.clone());
         table::FILLS.put(&mut registry, self.fills.clone());
+        table::SWAP_PAUSE.put(&mut registry, self.swap_pause.clone());
         let expiry = figures.certificate_expiry.map(|expiry| expiry.as_secs_f64());
         table::WEBHOOK_EXPIRY.put(&mut registry, gauges([(Vec::new(), expiry)]));
         put_spent(&mut registry, figures);

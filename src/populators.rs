@@ -9,6 +9,7 @@
 //! at that moment, each effect names what it was decided from, and one that another replica had already
 //! is none.
 
+mod ahead;
 mod apply;
 mod archive;
 mod consumers;
@@ -32,7 +33,7 @@ mod watches;
 use std::time::Duration;
 
 pub(crate) use consumers::writers;
-pub use outcome::Outcome;
+pub use outcome::{Outcome, Round};
 pub(crate) use places::nodes_of;
 pub use populator::{Populator, Settings};
 pub use progress::Progress;

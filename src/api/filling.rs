@@ -101,6 +101,9 @@ pub struct Filling {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub digest: Option<String>,
+    /// What was copied ahead, while pods could use the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<Ahead>,
     /// The generation of the populator that was last tried: a newer one lets a failed claim be tried
     /// again.
     #[serde(default)]
@@ -121,6 +124,25 @@ fn is_zero(count: &i32) -> bool {
     *count == 0
 }
 
+/// The rounds in which a source was copied ahead.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Ahead {
+    /// How many rounds have ended.
+    pub rounds: i32,
+    /// How many bytes the last one wrote.
+    pub bytes: Quantity,
+    /// How many files changed while the last one read them.
+    #[serde(default)]
+    pub changing: i64,
+    /// How many seconds the last one took.
+    #[serde(default)]
+    pub seconds: i64,
+    /// Uid of the pod of the last one.
+    #[schemars(length(max = 63))]
+    pub pod: String,
+}
+
 /// How far the filling of a claim is.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 pub enum FillingPhase {
@@ -131,6 +153,8 @@ pub enum FillingPhase {
     Provisioning,
     /// A pod fills the volume.
     Filling,
+    /// What can be copied ahead is; the reason says what the rest waits for.
+    Ahead,
     /// The volume is filled and becomes that of the claim.
     Binding,
     /// The claim has its volume.

@@ -56,6 +56,11 @@ pub struct PvcAutoscalerSpec {
     /// Which pods get new claims, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
+    /// Whether a claim is copied in rounds while its pod runs, so that the pod is stopped only for what
+    /// has changed since, and for comparing all. Raw devices and claims that only one pod may have are
+    /// copied while it is stopped.
+    #[serde(default)]
+    pub hot_copy: bool,
     /// When a claim grows by itself. Without this only the template makes it larger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscale: Option<Autoscale>,
@@ -297,6 +302,9 @@ pub struct OrdinalStatus {
     /// The swap that is under way, or has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<Swap>,
+    /// What the last swap that has ended took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_swap: Option<LastSwap>,
     /// The claims that it had before and that still exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
@@ -344,6 +352,10 @@ pub struct Swap {
     /// When it began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
+    /// Why nothing was copied while the pod ran, although hotCopy asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
+    pub cold: Option<String>,
     /// When the pod was asked to stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<Time>,
@@ -353,12 +365,36 @@ pub struct Swap {
     pub digest: Option<String>,
 }
 
+/// What a swap took that has ended.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastSwap {
+    /// The claim that the pod got.
+    #[schemars(length(max = 253))]
+    pub claim: String,
+    /// How many seconds there were from the moment at which the pod was asked to stop until the next one
+    /// was ready; without a pod that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause_seconds: Option<i64>,
+    /// How many bytes were written while the pod was stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Quantity>,
+    /// In how many rounds it was copied ahead while the pod ran.
+    #[serde(default)]
+    pub rounds: i32,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+}
+
 /// How far a swap is. Each is written before its work begins.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 pub enum SwapPhase {
     /// The new claim is being made. The pod runs on the old one.
     #[default]
     Planned,
+    /// The old claim is copied ahead in rounds, while the pod runs on it.
+    HotCopy,
     /// The pod is stopped; the next one gets the new claim, and waits for it.
     Draining,
     /// Nobody writes to the old claim: it is copied to the new one, and both are compared.

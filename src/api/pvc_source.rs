@@ -1,5 +1,7 @@
 //! A claim whose content another claim is filled with.
 
+#![allow(clippy::struct_excessive_bools)] // Each is a wish of its own; what is derived has them, too.
+
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,8 +35,9 @@ pub struct PvcSourcePopulatorSpec {
     /// midway.
     #[x_kube(validation = Rule::new("self == oldSelf").message("sourcePvcRef cannot change; make another PvcSourcePopulator"))]
     pub source_pvc_ref: SourcePvcRef,
-    /// Whether it is copied although a pod may still write to it. The copy is then that of no one
-    /// moment. Without this the copy waits until no pod uses the source.
+    /// Whether it is copied although a pod that may write to it runs. It must not write while it is
+    /// copied and compared: what changes meanwhile makes a try fail, and the next one carries on.
+    /// Without this the copy waits until no pod uses the source.
     #[serde(default)]
     pub while_in_use: bool,
     /// Whether the copy begins before any pod uses the new claim. It is made on the node of the source
@@ -42,9 +45,13 @@ pub struct PvcSourcePopulatorSpec {
     /// its first consumer begins when a pod of the new claim is scheduled.
     #[serde(default)]
     pub start_early: bool,
-    /// Whether nothing is begun. What is under way goes on to its end.
+    /// Whether no copy is begun. One that is under way is called off, and the next one carries on.
     #[serde(default)]
     pub paused: bool,
+    /// Whether, while it is paused, files are copied ahead in rounds although pods use the source. Little
+    /// is left then for the last copy, which is made, and compared, when it is not paused any more.
+    #[serde(default)]
+    pub copy_ahead: bool,
 }
 
 /// A claim by its name.

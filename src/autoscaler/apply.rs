@@ -1,5 +1,7 @@
 //! One effect at a time. Each says what it was decided from, and fails if that is no longer so.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, EvictParams, Patch, PostParams, Preconditions};
@@ -81,6 +83,10 @@ impl Keeper {
             Step::DropClaim { claim, uid, unbound } => {
                 let seen = ObjectMeta { resource_version: unbound, ..named(&claim, &uid) };
                 writes::remove(&claims, &seen).await
+            }
+            Step::Count { away } => {
+                self.tally.paused(Duration::from_secs(away.unsigned_abs()));
+                Ok(())
             }
             Step::Tell { reason, subject, text } => self.tell(seen, reason, &subject, &text).await,
         }

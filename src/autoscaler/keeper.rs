@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{
     AutoscalerPhase, NodeStorage, NodeStorageStatus, PvcAutoscaler, PvcAutoscalerStatus,
-    PvcSourcePopulator, VolumeUsage,
+    PvcSourcePopulator, Swap, SwapPhase, VolumeUsage,
 };
 use crate::autoscaler::plan::plan;
 use crate::autoscaler::seen::{Seen, uid};
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::{AutoscalerReason, KEPT_BY};
+use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally};
 use crate::causes;
 use crate::cluster::{Clock, Watched, writes};
 use crate::populators::Watches;
@@ -59,6 +59,7 @@ pub struct Keeper {
     nodes: Watched<NodeStorage>,
     watches: Arc<Watches>,
     webhook: Arc<dyn Webhook>,
+    pub(super) tally: Arc<dyn Tally>,
     clock: Clock,
 }
 
@@ -81,6 +82,7 @@ impl Keeper {
         client: &Client,
         watches: &Arc<Watches>,
         webhook: Arc<dyn Webhook>,
+        tally: Arc<dyn Tally>,
         stop: &CancellationToken,
     ) -> Arc<Keeper> {
         let every = watcher::Config::default;
@@ -92,6 +94,7 @@ impl Keeper {
             nodes: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_node),
             watches: watches.clone(),
             webhook,
+            tally,
             clock: Clock::start(),
         })
     }
@@ -276,8 +279,11 @@ fn cut_node(node: &mut NodeStorage) {
 
 /// After how long a workload is looked at without a change of what is watched.
 fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Duration> {
+    // While it is copied ahead nobody waits for a pod.
+    let is_hot = |swap: &Swap| swap.phase == SwapPhase::HotCopy;
+    let mut swaps = status.ordinals.iter().filter_map(|one| one.swap.as_ref());
     if status.phase == AutoscalerPhase::Swapping {
-        return Some(POD);
+        return Some(if swaps.any(is_hot) { AGAIN } else { POD });
     }
     if status.phase == AutoscalerPhase::Waiting || !is_done {
         return Some(AGAIN);

@@ -91,6 +91,7 @@ pub(super) fn source(
         while_in_use: false,
         start_early: true,
         paused: true, // Until the status says that the next pod gets the new claim.
+        copy_ahead: autoscaler.spec.hot_copy,
     };
     let mut source = PvcSourcePopulator::new(name, spec);
     source.metadata.namespace = autoscaler.namespace();

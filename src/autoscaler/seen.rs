@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::api::{Filling, PvcAutoscaler, PvcSourcePopulator, Quantity, VolumeUsage};
+use crate::api::{Filling, FillingPhase, PvcAutoscaler, PvcSourcePopulator, Quantity, VolumeUsage};
 use crate::autoscaler::KEPT_BY;
 use crate::bytes::Bytes;
 
@@ -176,17 +176,27 @@ impl Seen {
         self.pods.iter().filter(|pod| names.contains(&pod.name_any())).collect()
     }
 
+    /// Whether the last try to fill a new claim, as its source is now, has failed for good.
+    pub fn has_failed(&self, claim: &str) -> bool {
+        let generation = self.sources.get(claim).and_then(|source| source.metadata.generation);
+        self.filling(claim).is_some_and(|told| {
+            told.phase == FillingPhase::Failed && Some(told.generation) == generation
+        })
+    }
+
     /// Whether the pod with this ordinal is ready, with this claim, for as long as its workload wants.
     pub fn is_ready_with(&self, ordinal: i32, claim: &str) -> bool {
         let min_ready = self.workload.as_ref().map_or(0, |set| set.min_ready);
-        let Some(pod) = self.pod(ordinal).filter(|pod| !is_ending(&pod.metadata)) else {
-            return false;
-        };
+        let since = self.ready_since(ordinal, claim);
+        since.is_some_and(|at| self.now.duration_since(at).as_secs() >= min_ready)
+    }
+
+    /// Since when the pod with this ordinal is ready, with this claim.
+    pub fn ready_since(&self, ordinal: i32, claim: &str) -> Option<Timestamp> {
+        let pod = self.pod(ordinal).filter(|pod| !is_ending(&pod.metadata) && uses(pod, claim))?;
         let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let mut ready = conditions.filter(|one| one.type_ == "Ready" && one.status == "True");
-        let since = ready.next().and_then(|one| one.last_transition_time.as_ref());
-        let is_ready = since.is_some_and(|at| self.now.duration_since(at.0).as_secs() >= min_ready);
-        is_ready && uses(pod, claim)
+        ready.next()?.last_transition_time.as_ref().map(|at| at.0)
     }
 }
 

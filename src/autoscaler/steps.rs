@@ -28,6 +28,8 @@ pub(super) enum Step {
     DropSource { claim: String },
     /// Delete a claim; one without a volume only for as long as it has none.
     DropClaim { claim: String, uid: String, unbound: Option<String> },
+    /// Count for how many seconds a pod was away.
+    Count { away: i64 },
     /// Write an event on the PvcAutoscaler.
     Tell { reason: AutoscalerReason, subject: String, text: String },
 }

@@ -13,35 +13,16 @@ use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
 
 impl Turn<'_> {
-    fn swap_mut(&mut self) -> &mut Swap {
+    pub(super) fn swap_mut(&mut self) -> &mut Swap {
         self.entry.swap.get_or_insert_default()
     }
 
-    fn new_claim(&self) -> String {
+    pub(super) fn new_claim(&self) -> String {
         self.entry.swap.as_ref().map(|swap| swap.claim.clone()).unwrap_or_default()
     }
 
-    /// The new claim is made while the pod still runs: whoever forbids it does so before that is stopped.
-    pub(super) fn prepare(&mut self) {
-        self.says.phase = Some(AutoscalerPhase::Swapping);
-        let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
-        if !self.make_missing(&name, &from) {
-            return;
-        }
-        let now = Time(self.seen.now);
-        let swap = self.swap_mut();
-        (swap.phase, swap.stopped_at) = (SwapPhase::Draining, Some(now));
-        let text = format!(
-            "pod {} is stopped, to get claim {name} for {from} ({})",
-            self.pod(),
-            self.swap_mut().change
-        );
-        self.tell(AutoscalerReason::SwapBegun, &name, text);
-        self.copy();
-    }
-
     /// Make what is missing for the copy; whether nothing was.
-    fn make_missing(&mut self, name: &str, from: &str) -> bool {
+    pub(super) fn make_missing(&mut self, name: &str, from: &str) -> bool {
         let (ordinal, size) = (self.entry.ordinal, size_of(self.seen, &self.entry));
         let claim = name.to_owned();
         if !self.seen.sources.contains_key(name) {
@@ -69,15 +50,17 @@ impl Turn<'_> {
         }
         let filling = self.seen.filling(&name).cloned().unwrap_or_default();
         let is_bound = self.seen.claim(&name).is_some_and(is_bound);
+        let is_paused = self.seen.sources.get(&name).is_some_and(|source| source.spec.paused);
         match filling.phase {
             // Only what was compared becomes the active one, whoever has bound the claim.
             FillingPhase::Filled if is_bound => return self.switch(filling.digest),
-            FillingPhase::Failed => return self.give_up(&filling.message.unwrap_or_default()),
+            FillingPhase::Failed if !is_paused && self.seen.has_failed(&name) => {
+                return self.give_up(&filling.message.unwrap_or_default());
+            }
             _ => {}
         }
         self.stop_writers(&from);
         let is_drained = self.seen.writers(&from).is_empty();
-        let is_paused = self.seen.sources.get(&name).is_some_and(|source| source.spec.paused);
         if is_drained && is_paused {
             self.steps.push(Step::StartCopy { claim: name });
         }
@@ -136,9 +119,6 @@ impl Turn<'_> {
         let swap = self.swap_mut();
         (swap.phase, swap.digest, swap.progress, swap.message) =
             (SwapPhase::Soaking, digest, None, None);
-        let text =
-            format!("pod {} has claim {name} for {from} ({})", self.pod(), self.swap_mut().change);
-        self.tell(AutoscalerReason::Swapped, &name, text);
         self.soak();
     }
 
@@ -151,6 +131,9 @@ impl Turn<'_> {
             self.says.progress = Some(format!("pod {} starts with claim {name}", self.pod()));
             return;
         }
+        if self.entry.last_swap.as_ref().is_none_or(|last| last.claim != name) {
+            self.sum_up(&name);
+        }
         // As long as the swap is told of, what it was made with is found.
         if self.seen.sources.contains_key(&name) {
             self.steps.push(Step::DropSource { claim: name });
@@ -159,7 +142,7 @@ impl Turn<'_> {
         }
     }
 
-    fn give_up(&mut self, why: &str) {
+    pub(super) fn give_up(&mut self, why: &str) {
         let swap = self.swap_mut();
         (swap.phase, swap.progress, swap.message) =
             (SwapPhase::RollingBack, None, Some(bounded(why)));

@@ -29,7 +29,7 @@ impl<'a> Turn<'a> {
         turn.forget_failure();
         match turn.entry.swap.as_ref().map(|swap| swap.phase) {
             None => turn.keep(may_begin),
-            Some(SwapPhase::Planned) => turn.prepare(),
+            Some(SwapPhase::Planned | SwapPhase::HotCopy) => turn.prepare(),
             Some(SwapPhase::Draining | SwapPhase::FinalCopy) => turn.copy(),
             Some(SwapPhase::Soaking) => turn.soak(),
             Some(SwapPhase::RollingBack) => turn.roll_back(),
@@ -208,11 +208,8 @@ impl<'a> Turn<'a> {
         if !*may_begin || !self.is_in_partition() {
             return;
         }
-        if let Some(other) = self.unready() {
-            let message = format!(
-                "pod {other} is not ready, so pod {pod} is not stopped: see `kubectl describe pod {other}`"
-            );
-            return self.wait(AutoscalerReason::PodNotReady, message);
+        if self.waits_for_others() {
+            return;
         }
         *may_begin = false;
         let generation = self.entry.generation + 1;
@@ -252,6 +249,17 @@ impl<'a> Turn<'a> {
     fn is_in_partition(&self) -> bool {
         let rollout = self.seen.autoscaler.spec.rollout.as_ref();
         rollout.is_none_or(|rollout| self.entry.ordinal >= rollout.partition)
+    }
+
+    /// Whether the pod is not stopped now because another one is not ready.
+    pub(super) fn waits_for_others(&mut self) -> bool {
+        let Some(other) = self.unready() else { return false };
+        let message = format!(
+            "pod {other} is not ready, so pod {} is not stopped: see `kubectl describe pod {other}`",
+            self.pod()
+        );
+        self.wait(AutoscalerReason::PodNotReady, message);
+        true
     }
 
     /// Another pod that is not ready.

@@ -126,6 +126,8 @@ table! {
         "How long claims were filled: success, error for those given up, retry for a try that failed";
     FILLS = Unknown "volume_populator_operation_count" ["result"],
         "Fillings of claims that have ended: success, error for those given up, retry for a try that failed";
+    SWAP_PAUSE = Histogram "pliant_swap_pause_seconds" [],
+        "How long pods were away to get another claim, until the next one was ready";
     WEBHOOK_EXPIRY = Gauge "pliant_webhook_certificate_expiry_seconds" [],
         "When the certificate of the webhook ends, in seconds since 1970; absent without one";
     HOST_CALLS = Counter "pliant_host_calls_total" ["call"],

@@ -71,6 +71,7 @@ fn text() -> String {
     metrics.observe("Controller/CreateVolume", "ABORTED", Duration::from_secs(20));
     metrics.validated("populator");
     metrics.filled("success", Duration::from_secs(61));
+    metrics.paused(Duration::from_secs(12));
     metrics.text(&figures()).unwrap()
 }
 
@@ -115,6 +116,8 @@ fn every_figure_is_told_as_it_is() {
             r#"volume_populator_operation_seconds_sum{result="success"} 61.0"#,
             r#"volume_populator_operation_seconds_count{result="success"} 1"#,
             r#"volume_populator_operation_count{result="success"} 1"#,
+            "pliant_swap_pause_seconds_sum 12.0",
+            "pliant_swap_pause_seconds_count 1",
             "pliant_webhook_certificate_expiry_seconds{} 1800000000.0",
             r#"pliant_expansions_total{outcome="whole"} 1"#,
             r#"pliant_lvm_commands_total{command="lvcreate"} 2"#,

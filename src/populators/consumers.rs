@@ -1,5 +1,7 @@
 //! Who may write to a claim. Pure.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{Pod, Volume};
 use kube::ResourceExt;
 
@@ -8,7 +10,16 @@ use crate::populators::LABEL;
 /// Returns the pods that may write to a claim of their namespace: all that use it and have not ended,
 /// but those that can only read it. A pod that was only just made counts too.
 pub(crate) fn writers(pods: &[Pod], claim: &str) -> Vec<String> {
-    let writes = |pod: &&Pod| {
+    writing(pods, claim).map(ResourceExt::name_any).collect()
+}
+
+/// Returns the nodes on which these pods are.
+pub(super) fn nodes_of_writers(pods: &[Pod], claim: &str) -> BTreeSet<String> {
+    writing(pods, claim).filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect()
+}
+
+fn writing<'a>(pods: &'a [Pod], claim: &'a str) -> impl Iterator<Item = &'a Pod> {
+    let writes = move |pod: &&Pod| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         let has_ended = matches!(phase, Some("Succeeded" | "Failed"));
         let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -17,7 +28,7 @@ pub(crate) fn writers(pods: &[Pod], claim: &str) -> Vec<String> {
         // Those of ours read their source only.
         uses && !has_ended && !pod.labels().contains_key(LABEL)
     };
-    pods.iter().filter(writes).map(ResourceExt::name_any).collect()
+    pods.iter().filter(writes)
 }
 
 fn is_written(volume: &Volume, pod: &str, claim: &str) -> bool {

@@ -10,6 +10,9 @@ use crate::populators::{Fill, LABEL, SELECTED_NODE};
 /// On a fill pod: the generation of the source that it was made of.
 const GENERATION: &str = "pliant.io/generation";
 
+/// On a fill pod that only copies ahead: its volume is not filled by it.
+const AHEAD: &str = "pliant.io/copies-ahead";
+
 /// On pods and second claims: the claim that is filled, for people.
 const CLAIM: &str = "pliant.io/claim";
 
@@ -89,19 +92,31 @@ pub(super) fn pod(
             "enableServiceLinks": false,
             "terminationGracePeriodSeconds": 5,
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-            "affinity": affinity(claim),
+            "affinity": affinity(claim, fill),
             // It goes where the pod of the claim will go, which may tolerate what this does not know.
             "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
             "containers": [container(claim, fill, image)],
             "volumes": volumes,
         },
     });
-    serde_json::from_value(pod).expect("a pod")
+    let mut pod = serde_json::from_value(pod).expect("a pod");
+    if fill.ahead_of.is_some() {
+        mark_ahead(&mut pod);
+    }
+    pod
 }
 
-/// The node that is chosen for the claim, if one is; where the volumes are the scheduler knows.
-fn affinity(claim: &PersistentVolumeClaim) -> Value {
-    let Some(node) = selected_node(claim) else { return Value::Null };
+/// Say of a pod that it only copies ahead.
+pub(super) fn mark_ahead(pod: &mut Pod) {
+    pod.annotations_mut().insert(AHEAD.to_owned(), "true".to_owned());
+}
+
+/// The node that is chosen for the claim, or the only one on which the source can be read; where the
+/// volumes are the scheduler knows.
+fn affinity(claim: &PersistentVolumeClaim, fill: &Fill) -> Value {
+    let only = fill.nodes.as_ref().filter(|nodes| nodes.len() == 1);
+    let only = only.and_then(|nodes| nodes.first()).map(String::as_str);
+    let Some(node) = selected_node(claim).or(only) else { return Value::Null };
     let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
     let terms = json!([{"matchFields": [field]}]);
     json!({"nodeAffinity": {
@@ -150,6 +165,11 @@ pub(super) fn node_of(prime: &PersistentVolumeClaim) -> Option<&str> {
     prime.annotations().get(NODE).map(String::as_str)
 }
 
+/// Whether a pod only copies ahead.
+pub(super) fn is_ahead(pod: &Pod) -> bool {
+    pod.annotations().contains_key(AHEAD)
+}
+
 /// The generation of the source that a pod was made of.
 pub(super) fn generation_of(pod: &Pod) -> Option<i64> {
     pod.annotations().get(GENERATION)?.parse().ok()
@@ -158,6 +178,7 @@ pub(super) fn generation_of(pod: &Pod) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::populators::PopulatorReason;
 
     fn claim(mode: &str) -> PersistentVolumeClaim {
         serde_json::from_value(json!({
@@ -214,6 +235,21 @@ mod tests {
         let mounts = json!([{"name": "target", "mountPath": "/target"}]);
         assert_eq!(spec["containers"][0]["volumeMounts"], mounts);
         assert!(made.to_string().contains(r#""values":["alpha"]"#), "{made}");
+    }
+
+    #[test]
+    fn a_pod_that_copies_ahead_says_so_and_is_where_the_source_is() {
+        let fill = Fill {
+            nodes: Some(["beta".to_owned()].into()),
+            ahead_of: Some((PopulatorReason::SourcePaused, String::new())),
+            ..Fill::default()
+        };
+        let mut anywhere = claim("Filesystem");
+        anywhere.annotations_mut().remove(SELECTED_NODE);
+        let made = pod(&anywhere, &fill, "image", "shop", 3);
+        assert!(is_ahead(&made) && !is_ahead(&pod(&anywhere, &Fill::default(), "", "", 3)));
+        let made = serde_json::to_string(&made).unwrap();
+        assert!(made.contains(r#""values":["beta"]"#), "{made}");
     }
 
     #[test]

@@ -35,6 +35,7 @@ impl Seen {
             generation,
             ..Filling::default()
         };
+        let base = Filling { ahead: before.ahead, ..base };
         if again {
             return base; // Another wish: the failures of the one before do not count.
         }
@@ -151,7 +152,7 @@ impl Seen {
         match progress.filter(|_| is_due) {
             Some(progress) => {
                 let size = |bytes: u64| Quantity(Bytes::new(bytes));
-                filling.progress = Some(progress.to_string());
+                filling.progress = Some(self.in_round(progress));
                 filling.percent = progress.percent();
                 filling.bytes = Some(size(progress.bytes));
                 filling.of = progress.of.map(size);

@@ -1,5 +1,7 @@
 //! How a fill pod has ended. Pure.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use serde::Deserialize;
 
@@ -10,7 +12,7 @@ const UNSAID: &str = "its pod ended well and did not say what it has written; lo
                       chart is one of Pliant";
 
 /// What a fill pod leaves in its termination message.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 struct Told {
     #[serde(default)]
     outcome: String,
@@ -20,6 +22,12 @@ struct Told {
     message: String,
     #[serde(default)]
     digest: Option<String>,
+    #[serde(default)]
+    bytes: u64,
+    #[serde(default)]
+    changing: u64,
+    #[serde(default)]
+    seconds: f64,
 }
 
 /// How a try to fill a volume has ended.
@@ -29,11 +37,26 @@ pub enum Outcome {
     Done {
         /// Digest of what was written.
         digest: Option<String>,
+        /// How many bytes it wrote.
+        bytes: u64,
     },
+    /// A round has been copied ahead; what it left nobody has compared.
+    Ahead(Round),
     /// Another try would end the same way.
     Never(PopulatorReason, String),
     /// Another try may succeed.
     Failed(String),
+}
+
+/// What a round that has ended tells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Round {
+    /// How many bytes it wrote.
+    pub bytes: u64,
+    /// How many files changed while it read them.
+    pub changing: u64,
+    /// How many seconds it took.
+    pub seconds: u64,
 }
 
 impl Outcome {
@@ -43,6 +66,7 @@ impl Outcome {
         let ended = terminated(pod).cloned().unwrap_or_default();
         let told = told(&ended);
         match status.phase.as_deref() {
+            Some("Succeeded") if make::is_ahead(pod) => Some(ahead(told)),
             Some("Succeeded") => Some(done(told)),
             Some("Failed") => Some(failed(pod, &ended, told)),
             _ => None,
@@ -65,8 +89,19 @@ fn told(ended: &ContainerStateTerminated) -> Option<Told> {
 /// A pod that ended well and does not say what it wrote may run an image that knows nothing of it.
 fn done(told: Option<Told>) -> Outcome {
     match told {
-        Some(Told { outcome, digest: Some(digest), .. }) if outcome == "done" => {
-            Outcome::Done { digest: Some(digest) }
+        Some(Told { outcome, digest: Some(digest), bytes, .. }) if outcome == "done" => {
+            Outcome::Done { digest: Some(digest), bytes }
+        }
+        _ => Outcome::Failed(UNSAID.to_owned()),
+    }
+}
+
+/// Whatever a pod says that copies ahead, its volume is not filled.
+fn ahead(told: Option<Told>) -> Outcome {
+    match told {
+        Some(Told { outcome, bytes, changing, seconds, .. }) if outcome == "done" => {
+            let seconds = Duration::try_from_secs_f64(seconds).unwrap_or_default().as_secs();
+            Outcome::Ahead(Round { bytes, changing, seconds })
         }
         _ => Outcome::Failed(UNSAID.to_owned()),
     }
@@ -115,6 +150,22 @@ mod tests {
     }
 
     #[test]
+    fn a_round_that_was_copied_ahead_is_never_a_filled_volume() {
+        let of = |phase: &str, message: &str| {
+            let mut pod = pod(phase, &json!({"exitCode": 0, "message": message}));
+            make::mark_ahead(&mut pod);
+            Outcome::of(&pod)
+        };
+        let said = r#"{"outcome":"done","bytes":7,"changing":2,"seconds":61.9}"#;
+        let round = Round { bytes: 7, changing: 2, seconds: 61 };
+        assert_eq!(of("Succeeded", said), Some(Outcome::Ahead(round)));
+        let lies = r#"{"outcome":"done","digest":"d"}"#;
+        assert_eq!(of("Succeeded", lies), Some(Outcome::Ahead(Round::default())));
+        assert_eq!(of("Succeeded", ""), Some(Outcome::Failed(UNSAID.to_owned())));
+        assert_eq!(of("Running", said), None);
+    }
+
+    #[test]
     fn the_end_of_a_pod_says_whether_another_try_helps() {
         let failed = |said: &str| Outcome::Failed(said.to_owned());
         let never = |reason, said: &str| Outcome::Never(reason, said.to_owned());
@@ -124,7 +175,7 @@ mod tests {
             (
                 "Succeeded",
                 json!({"exitCode": 0, "message": r#"{"outcome":"done","digest":"d","bytes":7}"#}),
-                Some(Outcome::Done { digest: Some("d".to_owned()) }),
+                Some(Outcome::Done { digest: Some("d".to_owned()), bytes: 7 }),
             ),
             ("Succeeded", json!({"exitCode": 0}), Some(failed(UNSAID))),
             (

@@ -4,7 +4,8 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use crate::api::FillingPhase;
+use crate::api::{FillingPhase, Quantity};
+use crate::bytes::Bytes;
 use crate::populators::seen::{Binding, Seen, SourceSeen, is_ending, is_held, selected_node, uid};
 use crate::populators::steps::Step;
 use crate::populators::{Outcome, PopulatorReason, Sight, make};
@@ -36,6 +37,17 @@ impl SourceSeen {
         let failed = self.told.as_ref().filter(|told| told.phase == FillingPhase::Failed);
         failed.is_some_and(|told| told.generation == self.generation)
     }
+
+    /// Who uses it, although it was copied when nobody did.
+    fn is_used_again(&self) -> Option<&str> {
+        match self.sight.as_ref()? {
+            Sight::Waits(PopulatorReason::SourceInUse, why) => Some(why),
+            Sight::Ready(fill) if fill.is_live => {
+                fill.ahead_of.is_some().then_some("a pod uses the source again")
+            }
+            _ => None,
+        }
+    }
 }
 
 fn without_source(seen: &Seen) -> Vec<Step> {
@@ -57,6 +69,9 @@ fn prepare(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         }
         None => return Vec::new(),
     };
+    if let Some(waits) = fill.ahead_of.as_ref().filter(|_| seen.is_ahead()) {
+        return seen.stay_ahead(waits);
+    }
     if let Some(told) = seen.told()
         && (told.phase, told.generation) == (FillingPhase::Filling, source.generation)
         && told.pod.is_some()
@@ -137,7 +152,7 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         }
         let mut filling = seen.filling(FillingPhase::Provisioning);
         filling.started_at = filling.started_at.or(Some(Time(seen.now)));
-        (filling.retry_at, filling.pod) = (None, None);
+        (filling.retry_at, filling.pod, filling.ahead) = (None, None, None);
         let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);
         let source_held = (!source.is_held).then_some(Step::HoldSource);
         let held = held.into_iter().chain(source_held);
@@ -193,13 +208,16 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
     }
     let id = uid(&pod.metadata);
     match Outcome::of(pod) {
-        Some(Outcome::Done { digest }) => match &source.sight {
-            // Whoever came after it was read may have written what is not in the copy.
-            Some(Sight::Waits(PopulatorReason::SourceInUse, why)) => {
-                anew(seen, Some(id), &format!("the copy is out of date: {why}"))
-            }
-            _ => bind(seen, id, digest),
+        // Whoever came after it was read may have written what is not in the copy.
+        Some(Outcome::Done { digest, bytes }) => match source.is_used_again() {
+            Some(why) => anew(seen, Some(id), &format!("the copy is out of date: {why}")),
+            None => bind(seen, id, digest, bytes),
         },
+        Some(Outcome::Ahead(round)) => [seen.end_round(id, round), drop_pod(seen)].concat(),
+        Some(Outcome::Never(PopulatorReason::ContentDiffers, message)) if seen.is_live() => {
+            let message = format!("a pod writes to the source while it is copied: {message}");
+            again(seen, source, Some(id), &message)
+        }
         Some(Outcome::Never(reason, message)) => {
             [seen.fail(reason, &message), clear(seen)].concat()
         }
@@ -279,9 +297,10 @@ fn held_up(seen: &Seen, pod: &Pod) -> Option<String> {
 }
 
 /// The volume is filled: keep it whatever happens, then make it the claim's.
-fn bind(seen: &Seen, pod: &str, digest: Option<String>) -> Vec<Step> {
+fn bind(seen: &Seen, pod: &str, digest: Option<String>, bytes: u64) -> Vec<Step> {
     let mut filling = seen.filling(FillingPhase::Binding);
     (filling.pod, filling.digest, filling.retry_at) = (Some(pod.to_owned()), digest, None);
+    filling.bytes = Some(Quantity(Bytes::new(bytes)));
     let mut steps = seen.say(filling);
     if !seen.is_of_prime() {
         return steps; // It is not known to be bound yet.
@@ -333,6 +352,7 @@ fn done(seen: &Seen) -> Vec<Step> {
         return vec![tell];
     }
     let mut filling = seen.filling(FillingPhase::Filled);
+    filling.bytes = seen.told().and_then(|told| told.bytes);
     filling.finished_at = Some(Time(seen.now));
     filling.retry_at = None;
     vec![tell, Step::Note(Box::new(filling)), Step::Count("success", seen.seconds())]

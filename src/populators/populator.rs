@@ -309,7 +309,11 @@ fn next(seen: &Seen) -> Option<Duration> {
         return Some(tell_every);
     }
     // Pods of others, ConfigMaps and classes are not watched; the claim, which gets a node, and its source are.
-    let watched = [PopulatorReason::WaitsForConsumer, PopulatorReason::SourcePaused];
+    let watched = [
+        PopulatorReason::CannotCopyAhead,
+        PopulatorReason::WaitsForConsumer,
+        PopulatorReason::SourcePaused,
+    ];
     let is_at_rest = seen.told().is_some_and(|told| {
         let waits_so = |reason: &PopulatorReason| Some(reason.to_string()) == told.reason;
         told.phase == FillingPhase::Failed || watched.iter().any(waits_so)

@@ -19,6 +19,7 @@ struct Seen {
     claim: Option<PersistentVolumeClaim>,
     nodes: Option<BTreeSet<String>>,
     writers: Vec<String>,
+    nodes_of_writers: BTreeSet<String>,
 }
 
 #[async_trait]
@@ -48,7 +49,7 @@ impl Source for PvcSourcePopulator {
             return Ok(other_namespace(other, &namespace));
         }
         let seen = observe(client, &namespace, &self.spec.source_pvc_ref.name).await?;
-        Ok(sight(self, claim, seen))
+        Ok(sight(self, claim, &seen))
     }
 }
 
@@ -67,8 +68,9 @@ async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Seen, k
         Some(pv) => places::nodes_of(client, pv).await?,
         None => None,
     };
-    let all = pods.list(&ListParams::default()).await?;
-    Ok(Seen { claim, nodes, writers: consumers::writers(&all.items, name) })
+    let all = pods.list(&ListParams::default()).await?.items;
+    let writers = consumers::writers(&all, name);
+    Ok(Seen { claim, nodes, writers, nodes_of_writers: consumers::nodes_of_writers(&all, name) })
 }
 
 fn other_namespace(other: &str, namespace: &str) -> Sight {
@@ -79,39 +81,82 @@ fn other_namespace(other: &str, namespace: &str) -> Sight {
     Sight::Never(PopulatorReason::OtherNamespace, message)
 }
 
-fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: Seen) -> Sight {
+fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen) -> Sight {
     let name = &source.spec.source_pvc_ref.name;
     let missing = |message: String| Sight::Waits(PopulatorReason::SourceMissing, message);
-    let Some(from) = seen.claim else {
+    let Some(from) = &seen.claim else {
         return missing(format!(
             "its source, claim {name}, is not there; make it, or delete this claim"
         ));
     };
-    if source.spec.paused {
-        let message = format!(
-            "PvcSourcePopulator {} is paused: set its spec.paused to false to have the claim filled",
-            source.name_any()
-        );
-        return Sight::Waits(PopulatorReason::SourcePaused, message);
+    if source.spec.paused && !source.spec.copy_ahead {
+        return Sight::Waits(PopulatorReason::SourcePaused, paused(source));
     }
-    if Binding::of(&from) != Binding::Bound {
+    if Binding::of(from) != Binding::Bound {
         return missing(format!(
             "its source, claim {name}, has no volume; see `kubectl describe pvc {name}`"
         ));
     }
-    if make::is_block(&from) != make::is_block(claim) {
-        return wrong_mode(name, make::is_block(&from));
+    if make::is_block(from) != make::is_block(claim) {
+        return wrong_mode(name, make::is_block(from));
+    }
+    if source.spec.paused {
+        return ahead(source, from, seen);
     }
     if !seen.writers.is_empty() && !source.spec.while_in_use {
         let message = format!(
-            "its source, claim {name}, is used by {}: stop it, or set spec.whileInUse of \
-             PvcSourcePopulator {} to true",
+            "its source, claim {name}, is used by {}: stop it, or if it does not write, set \
+             spec.whileInUse of PvcSourcePopulator {} to true",
             seen.writers.join(", "),
             source.name_any()
         );
         return Sight::Waits(PopulatorReason::SourceInUse, message);
     }
-    Sight::Ready(Box::new(fill(name, make::is_block(&from), seen.nodes)))
+    let fill = fill(name, "--final", make::is_block(from), seen.nodes.clone());
+    Sight::Ready(Box::new(Fill { is_live: !seen.writers.is_empty(), ..fill }))
+}
+
+fn paused(source: &PvcSourcePopulator) -> String {
+    format!(
+        "PvcSourcePopulator {} is paused: set its spec.paused to false to have the claim filled",
+        source.name_any()
+    )
+}
+
+/// What can be copied while it is paused and pods use it.
+fn ahead(source: &PvcSourcePopulator, from: &PersistentVolumeClaim, seen: &Seen) -> Sight {
+    if let Some(why) = not_ahead(from) {
+        let name = source.name_any();
+        let message =
+            format!("{why}: it is copied when spec.paused of PvcSourcePopulator {name} is false");
+        return Sight::Waits(PopulatorReason::CannotCopyAhead, message);
+    }
+    let name = &source.spec.source_pvc_ref.name;
+    let mut fill = fill(name, "--round", false, seen.nodes.clone());
+    if !modes_of(from).any(|mode| mode.ends_with("Many")) && !seen.nodes_of_writers.is_empty() {
+        // Its volume is attached to their node, and to no other one.
+        fill.nodes = Some(seen.nodes_of_writers.clone());
+    }
+    fill.is_live = !seen.writers.is_empty();
+    fill.ahead_of = Some((PopulatorReason::SourcePaused, paused(source)));
+    Sight::Ready(Box::new(fill))
+}
+
+/// Why a source cannot be read while a pod writes to it.
+fn not_ahead(from: &PersistentVolumeClaim) -> Option<String> {
+    let name = from.name_any();
+    if make::is_block(from) {
+        return Some(format!(
+            "claim {name} is a raw device, of which no file can be told to have changed"
+        ));
+    }
+    let is_of_one = modes_of(from).any(|mode| mode == "ReadWriteOncePod");
+    is_of_one
+        .then(|| format!("claim {name} is ReadWriteOncePod, so only one pod can have it at a time"))
+}
+
+fn modes_of(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &String> {
+    claim.spec.iter().flat_map(|spec| spec.access_modes.iter().flatten())
 }
 
 fn wrong_mode(name: &str, is_block: bool) -> Sight {
@@ -123,9 +168,9 @@ fn wrong_mode(name: &str, is_block: bool) -> Sight {
     Sight::Never(PopulatorReason::WrongVolumeMode, message)
 }
 
-fn fill(name: &str, is_block: bool, nodes: Option<BTreeSet<String>>) -> Fill {
+fn fill(name: &str, round: &str, is_block: bool, nodes: Option<BTreeSet<String>>) -> Fill {
     let device = is_block.then_some("--device");
-    let args = ["copy", "/source", "/target", "--final", "--result", "/dev/termination-log"];
+    let args = ["copy", "/source", "/target", round, "--result", "/dev/termination-log"];
     let args = args.into_iter().chain(device).map(str::to_owned).collect();
     let volume = Volume {
         name: "source".to_owned(),
@@ -150,6 +195,7 @@ fn fill(name: &str, is_block: bool, nodes: Option<BTreeSet<String>>) -> Fill {
         mounts: (!is_block).then_some(mount).into_iter().collect(),
         devices: is_block.then_some(device).into_iter().collect(),
         nodes,
+        ..Fill::default()
     }
 }
 
@@ -177,7 +223,12 @@ mod tests {
 
     fn seen(from: Option<PersistentVolumeClaim>, writers: &[&str]) -> Seen {
         let writers = writers.iter().map(|name| (*name).to_owned()).collect();
-        Seen { claim: from, nodes: Some(BTreeSet::from(["alpha".to_owned()])), writers }
+        Seen {
+            claim: from,
+            nodes: Some(BTreeSet::from(["alpha".to_owned()])),
+            writers,
+            nodes_of_writers: BTreeSet::new(),
+        }
     }
 
     #[test]
@@ -194,7 +245,7 @@ mod tests {
             (seen(old("Filesystem", "Bound"), &["web"]), true, None),
             (seen(old("Filesystem", "Bound"), &[]), false, None),
         ] {
-            let reason = match sight(&source(in_use), &new, seen) {
+            let reason = match sight(&source(in_use), &new, &seen) {
                 Sight::Ready(_) => None,
                 Sight::Waits(reason, _) | Sight::Never(reason, _) => Some(reason),
             };
@@ -203,15 +254,60 @@ mod tests {
     }
 
     #[test]
+    fn a_paused_source_is_copied_ahead_if_that_is_wanted_and_can_be() {
+        use PopulatorReason::{CannotCopyAhead, SourceMissing, SourcePaused};
+        let new = |mode| claim("new", mode, "Pending");
+        let old = |mode, access: &str| {
+            let mut old = claim("old", mode, "Bound");
+            old.spec.as_mut().unwrap().access_modes = Some(vec![access.to_owned()]);
+            Some(old)
+        };
+        let files = "Filesystem";
+        for (ahead, mode, from, expected) in [
+            (false, files, old(files, "ReadWriteOnce"), Some(SourcePaused)),
+            (true, files, None, Some(SourceMissing)),
+            (true, "Block", old("Block", "ReadWriteOnce"), Some(CannotCopyAhead)),
+            (true, files, old(files, "ReadWriteOncePod"), Some(CannotCopyAhead)),
+            (true, files, old(files, "ReadWriteOnce"), None),
+            (true, files, old(files, "ReadWriteMany"), None),
+        ] {
+            let is_many =
+                from.as_ref().is_some_and(|from| modes_of(from).any(|one| one.ends_with("Many")));
+            let mut source = source(false);
+            (source.spec.paused, source.spec.copy_ahead) = (true, ahead);
+            let mut seen = seen(from, &["web"]);
+            seen.nodes_of_writers = BTreeSet::from(["beta".to_owned()]);
+            match sight(&source, &new(mode), &seen) {
+                Sight::Ready(fill) => {
+                    assert_eq!(expected, None);
+                    assert_eq!(
+                        fill.args.join(" "),
+                        "copy /source /target --round --result /dev/termination-log"
+                    );
+                    assert_eq!(fill.ahead_of.unwrap().0, SourcePaused);
+                    let node = if is_many { "alpha" } else { "beta" };
+                    assert_eq!(
+                        (fill.nodes, fill.is_live),
+                        (Some(BTreeSet::from([node.to_owned()])), true)
+                    );
+                }
+                Sight::Waits(reason, _) | Sight::Never(reason, _) => {
+                    assert_eq!(Some(reason), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn the_source_is_only_read() {
-        let fill = fill("old", false, None);
+        let fill = fill("old", "--final", false, None);
         assert_eq!(
             fill.args.join(" "),
             "copy /source /target --final --result /dev/termination-log"
         );
         assert_eq!(fill.volumes[0].persistent_volume_claim.as_ref().unwrap().read_only, Some(true));
         assert_eq!((fill.mounts[0].read_only, fill.devices.len()), (Some(true), 0));
-        let raw = super::fill("old", true, None);
+        let raw = super::fill("old", "--final", true, None);
         assert_eq!(raw.devices[0].device_path, "/source");
         assert_eq!(raw.volumes[0].persistent_volume_claim.as_ref().unwrap().read_only, None);
         assert_eq!(raw.args.last().map(String::as_str), Some("--device"));

@@ -6,6 +6,8 @@ use std::fmt;
 /// What is told of a claim that is to be filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PopulatorReason {
+    /// The source cannot be read while a pod writes to it.
+    CannotCopyAhead,
     /// The node of the claim is not one on which the source can be read.
     ClaimElsewhere,
     /// What was written or read is not what it should be.
@@ -42,7 +44,8 @@ pub enum PopulatorReason {
 
 impl PopulatorReason {
     /// All of them.
-    pub const ALL: [PopulatorReason; 16] = [
+    pub const ALL: [PopulatorReason; 17] = [
+        PopulatorReason::CannotCopyAhead,
         PopulatorReason::ClaimElsewhere,
         PopulatorReason::ContentDiffers,
         PopulatorReason::ContentRefused,
@@ -63,17 +66,17 @@ impl PopulatorReason {
 
     /// Whether somebody has to do something, as `Normal` and `Warning` say it.
     pub fn is_warning(self) -> bool {
-        !matches!(
-            self,
-            PopulatorReason::Filled
-                | PopulatorReason::SourcePaused
-                | PopulatorReason::WaitsForConsumer
-        )
+        self.is_told() && self != PopulatorReason::Filled
     }
 
     /// Whether it is told as an event; what is usual is only told in the status.
     pub fn is_told(self) -> bool {
-        !matches!(self, PopulatorReason::SourcePaused | PopulatorReason::WaitsForConsumer)
+        !matches!(
+            self,
+            PopulatorReason::CannotCopyAhead
+                | PopulatorReason::SourcePaused
+                | PopulatorReason::WaitsForConsumer
+        )
     }
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::api::Filling;
+use crate::api::{Filling, FillingPhase};
 use crate::populators::{
     FINALIZER, Fill, NUDGED, POLICY, POPULATES, Progress, SELECTED_NODE, Sight,
 };
@@ -144,6 +144,19 @@ impl Seen {
     /// Whether the second claim was told that its volume is another's.
     pub fn is_nudged(&self) -> bool {
         self.prime.as_ref().is_some_and(|prime| prime.annotations().contains_key(NUDGED))
+    }
+
+    /// Whether all is copied ahead that is worth it, for the source as it is wanted now.
+    pub fn is_ahead(&self) -> bool {
+        let generation = self.source.as_ref().map(|source| source.generation);
+        self.told().is_some_and(|told| {
+            told.phase == FillingPhase::Ahead && Some(told.generation) == generation
+        })
+    }
+
+    /// Whether a pod may write to what is copied.
+    pub fn is_live(&self) -> bool {
+        self.fill().is_some_and(|fill| fill.is_live)
     }
 
     /// How the source is to be put into the claim, if that is known.

@@ -74,4 +74,8 @@ pub struct Fill {
     pub devices: Vec<VolumeDevice>,
     /// The nodes on which it can run; `None` is every node.
     pub nodes: Option<BTreeSet<String>>,
+    /// Whether a pod may write to what it reads.
+    pub is_live: bool,
+    /// It only copies ahead, in rounds: what the rest waits for.
+    pub ahead_of: Option<(PopulatorReason, String)>,
 }

@@ -35,7 +35,8 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
     let figures = Arc::new(Certificate(shown.clone()));
     machine::tell_figures(address, &metrics, figures, &stop).await?;
     let settings = Settings { image: role.fill_image, namespace: role.fill_namespace };
-    let tally: Arc<dyn Tally> = Arc::new(Counts(metrics));
+    let counts = Arc::new(Counts(metrics));
+    let tally: Arc<dyn Tally> = counts.clone();
     let watches = Arc::new(Watches::start(&client, &stop));
     let archives: Arc<Populator<ArchivePopulator>> =
         Populator::start(&client, &settings, &watches, &tally, &stop);
@@ -43,7 +44,7 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
         Populator::start(&client, &settings, &watches, &tally, &stop);
     let service = role.webhook.webhook_service.clone();
     let webhook = Arc::new(Covered { client: client.clone(), service });
-    let claims = autoscaler::Keeper::start(&client, &watches, webhook, &stop);
+    let claims = autoscaler::Keeper::start(&client, &watches, webhook, counts, &stop);
     let loops = async {
         tokio::join!(
             claims.run(stop.clone()),
@@ -145,5 +146,11 @@ impl Tally for Counts {
 
     fn filled(&self, result: &'static str, took: Duration) {
         self.0.filled(result, took);
+    }
+}
+
+impl autoscaler::Tally for Counts {
+    fn paused(&self, away: Duration) {
+        self.0.paused(away);
     }
 }

@@ -22,6 +22,8 @@ enum Case {
     Grow,
     /// Both of its pods get smaller claims of another class, and the old ones are deleted.
     Swap,
+    /// Its pod gets a smaller claim, which is copied ahead while it runs.
+    Hot,
     /// The copy fails, and the pod has its old claim.
     Failed,
     /// The template is edited while a pod gets its claim.
@@ -30,7 +32,8 @@ enum Case {
     Scaled,
 }
 
-const CASES: [Case; 5] = [Case::Grow, Case::Swap, Case::Failed, Case::EditedTwice, Case::Scaled];
+const CASES: [Case; 6] =
+    [Case::Grow, Case::Swap, Case::Hot, Case::Failed, Case::EditedTwice, Case::Scaled];
 
 /// Who suffers from a lost request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +81,12 @@ impl Case {
         match self {
             Case::Grow => world.want("8Gi", "hdd", &soon),
             Case::Swap => world.want("2Gi", "ssd", &soon),
+            Case::Hot => {
+                world.play().rounds = [1000 << 20, 400 << 20].into();
+                world.want("2Gi", "ssd", &json!({"retention": "5m", "hotCopy": true}));
+                self.until_begun(world).await;
+                world.write();
+            }
             Case::Failed => {
                 world.play().ends.push_back(PodEnd::Failed(failed));
                 world.want("2Gi", "hdd", &soon);

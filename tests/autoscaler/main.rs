@@ -2,6 +2,7 @@
 //! claims and with StatefulSets, played.
 
 mod crash_points;
+mod hot;
 mod keeps;
 #[allow(dead_code)] // Each of the two programs plays something that the other does not.
 #[path = "../play/mod.rs"]

@@ -30,6 +30,7 @@ pub const SHOP: &str = "shop";
 pub struct World {
     pub api: FakeApi,
     play: Arc<Mutex<Play>>,
+    pauses: Arc<Pauses>,
     _kubernetes: JoinSet<()>,
 }
 
@@ -44,6 +45,16 @@ struct Nobody;
 impl Tally for Nobody {
     fn validated(&self, _: &'static str) {}
     fn filled(&self, _: &'static str, _: Duration) {}
+}
+
+/// How long pods were away, as the operators have counted it.
+#[derive(Default)]
+struct Pauses(Mutex<Vec<Duration>>);
+
+impl pliant::autoscaler::Tally for Pauses {
+    fn paused(&self, away: Duration) {
+        self.0.lock().unwrap().push(away);
+    }
 }
 
 struct Everything;
@@ -70,7 +81,7 @@ impl World {
         let play = Arc::new(Mutex::new(Play::default()));
         let mut kubernetes = JoinSet::new();
         kubernetes.spawn(play::run(api.clone(), play.clone(), workloads));
-        World { api, play, _kubernetes: kubernetes }
+        World { api, play, pauses: Arc::default(), _kubernetes: kubernetes }
     }
 
     /// The same with an operator.
@@ -91,7 +102,8 @@ impl World {
         let watches = Arc::new(Watches::start(&client, &stop));
         let copies: Arc<Populator<PvcSourcePopulator>> =
             Populator::start(&client, &settings, &watches, &tally, &stop);
-        let keeper = Keeper::start(&client, &watches, Arc::new(Everything), &stop);
+        let (webhook, pauses) = (Arc::new(Everything), self.pauses.clone());
+        let keeper = Keeper::start(&client, &watches, webhook, pauses, &stop);
         let mut tasks = JoinSet::new();
         tasks.spawn(copies.run(stop.clone()));
         tasks.spawn(keeper.run(stop.clone()));
@@ -161,6 +173,12 @@ impl World {
         self.api.until(what, seen).await;
     }
 
+    /// The uid of a pod.
+    pub fn pod(&self, name: &str) -> String {
+        let pod: Pod = self.api.get(&format!("{SHOP}/{name}")).expect("a pod");
+        pod.uid().unwrap()
+    }
+
     /// Wait until all claims are as they are wanted, for the specification as it is.
     pub async fn settled(&self, claims: &str) {
         let generation: Option<PvcAutoscaler> = self.api.get(&format!("{SHOP}/nginx"));
@@ -201,6 +219,11 @@ impl World {
             "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "alpha"},
             "spec": {"key": "a"}, "status": {"volumes": [told], "usage": [usage]},
         })));
+    }
+
+    /// How often a pod was away to get another claim.
+    pub fn pauses(&self) -> usize {
+        self.pauses.0.lock().unwrap().len()
     }
 
     /// How often each reason was told.

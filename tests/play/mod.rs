@@ -48,6 +48,8 @@ pub struct Play {
     pub full: BTreeSet<String>,
     /// How the next fill pods end; then all are done.
     pub ends: VecDeque<End>,
+    /// How many bytes the next rounds carry; then none do.
+    pub rounds: VecDeque<u64>,
     /// How many fill pods have run.
     pub pods: usize,
     pub contents: BTreeMap<String, Content>,
@@ -280,9 +282,16 @@ fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
             put_phase(api, pod, "Running", &Value::Null);
         }
         "Running" => match play.running.get(&uid).cloned() {
+            // What it leaves is half: others have written meanwhile.
+            Some(End::Done) if told(pod).contains("--round") => {
+                let bytes = play.rounds.pop_front().unwrap_or_default();
+                let message =
+                    json!({"outcome": "done", "bytes": bytes, "seconds": 1.5}).to_string();
+                put_phase(api, pod, "Succeeded", &json!({"exitCode": 0, "message": message}));
+            }
             Some(End::Done) => {
                 let read = play.reads.remove(&uid).flatten();
-                play.contents.insert(pv, read.unwrap_or_else(|| told(pod)));
+                play.contents.insert(pv, read.unwrap_or_else(|| Content::Whole(told(pod))));
                 let said =
                     json!({"exitCode": 0, "message": "{\"outcome\":\"done\",\"digest\":\"abc\"}"});
                 put_phase(api, pod, "Succeeded", &said);
@@ -307,9 +316,9 @@ fn source(api: &FakeApi, play: &Play, pod: &Pod) -> Option<Content> {
 }
 
 /// What a pod was told to put there.
-fn told(pod: &Pod) -> Content {
+fn told(pod: &Pod) -> String {
     let args = pod.spec.as_ref().unwrap().containers[0].args.clone();
-    Content::Whole(args.unwrap_or_default().join(" "))
+    args.unwrap_or_default().join(" ")
 }
 
 /// The volume that a pod fills, if that is really the volume of its claim: a kubelet looks, too.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use pliant::api::{ArchivePopulator, FillingPhase};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use pliant::api::{ArchivePopulator, FillingPhase, PvcSourcePopulator};
 use pliant::testing::{FakeApi, Side};
 use serde_json::json;
 
@@ -19,6 +19,8 @@ use crate::world::{Content, End as PodEnd, World, phase};
 enum Case {
     Archive,
     Copy,
+    /// Rounds are copied ahead, then the pod of the source goes and the rest is copied.
+    Ahead,
     ClaimDeleted,
     SourceDeleted,
     Retried,
@@ -49,9 +51,10 @@ struct End {
     lost: usize,
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     Case::Archive,
     Case::Copy,
+    Case::Ahead,
     Case::ClaimDeleted,
     Case::SourceDeleted,
     Case::Retried,
@@ -62,8 +65,12 @@ const CASES: [Case; 7] = [
 impl Case {
     /// What is there before the operator has anything to do.
     async fn begin(self, world: &World) {
-        if self == Case::Copy {
+        if matches!(self, Case::Copy | Case::Ahead) {
             world.source("old", "alpha").await;
+        }
+        if self == Case::Ahead {
+            world.pod_of("shop-0", "old", "Running");
+            world.play().rounds = [1000 << 20, 400 << 20, 300 << 20].into();
         }
     }
 
@@ -72,6 +79,12 @@ impl Case {
         match self {
             Case::Copy => {
                 world.copy_of("old", &json!({"startEarly": true}));
+                world.claim("web", "fast", "PvcSourcePopulator", "old");
+                return;
+            }
+            Case::Ahead => {
+                let more = json!({"startEarly": true, "paused": true, "copyAhead": true});
+                world.copy_of("old", &more);
                 world.claim("web", "fast", "PvcSourcePopulator", "old");
                 return;
             }
@@ -100,6 +113,16 @@ impl Case {
                 world.pod_runs().await;
                 world.api.delete::<ArchivePopulator>("shop/site");
             }
+            Case::Ahead => {
+                self.until(world, |api| {
+                    let copy = api.get::<PvcSourcePopulator>("shop/old");
+                    let told = copy.and_then(|one| one.status?.claims.into_iter().next());
+                    told.is_some_and(|told| told.phase == FillingPhase::Ahead)
+                })
+                .await;
+                world.api.delete::<Pod>("shop/shop-0");
+                world.unpause("old");
+            }
             _ => {}
         }
     }
@@ -118,13 +141,17 @@ impl Case {
         }
     }
 
-    async fn until_ended(self, world: &World) {
+    /// Longer than one wait is: a lost answer is waited for, and a try has its pause.
+    async fn until(self, world: &World, holds: impl Fn(&FakeApi) -> bool) {
         let mut tries = 0;
-        // Longer than one wait is: a lost answer is waited for, and a try has its pause.
-        while !self.has_ended(&world.api) && tries < 20 {
+        while !holds(&world.api) && tries < 20 {
             tokio::time::sleep(Duration::from_secs(10)).await;
             tries += 1;
         }
+    }
+
+    async fn until_ended(self, world: &World) {
+        self.until(world, |api| self.has_ended(api)).await;
         tokio::time::sleep(Duration::from_secs(25)).await;
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use pliant::api::FillingPhase;
 use pliant::populators::Settings;
@@ -72,6 +72,51 @@ async fn a_hot_copy_begins_on_the_node_of_its_source() {
     let claim = world.get_claim("new").unwrap();
     assert_eq!(claim.annotations()[SELECTED_NODE], "beta");
     assert_eq!(world.left(), NOTHING);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rounds_are_copied_ahead_while_a_pod_writes_and_the_rest_when_it_is_gone() {
+    let (world, operator) = World::with_an_operator().await;
+    world.source("old", "alpha").await;
+    world.pod_of("shop-0", "old", "Running");
+    world.play().rounds = [1000 << 20, 400 << 20, 300 << 20].into();
+    world.copy_of("old", &json!({"startEarly": true, "paused": true, "copyAhead": true}));
+    world.claim("new", "fast", "PvcSourcePopulator", "old");
+    world.shows("new", "Ahead: SourcePaused: PvcSourcePopulator old is paused").await;
+    world.settled().await;
+    let ahead = world.told_of_copy("old").unwrap().ahead.unwrap();
+    assert_eq!((ahead.rounds, ahead.bytes.0.get() >> 20, ahead.seconds), (3, 300, 1));
+    assert_eq!((world.pods(), phase(&world.get_claim("new").unwrap())), (3, "Pending".to_owned()));
+    assert_eq!(world.reasons("new").len(), 0, "that is usual");
+    // As long as the pod is there the rest is not begun.
+    world.unpause("old");
+    world.shows("new", "SourceInUse").await;
+    world.settled().await;
+    assert_eq!(world.pods(), 3);
+    world.api.delete::<Pod>("shop/shop-0");
+    world.filled("new").await;
+    assert_eq!((world.left(), world.pods()), (NOTHING, 4));
+    let whole = "copy /source /target --final --result /dev/termination-log".to_owned();
+    assert_eq!(world.content("new"), Some(Content::Whole(whole)));
+    let told = world.told_of_copy("old").unwrap();
+    assert_eq!((told.digest.as_deref(), told.ahead.unwrap().rounds), (Some("abc"), 3));
+    assert_eq!((operator.counts.of("fill success"), world.destroyed()), (1, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raw_device_is_not_copied_ahead_and_that_is_told() {
+    let (world, _operator) = World::with_an_operator().await;
+    let raw = json!({"volumeMode": "Block"});
+    world.play().nodes.insert("old".to_owned(), vec!["alpha".to_owned()]);
+    world.claim_of("old", "fast", &Value::Null, &raw);
+    world.until("old", "is bound", |claim| phase(claim) == "Bound").await;
+    world.copy_of("old", &json!({"startEarly": true, "paused": true, "copyAhead": true}));
+    let from = json!({"apiGroup": "pliant.io", "kind": "PvcSourcePopulator", "name": "old"});
+    world.claim_of("new", "fast", &from, &raw);
+    world.shows("new", "Waiting: CannotCopyAhead: claim old is a raw device").await;
+    world.unpause("old");
+    world.filled("new").await;
+    assert_eq!((world.left(), world.pods()), (NOTHING, 1));
 }
 
 #[tokio::test(start_paused = true)]

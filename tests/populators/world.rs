@@ -160,6 +160,13 @@ impl World {
         })));
     }
 
+    /// Let a copy begin that was paused.
+    pub fn unpause(&self, name: &str) {
+        let mut copy: PvcSourcePopulator = self.api.get(&format!("{SHOP}/{name}")).unwrap();
+        copy.spec.paused = false;
+        self.api.put(&copy);
+    }
+
     /// A claim without a source, and its volume on a node.
     pub async fn source(&self, name: &str, node: &str) {
         self.play().nodes.insert(name.to_owned(), vec![node.to_owned()]);

@@ -277,3 +277,31 @@ fn a_full_claim_grows_by_itself() {
         world.end_workload().await;
     });
 }
+
+#[test]
+fn a_hot_copy_stops_the_pod_for_less() {
+    run("a_hot_copy_stops_the_pod_for_less", |world| async move {
+        let hdd = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let ssd = format!("{hdd}-ssd");
+        world.class_named(&ssd, json!({"pool": "fast", "fs-type": "xfs"})).await;
+        world.workload(1, json!([])).await;
+        world.autoscaler(&hdd, "500Mi", json!({})).await;
+        world.settled("1/1").await;
+        // More than a last copy is left with.
+        world.exec_when_back("db-0", "head -c 100000000 /dev/urandom >/data/big; sync").await;
+        let before = world.records("db-0").await;
+        world.autoscaler(&ssd, "320Mi", json!({"hotCopy": true})).await;
+        let status = world.settled("1/1").await;
+        let entry = status.of(0).unwrap();
+        let last = entry.last_swap.clone().unwrap();
+        assert_eq!((entry.generation, &last.claim), (1, &entry.active_claim));
+        assert!(last.rounds >= 1, "{last:?}");
+        assert!(last.bytes.unwrap().0.get() < 100_000_000, "the last copy has it all: {last:?}");
+        println!("hot_copy_pause_seconds {}", last.pause_seconds.unwrap());
+        assert!(world.exec("db-0", "grep ' /data ' /proc/mounts").await.contains(" xfs "));
+        assert_eq!(world.exec("db-0", "wc -c </data/big").await, "100000000");
+        assert!(world.records("db-0").await > before);
+        assert_eq!(capacity(&world.active(0).await), "320Mi");
+        world.end_workload().await;
+    });
+}

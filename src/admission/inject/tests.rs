@@ -83,6 +83,7 @@ fn a_pod_gets_the_claim_of_its_ordinal_beside_what_it_has() {
 fn each_phase_of_a_swap_has_one_claim() {
     for (phase, claim) in [
         ("Planned", "old"),
+        ("HotCopy", "old"), // Its pod goes on.
         ("Draining", "new"),
         ("FinalCopy", "new"),
         ("Soaking", "old"), // By then the active one is the new one.

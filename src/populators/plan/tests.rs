@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::Filling;
+use crate::api::{Ahead, Filling};
 use crate::populators::seen::SourceSeen;
 use crate::populators::{
     FINALIZER, Fill, NUDGED, POLICY, POPULATES, Progress, SELECTED_NODE, SHOWN,
@@ -458,4 +458,116 @@ fn progress_is_told_every_few_seconds() {
     };
     assert_eq!(names(&plan(&told(4))), "");
     assert_eq!(names(&plan(&told(5))), "Note Filling, Show");
+}
+
+/// What a pod says that has copied so many MiB ahead.
+fn round_of(mib: u64) -> String {
+    json!({"outcome": "done", "bytes": mib << 20, "changing": 1, "seconds": 3.0}).to_string()
+}
+
+/// A pod of a round, and a source that is still paused.
+fn copies_ahead(phase: &str, message: &str) -> Box<Seen> {
+    let ahead_of = Some((PopulatorReason::SourcePaused, "x".to_owned()));
+    running(phase, message)
+        .with(|seen| {
+            seen.source.as_mut().unwrap().anew = false;
+            make::mark_ahead(seen.pod.as_mut().unwrap());
+        })
+        .sight(Sight::Ready(Box::new(Fill { ahead_of, is_live: true, ..Fill::default() })))
+}
+
+/// So many rounds have ended, the last one with this much and by this pod.
+fn rounds(seen: Box<Seen>, phase: FillingPhase, rounds: i32, mib: u64, pod: &str) -> Box<Seen> {
+    seen.tells(|told| {
+        let (bytes, pod) = (Quantity(Bytes::mib(mib)), pod.to_owned());
+        told.phase = phase;
+        told.ahead = Some(Ahead { rounds, bytes, pod, ..Ahead::default() });
+    })
+}
+
+#[test]
+fn rounds_are_copied_ahead_until_little_is_left_and_then_it_waits() {
+    use FillingPhase::{Ahead, Filling};
+    let failed = r#"{"outcome":"failed","message":"EIO"}"#;
+    let without_pod = |seen: Box<Seen>| seen.with(|seen| seen.pod = None);
+    let unpaused = |seen: Box<Seen>| {
+        seen.sight(Sight::Ready(Box::default())).with(|seen| {
+            seen.source.as_mut().unwrap().generation = 2;
+        })
+    };
+    let one = |phase, pod| rounds(copies_ahead("Succeeded", &round_of(1000)), phase, 1, 1000, pod);
+    check([
+        ("the first", without_pod(copies_ahead("", "")), "MakePod"),
+        ("ended", copies_ahead("Succeeded", &round_of(1000)), "Note Filling, Show, DropPod"),
+        ("told", one(Filling, "pod"), "DropPod"),
+        ("the next", without_pod(one(Filling, "pod")), "MakePod"),
+        (
+            "it ended with little",
+            rounds(copies_ahead("Succeeded", &round_of(10)), Filling, 1, 1000, "other"),
+            "Note Ahead, Show, DropPod",
+        ),
+        ("it ended with as much", one(Filling, "other"), "Note Ahead, Show, DropPod"),
+        ("paused no more", without_pod(unpaused(one(Ahead, "pod"))), "MakePod"),
+        (
+            "paused no more while one runs",
+            unpaused(one(Filling, "other")).with(|seen| {
+                let mut runs = pod("Running", "");
+                make::mark_ahead(&mut runs);
+                seen.pod = Some(runs);
+            }),
+            "Note Waiting, Show, DropPod",
+        ),
+        (
+            "paused no more as one ends",
+            unpaused(copies_ahead("Succeeded", &round_of(1000))),
+            "Note Filling, Show, DropPod",
+        ),
+        (
+            "failed",
+            copies_ahead("Failed", failed),
+            "Tell FillRetried, Note Waiting, Show, Count retry, DropPod",
+        ),
+        (
+            "its volume is gone",
+            without_pod(one(Filling, "pod")).with(|seen| seen.prime = None),
+            "Note Provisioning, Show, MakePrime",
+        ),
+    ]);
+    let ahead = without_pod(one(Ahead, "pod")).tells(|told| {
+        told.phase = Ahead;
+        (told.reason, told.message) = (Some("SourcePaused".to_owned()), Some("x".to_owned()));
+    });
+    let shown = "Ahead: SourcePaused: x";
+    let ahead = ahead.with(|seen| seen.claim = claim("Pending", Some("alpha"), Some(shown)));
+    assert_eq!(names(&plan(&ahead)), "", "it waits");
+}
+
+#[test]
+fn a_volume_that_was_made_anew_has_no_rounds_in_it() {
+    let gone = rounds(copies_ahead("", ""), FillingPhase::Filling, 3, 1000, "pod");
+    let gone = gone.with(|seen| (seen.pod, seen.prime) = (None, None));
+    let told = plan(&gone).into_iter().find_map(|step| match step {
+        Step::Note(filling) => Some(filling),
+        _ => None,
+    });
+    assert_eq!(told.unwrap().ahead, None);
+}
+
+#[test]
+fn a_copy_is_out_of_date_if_a_pod_came_and_it_was_paused_again() {
+    let ended = running("Succeeded", DONE);
+    let sight = copies_ahead("", "").source.unwrap().sight.unwrap();
+    let steps = names(&plan(&ended.sight(sight)));
+    assert_eq!(steps, "Tell FillRetried, Note Waiting, Show, Count retry, DropPrime, DropPod");
+}
+
+#[test]
+fn what_differs_because_a_pod_wrote_is_tried_again() {
+    let mismatch = r#"{"outcome":"mismatch","message":"a.txt"}"#;
+    let live = Fill { is_live: true, ..Fill::default() };
+    let ended = running("Failed", mismatch).sight(Sight::Ready(Box::new(live)));
+    let ended = ended.with(|seen| seen.source.as_mut().unwrap().anew = false);
+    let steps = plan(&ended);
+    assert_eq!(names(&steps), "Tell FillRetried, Note Waiting, Show, Count retry, DropPod");
+    assert!(format!("{steps:?}").contains("a pod writes to the source"), "{steps:?}");
 }

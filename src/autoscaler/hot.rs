@@ -1,0 +1,155 @@
+//! What of a swap is done while its pod still runs, and how long that was stopped in the end. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::{Ahead, AutoscalerPhase, Filling, FillingPhase, LastSwap, SwapPhase};
+use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::plan::bounded;
+use crate::autoscaler::steps::Step;
+use crate::autoscaler::turn::Turn;
+use crate::populators::PopulatorReason;
+
+/// What there is to do before the pod is stopped.
+enum Before {
+    /// It is copied ahead.
+    Waits,
+    /// Nothing more: all is copied ahead, or nothing, for this reason.
+    Nothing(Option<String>),
+    /// The swap cannot be, so the pod is not stopped at all.
+    Never(String),
+}
+
+impl Turn<'_> {
+    /// The new claim is made while the pod still runs: whoever forbids it does so before that is stopped. If
+    /// that is wanted, it is copied ahead, too.
+    pub(super) fn prepare(&mut self) {
+        self.says.phase = Some(AutoscalerPhase::Swapping);
+        let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
+        if !self.make_missing(&name, &from) {
+            return;
+        }
+        let filling = self.seen.filling(&name).cloned().unwrap_or_default();
+        match self.before_the_stop(&name, &filling) {
+            Before::Waits => self.wait_ahead(filling),
+            Before::Nothing(_) if self.is_hot() && self.waits_for_others() => {}
+            Before::Nothing(cold) => self.stop(cold, filling.ahead.as_ref()),
+            Before::Never(why) => self.give_up(&why),
+        }
+    }
+
+    /// Whether the pod may have run for long since the swap began.
+    fn is_hot(&self) -> bool {
+        self.entry.swap.as_ref().is_some_and(|swap| swap.phase == SwapPhase::HotCopy)
+    }
+
+    fn before_the_stop(&self, name: &str, filling: &Filling) -> Before {
+        let Some(source) = self.seen.sources.get(name) else { return Before::Waits };
+        if !source.spec.paused {
+            return Before::Never(format!(
+                "somebody has set spec.paused of PvcSourcePopulator {name} to false, so it may have been \
+                 copied while the pod was writing"
+            ));
+        }
+        if !(self.seen.autoscaler.spec.hot_copy && source.spec.copy_ahead) {
+            return Before::Nothing(None);
+        }
+        let is = |reason: PopulatorReason| filling.reason == Some(reason.to_string());
+        let why = || filling.message.clone().unwrap_or_default();
+        match filling.phase {
+            FillingPhase::Ahead => Before::Nothing(None),
+            // It would be refused with the pod stopped, too.
+            FillingPhase::Failed if is(PopulatorReason::ContentRefused) => Before::Never(why()),
+            FillingPhase::Failed => Before::Nothing(Some(why())),
+            // A class that waits for a pod of the new claim gets none as long as this one runs.
+            FillingPhase::Waiting
+                if is(PopulatorReason::CannotCopyAhead)
+                    || is(PopulatorReason::WaitsForConsumer) =>
+            {
+                Before::Nothing(Some(why()))
+            }
+            _ => Before::Waits,
+        }
+    }
+
+    fn wait_ahead(&mut self, filling: Filling) {
+        let swap = self.swap_mut();
+        swap.phase = SwapPhase::HotCopy;
+        (swap.progress, swap.message) =
+            (filling.progress, filling.message.map(|text| bounded(&text)));
+        let progress = swap.progress.clone().unwrap_or_else(|| "HotCopy".to_owned());
+        self.says.progress = Some(format!("pod {} runs, {progress}", self.pod()));
+    }
+
+    /// From here on the next pod gets the new claim, and this one is asked to go.
+    fn stop(&mut self, cold: Option<String>, ahead: Option<&Ahead>) {
+        let (pod, name, from) = (self.pod(), self.new_claim(), self.entry.active_claim.clone());
+        let now = Time(self.seen.now);
+        let swap = self.swap_mut();
+        (swap.phase, swap.stopped_at) = (SwapPhase::Draining, Some(now));
+        swap.cold = cold.map(|why| bounded(&why));
+        let copied = match (&swap.cold, ahead) {
+            (Some(why), _) => format!("; nothing was copied while it ran: {why}"),
+            (None, Some(ahead)) => format!("; {} while it ran", in_rounds(ahead.rounds)),
+            (None, None) => String::new(),
+        };
+        let change = &swap.change;
+        let text =
+            format!("pod {pod} is stopped, to get claim {name} for {from} ({change}){copied}");
+        self.tell(AutoscalerReason::SwapBegun, &name, text);
+        self.copy();
+    }
+
+    /// Tell what the swap took, now that its pod is ready.
+    pub(super) fn sum_up(&mut self, name: &str) {
+        let filling = self.seen.filling(name).cloned().unwrap_or_default();
+        let ready = self.seen.ready_since(self.entry.ordinal, name);
+        let stopped = self.swap_mut().stopped_at.clone();
+        let last = LastSwap {
+            claim: name.to_owned(),
+            pause_seconds: pause(stopped, ready),
+            bytes: filling.bytes,
+            rounds: filling.ahead.map_or(0, |ahead| ahead.rounds),
+            finished_at: Some(Time(self.seen.now)),
+        };
+        self.steps.extend(last.pause_seconds.map(|away| Step::Count { away }));
+        let pause = last.pause_seconds.map(|seconds| format!("; it was stopped for {seconds} s"));
+        let rounds = Some(last.rounds).filter(|rounds| *rounds > 0);
+        let rounds = rounds.map(|rounds| format!("; {} before that", in_rounds(rounds)));
+        let text = format!(
+            "pod {} has claim {name} ({}){}{}",
+            self.pod(),
+            self.swap_mut().change,
+            pause.unwrap_or_default(),
+            rounds.unwrap_or_default()
+        );
+        self.entry.last_swap = Some(last);
+        self.tell(AutoscalerReason::Swapped, name, text);
+    }
+}
+
+/// How many seconds a pod was away. The hours are those of two machines, so it may seem to be less than none.
+fn pause(stopped: Option<Time>, ready: Option<Timestamp>) -> Option<i64> {
+    Some(ready?.duration_since(stopped?.0).as_secs().max(0))
+}
+
+fn in_rounds(rounds: i32) -> String {
+    let word = if rounds == 1 { "round" } else { "rounds" };
+    format!("it was copied in {rounds} {word}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_from_the_stop_until_the_next_pod_is_ready() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let of = |stopped: Option<i64>, ready: Option<i64>| {
+            pause(stopped.map(at).map(Time), ready.map(at))
+        };
+        assert_eq!(of(Some(100), Some(142)), Some(42));
+        assert_eq!(of(Some(100), Some(99)), Some(0));
+        assert_eq!((of(None, Some(142)), of(Some(100), None)), (None, None));
+    }
+}

@@ -1,0 +1,97 @@
+//! Rounds that are copied ahead while pods use the source, and when there are enough of them. Pure.
+
+use crate::api::{Ahead, Filling, FillingPhase, Quantity};
+use crate::bytes::Bytes;
+use crate::populators::notes::with_reason;
+use crate::populators::outcome::Round;
+use crate::populators::seen::Seen;
+use crate::populators::steps::Step;
+use crate::populators::{PopulatorReason, Progress, make};
+
+/// How many rounds there are at most.
+const MOST_ROUNDS: i32 = 8;
+
+/// What is little enough to be left to the last copy.
+const LITTLE: Bytes = Bytes::mib(64);
+
+impl Ahead {
+    /// What is told after one more round.
+    fn after(before: Option<&Ahead>, round: Round, pod: &str) -> Ahead {
+        Ahead {
+            rounds: before.map_or(0, |before| before.rounds) + 1,
+            bytes: Quantity(Bytes::new(round.bytes)),
+            changing: i64::try_from(round.changing).unwrap_or(i64::MAX),
+            seconds: i64::try_from(round.seconds).unwrap_or(i64::MAX),
+            pod: pod.to_owned(),
+        }
+    }
+
+    /// Whether a further round would leave hardly less to the last copy: this one wrote little, or no less
+    /// than half of the one before, because as much is written meanwhile.
+    fn is_enough(&self, before: Option<&Ahead>) -> bool {
+        let half = |before: &Ahead| Bytes::new(before.bytes.0.get() / 2);
+        self.rounds >= MOST_ROUNDS
+            || self.bytes.0 <= LITTLE
+            || before.is_some_and(|before| self.bytes.0 >= half(before))
+    }
+}
+
+impl Seen {
+    /// Tell of a round that has ended, once.
+    pub fn end_round(&self, pod: &str, round: Round) -> Vec<Step> {
+        let before = self.told().and_then(|told| told.ahead.as_ref());
+        if before.is_some_and(|before| before.pod == pod) {
+            return Vec::new();
+        }
+        let ahead = Ahead::after(before, round, pod);
+        let waits = self.fill().and_then(|fill| fill.ahead_of.as_ref());
+        let waits = waits.filter(|_| ahead.is_enough(before));
+        let phase = if waits.is_some() { FillingPhase::Ahead } else { FillingPhase::Filling };
+        let filling = self.filling(phase);
+        let filling =
+            Filling { ahead: Some(ahead), pod: None, retry_at: None, failures: 0, ..filling };
+        self.say(match waits {
+            Some((reason, message)) => with_reason(filling, *reason, message),
+            None => filling,
+        })
+    }
+
+    /// Nothing more is copied ahead: say what the rest waits for.
+    pub fn stay_ahead(&self, (reason, message): &(PopulatorReason, String)) -> Vec<Step> {
+        self.say(with_reason(self.filling(FillingPhase::Ahead), *reason, message))
+    }
+
+    /// How far a pod is, and in which round if it only copies ahead.
+    pub fn in_round(&self, progress: &Progress) -> String {
+        let rounds = self.told().and_then(|told| told.ahead.as_ref()).map_or(0, |told| told.rounds);
+        match self.pod.as_ref().filter(|pod| make::is_ahead(pod)) {
+            Some(_) => format!("round {}: {progress}", rounds + 1),
+            None => progress.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_made_for_as_long_as_they_help() {
+        let ahead =
+            |rounds, mib| Ahead { rounds, bytes: Quantity(Bytes::mib(mib)), ..Ahead::default() };
+        for (rounds, mib, before, expected) in [
+            (1, 1000, None, false),
+            (1, 64, None, true),
+            (2, 499, Some(1000), false),
+            (2, 500, Some(1000), true),
+            (3, 2000, Some(1000), true),
+            (3, 64, Some(1000), true),
+            (7, 65, Some(1000), false),
+            (8, 65, Some(1000), true),
+        ] {
+            let before = before.map(|mib| ahead(rounds - 1, mib));
+            let enough = ahead(rounds, mib).is_enough(before.as_ref());
+            assert_eq!(enough, expected, "round {rounds} with {mib} MiB");
+        }
+    }
+}

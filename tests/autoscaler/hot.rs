@@ -1,0 +1,159 @@
+//! Claims are copied ahead while their pods run.
+
+use std::time::Duration;
+
+use k8s_openapi::api::events::v1::Event;
+use pliant::api::{AutoscalerPhase, SwapPhase};
+use serde_json::{Value, json};
+
+use crate::block_on;
+use crate::play::End;
+use crate::world::World;
+
+async fn one_pod(world: &World, more: &Value) {
+    world.set(1, &[]);
+    world.want("4Gi", "hdd", more);
+    world.settled("1/1").await;
+    world.write();
+}
+
+/// What was told for this reason.
+fn text(world: &World, reason: &str) -> String {
+    let all = world.api.list::<Event>();
+    let told = all.iter().find(|event| event.reason.as_deref() == Some(reason));
+    told.and_then(|event| event.note.clone()).unwrap_or_default()
+}
+
+#[test]
+fn a_pod_runs_and_writes_while_its_claim_is_copied_ahead() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        one_pod(&world, &json!({})).await;
+        let (pod, old) = (world.pod("nginx-0"), world.ordinal(0).active_claim);
+        world.play().rounds = [1000 << 20, 400 << 20, 300 << 20].into();
+        world.want("2Gi", "ssd", &json!({"hotCopy": true}));
+        let phase = |status: &pliant::api::PvcAutoscalerStatus| {
+            status.of(0).and_then(|one| one.swap.as_ref()).map(|swap| swap.phase)
+        };
+        world.until("it is copied ahead", |status| phase(status) == Some(SwapPhase::HotCopy)).await;
+        world.api.until("a fill pod runs", |api| !crate::play::fill_pods(api).is_empty()).await;
+        world.write();
+        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod.clone(), 0));
+        world.settled("1/1").await;
+        let entry = world.ordinal(0);
+        let last = entry.last_swap.unwrap();
+        assert_eq!(
+            (last.rounds, last.pause_seconds, &last.claim),
+            (3, Some(0), &entry.active_claim)
+        );
+        assert!(last.finished_at.is_some() && entry.swap.is_none());
+        assert_ne!((world.pod("nginx-0"), entry.active_claim), (pod, old));
+        let begun = text(&world, "SwapBegun");
+        assert!(begun.ends_with("; it was copied in 3 rounds while it ran"), "{begun}");
+        let swapped = text(&world, "Swapped");
+        let ends = "(4Gi → 2Gi, class hdd → ssd); it was stopped for 0 s; it was copied in 3 rounds before that";
+        assert!(swapped.ends_with(ends), "{swapped}");
+        world.write();
+        assert_eq!((world.left(), world.told("Swapped"), world.pauses()), (vec![], 1, 1));
+    });
+}
+
+#[test]
+fn a_claim_that_cannot_be_copied_ahead_is_copied_while_its_pod_is_stopped() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let of_one = |size: &str| {
+            json!({"hotCopy": true, "volumeClaimTemplate": {
+                "metadata": {"name": "www"},
+                "spec": {"accessModes": ["ReadWriteOncePod"], "storageClassName": "hdd",
+                         "volumeMode": "Filesystem", "resources": {"requests": {"storage": size}}},
+            }})
+        };
+        one_pod(&world, &of_one("4Gi")).await;
+        world.want("", "", &of_one("2Gi"));
+        world.settled("1/1").await;
+        let entry = world.ordinal(0);
+        assert_eq!((entry.generation, entry.last_swap.unwrap().rounds), (1, 0));
+        let begun = text(&world, "SwapBegun");
+        assert!(begun.contains("nothing was copied while it ran: claim www-nginx-0-"), "{begun}");
+        assert!(begun.contains("is ReadWriteOncePod"), "{begun}");
+        world.write();
+        assert_eq!(world.left(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_known_before_a_pod_is_stopped() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        one_pod(&world, &json!({})).await;
+        let (pod, old) = (world.pod("nginx-0"), world.ordinal(0).active_claim);
+        let said = json!({"outcome": "failed", "reason": "refused", "message": "too small"});
+        world.play().ends.push_back(End::Failed(said.to_string()));
+        world.want("2Gi", "hdd", &json!({"hotCopy": true}));
+        world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        world.rest().await;
+        assert_eq!((world.pod("nginx-0"), world.ordinal(0).active_claim), (pod, old));
+        assert!(world.ordinal(0).swap.unwrap().message.unwrap().contains("too small"));
+        assert_eq!((world.told("SwapBegun"), world.told("SwapFailed")), (0, 1));
+        world.write();
+        assert_eq!((world.claims().len(), world.left()), (1, vec![]));
+    });
+}
+
+#[test]
+fn rounds_that_fail_are_given_up_and_the_pod_is_stopped_for_all_of_it() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        one_pod(&world, &json!({})).await;
+        world.play().ends.extend(vec![End::Failed("EIO".to_owned()); 5]);
+        world.want("2Gi", "hdd", &json!({"hotCopy": true}));
+        // Five tries, with pauses that become longer.
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        world.settled("1/1").await;
+        assert_eq!(world.ordinal(0).last_swap.unwrap().rounds, 0);
+        let begun = text(&world, "SwapBegun");
+        assert!(begun.contains("nothing was copied while it ran: the last of 5 tries"), "{begun}");
+        world.write();
+        assert_eq!(world.left(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_copy_that_somebody_let_begin_under_the_pod_is_not_used() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        one_pod(&world, &json!({})).await;
+        let (pod, old) = (world.pod("nginx-0"), world.ordinal(0).active_claim);
+        world.play().ends.push_back(End::Hangs);
+        world.want("2Gi", "hdd", &json!({"hotCopy": true}));
+        world.api.until("a fill pod runs", |api| !crate::play::fill_pods(api).is_empty()).await;
+        let mut source = world.api.list::<pliant::api::PvcSourcePopulator>().remove(0);
+        source.spec.paused = false;
+        world.api.put(&source);
+        world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        world.rest().await;
+        assert_eq!((world.pod("nginx-0"), world.ordinal(0).active_claim), (pod, old));
+        let why = world.ordinal(0).swap.unwrap().message.unwrap();
+        assert!(why.starts_with("somebody has set spec.paused"), "{why}");
+        world.write();
+        assert_eq!(world.left(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn hot_copy_that_is_switched_off_stops_the_pod_at_once() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        one_pod(&world, &json!({})).await;
+        world.play().ends.push_back(End::Hangs);
+        world.want("2Gi", "hdd", &json!({"hotCopy": true}));
+        world.api.until("a fill pod runs", |api| !crate::play::fill_pods(api).is_empty()).await;
+        world.rest().await;
+        assert_eq!(world.told("SwapBegun"), 0);
+        world.want("2Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        world.write();
+        assert_eq!((world.ordinal(0).generation, world.left()), (1, vec![]));
+    });
+}
