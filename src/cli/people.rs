@@ -21,9 +21,9 @@ pub struct Status {
 /// `pliant grow`.
 #[derive(Debug, Args)]
 pub struct Grow {
-    /// The claim
+    /// The claim, or sts/NAME for those of a StatefulSet
     #[arg(value_name = "CLAIM")]
-    pub claim: String,
+    pub whose: Whose,
     /// What it shall have at least, such as 20Gi
     #[arg(value_name = "SIZE", value_parser = size)]
     pub size: Bytes,

@@ -49,14 +49,15 @@ pub async fn explain(args: &Explain) -> Result<ExitCode> {
 pub async fn grow(args: &Grow) -> Result<ExitCode> {
     let client = node::client().await?;
     let namespace = args.namespace.as_deref();
-    if ask::edit::is_kept(&client, namespace, &args.claim).await? {
-        let seen = ask::edit::observe(&client, cli::program(), namespace).await?;
-        let how = Edit { namespace: None, yes: args.yes, wait: Some(args.wait) };
-        let whose = Whose::Claim(args.claim.clone());
-        return edit(&client, &seen, &whose, &Wish::Grow(args.size), &how).await;
+    if let Whose::Claim(claim) = &args.whose
+        && !ask::edit::is_kept(&client, namespace, claim).await?
+    {
+        ask::grow(&client, namespace, claim, args.size, args.wait.0, tell_line).await?;
+        return Ok(ExitCode::SUCCESS);
     }
-    ask::grow(&client, namespace, &args.claim, args.size, args.wait.0, tell_line).await?;
-    Ok(ExitCode::SUCCESS)
+    let seen = ask::edit::observe(&client, cli::program(), namespace).await?;
+    let how = Edit { namespace: None, yes: args.yes, wait: Some(args.wait) };
+    edit(&client, &seen, &args.whose, &Wish::Grow(args.size), &how).await
 }
 
 /// `pliant shrink`.

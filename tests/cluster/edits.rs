@@ -55,8 +55,10 @@ async fn without_yes_a_template_is_not_edited() {
     ");
     assert_eq!(code, Some(1));
     assert_eq!(errors, "pliant: nothing is changed yet: write --yes behind it to have it done\n");
-    let (code, _, errors) = desk.types(&["grow", "data-db-0", "16Gi"]).await;
-    assert_eq!((code, errors.contains("--yes")), (Some(1), true), "{errors}");
+    for whose in ["data-db-0", "sts/db"] {
+        let (code, _, errors) = desk.types(&["grow", whose, "16Gi"]).await;
+        assert_eq!((code, errors.contains("--yes")), (Some(1), true), "{errors}");
+    }
     assert_eq!(size(&desk.world.api), "8Gi");
     let claim: PersistentVolumeClaim = desk.world.api.get("default/data-db-0").unwrap();
     let requests = claim.spec.unwrap().resources.unwrap().requests.unwrap();

@@ -10,7 +10,8 @@ use crate::ask::kept::{Kept, Part};
 
 /// A claim that is not yet, or no longer, the one of its pod.
 pub(super) fn on_its_way(facts: &Facts, claim: &PersistentVolumeClaim) -> Option<Explanation> {
-    let kept = Kept::find(&facts.autoscalers, claim)?;
+    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+    let kept = Kept::find(&facts.autoscalers, claim).filter(|_| phase != Some("Lost"))?;
     match kept.part {
         Part::Next(swap) => Some(next(facts, &kept, swap)),
         Part::Before(old, entry) => Some(before(facts, &kept, old, entry)),

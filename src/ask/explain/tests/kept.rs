@@ -12,6 +12,7 @@ fn kept(name: &str, phase: &str) -> Facts {
 
 #[test]
 fn a_claim_says_by_whom_it_is_kept_and_whether_it_is_the_one_of_its_pod() {
+    assert_eq!(said(&kept("data-db-2", "Lost")).0, State::Lost);
     let told = all(vec![
         (kept("data-db-0", "Pending"), State::WaitsForPod),
         (kept("data-db-1-ba51f", "Pending"), State::BeingFilled),
