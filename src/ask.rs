@@ -3,17 +3,23 @@
 
 pub mod adopt;
 pub mod checkup;
+mod columns;
+pub mod edit;
 pub mod explain;
 mod grow;
+mod kept;
+pub mod plan;
 mod read;
 pub mod report;
 mod status;
 
 pub use explain::explain;
 pub use grow::grow;
-pub use status::{names, status, table};
+pub use status::{Record, Status, names, status, table};
 
 use k8s_openapi::api::core::v1::Pod;
+
+use crate::doctor::{WIDTH, wrapped};
 
 /// Why an answer cannot be given.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +52,19 @@ const AGENTS: &str = "app.kubernetes.io/name=pliant,app.kubernetes.io/component=
 
 /// That of the controller's.
 const CONTROLLERS: &str = "app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller";
+
+/// What may not be readable, as people are told.
+const CLASSES: &str = "storage classes";
+const PVC_AUTOSCALERS: &str = "pvcautoscalers";
+
+/// What a caller may not read, so that something may be missing in what was told.
+fn may_not_read(unseen: &[String]) -> String {
+    if unseen.is_empty() {
+        return String::new();
+    }
+    let unseen = format!("You may not read: {}. More may be known to others.", unseen.join(", "));
+    wrapped(&unseen, "", WIDTH)
+}
 
 /// Why a claim could not be read or written.
 fn no_claim(error: kube::Error, namespace: &str, name: &str) -> AskError {

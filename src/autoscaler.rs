@@ -25,8 +25,11 @@ mod turn;
 
 use std::time::Duration;
 
+pub(crate) use drift::Drift;
 pub use keeper::{Keeper, Webhook};
 pub use reason::AutoscalerReason;
+pub(crate) use seen::{capacity, requested};
+pub(crate) use size::wanted;
 
 /// Counts what is done, for whoever scrapes it.
 pub trait Tally: Send + Sync + 'static {
@@ -38,10 +41,10 @@ pub trait Tally: Send + Sync + 'static {
 const WRITER: &str = "pliant-operator";
 
 /// On a claim: the name of the PvcAutoscaler that keeps it.
-const KEPT_BY: &str = "pliant.io/pvc-autoscaler";
+pub(crate) const KEPT_BY: &str = "pliant.io/pvc-autoscaler";
 
 /// On a claim: the ordinal of its pod.
-const ORDINAL: &str = "pliant.io/ordinal";
+pub(crate) const ORDINAL: &str = "pliant.io/ordinal";
 
 /// On a claim: the one that has taken its place, and that has all of its content.
 const SUPERSEDED_BY: &str = "pliant.io/superseded-by";

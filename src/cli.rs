@@ -24,7 +24,9 @@ mod tell;
 pub use carry::{CarryFlags, CopyRole, SocketsFlag, UnpackRole};
 pub use operator::{OperatorRole, WebhookFlags};
 pub use pages::{candidates, completion, manual, to_complete};
-pub use people::{Adopt, Completion, Doctor, Explain, Grow, Man, Output, Report, Status};
+pub use people::{
+    Adopt, Completion, Doctor, Edit, Explain, Grow, Man, Move, Output, Plan, Report, Shrink, Status,
+};
 pub use tell::TellFlags;
 
 /// LVM storage driver (CSI): volumes that grow while they are in use.
@@ -53,6 +55,13 @@ pub enum Command {
     Explain(Explain),
     /// Have a claim of a cluster grow, and wait until it has.
     Grow(Grow),
+    /// Have the claims of a PvcAutoscaler be smaller: by new ones with a verified copy, a pod at a time.
+    Shrink(Shrink),
+    /// Have the claims of a PvcAutoscaler be of another class: by new ones with a verified copy, a pod
+    /// at a time.
+    Move(Move),
+    /// Show what each PvcAutoscaler does with its claims, and would do next.
+    Plan(Plan),
     /// Gather what is needed to look into a fault, for a bug report: no secrets, and it says what is
     /// in it.
     Report(Report),

@@ -14,6 +14,7 @@ mod bound;
 mod fit;
 mod gather;
 mod growth;
+mod kept;
 mod pending;
 mod print;
 mod release;
@@ -97,6 +98,8 @@ impl Todo {
 pub enum State {
     Fine,
     BeingMade,
+    BeingFilled,
+    Superseded,
     MakingFailed,
     WaitsForPod,
     WaitsForScheduler,
@@ -132,10 +135,13 @@ pub enum State {
 impl State {
     fn level(self) -> Level {
         match self {
-            State::Fine | State::WaitsForPod | State::GrowthWaitsForPod | State::Available => {
-                Level::Good
-            }
+            State::Fine
+            | State::Superseded
+            | State::WaitsForPod
+            | State::GrowthWaitsForPod
+            | State::Available => Level::Good,
             State::BeingMade
+            | State::BeingFilled
             | State::WaitsForScheduler
             | State::PodHeldBack
             | State::Growing
@@ -186,12 +192,16 @@ fn judge(facts: &Facts) -> Explanation {
     if claim.metadata.deletion_timestamp.is_some() {
         return release::being_deleted(facts);
     }
+    if let Some(told) = kept::on_its_way(facts, claim) {
+        return told;
+    }
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-    match phase {
+    let told = match phase {
         Some("Bound") => bound::bound(facts),
         Some("Lost") => bound::lost(facts),
         _ => pending::pending(facts),
-    }
+    };
+    kept::by_whom(facts, claim, told)
 }
 
 #[cfg(test)]

@@ -2,11 +2,13 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
 
-use crate::api::{FenceState, Health, NodeStorage, PoolOnNode};
+use crate::api::{FenceState, Health, NodeStorage, PoolOnNode, PvcAutoscaler};
+use crate::ask::columns::columns;
 use crate::ask::read::Reader;
-use crate::ask::{AskError, asked};
+use crate::ask::{AskError, PVC_AUTOSCALERS, asked, plan};
 use crate::bytes::Bytes;
 
 /// How it is with all that was on a node.
@@ -15,23 +17,61 @@ const GONE: &str = "the node is gone: see `kubectl get nodes`";
 /// How many signs the bar of a full pool has.
 const BAR: u64 = 16;
 
-/// The records of all nodes, by name, and the names of the nodes that are in the cluster; `None` if those
-/// may not be read.
+/// How it is with a cluster: the records of its nodes, and of whoever keeps claims.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// The records of all nodes, by name.
+    pub nodes: Vec<NodeStorage>,
+    /// The names of the nodes that are in the cluster; `None` if those may not be read.
+    pub there: Option<Vec<String>>,
+    /// All PvcAutoscalers that may be read, by namespace and name.
+    pub autoscalers: Vec<PvcAutoscaler>,
+}
+
+/// A record of a cluster, as it is in the API server.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Record<'a> {
+    /// What a node has.
+    Node(&'a NodeStorage),
+    /// Who keeps claims.
+    Claims(&'a PvcAutoscaler),
+}
+
+impl Status {
+    /// All of them, for programs: the nodes first.
+    pub fn records(&self) -> Vec<Record<'_>> {
+        let claims = self.autoscalers.iter().map(Record::Claims);
+        self.nodes.iter().map(Record::Node).chain(claims).collect()
+    }
+
+    /// All of them, for people.
+    pub fn text(&self) -> String {
+        table(&self.nodes, self.there.as_deref()) + &plan::claims_of(&self.autoscalers)
+    }
+}
+
+/// How it is with a cluster.
 ///
 /// # Errors
 /// [`AskError::Api`].
-pub async fn status(client: &Client) -> Result<(Vec<NodeStorage>, Option<Vec<String>>), AskError> {
+pub async fn status(client: &Client) -> Result<Status, AskError> {
     let api: Api<NodeStorage> = Api::all(client.clone());
-    let mut nodes =
-        api.list(&ListParams::default()).await.map_err(asked("the nodes' storage"))?.items;
+    let nodes = api.list(&ListParams::default()).await.map_err(asked("the nodes' storage"))?.items;
     let mut ask = Reader::new(client);
     let there: Vec<Node> = ask.list(ask.all(), ListParams::default(), "nodes").await?;
     let there = ask.unseen.is_empty().then(|| names(&there));
-    nodes.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-    for node in &mut nodes {
-        node.metadata.managed_fields = None; // Bookkeeping of the API server.
+    let autoscalers = ask.list(ask.all(), ListParams::default(), PVC_AUTOSCALERS).await?;
+    Ok(Status { nodes: in_order(nodes), there, autoscalers: in_order(autoscalers) })
+}
+
+/// By namespace and name, without the bookkeeping of the API server.
+fn in_order<K: Resource>(mut all: Vec<K>) -> Vec<K> {
+    all.sort_by_key(|one| (one.namespace(), one.name_any()));
+    for one in &mut all {
+        one.meta_mut().managed_fields = None;
     }
-    Ok((nodes, there))
+    all
 }
 
 /// The names of nodes.
@@ -62,7 +102,8 @@ pub fn table(nodes: &[NodeStorage], there: Option<&[String]>) -> String {
                 --all-namespaces --selector app.kubernetes.io/name=pliant`\n"
             .to_owned();
     }
-    lines(&rows) + &fenced(nodes)
+    let to_the_right = [false, false, true, false, true, true, false];
+    columns(&rows, to_the_right) + &fenced(nodes)
 }
 
 /// A line for each volume that pods are kept from.
@@ -111,26 +152,6 @@ fn bar(size: Bytes, free: Bytes) -> String {
     let (full, percent) = (part(BAR).unwrap_or(BAR), part(100).unwrap_or(100));
     let signs: String = (0..BAR).map(|at| if at < full { '█' } else { '░' }).collect();
     format!("{signs} {percent:3} %")
-}
-
-/// Columns side by side: sizes and counts to the right, the last as long as it is.
-fn lines(rows: &[[String; 7]]) -> String {
-    let to_the_right = [false, false, true, false, true, true, false];
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().enumerate().map(|(column, cell)| {
-            let width = width(column).unwrap_or_default();
-            match (column, to_the_right[column]) {
-                (6, _) => cell.clone(),
-                (_, true) => format!("{cell:>width$}"),
-                (_, false) => format!("{cell:<width$}"),
-            }
-        });
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text += "\n";
-    }
-    text
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, EvictParams, Patch, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
@@ -160,24 +160,8 @@ impl Keeper {
         subject: &str,
         text: &str,
     ) -> Result<(), kube::Error> {
-        let autoscaler = &seen.autoscaler;
-        let about = ObjectReference {
-            api_version: Some(PvcAutoscaler::api_version(&()).into_owned()),
-            kind: Some(PvcAutoscaler::kind(&()).into_owned()),
-            namespace: autoscaler.namespace(),
-            name: autoscaler.metadata.name.clone(),
-            uid: autoscaler.metadata.uid.clone(),
-            ..ObjectReference::default()
-        };
-        let identity = format!("{}/{reason}/{subject}", uid(&autoscaler.metadata));
-        let event = OnceEvent {
-            name: OnceEvent::name_for(&autoscaler.name_any(), &identity),
-            about,
-            reason: reason.to_string(),
-            is_warning: reason.is_warning(),
-            text: OnceEvent::bounded(text),
-            tells: None,
-        };
+        let reason = (reason, reason.is_warning());
+        let event = OnceEvent::of(&seen.autoscaler, reason, subject, text);
         event.write(&self.client, WRITER).await.map(drop)
     }
 }

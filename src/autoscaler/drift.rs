@@ -7,7 +7,7 @@ use crate::autoscaler::seen::requested;
 
 /// How a claim differs from what is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Drift {
+pub(crate) enum Drift {
     /// It does not.
     None,
     /// It is only smaller.

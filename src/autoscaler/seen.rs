@@ -103,13 +103,13 @@ pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
 }
 
 /// What a claim asks for.
-pub(super) fn requested(claim: &PersistentVolumeClaim) -> Quantity {
+pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Quantity {
     let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
     quantity(requests.and_then(|all| all.get("storage")))
 }
 
 /// What a claim has.
-pub(super) fn capacity(claim: &PersistentVolumeClaim) -> Quantity {
+pub(crate) fn capacity(claim: &PersistentVolumeClaim) -> Quantity {
     let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref());
     quantity(capacity.and_then(|all| all.get("storage")))
 }

@@ -30,7 +30,7 @@ pub(super) struct Sized<'a> {
 
 /// The size that is wanted: that of the template, or the larger one that it has grown to since that was
 /// written.
-pub(super) fn wanted(template: Quantity, grown: Option<&Grown>) -> Quantity {
+pub(crate) fn wanted(template: Quantity, grown: Option<&Grown>) -> Quantity {
     let since = grown.filter(|grown| grown.from == template);
     since.map_or(template, |grown| grown.to.max(template))
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use crate::ask::edit::Whose;
 use crate::ask::explain::Subject;
 use crate::bytes::Bytes;
 use crate::cli::size;
@@ -20,9 +21,9 @@ pub struct Status {
 /// `pliant grow`.
 #[derive(Debug, Args)]
 pub struct Grow {
-    /// The claim
+    /// The claim, or sts/NAME for those of a StatefulSet
     #[arg(value_name = "CLAIM")]
-    pub claim: String,
+    pub whose: Whose,
     /// What it shall have at least, such as 20Gi
     #[arg(value_name = "SIZE", value_parser = size)]
     pub size: Bytes,
@@ -32,6 +33,65 @@ pub struct Grow {
     /// How long to wait for it; in ms, s, m or h
     #[arg(long, value_name = "TIME", default_value = "2m")]
     pub wait: Span,
+    /// Edit the template of the PvcAutoscaler that keeps the claim, and so all claims of it
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// `pliant shrink`.
+#[derive(Debug, Args)]
+pub struct Shrink {
+    /// The claim, or sts/NAME for those of a StatefulSet
+    #[arg(value_name = "CLAIM")]
+    pub whose: Whose,
+    /// What it shall have, such as 20Gi
+    #[arg(value_name = "SIZE", value_parser = size)]
+    pub size: Bytes,
+    /// How it is done.
+    #[command(flatten)]
+    pub edit: Edit,
+}
+
+/// `pliant move`.
+#[derive(Debug, Args)]
+pub struct Move {
+    /// The claim, or sts/NAME for those of a StatefulSet
+    #[arg(value_name = "CLAIM")]
+    pub whose: Whose,
+    /// The StorageClass that it shall have
+    #[arg(long, value_name = "NAME")]
+    pub class: String,
+    /// How it is done.
+    #[command(flatten)]
+    pub edit: Edit,
+}
+
+/// How a template is edited.
+#[derive(Debug, Args)]
+pub struct Edit {
+    /// Its namespace [default: that of the kubeconfig]
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Do it; without this it is only told what would be done
+    #[arg(long)]
+    pub yes: bool,
+    /// How long to wait until all claims are so; in ms, s, m or h [default: it is not waited for]
+    #[arg(long, value_name = "TIME", requires = "yes")]
+    pub wait: Option<Span>,
+}
+
+/// `pliant plan`.
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// The PvcAutoscaler, of which all is told; without it all of the namespace are listed
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Its namespace [default: that of the kubeconfig]
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// How it is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
 }
 
 /// `pliant explain`.

@@ -1,13 +1,14 @@
 //! Events that are written once, whoever writes them and however often that one starts.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource, ResourceExt};
 use sha2::{Digest, Sha256};
 
 use crate::volume::DRIVER;
@@ -42,6 +43,25 @@ pub struct OnceEvent {
 }
 
 impl OnceEvent {
+    /// Returns the event that tells this of an object: the same reason and subject of the same object are
+    /// the same event, in whatever words.
+    pub fn of<K: Resource<DynamicType = ()>>(
+        object: &K,
+        (reason, is_warning): (impl Display, bool),
+        subject: &str,
+        text: &str,
+    ) -> OnceEvent {
+        let identity = format!("{}/{reason}/{subject}", object.uid().unwrap_or_default());
+        OnceEvent {
+            name: OnceEvent::name_for(&object.name_any(), &identity),
+            about: object.object_ref(&()),
+            reason: reason.to_string(),
+            is_warning,
+            text: OnceEvent::bounded(text),
+            tells: None,
+        }
+    }
+
     /// Returns the name of the event about an object of this name that tells what `identity` says.
     pub fn name_for(object: &str, identity: &str) -> String {
         let digest = Sha256::digest(identity);
@@ -102,4 +122,39 @@ impl OnceEvent {
 fn cut(text: &str, bytes: usize) -> &str {
     let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or_default()]
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_told_of_an_object_has_one_name_whatever_the_words() {
+        let claim = |uid: &str| -> PersistentVolumeClaim {
+            let metadata = json!({"name": "db", "namespace": "default", "uid": uid});
+            serde_json::from_value(json!({ "metadata": metadata })).unwrap()
+        };
+        let of = |uid, reason: &str, subject, text| {
+            OnceEvent::of(&claim(uid), (reason, true), subject, text)
+        };
+        let event = of("u", "Full", "1", "it is full");
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("PersistentVolumeClaim".to_owned()),
+            namespace: Some("default".to_owned()),
+            name: Some("db".to_owned()),
+            uid: Some("u".to_owned()),
+            ..ObjectReference::default()
+        };
+        assert_eq!((&event.about, &*event.reason, event.is_warning), (&about, "Full", true));
+        assert_eq!(event.name, OnceEvent::name_for("db", "u/Full/1"));
+        assert_eq!(of("u", "Full", "1", "other words").name, event.name);
+        for other in [of("v", "Full", "1", ""), of("u", "Empty", "1", ""), of("u", "Full", "2", "")]
+        {
+            assert_ne!(other.name, event.name);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
@@ -307,23 +307,7 @@ impl Events {
         subject: &str,
         text: &str,
     ) -> Result<(), kube::Error> {
-        let about = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("PersistentVolumeClaim".to_owned()),
-            namespace: claim.namespace(),
-            name: claim.metadata.name.clone(),
-            uid: claim.metadata.uid.clone(),
-            ..ObjectReference::default()
-        };
-        let identity = format!("{}/{reason}/{subject}", uid(&claim.metadata));
-        let event = OnceEvent {
-            name: OnceEvent::name_for(&claim.name_any(), &identity),
-            about,
-            reason: reason.to_string(),
-            is_warning: reason.is_warning(),
-            text: OnceEvent::bounded(text),
-            tells: None,
-        };
+        let event = OnceEvent::of(claim, (reason, reason.is_warning()), subject, text);
         event.write(&self.client, WRITER).await.map(drop)
     }
 }

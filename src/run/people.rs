@@ -5,9 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use kube::Client;
 use serde::Serialize;
 
-use crate::cli::{Adopt, Doctor, Explain, Grow, Output, Report, Status};
+use crate::ask::edit::{Answer, Whose, Wish};
+use crate::cli::{Adopt, Doctor, Edit, Explain, Grow, Move, Output, Plan, Report, Shrink, Status};
 use crate::doctor::{self, Finding, Level};
 use crate::run::{node, print};
 use crate::{ask, cli};
@@ -31,8 +33,8 @@ fn line(text: &str) -> Result<ExitCode> {
 
 /// `pliant status`.
 pub async fn status(args: &Status) -> Result<ExitCode> {
-    let (nodes, there) = ask::status(&node::client().await?).await?;
-    show(args.output, &nodes, |_| ask::table(&nodes, there.as_deref()))
+    let status = ask::status(&node::client().await?).await?;
+    show(args.output, &status.records(), |_| status.text())
 }
 
 /// `pliant explain`.
@@ -43,15 +45,81 @@ pub async fn explain(args: &Explain) -> Result<ExitCode> {
     show(args.output, &told, |styled| ask::explain::print(&told, styled))
 }
 
-/// `pliant grow`.
+/// `pliant grow`; a claim that a PvcAutoscaler keeps grows by its template, which else would undo it.
 pub async fn grow(args: &Grow) -> Result<ExitCode> {
     let client = node::client().await?;
     let namespace = args.namespace.as_deref();
-    let tell = |text: &str| {
-        let _ = line(text); // The claim grows, whoever listens.
+    if let Whose::Claim(claim) = &args.whose
+        && !ask::edit::is_kept(&client, namespace, claim).await?
+    {
+        ask::grow(&client, namespace, claim, args.size, args.wait.0, tell_line).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let seen = ask::edit::observe(&client, cli::program(), namespace).await?;
+    let how = Edit { namespace: None, yes: args.yes, wait: Some(args.wait) };
+    edit(&client, &seen, &args.whose, &Wish::Grow(args.size), &how).await
+}
+
+/// `pliant shrink`.
+pub async fn shrink(args: &Shrink) -> Result<ExitCode> {
+    let client = node::client().await?;
+    let seen = ask::edit::observe(&client, cli::program(), args.edit.namespace.as_deref()).await?;
+    edit(&client, &seen, &args.whose, &Wish::Shrink(args.size), &args.edit).await
+}
+
+/// `pliant move`.
+pub async fn move_claims(args: &Move) -> Result<ExitCode> {
+    let client = node::client().await?;
+    let seen = ask::edit::observe(&client, cli::program(), args.edit.namespace.as_deref()).await?;
+    edit(&client, &seen, &args.whose, &Wish::Move(args.class.clone()), &args.edit).await
+}
+
+/// Edit a template, or print what would be done; the status says whether what was asked for is begun.
+async fn edit(
+    client: &Client,
+    seen: &ask::edit::Seen,
+    whose: &Whose,
+    wish: &Wish,
+    how: &Edit,
+) -> Result<ExitCode> {
+    let edit = match ask::edit::judge(seen, whose, wish)? {
+        Answer::Edit(edit) => edit,
+        Answer::Unkept(unkept) => {
+            print(&unkept.objects.iter().map(document).collect::<Result<String>>()?)?;
+            bail!(unkept.why);
+        }
     };
-    ask::grow(&client, namespace, &args.claim, args.size, args.wait.0, tell).await?;
+    print(&edit.in_words(wish))?;
+    if !how.yes {
+        bail!("nothing is changed yet: write --yes behind it to have it done");
+    }
+    let edited = ask::edit::apply(client, &edit).await?;
+    tell_line("template    edited");
+    match how.wait {
+        Some(wait) => ask::edit::follow(client, &edited, wait.0, tell_line).await?,
+        None => tell_line(&format!(
+            "see         {} plan {} --namespace {}",
+            cli::program(),
+            edit.plan.name,
+            edit.plan.namespace
+        )),
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Print a line; what it tells of goes on, whoever listens.
+fn tell_line(text: &str) {
+    let _ = line(text);
+}
+
+/// `pliant plan`.
+pub async fn plan(args: &Plan) -> Result<ExitCode> {
+    let client = node::client().await?;
+    let plans = ask::plan::plan(&client, args.namespace.as_deref(), args.name.as_deref()).await?;
+    show(args.output, &plans, |_| match plans.as_slice() {
+        [] => "No PvcAutoscaler keeps claims in this namespace.\n".to_owned(),
+        plans => ask::plan::print(plans, args.name.is_some()),
+    })
 }
 
 /// `pliant adopt`; the status says whether all that was asked for is adopted.

@@ -13,15 +13,15 @@ use crate::people::{claim, furnish, user};
 use crate::world::{Controller, Machine, World, want};
 
 /// A cluster, and what a person at a terminal needs to reach it.
-struct Desk {
-    world: World,
+pub struct Desk {
+    pub world: World,
     place: tempfile::TempDir,
     cluster: Controller,
     _machines: [Machine; 2],
 }
 
 impl Desk {
-    async fn new() -> Desk {
+    pub async fn new() -> Desk {
         let (world, cluster, machines) = World::with_two_nodes().await;
         furnish(&world);
         tokio::time::resume(); // The binary lives in the time of the machine.
@@ -45,7 +45,7 @@ impl Desk {
     }
 
     /// Exit code, standard output, standard error.
-    async fn types(&self, args: &[&str]) -> (Option<i32>, String, String) {
+    pub async fn types(&self, args: &[&str]) -> (Option<i32>, String, String) {
         said(self.command(&cargo_bin("pliant"), args)).await
     }
 }

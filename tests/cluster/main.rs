@@ -7,6 +7,7 @@ mod capacities;
 mod commands;
 mod costs;
 mod crash_points;
+mod edits;
 mod events;
 mod gone;
 mod joins;

@@ -242,6 +242,9 @@ fn is_allowed(line: &str) -> bool {
                 | ("PATCH", ["persistentvolumeclaims", ..])
         );
     }
+    if who == "kubectl-pliant" {
+        return matches!(writes, ("PATCH", ["pvcautoscalers", ..]));
+    }
     if who.ends_with("controller") {
         return matches!(
             writes,

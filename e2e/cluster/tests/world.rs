@@ -23,6 +23,9 @@ use tokio_stream::StreamExt;
 
 use crate::calls::{self, PATIENCE, kubectl, persist, said};
 
+/// The label of a class: the test whose it is.
+const OF_TEST: &str = "pliant.test/of";
+
 /// A namespace, and the way to it.
 #[derive(Clone)]
 pub struct World {
@@ -80,7 +83,8 @@ impl World {
             assert_eq!(self.on_nodes(&volume).await, None, "the volume of {volume} is left");
         }
         let classes: Api<StorageClass> = Api::all(self.client.clone());
-        let _ = classes.delete(&self.name, &DeleteParams::default()).await;
+        let ours = ListParams::default().labels(&format!("{OF_TEST}={}", self.name));
+        classes.delete_collection(&DeleteParams::default(), &ours).await.unwrap();
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         namespaces.delete(&self.name, &DeleteParams::default()).await.unwrap();
     }
@@ -137,7 +141,7 @@ impl World {
         let classes: Api<StorageClass> = Api::all(self.client.clone());
         let _ = classes.delete(name, &DeleteParams::default()).await;
         let class = json!({
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": { OF_TEST: self.name }},
             "provisioner": "lvm.csi.pliant.io",
             "allowVolumeExpansion": true,
             "volumeBindingMode": binding,

@@ -7,9 +7,11 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use super::{Explanation, State, Subject, Todo};
-use crate::api::{NodeStorage, VolumeRequest};
+use crate::api::{NodeStorage, PvcAutoscaler, VolumeRequest};
 use crate::ask::read::Reader;
-use crate::ask::{AGENTS, AskError, CONTROLLERS, asked, is_ready, no_claim, own_words};
+use crate::ask::{
+    AGENTS, AskError, CLASSES, CONTROLLERS, PVC_AUTOSCALERS, asked, is_ready, no_claim, own_words,
+};
 use crate::bytes::Bytes;
 use crate::volume::DRIVER;
 
@@ -34,13 +36,14 @@ pub(super) struct Facts {
     /// The pods of the agents.
     pub agents: Vec<Pod>,
     pub requests: Vec<VolumeRequest>,
+    /// Who keeps claims in the namespace of this one.
+    pub autoscalers: Vec<PvcAutoscaler>,
     /// What was told of the claim or the PersistentVolume, the newest first.
     pub events: Vec<Event>,
     /// What the caller may not read.
     pub unseen: Vec<&'static str>,
 }
 
-pub(super) const CLASSES: &str = "storage classes";
 pub(super) const NODES: &str = "nodes";
 pub(super) const KUBELETS: &str = "csinodes";
 pub(super) const STORAGES: &str = "nodestorages";
@@ -225,6 +228,8 @@ async fn surroundings(ask: &mut Reader<'_>, facts: &mut Facts) -> Result<(), Ask
     };
     let (namespace, name) = names(claim);
     facts.events = events(ask, "PersistentVolumeClaim", namespace, name).await?;
+    let ours = Api::namespaced(ask.client.clone(), namespace);
+    facts.autoscalers = ask.list(ours, all(), PVC_AUTOSCALERS).await?;
     let pods = ask.list(Api::namespaced(ask.client.clone(), namespace), all(), "pods").await?;
     facts.pods = pods.into_iter().filter(|pod| has_not_ended(pod) && uses(pod, name)).collect();
     if let Some(pod) = facts.pods.first() {

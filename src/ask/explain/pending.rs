@@ -3,10 +3,11 @@
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodSpec};
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::gather::{CLASSES, Facts, STORAGES, VOLUMES};
+use super::gather::{Facts, STORAGES, VOLUMES};
 use super::room::{NodeSays, Verdict, Wish, nodes_say};
 use super::{Explanation, State, Todo};
 use crate::api::{Phase, Quantity, VolumeRequest, Work};
+use crate::ask::CLASSES;
 use crate::volume::{Class, DRIVER, FsKind, Reason, few};
 
 /// Where the scheduler writes the node that it has chosen.

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{Explanation, NodeSays};
+use crate::ask::may_not_read;
 use crate::doctor::{Level, WIDTH, wrapped};
 
 /// Print for people: what it is, what each node says, what to do.
@@ -29,11 +30,7 @@ pub fn print(told: &Explanation, styled: bool) -> String {
             let _ = writeln!(text, "    {command}");
         }
     }
-    if !told.unseen.is_empty() {
-        let unseen =
-            format!("You may not read: {}. More may be known to others.", told.unseen.join(", "));
-        text += &wrapped(&unseen, "", WIDTH);
-    }
+    text += &may_not_read(&told.unseen);
     text
 }
 

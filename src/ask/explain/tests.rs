@@ -135,4 +135,5 @@ fn colours_are_for_terminals_and_long_names_get_lines_of_their_own() {
 }
 
 mod growing;
+mod kept;
 mod waiting;

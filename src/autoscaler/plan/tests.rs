@@ -20,6 +20,9 @@ use super::*;
 use crate::api::{Filling, FillingPhase, PopulatorStatus, PvcAutoscaler, PvcSourcePopulator};
 use crate::bytes::Bytes;
 
+#[path = "../../../tests/tally/figures.rs"]
+mod figures;
+
 /// The templates, in the order in which they are edited: size in GiB and class.
 const TEMPLATES: [(u64, &str); 3] = [(4, "hdd"), (2, "ssd"), (8, "ssd")];
 
@@ -696,14 +699,20 @@ fn in_every_state_nothing_is_lost_and_all_ends_well() {
         Left { scalings: 2, deaths: 1, ..HOT },
         Left { edits: 2, deaths: 1, ..HOT },
     ];
-    let found: Vec<(Left, usize)> = std::thread::scope(|scope| {
-        let all = stories.map(|left| scope.spawn(move || (left, explore(left))));
-        all.map(|one| one.join().expect("all ends well")).into()
+    let found: Vec<(Left, std::thread::Result<usize>)> = std::thread::scope(|scope| {
+        let all = stories.map(|left| (left, scope.spawn(move || explore(left))));
+        all.map(|(left, explored)| (left, explored.join())).into()
     });
-    for (left, states) in &found {
-        println!("{states} states with {left:?}");
+    let (mut states, mut broken) = (0, 0);
+    for (left, explored) in found {
+        println!("{explored:?} states with {left:?}");
+        states += explored.as_ref().unwrap_or(&0);
+        broken += usize::from(explored.is_err());
     }
-    let states: usize = found.iter().map(|(_, states)| states).sum();
-    println!("swap_states_explored {states}");
+    figures::figures(
+        "swaps.txt",
+        &[("swap_states_explored", states), ("swap_invariant_violations", broken)],
+    );
+    assert_eq!(broken, 0, "stories in which something is lost or does not end well");
     assert!(states > 10_000, "only {states} states");
 }

@@ -310,7 +310,7 @@ fn the_record_of_the_work_says_how_far_it_is() {
 fn who_may_not_read_the_cluster_is_told_what_is_known() {
     let mut facts = cluster();
     facts.classes.clear();
-    facts.unseen = vec![super::super::gather::CLASSES, super::super::gather::NODES];
+    facts.unseen = vec![crate::ask::CLASSES, super::super::gather::NODES];
     facts.events = vec![typed(event("WaitForFirstConsumer", "waiting for first consumer"))];
     let mut without_numbers = with_pod(pod());
     without_numbers.storages.clear();

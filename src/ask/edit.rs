@@ -1,0 +1,212 @@
+//! Edit the template of the PvcAutoscaler that keeps a claim: the claims of all its pods follow it.
+//!
+//! [`observe`] asks the API server, [`judge`] decides, [`apply`] writes, [`follow`] waits: only the second
+//! needs no cluster.
+
+use std::str::FromStr;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::api::{NodeStorage, PvcAutoscaler, Quantity};
+use crate::ask::plan::{Around, Plan};
+use crate::ask::read::Reader;
+use crate::ask::{AskError, CLASSES, PVC_AUTOSCALERS, kept};
+use crate::bytes::Bytes;
+
+mod follow;
+mod judge;
+#[cfg(test)]
+mod tests;
+mod unkept;
+
+pub use follow::follow;
+pub use judge::judge;
+
+/// Who edits, for the API server.
+const EDITOR: &str = "kubectl-pliant";
+
+/// Whose claims are to be changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Whose {
+    /// Those of the PvcAutoscaler that keeps this claim.
+    Claim(String),
+    /// Those of the one PvcAutoscaler of this StatefulSet.
+    Workload(String),
+}
+
+/// Reads `NAME` or `pvc/NAME` for a claim, `sts/NAME` for a StatefulSet.
+impl FromStr for Whose {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, name) = text.split_once('/').unwrap_or(("pvc", text));
+        if name.is_empty() || name.contains('/') {
+            return Err("write pvc/NAME or sts/NAME".to_owned());
+        }
+        match kind {
+            "pvc" | "persistentvolumeclaim" | "persistentvolumeclaims" => {
+                Ok(Whose::Claim(name.to_owned()))
+            }
+            "sts" | "statefulset" | "statefulsets" => Ok(Whose::Workload(name.to_owned())),
+            other => Err(format!("`{other}` has no claims: write pvc/NAME or sts/NAME")),
+        }
+    }
+}
+
+/// What is to become of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    /// Larger.
+    Grow(Bytes),
+    /// Smaller.
+    Shrink(Bytes),
+    /// Of another class.
+    Move(String),
+}
+
+impl Wish {
+    /// The size that is wished for.
+    fn size(&self) -> Option<Bytes> {
+        match self {
+            Wish::Grow(size) | Wish::Shrink(size) => Some(*size),
+            Wish::Move(_) => None,
+        }
+    }
+
+    /// What of a template it changes.
+    fn patch(&self) -> Value {
+        match self {
+            Wish::Grow(size) | Wish::Shrink(size) => {
+                json!({"resources": {"requests": {"storage": Quantity(*size)}}})
+            }
+            Wish::Move(class) => json!({ "storageClassName": class }),
+        }
+    }
+}
+
+/// What becomes of a wish.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// This edit does it.
+    Edit(Box<Edit>),
+    /// Nobody keeps the claim.
+    Unkept(Unkept),
+}
+
+/// An edit of a template.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Edit {
+    /// The PvcAutoscaler, as it was seen.
+    pub autoscaler: PvcAutoscaler,
+    /// What of the `spec` of its template changes.
+    pub patch: Value,
+    /// What would be done with each claim by it.
+    pub plan: Plan,
+    /// What is to be known before.
+    pub notes: Vec<String>,
+}
+
+/// A claim that no PvcAutoscaler keeps: nothing of it is changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unkept {
+    /// Why, and what to type.
+    pub why: String,
+    /// Objects that would do it, ready to be applied.
+    pub objects: Vec<Value>,
+}
+
+/// All that is needed to judge a wish.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub(super) program: String,
+    pub(super) around: Around,
+    pub(super) sets: Vec<StatefulSet>,
+    pub(super) pods: Vec<Pod>,
+    pub(super) storages: Vec<NodeStorage>,
+}
+
+/// Ask the API server; `program` is how the caller calls this program.
+///
+/// # Errors
+/// [`AskError::Api`].
+pub async fn observe(
+    client: &Client,
+    program: &str,
+    namespace: Option<&str>,
+) -> Result<Seen, AskError> {
+    let mut around = Around::observe(client, namespace).await?;
+    let mut ask = Reader::new(client);
+    let all = ListParams::default;
+    let sets = Api::namespaced(client.clone(), &around.namespace);
+    let pods = Api::namespaced(client.clone(), &around.namespace);
+    let sets = ask.list(sets, all(), "statefulsets").await?;
+    let pods = ask.list(pods, all(), "pods").await?;
+    let storages = ask.list(ask.all(), all(), "nodestorages").await?;
+    around.unseen.extend(ask.unseen);
+    Ok(Seen { program: program.to_owned(), around, sets, pods, storages })
+}
+
+/// Write an edit over nothing but what was seen; the PvcAutoscaler as it is then.
+///
+/// # Errors
+/// [`AskError::Refused`] if it was changed meanwhile, and with the API server's own words.
+pub async fn apply(client: &Client, edit: &Edit) -> Result<PvcAutoscaler, AskError> {
+    let metadata = &edit.autoscaler.metadata;
+    let (namespace, name) =
+        (metadata.namespace.clone().unwrap_or_default(), edit.autoscaler.name_any());
+    let patch = json!({
+        "metadata": {"resourceVersion": metadata.resource_version, "uid": metadata.uid},
+        "spec": {"volumeClaimTemplate": {"spec": edit.patch}},
+    });
+    let api: Api<PvcAutoscaler> = Api::namespaced(client.clone(), &namespace);
+    let params = PatchParams { field_manager: Some(EDITOR.to_owned()), ..PatchParams::default() };
+    let edited = api.patch(&name, &params, &Patch::Merge(patch)).await;
+    edited.map_err(|error| match &error {
+        kube::Error::Api(status) if status.is_conflict() => AskError::Refused {
+            reason: format!(
+                "PvcAutoscaler {name} has changed meanwhile: nothing is edited; look again and repeat it"
+            ),
+        },
+        kube::Error::Api(status) => AskError::Refused { reason: status.message.clone() },
+        _ => super::asked("the PvcAutoscaler")(error),
+    })
+}
+
+impl Seen {
+    fn has_class(&self, class: &str) -> bool {
+        self.around.unseen.contains(&CLASSES)
+            || self.around.classes.iter().any(|one| one.name_any() == class)
+    }
+}
+
+/// Whether a claim is kept by a PvcAutoscaler. A claim that is not there is not.
+///
+/// # Errors
+/// [`AskError::Refused`] if the claim says so, and its PvcAutoscaler may not be read: what is done to it by
+/// hand would be undone.
+pub async fn is_kept(
+    client: &Client,
+    namespace: Option<&str>,
+    claim: &str,
+) -> Result<bool, AskError> {
+    let namespace = namespace.unwrap_or(client.default_namespace());
+    let mut ask = Reader::new(client);
+    let claims = Api::namespaced(client.clone(), namespace);
+    let found: Option<PersistentVolumeClaim> = ask.get(claims, claim, "claims").await?;
+    let Some(found) = found else { return Ok(false) };
+    let all = Api::namespaced(client.clone(), namespace);
+    let all: Vec<PvcAutoscaler> = ask.list(all, ListParams::default(), PVC_AUTOSCALERS).await?;
+    match kept::label(&found) {
+        Some(by) if ask.unseen.contains(&PVC_AUTOSCALERS) => Err(AskError::Refused {
+            reason: format!(
+                "claim {claim} is kept by PvcAutoscaler {by}, which you may not read, and nothing is \
+                 changed: have somebody edit its template who may"
+            ),
+        }),
+        _ => Ok(kept::Kept::find(&all, &found).is_some()),
+    }
+}

@@ -1,0 +1,97 @@
+//! Tell how far the claims are that follow an edit.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use kube::runtime::watcher::watch_object;
+use kube::{Api, Client, ResourceExt};
+use tokio::time::{Instant, timeout};
+use tokio_stream::StreamExt;
+
+use crate::api::{AutoscalerPhase, PvcAutoscaler};
+use crate::ask::AskError;
+
+/// What a PvcAutoscaler says of an edit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum News {
+    /// The operator has not seen it yet.
+    None,
+    /// How far it is.
+    Line(String),
+    /// All claims are as they are wanted.
+    Done(String),
+    /// It does not go on by itself.
+    Stopped(String),
+}
+
+/// Wait up to `patience` until all claims are as an edited PvcAutoscaler wants them; `tell` is called with
+/// each line for people.
+///
+/// # Errors
+/// [`AskError::Refused`] with the operator's own sentence if it does not go on, or with what to do if it
+/// takes longer.
+pub async fn follow(
+    client: &Client,
+    edited: &PvcAutoscaler,
+    patience: Duration,
+    mut tell: impl FnMut(&str),
+) -> Result<(), AskError> {
+    let (namespace, name) = (edited.namespace().unwrap_or_default(), edited.name_any());
+    let generation = edited.metadata.generation.unwrap_or_default();
+    let api: Api<PvcAutoscaler> = Api::namespaced(client.clone(), &namespace);
+    let begun = Instant::now();
+    let mut last = String::new();
+    let told = async {
+        let mut seen = pin!(watch_object(api, &name));
+        while let Some(next) = seen.next().await {
+            let next = next.map_err(|error| AskError::Refused { reason: error.to_string() })?;
+            match next.map_or_else(gone, |one| news(&one, generation)) {
+                News::Line(line) if line != last => {
+                    tell(&line);
+                    last = line;
+                }
+                News::None | News::Line(_) => {}
+                News::Done(line) => {
+                    tell(&format!("{line}, after {:.2} s", begun.elapsed().as_secs_f64()));
+                    return Ok(());
+                }
+                News::Stopped(reason) => return Err(AskError::Refused { reason }),
+            }
+        }
+        Ok(())
+    };
+    timeout(patience, told).await.unwrap_or_else(|_| {
+        let reason = format!(
+            "the claims of {namespace}/{name} are not as they are wanted within {} s, and it goes on; see \
+             `kubectl pliant plan {name} --namespace {namespace}`",
+            patience.as_secs()
+        );
+        Err(AskError::Refused { reason })
+    })
+}
+
+fn gone() -> News {
+    News::Stopped("the PvcAutoscaler was deleted; its claims stay as they are".to_owned())
+}
+
+/// What is said of the edit that made the specification this generation.
+pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> News {
+    let status = match &autoscaler.status {
+        Some(status) if status.observed_generation >= generation => status.clone(),
+        _ => return News::None,
+    };
+    let says = status.progress.clone().or(status.message.clone()).or(status.next.clone());
+    let says = says.unwrap_or_default();
+    match status.phase {
+        AutoscalerPhase::Settled => News::Done(format!("claims      {} as wanted", status.claims)),
+        AutoscalerPhase::Failed => News::Stopped(status.message.unwrap_or(says)),
+        AutoscalerPhase::Recommending => News::Stopped(format!(
+            "mode is Recommend, so nothing is done: {}",
+            status.next.unwrap_or(says)
+        )),
+        phase => {
+            let phase = format!("{phase:?}").to_lowercase();
+            News::Line(format!("{phase:<10}  {says}").trim_end().to_owned())
+        }
+    }
+}

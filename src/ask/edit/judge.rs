@@ -1,0 +1,277 @@
+//! What an edit would do, and whether it may be. Pure.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt;
+
+use super::unkept::unkept;
+use super::{Answer, Edit, Seen, Whose, Wish};
+use crate::api::{NodeStorage, PvcAutoscaler, Quantity, VolumeUsage};
+use crate::ask::AskError;
+use crate::ask::kept::{Kept, Part};
+use crate::ask::plan::{Plan, Procedure, plan_of};
+use crate::autoscaler::requested;
+use crate::bytes::Bytes;
+use crate::volume::few;
+
+/// What is told of how full a claim is.
+struct Usage<'a> {
+    claim: String,
+    node: String,
+    told: &'a VolumeUsage,
+}
+
+/// Decide what becomes of a wish.
+///
+/// # Errors
+/// [`AskError::Refused`] if there are no such claims, or if they cannot become so: what, how much, what to
+/// type instead.
+pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError> {
+    let (autoscaler, claim) = match whose {
+        Whose::Claim(name) => {
+            let claim = find_claim(seen, name)?;
+            let Some(kept) = Kept::find(&seen.around.autoscalers, claim) else {
+                fits_one(seen, claim, wish)?;
+                return Ok(Answer::Unkept(unkept(seen, claim, wish)));
+            };
+            (kept.by, Some(active(&kept, name)?))
+        }
+        Whose::Workload(name) => (of_workload(seen, name)?, None),
+    };
+    let edited = edited(autoscaler, wish);
+    let plan = plan_of(&seen.around, &edited);
+    goes_the_right_way(seen, autoscaler, claim, wish)?;
+    can_be_swapped(seen, autoscaler, &plan, wish)?;
+    fits(seen, &plan, wish)?;
+    let notes = notes(seen, autoscaler, &plan, wish);
+    let autoscaler = autoscaler.clone();
+    Ok(Answer::Edit(Box::new(Edit { autoscaler, patch: wish.patch(), plan, notes })))
+}
+
+fn refused<T>(reason: impl Into<String>) -> Result<T, AskError> {
+    Err(AskError::Refused { reason: reason.into() })
+}
+
+fn find_claim<'a>(seen: &'a Seen, name: &str) -> Result<&'a PersistentVolumeClaim, AskError> {
+    let namespace = &seen.around.namespace;
+    let there = seen.around.claim(name);
+    there.ok_or_else(|| AskError::Refused {
+        reason: format!(
+            "there is no claim {name} in namespace {namespace}; `kubectl get pvc --all-namespaces` \
+             lists them"
+        ),
+    })
+}
+
+/// The claim, if it is the one of its pod.
+fn active<'a>(kept: &Kept<'_>, claim: &'a str) -> Result<&'a str, AskError> {
+    match kept.part {
+        Part::Active | Part::Untold => Ok(claim),
+        Part::Next(_) => refused(format!(
+            "claim {claim} is being filled, to become that of pod {}: name the PvcAutoscaler's StatefulSet, \
+             sts/{}",
+            kept.pod(),
+            kept.by.spec.stateful_set_name
+        )),
+        Part::Before(_, entry) => refused(format!(
+            "claim {claim} is kept as it was: that of pod {} is {} now; name that one",
+            kept.pod(),
+            entry.active_claim
+        )),
+    }
+}
+
+fn of_workload<'a>(seen: &'a Seen, name: &str) -> Result<&'a PvcAutoscaler, AskError> {
+    let its = |one: &&PvcAutoscaler| one.spec.stateful_set_name == name;
+    let its: Vec<&PvcAutoscaler> = seen.around.autoscalers.iter().filter(its).collect();
+    match its.as_slice() {
+        [only] => Ok(only),
+        [] => refused(format!(
+            "no PvcAutoscaler in namespace {} keeps the claims of StatefulSet {name}: name one of its \
+             claims, to see what to type",
+            seen.around.namespace
+        )),
+        several => refused(format!(
+            "PvcAutoscalers {} keep claims of StatefulSet {name}: name one of the claims",
+            few(several.iter().map(|one| one.name_any()))
+        )),
+    }
+}
+
+/// The PvcAutoscaler with the wish in its template.
+fn edited(autoscaler: &PvcAutoscaler, wish: &Wish) -> PvcAutoscaler {
+    let mut edited = autoscaler.clone();
+    let template = &mut edited.spec.volume_claim_template.spec;
+    match wish {
+        Wish::Grow(size) | Wish::Shrink(size) => {
+            template.resources.requests.storage = Quantity(*size);
+        }
+        Wish::Move(class) => template.storage_class_name = Some(class.clone()),
+    }
+    edited
+}
+
+/// Whether what is typed is what is meant: who types shrink does not mean growth.
+fn goes_the_right_way(
+    seen: &Seen,
+    autoscaler: &PvcAutoscaler,
+    claim: Option<&str>,
+    wish: &Wish,
+) -> Result<(), AskError> {
+    let template = autoscaler.spec.volume_claim_template.spec.resources.requests.storage;
+    let has = claim.and_then(|name| seen.around.claim(name)).map_or(template, requested);
+    let name =
+        claim.map_or_else(|| format!("sts/{}", autoscaler.spec.stateful_set_name), str::to_owned);
+    let place = format!("{name} --namespace {}", seen.around.namespace);
+    match wish {
+        Wish::Shrink(size) if *size >= has.0 => refused(format!(
+            "{name} has {has}, and {} is not less: to have it larger, `{} grow {place} {}`",
+            Quantity(*size),
+            seen.program,
+            Quantity(*size)
+        )),
+        Wish::Shrink(size) if *size == template.0 => refused(format!(
+            "the template of PvcAutoscaler {} has {template} already, and claim {name} has grown to {has} by \
+             itself since: write another size",
+            autoscaler.name_any()
+        )),
+        Wish::Grow(size) if *size < has.0 => refused(format!(
+            "{name} has {has}, and {} is less: to have it smaller, `{} shrink {place} {}`",
+            Quantity(*size),
+            seen.program,
+            Quantity(*size)
+        )),
+        Wish::Move(class) if !seen.has_class(class) => refused(format!(
+            "there is no StorageClass {class}: choose one of `kubectl get storageclass`"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Claims that the StatefulSet makes keep their names: there is no other one in their place.
+fn can_be_swapped(
+    seen: &Seen,
+    autoscaler: &PvcAutoscaler,
+    plan: &Plan,
+    wish: &Wish,
+) -> Result<(), AskError> {
+    let (set, volume) =
+        (&autoscaler.spec.stateful_set_name, &autoscaler.spec.volume_claim_template.metadata.name);
+    let swaps = plan.pods.iter().any(|pod| pod.by == Procedure::Swap);
+    if !swaps && matches!(wish, Wish::Grow(_)) || !makes_claims(seen, set, volume) {
+        return Ok(());
+    }
+    refused(format!(
+        "StatefulSet {set} makes its claims by its own volumeClaimTemplates, so they can only grow: \
+         delete it with `kubectl delete statefulset {set} --cascade=orphan --namespace {}` and make it \
+         without template {volume}, which PvcAutoscaler {} has; its pods run on, and its claims are \
+         taken over",
+        seen.around.namespace,
+        autoscaler.name_any()
+    ))
+}
+
+/// Whether a StatefulSet makes the claims of this template by itself.
+pub(super) fn makes_claims(seen: &Seen, set: &str, template: &str) -> bool {
+    let set = seen.sets.iter().find(|one| one.name_any() == set);
+    let own = set.and_then(|set| set.spec.as_ref()?.volume_claim_templates.as_ref());
+    own.is_some_and(|own| own.iter().any(|one| one.name_any() == template))
+}
+
+/// Refuse what cannot hold what is in the claims, as far as their nodes tell.
+fn fits(seen: &Seen, plan: &Plan, wish: &Wish) -> Result<(), AskError> {
+    let Wish::Shrink(size) = wish else { return Ok(()) };
+    let usages = plan.pods.iter().filter_map(|pod| usage(seen, &pod.claim));
+    let too_full = usages.filter(|usage| usage.told.usage.used.0 > *size);
+    refuse_full(&too_full.collect::<Vec<_>>(), *size)
+}
+
+fn fits_one(seen: &Seen, claim: &PersistentVolumeClaim, wish: &Wish) -> Result<(), AskError> {
+    let Wish::Shrink(size) = wish else { return Ok(()) };
+    let too_full = usage(seen, &claim.name_any()).filter(|one| one.told.usage.used.0 > *size);
+    refuse_full(too_full.as_slice(), *size)
+}
+
+fn refuse_full(too_full: &[Usage<'_>], size: Bytes) -> Result<(), AskError> {
+    if too_full.is_empty() {
+        return Ok(());
+    }
+    let full = too_full.iter().map(|one| {
+        let used = one.told.usage.used.0;
+        format!("{} has {used} in it on node {} ({} too much)", one.claim, one.node, {
+            used.saturating_sub(size)
+        })
+    });
+    refused(format!(
+        "{size} cannot hold what is in the claims: {}. Nothing is changed; free some of it, or ask for \
+         more",
+        few(full)
+    ))
+}
+
+/// What the node of a claim told last of how full it is.
+fn usage<'a>(seen: &'a Seen, claim: &str) -> Option<Usage<'a>> {
+    let volume = seen.around.claim(claim)?.spec.as_ref()?.volume_name.as_ref()?;
+    let of_node = |node: &'a NodeStorage| {
+        let status = node.status.as_ref()?;
+        let id = &status.volumes.iter().find(|one| one.name == *volume)?.id;
+        let told = status.usage.iter().find(|one| one.volume == *id)?;
+        Some(Usage { claim: claim.to_owned(), node: node.name_any(), told })
+    };
+    seen.storages.iter().find_map(of_node)
+}
+
+/// What is to be known before.
+fn notes(seen: &Seen, autoscaler: &PvcAutoscaler, plan: &Plan, wish: &Wish) -> Vec<String> {
+    let mut notes = Vec::new();
+    let swaps: Vec<&str> = plan
+        .pods
+        .iter()
+        .filter(|pod| pod.by == Procedure::Swap)
+        .map(|pod| pod.pod.as_str())
+        .collect();
+    if let [only] = swaps.as_slice() {
+        notes.push(format!(
+            "Pod {only} is stopped while its claim is copied; the old claim is kept for {}.",
+            autoscaler.spec.retention
+        ));
+    } else if !swaps.is_empty() {
+        notes.push(format!(
+            "Pods {} are stopped while their claims are copied, one after the other, the highest ordinal \
+             first; the old claims are kept for {}.",
+            few(&swaps),
+            autoscaler.spec.retention
+        ));
+    }
+    let unknown = plan.pods.iter().filter(|pod| usage(seen, &pod.claim).is_none());
+    let unknown: Vec<&str> = unknown.map(|pod| pod.claim.as_str()).collect();
+    if matches!(wish, Wish::Shrink(_)) && !unknown.is_empty() {
+        notes.push(format!(
+            "How full {} is has not been told: if it does not fit, the pod has its old claim again.",
+            few(&unknown)
+        ));
+    }
+    if plan.pods.iter().any(|pod| pod.held.is_some()) {
+        notes.push("What is told as `not yet` waits for an edit of the PvcAutoscaler.".to_owned());
+    }
+    notes
+}
+
+impl Edit {
+    /// What it does, for people: each claim, and what is to be known before.
+    pub fn in_words(&self, wish: &Wish) -> String {
+        use crate::doctor::{WIDTH, wrapped};
+        let what = match wish {
+            Wish::Grow(_) | Wish::Shrink(_) => "the size",
+            Wish::Move(_) => "the class",
+        };
+        let head = format!(
+            "This edits {what} in the template of PvcAutoscaler {}/{}, and so all claims that it keeps \
+             for StatefulSet {}:",
+            self.plan.namespace, self.plan.name, self.plan.workload
+        );
+        let notes = self.notes.iter().map(|note| wrapped(note, "", WIDTH));
+        wrapped(&head, "", WIDTH)
+            + &crate::ask::plan::table(&self.plan)
+            + &notes.collect::<String>()
+    }
+}

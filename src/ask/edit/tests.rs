@@ -1,0 +1,205 @@
+//! What an edit of a template would do, and what is refused.
+
+use serde_json::json;
+
+use super::follow::{News, news};
+use super::*;
+use crate::ask::plan::tests::{around, autoscaler, claim, swapping, typed};
+
+const IDLE: &str = r#"{"phase": "Settled", "claims": "2/2", "ordinals": [
+    {"ordinal": 0, "activeClaim": "data-db-0"},
+    {"ordinal": 1, "activeClaim": "data-db-1", "grown": {"to": "8Gi", "from": "6Gi"}}]}"#;
+
+/// Two claims of 8 GiB of class hdd whose template has 6 GiB: one of them has grown by itself.
+fn seen() -> Seen {
+    let template = json!({"metadata": {"name": "data"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "hdd",
+        "resources": {"requests": {"storage": "6Gi"}}}});
+    let spec = json!({ "volumeClaimTemplate": template });
+    let autoscaler = autoscaler(spec, serde_json::from_str(IDLE).unwrap());
+    let mut around = around(autoscaler);
+    around.claims.push(claim("plain", "8Gi", "hdd"));
+    around.claims.push(claim("log-db-0", "8Gi", "hdd"));
+    let volumes = json!([
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}},
+        {"name": "log", "persistentVolumeClaim": {"claimName": "log-db-0"}}]);
+    let pod = json!({
+        "metadata": {"name": "db-0", "namespace": "default", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u"}]},
+        "spec": {"containers": [], "volumes": volumes},
+    });
+    Seen { program: "pliant".to_owned(), around, pods: vec![typed(pod)], ..Seen::default() }
+}
+
+/// The same, with so much in a claim.
+fn with_usage(mut seen: Seen, claim: &str, gib: u64) -> Seen {
+    let used = Quantity(Bytes::gib(gib));
+    let node = json!({
+        "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage",
+        "metadata": {"name": "alpha"}, "spec": {"key": "k"},
+        "status": {
+            "volumes": [{"id": "k-1", "name": format!("pvc-{claim}"), "pool": "fast", "size": "8Gi",
+                         "requested": "8Gi", "mode": "ext4", "state": "ready"}],
+            "usage": [{"volume": "k-1", "at": "2026-11-01T10:00:00Z", "used": used, "capacity": "8Gi",
+                       "available": "1Gi"}],
+        },
+    });
+    seen.storages.push(typed(node));
+    seen
+}
+
+fn whose(text: &str) -> Whose {
+    text.parse().unwrap()
+}
+
+fn edit(seen: &Seen, whom: &str, wish: &Wish) -> Edit {
+    match judge(seen, &whose(whom), wish).unwrap() {
+        Answer::Edit(edit) => *edit,
+        Answer::Unkept(unkept) => panic!("{unkept:?}"),
+    }
+}
+
+fn refusal(seen: &Seen, whom: &str, wish: &Wish) -> String {
+    judge(seen, &whose(whom), wish).unwrap_err().to_string()
+}
+
+#[test]
+fn who_is_named_is_a_claim_or_a_statefulset() {
+    assert_eq!(whose("pvc/a"), Whose::Claim("a".to_owned()));
+    assert_eq!(whose("a"), Whose::Claim("a".to_owned()));
+    assert_eq!(whose("sts/a"), Whose::Workload("a".to_owned()));
+    for wrong in ["sts/", "a/b/c", "pod/a"] {
+        assert!(wrong.parse::<Whose>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_shrink_tells_of_all_claims_that_it_concerns() {
+    let wish = Wish::Shrink(Bytes::gib(4));
+    let seen = with_usage(seen(), "data-db-0", 3);
+    let edit = edit(&seen, "data-db-0", &wish);
+    assert_eq!(edit.patch, json!({"resources": {"requests": {"storage": "4Gi"}}}));
+    insta::assert_snapshot!(edit.in_words(&wish), @r"
+    This edits the size in the template of PvcAutoscaler default/db, and so all
+    claims that it keeps for StatefulSet db:
+      POD   CLAIM      HAS      WANTED   BY
+      db-0  data-db-0  8Gi hdd  4Gi hdd  swap
+      db-1  data-db-1  8Gi hdd  4Gi hdd  swap
+    Pods db-0 and db-1 are stopped while their claims are copied, one after the
+    other, the highest ordinal first; the old claims are kept for 7d.
+    How full data-db-1 is has not been told: if it does not fit, the pod has its old
+    claim again.
+    ");
+    assert_eq!(self::edit(&seen, "sts/db", &wish), edit);
+}
+
+#[test]
+fn a_growth_and_a_move_tell_it_too() {
+    let grow = Wish::Grow(Bytes::gib(10));
+    insta::assert_snapshot!(edit(&seen(), "data-db-0", &grow).in_words(&grow), @r"
+    This edits the size in the template of PvcAutoscaler default/db, and so all
+    claims that it keeps for StatefulSet db:
+      POD   CLAIM      HAS      WANTED    BY
+      db-0  data-db-0  8Gi hdd  10Gi hdd  grows
+      db-1  data-db-1  8Gi hdd  10Gi hdd  grows
+    ");
+    let class = Wish::Move("ssd".to_owned());
+    let edit = edit(&seen(), "data-db-0", &class);
+    assert_eq!(edit.patch, json!({"storageClassName": "ssd"}));
+    assert_eq!(edit.plan.pods[0].change.as_deref(), Some("8Gi → 6Gi, class hdd → ssd"));
+    assert_eq!(edit.plan.pods[1].change.as_deref(), Some("class hdd → ssd"));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_to_type() {
+    let shrink = |gib| Wish::Shrink(Bytes::gib(gib));
+    let full = with_usage(seen(), "data-db-1", 5);
+    let template =
+        json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}});
+    let own = Seen {
+        sets: vec![typed(json!({"metadata": {"name": "db"}, "spec": {
+            "selector": {}, "serviceName": "db", "template": {}, "volumeClaimTemplates": [template]}}))],
+        ..seen()
+    };
+    let swapping = Seen { around: around(swapping()), ..seen() };
+    for (seen, whom, wish, says) in [
+        (seen(), "gone", shrink(4), "there is no claim gone in namespace default"),
+        (seen(), "sts/gone", shrink(4), "no PvcAutoscaler in namespace default keeps"),
+        (seen(), "data-db-0", shrink(8), "`pliant grow data-db-0 --namespace default 8Gi`"),
+        (seen(), "data-db-1", shrink(6), "has grown to 8Gi by itself"),
+        (
+            seen(),
+            "data-db-0",
+            Wish::Grow(Bytes::gib(4)),
+            "`pliant shrink data-db-0 --namespace default 4Gi`",
+        ),
+        (seen(), "data-db-0", Wish::Move("tape".to_owned()), "there is no StorageClass tape"),
+        (
+            full,
+            "data-db-0",
+            shrink(4),
+            "4 GiB cannot hold what is in the claims: data-db-1 has 5 GiB in it on node alpha (1 GiB too",
+        ),
+        (with_usage(seen(), "plain", 5), "plain", shrink(4), "plain has 5 GiB in it"),
+        (own, "data-db-0", shrink(4), "kubectl delete statefulset db --cascade=orphan"),
+        (
+            Seen { around: around(crate::ask::plan::tests::swapping()), ..Seen::default() },
+            "data-db-2",
+            shrink(1),
+            "that of pod db-2 is data-db-2-1c0ff now",
+        ),
+    ] {
+        let said = refusal(&seen, whom, &wish);
+        assert!(said.contains(says), "{said}");
+    }
+    let mut coming = swapping;
+    coming.around.claims.push(claim("data-db-1-ba51f", "2Gi", "ssd"));
+    assert!(refusal(&coming, "data-db-1-ba51f", &shrink(1)).contains("is being filled"));
+}
+
+#[test]
+fn a_claim_that_nobody_keeps_is_left_alone_and_the_way_is_shown() {
+    let wish = Wish::Shrink(Bytes::gib(4));
+    let unkept = |name: &str| match judge(&seen(), &whose(name), &wish).unwrap() {
+        Answer::Unkept(unkept) => unkept,
+        Answer::Edit(edit) => panic!("{edit:?}"),
+    };
+    let of_a_set = unkept("log-db-0");
+    assert_eq!(
+        of_a_set.objects,
+        [json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
+            "metadata": {"name": "db-log", "namespace": "default"},
+            "spec": {"statefulSetName": "db", "volumeClaimTemplate": {
+                "metadata": {"name": "log"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "hdd",
+                         "resources": {"requests": {"storage": "4Gi"}}}}},
+        })]
+    );
+    typed::<PvcAutoscaler>(of_a_set.objects[0].clone());
+    assert!(of_a_set.why.contains("nothing is changed"), "{}", of_a_set.why);
+    let of_nobody = unkept("plain");
+    assert_eq!(of_nobody.objects[0]["spec"]["sourcePvcRef"]["name"], "plain");
+    assert_eq!(of_nobody.objects[1]["spec"]["dataSourceRef"]["name"], "plain-copy");
+    typed::<crate::api::PvcSourcePopulator>(of_nobody.objects[0].clone());
+}
+
+#[test]
+fn an_edit_is_followed_from_the_moment_the_operator_has_seen_it() {
+    let said = |status| news(&autoscaler(json!({}), status), 3);
+    assert_eq!(said(json!({"observedGeneration": 2, "phase": "Settled"})), News::None);
+    assert_eq!(
+        said(json!({"phase": "Settled", "claims": "2/2"})),
+        News::Done("claims      2/2 as wanted".to_owned())
+    );
+    assert_eq!(
+        said(json!({"phase": "Swapping", "progress": "pod db-1: 62 %"})),
+        News::Line("swapping    pod db-1: 62 %".to_owned())
+    );
+    assert_eq!(
+        said(json!({"phase": "Failed", "message": "too small"})),
+        News::Stopped("too small".to_owned())
+    );
+    let recommends = said(json!({"phase": "Recommending", "next": "pod db-0 is stopped"}));
+    assert!(matches!(recommends, News::Stopped(why) if why.contains("mode is Recommend")));
+}

@@ -1,0 +1,112 @@
+//! What to type for a claim that no PvcAutoscaler keeps. Pure.
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use super::judge::makes_claims;
+use super::{Seen, Unkept, Wish};
+use crate::api::Quantity;
+use crate::autoscaler::requested;
+
+/// What would do it: a PvcAutoscaler where a pod of a StatefulSet uses the claim, else a copy.
+pub(super) fn unkept(seen: &Seen, claim: &PersistentVolumeClaim, wish: &Wish) -> Unkept {
+    let name = claim.name_any();
+    let user = seen.pods.iter().find_map(|pod| Some((workload(pod)?, volume(pod, &name)?)));
+    let Some((set, volume)) = user else { return by_copy(claim, wish) };
+    let first = if makes_claims(seen, &set, &volume) {
+        format!(
+            " StatefulSet {set} makes its claims by itself: before that, delete it with `kubectl delete \
+             statefulset {set} --cascade=orphan --namespace {}`, and make it anew without template \
+             {volume}; its pods run on.",
+            seen.around.namespace
+        )
+    } else {
+        String::new()
+    };
+    let why = format!(
+        "no PvcAutoscaler keeps claim {name}, and nothing is changed. The one printed here would keep \
+         the claims of all pods of StatefulSet {set} so, each pod stopped while its claim is copied.{first} \
+         See docs/src/how-to/template.md"
+    );
+    let autoscaler = json!({
+        "apiVersion": "pliant.io/v1alpha1",
+        "kind": "PvcAutoscaler",
+        "metadata": {"name": format!("{set}-{volume}"), "namespace": claim.namespace()},
+        "spec": {
+            "statefulSetName": set,
+            "volumeClaimTemplate": {
+                "metadata": {"name": volume},
+                "spec": spec(claim, wish),
+            },
+        },
+    });
+    Unkept { why, objects: vec![autoscaler] }
+}
+
+/// A copy of the claim, which a workload then names in place of it.
+fn by_copy(claim: &PersistentVolumeClaim, wish: &Wish) -> Unkept {
+    let (name, namespace) = (claim.name_any(), claim.namespace());
+    let copy = format!("{name}-copy");
+    let why = format!(
+        "no PvcAutoscaler keeps claim {name}, no pod of a StatefulSet that could have one uses it, and \
+         nothing is changed. The objects printed here copy it to claim {copy}: stop its pods, apply them, \
+         and let the pods use {copy}. See docs/src/how-to/fill.md"
+    );
+    let source = json!({
+        "apiVersion": "pliant.io/v1alpha1",
+        "kind": "PvcSourcePopulator",
+        "metadata": {"name": copy, "namespace": namespace},
+        "spec": {"sourcePvcRef": {"name": name}},
+    });
+    let mut spec = spec(claim, wish);
+    spec["dataSourceRef"] =
+        json!({"apiGroup": "pliant.io", "kind": "PvcSourcePopulator", "name": copy});
+    let claim = json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": copy, "namespace": namespace},
+        "spec": spec,
+    });
+    Unkept { why, objects: vec![source, claim] }
+}
+
+/// What a claim asks for, with the wish in it.
+fn spec(claim: &PersistentVolumeClaim, wish: &Wish) -> Value {
+    let has = claim.spec.clone().unwrap_or_default();
+    let size = wish.size().map_or_else(|| requested(claim), Quantity);
+    let class = match wish {
+        Wish::Move(class) => Some(class.clone()),
+        _ => has.storage_class_name,
+    };
+    let mut spec = json!({
+        "accessModes": has.access_modes.unwrap_or_default(),
+        "resources": {"requests": {"storage": size}},
+    });
+    if let Some(class) = class {
+        spec["storageClassName"] = json!(class);
+    }
+    if let Some(mode) = has.volume_mode {
+        spec["volumeMode"] = json!(mode);
+    }
+    spec
+}
+
+/// The StatefulSet of a pod.
+fn workload(pod: &Pod) -> Option<String> {
+    let owners = pod.metadata.owner_references.iter().flatten();
+    let mut sets = owners.filter(|owner| owner.kind == "StatefulSet");
+    sets.next().map(|owner| owner.name.clone())
+}
+
+/// The volume by which a pod has a claim, if the claim is called as that of a template: one of another
+/// name is not taken over.
+fn volume(pod: &Pod, claim: &str) -> Option<String> {
+    let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let has_it = volumes.find(|volume| {
+        let named = volume.persistent_volume_claim.as_ref();
+        named.is_some_and(|named| named.claim_name == claim)
+    });
+    let volume = has_it?.name.clone();
+    (claim == format!("{volume}-{}", pod.name_any())).then_some(volume)
+}

@@ -1,0 +1,53 @@
+//! Claims that a PvcAutoscaler keeps.
+
+use super::*;
+use crate::ask::plan::tests::swapping;
+
+/// A claim of a PvcAutoscaler whose pods have three claims, one of them being swapped.
+fn kept(name: &str, phase: &str) -> Facts {
+    let facts = with_claim(cluster(), "/metadata/name", json!(name));
+    let facts = with_claim(facts, "/status/phase", json!(phase));
+    Facts { autoscalers: vec![swapping()], ..facts }
+}
+
+#[test]
+fn a_claim_says_by_whom_it_is_kept_and_whether_it_is_the_one_of_its_pod() {
+    assert_eq!(said(&kept("data-db-2", "Lost")).0, State::Lost);
+    let told = all(vec![
+        (kept("data-db-0", "Pending"), State::WaitsForPod),
+        (kept("data-db-1-ba51f", "Pending"), State::BeingFilled),
+        (kept("data-db-2", "Bound"), State::Superseded),
+        (kept("other", "Pending"), State::WaitsForPod),
+    ]);
+    insta::assert_snapshot!(told, @r"
+    default/data-db-0 is Pending: waiting for a pod. This is normal: its class has
+    the volume made when the first pod that uses the claim is scheduled. It is the
+    active claim of pod db-0, kept by PvcAutoscaler db: who wants another size or
+    class edits its template.
+    What to do:
+      start a pod that uses it
+    default/data-db-1-ba51f is being filled, to become the claim of pod db-1 (8Gi →
+    2Gi, class hdd → ssd; FinalCopy: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s
+    left). PvcAutoscaler db does it; until then the content is in the claim that the
+    pod had.
+    What to do:
+      see what it does next
+        pliant plan db --namespace default
+    default/data-db-2 is kept until 2026-12-01T10:00:00Z, and then deleted with its
+    data: claim data-db-2-1c0ff has taken its place as that of pod db-2, with a
+    verified copy of all that was in it. PvcAutoscaler db did it.
+    default/other is Pending: waiting for a pod. This is normal: its class has the
+    volume made when the first pod that uses the claim is scheduled.
+    What to do:
+      start a pod that uses it
+    ");
+}
+
+#[test]
+fn before_there_is_a_status_the_label_says_it() {
+    let labels = json!({"pliant.io/pvc-autoscaler": "db", "pliant.io/ordinal": "2"});
+    let mut facts = with_claim(kept("new", "Pending"), "/metadata/labels", labels);
+    facts.autoscalers[0].status = None;
+    let (_, text) = said(&facts);
+    assert!(text.contains("pod db-2, kept by PvcAutoscaler db"), "{text}");
+}

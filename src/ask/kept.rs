@@ -1,0 +1,66 @@
+//! What PvcAutoscalers say of a claim. Pure.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt;
+
+use crate::api::{OrdinalStatus, PvcAutoscaler, Retained, Swap};
+use crate::autoscaler::{KEPT_BY, ORDINAL};
+
+/// A claim that a PvcAutoscaler keeps.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kept<'a> {
+    pub by: &'a PvcAutoscaler,
+    pub ordinal: i32,
+    pub part: Part<'a>,
+}
+
+/// What a claim is to its pod.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part<'a> {
+    /// The one whose content is that of the pod.
+    Active,
+    /// It is to take the place of the active one.
+    Next(&'a Swap),
+    /// Another one has taken its place.
+    Before(&'a Retained, &'a OrdinalStatus),
+    /// It carries the label, and the status says nothing of it.
+    Untold,
+}
+
+impl<'a> Kept<'a> {
+    /// Who of these keeps a claim: the status says it, and before there is one the label.
+    pub fn find(all: &'a [PvcAutoscaler], claim: &PersistentVolumeClaim) -> Option<Kept<'a>> {
+        let name = claim.name_any();
+        let of_its = |one: &&PvcAutoscaler| one.namespace() == claim.namespace();
+        let told = all.iter().filter(of_its).find_map(|by| {
+            let ordinals = &by.status.as_ref()?.ordinals;
+            let entry = |one: &'a OrdinalStatus| Some((one.ordinal, part(one, &name)?));
+            ordinals.iter().find_map(entry).map(|(ordinal, part)| Kept { by, ordinal, part })
+        });
+        told.or_else(|| {
+            let by = label(claim)?;
+            let by = all.iter().filter(of_its).find(|one| one.name_any() == by)?;
+            let ordinal = claim.labels().get(ORDINAL)?.parse().ok()?;
+            Some(Kept { by, ordinal, part: Part::Untold })
+        })
+    }
+
+    /// The pod.
+    pub fn pod(&self) -> String {
+        format!("{}-{}", self.by.spec.stateful_set_name, self.ordinal)
+    }
+}
+
+fn part<'a>(entry: &'a OrdinalStatus, claim: &str) -> Option<Part<'a>> {
+    if entry.active_claim == claim {
+        return Some(Part::Active);
+    }
+    let swap = entry.swap.as_ref().filter(|swap| swap.claim == claim);
+    let before = || entry.retained.iter().find(|old| old.claim == claim);
+    swap.map(Part::Next).or_else(|| before().map(|old| Part::Before(old, entry)))
+}
+
+/// The PvcAutoscaler that a claim says it is kept by.
+pub(super) fn label(claim: &PersistentVolumeClaim) -> Option<&str> {
+    claim.labels().get(KEPT_BY).map(String::as_str)
+}

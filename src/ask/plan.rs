@@ -1,0 +1,236 @@
+//! What PvcAutoscalers do with the claims of their workloads, and would do next.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+use serde::Serialize;
+
+use crate::api::{
+    AutoscalerMode, AutoscalerPhase, OrdinalStatus, PvcAutoscaler, Quantity, Retained, Swap,
+};
+use crate::ask::read::Reader;
+use crate::ask::{AskError, CLASSES, PVC_AUTOSCALERS};
+use crate::autoscaler::{Drift, capacity, requested, wanted};
+
+mod print;
+#[cfg(test)]
+pub(super) mod tests;
+
+pub(super) use print::table;
+pub use print::{claims_of, print};
+
+/// What a PvcAutoscaler does with its claims, and would do next.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The StatefulSet whose claims it keeps.
+    pub workload: String,
+    /// Whether claims are changed, or it is only told what would be done.
+    pub mode: AutoscalerMode,
+    /// Whether no further pod is begun with.
+    pub paused: bool,
+    /// Whether the operator has seen its specification as it is now: else what follows is of before.
+    pub is_observed: bool,
+    /// What is being done.
+    pub phase: AutoscalerPhase,
+    /// How many of the claims are as they are wanted.
+    pub claims: String,
+    /// How far the work under way is.
+    pub progress: Option<String>,
+    /// What is done next.
+    pub next: Option<String>,
+    /// Why it waits or has failed, in one word.
+    pub reason: Option<String>,
+    /// Why it waits or has failed, in a sentence.
+    pub message: Option<String>,
+    /// Each of its pods.
+    pub pods: Vec<PodPlan>,
+    /// What the caller may not read, so that something may be missing above.
+    pub unseen: Vec<String>,
+}
+
+/// What is done with the claim of one pod.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodPlan {
+    /// The pod.
+    pub pod: String,
+    /// The one claim whose content is that of the pod.
+    pub claim: String,
+    /// The size that it has; `None` without a volume.
+    pub has: Option<Quantity>,
+    /// Its class.
+    pub class: Option<String>,
+    /// The size that it is to have.
+    pub wanted: Quantity,
+    /// The class that it is to have; `None` if any is right.
+    pub wanted_class: Option<String>,
+    /// How it comes to that.
+    pub by: Procedure,
+    /// What a swap changes.
+    pub change: Option<String>,
+    /// Why nothing is begun with it for the time being.
+    pub held: Option<String>,
+    /// The swap that is under way, or has failed.
+    pub swap: Option<Swap>,
+    /// What was last decided about its size by how full it is.
+    pub decision: Option<String>,
+    /// The claims that it had before and that still exist.
+    pub retained: Vec<Retained>,
+}
+
+/// How a claim becomes what is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Procedure {
+    /// It is so.
+    Nothing,
+    /// It is made.
+    Make,
+    /// It grows under its pod.
+    Grow,
+    /// Another claim takes its place, with a verified copy, while its pod is stopped.
+    Swap,
+    /// No claim can be made of it that is as it is wanted.
+    Impossible,
+}
+
+/// What belongs to the claims of a namespace.
+#[derive(Debug, Default)]
+pub(super) struct Around {
+    pub namespace: String,
+    pub autoscalers: Vec<PvcAutoscaler>,
+    pub claims: Vec<PersistentVolumeClaim>,
+    pub classes: Vec<StorageClass>,
+    /// What the caller may not read.
+    pub unseen: Vec<&'static str>,
+}
+
+impl Around {
+    pub async fn observe(client: &Client, namespace: Option<&str>) -> Result<Around, AskError> {
+        let namespace = namespace.unwrap_or(client.default_namespace()).to_owned();
+        let mut ask = Reader::new(client);
+        let all = ListParams::default;
+        let ours = Api::namespaced(client.clone(), &namespace);
+        let mut autoscalers: Vec<PvcAutoscaler> = ask.list(ours, all(), PVC_AUTOSCALERS).await?;
+        autoscalers.sort_by_key(ResourceExt::name_any);
+        let claims = ask.list(Api::namespaced(client.clone(), &namespace), all(), "claims").await?;
+        let classes = ask.list(ask.all(), all(), CLASSES).await?;
+        Ok(Around { namespace, autoscalers, claims, classes, unseen: ask.unseen })
+    }
+
+    pub fn claim(&self, name: &str) -> Option<&PersistentVolumeClaim> {
+        self.claims.iter().find(|claim| claim.name_any() == name)
+    }
+
+    /// Whether claims of a class can grow; who may not read the classes takes it that they can.
+    fn can_grow(&self, class: Option<&str>) -> bool {
+        let class = self.classes.iter().find(|one| Some(one.name_any().as_str()) == class);
+        class.map_or(self.unseen.contains(&CLASSES), |class| {
+            class.allow_volume_expansion == Some(true)
+        })
+    }
+}
+
+/// What the PvcAutoscalers of a namespace do and would do, or the one of this name.
+///
+/// # Errors
+/// [`AskError::Refused`] if there is none of this name.
+pub async fn plan(
+    client: &Client,
+    namespace: Option<&str>,
+    name: Option<&str>,
+) -> Result<Vec<Plan>, AskError> {
+    let around = Around::observe(client, namespace).await?;
+    let is_asked = |one: &&PvcAutoscaler| name.is_none_or(|name| one.name_any() == name);
+    let asked = around.autoscalers.iter().filter(is_asked);
+    let plans: Vec<Plan> = asked.map(|one| plan_of(&around, one)).collect();
+    if let (Some(name), []) = (name, plans.as_slice()) {
+        let reason = if around.unseen.contains(&PVC_AUTOSCALERS) {
+            format!("you may not read PvcAutoscalers in namespace {}", around.namespace)
+        } else {
+            format!(
+                "there is no PvcAutoscaler {name} in namespace {}; `kubectl get pvcautoscalers \
+                 --all-namespaces` lists them",
+                around.namespace
+            )
+        };
+        return Err(AskError::Refused { reason });
+    }
+    Ok(plans)
+}
+
+/// What is done with each claim of a PvcAutoscaler: pure.
+pub(super) fn plan_of(around: &Around, autoscaler: &PvcAutoscaler) -> Plan {
+    let (spec, status) = (&autoscaler.spec, autoscaler.status.clone().unwrap_or_default());
+    let rollout = spec.rollout.as_ref();
+    Plan {
+        namespace: around.namespace.clone(),
+        name: autoscaler.name_any(),
+        workload: spec.stateful_set_name.clone(),
+        mode: spec.mode,
+        paused: rollout.is_some_and(|rollout| rollout.paused),
+        is_observed: autoscaler.metadata.generation.unwrap_or_default()
+            == status.observed_generation,
+        phase: status.phase,
+        claims: status.claims,
+        progress: status.progress,
+        next: status.next,
+        reason: status.reason,
+        message: status.message,
+        pods: status.ordinals.iter().map(|one| pod_plan(around, autoscaler, one)).collect(),
+        unseen: around.unseen.iter().map(|what| (*what).to_owned()).collect(),
+    }
+}
+
+fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) -> PodPlan {
+    let spec = &autoscaler.spec;
+    let template = &spec.volume_claim_template.spec;
+    let size = wanted(template.resources.requests.storage, entry.grown.as_ref());
+    let claim = around.claim(&entry.active_claim);
+    let class = claim.and_then(|claim| claim.spec.as_ref()?.storage_class_name.clone());
+    let has = claim.map(capacity).filter(|has| *has > Quantity::default());
+    let drift = claim.map(|claim| {
+        let drift = Drift::of(claim, template, size, around.can_grow(class.as_deref()));
+        (drift, requested(claim) > capacity(claim))
+    });
+    let (by, change) = match drift {
+        None | Some((Drift::None, _)) if has.is_none() => (Procedure::Make, None),
+        None | Some((Drift::None, false)) => (Procedure::Nothing, None),
+        Some((Drift::None, true) | (Drift::Grow, _)) => (Procedure::Grow, None),
+        Some((Drift::Swap(change), _)) => (Procedure::Swap, Some(change)),
+        Some((Drift::WrongMode, _)) => (Procedure::Impossible, None),
+    };
+    let waits = by == Procedure::Swap && entry.swap.is_none();
+    PodPlan {
+        pod: format!("{}-{}", spec.stateful_set_name, entry.ordinal),
+        claim: entry.active_claim.clone(),
+        has,
+        class,
+        wanted: size,
+        wanted_class: template.storage_class_name.clone(),
+        by,
+        change,
+        held: held(autoscaler, entry.ordinal).filter(|_| waits),
+        swap: entry.swap.clone(),
+        decision: entry.decision.clone(),
+        retained: entry.retained.clone(),
+    }
+}
+
+/// Why the specification lets no swap of this pod begin.
+fn held(autoscaler: &PvcAutoscaler, ordinal: i32) -> Option<String> {
+    let (spec, rollout) = (&autoscaler.spec, autoscaler.spec.rollout.as_ref());
+    if spec.mode == AutoscalerMode::Recommend {
+        return Some("mode is Recommend".to_owned());
+    }
+    if rollout.is_some_and(|rollout| rollout.paused) {
+        return Some("rollout.paused is true".to_owned());
+    }
+    let from = rollout.map(|rollout| rollout.partition).filter(|from| ordinal < *from)?;
+    Some(format!("rollout.partition is {from}"))
+}

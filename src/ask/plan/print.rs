@@ -1,0 +1,146 @@
+//! Plans for people.
+
+use std::fmt::Write;
+
+use kube::ResourceExt;
+
+use super::{Plan, PodPlan, Procedure};
+use crate::api::{AutoscalerMode, PvcAutoscaler};
+use crate::ask::columns::columns;
+use crate::ask::may_not_read;
+use crate::doctor::{WIDTH, wrapped};
+
+/// Print plans; of each pod all that is told of it, if they are asked for one by one.
+pub fn print(plans: &[Plan], in_full: bool) -> String {
+    let mut text = String::new();
+    for plan in plans {
+        if !text.is_empty() {
+            text += "\n";
+        }
+        text += &head(plan);
+        text += &table(plan);
+        text += &says(plan);
+        if in_full {
+            text += &plan.pods.iter().map(details).collect::<String>();
+        }
+    }
+    if let Some(plan) = plans.first() {
+        text += &may_not_read(&plan.unseen);
+    }
+    text
+}
+
+/// Whose claims, and how it is with them as a whole.
+fn head(plan: &Plan) -> String {
+    let claims =
+        if plan.claims.is_empty() { String::new() } else { format!(", {} as wanted", plan.claims) };
+    let mut head = format!(
+        "{}/{} keeps the claims of StatefulSet {}: {:?}{claims}.",
+        plan.namespace, plan.name, plan.workload, plan.phase
+    );
+    if plan.mode == AutoscalerMode::Recommend {
+        head += " Its mode is Recommend: only claims that are missing are made.";
+    }
+    if !plan.is_observed {
+        head += " The operator has not seen its last edit yet.";
+    }
+    wrapped(&head, "", WIDTH)
+}
+
+/// A line for each pod.
+pub(in crate::ask) fn table(plan: &Plan) -> String {
+    let mut rows = vec![["POD", "CLAIM", "HAS", "WANTED", "BY"].map(str::to_owned)];
+    rows.extend(plan.pods.iter().map(row));
+    if plan.pods.is_empty() {
+        return "  There is no claim yet.\n".to_owned();
+    }
+    let mut text = String::new();
+    for line in columns(&rows, [false; 5]).lines() {
+        let _ = writeln!(text, "  {line}");
+    }
+    text
+}
+
+fn row(pod: &PodPlan) -> [String; 5] {
+    let of_class = |size: String, class: Option<&String>| match class {
+        Some(class) => format!("{size} {class}"),
+        None => size,
+    };
+    let has = pod.has.map_or_else(|| "–".to_owned(), |has| has.to_string());
+    let by = match (&pod.swap, pod.by) {
+        (Some(swap), _) => format!("swap: {:?}", swap.phase),
+        (None, Procedure::Nothing) => "–".to_owned(),
+        (None, Procedure::Make) => "is made".to_owned(),
+        (None, Procedure::Grow) => "grows".to_owned(),
+        (None, Procedure::Swap) => "swap".to_owned(),
+        (None, Procedure::Impossible) => "cannot be: another volumeMode".to_owned(),
+    };
+    let held = pod.held.as_ref().map(|held| format!(", not yet: {held}")).unwrap_or_default();
+    [
+        pod.pod.clone(),
+        pod.claim.clone(),
+        of_class(has, pod.class.as_ref()),
+        of_class(pod.wanted.to_string(), pod.wanted_class.as_ref().or(pod.class.as_ref())),
+        by + &held,
+    ]
+}
+
+/// What goes on, what comes next, and what stops it.
+fn says(plan: &Plan) -> String {
+    let waits = plan.message.as_ref().map(|message| {
+        let reason = plan.reason.as_ref().map(|reason| format!("{reason}: ")).unwrap_or_default();
+        reason + message
+    });
+    let parts = [("Now:", &plan.progress), ("Next:", &plan.next), ("What stops it:", &waits)];
+    let mut text = String::new();
+    for (what, said) in parts.into_iter().filter_map(|(what, said)| Some((what, said.as_ref()?))) {
+        let _ = write!(text, "{what}\n{}", wrapped(said, "  ", WIDTH));
+    }
+    text
+}
+
+/// All that is told of one pod.
+fn details(pod: &PodPlan) -> String {
+    let mut said = Vec::new();
+    if let Some(swap) = &pod.swap {
+        let progress = swap.progress.as_ref().or(swap.message.as_ref());
+        let progress = progress.map(|text| format!("; {text}")).unwrap_or_default();
+        said.push(format!("{:?} to claim {}: {}{progress}", swap.phase, swap.claim, swap.change));
+    } else if let Some(change) = &pod.change {
+        said.push(format!("gets another claim: {change}"));
+    }
+    said.extend(pod.decision.clone());
+    for old in &pod.retained {
+        let until = old.until.as_ref().map(|until| format!("is kept until {}", until.0));
+        let until =
+            until.unwrap_or_else(|| "is kept until the pod is ready, and then on".to_owned());
+        said.push(format!("claim {} {until}", old.claim));
+    }
+    if said.is_empty() {
+        return String::new();
+    }
+    let lines: String = said.iter().map(|one| wrapped(one, "  ", WIDTH)).collect();
+    format!("{}:\n{lines}", pod.pod)
+}
+
+/// A line for each PvcAutoscaler; nothing where there is none.
+pub fn claims_of(autoscalers: &[PvcAutoscaler]) -> String {
+    if autoscalers.is_empty() {
+        return String::new();
+    }
+    let head = ["NAMESPACE", "PVCAUTOSCALER", "STATEFULSET", "CLAIMS", "PHASE", "SAYS"];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(autoscalers.iter().map(|one| {
+        let status = one.status.clone().unwrap_or_default();
+        let says = status.message.or(status.progress).or(status.next);
+        [
+            one.namespace().unwrap_or_default(),
+            one.name_any(),
+            one.spec.stateful_set_name.clone(),
+            status.claims,
+            format!("{:?}", status.phase),
+            says.unwrap_or_else(|| "–".to_owned()),
+        ]
+    }));
+    format!("\n{}", columns(&rows, [false, false, false, true, false, false]))
+}

@@ -1,0 +1,176 @@
+//! What people read of a plan.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+pub fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+pub fn claim(name: &str, size: &str, class: &str) -> PersistentVolumeClaim {
+    typed(json!({
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"storageClassName": class, "accessModes": ["ReadWriteOnce"],
+                 "volumeName": format!("pvc-{name}"),
+                 "resources": {"requests": {"storage": size}}},
+        "status": {"phase": "Bound", "capacity": {"storage": size}},
+    }))
+}
+
+/// A PvcAutoscaler that wants 2 GiB of class ssd, with this besides in its specification and status.
+pub fn autoscaler(spec: Value, status: Value) -> PvcAutoscaler {
+    let mut whole = json!({
+        "apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
+        "metadata": {"name": "db", "namespace": "default", "generation": 3},
+        "spec": {
+            "statefulSetName": "db",
+            "volumeClaimTemplate": {
+                "metadata": {"name": "data"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "ssd",
+                         "resources": {"requests": {"storage": "2Gi"}}},
+            },
+        },
+        "status": {"observedGeneration": 3},
+    });
+    for (at, more) in [("spec", spec), ("status", status)] {
+        whole[at].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    }
+    typed(whole)
+}
+
+/// Three claims of 8 GiB of class hdd, the last of which was swapped and the one before is.
+pub fn swapping() -> PvcAutoscaler {
+    let swap = json!({"phase": "FinalCopy", "claim": "data-db-1-ba51f", "generation": 3,
+                      "change": "8Gi → 2Gi, class hdd → ssd",
+                      "progress": "62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left"});
+    let old = json!({"claim": "data-db-2", "uid": "u", "until": "2026-12-01T10:00:00Z"});
+    let status = json!({
+        "phase": "Swapping", "claims": "1/3",
+        "progress": "pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left",
+        "next": "pod db-0 is stopped, its claim data-db-0 is copied to a new one (8Gi → 2Gi, class hdd → \
+                 ssd) and kept for 7d",
+        "ordinals": [
+            {"ordinal": 0, "activeClaim": "data-db-0", "generation": 0,
+             "decision": "41 % of its bytes are used; it grows at 80 %"},
+            {"ordinal": 1, "activeClaim": "data-db-1", "generation": 0, "swap": swap},
+            {"ordinal": 2, "activeClaim": "data-db-2-1c0ff", "generation": 1, "retained": [old]},
+        ],
+    });
+    autoscaler(json!({}), status)
+}
+
+pub fn around(autoscaler: PvcAutoscaler) -> Around {
+    let class = |name: &str| {
+        typed(json!({"metadata": {"name": name}, "provisioner": "lvm.csi.pliant.io",
+                     "allowVolumeExpansion": true}))
+    };
+    Around {
+        namespace: "default".to_owned(),
+        autoscalers: vec![autoscaler],
+        claims: vec![
+            claim("data-db-0", "8Gi", "hdd"),
+            claim("data-db-1", "8Gi", "hdd"),
+            claim("data-db-2", "8Gi", "hdd"),
+            claim("data-db-2-1c0ff", "2Gi", "ssd"),
+        ],
+        classes: vec![class("hdd"), class("ssd")],
+        unseen: Vec::new(),
+    }
+}
+
+fn said(around: &Around, in_full: bool) -> String {
+    let plans: Vec<Plan> = around.autoscalers.iter().map(|one| plan_of(around, one)).collect();
+    print(&plans, in_full)
+}
+
+#[test]
+fn a_rollout_under_way_is_told_pod_by_pod() {
+    insta::assert_snapshot!(said(&around(swapping()), true), @r"
+    default/db keeps the claims of StatefulSet db: Swapping, 1/3 as wanted.
+      POD   CLAIM            HAS      WANTED   BY
+      db-0  data-db-0        8Gi hdd  2Gi ssd  swap
+      db-1  data-db-1        8Gi hdd  2Gi ssd  swap: FinalCopy
+      db-2  data-db-2-1c0ff  2Gi ssd  2Gi ssd  –
+    Now:
+      pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left
+    Next:
+      pod db-0 is stopped, its claim data-db-0 is copied to a new one (8Gi → 2Gi,
+      class hdd → ssd) and kept for 7d
+    db-0:
+      gets another claim: 8Gi → 2Gi, class hdd → ssd
+      41 % of its bytes are used; it grows at 80 %
+    db-1:
+      FinalCopy to claim data-db-1-ba51f: 8Gi → 2Gi, class hdd → ssd; 62 % (4.96 GiB
+      of 8 GiB), 180 MiB/s, 17 s left
+    db-2:
+      claim data-db-2 is kept until 2026-12-01T10:00:00Z
+    ");
+}
+
+#[test]
+fn what_holds_a_plan_back_stands_beside_it() {
+    let status = json!({
+        "observedGeneration": 2, "phase": "Recommending", "claims": "0/1", "reason": "ClassMissing",
+        "message": "there is no StorageClass ssd: make it, or choose one of `kubectl get storageclass`",
+        "ordinals": [{"ordinal": 0, "activeClaim": "data-db-0"}],
+    });
+    let mut around = around(autoscaler(json!({"mode": "Recommend"}), status));
+    around.unseen = vec![CLASSES];
+    insta::assert_snapshot!(said(&around, false), @r"
+    default/db keeps the claims of StatefulSet db: Recommending, 0/1 as wanted. Its
+    mode is Recommend: only claims that are missing are made. The operator has not
+    seen its last edit yet.
+      POD   CLAIM      HAS      WANTED   BY
+      db-0  data-db-0  8Gi hdd  2Gi ssd  swap, not yet: mode is Recommend
+    What stops it:
+      ClassMissing: there is no StorageClass ssd: make it, or choose one of `kubectl
+      get storageclass`
+    You may not read: storage classes. More may be known to others.
+    ");
+}
+
+#[test]
+fn each_procedure_has_its_word() {
+    let grown = json!({"to": "4Gi", "from": "2Gi"});
+    for (name, size, class, entry, spec, by) in [
+        ("a", "2Gi", "ssd", json!({}), json!({}), Procedure::Nothing),
+        ("a", "1Gi", "ssd", json!({}), json!({}), Procedure::Grow),
+        ("a", "2Gi", "ssd", json!({ "grown": grown }), json!({}), Procedure::Grow),
+        ("a", "4Gi", "ssd", json!({ "grown": grown }), json!({}), Procedure::Nothing),
+        ("a", "4Gi", "ssd", json!({}), json!({}), Procedure::Swap),
+        ("a", "2Gi", "hdd", json!({}), json!({}), Procedure::Swap),
+        ("b", "2Gi", "ssd", json!({}), json!({}), Procedure::Make),
+    ] {
+        let mut ordinal = json!({"ordinal": 0, "activeClaim": "a"});
+        ordinal.as_object_mut().unwrap().extend(entry.as_object().unwrap().clone());
+        let mut around = around(autoscaler(spec, json!({"ordinals": [ordinal]})));
+        around.claims = vec![claim(name, size, class)];
+        let plan = plan_of(&around, &around.autoscalers[0]);
+        assert_eq!(plan.pods[0].by, by, "{name} {size} {class} {ordinal}");
+    }
+}
+
+#[test]
+fn what_is_held_says_by_what() {
+    for (spec, says) in [
+        (json!({"rollout": {"paused": true}}), Some("rollout.paused is true")),
+        (json!({"rollout": {"partition": 1}}), Some("rollout.partition is 1")),
+        (json!({"mode": "Recommend"}), Some("mode is Recommend")),
+        (json!({"rollout": {"partition": 0}}), None),
+    ] {
+        let ordinals = json!([{"ordinal": 0, "activeClaim": "data-db-0"}]);
+        let around = around(autoscaler(spec, json!({ "ordinals": ordinals })));
+        let plan = plan_of(&around, &around.autoscalers[0]);
+        assert_eq!(plan.pods[0].held.as_deref(), says);
+    }
+}
+
+#[test]
+fn a_cluster_without_autoscalers_has_no_such_section() {
+    assert_eq!(claims_of(&[]), "");
+    insta::assert_snapshot!(claims_of(&[swapping()]).trim_start(), @r"
+    NAMESPACE  PVCAUTOSCALER  STATEFULSET  CLAIMS  PHASE     SAYS
+    default    db             db              1/3  Swapping  pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left
+    ");
+}

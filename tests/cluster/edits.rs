@@ -1,0 +1,137 @@
+//! Templates of PvcAutoscalers, as a person at a terminal reads and edits them.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use pliant::api::PvcAutoscaler;
+use pliant::testing::FakeApi;
+use serde_json::{Value, json};
+
+use crate::commands::Desk;
+use crate::people::typed;
+
+/// A claim of 8 GiB that a PvcAutoscaler keeps, and one that nobody keeps.
+async fn desk() -> Desk {
+    let desk = Desk::new().await;
+    for name in ["data-db-0", "plain"] {
+        desk.world.api.put::<PersistentVolumeClaim>(&typed(json!({
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
+                     "resources": {"requests": {"storage": "8Gi"}}},
+            "status": {"phase": "Bound", "capacity": {"storage": "8Gi"}},
+        })));
+    }
+    desk.world.api.put::<PvcAutoscaler>(&typed(json!({
+        "apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"statefulSetName": "db", "volumeClaimTemplate": {
+            "metadata": {"name": "data"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+                     "resources": {"requests": {"storage": "8Gi"}}}}},
+        "status": {"observedGeneration": 1, "phase": "Settled", "claims": "1/1",
+                   "ordinals": [{"ordinal": 0, "activeClaim": "data-db-0"}]},
+    })));
+    desk
+}
+
+fn autoscaler(api: &FakeApi) -> PvcAutoscaler {
+    api.get("default/db").expect("the PvcAutoscaler")
+}
+
+fn size(api: &FakeApi) -> String {
+    autoscaler(api).spec.volume_claim_template.spec.resources.requests.storage.to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_yes_a_template_is_not_edited() {
+    let desk = desk().await;
+    let (code, text, errors) = desk.types(&["shrink", "data-db-0", "2Gi"]).await;
+    insta::assert_snapshot!(text, @r"
+    This edits the size in the template of PvcAutoscaler default/db, and so all
+    claims that it keeps for StatefulSet db:
+      POD   CLAIM      HAS       WANTED    BY
+      db-0  data-db-0  8Gi fast  2Gi fast  swap
+    Pod db-0 is stopped while its claim is copied; the old claim is kept for 7d.
+    How full data-db-0 is has not been told: if it does not fit, the pod has its old
+    claim again.
+    ");
+    assert_eq!(code, Some(1));
+    assert_eq!(errors, "pliant: nothing is changed yet: write --yes behind it to have it done\n");
+    for whose in ["data-db-0", "sts/db"] {
+        let (code, _, errors) = desk.types(&["grow", whose, "16Gi"]).await;
+        assert_eq!((code, errors.contains("--yes")), (Some(1), true), "{errors}");
+    }
+    assert_eq!(size(&desk.world.api), "8Gi");
+    let claim: PersistentVolumeClaim = desk.world.api.get("default/data-db-0").unwrap();
+    let requests = claim.spec.unwrap().resources.unwrap().requests.unwrap();
+    assert_eq!(requests["storage"].0, "8Gi", "by hand it would be undone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_is_made_and_followed_to_its_end() {
+    let desk = desk().await;
+    let typed = desk.types(&["shrink", "sts/db", "2Gi", "--yes", "--wait", "60s"]);
+    let operator = async {
+        let api = &desk.world.api;
+        api.until("the template is edited", |api: &FakeApi| size(api) == "2Gi").await;
+        let mut edited = autoscaler(api);
+        let status = edited.status.as_mut().unwrap();
+        status.observed_generation = edited.metadata.generation.unwrap();
+        api.put(&edited);
+    };
+    let ((code, text, errors), ()) = tokio::join!(typed, operator);
+    assert_eq!((code, errors.as_str()), (Some(0), ""), "{text}");
+    assert!(text.contains("\ntemplate    edited\nclaims      1/1 as wanted, after "), "{text}");
+    let (code, text, _) = desk.types(&["move", "data-db-0", "--class", "fast", "--yes"]).await;
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.ends_with("see         pliant plan db --namespace default\n"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_nobody_keeps_gets_objects_to_apply() {
+    let desk = desk().await;
+    let (code, text, errors) = desk.types(&["shrink", "plain", "2Gi", "--yes"]).await;
+    assert_eq!(code, Some(1));
+    let kinds = text.split("---\n").skip(1).map(|one| {
+        let object: Value = serde_saphyr::from_str(one).unwrap();
+        object["kind"].as_str().unwrap().to_owned()
+    });
+    assert_eq!(kinds.collect::<Vec<_>>(), ["PvcSourcePopulator", "PersistentVolumeClaim"]);
+    assert!(errors.starts_with("pliant: no PvcAutoscaler keeps claim plain"), "{errors}");
+    assert!(desk.world.api.get::<PersistentVolumeClaim>("default/plain-copy").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn plans_are_shown_and_status_has_their_section() {
+    let desk = desk().await;
+    let (code, text, errors) = desk.types(&["plan"]).await;
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    insta::assert_snapshot!(text, @r"
+    default/db keeps the claims of StatefulSet db: Settled, 1/1 as wanted.
+      POD   CLAIM      HAS       WANTED    BY
+      db-0  data-db-0  8Gi fast  8Gi fast  –
+    ");
+    for form in ["json", "yaml"] {
+        let (_, text, _) = desk.types(&["plan", "db", "-o", form]).await;
+        let told: Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(told[0]["pods"][0]["by"], "Nothing", "{text}");
+        let (_, text, _) = desk.types(&["status", "-o", form]).await;
+        let told: Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(told[2]["kind"], "PvcAutoscaler", "{text}");
+    }
+    let (_, text, _) = desk.types(&["status"]).await;
+    insta::assert_snapshot!(text, @r"
+    NODE   POOL     SIZE  USED                       FREE  VOLUMES  HEALTH
+    alpha  fast  880 MiB  ░░░░░░░░░░░░░░░░   0 %  880 MiB        0  ok
+    beta   fast  880 MiB  ░░░░░░░░░░░░░░░░   0 %  880 MiB        0  ok
+
+    NAMESPACE  PVCAUTOSCALER  STATEFULSET  CLAIMS  PHASE    SAYS
+    default    db             db              1/1  Settled  –
+    ");
+    let (code, _, errors) = desk.types(&["plan", "none"]).await;
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("there is no PvcAutoscaler none in namespace default"), "{errors}");
+    let (code, text, _) = desk.types(&["plan", "--namespace", "other"]).await;
+    assert_eq!(
+        (code, text.as_str()),
+        (Some(0), "No PvcAutoscaler keeps claims in this namespace.\n")
+    );
+}
