@@ -21,7 +21,7 @@ use crate::api::{
     PvcSourcePopulator, Swap, SwapPhase, VolumeUsage,
 };
 use crate::autoscaler::plan::plan;
-use crate::autoscaler::seen::{Seen, uid};
+use crate::autoscaler::seen::{Refusal, Seen, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally};
 use crate::causes;
@@ -74,6 +74,7 @@ impl fmt::Debug for Keeper {
 struct Known {
     versions: Vec<String>,
     due: Option<Instant>,
+    refusal: Option<Refusal>,
 }
 
 impl Keeper {
@@ -159,8 +160,10 @@ impl Keeper {
                 before.versions == versions && before.due.is_none_or(|due| due > Instant::now())
             });
             if !is_known {
-                let due = self.attend(&autoscaler).await.map(|after| Instant::now() + after);
-                known.insert(uid, Known { versions, due });
+                let mut refusal = known.remove(&uid).and_then(|before| before.refusal);
+                let after = self.attend(&autoscaler, &mut refusal).await;
+                let due = after.map(|after| Instant::now() + after);
+                known.insert(uid, Known { versions, due, refusal });
             }
         }
     }
@@ -203,9 +206,13 @@ impl Keeper {
     }
 
     /// Look at a workload and do what is to be done; after how long to look again without a change.
-    async fn attend(&self, autoscaler: &PvcAutoscaler) -> Option<Duration> {
+    async fn attend(
+        &self,
+        autoscaler: &PvcAutoscaler,
+        refusal: &mut Option<Refusal>,
+    ) -> Option<Duration> {
         let (namespace, name) = (autoscaler.namespace().unwrap_or_default(), autoscaler.name_any());
-        match self.further(autoscaler).await {
+        match self.further(autoscaler, refusal).await {
             Ok(due) => due,
             Err(kube::Error::Api(status)) if writes::is_stale(&status) => Some(SOON),
             Err(error) => {
@@ -221,8 +228,12 @@ impl Keeper {
         }
     }
 
-    async fn further(&self, autoscaler: &PvcAutoscaler) -> Result<Option<Duration>, kube::Error> {
-        let Some(seen) = self.observe(autoscaler).await? else { return Ok(None) };
+    async fn further(
+        &self,
+        autoscaler: &PvcAutoscaler,
+        refusal: &mut Option<Refusal>,
+    ) -> Result<Option<Duration>, kube::Error> {
+        let Some(seen) = self.observe(autoscaler, refusal.take()).await? else { return Ok(None) };
         let plan = plan(&seen);
         let (told, done): (Vec<Step>, Vec<Step>) =
             plan.steps.into_iter().partition(|step| matches!(step, Step::Tell { .. }));
@@ -236,15 +247,30 @@ impl Keeper {
         let is_done = done.is_empty();
         for step in done {
             let evicts = matches!(step, Step::Evict { .. });
-            match self.apply(step, &seen).await {
+            let asked_for = step.claim_asked_for().cloned();
+            match (self.apply(step, &seen).await, asked_for) {
                 // Its protectors do not let it go now.
-                Err(kube::Error::Api(status)) if evicts && status.code == 429 => {
+                (Err(kube::Error::Api(status)), _) if evicts && status.code == 429 => {
                     self.tell_protected(&seen, &status.message).await?;
                 }
-                done => done?,
+                (Err(kube::Error::Api(status)), Some(claim)) if writes::is_refused(&status) => {
+                    let refused = Refusal { claim, why: status.message };
+                    self.tell_refused(&seen, &refused).await?;
+                    let is_news = seen.refusal.as_ref() != Some(&refused);
+                    *refusal = Some(refused);
+                    return Ok(Some(if is_news { SOON } else { AGAIN }));
+                }
+                (done, _) => done?,
             }
         }
         Ok(next(&plan.status, &seen, is_done))
+    }
+
+    async fn tell_refused(&self, seen: &Seen, refused: &Refusal) -> Result<(), kube::Error> {
+        let Refusal { claim, why } = refused;
+        let text = format!("claim {claim} is refused, and asked for again: {why}");
+        let subject = format!("{}/{claim}", seen.generation());
+        self.tell(seen, AutoscalerReason::ClaimRefused, &subject, &text).await
     }
 
     async fn tell_protected(&self, seen: &Seen, why: &str) -> Result<(), kube::Error> {

@@ -12,7 +12,7 @@ use crate::api::{PvcAutoscaler, PvcSourcePopulator};
 use crate::autoscaler::KEPT_BY;
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::make;
-use crate::autoscaler::seen::{Seen, Usage, Workload, uid};
+use crate::autoscaler::seen::{Refusal, Seen, Usage, Workload, uid};
 
 impl Keeper {
     /// Look at the claims of a workload; `None` if the PvcAutoscaler is not there any more, also if
@@ -20,7 +20,11 @@ impl Keeper {
     ///
     /// # Errors
     /// What the API server says.
-    pub(super) async fn observe(&self, meant: &PvcAutoscaler) -> Result<Option<Seen>, kube::Error> {
+    pub(super) async fn observe(
+        &self,
+        meant: &PvcAutoscaler,
+        refusal: Option<Refusal>,
+    ) -> Result<Option<Seen>, kube::Error> {
         let namespace = meant.namespace().unwrap_or_default();
         let there = self.of::<PvcAutoscaler>(&namespace).get_opt(&meant.name_any()).await?;
         let Some(autoscaler) = there.filter(|one| uid(&one.metadata) == uid(&meant.metadata))
@@ -42,6 +46,7 @@ impl Keeper {
             autoscaler,
             workload,
             pods,
+            refusal,
         };
         self.see_claims(&mut seen).await?;
         self.see_sources(&mut seen).await?;

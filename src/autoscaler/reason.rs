@@ -10,6 +10,8 @@ pub enum AutoscalerReason {
     ClaimAmbiguous,
     /// A claim of the name is another workload's.
     ClaimTaken,
+    /// The API server does not let a claim be made or grown.
+    ClaimRefused,
     /// A claim has grown by itself, or would have.
     ClaimGrows,
     /// The claims were made by the StatefulSet, whose claims keep their names: they can only grow.
@@ -38,9 +40,10 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 14] = [
+    pub const ALL: [AutoscalerReason; 15] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
+        AutoscalerReason::ClaimRefused,
         AutoscalerReason::ClaimGrows,
         AutoscalerReason::ClaimsFixed,
         AutoscalerReason::ClassMissing,

@@ -31,6 +31,15 @@ pub(super) struct Seen {
     pub usage: BTreeMap<String, Usage>,
     /// Whether pods of the workload get their claims from us.
     pub is_covered: bool,
+    /// What the API server did not let us do the last time.
+    pub refusal: Option<Refusal>,
+}
+
+/// A claim that could not be made or grown: a quota, a policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub claim: String,
+    pub why: String,
 }
 
 /// A StatefulSet.

@@ -33,3 +33,16 @@ pub(super) enum Step {
     /// Write an event on the PvcAutoscaler.
     Tell { reason: AutoscalerReason, subject: String, text: String },
 }
+
+impl Step {
+    /// The claim that it makes or grows, which those who guard the namespace may refuse.
+    pub fn claim_asked_for(&self) -> Option<&String> {
+        match self {
+            Step::MakeClaim { claim, .. }
+            | Step::MakeSource { claim, .. }
+            | Step::MakeCopy { claim, .. }
+            | Step::Grow { claim, .. } => Some(claim),
+            _ => None,
+        }
+    }
+}

@@ -71,6 +71,11 @@ pub fn by_json(patch: Value) -> Patch<()> {
     Patch::Json(patch)
 }
 
+/// Whether asking again at once would not help: a quota, a policy, a right that is missing.
+pub fn is_refused(status: &kube::core::Status) -> bool {
+    (400..=422).contains(&status.code) && !status.is_conflict() && !status.is_not_found()
+}
+
 /// Whether something was written meanwhile: a JSON patch whose test fails is invalid, not a conflict.
 pub fn is_stale(status: &kube::core::Status) -> bool {
     status.is_conflict() || status.is_invalid() || status.is_not_found()

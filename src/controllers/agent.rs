@@ -141,18 +141,10 @@ impl Agent {
                 answer => break answer,
             }
         };
-        let ended = VolumeRequestStatus { finished_at: Some(now()), ..running(Phase::Done, None) };
-        let answer = told(&outcome, ended);
-        if let Ok(Done::Grown { .. }) = outcome {
-            // Nobody looks further than the answer, so that the two need not wait for each other.
-            let (published, told) =
-                tokio::join!(self.storage.publish(), self.tell(&mut record, answer));
-            published.inspect_err(|_| self.storage.note())?;
-            return told;
-        }
         // First what the node has now, then the answer: who reads the answer looks there.
         self.storage.publish().await?;
-        self.tell(&mut record, answer).await
+        let ended = VolumeRequestStatus { finished_at: Some(now()), ..running(Phase::Done, None) };
+        self.tell(&mut record, told(&outcome, ended)).await
     }
 
     async fn attempt(&self, request: &VolumeRequest) -> Result<Done, VolumeError> {

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::FillingPhase;
 use crate::causes;
-use crate::cluster::writes::is_stale;
+use crate::cluster::writes::{is_refused, is_stale};
 use crate::cluster::{Clock, Watched};
 use crate::populators::apply::{Events, Work};
 use crate::populators::notes::TELL_EVERY;
@@ -292,11 +292,6 @@ fn names<S: Source>(claim: &PersistentVolumeClaim) -> Option<&String> {
     let is_ours = named.api_group.as_deref() == Some(&*S::group(&())) && named.kind == S::kind(&());
     // One of another namespace is told so when it is looked at; see KEP-3294.
     (is_ours && named.namespace.is_none()).then_some(&named.name)
-}
-
-/// Whether asking again at once would not help.
-fn is_refused(status: &kube::core::Status) -> bool {
-    (400..=422).contains(&status.code) && !status.is_conflict() && !status.is_not_found()
 }
 
 /// After how long a claim is looked at without a change of what is watched.

@@ -83,6 +83,9 @@ pub async fn client() -> Result<Client> {
                    set KUBECONFIG";
     let mut config = Config::infer().await.context(unknown)?;
     config.read_timeout = Some(SILENCE);
+    // Whoever asks knows what to do about an answer, and when to ask again. The library would ask fifteen
+    // times, as late as it is told to: a pod that may not be evicted would hold up all others for minutes.
+    config.default_retry = false;
     config.reset_reader_on_write = true;
     Client::try_from(config).context(unknown)
 }

@@ -1,7 +1,7 @@
 //! What can go wrong when claims are swapped: a test each, named by where it would go wrong.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -220,6 +220,23 @@ fn delete_of_the_autoscaler_takes_no_claim_along() {
         );
         assert_eq!(world.uid_of_pod("db-0").await, uid);
         world.api::<StatefulSet>().delete("db", &DeleteParams::default()).await.unwrap();
+    });
+}
+
+#[test]
+fn quota_is_met_before_a_pod_is_stopped() {
+    run("hazard_quota", |world| async move {
+        let class = workload(&world, 1).await;
+        let uid = world.uid_of_pod("db-0").await;
+        world.quota("250Mi").await;
+        world.autoscaler(&class, "100Mi", json!({})).await;
+        let status = world.until_waiting_for("ClaimRefused").await;
+        assert!(status.message.unwrap().contains("exceeded quota"));
+        assert_eq!(world.uid_of_pod("db-0").await, uid, "it was not stopped");
+        world.api::<ResourceQuota>().delete("storage", &DeleteParams::default()).await.unwrap();
+        world.settled("1/1").await;
+        assert_eq!(capacity(&world.active(0).await), "100Mi");
+        world.end_workload().await;
     });
 }
 

@@ -234,6 +234,7 @@ impl World {
             classes: [("hdd".to_owned(), true), ("ssd".to_owned(), true)].into(),
             usage: BTreeMap::new(),
             is_covered: true,
+            refusal: None,
         }
     }
 
