@@ -34,6 +34,10 @@ fn webhook_away_means_no_pod_and_never_one_without_its_volume() {
         world.settled("1/1").await;
         let before = world.records("db-0").await;
         operators(&world, 0).await;
+        // One that ends still answers, and no longer counts.
+        let ours = "--selector=app.kubernetes.io/component=operator";
+        let gone = ["wait", "-n", "pliant-system", "--for=delete", "pod", ours, "--timeout=2m"];
+        must("kubectl", &gone).await;
         let pods = world.api::<Pod>();
         pods.delete("db-0", &DeleteParams::default()).await.unwrap();
         world.until_told("db", "FailedCreate", 1).await;
