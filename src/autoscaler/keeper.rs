@@ -267,10 +267,8 @@ impl Keeper {
     }
 
     async fn tell_refused(&self, seen: &Seen, refused: &Refusal) -> Result<(), kube::Error> {
-        let Refusal { claim, why } = refused;
-        let text = format!("claim {claim} is refused, and asked for again: {why}");
-        let subject = format!("{}/{claim}", seen.generation());
-        self.tell(seen, AutoscalerReason::ClaimRefused, &subject, &text).await
+        let subject = format!("{}/{}", seen.generation(), refused.claim);
+        self.tell(seen, AutoscalerReason::ClaimRefused, &subject, &refused.to_string()).await
     }
 
     async fn tell_protected(&self, seen: &Seen, why: &str) -> Result<(), kube::Error> {

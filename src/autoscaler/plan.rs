@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use crate::api::{
     AutoscalerMode, AutoscalerPhase, OrdinalStatus, PvcAutoscalerStatus, Quantity, SwapPhase,
 };
-use crate::autoscaler::seen::{Refusal, Seen, Workload, capacity, is_bound, is_ending, requested};
+use crate::autoscaler::seen::{Seen, Workload, capacity, is_bound, is_ending, requested};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::drop_unbound;
 use crate::autoscaler::turn::Turn;
@@ -52,9 +52,8 @@ pub(super) fn plan(seen: &Seen) -> Plan {
         .refusal
         .as_ref()
         .filter(|refusal| steps.iter().any(|step| step.claim_asked_for() == Some(&refusal.claim)));
-    if let Some(Refusal { claim, why }) = refused {
-        let message = format!("claim {claim} is refused, and asked for again: {why}");
-        let problem = Some((AutoscalerReason::ClaimRefused, message));
+    if let Some(refused) = refused {
+        let problem = Some((AutoscalerReason::ClaimRefused, refused.to_string()));
         says.push(Says { problem, ..Says::default() });
     }
     if let Some(problem) = of_the_whole(seen) {

@@ -1,6 +1,7 @@
 //! All that decides what is done next for the claims of one workload. Pure.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -64,6 +65,12 @@ pub(super) struct Usage {
     pub used: Bytes,
     pub inodes: u64,
     pub inodes_used: u64,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "claim {} is refused, and asked for again: {}", self.claim, self.why)
+    }
 }
 
 impl From<&VolumeUsage> for Usage {

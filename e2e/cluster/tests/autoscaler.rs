@@ -147,6 +147,13 @@ impl World {
         self.exec_when_back(pod, "cat /data/count").await.parse().unwrap()
     }
 
+    /// The bytes of the records that are not as they were written.
+    pub async fn bytes_lost(&self, pod: &str) -> usize {
+        let count =
+            "awk '$1 != NR { lost += length($1) + 1 } END { print lost + 0 }' /data/records";
+        self.exec_when_back(pod, count).await.parse().unwrap()
+    }
+
     /// Remove the workload and what keeps its claims: the pods would come back.
     pub async fn end_workload(&self) {
         let now = DeleteParams::default();

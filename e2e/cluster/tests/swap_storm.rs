@@ -64,7 +64,9 @@ fn swaps_lose_no_record_whoever_dies() {
         let records = world.records("db-0").await + world.records("db-1").await;
         eprintln!("{edits} edits, {deaths} deaths, {records} records");
         let deaths = usize::try_from(deaths).unwrap();
-        figures("swap_storm.txt", &[("swap_kills", deaths), ("swap_bytes_lost", 0)]);
+        let lost = world.bytes_lost("db-0").await + world.bytes_lost("db-1").await;
+        figures("swap_storm.txt", &[("swap_kills", deaths), ("swap_bytes_lost", lost)]);
+        assert_eq!(lost, 0);
         world.end_workload().await;
     });
 }
