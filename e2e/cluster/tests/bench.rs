@@ -1,6 +1,8 @@
 //! Figures of a cluster, into `target/figures.d/cluster.txt`. `e2e/cluster/bench` starts the cluster for
 //! them: with the kubelet's own pace, and an optimised driver.
 
+mod swaps;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::future::Future;
@@ -101,6 +103,24 @@ fn thousand_nodes() {
     });
 }
 
+#[test]
+#[ignore = "e2e/cluster/bench starts what it needs"]
+fn pauses() {
+    measure("pauses", |world, mut figures| async move {
+        swaps::pauses(&world, &mut figures).await;
+        figures
+    });
+}
+
+#[test]
+#[ignore = "e2e/cluster/bench starts what it needs"]
+fn many_claims() {
+    measure("many_claims", |world, mut figures| async move {
+        swaps::many_claims(&world, &mut figures).await;
+        figures
+    });
+}
+
 /// From a claim to a pod that runs, and from an edit to the claim's new size.
 async fn a_claim_and_its_edits(world: &World, figures: &mut Figures) {
     let before = writes(&world.client).await;
@@ -181,11 +201,12 @@ async fn many_claims_at_once(world: &World, prefix: &str) -> (f64, f64) {
     let pace = f64::from(BURST) / begun.elapsed().as_secs_f64();
     stream::iter(&names).for_each_concurrent(AT_ONCE, |name| world.remove_claim(name)).await;
     until_swept(&world.client, |_| true).await;
-    let each = written(&world.client).await.into_iter().map(|(what, count)| {
-        let each = (count - before[&what]) / f64::from(BURST);
-        (what, each)
+    let after = written(&world.client).await;
+    let each = ours(&after).map(|(what, count)| {
+        let before = before.get(what).copied().unwrap_or_default();
+        (what, (count - before) / f64::from(BURST))
     });
-    let each: Vec<(String, f64)> = each.filter(|(_, each)| *each > 0.0).collect();
+    let each: Vec<(&Writing, f64)> = each.filter(|(_, each)| *each > 0.0).collect();
     println!("writes a volume: {each:?}");
     (pace, each.into_iter().map(|(_, each)| each).sum())
 }
@@ -208,7 +229,7 @@ async fn idle_minute(client: &Client) -> f64 {
 async fn a_thousand_nodes(world: &World, figures: &mut Figures) {
     // It would look at each volume and say that it is available.
     must("e2e/cluster/control", &["kube-controller-manager", "kill"]).await;
-    figures.tell("controller_rss_mib", resident(world).await);
+    figures.tell("controller_rss_mib", resident(&world.client, "controller").await);
     let begun = Instant::now();
     let nodes: Api<NodeStorage> = Api::all(world.client.clone());
     let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
@@ -217,11 +238,11 @@ async fn a_thousand_nodes(world: &World, figures: &mut Figures) {
         .await;
     println!("{NODES} nodes after {:.0} s", begun.elapsed().as_secs_f64());
     sleep(Duration::from_secs(10)).await; // The watches bring the last of them.
-    figures.tell("controller_rss_mib_100000_volumes", resident(world).await);
+    figures.tell("controller_rss_mib_100000_volumes", resident(&world.client, "controller").await);
 
     let begun = Instant::now();
     let before = calls(&world.client, "").await.number;
-    for pod in controllers(&world.client).await {
+    for pod in pods_of(&world.client, "controller").await {
         // What answers is a new process, and not before it knows all records.
         let end =
             ["exec", "-n", "pliant-system", &pod, "-c", "controller", "--", "bash", "-c", "kill 1"];
@@ -237,14 +258,13 @@ async fn a_thousand_nodes(world: &World, figures: &mut Figures) {
     figures.tell("controller_restart_seconds_100000_volumes", begun.elapsed().as_secs_f64());
 }
 
-/// What the larger of the controllers has in memory, in MiB.
-async fn resident(world: &World) -> f64 {
+/// What the larger one of our processes of a name has in memory, in MiB.
+async fn resident(client: &Client, component: &str) -> f64 {
     let mut largest = 0.0_f64;
-    for pod in controllers(&world.client).await {
+    for pod in pods_of(client, component).await {
         let script =
             "while read -r name kib _; do [ $name != VmRSS: ] || echo $kib; done </proc/1/status";
-        let of =
-            ["exec", "-n", "pliant-system", &pod, "-c", "controller", "--", "bash", "-c", script];
+        let of = ["exec", "-n", "pliant-system", &pod, "-c", component, "--", "bash", "-c", script];
         let told = kubectl(&of).await.expect("an end");
         let kib: f64 = String::from_utf8_lossy(&told.stdout).trim().parse().expect("KiB");
         largest = largest.max(kib / 1024.0);
@@ -308,7 +328,7 @@ struct Calls {
 
 async fn calls(client: &Client, method: &str) -> Calls {
     let mut told = String::new();
-    for pod in controllers(client).await {
+    for pod in pods_of(client, "controller").await {
         let path = format!("/api/v1/namespaces/pliant-system/pods/{pod}:9809/proxy/metrics");
         told += &get(client, &path).await.unwrap_or_default();
     }
@@ -316,10 +336,11 @@ async fn calls(client: &Client, method: &str) -> Calls {
     Calls { number: sum("count"), seconds: sum("sum") }
 }
 
-/// The names of the pods of the controllers.
-async fn controllers(client: &Client) -> Vec<String> {
+/// The names of the pods of a component of ours.
+async fn pods_of(client: &Client, component: &str) -> Vec<String> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), "pliant-system");
-    let ours = ListParams::default().labels("app.kubernetes.io/component=controller");
+    let ours = format!("app.kubernetes.io/component={component}");
+    let ours = ListParams::default().labels(&ours);
     let pods = persist(|| pods.list(&ours)).await.unwrap();
     pods.into_iter().filter_map(|pod| pod.metadata.name).collect()
 }
@@ -339,28 +360,46 @@ fn sum_of(metrics: &str, name: &str, words: &[&str]) -> f64 {
     metrics.lines().filter(ours).filter_map(value).sum()
 }
 
-/// How often objects of ours were written since the API server's start, by what was done with what.
-async fn written(client: &Client) -> BTreeMap<String, f64> {
+/// A kind of request that writes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Writing {
+    verb: String,
+    resource: String,
+    part: String,
+}
+
+/// How often each was asked for.
+type Writes = BTreeMap<Writing, f64>;
+
+/// What was written since the API server's start.
+async fn written(client: &Client) -> Writes {
     let told = get(client, "/metrics").await.expect("the API server answers");
-    let mut written = BTreeMap::new();
-    for verb in ["POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"] {
-        for what in ["volumerequests", "nodestorages", "pools"] {
-            for part in ["", "status"] {
-                let words = [
-                    "group=\"pliant.io\"".to_owned(),
-                    format!("verb=\"{verb}\""),
-                    format!("resource=\"{what}\""),
-                    format!("subresource=\"{part}\""),
-                ];
-                let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                let count = sum_of(&told, "apiserver_request_total", &words);
-                written.insert(format!("{verb} {what}/{part}"), count);
-            }
-        }
+    let mut written = Writes::new();
+    for (writing, count) in told.lines().filter_map(read_writing) {
+        *written.entry(writing).or_default() += count;
     }
     written
 }
 
+/// Read a line of the API server's metrics, if it counts requests that write.
+fn read_writing(line: &str) -> Option<(Writing, f64)> {
+    let labels = line.strip_prefix("apiserver_request_total{")?;
+    let label = |name: &str| {
+        let (_, rest) = labels.split_once(&format!(",{name}=\""))?;
+        rest.split_once('"').map(|(value, _)| value.to_owned())
+    };
+    let (verb, resource, part) = (label("verb")?, label("resource")?, label("subresource")?);
+    let writes = ["POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"];
+    let count = line.rsplit(' ').next()?.parse().ok()?;
+    writes.contains(&verb.as_str()).then_some((Writing { verb, resource, part }, count))
+}
+
+/// How often objects of the driver were.
 async fn writes(client: &Client) -> f64 {
-    written(client).await.values().sum()
+    ours(&written(client).await).map(|(_, count)| count).sum()
+}
+
+fn ours(written: &Writes) -> impl Iterator<Item = (&Writing, &f64)> {
+    let kinds = ["volumerequests", "nodestorages", "pools"];
+    written.iter().filter(move |(what, _)| kinds.contains(&what.resource.as_str()))
 }

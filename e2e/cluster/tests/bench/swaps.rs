@@ -1,0 +1,210 @@
+//! How long a swap stops a pod, what it asks of the API server, and what the operator holds of ten
+//! thousand claims.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::Api;
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use pliant::api::{AutoscalerPhase, LastSwap, PvcAutoscaler};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::{AT_ONCE, Figures, Writes, resident, written};
+use crate::calls::{must, persist};
+use crate::world::World;
+
+/// What is copied ahead of a swap and in it, in MiB. The whole group has 4 GiB, for the old and the new one.
+const SIZES: [usize; 2] = [256, 1280];
+/// What changes meanwhile, if something does: 4 MiB a second, in place.
+const BUSY: &str = "\
+    dd if=/dev/urandom of=/data/busy bs=1M count=64 2>/dev/null; n=0; \
+    while true; do dd if=/dev/urandom of=/data/busy bs=1M count=4 seek=$((n % 16 * 4)) conv=notrunc,fsync 2>/dev/null; \
+        n=$((n + 1)); sleep 1; done";
+/// Whatever a swap writes, by whom ever.
+const TOUCHED: [&str; 7] = [
+    "pvcautoscalers",
+    "pvcsourcepopulators",
+    "volumerequests",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "pods",
+    "nodestorages",
+];
+
+const WORKLOADS: u32 = 100;
+const REPLICAS: u32 = 100;
+/// Making ten thousand claims takes some minutes.
+const WHILE_ALL_ARE_MADE: Duration = Duration::from_secs(1800);
+
+/// Seconds for which a pod is stopped, with all copied meanwhile and with most of it ahead, by how much
+/// there is and whether it changes.
+pub async fn pauses(world: &World, figures: &mut Figures) {
+    let world = &world.with_patience(Duration::from_secs(600));
+    for (class, fs) in [("bench-swaps-ext4", "ext4"), ("bench-swaps-xfs", "xfs")] {
+        world.class_named(class, json!({"pool": "fast", "fs-type": fs})).await;
+    }
+    world.workload(1, json!([])).await;
+    world.autoscaler("bench-swaps-ext4", "1800Mi", json!({"retention": "1s"})).await;
+    world.settled("1/1").await;
+    let mut filled = 0;
+    for size in SIZES {
+        let more = size - filled;
+        let fill =
+            format!("dd if=/dev/urandom bs=1M count={more} >>/data/filling 2>/dev/null; sync");
+        world.exec_when_back("db-0", &fill).await;
+        filled = size;
+        for (busy, of) in [(false, "idle"), (true, "busy")] {
+            let cold = there_and_back(world, false, busy).await;
+            let hot = there_and_back(world, true, busy).await;
+            println!(
+                "{size} MiB, {of}: {:.1} s stopped cold, {:.1} s hot ({} rounds), {} and {} writes",
+                cold.pause, hot.pause, hot.rounds, cold.writes, hot.writes
+            );
+            if (size, busy) == (SIZES[1], false) {
+                figures.tell("swap_pause_seconds_cold", cold.pause);
+                figures.tell("swap_pause_seconds_hot", hot.pause);
+                figures.tell("api_writes_per_swap", cold.writes);
+            }
+        }
+    }
+    world.end_workload().await;
+}
+
+/// What a swap takes, in the mean.
+struct Cost {
+    pause: f64,
+    rounds: i32,
+    writes: f64,
+}
+
+/// To the other class and back: the pod is as it was, and no direction is favoured.
+async fn there_and_back(world: &World, hot: bool, busy: bool) -> Cost {
+    let there = swap(world, ("bench-swaps-xfs", "1700Mi"), hot, busy).await;
+    let back = swap(world, ("bench-swaps-ext4", "1800Mi"), hot, busy).await;
+    Cost {
+        pause: f64::midpoint(there.pause, back.pause),
+        rounds: there.rounds.max(back.rounds),
+        writes: f64::midpoint(there.writes, back.writes),
+    }
+}
+
+async fn swap(world: &World, (class, size): (&str, &str), hot: bool, busy: bool) -> Cost {
+    if busy {
+        // It ends with its pod.
+        world.exec_when_back("db-0", &format!("({BUSY}) </dev/null >/dev/null 2>&1 &")).await;
+    }
+    let before = of_swaps(&written(&world.client).await);
+    world.autoscaler(class, size, json!({"retention": "1s", "hotCopy": hot})).await;
+    let status = world.settled("1/1").await;
+    let last: LastSwap = status.of(0).and_then(|one| one.last_swap.clone()).expect("a swap");
+    world.until_alone(1).await;
+    let writes = of_swaps(&written(&world.client).await) - before;
+    let pause = i32::try_from(last.pause_seconds.expect("a pod")).expect("less than years");
+    Cost { pause: f64::from(pause), rounds: last.rounds, writes }
+}
+
+fn of_swaps(written: &Writes) -> f64 {
+    written
+        .iter()
+        .filter(|(what, _)| TOUCHED.contains(&what.resource.as_str()))
+        .map(|(_, n)| n)
+        .sum()
+}
+
+/// A hundred workloads of a hundred pods, whose ten thousand claims the operator makes and then watches.
+pub async fn many_claims(world: &World, figures: &mut Figures) {
+    // It would make pods.
+    must("e2e/cluster/control", &["kube-controller-manager", "kill"]).await;
+    figures.tell("operator_rss_mib", resident(&world.client, "operator").await);
+    let begun = Instant::now();
+    stream::iter(0..WORKLOADS).for_each_concurrent(AT_ONCE, |number| keep(world, number)).await;
+    let claims = world.api::<PersistentVolumeClaim>();
+    until_made(&claims).await;
+    let took = begun.elapsed().as_secs_f64();
+    println!("{} claims after {took:.0} s", WORKLOADS * REPLICAS);
+    figures.tell("operator_claims_made_per_second", f64::from(WORKLOADS * REPLICAS) / took);
+    let names = claims.list_metadata(&ListParams::default()).await.unwrap();
+    let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
+    stream::iter(names)
+        .for_each_concurrent(AT_ONCE, |claim| {
+            let (claims, patch) = (&claims, Patch::Merge(&bound));
+            async move {
+                let (name, merge) = (claim.name_any(), PatchParams::default());
+                persist(|| claims.patch_status(&name, &merge, &patch)).await.unwrap();
+            }
+        })
+        .await;
+    until_settled(&world.api()).await;
+    figures.tell("operator_rss_mib_10000_claims", resident(&world.client, "operator").await);
+}
+
+/// A StatefulSet whose pods nobody makes, and the declaration of its claims.
+async fn keep(world: &World, number: u32) {
+    let name = format!("w{number}");
+    let set: StatefulSet = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "serviceName": name,
+            "replicas": REPLICAS,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "app", "image": "pliant.test/busybox:1"}]},
+            },
+        },
+    }))
+    .unwrap();
+    let autoscaler: PvcAutoscaler = serde_json::from_value(json!({
+        "apiVersion": "pliant.io/v1alpha1",
+        "kind": "PvcAutoscaler",
+        "metadata": {"name": name},
+        "spec": {
+            "statefulSetName": name,
+            "volumeClaimTemplate": {"metadata": {"name": "data"}, "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "pliant",
+                "resources": {"requests": {"storage": "1Gi"}}}},
+        },
+    }))
+    .unwrap();
+    let params = PostParams::default();
+    let (sets, autoscalers) = (world.api::<StatefulSet>(), world.api::<PvcAutoscaler>());
+    persist(|| sets.create(&params, &set)).await.unwrap();
+    persist(|| autoscalers.create(&params, &autoscaler)).await.unwrap();
+}
+
+async fn until_made(claims: &Api<PersistentVolumeClaim>) {
+    let (end, all) = (Instant::now() + WHILE_ALL_ARE_MADE, ListParams::default());
+    loop {
+        let there = persist(|| claims.list_metadata(&all)).await.unwrap().items.len();
+        if there == (WORKLOADS * REPLICAS) as usize {
+            return;
+        }
+        assert!(Instant::now() < end, "only {there} claims are made");
+        sleep(Duration::from_secs(2)).await;
+    }
+}
+
+async fn until_settled(autoscalers: &Api<PvcAutoscaler>) {
+    let (end, any) = (Instant::now() + WHILE_ALL_ARE_MADE, ListParams::default());
+    let wanted = format!("{REPLICAS}/{REPLICAS}");
+    let is_settled = |one: &PvcAutoscaler| {
+        let status = one.status.as_ref();
+        status.is_some_and(|status| {
+            status.claims == wanted && status.phase == AutoscalerPhase::Settled
+        })
+    };
+    loop {
+        let all = persist(|| autoscalers.list(&any)).await.unwrap().items;
+        let settled = all.iter().filter(|one| is_settled(one)).count();
+        if settled == WORKLOADS as usize {
+            return;
+        }
+        assert!(Instant::now() < end, "only {settled} workloads are settled");
+        sleep(Duration::from_secs(2)).await;
+    }
+}
