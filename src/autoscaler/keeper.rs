@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +41,9 @@ const POD: Duration = Duration::from_secs(2);
 
 /// After an API server that did not answer, and while something is waited for that is not watched.
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// How many workloads are looked at at once: one whose calls hang holds up no other.
+const AT_ONCE: usize = 16;
 
 /// Says whether pods get their claims from us.
 #[async_trait]
@@ -75,7 +80,12 @@ struct Known {
     versions: Vec<String>,
     due: Option<Instant>,
     refusal: Option<Refusal>,
+    /// Whether somebody looks right now.
+    is_attended: bool,
 }
+
+/// The uid of a workload that was looked at, after how long to look again, and what was refused.
+type Attended = (String, Option<Duration>, Option<Refusal>);
 
 impl Keeper {
     /// Begin to watch, until `stop`; the claims are watched for the populators, too.
@@ -114,9 +124,10 @@ impl Keeper {
                 self.nodes.changes(),
             ];
             let mut known = HashMap::new();
+            let mut attendants = JoinSet::new();
             loop {
                 changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
-                self.look(&mut known).await;
+                self.look(&mut known, &mut attendants);
                 let due = known.values().filter_map(|one: &Known| one.due).min();
                 let [autoscalers, sets, sources, claims, nodes] = &mut changes;
                 tokio::select! {
@@ -125,9 +136,13 @@ impl Keeper {
                     _ = sources.changed() => {}
                     _ = claims.changed() => {}
                     _ = nodes.changed() => {}
+                    Some(ended) = attendants.join_next() => heed(&mut known, ended),
                     () = until(due) => {}
                 }
                 tokio::time::sleep(PAUSE).await;
+                while let Some(ended) = attendants.try_join_next() {
+                    heed(&mut known, ended);
+                }
             }
         };
         stop.run_until_cancelled(Box::pin(kept)).await;
@@ -149,22 +164,37 @@ impl Keeper {
         self.webhook.covers(namespace, set).await
     }
 
-    /// Look at every workload of which something has changed or is due.
-    async fn look(&self, known: &mut HashMap<String, Known>) {
+    /// Begin to look at every workload of which something has changed or is due.
+    fn look(
+        self: &Arc<Self>,
+        known: &mut HashMap<String, Known>,
+        attendants: &mut JoinSet<Attended>,
+    ) {
         let all = self.autoscalers.all();
         known.retain(|uid, _| all.iter().any(|one| uid == self::uid(&one.metadata)));
         for autoscaler in all {
             let uid = uid(&autoscaler.metadata).to_owned();
             let versions = self.versions(&autoscaler);
-            let is_known = known.get(&uid).is_some_and(|before| {
+            let before = known.get(&uid);
+            let is_known = before.is_some_and(|before| {
                 before.versions == versions && before.due.is_none_or(|due| due > Instant::now())
             });
-            if !is_known {
-                let mut refusal = known.remove(&uid).and_then(|before| before.refusal);
-                let after = self.attend(&autoscaler, &mut refusal).await;
-                let due = after.map(|after| Instant::now() + after);
-                known.insert(uid, Known { versions, due, refusal });
+            if is_known || before.is_some_and(|before| before.is_attended) {
+                continue;
             }
+            if attendants.len() == AT_ONCE {
+                return; // The next one who ends makes room.
+            }
+            let mut refusal = before.and_then(|before| before.refusal.clone());
+            known.insert(
+                uid.clone(),
+                Known { versions, due: None, refusal: None, is_attended: true },
+            );
+            let keeper = self.clone();
+            attendants.spawn(async move {
+                let after = keeper.attend(&autoscaler, &mut refusal).await;
+                (uid, after, refusal)
+            });
         }
     }
 
@@ -276,6 +306,15 @@ impl Keeper {
         let text = format!("a pod of {name} may not be stopped now: {why}; it is asked again");
         let subject = seen.generation().to_string();
         self.tell(seen, AutoscalerReason::PodProtected, &subject, &text).await
+    }
+}
+
+/// Note what one who looked at a workload has to say, if that is still there.
+fn heed(known: &mut HashMap<String, Known>, ended: Result<Attended, JoinError>) {
+    let (uid, after, refusal) = ended.unwrap_or_else(|error| resume_unwind(error.into_panic()));
+    if let Some(one) = known.get_mut(&uid) {
+        let due = after.map(|after| Instant::now() + after);
+        *one = Known { due, refusal, is_attended: false, ..one.clone() };
     }
 }
 

@@ -1,10 +1,10 @@
 //! Claims are made, taken over, and let grow.
 
-use pliant::api::{AutoscalerPhase, Quantity};
+use pliant::api::{AutoscalerPhase, PvcAutoscaler, Quantity};
 use serde_json::json;
 
 use crate::block_on;
-use crate::world::{SHOP, World};
+use crate::world::{HUNG, SHOP, World};
 
 fn size(text: &str) -> Quantity {
     Quantity(text.parse().unwrap())
@@ -177,5 +177,20 @@ fn a_claim_that_is_full_grows_by_itself_and_an_edit_of_the_template_makes_that_v
             (capacity(&world.active(0)), world.ordinal(0).generation),
             ("5Gi".to_owned(), 1)
         );
+    });
+}
+
+#[test]
+fn a_workload_whose_calls_hang_holds_up_no_other() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let mut hung: PvcAutoscaler = world.wanted("4Gi", "hdd", &json!({}));
+        hung.metadata.name = Some(HUNG.to_owned());
+        hung.spec.stateful_set_name = HUNG.to_owned();
+        world.api.put(&hung);
+        world.rest().await;
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
     });
 }

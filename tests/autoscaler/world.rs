@@ -57,12 +57,15 @@ impl pliant::autoscaler::Tally for Pauses {
     }
 }
 
+/// A StatefulSet about which no call ever ends.
+pub const HUNG: &str = "hung";
+
 struct Everything;
 
 #[async_trait]
 impl Webhook for Everything {
-    async fn covers(&self, _: &str, _: &str) -> Result<bool, kube::Error> {
-        Ok(true)
+    async fn covers(&self, _: &str, set: &str) -> Result<bool, kube::Error> {
+        if set == HUNG { std::future::pending().await } else { Ok(true) }
     }
 }
 
@@ -121,8 +124,13 @@ impl World {
         })));
     }
 
-    /// What its claims are to be; `more` is laid over the specification.
+    /// Declare what its claims are to be; `more` is laid over the specification.
     pub fn want(&self, size: &str, class: &str, more: &Value) {
+        self.api.put(&self.wanted(size, class, more));
+    }
+
+    /// The declaration, with the status that is there.
+    pub fn wanted(&self, size: &str, class: &str, more: &Value) -> PvcAutoscaler {
         let mut spec = json!({
             "statefulSetName": "nginx",
             "volumeClaimTemplate": {
@@ -135,10 +143,10 @@ impl World {
         spec.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
         let before: Option<PvcAutoscaler> = self.api.get(&format!("{SHOP}/nginx"));
         let status = before.and_then(|one| one.status);
-        self.api.put(&object::<PvcAutoscaler>(json!({
+        object(json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
             "metadata": {"name": "nginx", "namespace": SHOP}, "spec": spec, "status": status,
-        })));
+        }))
     }
 
     pub fn status(&self) -> PvcAutoscalerStatus {
