@@ -28,7 +28,6 @@ use std::time::Duration;
 pub(crate) use drift::Drift;
 pub use keeper::{Keeper, Webhook};
 pub use reason::AutoscalerReason;
-pub(crate) use seen::{capacity, requested};
 pub(crate) use size::wanted;
 
 /// Counts what is done, for whoever scrapes it.

@@ -20,6 +20,7 @@ use crate::volume::{
 
 pub mod audit;
 mod capacities;
+mod claim;
 mod clock;
 mod kept;
 mod lasting;
@@ -32,6 +33,7 @@ mod watched;
 mod words;
 pub mod writes;
 
+pub use claim::{RESIZER_WOKEN_FOR, capacity, requested};
 pub use clock::Clock;
 pub use kept::{Differences, Kept};
 pub use lasting::Lasting;

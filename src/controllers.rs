@@ -3,7 +3,8 @@
 //! On a node, [`agent`] carries out the requests for it, [`storage`] tells what it has, [`usage`] how
 //! full that is, and [`pools::follow`] makes its pools those that the administrator wants. In the
 //! controller, [`pools`] says which nodes a pool is for, [`cleaner`] removes requests that have ended,
-//! [`nodes`] the records of nodes that are gone, and [`events`] tells people what has happened. Every
+//! [`nodes`] the records of nodes that are gone, and [`events`] tells people what has happened. In the
+//! operator, which watches claims, [`nudge`] wakes the resizer for edits that it has missed. Every
 //! replica of the controller runs its loops: an effect that another one had already is none.
 
 use std::time::Duration;
@@ -13,6 +14,7 @@ pub mod cleaner;
 mod conditions;
 pub mod events;
 pub mod nodes;
+pub mod nudge;
 pub mod pools;
 pub mod storage;
 pub mod usage;

@@ -11,7 +11,8 @@ use crate::api::{
 };
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLASSES, PVC_AUTOSCALERS};
-use crate::autoscaler::{Drift, capacity, requested, wanted};
+use crate::autoscaler::{Drift, wanted};
+use crate::cluster::{capacity, requested};
 
 mod print;
 #[cfg(test)]

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::api::{PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity};
 use crate::autoscaler::keeper::Keeper;
-use crate::autoscaler::seen::{Seen, requested, uid};
+use crate::autoscaler::seen::{Seen, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY, WRITER, make};
-use crate::cluster::{OnceEvent, writes};
+use crate::cluster::{OnceEvent, requested, writes};
 use crate::populators;
 
 impl Keeper {

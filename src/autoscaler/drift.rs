@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
 use crate::api::{Quantity, TemplateSpec, VolumeMode};
-use crate::autoscaler::seen::requested;
+use crate::cluster::requested;
 
 /// How a claim differs from what is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,11 +8,12 @@ use kube::ResourceExt;
 use crate::api::{
     AutoscalerMode, AutoscalerPhase, OrdinalStatus, PvcAutoscalerStatus, Quantity, SwapPhase,
 };
-use crate::autoscaler::seen::{Seen, Workload, capacity, is_bound, is_ending, requested};
+use crate::autoscaler::seen::{Seen, Workload, is_bound, is_ending};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::drop_unbound;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, ORDINAL, SUPERSEDED_BY, make};
+use crate::cluster::{capacity, requested};
 
 /// The longest sentence in a status, in characters.
 const LONGEST_SENTENCE: usize = 1024;

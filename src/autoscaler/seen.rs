@@ -118,23 +118,6 @@ pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
 }
 
-/// What a claim asks for.
-pub(crate) fn requested(claim: &PersistentVolumeClaim) -> Quantity {
-    let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
-    quantity(requests.and_then(|all| all.get("storage")))
-}
-
-/// What a claim has.
-pub(crate) fn capacity(claim: &PersistentVolumeClaim) -> Quantity {
-    let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref());
-    quantity(capacity.and_then(|all| all.get("storage")))
-}
-
-fn quantity(text: Option<&k8s_openapi::apimachinery::pkg::api::resource::Quantity>) -> Quantity {
-    let parsed = text.and_then(|text| text.0.parse().ok());
-    Quantity(parsed.unwrap_or_default())
-}
-
 impl Seen {
     /// The generation of what is wanted.
     pub fn generation(&self) -> i64 {

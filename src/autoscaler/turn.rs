@@ -9,10 +9,11 @@ use crate::api::{
 };
 use crate::autoscaler::drift::Drift;
 use crate::autoscaler::plan::{Says, bounded, size_of};
-use crate::autoscaler::seen::{Seen, capacity, is_bound, is_ending, requested, uid, uses};
+use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid, uses};
 use crate::autoscaler::size::{self, Sized};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, make};
+use crate::cluster::{capacity, requested};
 
 /// One pod's turn.
 pub(super) struct Turn<'a> {

@@ -11,7 +11,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::Watched;
+use crate::cluster::{RESIZER_WOKEN_FOR, Watched};
 use crate::populators::{LABEL, POPULATES};
 
 /// Claims, volumes and fill pods, cut to what tells when to look.
@@ -61,7 +61,7 @@ impl Watches {
     }
 }
 
-/// Leave of a claim whose it is, what it is filled from, and how it is bound.
+/// Leave of a claim whose it is, what it is filled from, how it is bound, and how its growth goes.
 fn cut_claim(claim: &mut PersistentVolumeClaim) {
     let before = std::mem::take(&mut claim.metadata);
     claim.metadata = ObjectMeta {
@@ -73,16 +73,22 @@ fn cut_claim(claim: &mut PersistentVolumeClaim) {
         labels: before.labels.map(|labels| {
             labels.into_iter().filter(|(key, _)| key.starts_with("pliant.io/")).collect()
         }),
+        annotations: before
+            .annotations
+            .map(|notes| notes.into_iter().filter(|(key, _)| key == RESIZER_WOKEN_FOR).collect()),
         deletion_timestamp: before.deletion_timestamp,
         ..ObjectMeta::default()
     };
     claim.spec = claim.spec.take().map(|spec| PersistentVolumeClaimSpec {
         data_source_ref: spec.data_source_ref,
+        resources: spec.resources,
         volume_name: spec.volume_name,
         ..PersistentVolumeClaimSpec::default()
     });
     claim.status = claim.status.take().map(|status| PersistentVolumeClaimStatus {
         phase: status.phase,
+        capacity: status.capacity,
+        allocated_resource_statuses: status.allocated_resource_statuses,
         ..PersistentVolumeClaimStatus::default()
     });
 }

@@ -16,6 +16,7 @@ use crate::api::{ArchivePopulator, PvcAutoscaler, PvcSourcePopulator};
 use crate::autoscaler;
 use crate::cli::{OperatorRole, WebhookFlags};
 use crate::cluster::Watched;
+use crate::controllers::nudge::wake_resizer;
 use crate::metrics::{FigureSource, Figures, Metrics};
 use crate::populators::validator::Mode;
 use crate::populators::{Populator, Settings, Tally, Watches, registry, validator};
@@ -51,6 +52,7 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
             archives.run(stop.clone()),
             copies.run(stop.clone()),
             registered(&client, role.validator, &watches, &tally, &stop),
+            wake_resizer(&client, watches.claims(), stop.clone()),
         )
     };
     let stopping = async {

@@ -12,6 +12,7 @@ mod events;
 mod gone;
 mod joins;
 mod life;
+mod nudges;
 mod outage;
 mod people;
 mod pools;

@@ -9,8 +9,8 @@ use crate::api::{NodeStorage, PvcAutoscaler, Quantity, VolumeUsage};
 use crate::ask::AskError;
 use crate::ask::kept::{Kept, Part};
 use crate::ask::plan::{Plan, Procedure, plan_of};
-use crate::autoscaler::requested;
 use crate::bytes::Bytes;
+use crate::cluster::requested;
 use crate::volume::few;
 
 /// What is told of how full a claim is.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::judge::makes_claims;
 use super::{Seen, Unkept, Wish};
 use crate::api::Quantity;
-use crate::autoscaler::requested;
+use crate::cluster::requested;
 
 /// What would do it: a PvcAutoscaler where a pod of a StatefulSet uses the claim, else a copy.
 pub(super) fn unkept(seen: &Seen, claim: &PersistentVolumeClaim, wish: &Wish) -> Unkept {

@@ -1,0 +1,117 @@
+//! Wakes the resizer of Kubernetes where it has not seen an edit.
+//!
+//! external-resizer 2.2.0 writes a claim as it has read it into the cache of its own watch. An edit that
+//! comes between is lost to it, and so are its own later looks, until something else of the claim changes.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::api::Patch;
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::causes;
+use crate::cluster::{Lasting, Pv, RESIZER_WOKEN_FOR, Watched, capacity, requested, writes};
+use crate::controllers::until;
+
+/// Who writes, for the API server.
+const WRITER: &str = "pliant-operator";
+
+/// How long a claim asks for more than it has, and nobody says that he is at it, before he is woken.
+const LATE: Duration = Duration::from_secs(5);
+
+/// After an API server that did not answer.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// A claim as it was seen: changed meanwhile, it is another one.
+type Seen = (String, String, String);
+
+/// Touch claims of this driver whose edit nobody has taken up, once for each size, until `stop`.
+pub async fn wake_resizer(
+    client: &Client,
+    claims: &Watched<PersistentVolumeClaim>,
+    stop: CancellationToken,
+) {
+    let woken = async {
+        claims.known().await;
+        let mut unheard = Lasting::new(LATE);
+        let mut others: HashSet<Seen> = HashSet::new();
+        let mut changes = claims.changes();
+        loop {
+            let all = claims.all();
+            let found: Vec<Seen> =
+                all.iter().filter(|one| is_unheard(one)).map(|one| seen(one)).collect();
+            others.retain(|one| found.contains(one));
+            let (late, mut next) = unheard.of(found, Instant::now());
+            for one in late.into_iter().filter(|one| !others.contains(one)).collect::<Vec<_>>() {
+                let Some(claim) = claims.get_in(&one.0, &one.1) else { continue };
+                match wake(client, &claim).await {
+                    Ok(()) => drop(others.insert(one)),
+                    Err(kube::Error::Api(status)) if writes::is_stale(&status) => {}
+                    Err(error) => {
+                        let error = causes::in_full(&error);
+                        tracing::warn!(
+                            claim = one.1,
+                            namespace = one.0,
+                            error,
+                            "the resizer is not woken"
+                        );
+                        next = Some(AGAIN);
+                    }
+                }
+            }
+            tokio::select! {
+                _ = changes.changed() => {}
+                () = until(next) => {}
+            }
+        }
+    };
+    stop.run_until_cancelled(woken).await;
+}
+
+fn seen(claim: &PersistentVolumeClaim) -> Seen {
+    let version = claim.resource_version().unwrap_or_default();
+    (claim.namespace().unwrap_or_default(), claim.name_any(), version)
+}
+
+/// Whether a claim asks for more than it has, and nobody says that he has heard it.
+fn is_unheard(claim: &PersistentVolumeClaim) -> bool {
+    let status = claim.status.as_ref();
+    let is_bound = status.is_some_and(|status| status.phase.as_deref() == Some("Bound"));
+    let is_heard = status.is_some_and(|status| {
+        let told = status.allocated_resource_statuses.as_ref();
+        told.is_some_and(|told| told.contains_key("storage"))
+    });
+    let asked = requested(claim);
+    is_bound
+        && !is_heard
+        && asked > capacity(claim)
+        && claim.metadata.deletion_timestamp.is_none()
+        && claim.annotations().get(RESIZER_WOKEN_FOR) != Some(&asked.to_string())
+}
+
+/// Change something of the claim, if its volume is of this driver.
+async fn wake(client: &Client, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
+    let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).unwrap_or_default();
+    let pv = Api::<Pv>::all(client.clone()).get_opt(&volume).await?;
+    if pv.is_none_or(|pv| pv.handle().is_none()) {
+        return Ok(());
+    }
+    let (name, namespace) = (claim.name_any(), claim.namespace().unwrap_or_default());
+    let size = requested(claim).to_string();
+    tracing::info!(
+        claim = name,
+        namespace,
+        size,
+        "nobody has taken up an edit: the resizer is woken"
+    );
+    let patch = json!({"metadata": {
+        "resourceVersion": claim.metadata.resource_version,
+        "annotations": { RESIZER_WOKEN_FOR: size },
+    }});
+    let api = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
+    writes::patch(&api, &name, &Patch::Merge(patch), WRITER).await
+}

@@ -1,0 +1,78 @@
+//! Edits of claims that the resizer has not seen.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::ResourceExt;
+use pliant::controllers::nudge::wake_resizer;
+use pliant::populators::Watches;
+use pliant::testing::FakeApi;
+use pliant::volume::DRIVER;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+const WOKEN_FOR: &str = "pliant.io/resizer-woken-for";
+
+/// A claim `data` that has 1 GiB, with a volume of this driver or another one's.
+fn claim(api: &FakeApi, asks: &str, driver: &str, more: Value) {
+    let mut claim = json!({
+        "metadata": {"name": "data", "namespace": "shop"},
+        "spec": {"volumeName": "pv", "resources": {"requests": {"storage": asks}}},
+        "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}},
+    });
+    claim["status"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    api.put(&serde_json::from_value::<PersistentVolumeClaim>(claim).unwrap());
+    let pv = json!({
+        "metadata": {"name": "pv"},
+        "spec": {"csi": {"driver": driver, "volumeHandle": "k-1"}},
+    });
+    api.put(&serde_json::from_value::<PersistentVolume>(pv).unwrap());
+}
+
+/// For which size the resizer was woken after a minute, and how many requests wrote something.
+async fn woken(api: &FakeApi) -> (Option<String>, usize) {
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let claim: PersistentVolumeClaim = api.get("shop/data").unwrap();
+    (claim.annotations().get(WOKEN_FOR).cloned(), api.writes().len())
+}
+
+fn two_operators(api: &FakeApi, stop: &CancellationToken) {
+    for name in ["one", "other"] {
+        let (client, stop) = (api.client_of(name), stop.clone());
+        tokio::spawn(async move {
+            let watches = Watches::start(&client, &stop);
+            wake_resizer(&client, watches.claims(), stop.clone()).await;
+        });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_resizer_is_woken_once_for_an_edit_that_nobody_takes_up() {
+    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    claim(&api, "1Gi", DRIVER, json!({}));
+    two_operators(&api, &stop);
+    assert_eq!(woken(&api).await, (None, 0));
+    claim(&api, "2Gi", DRIVER, json!({}));
+    let (size, writes) = woken(&api).await;
+    assert_eq!(size.as_deref(), Some("2Gi"));
+    assert!(writes <= 2, "{:?}", api.writes());
+    let (_, after) = woken(&api).await;
+    assert_eq!(after, writes, "once is enough");
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_at_it_is_let_be() {
+    for (asks, driver, more) in [
+        ("2Gi", DRIVER, json!({"allocatedResourceStatuses": {"storage": "NodeResizePending"}})),
+        ("2Gi", DRIVER, json!({"phase": "Pending"})),
+        ("2Gi", DRIVER, json!({"capacity": {"storage": "2Gi"}})),
+        ("2Gi", "other.example.com", json!({})),
+    ] {
+        let (api, stop) = (FakeApi::new(), CancellationToken::new());
+        two_operators(&api, &stop);
+        claim(&api, asks, driver, more.clone());
+        assert_eq!(woken(&api).await, (None, 0), "{driver} {more}");
+        stop.cancel();
+    }
+}
