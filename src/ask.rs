@@ -40,6 +40,21 @@ pub enum AskError {
     },
 }
 
+/// Read `KIND/NAME`, or `NAME` for a claim; both names have something in them, or it says `write` what.
+fn kind_and_name<'a>(text: &'a str, write: &str) -> Result<(&'a str, &'a str), String> {
+    let (kind, name) = text.split_once('/').unwrap_or(("pvc", text));
+    let kind = match kind {
+        "persistentvolumeclaim" | "persistentvolumeclaims" => "pvc",
+        "persistentvolume" | "persistentvolumes" => "pv",
+        "statefulset" | "statefulsets" => "sts",
+        other => other,
+    };
+    if name.is_empty() || name.contains('/') {
+        return Err(write.to_owned());
+    }
+    Ok((kind, name))
+}
+
 fn asked(what: &'static str) -> impl Fn(kube::Error) -> AskError {
     move |source| AskError::Api { what, source: Box::new(source) }
 }

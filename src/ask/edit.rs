@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::api::{NodeStorage, PvcAutoscaler, Quantity};
 use crate::ask::plan::{Around, Plan};
 use crate::ask::read::Reader;
-use crate::ask::{AskError, CLASSES, PVC_AUTOSCALERS, kept};
+use crate::ask::{AskError, CLASSES, PVC_AUTOSCALERS, kept, kind_and_name};
 use crate::bytes::Bytes;
 
 mod follow;
@@ -43,16 +43,11 @@ impl FromStr for Whose {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, name) = text.split_once('/').unwrap_or(("pvc", text));
-        if name.is_empty() || name.contains('/') {
-            return Err("write pvc/NAME or sts/NAME".to_owned());
-        }
-        match kind {
-            "pvc" | "persistentvolumeclaim" | "persistentvolumeclaims" => {
-                Ok(Whose::Claim(name.to_owned()))
-            }
-            "sts" | "statefulset" | "statefulsets" => Ok(Whose::Workload(name.to_owned())),
-            other => Err(format!("`{other}` has no claims: write pvc/NAME or sts/NAME")),
+        let write = "write pvc/NAME or sts/NAME";
+        match kind_and_name(text, write)? {
+            ("pvc", name) => Ok(Whose::Claim(name.to_owned())),
+            ("sts", name) => Ok(Whose::Workload(name.to_owned())),
+            (other, _) => Err(format!("`{other}` has no claims: {write}")),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use kube::Client;
 use serde::Serialize;
 
-use crate::ask::AskError;
+use crate::ask::{AskError, kind_and_name};
 use crate::doctor::Level;
 
 mod bound;
@@ -38,16 +38,11 @@ impl FromStr for Subject {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, name) = text.split_once('/').unwrap_or(("pvc", text));
-        if name.is_empty() || name.contains('/') {
-            return Err("write pvc/NAME or pv/NAME".to_owned());
-        }
-        match kind {
-            "pvc" | "persistentvolumeclaim" | "persistentvolumeclaims" => {
-                Ok(Subject::Claim(name.to_owned()))
-            }
-            "pv" | "persistentvolume" | "persistentvolumes" => Ok(Subject::Volume(name.to_owned())),
-            other => Err(format!("`{other}` is not explained: write pvc/NAME or pv/NAME")),
+        let write = "write pvc/NAME or pv/NAME";
+        match kind_and_name(text, write)? {
+            ("pvc", name) => Ok(Subject::Claim(name.to_owned())),
+            ("pv", name) => Ok(Subject::Volume(name.to_owned())),
+            (other, _) => Err(format!("`{other}` is not explained: {write}")),
         }
     }
 }

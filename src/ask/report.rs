@@ -8,9 +8,10 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::api::{PvcAutoscaler, PvcSourcePopulator};
 use crate::ask::checkup::{self, Seen};
 use crate::ask::read::Reader;
-use crate::ask::{AskError, table};
+use crate::ask::{AskError, PVC_AUTOSCALERS, table};
 use crate::volume::DRIVER;
 
 /// One part of a report.
@@ -37,6 +38,8 @@ pub async fn report(client: &Client, program: &str, lines: u32) -> Result<Vec<Pa
     let seen = checkup::observe(client).await?;
     let mut ask = Reader::new(client);
     let events = ask.list(ask.all(), ListParams::default(), "events").await?;
+    let autoscalers = ask.list(ask.all(), ListParams::default(), PVC_AUTOSCALERS).await?;
+    let sources = ask.list(ask.all(), ListParams::default(), "pvcsourcepopulators").await?;
     let findings = checkup::judge(&seen, program, None)?;
     let mut parts = vec![
         Part::new("status", table(&seen.storages, seen.names().as_deref())),
@@ -44,6 +47,8 @@ pub async fn report(client: &Client, program: &str, lines: u32) -> Result<Vec<Pa
         Part::new("nodestorages", bare(&seen.storages)),
         Part::new("pools", bare(&seen.pools)),
         Part::new("volumerequests", bare(&seen.requests)),
+        Part::new("pvcautoscalers", bare(&without_annotations(autoscalers))),
+        Part::new("pvcsourcepopulators", bare::<PvcSourcePopulator>(&sources)),
         Part::new("storage classes of the driver", bare(&classes(&seen))),
         Part::new("csidriver", bare(seen.driver.as_slice())),
         Part::new("events", bare(&events.into_iter().filter(is_ours).collect::<Vec<_>>())),
@@ -74,6 +79,14 @@ fn contents(parts: &[Part], unseen: &[&str]) -> Part {
 
 fn classes(seen: &Seen) -> Vec<k8s_openapi::api::storage::v1::StorageClass> {
     seen.classes.iter().filter(|class| class.provisioner == DRIVER).cloned().collect()
+}
+
+/// What their claims are annotated with is as much nobody's business as their own annotations are.
+fn without_annotations(mut autoscalers: Vec<PvcAutoscaler>) -> Vec<PvcAutoscaler> {
+    for one in &mut autoscalers {
+        one.spec.volume_claim_template.metadata.annotations.clear();
+    }
+    autoscalers
 }
 
 /// Objects without what anybody may have written on them.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
+use pliant::api::PvcAutoscaler;
 use pliant::ask;
 use pliant::ask::adopt::Wish;
 use pliant::ask::explain::{Explanation, State, Subject, Verdict};
@@ -240,6 +241,13 @@ async fn a_report_has_all_that_was_told_and_no_secrets() {
     };
     event("of the provisioner", "lvm.csi.pliant.io_x", "PersistentVolumeClaim");
     event("of a stranger", "scheduler", "Pod");
+    let mut template = json!({"metadata": {"name": "data", "annotations": {"note": secret}}});
+    template["spec"] = json!({"accessModes": [], "resources": {"requests": {"storage": "1Gi"}}});
+    world.api.put::<PvcAutoscaler>(&typed(json!({
+        "apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"statefulSetName": "db", "volumeClaimTemplate": template},
+    })));
     cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     let report = ask::report::report(&world.api.client_of("person"), "pliant", 50).await.unwrap();
     let part = |what: &str| {
@@ -248,6 +256,7 @@ async fn a_report_has_all_that_was_told_and_no_secrets() {
     };
     assert!(part("status").as_str().unwrap().contains("fast"));
     assert!(part("nodestorages").to_string().contains("pvc-1"));
+    assert_eq!(part("pvcautoscalers")[0]["spec"]["statefulSetName"], "db");
     assert!(part("volumerequests").to_string().contains("create"));
     assert!(part("doctor").to_string().contains("there is no CSIDriver"));
     assert_eq!(part("pods")[0]["containers"][0]["before"]["ended"], "OOMKilled");
