@@ -9,7 +9,9 @@
 
 #[allow(clippy::duplicated_attributes)] // Each print column is one.
 mod archive;
+mod autoscale;
 mod filling;
+mod hours;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod node_storage;
 #[allow(clippy::duplicated_attributes)] // As above.
@@ -19,6 +21,7 @@ mod pvc_autoscaler;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod pvc_source;
 mod quantity;
+mod share;
 mod span;
 mod volume_populator;
 #[allow(clippy::duplicated_attributes)] // As above.
@@ -28,20 +31,23 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 
 pub use archive::{ArchivePopulator, ArchivePopulatorSpec, ConfigMapRef};
+pub use autoscale::{Autoscale, Shrink};
 pub use filling::{Ahead, Filling, FillingPhase, PopulatorStatus};
+pub use hours::{Hours, HoursError, Weekday};
 pub use node_storage::{
     AilmentStatus, DiskState, DiskStatus, GroupStatus, Health, LayoutRoom, NodeStorage,
-    NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, VolumeOnNode, VolumeUsage,
-    WorkStatus,
+    NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, UsageBefore, VolumeOnNode,
+    VolumeUsage, WorkStatus,
 };
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
 pub use pvc_autoscaler::{
-    Autoscale, AutoscalerMode, AutoscalerPhase, ClaimTemplate, Grown, LastSwap, OrdinalStatus,
+    AutoscalerMode, AutoscalerPhase, ClaimTemplate, Grown, LastSwap, OrdinalStatus, Peak,
     PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Retained, Rollout, Swap, SwapPhase,
     TemplateMetadata, TemplateRequests, TemplateResources, TemplateSpec, VolumeMode,
 };
 pub use pvc_source::{PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
 pub use quantity::Quantity;
+pub use share::{Share, ShareError};
 pub use span::{Span, SpanError};
 pub use volume_populator::{SourceKind, VolumePopulator};
 pub use volume_request::{

@@ -94,11 +94,6 @@ fn no_claim(error: kube::Error, namespace: &str, name: &str) -> AskError {
     }
 }
 
-/// The sidecars write what they did and the code in front of the driver's own sentence.
-fn own_words(text: &str) -> &str {
-    text.rsplit(" desc = ").next().unwrap_or(text)
-}
-
 /// Whether a pod says that it is ready.
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());

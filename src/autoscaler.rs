@@ -10,6 +10,7 @@
 //! is none.
 
 mod apply;
+mod decide;
 mod drift;
 mod hot;
 mod keeper;

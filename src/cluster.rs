@@ -33,7 +33,9 @@ mod watched;
 mod words;
 pub mod writes;
 
-pub use claim::{RESIZER_WOKEN_FOR, capacity, requested};
+pub use claim::{
+    RESIZER_WOKEN_FOR, capacity, own_words, refusal, refused_size, requested, resize_error,
+};
 pub use clock::Clock;
 pub use kept::{Differences, Kept};
 pub use lasting::Lasting;

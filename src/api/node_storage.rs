@@ -321,7 +321,7 @@ pub struct VolumeOnNode {
 /// How full the file system of a volume is.
 ///
 /// It is told anew when its share of used bytes or inodes comes to 70, 80, 85, 90 or 95 percent or falls
-/// well below one of them, when a tenth of the file system has come or gone, and when its size has
+/// well below one of them, when a tenth of its bytes or inodes has come or gone, and when its size has
 /// changed.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -335,6 +335,22 @@ pub struct VolumeUsage {
     /// How full it was.
     #[serde(flatten)]
     pub usage: UsageStatus,
+    /// How full it was when that was told before. An agent that has just started knows of no time before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<UsageBefore>,
+}
+
+/// How full the file system of a volume was before: from then until now it has become so much fuller.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageBefore {
+    /// When it was so.
+    pub at: Time,
+    /// What files had.
+    pub used: Quantity,
+    /// How many inodes were used, where they are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inodes_used: Option<i64>,
 }
 
 /// One thing that is wrong.

@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Quantity, Span};
+use crate::api::{Autoscale, Quantity, Span};
 
 /// The most ordinals of one workload that are told of.
 const MOST_ORDINALS: usize = 1024;
@@ -61,7 +61,7 @@ pub struct PvcAutoscalerSpec {
     /// copied while it is stopped.
     #[serde(default)]
     pub hot_copy: bool,
-    /// When a claim grows by itself. Without this only the template makes it larger.
+    /// When a claim becomes larger or smaller by itself. Without this only the template makes it so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscale: Option<Autoscale>,
 }
@@ -173,51 +173,13 @@ pub struct Rollout {
     pub paused: bool,
 }
 
-/// When a claim grows by itself. The size in the template is the smallest one.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct Autoscale {
-    /// How much of the bytes or of the inodes is used when it grows, in percent.
-    #[serde(default = "grow_at")]
-    #[schemars(range(min = 1, max = 99), default = "grow_at")]
-    pub grow_at: i32,
-    /// By how much it grows, in percent of its size.
-    #[serde(default = "grow_by")]
-    #[schemars(range(min = 1, max = 400), default = "grow_by")]
-    pub grow_by: i32,
-    /// By how much it grows at least.
-    #[serde(default = "min_step")]
-    #[schemars(default = "min_step")]
-    pub min_step: Quantity,
-    /// By how much it grows at most.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_step: Option<Quantity>,
-    /// How large it becomes at most.
-    pub max_size: Quantity,
-    /// How long it stays as it is after it has grown.
-    #[serde(default = "cool_down")]
-    #[schemars(default = "cool_down")]
-    pub cool_down: Span,
-}
-
 fn retention() -> Span {
     Span::days(7)
 }
 
-fn grow_at() -> i32 {
-    80
-}
-
-fn grow_by() -> i32 {
-    25
-}
-
-fn min_step() -> Quantity {
-    Quantity(crate::bytes::Bytes::gib(1))
-}
-
-fn cool_down() -> Span {
-    Span::minutes(5)
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+fn is_false(said: &bool) -> bool {
+    !said
 }
 
 /// What has been done with the claims of a workload.
@@ -296,9 +258,13 @@ pub struct OrdinalStatus {
     /// How many claims it has had before.
     #[serde(default)]
     pub generation: i64,
-    /// The size that it has grown to by itself.
+    /// The size that it has come to by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grown: Option<Grown>,
+    /// How full it has been at most since it was less full than `shrink.below`. Only what shrinks by itself
+    /// has this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak: Option<Peak>,
     /// The swap that is under way, or has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<Swap>,
@@ -315,7 +281,7 @@ pub struct OrdinalStatus {
     pub decision: Option<String>,
 }
 
-/// A size that a claim has grown to by itself.
+/// A size that a claim has come to by itself.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 pub struct Grown {
     /// The size.
@@ -324,6 +290,15 @@ pub struct Grown {
     pub from: Quantity,
     /// When that was decided.
     pub at: Option<Time>,
+}
+
+/// How full a claim has been at most for some time.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+pub struct Peak {
+    /// How much of its bytes or of its inodes was used, in percent.
+    pub percent: i32,
+    /// Since when no more than that was.
+    pub since: Time,
 }
 
 /// A swap of the claim of one pod.
@@ -341,6 +316,9 @@ pub struct Swap {
     #[serde(default)]
     #[schemars(length(max = 256))]
     pub change: String,
+    /// Whether the claim shrinks by itself: what `spec.autoscale.shrink` says holds until its pod is stopped.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_itself: bool,
     /// How far the copy is.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]

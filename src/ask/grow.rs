@@ -10,8 +10,9 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use crate::api::Quantity;
-use crate::ask::{AskError, no_claim, own_words};
+use crate::ask::{AskError, no_claim};
 use crate::bytes::Bytes;
+use crate::cluster::own_words;
 
 /// What a claim says of its growth.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -191,7 +191,7 @@ pub(super) fn plan_of(around: &Around, autoscaler: &PvcAutoscaler) -> Plan {
 fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) -> PodPlan {
     let spec = &autoscaler.spec;
     let template = &spec.volume_claim_template.spec;
-    let size = wanted(template.resources.requests.storage, entry.grown.as_ref());
+    let size = wanted(spec, entry.grown.as_ref());
     let claim = around.claim(&entry.active_claim);
     let class = claim.and_then(|claim| claim.spec.as_ref()?.storage_class_name.clone());
     let has = claim.map(capacity).filter(|has| *has > Quantity::default());
@@ -202,7 +202,7 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
     let (by, change) = match drift {
         None | Some((Drift::None, _)) if has.is_none() => (Procedure::Make, None),
         None | Some((Drift::None, false)) => (Procedure::Nothing, None),
-        Some((Drift::None, true) | (Drift::Grow, _)) => (Procedure::Grow, None),
+        Some((Drift::None, true) | (Drift::Grow | Drift::Lower, _)) => (Procedure::Grow, None),
         Some((Drift::Swap(change), _)) => (Procedure::Swap, Some(change)),
         Some((Drift::WrongMode, _)) => (Procedure::Impossible, None),
     };

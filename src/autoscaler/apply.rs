@@ -13,7 +13,7 @@ use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{Seen, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY, WRITER, make};
-use crate::cluster::{OnceEvent, requested, writes};
+use crate::cluster::{OnceEvent, refusal, requested, writes};
 use crate::populators;
 
 impl Keeper {
@@ -104,8 +104,11 @@ impl Keeper {
 
     async fn grow(&self, seen: &Seen, name: &str, size: Quantity) -> Result<(), kube::Error> {
         let Some(claim) = seen.claim(name) else { return Ok(()) };
-        // Never smaller than what somebody has asked for meanwhile.
-        let size = size.max(requested(claim));
+        // Never smaller than what somebody has asked for meanwhile, if that was not refused.
+        let size = match refusal(claim) {
+            Some(_) => size,
+            None => size.max(requested(claim)),
+        };
         let patch = json!({
             "metadata": {"resourceVersion": claim.metadata.resource_version},
             "spec": {"resources": {"requests": {"storage": size}}},

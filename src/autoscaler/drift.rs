@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
 use crate::api::{Quantity, TemplateSpec, VolumeMode};
-use crate::cluster::requested;
+use crate::cluster::{capacity, refusal, requested};
 
 /// How a claim differs from what is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub(crate) enum Drift {
     None,
     /// It is only smaller.
     Grow,
+    /// It asks only for more than there is room for, and has less than what is wanted.
+    Lower,
     /// It has to be another claim: what changes, for people.
     Swap(String),
     /// No claim can be made of it that is as it is wanted.
@@ -33,7 +35,8 @@ impl Drift {
         }
         let mut changes = Vec::new();
         let has = requested(claim);
-        if size < has || size > has && !can_grow {
+        let lowers = size < has && size > capacity(claim) && refusal(claim).is_some();
+        if size < has && !lowers || size > has && !can_grow {
             changes.push(format!("{has} → {size}"));
         }
         // Without one in the template whatever was chosen at first is right.
@@ -54,6 +57,7 @@ impl Drift {
         }
         match changes.is_empty() {
             false => Drift::Swap(changes.join(", ")),
+            true if lowers => Drift::Lower,
             true if size > has => Drift::Grow,
             true => Drift::None,
         }
@@ -70,6 +74,41 @@ fn sorted(modes: &[String]) -> Vec<&String> {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    #[test]
+    fn a_claim_asks_for_less_if_it_did_not_get_more() {
+        let claim = |status: Value| -> PersistentVolumeClaim {
+            serde_json::from_value(json!({"metadata": {}, "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "8Gi"}},
+            }, "status": status}))
+            .unwrap()
+        };
+        let refused = |tried: &str, word: &str| {
+            json!({"capacity": {"storage": "4Gi"}, "allocatedResources": {"storage": tried},
+                   "allocatedResourceStatuses": {"storage": word}})
+        };
+        let infeasible = "ControllerResizeInfeasible";
+        let wanted = |gib| {
+            let spec = json!({"accessModes": ["ReadWriteOnce"],
+                              "resources": {"requests": {"storage": format!("{gib}Gi")}}});
+            serde_json::from_value::<TemplateSpec>(spec).unwrap()
+        };
+        let swap = |gib: u64| Drift::Swap(format!("8Gi → {gib}Gi"));
+        for (status, gib, expected) in [
+            (refused("8Gi", infeasible), 6, Drift::Lower),
+            (refused("8Gi", infeasible), 8, Drift::None),
+            (refused("8Gi", infeasible), 9, Drift::Grow),
+            (refused("8Gi", infeasible), 4, swap(4)),
+            (refused("8Gi", infeasible), 2, swap(2)),
+            (refused("9Gi", infeasible), 6, swap(6)),
+            (refused("8Gi", "ControllerResizeInProgress"), 6, swap(6)),
+            (json!({"capacity": {"storage": "8Gi"}}), 6, swap(6)),
+        ] {
+            let size = Quantity(crate::bytes::Bytes::gib(gib));
+            let drift = Drift::of(&claim(status.clone()), &wanted(gib), size, true);
+            assert_eq!(drift, expected, "{status} {gib}");
+        }
+    }
 
     #[test]
     fn a_claim_grows_where_nothing_else_differs() {

@@ -51,6 +51,9 @@ impl Turn<'_> {
                  copied while the pod was writing"
             ));
         }
+        if let Some(why) = self.objects_to_shrink() {
+            return Before::Never(why);
+        }
         if !(self.seen.autoscaler.spec.hot_copy && source.spec.copy_ahead) {
             return Before::Nothing(None);
         }

@@ -24,6 +24,7 @@ use crate::api::{
 };
 use crate::autoscaler::plan::plan;
 use crate::autoscaler::seen::{Refusal, Seen, uid};
+use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally};
 use crate::causes;
@@ -357,11 +358,10 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
         // Its pod is not ready yet with the new claim.
         left.map_or(AGAIN, |left| Duration::try_from(left).unwrap_or_default() + PAUSE)
     });
-    let resting = status.ordinals.iter().filter_map(|one| {
-        let policy = seen.autoscaler.spec.autoscale.as_ref()?;
-        let at = one.grown.as_ref()?.at.as_ref()?;
-        let since = Duration::try_from(seen.now.duration_since(at.0)).unwrap_or_default();
-        policy.cool_down.0.checked_sub(since).map(|left| left + PAUSE)
+    let policy = seen.autoscaler.spec.autoscale.as_ref();
+    let looks = status.ordinals.iter().filter_map(|one| {
+        let left = next_look(policy?, one, seen.now)?.duration_since(seen.now);
+        Some(Duration::try_from(left).unwrap_or_default() + PAUSE)
     });
-    ends.chain(resting).min()
+    ends.chain(looks).min()
 }

@@ -235,7 +235,7 @@ fn of_weight(heavy: u8) -> AutoscalerPhase {
 
 /// The size that a claim is to have.
 pub(super) fn size_of(seen: &Seen, entry: &OrdinalStatus) -> Quantity {
-    super::size::wanted(seen.template_size(), entry.grown.as_ref())
+    super::size::wanted(&seen.autoscaler.spec, entry.grown.as_ref())
 }
 
 #[cfg(test)]

@@ -12,12 +12,16 @@ pub enum AutoscalerReason {
     ClaimTaken,
     /// The API server does not let a claim be made or grown.
     ClaimRefused,
-    /// A claim has grown by itself, or would have.
+    /// A claim grows by itself.
     ClaimGrows,
+    /// A claim shrinks by itself.
+    ClaimShrinks,
     /// The claims were made by the StatefulSet, whose claims keep their names: they can only grow.
     ClaimsFixed,
     /// The StorageClass of the template is not there.
     ClassMissing,
+    /// There is no room for what a claim asks for.
+    GrowthRefused,
     /// A pod is not ready, so that no other one is stopped.
     PodNotReady,
     /// A pod may not be stopped now.
@@ -40,13 +44,15 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 15] = [
+    pub const ALL: [AutoscalerReason; 17] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
         AutoscalerReason::ClaimGrows,
+        AutoscalerReason::ClaimShrinks,
         AutoscalerReason::ClaimsFixed,
         AutoscalerReason::ClassMissing,
+        AutoscalerReason::GrowthRefused,
         AutoscalerReason::PodNotReady,
         AutoscalerReason::PodProtected,
         AutoscalerReason::ClaimInUse,
@@ -62,7 +68,10 @@ impl AutoscalerReason {
     pub fn is_warning(self) -> bool {
         !matches!(
             self,
-            AutoscalerReason::Swapped | AutoscalerReason::SwapBegun | AutoscalerReason::ClaimGrows
+            AutoscalerReason::Swapped
+                | AutoscalerReason::SwapBegun
+                | AutoscalerReason::ClaimGrows
+                | AutoscalerReason::ClaimShrinks
         )
     }
 }

@@ -65,6 +65,16 @@ pub(super) struct Usage {
     pub used: Bytes,
     pub inodes: u64,
     pub inodes_used: u64,
+    /// How it was when that was told before.
+    pub before: Option<UsedBefore>,
+}
+
+/// How full a volume was before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct UsedBefore {
+    pub at: Timestamp,
+    pub used: Bytes,
+    pub inodes_used: u64,
 }
 
 impl fmt::Display for Refusal {
@@ -83,6 +93,11 @@ impl From<&VolumeUsage> for Usage {
             used: usage.used.0,
             inodes: count(usage.inodes),
             inodes_used: count(usage.inodes_used),
+            before: told.before.as_ref().map(|before| UsedBefore {
+                at: before.at.0,
+                used: before.used.0,
+                inodes_used: count(before.inodes_used),
+            }),
         }
     }
 }

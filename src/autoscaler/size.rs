@@ -1,18 +1,37 @@
-//! How large a claim is to be. Pure.
+//! How large a claim is to be, by how full it is. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use crate::api::{Autoscale, Grown, Quantity};
+use crate::api::{
+    Autoscale, Grown, OrdinalStatus, Peak, PvcAutoscalerSpec, Quantity, Shrink, Span,
+};
 use crate::autoscaler::seen::Usage;
 use crate::bytes::Bytes;
 
-/// What is decided about the size of a claim, and why, in a sentence.
+mod forecast;
+mod hours;
+mod shrink;
+mod step;
+
+/// What is decided about the size of a claim, and why, in a sentence. That says the same until something
+/// else is decided: the status is written only then.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Decision {
-    /// The size that it grows to; `None` if it stays as it is.
-    pub to: Option<Quantity>,
+    /// `None` if it stays as it is.
+    pub resize: Option<Resize>,
     pub why: String,
+}
+
+/// What becomes of a claim: the size that it is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Resize {
+    /// It is full, or soon would be.
+    Grow(Quantity),
+    /// It asks for less than what there was no room for.
+    Lower(Quantity),
+    /// It has been nearly empty for long.
+    Shrink(Quantity),
 }
 
 /// A claim whose size is decided.
@@ -22,56 +41,157 @@ pub(super) struct Sized<'a> {
     pub requested: Quantity,
     /// What it has.
     pub capacity: Quantity,
-    /// What it was last let grow to.
+    /// What it has last come to by itself.
     pub grown: Option<&'a Grown>,
     /// What its node said of it.
     pub usage: Option<Usage>,
+    /// Why it does not get what it asks for.
+    pub refusal: Option<&'a str>,
+    /// The largest size of the other claims of the workload.
+    pub others: Quantity,
+    /// How full it was at most of late.
+    pub peak: Option<&'a Peak>,
+    /// How small it becomes at least.
+    pub least: Quantity,
 }
 
-/// The size that is wanted: that of the template, or the larger one that it has grown to since that was
-/// written.
-pub(crate) fn wanted(template: Quantity, grown: Option<&Grown>) -> Quantity {
-    let since = grown.filter(|grown| grown.from == template);
-    since.map_or(template, |grown| grown.to.max(template))
-}
-
-/// Decide whether a claim grows. Without a sample of it as it is now nothing is decided.
-pub(super) fn decide(policy: &Autoscale, claim: Sized<'_>, now: Timestamp) -> Decision {
-    let stay = |why: String| Decision { to: None, why };
-    if claim.requested > claim.capacity {
-        return stay(format!("its volume is growing to {}", claim.requested));
+impl Decision {
+    fn stay(why: String) -> Decision {
+        Decision { resize: None, why }
     }
-    let Some(usage) = claim.usage.filter(|usage| usage.size > Bytes::ZERO) else {
-        return stay("nothing is decided: its node has not told how full it is".to_owned());
-    };
+}
+
+/// The size that is wanted: that of the template, or the one that a claim has come to by itself since that
+/// was written. Less than in the template only a policy wants that says so.
+pub(crate) fn wanted(spec: &PvcAutoscalerSpec, grown: Option<&Grown>) -> Quantity {
+    let template = spec.volume_claim_template.spec.resources.requests.storage;
+    let least = spec.autoscale.as_ref().and_then(|policy| policy.shrink.as_ref()?.min_size);
+    let since = grown.filter(|grown| grown.from == template);
+    since.map_or(template, |grown| grown.to.max(template.min(least.unwrap_or(template))))
+}
+
+/// Decide whether a claim becomes another size. Without a sample of it as it is now nothing is decided.
+pub(super) fn decide(policy: &Autoscale, claim: &Sized<'_>, now: Timestamp) -> Decision {
+    if let Some(words) = claim.refusal {
+        return after_refusal(policy, claim, words);
+    }
+    if claim.requested > claim.capacity {
+        return Decision::stay(format!("its volume is growing to {}", claim.requested));
+    }
+    let with_others = claim.others.min(policy.max_size);
+    if policy.together && with_others > claim.requested {
+        let why = format!(
+            "another claim of the workload has {}, and all grow together: it grows from {} to {with_others}",
+            claim.others, claim.requested
+        );
+        return Decision { resize: Some(Resize::Grow(with_others)), why };
+    }
+    match sample(claim) {
+        Ok(usage) => by_use(policy, claim, usage, now),
+        Err(missing) => Decision::stay(format!("nothing is decided: {missing}")),
+    }
+}
+
+/// How full a claim is as it is now, or why that is not known.
+fn sample(claim: &Sized<'_>) -> Result<Usage, &'static str> {
+    let usage = claim.usage.filter(|usage| usage.size > Bytes::ZERO);
+    let usage = usage.ok_or("its node has not told how full it is")?;
     // Of before it grew: a node tells anew as soon as the file system has its new size.
     let grown_at = claim.grown.and_then(|grown| grown.at.as_ref());
     if grown_at.is_some_and(|Time(at)| *at > usage.at) {
-        return stay(
-            "nothing is decided: its node has not told how full it is since it grew".to_owned(),
-        );
+        return Err("its node has not told how full it is since it grew");
     }
+    Ok(usage)
+}
+
+fn by_use(policy: &Autoscale, claim: &Sized<'_>, usage: Usage, now: Timestamp) -> Decision {
     let (percent, of) = fullest(usage);
     let limit = policy.grow_at.unsigned_abs().into();
-    if percent < limit {
-        return stay(format!("{percent} % of its {of} are used; it grows at {limit} %"));
+    let mut says = format!("{percent} % of its {of} are used");
+    let fills = policy.grow_within.filter(|within| {
+        let left = forecast::until_full(usage, now);
+        left.is_some_and(|left| left < SignedDuration::try_from(within.0).unwrap_or_default())
+    });
+    match fills {
+        Some(within) => {
+            says += &format!(", and at the pace of late it would be full within {within}")
+        }
+        None if percent < limit => {
+            let within = policy.grow_within.map(|within| format!(" or {within} before it is full"));
+            says += &format!("; it grows at {limit} %{}", within.unwrap_or_default());
+            return match shrink_of(policy) {
+                Some(shrink) => shrink::decide(policy, shrink, claim, &says, now),
+                None => Decision::stay(says),
+            };
+        }
+        None => {}
     }
     if claim.requested >= policy.max_size {
-        return stay(format!(
-            "{percent} % of its {of} are used, and {} is the largest that spec.autoscale.maxSize lets \
-             it be",
+        return Decision::stay(format!(
+            "{says}, and {} is the largest that spec.autoscale.maxSize lets it be",
             policy.max_size
         ));
     }
     if let Some(until) = resting(policy, claim.grown, now) {
-        return stay(format!(
-            "{percent} % of its {of} are used; it has grown, and rests until {until}"
-        ));
+        return Decision::stay(format!("{says}; it has grown, and rests until {until}"));
     }
-    let to = next_size(policy, claim.requested);
-    let why =
-        format!("{percent} % of its {of} are used: it grows from {} to {to}", claim.requested);
-    Decision { to: Some(to), why }
+    let to = step::next(policy, claim.requested);
+    let why = format!("{says}: it grows from {} to {to}", claim.requested);
+    Decision { resize: Some(Resize::Grow(to)), why }
+}
+
+/// There was no room for what a claim asks for.
+fn after_refusal(policy: &Autoscale, claim: &Sized<'_>, words: &str) -> Decision {
+    let (has, wants) = (claim.capacity, claim.requested);
+    let is_own = claim.grown.is_some_and(|grown| grown.to == wants);
+    // Of those that are to be of one size none makes do with less: the others could not follow.
+    let less = step::halved(policy, has, wants).filter(|_| is_own && !policy.together);
+    match less {
+        Some(to) => Decision {
+            resize: Some(Resize::Lower(to)),
+            why: format!("it cannot grow to {wants}: {words}; half of the step is tried, {to}"),
+        },
+        None => Decision::stay(format!(
+            "it has {has} and cannot grow to {wants}, which is asked for on and on: {words}"
+        )),
+    }
+}
+
+/// How full a claim that may shrink has been at most; `None` where none may, or where that begins anew.
+pub(super) fn peak(policy: &Autoscale, claim: &Sized<'_>, now: Timestamp) -> Option<Peak> {
+    let shrink = shrink_of(policy)?;
+    let usage = sample(claim).ok().filter(|_| claim.requested <= claim.capacity)?;
+    shrink::peak(policy, shrink, claim, usage, now)
+}
+
+/// Why the shrink of a claim from one size to another, which was begun by itself, is given up while its pod
+/// still runs.
+pub(super) fn objection(
+    policy: &Autoscale,
+    (from, to): (Quantity, Quantity),
+    usage: Option<Usage>,
+    now: Timestamp,
+) -> Option<String> {
+    shrink::objection(shrink_of(policy)?, from, to, usage, now)
+}
+
+/// When there may be something to decide about a claim although nothing has changed.
+pub(super) fn next_look(
+    policy: &Autoscale,
+    entry: &OrdinalStatus,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let decided = entry.grown.as_ref().and_then(|grown| grown.at.as_ref()).map(|at| at.0);
+    let grows = decided.map(|at| after(at, policy.cool_down));
+    let shrinks = shrink_of(policy)
+        .into_iter()
+        .flat_map(|shrink| shrink::looks(shrink, entry.peak.as_ref(), decided, now));
+    grows.into_iter().chain(shrinks).filter(|at| *at > now).min()
+}
+
+/// Claims that grow together do not shrink by themselves: none could alone.
+fn shrink_of(policy: &Autoscale) -> Option<&Shrink> {
+    policy.shrink.as_ref().filter(|_| !policy.together)
 }
 
 /// What is used most, in percent: bytes or inodes. A file system that does not count its inodes has none.
@@ -92,88 +212,14 @@ fn fullest(usage: Usage) -> (u64, &'static str) {
 
 fn resting(policy: &Autoscale, grown: Option<&Grown>, now: Timestamp) -> Option<Timestamp> {
     let Time(at) = grown?.at.as_ref()?;
-    let pause = SignedDuration::try_from(policy.cool_down.0).ok()?;
-    at.checked_add(pause).ok().filter(|until| *until > now)
+    Some(after(*at, policy.cool_down)).filter(|until| *until > now)
 }
 
-fn next_size(policy: &Autoscale, requested: Quantity) -> Quantity {
-    let by = u128::from(requested.0.get()) * u128::from(policy.grow_by.unsigned_abs()) / 100;
-    let by = Bytes::new(u64::try_from(by).unwrap_or(u64::MAX)).max(policy.min_step.0);
-    let by = policy.max_step.map_or(by, |most| by.min(most.0));
-    let to = requested.0.get().saturating_add(by.get()).next_multiple_of(Bytes::mib(1).get());
-    Quantity(Bytes::new(to)).min(policy.max_size)
+/// So long after a moment; what is too long for a calendar is for ever.
+fn after(at: Timestamp, span: Span) -> Timestamp {
+    let span = SignedDuration::try_from(span.0).unwrap_or(SignedDuration::MAX);
+    at.checked_add(span).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    const GIB: u64 = 1 << 30;
-
-    fn policy() -> Autoscale {
-        serde_json::from_value(json!({"maxSize": "100Gi", "maxStep": "20Gi"})).unwrap()
-    }
-
-    fn usage(used: u64, inodes_used: u64) -> Usage {
-        let (size, used) = (Bytes::new(100), Bytes::new(used));
-        Usage { at: Timestamp::MAX, size, used, inodes: 1000, inodes_used }
-    }
-
-    fn sized(gib: u64, usage: Option<Usage>) -> Sized<'static> {
-        let size = Quantity(Bytes::new(gib * GIB));
-        Sized { requested: size, capacity: size, grown: None, usage }
-    }
-
-    #[test]
-    fn it_grows_by_steps_when_it_is_full_and_never_without_a_sample() {
-        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let blind = Usage { inodes: 0, inodes_used: 0, ..usage(10, 0) };
-        for (gib, usage, to, says) in [
-            (4, None, None, "has not told"),
-            (4, Some(Usage::default()), None, "has not told"),
-            (4, Some(usage(79, 0)), None, "79 % of its bytes"),
-            (4, Some(usage(80, 0)), Some(5), "from 4Gi to 5Gi"),
-            (40, Some(usage(95, 0)), Some(50), "from 40Gi to 50Gi"),
-            (90, Some(usage(95, 0)), Some(100), "to 100Gi"),
-            (100, Some(usage(99, 0)), None, "the largest"),
-            (4, Some(usage(10, 900)), Some(5), "90 % of its inodes"),
-            (4, Some(blind), None, "10 % of its bytes"),
-        ] {
-            let decided = decide(&policy(), sized(gib, usage), now);
-            assert_eq!(
-                decided.to,
-                to.map(|gib: u64| Quantity(Bytes::new(gib * GIB))),
-                "{decided:?}"
-            );
-            assert!(decided.why.contains(says), "{decided:?}");
-        }
-        let big = decide(
-            &Autoscale { max_size: Quantity(Bytes::gib(999)), ..policy() },
-            sized(200, Some(usage(90, 0))),
-            now,
-        );
-        assert_eq!(big.to, Some(Quantity(Bytes::gib(220))), "no step is larger than 20 GiB");
-    }
-
-    #[test]
-    fn it_rests_after_it_has_grown_and_waits_while_it_grows() {
-        let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let size = |gib| Quantity(Bytes::gib(gib));
-        let grown = Grown { to: size(5), from: size(4), at: Some(Time(at)) };
-        let claim = Sized { grown: Some(&grown), ..sized(5, Some(usage(90, 0))) };
-        let after = |seconds| at.checked_add(SignedDuration::from_secs(seconds)).unwrap();
-        assert_eq!(decide(&policy(), claim, after(299)).to, None);
-        assert_eq!(
-            decide(&policy(), claim, after(300)).to,
-            Some(size(7).min(Quantity(Bytes::mib(6400))))
-        );
-        let growing = Sized { capacity: size(4), ..claim };
-        assert_eq!(decide(&policy(), growing, after(300)).to, None);
-        let old = Usage { at: after(-1), ..usage(90, 0) };
-        assert_eq!(decide(&policy(), Sized { usage: Some(old), ..claim }, after(300)).to, None);
-        assert_eq!(wanted(size(4), Some(&grown)), size(5));
-        assert_eq!(wanted(size(3), Some(&grown)), size(3), "the template was edited since");
-        assert_eq!(wanted(size(3), None), size(3));
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ pub(super) enum Step {
     MakeClaim { ordinal: i32, claim: String, size: Quantity },
     /// Put our labels on a claim that was there before.
     Adopt { ordinal: i32, claim: String },
-    /// Ask for a larger claim.
+    /// Ask for a larger claim, or for less than what was refused.
     Grow { claim: String, size: Quantity },
     /// Make what the new claim is filled from.
     MakeSource { ordinal: i32, claim: String, from: String },

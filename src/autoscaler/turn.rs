@@ -4,13 +4,10 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use crate::api::{
-    AutoscalerMode, AutoscalerPhase, Grown, OrdinalStatus, Quantity, Swap, SwapPhase,
-};
+use crate::api::{AutoscalerMode, AutoscalerPhase, OrdinalStatus, Quantity, Swap, SwapPhase};
 use crate::autoscaler::drift::Drift;
-use crate::autoscaler::plan::{Says, bounded, size_of};
+use crate::autoscaler::plan::{Says, size_of};
 use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid, uses};
-use crate::autoscaler::size::{self, Sized};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, make};
 use crate::cluster::{capacity, requested};
@@ -69,10 +66,13 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// What failed for one specification may be tried for another.
+    /// What failed for one specification may be tried for another. A shrink that nobody has asked for is
+    /// told in an event, and decided anew.
     fn forget_failure(&mut self) {
         let now = self.seen.generation();
-        let failed = |swap: &Swap| swap.phase == SwapPhase::Failed && swap.generation != now;
+        let failed = |swap: &Swap| {
+            swap.phase == SwapPhase::Failed && (swap.generation != now || swap.by_itself)
+        };
         if self.entry.swap.as_ref().is_some_and(failed) {
             self.entry.swap = None;
         }
@@ -108,7 +108,7 @@ impl<'a> Turn<'a> {
             self.says.progress = Some(format!("claim {} has no volume yet", claim.name_any()));
             return;
         }
-        self.decide_size(claim);
+        self.decide_size(claim, *may_begin);
         self.compare(claim, may_begin);
     }
 
@@ -126,32 +126,6 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Let the claim grow by itself if it is full.
-    fn decide_size(&mut self, claim: &PersistentVolumeClaim) {
-        let spec = &self.seen.autoscaler.spec;
-        let Some(policy) = &spec.autoscale else {
-            (self.entry.decision, self.entry.grown) = (None, None);
-            return;
-        };
-        let sized = Sized {
-            requested: requested(claim),
-            capacity: capacity(claim),
-            grown: self.entry.grown.as_ref(),
-            usage: self.seen.usage.get(&claim.name_any()).copied(),
-        };
-        let decided = size::decide(policy, sized, self.seen.now);
-        if let Some(to) = decided.to.filter(|_| spec.mode == AutoscalerMode::Enforce) {
-            let (from, at) = (self.seen.template_size(), Some(Time(self.seen.now)));
-            self.entry.grown = Some(Grown { to, from, at });
-            let text = format!("claim {}: {}", claim.name_any(), decided.why);
-            self.tell(AutoscalerReason::ClaimGrows, &to.to_string(), text);
-        } else if decided.to.is_some() {
-            self.says.phase = Some(AutoscalerPhase::Recommending);
-            self.says.next = Some(format!("pod {}: {}", self.pod(), decided.why));
-        }
-        self.entry.decision = Some(bounded(&decided.why));
-    }
-
     fn compare(&mut self, claim: &PersistentVolumeClaim, may_begin: &mut bool) {
         let template = &self.seen.autoscaler.spec.volume_claim_template.spec;
         let size = size_of(self.seen, &self.entry);
@@ -164,7 +138,7 @@ impl<'a> Turn<'a> {
                 self.says.progress = Some(format!("claim {name} grows from {has} to {to}"));
             }
             Drift::None => {}
-            Drift::Grow => self.grow(claim, size),
+            Drift::Grow | Drift::Lower => self.grow(claim, size),
             Drift::Swap(change) => self.swap(change, may_begin),
             Drift::WrongMode => {
                 let message = format!(
@@ -214,11 +188,14 @@ impl<'a> Turn<'a> {
         }
         *may_begin = false;
         let generation = self.entry.generation + 1;
+        let by_itself = self.shrinks_by_itself();
+        self.entry.peak = None;
         self.entry.swap = Some(Swap {
             phase: SwapPhase::Planned,
             claim: make::hashed_name(self.seen, self.entry.ordinal, generation),
             generation: self.seen.generation(),
             change,
+            by_itself,
             started_at: Some(Time(self.seen.now)),
             ..Swap::default()
         });
@@ -226,7 +203,7 @@ impl<'a> Turn<'a> {
     }
 
     /// What makes a swap impossible, before anything is stopped.
-    fn obstacle(&self) -> Option<(AutoscalerReason, String)> {
+    pub(super) fn obstacle(&self) -> Option<(AutoscalerReason, String)> {
         let spec = &self.seen.autoscaler.spec;
         if self.seen.makes_claims() {
             let message = format!(
@@ -247,7 +224,7 @@ impl<'a> Turn<'a> {
         })
     }
 
-    fn is_in_partition(&self) -> bool {
+    pub(super) fn is_in_partition(&self) -> bool {
         let rollout = self.seen.autoscaler.spec.rollout.as_ref();
         rollout.is_none_or(|rollout| self.entry.ordinal >= rollout.partition)
     }
@@ -264,7 +241,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Another pod that is not ready.
-    fn unready(&self) -> Option<String> {
+    pub(super) fn unready(&self) -> Option<String> {
         let status = self.seen.autoscaler.status.as_ref()?;
         let mut others = status
             .ordinals

@@ -20,6 +20,34 @@ pub fn capacity(claim: &PersistentVolumeClaim) -> Quantity {
     quantity(capacity.and_then(|all| all.get("storage")))
 }
 
+/// What was said of the last growth of a claim that failed.
+pub fn resize_error(claim: &PersistentVolumeClaim) -> Option<&str> {
+    let conditions = claim.status.as_ref()?.conditions.iter().flatten();
+    let mut failed = conditions.filter(|one| one.type_.ends_with("ResizeError"));
+    failed.find_map(|one| one.message.as_deref()).map(own_words)
+}
+
+/// The size that a claim cannot get, as the resizer says; it may ask for another one by now.
+pub fn refused_size(claim: &PersistentVolumeClaim) -> Option<Quantity> {
+    let status = claim.status.as_ref()?;
+    let resize = status.allocated_resource_statuses.as_ref()?.get("storage")?;
+    let tried = status.allocated_resources.as_ref()?.get("storage")?;
+    (resize == "ControllerResizeInfeasible").then(|| quantity(Some(tried)))
+}
+
+/// Why the driver does not give a claim what it asks for, in its words; `None` if it gives it, or has not
+/// answered to that size yet.
+pub fn refusal(claim: &PersistentVolumeClaim) -> Option<&str> {
+    let asked = requested(claim);
+    let is_refused = refused_size(claim) == Some(asked) && asked > capacity(claim);
+    is_refused.then(|| resize_error(claim).unwrap_or("the driver did not say why"))
+}
+
+/// What the driver said, of what a sidecar tells: that writes what it did and the code in front of it.
+pub fn own_words(text: &str) -> &str {
+    text.rsplit(" desc = ").next().unwrap_or(text)
+}
+
 fn quantity(written: Option<&Written>) -> Quantity {
     let parsed = written.and_then(|written| written.0.parse().ok());
     Quantity(parsed.unwrap_or_default())

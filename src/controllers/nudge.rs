@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::causes;
-use crate::cluster::{Lasting, Pv, RESIZER_WOKEN_FOR, Watched, capacity, requested, writes};
+use crate::cluster::{Lasting, Pv, RESIZER_WOKEN_FOR, Watched, capacity, refused_size, requested, writes};
 use crate::controllers::until;
 
 /// Who writes, for the API server.
@@ -86,6 +86,8 @@ fn is_unheard(claim: &PersistentVolumeClaim) -> bool {
         told.is_some_and(|told| told.contains_key("storage"))
     });
     let asked = requested(claim);
+    // What was refused is no word of what is asked for since.
+    let is_heard = is_heard && refused_size(claim).is_none_or(|size| size == asked);
     is_bound
         && !is_heard
         && asked > capacity(claim)

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{UsageStatus, VolumeUsage};
+use crate::api::{UsageBefore, UsageStatus, VolumeUsage};
 use crate::causes;
 use crate::cluster;
 use crate::controllers::storage::StorageRecord;
@@ -24,7 +24,8 @@ const MARKS: [u64; 5] = [70, 80, 85, 90, 95];
 /// How far below a mark a volume has to come, in percent, to be told as below it.
 const BACK: u64 = 2;
 
-/// How much of the file system has to come or go, in percent, to be told without a mark.
+/// How much of the bytes or of the inodes has to come or go, in percent, to be told without a mark.
+/// An autoscaler relies on it that no more than this is unknown to it.
 const MOVED: u64 = 10;
 
 /// Ask the file systems of a node every `period`, and tell in its record what matters, until `stop`.
@@ -63,11 +64,15 @@ pub(super) fn next(
         let (volume, usage) = (id.to_string(), cluster::usage_status(usage));
         let before = told.iter().find(|one| one.volume == volume);
         match before.filter(|before| !matters(&before.usage, &usage)) {
-            Some(before) => before.clone(),
-            None => VolumeUsage { volume, at: at.clone(), usage },
+            Some(same) => same.clone(),
+            None => VolumeUsage { volume, at: at.clone(), usage, before: before.map(earlier) },
         }
     });
     each.collect()
+}
+
+fn earlier(told: &VolumeUsage) -> UsageBefore {
+    UsageBefore { at: told.at.clone(), used: told.usage.used, inodes_used: told.usage.inodes_used }
 }
 
 fn matters(told: &UsageStatus, now: &UsageStatus) -> bool {
@@ -78,8 +83,12 @@ fn matters(told: &UsageStatus, now: &UsageStatus) -> bool {
 }
 
 fn has_moved(told: &UsageStatus, now: &UsageStatus) -> bool {
-    let moved = told.used.0.get().abs_diff(now.used.0.get());
-    u128::from(moved) * 100 >= u128::from(now.capacity.0.get()) * u128::from(MOVED) && moved > 0
+    let moved = |told: u64, now: u64, whole: u64| {
+        let moved = told.abs_diff(now);
+        u128::from(moved) * 100 >= u128::from(whole) * u128::from(MOVED) && moved > 0
+    };
+    moved(told.used.0.get(), now.used.0.get(), now.capacity.0.get())
+        || moved(count(told.inodes_used), count(now.inodes_used), count(now.inodes))
 }
 
 /// Whether a share, in hundredths of a percent, has come to a mark, or well below one.
@@ -96,8 +105,12 @@ fn bytes_full(usage: &UsageStatus) -> u64 {
 }
 
 fn inodes_full(usage: &UsageStatus) -> u64 {
-    let count = |count: Option<i64>| count.unwrap_or_default().unsigned_abs();
     share(count(usage.inodes_used), count(usage.inodes))
+}
+
+/// How many inodes there are; none where they are not counted.
+fn count(inodes: Option<i64>) -> u64 {
+    inodes.unwrap_or_default().unsigned_abs()
 }
 
 fn share(part: u64, whole: u64) -> u64 {
@@ -160,12 +173,27 @@ mod tests {
             (usage(949, 10), usage(950, 10), true),
             (usage(960, 10), usage(1000, 10), false),
             (usage(100, 699), usage(100, 700), true),
-            (usage(100, 10), usage(100, 600), false),
+            (usage(100, 10), usage(100, 109), false),
+            (usage(100, 10), usage(100, 110), true),
         ] {
             assert_eq!(is_told(before, now), told, "{before:?} {now:?}");
         }
         let grown = Usage { total: Bytes::mib(1001), ..usage(100, 10) };
         assert!(is_told(usage(100, 10), grown), "another size");
+    }
+
+    #[test]
+    fn what_is_told_anew_says_how_it_was_before() {
+        let first = next(&[], &seen(usage(100, 10)), &at(1));
+        assert_eq!(first[0].before, None);
+        let same = next(&first, &seen(usage(150, 10)), &at(2));
+        assert_eq!(same, first);
+        let second = next(&same, &seen(usage(300, 20)), &at(3));
+        let before = second[0].before.as_ref().unwrap();
+        assert_eq!(
+            (&before.at, before.used, before.inodes_used),
+            (&at(1), first[0].usage.used, Some(10))
+        );
     }
 
     #[test]
@@ -226,7 +254,11 @@ mod tests {
         };
         let names: Vec<String> = (0..500).map(|n| format!("pvc-{n:036}")).collect();
         let all = names.iter().map(|name| (id(name), large)).collect();
-        let usage = next(&[], &all, &at(1_800_000_000));
+        let first = next(&[], &all, &at(1_800_000_000));
+        let less = Usage { used: Bytes::new(u64::MAX / 9), ..large };
+        let all = names.iter().map(|name| (id(name), less)).collect();
+        let usage = next(&first, &all, &at(1_800_000_030));
+        assert!(usage[0].before.is_some());
         let volume = |name: &String| -> crate::api::VolumeOnNode {
             serde_json::from_value(serde_json::json!({
                 "id": id(name).to_string(), "name": name, "pool": "fast", "size": "4611686018427387904",

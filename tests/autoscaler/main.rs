@@ -7,6 +7,7 @@ mod keeps;
 #[allow(dead_code)] // Each of the two programs plays something that the other does not.
 #[path = "../play/mod.rs"]
 mod play;
+mod sizes;
 mod swaps;
 #[path = "../tally/mod.rs"]
 mod tally;

@@ -217,10 +217,21 @@ impl World {
 
     /// The node tells how full the volume of a pod is in percent, so many hours from now.
     pub fn fill(&self, ordinal: i32, percent: u64, hours: i64) {
+        self.tell_usage(ordinal, percent, hours, &Value::Null);
+    }
+
+    /// The same, and how full it was an hour before.
+    pub fn fill_from(&self, ordinal: i32, before: u64, percent: u64, hours: i64) {
+        let at = Timestamp::now() + SignedDuration::from_hours(hours - 1);
+        let before = json!({"at": at, "used": before.to_string()});
+        self.tell_usage(ordinal, percent, hours, &before);
+    }
+
+    fn tell_usage(&self, ordinal: i32, percent: u64, hours: i64, before: &Value) {
         let volume = self.active(ordinal).spec.unwrap().volume_name.unwrap();
         let at = Timestamp::now() + SignedDuration::from_hours(hours);
         let usage = json!({"volume": "v", "at": at, "capacity": "100", "used": percent.to_string(),
-                           "available": (100 - percent).to_string()});
+                           "available": (100 - percent).to_string(), "before": before});
         let told = json!({"id": "v", "name": volume, "pool": "p", "size": "4Gi", "requested": "4Gi",
                           "mode": "ext4", "state": "ready"});
         self.api.put(&object::<NodeStorage>(json!({

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::{Resource, ResourceExt};
+use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -46,6 +47,8 @@ pub struct Play {
     pub nodes: BTreeMap<String, Vec<String>>,
     /// Nodes without room.
     pub full: BTreeSet<String>,
+    /// The largest size to which a volume can grow; without one there is room for all.
+    pub room: Option<Bytes>,
     /// How the next fill pods end; then all are done.
     pub ends: VecDeque<End>,
     /// How many bytes the next rounds carry; then none do.
@@ -108,7 +111,7 @@ fn step(api: &FakeApi, play: &mut Play) -> bool {
             || bind(api, &claim)
             || lose(api, &claim)
             || provision(api, play, &claim)
-            || resize(api, &claim)
+            || resize(api, play, &claim)
         {
             return true;
         }
@@ -237,14 +240,31 @@ fn provision(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> b
     true
 }
 
-/// The volume of a claim grows to what the claim asks for.
-fn resize(api: &FakeApi, claim: &PersistentVolumeClaim) -> bool {
+/// The volume of a claim grows to what the claim asks for, if there is room.
+fn resize(api: &FakeApi, play: &Play, claim: &PersistentVolumeClaim) -> bool {
     let mut changed = serde_json::to_value(claim).unwrap();
     let wanted = changed["spec"]["resources"]["requests"].clone();
-    if phase(claim) != "Bound" || changed["status"]["capacity"] == wanted {
+    let status = changed["status"].take();
+    if phase(claim) != "Bound" || status["capacity"] == wanted {
         return false;
     }
-    changed["status"]["capacity"] = wanted;
+    let size = |all: &Value| all["storage"].as_str().and_then(|text| text.parse::<Bytes>().ok());
+    let (has, wants) = (size(&status["capacity"]), size(&wanted));
+    assert!(wants > has, "{}: no claim can ask for what it has, or less", claim.name_any());
+    let is_refused = play.room.is_some_and(|room| wants > Some(room));
+    if is_refused && status["allocatedResources"] == wanted {
+        return false;
+    }
+    changed["status"] = json!({"phase": "Bound", "capacity": wanted});
+    if is_refused {
+        let why = "resize volume failed: rpc error: code = OutOfRange desc = no room for that";
+        let failed = json!({"type": "ControllerResizeError", "status": "True", "message": why});
+        changed["status"] = json!({
+            "phase": "Bound", "capacity": status["capacity"], "allocatedResources": wanted,
+            "allocatedResourceStatuses": {"storage": "ControllerResizeInfeasible"},
+            "conditions": [failed],
+        });
+    }
     api.put(&object::<PersistentVolumeClaim>(changed));
     true
 }

@@ -10,9 +10,10 @@ use super::{Explanation, State, Subject, Todo};
 use crate::api::{NodeStorage, PvcAutoscaler, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{
-    AGENTS, AskError, CLASSES, CONTROLLERS, PVC_AUTOSCALERS, asked, is_ready, no_claim, own_words,
+    AGENTS, AskError, CLASSES, CONTROLLERS, PVC_AUTOSCALERS, asked, is_ready, no_claim,
 };
 use crate::bytes::Bytes;
+use crate::cluster::own_words;
 use crate::volume::DRIVER;
 
 /// All that a judgement needs, as it is in the API server.

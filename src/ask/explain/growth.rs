@@ -5,8 +5,8 @@ use super::gather::Facts;
 use super::pending::look_at_agents;
 use super::{Explanation, State, Todo};
 use crate::api::{Phase, VolumeRequest, Work};
-use crate::ask::own_words;
 use crate::bytes::Bytes;
+use crate::cluster::resize_error;
 use crate::volume::few;
 
 /// A growth under way, or why it does not go on; `None` if the claim has what it asks for.
@@ -91,9 +91,7 @@ impl Facts {
     /// The driver's own words of a resize that failed: the condition has them for codes that are
     /// final, the event for all.
     fn resize_error(&self) -> Option<String> {
-        let conditions = self.claim.as_ref()?.status.as_ref()?.conditions.iter().flatten();
-        let mut failed = conditions.filter(|one| one.type_.ends_with("ResizeError"));
-        let told = failed.find_map(|one| one.message.as_deref()).map(own_words);
+        let told = resize_error(self.claim.as_ref()?);
         told.map(str::to_owned).or_else(|| self.told("VolumeResizeFailed"))
     }
 }

@@ -1,0 +1,143 @@
+//! What one pod's claim becomes by itself: larger, or smaller. Pure.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use crate::api::{AutoscalerMode, AutoscalerPhase, Grown, Quantity};
+use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::plan::bounded;
+use crate::autoscaler::size::{self, Decision, Resize, Sized};
+use crate::autoscaler::turn::Turn;
+use crate::cluster::{capacity, refusal, requested};
+
+impl Turn<'_> {
+    /// Decide by how full the claim is. `may_begin` says whether a pod may be stopped.
+    pub(super) fn decide_size(&mut self, claim: &PersistentVolumeClaim, may_begin: bool) {
+        let (seen, refusal) = (self.seen, refusal(claim));
+        let Some(policy) = &seen.autoscaler.spec.autoscale else {
+            (self.entry.decision, self.entry.grown, self.entry.peak) = (None, None, None);
+            return self.tell_refusal(claim, refusal);
+        };
+        self.take_as_it_is(claim, refusal.is_some());
+        let (grown, peak) = (self.own_size().cloned(), self.entry.peak.take());
+        let mut sized = Sized {
+            requested: requested(claim),
+            capacity: capacity(claim),
+            grown: grown.as_ref(),
+            usage: seen.usage.get(&claim.name_any()).copied(),
+            refusal: refusal,
+            others: self.largest_of_others(),
+            peak: peak.as_ref(),
+            least: self.least(),
+        };
+        let peak = size::peak(policy, &sized, seen.now);
+        sized.peak = peak.as_ref();
+        let Decision { resize, mut why } = size::decide(policy, &sized, seen.now);
+        self.entry.peak.clone_from(&peak);
+        match resize {
+            None => self.tell_refusal(claim, refusal),
+            Some(_) if seen.autoscaler.spec.mode == AutoscalerMode::Recommend => {
+                self.says.phase = Some(AutoscalerPhase::Recommending);
+                self.says.next = Some(format!("pod {}: {why}", self.pod()));
+            }
+            Some(Resize::Shrink(to)) => match self.holds_back(may_begin) {
+                Some(held) => why += &format!("; not yet: {held}"),
+                None => self.resize(claim, AutoscalerReason::ClaimShrinks, to, &why),
+            },
+            Some(Resize::Grow(to)) => self.resize(claim, AutoscalerReason::ClaimGrows, to, &why),
+            Some(Resize::Lower(to)) => {
+                self.resize(claim, AutoscalerReason::GrowthRefused, to, &why);
+            }
+        }
+        self.entry.decision = Some(bounded(&why));
+    }
+
+    fn resize(
+        &mut self,
+        claim: &PersistentVolumeClaim,
+        reason: AutoscalerReason,
+        to: Quantity,
+        why: &str,
+    ) {
+        let (from, at) = (self.seen.template_size(), Some(Time(self.seen.now)));
+        self.entry.grown = Some(Grown { to, from, at });
+        self.entry.peak = None;
+        let text = format!("claim {}: {why}", claim.name_any());
+        self.tell(reason, &to.to_string(), text);
+    }
+
+    /// A claim that is larger than what it has come to by itself was made so by somebody, or its shrink has
+    /// failed. That is no reason to stop its pod.
+    fn take_as_it_is(&mut self, claim: &PersistentVolumeClaim, is_refused: bool) {
+        let has = requested(claim);
+        if !is_refused && self.own_size().is_some_and(|own| own.to < has) {
+            let (from, at) = (self.seen.template_size(), Some(Time(self.seen.now)));
+            self.entry.grown = Some(Grown { to: has, from, at });
+        }
+    }
+
+    /// What the claim has come to by itself, if the template is still the one of then.
+    fn own_size(&self) -> Option<&Grown> {
+        self.entry.grown.as_ref().filter(|own| own.from == self.seen.template_size())
+    }
+
+    /// Whether the claim is larger now than what was just decided.
+    pub(super) fn shrinks_by_itself(&self) -> bool {
+        let claim = self.seen.claim(&self.entry.active_claim);
+        claim.is_some_and(|claim| self.own_size().is_some_and(|own| own.to < requested(claim)))
+    }
+
+    /// Why a shrink that was decided by how full the claim was is not gone on with, as long as the pod runs.
+    pub(super) fn objects_to_shrink(&self) -> Option<String> {
+        self.entry.swap.as_ref().filter(|swap| swap.by_itself)?;
+        let claim = self.seen.claim(&self.entry.active_claim)?;
+        let sizes = (requested(claim), self.own_size()?.to);
+        let usage = self.seen.usage.get(&claim.name_any()).copied();
+        let policy = self.seen.autoscaler.spec.autoscale.as_ref()?;
+        size::objection(policy, sizes, usage, self.seen.now)
+    }
+
+    fn largest_of_others(&self) -> Quantity {
+        let spec = &self.seen.autoscaler.spec;
+        let entries = self.seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let others = entries.filter(|one| one.ordinal != self.entry.ordinal);
+        others.map(|one| size::wanted(spec, one.grown.as_ref())).max().unwrap_or_default()
+    }
+
+    fn least(&self) -> Quantity {
+        let policy = self.seen.autoscaler.spec.autoscale.as_ref();
+        let least = policy.and_then(|policy| policy.shrink.as_ref()?.min_size);
+        least.unwrap_or(self.seen.template_size())
+    }
+
+    /// Why the pod is not stopped now, so that the claim does not shrink.
+    fn holds_back(&self, may_begin: bool) -> Option<String> {
+        let rollout = self.seen.autoscaler.spec.rollout.as_ref();
+        let says = |why: &str| Some(why.to_owned());
+        if let Some((_, message)) = self.obstacle() {
+            return Some(message);
+        }
+        if rollout.is_some_and(|rollout| rollout.paused) {
+            return says("spec.rollout.paused is true");
+        }
+        if !self.is_in_partition() {
+            return says("spec.rollout.partition leaves its pod alone");
+        }
+        if !may_begin {
+            return says("another pod gets its claim, or status.message says what stops it");
+        }
+        self.unready().map(|other| format!("pod {other} is not ready"))
+    }
+
+    /// A growth that was refused, and that is not made do with less.
+    fn tell_refusal(&mut self, claim: &PersistentVolumeClaim, refusal: Option<&str>) {
+        let Some(words) = refusal else { return };
+        let (name, has, wants) = (claim.name_any(), capacity(claim), requested(claim));
+        let message = format!(
+            "claim {name} has {has} and cannot grow to {wants}: {words}; make room for it, or ask for less \
+             in the template, and for more than {has}"
+        );
+        self.wait(AutoscalerReason::GrowthRefused, message);
+    }
+}

@@ -1,0 +1,92 @@
+//! By how much a claim grows. Pure.
+
+use crate::api::{Autoscale, Quantity};
+use crate::bytes::Bytes;
+
+/// Sizes are multiples of this.
+pub(super) const UNIT: Bytes = Bytes::mib(1);
+
+/// The size after the next step.
+pub(super) fn next(policy: &Autoscale, requested: Quantity) -> Quantity {
+    let by = policy.grow_by.of(requested.0).max(policy.min_step.0);
+    let by = policy.max_step.map_or(by, |most| by.min(most.0));
+    let to = requested.0.get().saturating_add(by.get());
+    rounded_up(Bytes::new(to)).min(policy.max_size)
+}
+
+/// The size with half of a step for which there was no room; `None` if that is less than half of the
+/// smallest one, so that also the smallest one is halved once.
+///
+/// A claim cannot be let ask for what it has already, so it is always a little more.
+pub(super) fn halved(
+    policy: &Autoscale,
+    capacity: Quantity,
+    requested: Quantity,
+) -> Option<Quantity> {
+    let half = requested.0.saturating_sub(capacity.0).get() / 2 / UNIT.get() * UNIT.get();
+    let least = (policy.min_step.0.get() / 2).max(UNIT.get());
+    (half >= least).then(|| Quantity(capacity.0 + Bytes::new(half)))
+}
+
+/// A size that claims ask for.
+pub(super) fn rounded_up(size: Bytes) -> Quantity {
+    let most = Bytes::MAX.get() / UNIT.get() * UNIT.get();
+    Quantity(Bytes::new(size.get().min(most).next_multiple_of(UNIT.get())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn policy(more: Value) -> Autoscale {
+        let mut all = json!({"maxSize": "100Gi"});
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        serde_json::from_value(all).unwrap()
+    }
+
+    fn size(text: &str) -> Quantity {
+        Quantity(text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_step_is_percent_or_bytes_and_has_its_bounds() {
+        for (by, from, to) in [
+            (json!({}), "40Gi", "50Gi"),
+            (json!({}), "2Gi", "3Gi"),
+            (json!({"growBy": 50}), "40Gi", "60Gi"),
+            (json!({"growBy": "50%"}), "40Gi", "60Gi"),
+            (json!({"growBy": "3Gi"}), "40Gi", "43Gi"),
+            (json!({"growBy": "3Gi"}), "2Gi", "5Gi"),
+            (json!({"growBy": "1Mi"}), "2Gi", "3Gi"),
+            (json!({"growBy": "1Mi", "minStep": "0"}), "2Gi", "2049Mi"),
+            (json!({"growBy": "50Gi", "maxStep": "20Gi"}), "40Gi", "60Gi"),
+            (json!({"growBy": "50Gi"}), "90Gi", "100Gi"),
+            (json!({"growBy": "1M", "minStep": "0"}), "2Gi", "2049Mi"),
+            (json!({"growBy": "999Ti", "maxSize": "9Ei"}), "7Ei", "8191Pi"),
+        ] {
+            let found = next(&policy(by.clone()), size(from));
+            if to == "8191Pi" {
+                assert!(found > size("7Ei"), "{found}");
+            } else {
+                assert_eq!(found, size(to), "{by} from {from}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_is_halved_until_it_is_less_than_half_of_the_smallest() {
+        let policy = policy(json!({}));
+        let mut asked = vec![size("125Gi")];
+        while let Some(less) = halved(&policy, size("100Gi"), *asked.last().unwrap()) {
+            asked.push(less);
+        }
+        let asked: Vec<String> = asked.iter().map(Quantity::to_string).collect();
+        assert_eq!(asked, ["125Gi", "115200Mi", "108800Mi", "105600Mi", "104000Mi", "103200Mi"]);
+        assert_eq!(halved(&policy, size("4Gi"), size("5Gi")), Some(size("4608Mi")), "once");
+        assert_eq!(halved(&policy, size("4Gi"), size("4608Mi")), None);
+        assert_eq!(halved(&policy, size("4Gi"), size("4Gi")), None);
+        let tiny = self::policy(json!({"minStep": "0"}));
+        assert_eq!(halved(&tiny, size("4Gi"), size("4097Mi")), None, "never what it has already");
+    }
+}

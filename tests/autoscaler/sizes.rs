@@ -1,0 +1,289 @@
+//! Claims that become larger and smaller by themselves.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use pliant::api::{AutoscalerPhase, OrdinalStatus, PvcAutoscaler};
+use pliant::bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::block_on;
+use crate::play::End;
+use crate::world::{SHOP, World};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// So many pods with claims of 4 GiB, and this policy besides that they grow by 16 GiB.
+async fn pods(world: &World, count: i32, policy: &Value) {
+    world.set(count, &[]);
+    want(world, policy);
+    world.settled(&format!("{count}/{count}")).await;
+    world.write();
+}
+
+fn want(world: &World, policy: &Value) {
+    let mut whole = json!({"maxSize": "100Gi", "growBy": "16Gi", "coolDown": "1m"});
+    whole.as_object_mut().unwrap().extend(policy.as_object().unwrap().clone());
+    world.want("4Gi", "hdd", &json!({ "autoscale": whole }));
+}
+
+fn capacity(world: &World, ordinal: i32) -> String {
+    world.active(ordinal).status.unwrap().capacity.unwrap()["storage"].0.clone()
+}
+
+async fn until(world: &World, what: &str, is: impl Fn(&OrdinalStatus) -> bool) {
+    world.until(what, |status| status.of(0).is_some_and(&is)).await;
+}
+
+async fn until_said(world: &World, words: &str) {
+    let says = |one: &OrdinalStatus| one.decision.as_ref().is_some_and(|why| why.contains(words));
+    until(world, words, says).await;
+}
+
+/// The claim of the pod has grown to 20 GiB, and is nearly empty from then on.
+async fn grown_and_emptied(world: &World) {
+    world.fill(0, 85, 0);
+    until(world, "it grows", |one| one.grown.is_some()).await;
+    world.rest().await;
+    assert_eq!(capacity(world, 0), "20Gi");
+    world.fill(0, 10, 1);
+    until(world, "it is seen", |one| one.peak.is_some()).await;
+}
+
+/// Hours of the day that begin in so many and last for two, by the clock of this machine.
+fn hours_in(hours: i64) -> String {
+    let at = |hours| (Timestamp::now() + SignedDuration::from_hours(hours)).to_string();
+    let hour = |hours| at(hours)[11..16].to_owned();
+    format!("{}-{}", hour(hours), hour(hours + 2))
+}
+
+#[test]
+fn a_step_without_room_is_halved_until_it_fits_or_is_too_small() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        pods(&world, 1, &json!({})).await;
+        world.play().room = Some(Bytes::gib(10));
+        world.fill(0, 85, 0);
+        until(&world, "it grows", |one| one.grown.is_some()).await;
+        world.settled("1/1").await;
+        assert_eq!(capacity(&world, 0), "8Gi", "20 and 12 GiB were refused");
+        assert_eq!((world.told("ClaimGrows"), world.told("GrowthRefused")), (1, 2));
+        world.play().room = Some(Bytes::gib(8));
+        world.fill(0, 85, 1);
+        until_said(&world, "asked for on and on: no room for that").await;
+        let status = world.status();
+        assert_eq!(
+            (status.phase, status.reason.as_deref()),
+            (AutoscalerPhase::Waiting, Some("GrowthRefused"))
+        );
+        let writes = world.api.writes().len();
+        tokio::time::sleep(10 * MINUTE).await;
+        assert_eq!(world.api.writes().len(), writes, "it waits, and says so once");
+        world.play().room = None;
+        world.fill(0, 86, 1);
+        world.settled("1/1").await;
+        assert_eq!(capacity(&world, 0), "8704Mi", "half of the smallest step");
+        assert_eq!((world.claims().len(), world.ordinal(0).generation), (1, 0));
+    });
+}
+
+#[test]
+fn a_template_that_asks_for_too_much_can_ask_for_less_in_place() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        world.play().room = Some(Bytes::gib(10));
+        world.want("20Gi", "hdd", &json!({}));
+        world.until("it is told", |status| status.reason.as_deref() == Some("GrowthRefused")).await;
+        assert!(world.status().message.unwrap().contains("ask for less in the template"));
+        world.want("9Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        assert_eq!((capacity(&world, 0), world.ordinal(0).generation), ("9Gi".to_owned(), 0));
+        assert_eq!(world.play().written["nginx-0"], "w", "its pod went on");
+    });
+}
+
+#[test]
+fn a_fast_writer_is_grown_before_its_claim_is_full() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        pods(&world, 1, &json!({"growWithin": "6h"})).await;
+        world.fill(0, 60, 0);
+        until_said(&world, "60 % of its bytes are used; it grows at 80 % or 6h before").await;
+        world.fill_from(0, 55, 60, 0);
+        world.rest().await;
+        assert_eq!(capacity(&world, 0), "4Gi", "that takes eight hours");
+        world.fill_from(0, 50, 60, 0);
+        until(&world, "it grows", |one| one.grown.is_some()).await;
+        world.rest().await;
+        assert_eq!((capacity(&world, 0), world.told("ClaimGrows")), ("20Gi".to_owned(), 1));
+    });
+}
+
+#[test]
+fn claims_that_grow_together_are_of_one_size() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        pods(&world, 3, &json!({"together": true, "growBy": 25})).await;
+        world.fill(1, 85, 0);
+        world
+            .until("all grow", |status| status.ordinals.iter().all(|one| one.grown.is_some()))
+            .await;
+        world.settled("3/3").await;
+        let sizes = [0, 1, 2].map(|ordinal| capacity(&world, ordinal));
+        assert_eq!(sizes, ["5Gi", "5Gi", "5Gi"]);
+        // Whoever comes later is as large, and none becomes smaller if they part.
+        world.set(4, &[]);
+        world.settled("4/4").await;
+        assert_eq!(capacity(&world, 3), "5Gi");
+        want(&world, &json!({}));
+        world.settled("4/4").await;
+        assert_eq!(capacity(&world, 0), "5Gi");
+        assert_eq!(world.ordinal(3).generation, 0);
+    });
+}
+
+#[test]
+fn a_claim_that_is_nearly_empty_for_long_is_swapped_for_a_smaller_one() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        pods(&world, 1, &json!({"shrink": {"window": "10m", "coolDown": "10m"}})).await;
+        let old = world.ordinal(0).active_claim;
+        grown_and_emptied(&world).await;
+        until_said(&world, "10 % at most since").await;
+        tokio::time::sleep(5 * MINUTE).await;
+        // Fuller, though not too full: that counts, and the window goes on.
+        world.fill(0, 20, 2);
+        until(&world, "it is fuller", |one| one.peak.as_ref().is_some_and(|now| now.percent == 20))
+            .await;
+        assert_eq!(world.ordinal(0).active_claim, old, "the window is not over");
+        until(&world, "it is swapped", |one| one.generation == 1).await;
+        world.settled("1/1").await;
+        // 32 % of 20 GiB, and half of that besides.
+        assert_eq!(capacity(&world, 0), "9831Mi");
+        let entry = world.ordinal(0);
+        assert_eq!((&entry.retained[0].claim, world.told("ClaimShrinks")), (&old, 1));
+        assert!(entry.peak.is_none() && entry.swap.is_none());
+        world.write();
+        let writes = world.api.writes().len();
+        tokio::time::sleep(60 * MINUTE).await;
+        assert_eq!(world.api.writes().len(), writes, "without a sample nothing is decided");
+        assert_eq!((world.left(), capacity(&world, 0)), (vec![], "9831Mi".to_owned()));
+    });
+}
+
+#[test]
+fn a_window_begins_anew_when_the_claim_is_fuller_or_not_seen() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        pods(&world, 1, &json!({"shrink": {"window": "30m", "coolDown": "1m"}})).await;
+        grown_and_emptied(&world).await;
+        tokio::time::sleep(20 * MINUTE).await;
+        world.fill(0, 45, 2);
+        until(&world, "it is fuller", |one| one.peak.is_none()).await;
+        world.fill(0, 10, 3);
+        until(&world, "it is emptied", |one| one.peak.is_some()).await;
+        tokio::time::sleep(20 * MINUTE).await;
+        world.api.delete::<pliant::api::NodeStorage>("alpha");
+        until(&world, "nobody sees it", |one| one.peak.is_none()).await;
+        assert!(world.ordinal(0).decision.unwrap().contains("nothing is decided"));
+        world.fill(0, 10, 4);
+        tokio::time::sleep(20 * MINUTE).await;
+        assert_eq!((world.ordinal(0).generation, capacity(&world, 0)), (0, "20Gi".to_owned()));
+        until(&world, "it is swapped", |one| one.generation == 1).await;
+    });
+}
+
+#[test]
+fn a_claim_shrinks_only_in_its_hours_and_while_pods_may_be_stopped() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let policy = json!({"window": "10m", "coolDown": "1m", "between": hours_in(3)});
+        let policy = json!({"autoscale": {"maxSize": "100Gi", "growBy": "16Gi", "coolDown": "1m",
+                                          "shrink": policy}, "rollout": {"paused": true}});
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &policy);
+        world.settled("1/1").await;
+        grown_and_emptied(&world).await;
+        until_said(&world, "UTC").await;
+        until_said(&world, "not yet: spec.rollout.paused is true").await;
+        assert_eq!((world.ordinal(0).generation, world.told("ClaimShrinks")), (0, 0));
+        let mut edited: PvcAutoscaler = world.api.get(&format!("{SHOP}/nginx")).unwrap();
+        edited.spec.rollout = None;
+        world.api.put(&edited);
+        until(&world, "it is swapped", |one| one.generation == 1).await;
+    });
+}
+
+#[test]
+fn a_shrink_is_only_told_if_that_is_wanted() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        pods(&world, 1, &json!({})).await;
+        world.fill(0, 85, 0);
+        until(&world, "it grows", |one| one.grown.is_some()).await;
+        world.rest().await;
+        world.fill(0, 10, 1);
+        let shrink = json!({"window": "10m", "coolDown": "1m"});
+        let policy = json!({"maxSize": "100Gi", "shrink": shrink});
+        world.want("4Gi", "hdd", &json!({"mode": "Recommend", "autoscale": policy}));
+        world
+            .until("it is recommended", |status| {
+                let next = status.next.as_ref();
+                status.phase == AutoscalerPhase::Recommending
+                    && next.is_some_and(|next| next.contains("it shrinks from 20Gi to 6759Mi"))
+            })
+            .await;
+        tokio::time::sleep(30 * MINUTE).await;
+        assert_eq!((capacity(&world, 0), world.told("ClaimShrinks")), ("20Gi".to_owned(), 0));
+    });
+}
+
+#[test]
+fn a_shrink_that_fails_is_tried_again_when_it_has_rested() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        pods(&world, 1, &json!({"shrink": {"window": "10m", "coolDown": "2h"}})).await;
+        let old = world.ordinal(0).active_claim;
+        grown_and_emptied(&world).await;
+        let said = json!({"outcome": "mismatch", "message": "a.txt differs"}).to_string();
+        world.play().ends.push_back(End::Failed(said));
+        until(&world, "it is tried", |one| one.swap.is_some()).await;
+        until(&world, "it has failed", |one| one.swap.is_none()).await;
+        world.settled("1/1").await;
+        assert_eq!((world.ordinal(0).active_claim, world.told("SwapFailed")), (old, 1));
+        assert_eq!(capacity(&world, 0), "20Gi");
+        world.write();
+        // The samples of before are of before.
+        world.fill(0, 10, 3);
+        tokio::time::sleep(60 * MINUTE).await;
+        assert_eq!(world.ordinal(0).generation, 0, "it rests");
+        until(&world, "it is swapped", |one| one.generation == 1).await;
+        world.settled("1/1").await;
+        assert_eq!(capacity(&world, 0), "6759Mi");
+    });
+}
+
+#[test]
+fn a_shrink_that_is_late_is_given_up_before_its_pod_is_stopped() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        pods(&world, 1, &json!({"shrink": {"window": "10m", "coolDown": "1m"}})).await;
+        let shrink = json!({"window": "10m", "coolDown": "1m", "between": hours_in(1)});
+        let policy =
+            json!({"maxSize": "100Gi", "growBy": "16Gi", "coolDown": "1m", "shrink": shrink});
+        world.want("4Gi", "hdd", &json!({"hotCopy": true, "autoscale": policy}));
+        let pod = world.pod("nginx-0");
+        grown_and_emptied(&world).await;
+        world.play().ends.push_back(End::Hangs);
+        until(&world, "it is begun", |one| one.swap.is_some()).await;
+        assert!(world.ordinal(0).swap.unwrap().by_itself);
+        until(&world, "it is given up", |one| one.swap.is_none()).await;
+        world.settled("1/1").await;
+        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 0));
+        assert_eq!((world.told("SwapFailed"), world.ordinal(0).generation), (1, 0));
+        assert_eq!(world.left(), Vec::<String>::new());
+    });
+}
