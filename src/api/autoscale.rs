@@ -115,7 +115,7 @@ impl Shrink {
         let days = if days.is_empty() { "every day".to_owned() } else { days.join(", ") };
         match &self.between {
             Some(hours) => format!("{days} {hours} UTC"),
-            None => format!("{days} (UTC)"),
+            None => format!("{days}, by UTC"),
         }
     }
 }
@@ -123,11 +123,11 @@ impl Shrink {
 /// What it does, in a sentence.
 impl fmt::Display for Autoscale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "grows at {} %", self.grow_at)?;
+        write!(f, "grows by {} at {} %", self.grow_by, self.grow_at)?;
         if let Some(within) = self.grow_within {
-            write!(f, " or {within} before it would be full")?;
+            write!(f, ", or {within} before it would be full")?;
         }
-        write!(f, " by {}, at least {}", self.grow_by, self.min_step)?;
+        write!(f, ", by at least {}", self.min_step)?;
         if let Some(most) = self.max_step {
             write!(f, " and at most {most}")?;
         }

@@ -283,6 +283,7 @@ pub struct OrdinalStatus {
 
 /// A size that a claim has come to by itself.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Grown {
     /// The size.
     pub to: Quantity,
@@ -290,6 +291,9 @@ pub struct Grown {
     pub from: Quantity,
     /// When that was decided.
     pub at: Option<Time>,
+    /// When it was to shrink from that and could not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<Time>,
 }
 
 /// How full a claim has been at most for some time.

@@ -14,12 +14,12 @@ use crate::bytes::Bytes;
 /// The most percent.
 const MOST: u32 = 999;
 
-/// A share of something, `25%` or `10Gi`; a number without a unit is percent.
+/// A share of something, `25%` or `10Gi`, never nothing; a number without a unit is percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
     /// In percent.
     Percent(u32),
-    /// So much, whatever it is a share of.
+    /// So much, whatever it is a share of: whole MiB, as the sizes of claims are.
     Bytes(Quantity),
 }
 
@@ -55,7 +55,7 @@ impl FromStr for Share {
             Some(number) => number.parse().ok().and_then(percent),
             // Without a unit it would be a handful of bytes, where percent were meant.
             None if text.ends_with(|last: char| last.is_ascii_digit()) => None,
-            None => text.parse().ok().map(Quantity).map(Share::Bytes),
+            None => text.parse().ok().and_then(bytes),
         };
         share.ok_or_else(|| ShareError(text.to_owned()))
     }
@@ -63,6 +63,12 @@ impl FromStr for Share {
 
 fn percent(number: u32) -> Option<Share> {
     (1..=MOST).contains(&number).then_some(Share::Percent(number))
+}
+
+/// Rounded up, so that it is always printed with a unit.
+fn bytes(size: Bytes) -> Option<Share> {
+    let whole = Bytes::mib(1).checked_mul(size.div_ceil(Bytes::mib(1)))?;
+    (whole > Bytes::ZERO).then_some(Share::Bytes(Quantity(whole)))
 }
 
 impl fmt::Display for Share {
@@ -124,7 +130,7 @@ impl JsonSchema for Share {
             "x-kubernetes-int-or-string": true,
             "maxLength": 12,
             "x-kubernetes-validations": [{
-                "rule": "type(self) == int ? self >= 1 && self <= 999 : self.matches('^([1-9][0-9]{0,2}%|[0-9]{1,6}([.][0-9]{1,3})?([KMGT]i|[kMGT]))$')",
+                "rule": "type(self) == int ? self >= 1 && self <= 999 : self.matches('^([1-9][0-9]{0,2}%|[0-9]{1,6}([.][0-9]{1,3})?([KMGT]i|[kMGT]))$') && !self.matches('^[0.]*[A-Za-z]')",
                 "message": "write percent, 1% to 999%, or bytes with their unit, such as 10Gi",
             }],
         })
@@ -144,15 +150,14 @@ mod tests {
             (json!("999%"), Bytes::gib(999), "999%"),
             (json!("10Gi"), Bytes::gib(10), "10Gi"),
             (json!("0.5Gi"), Bytes::mib(512), "512Mi"),
-            (json!("500M"), Bytes::new(500_000_000), "500M"),
+            (json!("500M"), Bytes::mib(477), "477Mi"),
+            (json!("1k"), Bytes::mib(1), "1Mi"),
         ] {
             let share: Share = serde_json::from_value(written.clone()).unwrap();
             assert_eq!(share.of(Bytes::gib(100)), of_100_gib, "{written}");
             let again: Share = serde_json::from_value(json!(share)).unwrap();
             assert_eq!(again, share, "{written}");
-            if printed != "500M" {
-                assert_eq!(json!(share), json!(printed));
-            }
+            assert_eq!(json!(share), json!(printed));
         }
         for wrong in [
             json!(0),
@@ -165,6 +170,7 @@ mod tests {
             json!("-5%"),
             json!("2.5%"),
             json!("Gi"),
+            json!("0Gi"),
             json!(1.5),
             Value::Null,
         ] {

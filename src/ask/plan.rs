@@ -35,6 +35,8 @@ pub struct Plan {
     pub mode: AutoscalerMode,
     /// Whether no further pod is begun with.
     pub paused: bool,
+    /// When its claims become larger or smaller by themselves, in words.
+    pub policy: Option<String>,
     /// Whether the operator has seen its specification as it is now: else what follows is of before.
     pub is_observed: bool,
     /// What is being done.
@@ -175,6 +177,7 @@ pub(super) fn plan_of(around: &Around, autoscaler: &PvcAutoscaler) -> Plan {
         workload: spec.stateful_set_name.clone(),
         mode: spec.mode,
         paused: rollout.is_some_and(|rollout| rollout.paused),
+        policy: spec.autoscale.as_ref().map(ToString::to_string),
         is_observed: autoscaler.metadata.generation.unwrap_or_default()
             == status.observed_generation,
         phase: status.phase,

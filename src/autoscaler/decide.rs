@@ -61,19 +61,27 @@ impl Turn<'_> {
         why: &str,
     ) {
         let (from, at) = (self.seen.template_size(), Some(Time(self.seen.now)));
-        self.entry.grown = Some(Grown { to, from, at });
+        self.entry.grown = Some(Grown { to, from, at, failed_at: None });
         self.entry.peak = None;
         let text = format!("claim {}: {why}", claim.name_any());
         self.tell(reason, &to.to_string(), text);
     }
 
-    /// A claim that is larger than what it has come to by itself was made so by somebody, or its shrink has
-    /// failed. That is no reason to stop its pod.
+    /// A claim that is larger than what it has come to by itself was made so by somebody. That is no reason
+    /// to stop its pod.
     fn take_as_it_is(&mut self, claim: &PersistentVolumeClaim, is_refused: bool) {
         let has = requested(claim);
-        if !is_refused && self.own_size().is_some_and(|own| own.to < has) {
-            let (from, at) = (self.seen.template_size(), Some(Time(self.seen.now)));
-            self.entry.grown = Some(Grown { to: has, from, at });
+        if let Some(own) = self.own_size().filter(|own| own.to < has && !is_refused) {
+            self.entry.grown = Some(Grown { to: has, ..own.clone() });
+        }
+    }
+
+    /// A claim that could not shrink by itself is as large as it was. What its node said of it holds on.
+    pub(super) fn take_back_shrink(&mut self) {
+        let has = self.seen.claim(&self.entry.active_claim).map(requested);
+        if let (Some(own), Some(to)) = (self.own_size(), has) {
+            let (from, failed_at) = (own.from, Some(Time(self.seen.now)));
+            self.entry.grown = Some(Grown { to, from, at: None, failed_at });
         }
     }
 

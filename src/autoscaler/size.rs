@@ -181,11 +181,11 @@ pub(super) fn next_look(
     entry: &OrdinalStatus,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let decided = entry.grown.as_ref().and_then(|grown| grown.at.as_ref()).map(|at| at.0);
-    let grows = decided.map(|at| after(at, policy.cool_down));
+    let grown = entry.grown.as_ref();
+    let grows = grown.and_then(|grown| Some(after(grown.at.as_ref()?.0, policy.cool_down)));
     let shrinks = shrink_of(policy)
         .into_iter()
-        .flat_map(|shrink| shrink::looks(shrink, entry.peak.as_ref(), decided, now));
+        .flat_map(|shrink| shrink::looks(shrink, entry.peak.as_ref(), grown, now));
     grows.into_iter().chain(shrinks).filter(|at| *at > now).min()
 }
 

@@ -70,10 +70,14 @@ impl<'a> Turn<'a> {
     /// told in an event, and decided anew.
     fn forget_failure(&mut self) {
         let now = self.seen.generation();
-        let failed = |swap: &Swap| {
-            swap.phase == SwapPhase::Failed && (swap.generation != now || swap.by_itself)
+        let Some(swap) = self.entry.swap.as_ref().filter(|one| one.phase == SwapPhase::Failed)
+        else {
+            return;
         };
-        if self.entry.swap.as_ref().is_some_and(failed) {
+        if swap.by_itself {
+            self.entry.swap = None;
+            self.take_back_shrink();
+        } else if swap.generation != now {
             self.entry.swap = None;
         }
     }

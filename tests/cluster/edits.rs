@@ -135,3 +135,32 @@ async fn plans_are_shown_and_status_has_their_section() {
         (Some(0), "No PvcAutoscaler keeps claims in this namespace.\n")
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_and_what_it_decided_are_shown_wherever_a_claim_is() {
+    let desk = desk().await;
+    let mut autoscaler = autoscaler(&desk.world.api);
+    autoscaler.spec.autoscale =
+        Some(typed(json!({"maxSize": "1Ti", "growBy": "10Gi", "shrink": {"below": 30}})));
+    let entry = &mut autoscaler.status.as_mut().unwrap().ordinals[0];
+    entry.decision = Some("41 % of its bytes are used; it grows at 80 %".to_owned());
+    desk.world.api.put(&autoscaler);
+    let (_, text, _) = desk.types(&["plan"]).await;
+    insta::assert_snapshot!(text, @r"
+    default/db keeps the claims of StatefulSet db: Settled, 1/1 as wanted. By itself
+    each of them grows by 10Gi at 80 %, by at least 1Gi, up to 1Ti; shrinks after 1d
+    below 30 %, every day, by UTC.
+      POD   CLAIM      HAS       WANTED    BY
+      db-0  data-db-0  8Gi fast  8Gi fast  –
+    Decided:
+      db-0: 41 % of its bytes are used; it grows at 80 %
+    ");
+    let (_, text, _) = desk.types(&["status"]).await;
+    assert!(text.ends_with("Settled  41 % of its bytes are used; it grows at 80 %\n"), "{text}");
+    let (_, text, _) = desk.types(&["explain", "data-db-0"]).await;
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("Last decided about its size: 41 % of its bytes"), "{text}");
+    let (_, text, _) = desk.types(&["plan", "db", "-o", "json"]).await;
+    let told: Value = serde_saphyr::from_str(&text).unwrap();
+    assert!(told[0]["policy"].as_str().unwrap().starts_with("grows by 10Gi at 80 %"), "{text}");
+}

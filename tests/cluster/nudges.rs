@@ -62,6 +62,21 @@ async fn the_resizer_is_woken_once_for_an_edit_that_nobody_takes_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_refused_is_no_word_of_what_is_asked_for_since() {
+    let refused = |size: &str| {
+        json!({"allocatedResources": {"storage": size},
+               "allocatedResourceStatuses": {"storage": "ControllerResizeInfeasible"}})
+    };
+    for (refused, woken_for) in [(refused("2Gi"), None), (refused("8Gi"), Some("2Gi"))] {
+        let (api, stop) = (FakeApi::new(), CancellationToken::new());
+        two_operators(&api, &stop);
+        claim(&api, "2Gi", DRIVER, refused);
+        assert_eq!(woken(&api).await.0.as_deref(), woken_for);
+        stop.cancel();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_is_at_it_is_let_be() {
     for (asks, driver, more) in [
         ("2Gi", DRIVER, json!({"allocatedResourceStatuses": {"storage": "NodeResizePending"}})),

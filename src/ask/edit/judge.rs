@@ -134,6 +134,11 @@ fn goes_the_right_way(
              itself since: write another size",
             autoscaler.name_any()
         )),
+        Wish::Grow(size) if *size == template.0 && has < template => refused(format!(
+            "the template of PvcAutoscaler {} has {template} already, and claim {name} has shrunk to {has} by \
+             itself since: raise spec.autoscale.shrink.minSize, or write another size",
+            autoscaler.name_any()
+        )),
         Wish::Grow(size) if *size < has.0 => refused(format!(
             "{name} has {has}, and {} is less: to have it smaller, `{} shrink {place} {}`",
             Quantity(*size),

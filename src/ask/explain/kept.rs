@@ -66,6 +66,11 @@ pub(super) fn by_whom(
         kept.by.name_any()
     );
     told.why += &by_whom;
+    let entry = kept.by.status.as_ref().and_then(|status| status.of(kept.ordinal));
+    let decision = entry.and_then(|entry| entry.decision.as_ref());
+    if let (Part::Active, Some(decision)) = (kept.part, decision) {
+        told.why += &format!(" Last decided about its size: {decision}.");
+    }
     told
 }
 

@@ -9,6 +9,7 @@ use crate::api::{AutoscalerMode, PvcAutoscaler};
 use crate::ask::columns::columns;
 use crate::ask::may_not_read;
 use crate::doctor::{WIDTH, wrapped};
+use crate::volume::few;
 
 /// Print plans; of each pod all that is told of it, if they are asked for one by one.
 pub fn print(plans: &[Plan], in_full: bool) -> String {
@@ -22,6 +23,8 @@ pub fn print(plans: &[Plan], in_full: bool) -> String {
         text += &says(plan);
         if in_full {
             text += &plan.pods.iter().map(details).collect::<String>();
+        } else {
+            text += &decided(plan);
         }
     }
     if let Some(plan) = plans.first() {
@@ -40,6 +43,9 @@ fn head(plan: &Plan) -> String {
     );
     if plan.mode == AutoscalerMode::Recommend {
         head += " Its mode is Recommend: only claims that are missing are made.";
+    }
+    if let Some(policy) = &plan.policy {
+        head += &format!(" By itself each of them {policy}.");
     }
     if !plan.is_observed {
         head += " The operator has not seen its last edit yet.";
@@ -99,6 +105,23 @@ fn says(plan: &Plan) -> String {
     text
 }
 
+/// What was last decided about the sizes: once for all pods of which the same was.
+fn decided(plan: &Plan) -> String {
+    let mut groups: Vec<(&String, Vec<&String>)> = Vec::new();
+    for (pod, why) in plan.pods.iter().filter_map(|pod| Some((&pod.pod, pod.decision.as_ref()?))) {
+        match groups.iter_mut().find(|(said, _)| *said == why) {
+            Some((_, pods)) => pods.push(pod),
+            None => groups.push((why, vec![pod])),
+        }
+    }
+    if groups.is_empty() {
+        return String::new();
+    }
+    let lines =
+        groups.iter().map(|(why, pods)| wrapped(&format!("{}: {why}", few(pods)), "  ", WIDTH));
+    format!("Decided:\n{}", lines.collect::<String>())
+}
+
 /// All that is told of one pod.
 fn details(pod: &PodPlan) -> String {
     let mut said = Vec::new();
@@ -132,7 +155,8 @@ pub fn claims_of(autoscalers: &[PvcAutoscaler]) -> String {
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(autoscalers.iter().map(|one| {
         let status = one.status.clone().unwrap_or_default();
-        let says = status.message.or(status.progress).or(status.next);
+        let decided = decision(one);
+        let says = status.message.or(status.progress).or(status.next).or(decided);
         [
             one.namespace().unwrap_or_default(),
             one.name_any(),
@@ -143,4 +167,18 @@ pub fn claims_of(autoscalers: &[PvcAutoscaler]) -> String {
         ]
     }));
     format!("\n{}", columns(&rows, [false, false, false, true, false, false]))
+}
+
+/// What was last decided about the size of the first claim, and of how many others something else was.
+fn decision(autoscaler: &PvcAutoscaler) -> Option<String> {
+    let ordinals = &autoscaler.status.as_ref()?.ordinals;
+    let mut decisions =
+        ordinals.iter().filter_map(|one| Some((one.ordinal, one.decision.as_ref()?)));
+    let (first, why) = decisions.next()?;
+    let pod = format!("{}-{first}", autoscaler.spec.stateful_set_name);
+    let others = decisions.filter(|(_, other)| *other != why).count();
+    Some(match others {
+        0 => why.clone(),
+        more => format!("{pod}: {why}; {more} more: see `plan {}`", autoscaler.name_any()),
+    })
 }

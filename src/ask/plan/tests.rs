@@ -130,6 +130,49 @@ fn what_holds_a_plan_back_stands_beside_it() {
     ");
 }
 
+/// Three claims that size themselves: of two the same was decided.
+fn sizing() -> PvcAutoscaler {
+    let decided = |ordinal: i32, decision: &str| {
+        json!({"ordinal": ordinal, "activeClaim": format!("data-db-{ordinal}"), "decision": decision,
+               "grown": {"to": "8Gi", "from": "2Gi"}})
+    };
+    let rests = "12 % of its bytes are used; it grows at 80 %; it was 18 % at most since \
+                 2026-12-01T10:00:00Z, and shrinks if that stays below 40 % until 2026-12-02T10:00:00Z";
+    let unknown = "nothing is decided: its node has not told how full it is";
+    let ordinals = [decided(0, rests), decided(1, unknown), decided(2, rests)];
+    let shrink = json!({"minSize": "1Gi", "between": "01:00-05:00", "days": ["Sat", "Sun"]});
+    let policy = json!({"growBy": "10Gi", "growWithin": "6h", "maxStep": "20Gi", "maxSize": "1Ti",
+                        "shrink": shrink});
+    let status = json!({"phase": "Settled", "claims": "3/3", "ordinals": ordinals});
+    let template = json!({"metadata": {"name": "data"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}});
+    autoscaler(json!({"autoscale": policy, "volumeClaimTemplate": template}), status)
+}
+
+#[test]
+fn a_policy_and_what_it_decided_are_told() {
+    insta::assert_snapshot!(said(&around(sizing()), false), @r"
+    default/db keeps the claims of StatefulSet db: Settled, 3/3 as wanted. By itself
+    each of them grows by 10Gi at 80 %, or 6h before it would be full, by at least
+    1Gi and at most 20Gi, up to 1Ti; shrinks after 1d below 40 %, down to 1Gi, Sat,
+    Sun 01:00-05:00 UTC.
+      POD   CLAIM      HAS      WANTED   BY
+      db-0  data-db-0  8Gi hdd  8Gi hdd  –
+      db-1  data-db-1  8Gi hdd  8Gi hdd  –
+      db-2  data-db-2  8Gi hdd  8Gi hdd  –
+    Decided:
+      db-0 and db-2: 12 % of its bytes are used; it grows at 80 %; it was 18 % at
+      most since 2026-12-01T10:00:00Z, and shrinks if that stays below 40 % until
+      2026-12-02T10:00:00Z
+      db-1: nothing is decided: its node has not told how full it is
+    ");
+    let one = &plan_of(&around(sizing()), &sizing()).pods[0];
+    assert!(one.decision.as_ref().unwrap().starts_with("12 %"));
+    let status = claims_of(&[sizing()]);
+    let says = "db-0: 12 % of its bytes are used; it grows at 80 %; it was 18 % at most since";
+    assert!(status.contains(says) && status.ends_with("; 1 more: see `plan db`\n"), "{status}");
+}
+
 #[test]
 fn each_procedure_has_its_word() {
     let grown = json!({"to": "4Gi", "from": "2Gi"});

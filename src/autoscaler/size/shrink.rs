@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Decision, Resize, Sized, after, fullest, hours, step};
-use crate::api::{Autoscale, Peak, Quantity, Shrink};
+use crate::api::{Autoscale, Grown, Peak, Quantity, Shrink};
 use crate::autoscaler::seen::Usage;
 use crate::bytes::Bytes;
 
@@ -95,8 +95,13 @@ fn share(of: Bytes, part: u64, whole: u64) -> Bytes {
 }
 
 fn resting(shrink: &Shrink, claim: &Sized<'_>, now: Timestamp) -> Option<Timestamp> {
-    let Time(at) = claim.grown?.at.as_ref()?;
-    Some(after(*at, shrink.cool_down)).filter(|until| *until > now)
+    let until = after(last_time(claim.grown?)?, shrink.cool_down);
+    Some(until).filter(|until| *until > now)
+}
+
+/// When a claim has last come to another size by itself, or could not.
+fn last_time(grown: &Grown) -> Option<Timestamp> {
+    [&grown.at, &grown.failed_at].into_iter().flatten().map(|Time(at)| *at).max()
 }
 
 /// Why a shrink that was begun is given up, while the pod still runs.
@@ -124,11 +129,11 @@ pub(super) fn objection(
 pub(super) fn looks(
     shrink: &Shrink,
     peak: Option<&Peak>,
-    decided: Option<Timestamp>,
+    grown: Option<&Grown>,
     now: Timestamp,
 ) -> impl Iterator<Item = Timestamp> {
     let window = peak.map(|peak| after(peak.since.0, shrink.window));
-    let rest = decided.map(|at| after(at, shrink.cool_down));
+    let rest = grown.and_then(last_time).map(|at| after(at, shrink.cool_down));
     let opens = peak.and_then(|_| hours::next_opening(shrink, now));
     window.into_iter().chain(rest).chain(opens)
 }

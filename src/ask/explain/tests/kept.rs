@@ -23,7 +23,8 @@ fn a_claim_says_by_whom_it_is_kept_and_whether_it_is_the_one_of_its_pod() {
     default/data-db-0 is Pending: waiting for a pod. This is normal: its class has
     the volume made when the first pod that uses the claim is scheduled. It is the
     active claim of pod db-0, kept by PvcAutoscaler db: who wants another size or
-    class edits its template.
+    class edits its template. Last decided about its size: 41 % of its bytes are
+    used; it grows at 80 %.
     What to do:
       start a pod that uses it
     default/data-db-1-ba51f is being filled, to become the claim of pod db-1 (8Gi →

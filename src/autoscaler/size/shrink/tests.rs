@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::Grown;
 use crate::autoscaler::size::tests::{at, policy, size, sized, usage};
 use crate::autoscaler::size::{decide, objection, peak};
 
@@ -83,8 +82,14 @@ fn a_claim_shrinks_to_what_was_used_and_its_headroom() {
 fn a_claim_shrinks_after_its_window_and_its_rest_in_its_hours() {
     let now = at("2026-12-05T12:00:00Z");
     let (recent, long_ago) = ("2026-12-05T00:00:00Z", "2026-12-01T00:00:00Z");
-    let grown =
-        |then: &str| Grown { to: size("100Gi"), from: size("4Gi"), at: Some(Time(at(then))) };
+    let grown = |then: &str| Grown {
+        to: size("100Gi"),
+        from: size("4Gi"),
+        at: Some(Time(at(then))),
+        failed_at: None,
+    };
+    let failed =
+        Grown { failed_at: Some(Time(at("2026-12-01T00:00:00Z"))), at: None, ..grown(long_ago) };
     let (late, early) = (grown("2026-11-30T00:00:00Z"), grown("2026-11-01T00:00:00Z"));
     let nights = json!({"between": "01:00-05:00"});
     for (more, percent, since, grown, acts, says) in [
@@ -99,9 +104,10 @@ fn a_claim_shrinks_after_its_window_and_its_rest_in_its_hours() {
         ),
         (json!({}), 10, long_ago, Some(&late), false, "has rested, at 2026-12-07T00:00:00Z"),
         (json!({}), 10, long_ago, Some(&early), true, "it shrinks from 100Gi to 33Gi"),
+        (json!({}), 10, long_ago, Some(&failed), false, "has rested, at 2026-12-08T00:00:00Z"),
         (nights, 10, long_ago, None, false, "when it may: every day 01:00-05:00 UTC"),
         (json!({"between": "11:00-13:00"}), 10, long_ago, None, true, "it shrinks"),
-        (json!({"days": ["Mon"]}), 10, long_ago, None, false, "when it may: Mon (UTC)"),
+        (json!({"days": ["Mon"]}), 10, long_ago, None, false, "when it may: Mon, by UTC"),
         (json!({"minSize": "100Gi"}), 10, long_ago, None, false, "less than 1Gi to give back"),
     ] {
         let policy = shrinks(more.clone());
