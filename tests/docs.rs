@@ -9,7 +9,8 @@ use std::process::Command;
 
 use clap::CommandFactory;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use pliant::api::VolumePopulator;
+use kube::CustomResourceExt;
+use pliant::api::{PvcAutoscaler, VolumePopulator};
 use pliant::autoscaler::AutoscalerReason;
 use pliant::cli::Cli;
 use pliant::controllers::events::EventReason;
@@ -198,6 +199,23 @@ fn every_reason_of_an_event_has_its_section() {
             assert!(text.contains(word), "{name} does not say `{word}`");
         }
     }
+}
+
+#[test]
+fn every_field_of_a_policy_is_documented() {
+    let definition = serde_json::to_value(PvcAutoscaler::crd()).unwrap();
+    let spec =
+        &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let policy = &spec["properties"]["autoscale"]["properties"];
+    let names = |fields: &serde_json::Value| -> Vec<String> {
+        fields.as_object().unwrap().keys().cloned().collect()
+    };
+    let mut fields: BTreeSet<String> = names(policy).into_iter().collect();
+    let shrink = names(&policy["shrink"]["properties"]);
+    fields.extend(shrink.iter().map(|name| format!("shrink.{name}")));
+    let page = read("docs/src/reference/autoscale.md");
+    let table = page.split_once("What is decided").unwrap().0;
+    assert_eq!(rows(table), fields);
 }
 
 #[test]

@@ -218,3 +218,32 @@ fn a_plain_claim_template_is_a_template() {
     let named = &spec["properties"]["volumeClaimTemplate"]["properties"]["metadata"];
     assert!(rules(&named["properties"]["name"])[0].1.contains("make another PvcAutoscaler"));
 }
+
+#[test]
+fn a_policy_says_what_it_takes_and_an_old_one_is_still_taken() {
+    let schema = schema("PvcAutoscaler");
+    let policy = &schema["properties"]["spec"]["properties"]["autoscale"];
+    let fields = &policy["properties"];
+    assert_eq!(policy["required"], json!(["maxSize"]));
+    assert_eq!(fields["growBy"]["x-kubernetes-int-or-string"], json!(true));
+    assert_eq!(
+        (&fields["growBy"]["type"], &fields["growBy"]["default"]),
+        (&Value::Null, &json!("25%"))
+    );
+    assert_eq!(fields["shrink"]["required"], Value::Null, "all of it has defaults");
+    let shrink = &fields["shrink"]["properties"];
+    for (place, says) in [
+        (policy, "shrink.below is to be less than growAt"),
+        (policy, "give one of together and shrink"),
+        (policy, "shrink.minSize is to be no more than maxSize"),
+        (&fields["growBy"], "write percent, 1% to 999%, or bytes with their unit, such as 10Gi"),
+        (&shrink["headroom"], "write percent, 1% to 999%, or bytes with their unit"),
+        (&shrink["between"], "such as 01:00-05:00"),
+    ] {
+        let said = rules(place);
+        assert!(said.iter().any(|(_, message)| message.contains(says)), "{said:?}");
+    }
+    let old = json!({"growAt": 70, "growBy": 25, "minStep": "100Mi", "maxSize": "400Mi"});
+    let old: Autoscale = serde_json::from_value(old).unwrap();
+    assert_eq!((old.grow_by, old.shrink, old.together), (Share::Percent(25), None, false));
+}

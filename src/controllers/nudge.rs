@@ -14,7 +14,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::causes;
-use crate::cluster::{Lasting, Pv, RESIZER_WOKEN_FOR, Watched, capacity, refused_size, requested, writes};
+use crate::cluster::{
+    Lasting, Pv, RESIZER_WOKEN_FOR, Watched, capacity, refused_size, requested, writes,
+};
 use crate::controllers::until;
 
 /// Who writes, for the API server.

@@ -88,6 +88,7 @@ fn cut_claim(claim: &mut PersistentVolumeClaim) {
     claim.status = claim.status.take().map(|status| PersistentVolumeClaimStatus {
         phase: status.phase,
         capacity: status.capacity,
+        allocated_resources: status.allocated_resources,
         allocated_resource_statuses: status.allocated_resource_statuses,
         ..PersistentVolumeClaimStatus::default()
     });

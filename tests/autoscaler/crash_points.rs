@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pliant::api::{AutoscalerPhase, PvcAutoscaler};
+use pliant::bytes::Bytes;
 use pliant::testing::Side;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::block_on;
 use crate::play::End as PodEnd;
@@ -30,10 +31,22 @@ enum Case {
     EditedTwice,
     /// The workload is made smaller while a pod gets its claim, and larger again.
     Scaled,
+    /// Its claim is full, and there is no room for a whole step.
+    Refused,
+    /// Its claim has grown, and is nearly empty for long.
+    Shrunk,
 }
 
-const CASES: [Case; 6] =
-    [Case::Grow, Case::Swap, Case::Hot, Case::Failed, Case::EditedTwice, Case::Scaled];
+const CASES: [Case; 8] = [
+    Case::Grow,
+    Case::Swap,
+    Case::Hot,
+    Case::Failed,
+    Case::EditedTwice,
+    Case::Scaled,
+    Case::Refused,
+    Case::Shrunk,
+];
 
 /// Who suffers from a lost request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +117,19 @@ impl Case {
                 tokio::time::sleep(Duration::from_secs(60)).await;
                 world.set(1, &[]);
             }
+            Case::Refused => {
+                world.play().room = Some(Bytes::gib(10));
+                world.want("4Gi", "hdd", &sizing());
+                world.fill(0, 85, 0);
+                self.until_sized(world, "8Gi").await;
+            }
+            Case::Shrunk => {
+                world.want("4Gi", "hdd", &sizing());
+                world.fill(0, 85, 0);
+                self.until_sized(world, "20Gi").await;
+                world.fill(0, 10, 1);
+                self.until_sized(world, "6759Mi").await;
+            }
         }
         let ends =
             if self == Case::Failed { AutoscalerPhase::Failed } else { AutoscalerPhase::Settled };
@@ -120,6 +146,19 @@ impl Case {
                 status.ordinals.iter().any(|one| one.swap.is_some() || one.generation > 0)
             })
             .await;
+    }
+
+    /// Wait until the claim of the first pod has this size, for as long as a window and a rest take that
+    /// begin anew with the hour of this machine.
+    async fn until_sized(self, world: &World, size: &str) {
+        for _ in 0..200 {
+            let claim = world.claim(&world.ordinal(0).active_claim).unwrap_or_default();
+            let has = claim.status.and_then(|status| status.capacity).unwrap_or_default();
+            if has.get("storage").is_some_and(|has| has.0 == size) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
     }
 
     /// Wait for the phase, for as long as a few lost answers take; what comes then is compared.
@@ -176,6 +215,13 @@ impl Case {
     }
 }
 
+/// Claims size themselves.
+fn sizing() -> Value {
+    let shrink = json!({"window": "1m", "coolDown": "1m"});
+    let policy = json!({"maxSize": "100Gi", "growBy": "16Gi", "coolDown": "1m", "shrink": shrink});
+    json!({"retention": "5m", "autoscale": policy})
+}
+
 fn end(world: &World) -> End {
     let entries = world.status().ordinals;
     let active = entries.iter().map(|one| {
@@ -185,7 +231,8 @@ fn end(world: &World) -> End {
         let size = requests.get("storage").map(|size| size.0.clone()).unwrap_or_default();
         (size, spec.storage_class_name.unwrap_or_default(), one.generation)
     });
-    let told = ["SwapBegun", "Swapped", "SwapFailed"];
+    let told =
+        ["SwapBegun", "Swapped", "SwapFailed", "ClaimGrows", "GrowthRefused", "ClaimShrinks"];
     End {
         phase: world.status().phase,
         active: active.collect(),

@@ -63,12 +63,7 @@ fn it_grows_by_steps_when_it_is_full_and_never_without_a_sample() {
 #[test]
 fn it_rests_after_it_has_grown_and_waits_while_it_grows() {
     let then = at("2026-01-01T00:00:00Z");
-    let grown = Grown {
-        to: size("5Gi"),
-        from: size("4Gi"),
-        at: Some(Time(then)),
-        failed_at: None,
-    };
+    let grown = Grown { to: size("5Gi"), from: size("4Gi"), at: Some(Time(then)), failed_at: None };
     let claim = Sized { grown: Some(&grown), ..sized("5Gi", Some(usage(90, 0))) };
     let later = |seconds| then.checked_add(SignedDuration::from_secs(seconds)).unwrap();
     let policy = policy(json!({}));
