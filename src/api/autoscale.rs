@@ -8,18 +8,19 @@ use serde::{Deserialize, Serialize};
 use crate::api::{Hours, Quantity, Share, Span, Weekday};
 use crate::bytes::Bytes;
 
+// What rules name is never `null`: the API server drops that, and a rule could not ask for it.
 /// When a claim grows by itself, and when it shrinks. The size in the template is the smallest one.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new(
-        "!has(self.shrink) || self.shrink == null || self.shrink.below < self.growAt"
+        "!has(self.shrink) || self.shrink.below < self.growAt"
     ).message("shrink.below is to be less than growAt: else a claim would shrink and grow in turn"),
     validation = Rule::new(
-        "!has(self.shrink) || self.shrink == null || !self.together"
+        "!has(self.shrink) || !self.together"
     ).message("give one of together and shrink, and not both: claims that grow together do not shrink by themselves"),
     validation = Rule::new(
-        "!has(self.shrink) || self.shrink == null || !has(self.shrink.minSize) || self.shrink.minSize == null || quantity(self.shrink.minSize).compareTo(quantity(self.maxSize)) <= 0"
+        "!has(self.shrink) || !has(self.shrink.minSize) || quantity(self.shrink.minSize).compareTo(quantity(self.maxSize)) <= 0"
     ).message("shrink.minSize is to be no more than maxSize")
 )]
 pub struct Autoscale {
@@ -30,7 +31,7 @@ pub struct Autoscale {
     /// By how much it grows: in percent of its size, `25%`, or in bytes, `10Gi`. A number without a unit is
     /// percent.
     #[serde(default = "grow_by")]
-    #[schemars(default = "grow_by")]
+    #[schemars(default = "grow_by_percent")]
     pub grow_by: Share,
     /// How long before it would be full it grows, such as `6h`, also if it is less full than growAt. When
     /// that would be is told by the last two samples of its node. Without this only growAt decides.
@@ -55,6 +56,7 @@ pub struct Autoscale {
     /// When a claim shrinks by itself. That is a swap: its pod is stopped while it is copied to a smaller
     /// one. Without this only the template makes it smaller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Shrink")]
     pub shrink: Option<Shrink>,
 }
 
@@ -79,6 +81,7 @@ pub struct Shrink {
     /// How small it becomes at least. Without this that is the size in the template, of which only this
     /// field allows less.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Quantity")]
     pub min_size: Option<Quantity>,
     /// How long it does not shrink after it has grown or shrunk by itself.
     #[serde(default = "shrink_cool_down")]
@@ -87,6 +90,7 @@ pub struct Shrink {
     /// The hours of the day, in UTC, in which its pod may be stopped for that, such as `01:00-05:00`. Those
     /// that end before they begin end on the next day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Hours")]
     pub between: Option<Hours>,
     /// The days, in UTC, on which these hours begin; none is every day.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -149,7 +153,12 @@ fn grow_at() -> i32 {
 }
 
 fn grow_by() -> Share {
-    Share::Percent(25)
+    Share::Percent(grow_by_percent())
+}
+
+/// A number, which an operator of before understands, too.
+fn grow_by_percent() -> u32 {
+    25
 }
 
 fn min_step() -> Quantity {

@@ -232,6 +232,13 @@ fn a_policy_says_what_it_takes_and_an_old_one_is_still_taken() {
     );
     assert_eq!(fields["shrink"]["required"], Value::Null, "all of it has defaults");
     let shrink = &fields["shrink"]["properties"];
+    // A rule that compares a text with null is none that the API server takes.
+    for field in [&fields["growBy"], &fields["shrink"], &shrink["minSize"], &shrink["between"]] {
+        assert!(
+            field["nullable"] != json!(true) && field.get("default") != Some(&Value::Null),
+            "{field}"
+        );
+    }
     for (place, says) in [
         (policy, "shrink.below is to be less than growAt"),
         (policy, "give one of together and shrink"),

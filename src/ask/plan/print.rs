@@ -179,6 +179,6 @@ fn decision(autoscaler: &PvcAutoscaler) -> Option<String> {
     let others = decisions.filter(|(_, other)| *other != why).count();
     Some(match others {
         0 => why.clone(),
-        more => format!("{pod}: {why}; {more} more: see `plan {}`", autoscaler.name_any()),
+        more => format!("{pod}: {why}; something else of {more} more"),
     })
 }
