@@ -96,9 +96,10 @@ pub(super) fn decide(policy: &Autoscale, claim: &Sized<'_>, now: Timestamp) -> D
 fn sample(claim: &Sized<'_>) -> Result<Usage, &'static str> {
     let usage = claim.usage.filter(|usage| usage.size > Bytes::ZERO);
     let usage = usage.ok_or("its node has not told how full it is")?;
-    // Of before it grew: a node tells anew as soon as the file system has its new size.
+    // Of before it grew: a node tells anew as soon as the file system has its new size. Hours in records are
+    // those of whole seconds.
     let grown_at = claim.grown.and_then(|grown| grown.at.as_ref());
-    if grown_at.is_some_and(|Time(at)| *at > usage.at) {
+    if grown_at.is_some_and(|Time(at)| *at >= usage.at) {
         return Err("its node has not told how full it is since it grew");
     }
     Ok(usage)
