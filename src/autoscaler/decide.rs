@@ -26,7 +26,7 @@ impl Turn<'_> {
             capacity: capacity(claim),
             grown: grown.as_ref(),
             usage: seen.usage.get(&claim.name_any()).copied(),
-            refusal: refusal,
+            refusal,
             others: self.largest_of_others(),
             peak: peak.as_ref(),
             least: self.least(),
@@ -42,7 +42,7 @@ impl Turn<'_> {
                 self.says.next = Some(format!("pod {}: {why}", self.pod()));
             }
             Some(Resize::Shrink(to)) => match self.holds_back(may_begin) {
-                Some(held) => why += &format!("; not yet: {held}"),
+                Some(held) => why = format!("{why}; not yet: {held}"),
                 None => self.resize(claim, AutoscalerReason::ClaimShrinks, to, &why),
             },
             Some(Resize::Grow(to)) => self.resize(claim, AutoscalerReason::ClaimGrows, to, &why),

@@ -108,24 +108,26 @@ fn sample(claim: &Sized<'_>) -> Result<Usage, &'static str> {
 fn by_use(policy: &Autoscale, claim: &Sized<'_>, usage: Usage, now: Timestamp) -> Decision {
     let (percent, of) = fullest(usage);
     let limit = policy.grow_at.unsigned_abs().into();
-    let mut says = format!("{percent} % of its {of} are used");
+    let says = format!("{percent} % of its {of} are used");
     let fills = policy.grow_within.filter(|within| {
         let left = forecast::until_full(usage, now);
         left.is_some_and(|left| left < SignedDuration::try_from(within.0).unwrap_or_default())
     });
-    match fills {
-        Some(within) => {
-            says += &format!(", and at the pace of late it would be full within {within}")
+    let says = match (fills, policy.grow_within) {
+        (Some(within), _) => {
+            format!("{says}, and at the pace of late it would be full within {within}")
         }
-        None if percent < limit => {
-            let within = policy.grow_within.map(|within| format!(" or {within} before it is full"));
-            says += &format!("; it grows at {limit} %{}", within.unwrap_or_default());
-            return match shrink_of(policy) {
-                Some(shrink) => shrink::decide(policy, shrink, claim, &says, now),
-                None => Decision::stay(says),
-            };
+        (None, _) if percent >= limit => says,
+        (None, Some(within)) => {
+            format!("{says}; it grows at {limit} % or {within} before it is full")
         }
-        None => {}
+        (None, None) => format!("{says}; it grows at {limit} %"),
+    };
+    if fills.is_none() && percent < limit {
+        return match shrink_of(policy) {
+            Some(shrink) => shrink::decide(policy, shrink, claim, &says, now),
+            None => Decision::stay(says),
+        };
     }
     if claim.requested >= policy.max_size {
         return Decision::stay(format!(
@@ -183,11 +185,11 @@ pub(super) fn next_look(
     now: Timestamp,
 ) -> Option<Timestamp> {
     let grown = entry.grown.as_ref();
-    let grows = grown.and_then(|grown| Some(after(grown.at.as_ref()?.0, policy.cool_down)));
+    let rest = grown.and_then(|grown| Some(after(grown.at.as_ref()?.0, policy.cool_down)));
     let shrinks = shrink_of(policy)
         .into_iter()
         .flat_map(|shrink| shrink::looks(shrink, entry.peak.as_ref(), grown, now));
-    grows.into_iter().chain(shrinks).filter(|at| *at > now).min()
+    rest.into_iter().chain(shrinks).filter(|at| *at > now).min()
 }
 
 /// Claims that grow together do not shrink by themselves: none could alone.

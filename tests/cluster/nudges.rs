@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 const WOKEN_FOR: &str = "pliant.io/resizer-woken-for";
 
 /// A claim `data` that has 1 GiB, with a volume of this driver or another one's.
-fn claim(api: &FakeApi, asks: &str, driver: &str, more: Value) {
+fn claim(api: &FakeApi, asks: &str, driver: &str, more: &Value) {
     let mut claim = json!({
         "metadata": {"name": "data", "namespace": "shop"},
         "spec": {"volumeName": "pv", "resources": {"requests": {"storage": asks}}},
@@ -49,10 +49,10 @@ fn two_operators(api: &FakeApi, stop: &CancellationToken) {
 #[tokio::test(start_paused = true)]
 async fn the_resizer_is_woken_once_for_an_edit_that_nobody_takes_up() {
     let (api, stop) = (FakeApi::new(), CancellationToken::new());
-    claim(&api, "1Gi", DRIVER, json!({}));
+    claim(&api, "1Gi", DRIVER, &json!({}));
     two_operators(&api, &stop);
     assert_eq!(woken(&api).await, (None, 0));
-    claim(&api, "2Gi", DRIVER, json!({}));
+    claim(&api, "2Gi", DRIVER, &json!({}));
     let (size, writes) = woken(&api).await;
     assert_eq!(size.as_deref(), Some("2Gi"));
     assert!(writes <= 2, "{:?}", api.writes());
@@ -70,7 +70,7 @@ async fn what_was_refused_is_no_word_of_what_is_asked_for_since() {
     for (refused, woken_for) in [(refused("2Gi"), None), (refused("8Gi"), Some("2Gi"))] {
         let (api, stop) = (FakeApi::new(), CancellationToken::new());
         two_operators(&api, &stop);
-        claim(&api, "2Gi", DRIVER, refused);
+        claim(&api, "2Gi", DRIVER, &refused);
         assert_eq!(woken(&api).await.0.as_deref(), woken_for);
         stop.cancel();
     }
@@ -86,7 +86,7 @@ async fn whoever_is_at_it_is_let_be() {
     ] {
         let (api, stop) = (FakeApi::new(), CancellationToken::new());
         two_operators(&api, &stop);
-        claim(&api, asks, driver, more.clone());
+        claim(&api, asks, driver, &more);
         assert_eq!(woken(&api).await, (None, 0), "{driver} {more}");
         stop.cancel();
     }

@@ -122,8 +122,8 @@ fn what_cannot_be_is_refused_with_what_to_type() {
         ..seen()
     };
     let swapping = Seen { around: around(swapping()), ..seen() };
-    let mut shrunk = seen();
-    shrunk.around.claims[0] = claim("data-db-0", "4Gi", "hdd");
+    let mut smaller = seen();
+    smaller.around.claims[0] = claim("data-db-0", "4Gi", "hdd");
     for (seen, whom, wish, says) in [
         (seen(), "gone", shrink(4), "there is no claim gone in namespace default"),
         (seen(), "sts/gone", shrink(4), "no PvcAutoscaler in namespace default keeps"),
@@ -136,7 +136,7 @@ fn what_cannot_be_is_refused_with_what_to_type() {
             "`pliant shrink data-db-0 --namespace default 4Gi`",
         ),
         (seen(), "data-db-0", Wish::Move("tape".to_owned()), "there is no StorageClass tape"),
-        (shrunk, "data-db-0", Wish::Grow(Bytes::gib(6)), "has shrunk to 4Gi by itself since"),
+        (smaller, "data-db-0", Wish::Grow(Bytes::gib(6)), "has shrunk to 4Gi by itself since"),
         (
             full,
             "data-db-0",

@@ -59,18 +59,18 @@ pub(super) fn by_whom(
         Part::Active => "the active claim",
         _ => "a claim",
     };
-    let by_whom = format!(
+    let mut by_whom = format!(
         " It is {what} of pod {}, kept by PvcAutoscaler {}: who wants another size or class edits its \
          template.",
         kept.pod(),
         kept.by.name_any()
     );
-    told.why += &by_whom;
     let entry = kept.by.status.as_ref().and_then(|status| status.of(kept.ordinal));
     let decision = entry.and_then(|entry| entry.decision.as_ref());
     if let (Part::Active, Some(decision)) = (kept.part, decision) {
-        told.why += &format!(" Last decided about its size: {decision}.");
+        by_whom = format!("{by_whom} Last decided about its size: {decision}.");
     }
+    told.why += &by_whom;
     told
 }
 

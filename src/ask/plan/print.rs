@@ -45,7 +45,7 @@ fn head(plan: &Plan) -> String {
         head += " Its mode is Recommend: only claims that are missing are made.";
     }
     if let Some(policy) = &plan.policy {
-        head += &format!(" By itself each of them {policy}.");
+        let _ = write!(head, " By itself each of them {policy}.");
     }
     if !plan.is_observed {
         head += " The operator has not seen its last edit yet.";

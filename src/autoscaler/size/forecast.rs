@@ -45,7 +45,6 @@ mod tests {
             inodes: 1000,
             inodes_used: to.1 * 10,
             before: Some(before),
-            ..Usage::default()
         }
     }
 

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn policy(more: Value) -> Autoscale {
+    fn policy(more: &Value) -> Autoscale {
         let mut all = json!({"maxSize": "100Gi"});
         all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         serde_json::from_value(all).unwrap()
@@ -65,13 +65,13 @@ mod tests {
             (json!({"growBy": "1M", "minStep": "0"}), "2Gi", "2049Mi"),
             (json!({"growBy": "999%", "maxSize": "7Ei"}), "6Ei", "7Ei"),
         ] {
-            assert_eq!(next(&policy(by.clone()), size(from)), size(to), "{by} from {from}");
+            assert_eq!(next(&policy(&by), size(from)), size(to), "{by} from {from}");
         }
     }
 
     #[test]
     fn a_step_is_halved_until_it_is_less_than_half_of_the_smallest() {
-        let policy = policy(json!({}));
+        let policy = policy(&json!({}));
         let mut asked = vec![size("125Gi")];
         while let Some(less) = halved(&policy, size("100Gi"), *asked.last().unwrap()) {
             asked.push(less);
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(halved(&policy, size("4Gi"), size("5Gi")), Some(size("4608Mi")), "once");
         assert_eq!(halved(&policy, size("4Gi"), size("4608Mi")), None);
         assert_eq!(halved(&policy, size("4Gi"), size("4Gi")), None);
-        let tiny = self::policy(json!({"minStep": "0"}));
+        let tiny = self::policy(&json!({"minStep": "0"}));
         assert_eq!(halved(&tiny, size("4Gi"), size("4097Mi")), None, "never what it has already");
     }
 }

@@ -7,8 +7,8 @@ use crate::autoscaler::size::tests::{at, policy, size, sized, usage};
 use crate::autoscaler::size::{decide, objection, peak};
 
 /// Shrinks after a day, and a week after the last time.
-fn shrinks(more: Value) -> Autoscale {
-    policy(json!({ "shrink": more }))
+fn shrinks(more: &Value) -> Autoscale {
+    policy(&json!({ "shrink": more }))
 }
 
 fn peak_of(percent: i32, since: &str) -> Peak {
@@ -19,7 +19,7 @@ fn peak_of(percent: i32, since: &str) -> Peak {
 fn the_most_that_was_used_counts_until_a_window_begins_anew() {
     let now = at("2026-12-05T12:00:00Z");
     let (recent, long_ago) = ("2026-12-05T00:00:00Z", "2026-12-01T00:00:00Z");
-    let always = shrinks(json!({}));
+    let always = shrinks(&json!({}));
     let known = Some(peak_of(20, recent));
     for (has, known, usage, expected) in [
         ("20Gi", None, Some(usage(10, 0)), Some((10, now))),
@@ -40,10 +40,10 @@ fn the_most_that_was_used_counts_until_a_window_begins_anew() {
         assert_eq!(peak(&always, &claim, now), expected, "{claim:?}");
     }
     let claim = sized("20Gi", Some(usage(10, 0)));
-    assert_eq!(peak(&policy(json!({})), &claim, now), None, "none shrinks");
+    assert_eq!(peak(&policy(&json!({})), &claim, now), None, "none shrinks");
     let growing = Sized { capacity: size("10Gi"), ..claim };
     assert_eq!(peak(&always, &growing, now), None);
-    let both = policy(json!({"together": true, "shrink": {}}));
+    let both = policy(&json!({"together": true, "shrink": {}}));
     assert_eq!(peak(&both, &claim, now), None, "those that grow together do not shrink");
 }
 
@@ -68,7 +68,7 @@ fn a_claim_shrinks_to_what_was_used_and_its_headroom() {
         (json!({}), "2Gi", 10, None),
         (json!({"minSize": "100Mi"}), "2Gi", 10, Some("676Mi")),
     ] {
-        let policy = shrinks(more.clone());
+        let policy = shrinks(&more);
         let peak = peak_of(percent, long_ago);
         let shrink = policy.shrink.as_ref().unwrap();
         let least = shrink.min_size.unwrap_or(size("1200Mi"));
@@ -110,7 +110,7 @@ fn a_claim_shrinks_after_its_window_and_its_rest_in_its_hours() {
         (json!({"days": ["Mon"]}), 10, long_ago, None, false, "when it may: Mon, by UTC"),
         (json!({"minSize": "100Gi"}), 10, long_ago, None, false, "less than 1Gi to give back"),
     ] {
-        let policy = shrinks(more.clone());
+        let policy = shrinks(&more);
         let peak = peak_of(percent, since);
         let least = policy.shrink.as_ref().unwrap().min_size.unwrap_or(size("1Gi"));
         let claim = Sized { peak: Some(&peak), grown, least, ..sized("100Gi", Some(usage(5, 0))) };
@@ -119,10 +119,10 @@ fn a_claim_shrinks_after_its_window_and_its_rest_in_its_hours() {
         assert!(decided.why.contains(says), "{more} {decided:?}");
     }
     let full = Sized { peak: None, ..sized("100Gi", Some(usage(50, 0))) };
-    let decided = decide(&shrinks(json!({})), &full, now);
+    let decided = decide(&shrinks(&json!({})), &full, now);
     assert_eq!(decided.why, "50 % of its bytes are used; it grows at 80 %, and shrinks below 40 %");
     let unseen = Sized { usage: None, ..full };
-    assert_eq!(decide(&shrinks(json!({})), &unseen, now).resize, None);
+    assert_eq!(decide(&shrinks(&json!({})), &unseen, now).resize, None);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_shrink_that_was_begun_is_given_up_if_it_is_late_or_the_claim_too_full() {
         ),
         (json!({"between": "11:00-13:00"}), Some(usage(5, 0)), None),
     ] {
-        let said = objection(&shrinks(more.clone()), sizes, usage, now);
+        let said = objection(&shrinks(&more), sizes, usage, now);
         match says {
             Some(says) => assert!(said.as_ref().is_some_and(|why| why.contains(says)), "{said:?}"),
             None => assert_eq!(said, None, "{more}"),
