@@ -228,7 +228,7 @@ fn a_policy_says_what_it_takes_and_an_old_one_is_still_taken() {
     assert_eq!(fields["growBy"]["x-kubernetes-int-or-string"], json!(true));
     assert_eq!(
         (&fields["growBy"]["type"], &fields["growBy"]["default"]),
-        (&Value::Null, &json!("25%"))
+        (&Value::Null, &json!(25))
     );
     assert_eq!(fields["shrink"]["required"], Value::Null, "all of it has defaults");
     let shrink = &fields["shrink"]["properties"];
