@@ -89,10 +89,9 @@ impl Turn<'_> {
         swap.phase = if is_hot { SwapPhase::HotCopy } else { SwapPhase::Planned };
         (swap.progress, swap.message) =
             (filling.progress, filling.message.map(|text| bounded(&text)));
-        let progress = swap.progress.clone().unwrap_or_else(|| match is_hot {
-            true => "HotCopy".to_owned(),
-            false => format!("claim {} waits for its volume", swap.claim),
-        });
+        let waits = format!("claim {} waits for its volume", swap.claim);
+        let usual = if is_hot { "HotCopy".to_owned() } else { waits };
+        let progress = swap.progress.clone().unwrap_or(usual);
         self.says.progress = Some(format!("pod {} runs, {progress}", self.pod()));
     }
 
