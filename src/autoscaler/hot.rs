@@ -89,9 +89,10 @@ impl Turn<'_> {
         swap.phase = if is_hot { SwapPhase::HotCopy } else { SwapPhase::Planned };
         (swap.progress, swap.message) =
             (filling.progress, filling.message.map(|text| bounded(&text)));
-        let waits = format!("claim {} waits for its volume", swap.claim);
-        let usual = if is_hot { "HotCopy".to_owned() } else { waits };
-        let progress = swap.progress.clone().unwrap_or(usual);
+        let progress = swap.progress.clone().unwrap_or_else(|| match is_hot {
+            true => "HotCopy".to_owned(),
+            false => format!("claim {} waits for its volume", swap.claim),
+        });
         self.says.progress = Some(format!("pod {} runs, {progress}", self.pod()));
     }
 
