@@ -62,8 +62,6 @@ impl Turn<'_> {
         let why = || filling.message.clone().unwrap_or_default();
         match filling.phase {
             FillingPhase::Ahead => Before::Nothing(None),
-            // Rounds that nobody wants any more.
-            FillingPhase::Filling if !is_hot => Before::Nothing(None),
             // It would be refused with the pod stopped, too.
             FillingPhase::Failed if !is_hot || is(PopulatorReason::ContentRefused) => {
                 Before::Never(why())
