@@ -372,7 +372,7 @@ pub struct LastSwap {
 /// How far a swap is. Each is written before its work begins.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 pub enum SwapPhase {
-    /// The new claim is being made, and gets its room. The pod runs on the old one.
+    /// The new claim is being made. The pod runs on the old one.
     #[default]
     Planned,
     /// The old claim is copied ahead in rounds, while the pod runs on it.

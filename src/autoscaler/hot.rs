@@ -3,9 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::{
-    Ahead, AutoscalerPhase, Filling, FillingPhase, LastSwap, PvcSourcePopulator, SwapPhase,
-};
+use crate::api::{Ahead, AutoscalerPhase, Filling, FillingPhase, LastSwap, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
 use crate::autoscaler::steps::Step;
@@ -14,7 +12,7 @@ use crate::populators::PopulatorReason;
 
 /// What there is to do before the pod is stopped.
 enum Before {
-    /// The new claim gets its room, or is copied ahead.
+    /// It is copied ahead.
     Waits,
     /// Nothing more: all is copied ahead, or nothing, for this reason.
     Nothing(Option<String>),
@@ -23,8 +21,8 @@ enum Before {
 }
 
 impl Turn<'_> {
-    /// The new claim gets its volume while the pod still runs: whoever forbids it, or has no room for it, does
-    /// so before that is stopped. If that is wanted, it is copied ahead, too.
+    /// The new claim is made while the pod still runs: whoever forbids it does so before that is stopped. If
+    /// that is wanted, it is copied ahead, too.
     pub(super) fn prepare(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
@@ -34,16 +32,15 @@ impl Turn<'_> {
         let filling = self.seen.filling(&name).cloned().unwrap_or_default();
         match self.before_the_stop(&name, &filling) {
             Before::Waits => self.wait_ahead(filling),
-            // The pod may have run for long since the swap began.
-            Before::Nothing(_) if self.waits_for_others() => {}
+            Before::Nothing(_) if self.is_hot() && self.waits_for_others() => {}
             Before::Nothing(cold) => self.stop(cold, filling.ahead.as_ref()),
             Before::Never(why) => self.give_up(&why),
         }
     }
 
-    /// Whether it is copied ahead.
-    fn is_hot(&self, source: &PvcSourcePopulator) -> bool {
-        self.seen.autoscaler.spec.hot_copy && source.spec.copy_ahead
+    /// Whether the pod may have run for long since the swap began.
+    fn is_hot(&self) -> bool {
+        self.entry.swap.as_ref().is_some_and(|swap| swap.phase == SwapPhase::HotCopy)
     }
 
     fn before_the_stop(&self, name: &str, filling: &Filling) -> Before {
@@ -57,40 +54,33 @@ impl Turn<'_> {
         if let Some(why) = self.objects_to_shrink() {
             return Before::Never(why);
         }
-        let is_hot = self.is_hot(source);
+        if !(self.seen.autoscaler.spec.hot_copy && source.spec.copy_ahead) {
+            return Before::Nothing(None);
+        }
         let is = |reason: PopulatorReason| filling.reason == Some(reason.to_string());
         let why = || filling.message.clone().unwrap_or_default();
         match filling.phase {
             FillingPhase::Ahead => Before::Nothing(None),
             // It would be refused with the pod stopped, too.
-            FillingPhase::Failed if !is_hot || is(PopulatorReason::ContentRefused) => {
-                Before::Never(why())
-            }
+            FillingPhase::Failed if is(PopulatorReason::ContentRefused) => Before::Never(why()),
             FillingPhase::Failed => Before::Nothing(Some(why())),
-            // It has its volume.
-            FillingPhase::Waiting if is(PopulatorReason::SourcePaused) => Before::Nothing(None),
-            FillingPhase::Waiting if is(PopulatorReason::CannotCopyAhead) => {
-                Before::Nothing(Some(why()))
-            }
             // A class that waits for a pod of the new claim gets none as long as this one runs.
-            FillingPhase::Waiting if is(PopulatorReason::WaitsForConsumer) => {
-                Before::Nothing(is_hot.then(why))
+            FillingPhase::Waiting
+                if is(PopulatorReason::CannotCopyAhead)
+                    || is(PopulatorReason::WaitsForConsumer) =>
+            {
+                Before::Nothing(Some(why()))
             }
             _ => Before::Waits,
         }
     }
 
     fn wait_ahead(&mut self, filling: Filling) {
-        let source = self.seen.sources.get(&self.new_claim());
-        let is_hot = source.is_some_and(|source| self.is_hot(source));
         let swap = self.swap_mut();
-        swap.phase = if is_hot { SwapPhase::HotCopy } else { SwapPhase::Planned };
+        swap.phase = SwapPhase::HotCopy;
         (swap.progress, swap.message) =
             (filling.progress, filling.message.map(|text| bounded(&text)));
-        let progress = swap.progress.clone().unwrap_or_else(|| match is_hot {
-            true => "HotCopy".to_owned(),
-            false => format!("claim {} waits for its volume", swap.claim),
-        });
+        let progress = swap.progress.clone().unwrap_or_else(|| "HotCopy".to_owned());
         self.says.progress = Some(format!("pod {} runs, {progress}", self.pod()));
     }
 

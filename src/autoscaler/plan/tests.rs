@@ -89,8 +89,6 @@ struct Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum FillingPhaseKey {
     Waiting,
-    /// It has its room, and waits until it is not paused any more.
-    Held,
     Filling,
     Ahead,
     Filled,
@@ -467,16 +465,8 @@ impl World {
 
     fn provision(&mut self) -> bool {
         let waits = |claim: &&mut Claim| !claim.is_copy && claim.content.is_none();
-        if let Some(claim) = self.claims.values_mut().find(waits) {
-            claim.content = Some(0);
-            return true;
-        }
-        let waits = |source: &Source| {
-            let is_new = source.phase == FillingPhaseKey::Waiting;
-            source.paused && !source.copies_ahead && is_new
-        };
-        let Some(name) = self.source_that(waits) else { return false };
-        self.tell(&name, FillingPhaseKey::Held);
+        let Some(claim) = self.claims.values_mut().find(waits) else { return false };
+        claim.content = Some(0);
         true
     }
 
@@ -604,7 +594,7 @@ impl Claim {
 impl Source {
     fn object(&self, name: &str, claim: u8) -> PvcSourcePopulator {
         let phase = match self.phase {
-            FillingPhaseKey::Waiting | FillingPhaseKey::Held => FillingPhase::Waiting,
+            FillingPhaseKey::Waiting => FillingPhase::Waiting,
             FillingPhaseKey::Filling => FillingPhase::Filling,
             FillingPhaseKey::Ahead => FillingPhase::Ahead,
             FillingPhaseKey::Filled => FillingPhase::Filled,
@@ -615,7 +605,6 @@ impl Source {
             uid: claim.to_string(),
             phase,
             generation: if self.paused || self.is_told_of_before { 1 } else { 2 },
-            reason: (self.phase == FillingPhaseKey::Held).then(|| "SourcePaused".to_owned()),
             digest: Some("d".to_owned()),
             ..Filling::default()
         };
