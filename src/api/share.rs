@@ -128,7 +128,6 @@ impl JsonSchema for Share {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "x-kubernetes-int-or-string": true,
-            "nullable": false, // So that a `null` becomes the default.
             "maxLength": 12,
             "x-kubernetes-validations": [{
                 "rule": "type(self) == int ? self >= 1 && self <= 999 : self.matches('^([1-9][0-9]{0,2}%|[0-9]{1,6}([.][0-9]{1,3})?([KMGT]i|[kMGT]))$') && !self.matches('^[0.]*[A-Za-z]')",

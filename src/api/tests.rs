@@ -239,6 +239,8 @@ fn a_policy_says_what_it_takes_and_an_old_one_is_still_taken() {
             "{field}"
         );
     }
+    // The API server drops it, and whoever applies the file after another is in conflict with that one.
+    assert!(!schema.to_string().contains("\"nullable\":false"));
     for (place, says) in [
         (policy, "shrink.below is to be less than growAt"),
         (policy, "give one of together and shrink"),
