@@ -29,6 +29,7 @@ mod volume_request;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use serde_json::{Value, json};
 
 pub use archive::{ArchivePopulator, ArchivePopulatorSpec, ConfigMapRef};
 pub use autoscale::{Autoscale, Shrink};
@@ -58,14 +59,34 @@ pub use volume_request::{
 /// Returns the definitions of all kinds of ours, as they are installed. [`VolumePopulator`] is
 /// Kubernetes' own, and a cluster may have it already.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
-    vec![
+    let all = vec![
         ArchivePopulator::crd(),
         NodeStorage::crd(),
         Pool::crd(),
         PvcAutoscaler::crd(),
         PvcSourcePopulator::crd(),
         VolumeRequest::crd(),
-    ]
+    ];
+    all.into_iter().map(as_the_server_keeps_it).collect()
+}
+
+/// Leave out `nullable: false`, as the API server does: else whoever applies a definition after another is
+/// in conflict with that one, helm for example after kubectl.
+fn as_the_server_keeps_it(definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    let mut definition = json!(definition);
+    drop_nullable_false(&mut definition);
+    serde_json::from_value(definition).expect("a definition")
+}
+
+fn drop_nullable_false(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, value| name != "nullable" || *value != Value::Bool(false));
+            fields.values_mut().for_each(drop_nullable_false);
+        }
+        Value::Array(values) => values.iter_mut().for_each(drop_nullable_false),
+        _ => {}
+    }
 }
 
 #[cfg(test)]

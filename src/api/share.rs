@@ -129,6 +129,7 @@ impl JsonSchema for Share {
         json_schema!({
             "x-kubernetes-int-or-string": true,
             "maxLength": 12,
+            "nullable": false, // So that a `null` becomes the default.
             "x-kubernetes-validations": [{
                 "rule": "type(self) == int ? self >= 1 && self <= 999 : self.matches('^([1-9][0-9]{0,2}%|[0-9]{1,6}([.][0-9]{1,3})?([KMGT]i|[kMGT]))$') && !self.matches('^[0.]*[A-Za-z]')",
                 "message": "write percent, 1% to 999%, or bytes with their unit, such as 10Gi",
