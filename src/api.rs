@@ -59,7 +59,7 @@ pub use volume_request::{
 /// Returns the definitions of all kinds of ours, as they are installed. [`VolumePopulator`] is
 /// Kubernetes' own, and a cluster may have it already.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
-    let all = vec![
+    let all = [
         ArchivePopulator::crd(),
         NodeStorage::crd(),
         Pool::crd(),
@@ -67,12 +67,12 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         PvcSourcePopulator::crd(),
         VolumeRequest::crd(),
     ];
-    all.into_iter().map(as_the_server_keeps_it).collect()
+    all.iter().map(as_the_server_keeps_it).collect()
 }
 
 /// Leave out `nullable: false`, as the API server does: else whoever applies a definition after another is
 /// in conflict with that one, helm for example after kubectl.
-fn as_the_server_keeps_it(definition: CustomResourceDefinition) -> CustomResourceDefinition {
+fn as_the_server_keeps_it(definition: &CustomResourceDefinition) -> CustomResourceDefinition {
     let mut definition = json!(definition);
     drop_nullable_false(&mut definition);
     serde_json::from_value(definition).expect("a definition")
