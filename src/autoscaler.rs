@@ -10,8 +10,11 @@
 //! is none.
 
 mod apply;
+mod asks;
 mod decide;
 mod drift;
+mod fence;
+mod forgotten;
 mod hot;
 mod keeper;
 mod make;

@@ -74,11 +74,22 @@ impl Cluster {
     ///
     /// It waits as long as the API server does not answer, and ends with `stop`.
     pub async fn start(client: &Client, stop: &CancellationToken) -> Cluster {
+        let cluster = Cluster::watch(client, WRITER, stop);
+        cluster.known().await;
+        cluster
+    }
+
+    /// Begin to watch the records of the cluster, until `stop`; what is asked of nodes is written by
+    /// `writer`.
+    pub fn watch(client: &Client, writer: &'static str, stop: &CancellationToken) -> Cluster {
         let nodes = Nodes::watch(client, stop);
-        let requests = Requests::watch(client, stop);
-        nodes.known().await;
-        requests.known().await;
+        let requests = Requests::watch(client, writer, stop);
         Cluster { nodes, requests, capacities: Capacities::new(client) }
+    }
+
+    /// Wait until all records are known.
+    pub async fn known(&self) {
+        tokio::join!(self.nodes.known(), self.requests.known());
     }
 
     /// What the nodes have.

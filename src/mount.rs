@@ -68,6 +68,27 @@ pub async fn ensure_mounted(
     Ok(true)
 }
 
+/// Make what is mounted at a target writable that was mounted read-only there; `true` if that changed
+/// anything.
+///
+/// A file system that the kernel has turned read-only after an error stays so: its mount never was.
+///
+/// # Errors
+/// [`MountError::NotMounted`] if it is read-only afterwards too.
+pub async fn ensure_writable(
+    host: &dyn Host,
+    before: &MountTable,
+    target: &Path,
+) -> Result<bool, MountError> {
+    let Some(mount) = before.at(target).filter(|mount| is_read_only(mount)) else {
+        return Ok(false);
+    };
+    host.mount_writable(target).await?;
+    let wanted = Wanted { target, device: mount.device, root: &mount.root, read_only: false };
+    wanted.must_be_in(&MountTable::read(host).await?)?;
+    Ok(true)
+}
+
 /// Bind a mounted directory to its target; `true` if that changed anything.
 ///
 /// `source` is a mount point in `before`; what is seen there must be seen at `target`. Bound there
@@ -189,8 +210,8 @@ impl Wanted<'_> {
 
     /// A file system that the kernel has turned read-only after an error is still the one wanted.
     fn is(&self, mount: &Mount) -> bool {
-        let read_only = mount.mount_options.iter().any(|option| option == "ro");
-        (mount.device, mount.root.as_path(), read_only) == (self.device, self.root, self.read_only)
+        let seen = (mount.device, mount.root.as_path(), is_read_only(mount));
+        seen == (self.device, self.root, self.read_only)
     }
 
     fn in_words(&self) -> String {
@@ -199,8 +220,13 @@ impl Wanted<'_> {
     }
 }
 
+/// Whether it was mounted so.
+fn is_read_only(mount: &Mount) -> bool {
+    mount.mount_options.iter().any(|option| option == "ro")
+}
+
 fn describe(mount: &Mount) -> String {
-    let access = access(mount.mount_options.iter().any(|option| option == "ro"));
+    let access = access(is_read_only(mount));
     let (root, device) = (mount.root.display(), mount.device);
     format!("{root} of device {device} ({} {}), {access}", mount.kind, mount.source)
 }

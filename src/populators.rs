@@ -32,7 +32,7 @@ mod watches;
 
 use std::time::Duration;
 
-pub(crate) use consumers::writers;
+pub(crate) use consumers::{fills, writers};
 pub use outcome::{Outcome, Round};
 pub(crate) use places::nodes_of;
 pub use populator::{Populator, Settings};

@@ -25,7 +25,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("controllers", &["api", "cluster", "node", "volume", "busy", "bytes", "causes"]),
     ("admission", &["api", "causes", "cluster"]),
     ("populators", &["api", "bytes", "causes", "cluster", "volume"]),
-    ("autoscaler", &["api", "bytes", "causes", "cluster", "populators"]),
+    ("autoscaler", &["api", "bytes", "causes", "cluster", "populators", "volume"]),
     ("csi", &["node", "volume", "busy", "bytes", "causes"]),
     ("config", &["bytes", "volume"]),
     ("cli", &["admission", "archive", "ask", "config", "copy", "bytes", "populators", "volume"]),

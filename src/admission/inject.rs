@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::api::{OrdinalStatus, PvcAutoscaler, SwapPhase};
+use crate::api::{OrdinalStatus, PvcAutoscaler};
 
 /// What becomes of a pod.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,9 +130,7 @@ fn volume_for(
 /// The claim that a pod with this ordinal may use now.
 fn claim(ordinal: &OrdinalStatus) -> &str {
     match &ordinal.swap {
-        Some(swap) if matches!(swap.phase, SwapPhase::Draining | SwapPhase::FinalCopy) => {
-            &swap.claim
-        }
+        Some(swap) if swap.phase.gives_new_claim() => &swap.claim,
         _ => &ordinal.active_claim,
     }
 }

@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Autoscale, Quantity, Span};
+use crate::api::{Autoscale, FenceStatus, Quantity, Span};
 
 /// The most ordinals of one workload that are told of.
 const MOST_ORDINALS: usize = 1024;
@@ -258,6 +258,9 @@ pub struct OrdinalStatus {
     /// How many claims it has had before.
     #[serde(default)]
     pub generation: i64,
+    /// The last number under which one of its volumes was told who may use it: the next one is higher.
+    #[serde(default)]
+    pub fence_generation: i64,
     /// The size that it has come to by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grown: Option<Grown>,
@@ -341,6 +344,13 @@ pub struct Swap {
     /// When the pod was asked to stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<Time>,
+    /// What the volume of the old claim is told to be. Absent before the pod is gone, and for volumes of
+    /// other drivers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<FenceStatus>,
+    /// When the node of the old volume had proved that nobody has it open, and that nobody else will.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unused_at: Option<Time>,
     /// Digest of what was copied, as it was read from both volumes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
@@ -379,14 +389,33 @@ pub enum SwapPhase {
     HotCopy,
     /// The pod is stopped; the next one gets the new claim, and waits for it.
     Draining,
+    /// The pod is gone: the node of the old volume keeps everybody from writing to it, and proves that
+    /// nobody has it open.
+    Fenced,
     /// Nobody writes to the old claim: it is copied to the new one, and both are compared.
     FinalCopy,
     /// The new claim is the active one; its pod starts.
     Soaking,
-    /// The copy has failed: what was made is removed, and the pod gets the old claim again.
+    /// The copy has failed: what was made is removed, and the node of the old volume lets the pod in again.
     RollingBack,
     /// The copy has failed, and the pod has the old claim.
     Failed,
+}
+
+impl SwapPhase {
+    /// Whether a pod that is made now gets the new claim: it waits until that is filled, or until the old
+    /// one is its own again.
+    pub const fn gives_new_claim(self) -> bool {
+        match self {
+            SwapPhase::Draining
+            | SwapPhase::Fenced
+            | SwapPhase::FinalCopy
+            | SwapPhase::RollingBack => true,
+            SwapPhase::Planned | SwapPhase::HotCopy | SwapPhase::Soaking | SwapPhase::Failed => {
+                false
+            }
+        }
+    }
 }
 
 /// A claim that another one has taken the place of.
@@ -401,4 +430,7 @@ pub struct Retained {
     /// When it is deleted: counted from the moment at which the pod was ready with the new claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
+    /// What its volume is told to be, until its node has it so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<FenceStatus>,
 }

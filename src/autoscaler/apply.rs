@@ -64,10 +64,20 @@ impl Keeper {
                 let source = make::source(autoscaler, ordinal, &claim, &from);
                 writes::make(&self.of::<PvcSourcePopulator>(&namespace), &source, WRITER).await
             }
-            Step::StartCopy { claim } => self.start_copy(seen, &claim).await,
-            Step::Evict { pod, uid } => self.evict(&namespace, &pod, &uid).await,
-            Step::DropPod { pod, uid } => {
-                writes::remove(&self.of::<Pod>(&namespace), &named(&pod, &uid)).await
+            Step::EndRounds { claim } => {
+                self.edit_source(seen, &claim, json!({"copyAhead": false})).await
+            }
+            Step::Fence { volume, fence } => {
+                self.asks.ask(uid(&autoscaler.metadata), volume, fence);
+                Ok(())
+            }
+            Step::StartCopy { claim } => {
+                self.edit_source(seen, &claim, json!({"paused": false})).await
+            }
+            Step::Evict { pod, uid, within } => self.evict(&namespace, &pod, uid, within).await,
+            Step::DropPod { pod, uid, version } => {
+                let seen = ObjectMeta { resource_version: version, ..named(&pod, &uid) };
+                writes::remove(&self.of::<Pod>(&namespace), &seen).await
             }
             Step::Supersede { claim, by } => {
                 let patch = json!({"metadata": {"annotations": { SUPERSEDED_BY: by }}});
@@ -124,21 +134,25 @@ impl Keeper {
         writes::patch(&api, name, &Patch::Merge(patch), WRITER).await
     }
 
-    async fn start_copy(&self, seen: &Seen, claim: &str) -> Result<(), kube::Error> {
+    async fn edit_source(&self, seen: &Seen, claim: &str, spec: Value) -> Result<(), kube::Error> {
         let Some(source) = seen.sources.get(claim) else { return Ok(()) };
-        let patch = json!({
-            "metadata": {"uid": source.metadata.uid},
-            "spec": {"paused": false},
-        });
+        let patch = json!({"metadata": {"uid": source.metadata.uid}, "spec": spec});
         let api = self.of::<PvcSourcePopulator>(&source.namespace().unwrap_or_default());
         writes::patch(&api, claim, &Patch::Merge(patch), WRITER).await
     }
 
     /// Ask a pod to go. Who protects it with a PodDisruptionBudget is asked by the API server.
-    async fn evict(&self, namespace: &str, pod: &str, uid: &str) -> Result<(), kube::Error> {
-        let only = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    async fn evict(
+        &self,
+        namespace: &str,
+        pod: &str,
+        uid: String,
+        within: Option<u32>,
+    ) -> Result<(), kube::Error> {
+        let only = Preconditions { uid: Some(uid), resource_version: None };
         let params = EvictParams {
             delete_options: Some(DeleteParams {
+                grace_period_seconds: within,
                 preconditions: Some(only),
                 ..DeleteParams::default()
             }),

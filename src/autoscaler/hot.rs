@@ -7,6 +7,7 @@ use crate::api::{Ahead, AutoscalerPhase, Filling, FillingPhase, LastSwap, SwapPh
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
 use crate::autoscaler::steps::Step;
+use crate::autoscaler::swap::copied_too_early;
 use crate::autoscaler::turn::Turn;
 use crate::populators::PopulatorReason;
 
@@ -46,10 +47,7 @@ impl Turn<'_> {
     fn before_the_stop(&self, name: &str, filling: &Filling) -> Before {
         let Some(source) = self.seen.sources.get(name) else { return Before::Waits };
         if !source.spec.paused {
-            return Before::Never(format!(
-                "somebody has set spec.paused of PvcSourcePopulator {name} to false, so it may have been \
-                 copied while the pod was writing"
-            ));
+            return Before::Never(copied_too_early(name));
         }
         if let Some(why) = self.objects_to_shrink() {
             return Before::Never(why);
@@ -100,7 +98,9 @@ impl Turn<'_> {
         let text =
             format!("pod {pod} is stopped, to get claim {name} for {from} ({change}){copied}");
         self.tell(AutoscalerReason::SwapBegun, &name, text);
-        self.copy();
+        // No more than that: a pod that was made until this is written has the old claim.
+        self.stop_writers(&from);
+        self.go_on(SwapPhase::Draining, None, None);
     }
 
     /// Tell what the swap took, now that its pod is ready.

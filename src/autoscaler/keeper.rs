@@ -19,20 +19,21 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
-    AutoscalerPhase, NodeStorage, NodeStorageStatus, PvcAutoscaler, PvcAutoscalerStatus,
-    PvcSourcePopulator, Swap, SwapPhase, VolumeUsage,
+    AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Swap, SwapPhase,
+    VolumeUsage,
 };
+use crate::autoscaler::asks::Asks;
 use crate::autoscaler::plan::plan;
 use crate::autoscaler::seen::{Refusal, Seen, uid};
 use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally};
+use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, WRITER};
 use crate::causes;
-use crate::cluster::{Clock, Watched, writes};
+use crate::cluster::{Clock, Cluster, Watched, writes};
 use crate::populators::Watches;
 
 /// Between two looks: what belongs to a workload changes together.
-const PAUSE: Duration = Duration::from_millis(200);
+pub(super) const PAUSE: Duration = Duration::from_millis(200);
 
 /// After something else was written meanwhile.
 const SOON: Duration = Duration::from_secs(1);
@@ -41,7 +42,7 @@ const SOON: Duration = Duration::from_secs(1);
 const POD: Duration = Duration::from_secs(2);
 
 /// After an API server that did not answer, and while something is waited for that is not watched.
-const AGAIN: Duration = Duration::from_secs(10);
+pub(super) const AGAIN: Duration = Duration::from_secs(10);
 
 /// How many workloads are looked at at once: one whose calls hang holds up no other.
 const AT_ONCE: usize = 16;
@@ -59,11 +60,12 @@ pub trait Webhook: Send + Sync + 'static {
 /// Keeps the claims of workloads as their templates have them.
 pub struct Keeper {
     pub(super) client: Client,
-    autoscalers: Watched<PvcAutoscaler>,
+    pub(super) autoscalers: Watched<PvcAutoscaler>,
     sets: Watched<StatefulSet>,
     sources: Watched<PvcSourcePopulator>,
-    nodes: Watched<NodeStorage>,
-    watches: Arc<Watches>,
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) asks: Arc<Asks>,
+    pub(super) watches: Arc<Watches>,
     webhook: Arc<dyn Webhook>,
     pub(super) tally: Arc<dyn Tally>,
     clock: Clock,
@@ -98,12 +100,15 @@ impl Keeper {
         stop: &CancellationToken,
     ) -> Arc<Keeper> {
         let every = watcher::Config::default;
+        let cluster = Arc::new(Cluster::watch(client, WRITER, stop));
+        let asks = Asks::new(&cluster, stop);
         Arc::new(Keeper {
             client: client.clone(),
             autoscalers: Watched::start(Api::all(client.clone()), every(), stop),
             sets: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_set),
             sources: Watched::start(Api::all(client.clone()), every(), stop),
-            nodes: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_node),
+            cluster,
+            asks,
             watches: watches.clone(),
             webhook,
             tally,
@@ -116,13 +121,14 @@ impl Keeper {
         let kept = async {
             self.watches.known().await;
             tokio::join!(self.autoscalers.known(), self.sets.known());
-            tokio::join!(self.sources.known(), self.nodes.known());
+            tokio::join!(self.sources.known(), self.cluster.known());
             let mut changes = [
                 self.autoscalers.changes(),
                 self.sets.changes(),
                 self.sources.changes(),
                 self.watches.claims().changes(),
-                self.nodes.changes(),
+                self.cluster.nodes().watched().changes(),
+                self.asks.changes(),
             ];
             let mut known = HashMap::new();
             let mut attendants = JoinSet::new();
@@ -130,7 +136,7 @@ impl Keeper {
                 changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
                 self.look(&mut known, &mut attendants);
                 let due = known.values().filter_map(|one: &Known| one.due).min();
-                let [autoscalers, sets, sources, claims, nodes] = &mut changes;
+                let [autoscalers, sets, sources, claims, nodes, answers] = &mut changes;
                 tokio::select! {
                     _ = autoscalers.changed() => {}
                     _ = sets.changed() => {}
@@ -138,6 +144,7 @@ impl Keeper {
                     _ = claims.changed() => {}
                     _ = nodes.changed() => {}
                     Some(ended) = attendants.join_next() => heed(&mut known, ended),
+                    _ = answers.changed() => {}
                     () = until(due) => {}
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -146,7 +153,8 @@ impl Keeper {
                 }
             }
         };
-        stop.run_until_cancelled(Box::pin(kept)).await;
+        let both = async { tokio::join!(kept, self.give_back_forgotten()) };
+        stop.run_until_cancelled(Box::pin(both)).await;
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -224,12 +232,13 @@ impl Keeper {
         versions.extend(set.and_then(|set| set.resource_version()));
         versions.extend(sources.filter_map(|source| source.resource_version()));
         versions.extend(of_claims);
+        versions.extend(self.asks.versions(uid(&autoscaler.metadata)));
         versions
     }
 
     /// What the node of a volume told last of how full it is, by the name of the volume.
     pub(super) fn usage_of(&self, volume: &str) -> Option<VolumeUsage> {
-        self.nodes.all().into_iter().find_map(|node| {
+        self.cluster.nodes().watched().all().into_iter().find_map(|node| {
             let status = node.status.as_ref()?;
             let id = &status.volumes.iter().find(|one| one.name == volume)?.id;
             status.usage.iter().find(|one| one.volume == *id).cloned()
@@ -319,7 +328,7 @@ fn heed(known: &mut HashMap<String, Known>, ended: Result<Attended, JoinError>) 
     }
 }
 
-async fn until(due: Option<Instant>) {
+pub(super) async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,
@@ -332,13 +341,6 @@ fn cut_set(set: &mut StatefulSet) {
     set.metadata.annotations = None;
     set.metadata.labels = None;
     set.spec = Some(StatefulSetSpec::default());
-}
-
-/// Leave of a node how full its volumes are.
-fn cut_node(node: &mut NodeStorage) {
-    let told = node.status.take().unwrap_or_default();
-    let (volumes, usage) = (told.volumes, told.usage);
-    node.status = Some(NodeStorageStatus { volumes, usage, ..NodeStorageStatus::default() });
 }
 
 /// After how long a workload is looked at without a change of what is watched.
@@ -354,6 +356,9 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
     }
     let retained = status.ordinals.iter().flat_map(|one| &one.retained);
     let ends = retained.map(|old| {
+        if old.fence.is_some() {
+            return AGAIN; // Its node is asked.
+        }
         let left = old.until.as_ref().map(|until| until.0.duration_since(seen.now));
         // Its pod is not ready yet with the new claim.
         left.map_or(AGAIN, |left| Duration::try_from(left).unwrap_or_default() + PAUSE)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
@@ -12,7 +12,8 @@ use crate::api::{PvcAutoscaler, PvcSourcePopulator};
 use crate::autoscaler::KEPT_BY;
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::make;
-use crate::autoscaler::seen::{Refusal, Seen, Usage, Workload, uid};
+use crate::autoscaler::seen::{Refusal, Seen, Usage, VolumeSeen, Workload, uid};
+use crate::volume::{DRIVER, VolumeId};
 
 impl Keeper {
     /// Look at the claims of a workload; `None` if the PvcAutoscaler is not there any more, also if
@@ -43,6 +44,7 @@ impl Keeper {
             sources: BTreeMap::new(),
             classes: BTreeMap::new(),
             usage: BTreeMap::new(),
+            volumes: BTreeMap::new(),
             autoscaler,
             workload,
             pods,
@@ -51,6 +53,7 @@ impl Keeper {
         self.see_claims(&mut seen).await?;
         self.see_sources(&mut seen).await?;
         self.see_classes(&mut seen).await?;
+        self.see_volumes(&mut seen).await?;
         self.see_usage(&mut seen);
         Ok(Some(seen))
     }
@@ -88,6 +91,40 @@ impl Keeper {
         let all = self.of::<PvcSourcePopulator>(&namespace).list(&ours).await?.items;
         seen.sources = all.into_iter().map(|source| (source.name_any(), source)).collect();
         Ok(())
+    }
+
+    /// The volumes that swaps take from their pods, or have taken.
+    async fn see_volumes(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+        let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let mut named: BTreeSet<String> = BTreeSet::new();
+        for one in ordinals {
+            named.extend(one.swap.as_ref().map(|_| one.active_claim.clone()));
+            let closing = one.retained.iter().filter(|old| old.fence.is_some());
+            named.extend(closing.map(|old| old.claim.clone()));
+        }
+        for name in named {
+            let volume = match seen.claim(&name) {
+                Some(claim) => self.volume_of(uid(&seen.autoscaler.metadata), claim).await?,
+                None => None,
+            };
+            seen.volumes.insert(name, volume);
+        }
+        Ok(())
+    }
+
+    /// The volume of a claim, if it is one of this driver.
+    async fn volume_of(
+        &self,
+        of: &str,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<Option<VolumeSeen>, kube::Error> {
+        let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
+        let Some(named) = named else { return Ok(None) };
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        let pv = api.get_opt(named).await?;
+        let csi = pv.and_then(|pv| pv.spec?.csi).filter(|csi| csi.driver == DRIVER);
+        let id: Option<VolumeId> = csi.and_then(|csi| csi.volume_handle.parse().ok());
+        Ok(id.map(|id| self.asks.see(of, id)))
     }
 
     /// The classes of the claims and of the template.

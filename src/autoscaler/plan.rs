@@ -8,9 +8,9 @@ use kube::ResourceExt;
 use crate::api::{
     AutoscalerMode, AutoscalerPhase, OrdinalStatus, PvcAutoscalerStatus, Quantity, SwapPhase,
 };
-use crate::autoscaler::seen::{Seen, Workload, is_bound, is_ending};
+use crate::autoscaler::seen::{Seen, Workload, is_bound};
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::swap::drop_unbound;
+use crate::autoscaler::swap::{drop_unbound, is_fillable};
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, ORDINAL, SUPERSEDED_BY, make};
 use crate::cluster::{capacity, requested};
@@ -69,19 +69,16 @@ pub(super) fn plan(seen: &Seen) -> Plan {
 /// What a replica has made of a plan that was no longer that of the others: nobody would know of it. A
 /// claim that has a volume is never among it.
 fn sweep(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
-    let swaps = told.iter().filter_map(|one| one.swap.as_ref()).map(|swap| &swap.claim);
-    let swaps: BTreeSet<&String> = swaps.collect();
+    let swaps = told.iter().filter_map(|one| one.swap.as_ref());
+    let swaps = swaps.filter(|swap| swap.phase != SwapPhase::Failed);
+    let swaps: BTreeSet<&String> = swaps.map(|swap| &swap.claim).collect();
     let is_active = |name: &String| told.iter().any(|one| one.active_claim == *name);
-    let is_copy = |claim: &PersistentVolumeClaim| {
-        claim.spec.as_ref().is_some_and(|spec| spec.data_source_ref.is_some())
-    };
     let claims = seen.claims.iter().filter(|(name, claim)| {
         !swaps.contains(name)
             && !is_active(name)
             && seen.keeps(claim)
             && is_copy(claim)
-            && !is_bound(claim)
-            && !is_ending(&claim.metadata)
+            && is_fillable(claim)
     });
     let sources = seen.sources.keys().filter(|name| !swaps.contains(name));
     let claims = claims.map(|(_, claim)| drop_unbound(claim));
@@ -124,6 +121,11 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
         if entries.iter().any(|one| one.ordinal == ordinal) {
             continue;
         }
+        if let Some(name) = claim_in_the_making(seen, ordinal) {
+            let progress = Some(format!("claim {name} was made for a swap that nobody knows of"));
+            says.push(Says { phase: Some(AutoscalerPhase::Waiting), progress, ..Says::default() });
+            continue;
+        }
         match active_claim(seen, ordinal) {
             Ok(active_claim) => {
                 entries.push(OrdinalStatus { ordinal, active_claim, ..OrdinalStatus::default() });
@@ -133,6 +135,22 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
     }
     entries.sort_by_key(|one| one.ordinal);
     (entries, says)
+}
+
+/// A claim of a pod of which nothing is told yet that is still being filled: a pod may start with it at
+/// any moment, so it is swept first, or else is one of those that the pod may have.
+fn claim_in_the_making(seen: &Seen, ordinal: i32) -> Option<&String> {
+    let ordinal = ordinal.to_string();
+    let is_its = |claim: &PersistentVolumeClaim| {
+        seen.keeps(claim) && claim.labels().get(ORDINAL) == Some(&ordinal)
+    };
+    let mut made = seen.claims.iter().filter(|(_, claim)| is_its(claim) && is_copy(claim));
+    made.find(|(_, claim)| is_fillable(claim)).map(|(name, _)| name)
+}
+
+/// Whether a claim is filled from another one.
+fn is_copy(claim: &PersistentVolumeClaim) -> bool {
+    claim.spec.as_ref().is_some_and(|spec| spec.data_source_ref.is_some())
 }
 
 /// The claim of a pod of which nothing is told yet: the one that is there, or a new one.

@@ -26,7 +26,7 @@ pub enum AutoscalerReason {
     PodNotReady,
     /// A pod may not be stopped now.
     PodProtected,
-    /// Somebody else's pod writes to a claim that is to be copied.
+    /// Somebody else has a claim that is to be copied.
     ClaimInUse,
     /// A pod has another claim now.
     Swapped,
@@ -34,6 +34,8 @@ pub enum AutoscalerReason {
     SwapBegun,
     /// A copy has failed, and the pod has its old claim.
     SwapFailed,
+    /// The node of a volume has not told it who may use it.
+    VolumeNotFenced,
     /// The volume mode of the template is not that of the claims.
     WrongMode,
     /// The pods of the workload do not get their claims yet.
@@ -44,7 +46,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 17] = [
+    pub const ALL: [AutoscalerReason; 18] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
@@ -59,6 +61,7 @@ impl AutoscalerReason {
         AutoscalerReason::Swapped,
         AutoscalerReason::SwapBegun,
         AutoscalerReason::SwapFailed,
+        AutoscalerReason::VolumeNotFenced,
         AutoscalerReason::WrongMode,
         AutoscalerReason::WebhookMissing,
         AutoscalerReason::WorkloadMissing,

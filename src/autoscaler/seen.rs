@@ -12,6 +12,7 @@ use kube::ResourceExt;
 use crate::api::{Filling, FillingPhase, PvcAutoscaler, PvcSourcePopulator, Quantity, VolumeUsage};
 use crate::autoscaler::KEPT_BY;
 use crate::bytes::Bytes;
+use crate::volume::{Fence, VolumeId};
 
 /// The claims of a workload, and all that belongs to them.
 #[derive(Debug, Clone)]
@@ -30,6 +31,9 @@ pub(super) struct Seen {
     pub classes: BTreeMap<String, bool>,
     /// What the node says of the volume of a claim, by the name of the claim.
     pub usage: BTreeMap<String, Usage>,
+    /// The volumes of the claims that a swap is about, by the name of the claim; `None` for one of another
+    /// driver, or that is no more.
+    pub volumes: BTreeMap<String, Option<VolumeSeen>>,
     /// Whether pods of the workload get their claims from us.
     pub is_covered: bool,
     /// What the API server did not let us do the last time.
@@ -75,6 +79,60 @@ pub(super) struct UsedBefore {
     pub at: Timestamp,
     pub used: Bytes,
     pub inodes_used: u64,
+}
+
+/// A volume of this driver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct VolumeSeen {
+    pub id: VolumeId,
+    /// Who may use it, as its node told last; `None` if that tells of no such volume.
+    pub fence: Option<Fence>,
+    /// What its node was asked last.
+    pub asked: Option<Asked>,
+}
+
+/// What a node was asked to tell a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub fence: Fence,
+    /// What it saw then, or why it was not done; `None` while it is under way.
+    pub answer: Option<Result<Look, String>>,
+    /// Whether that is so old that it may be different by now.
+    pub is_old: bool,
+}
+
+/// What a node saw of a volume. One that is not there is used by nobody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Look {
+    pub node: String,
+    /// The fence that the look came after.
+    pub fence: Fence,
+    /// How often its device was open, by whomever.
+    pub open_count: u32,
+}
+
+impl VolumeSeen {
+    /// Whether its node has it so.
+    pub fn is(&self, wanted: &Fence) -> bool {
+        self.fence.as_ref() == Some(wanted) || self.look_after(wanted).is_some()
+    }
+
+    /// What its node saw when nobody could begin to use it any more whom this fence keeps out.
+    pub fn look_after(&self, wanted: &Fence) -> Option<&Look> {
+        let look = self.asked.as_ref()?.answer.as_ref()?.as_ref().ok()?;
+        (look.fence == *wanted).then_some(look)
+    }
+
+    /// Why its node has not done what it was asked.
+    pub fn failure_of(&self, wanted: &Fence) -> Option<&String> {
+        let asked = self.asked.as_ref().filter(|asked| asked.fence == *wanted)?;
+        asked.answer.as_ref()?.as_ref().err()
+    }
+
+    /// Whether its node is to be asked, for the first time or again.
+    pub fn is_to_be_asked(&self, wanted: &Fence) -> bool {
+        self.asked.as_ref().is_none_or(|asked| asked.fence != *wanted || asked.is_old)
+    }
 }
 
 impl fmt::Display for Refusal {
@@ -178,6 +236,11 @@ impl Seen {
         claim.labels().get(KEPT_BY) == Some(&self.autoscaler.name_any())
     }
 
+    /// The volume of a claim that a swap is about, if it is one of this driver.
+    pub fn volume_of(&self, claim: &str) -> Option<&VolumeSeen> {
+        self.volumes.get(claim)?.as_ref()
+    }
+
     /// What is told of the filling of a new claim.
     pub fn filling(&self, claim: &str) -> Option<&Filling> {
         let there = uid(&self.claim(claim)?.metadata);
@@ -188,6 +251,16 @@ impl Seen {
     pub fn writers(&self, claim: &str) -> Vec<&Pod> {
         let names = crate::populators::writers(&self.pods, claim);
         self.pods.iter().filter(|pod| names.contains(&pod.name_any())).collect()
+    }
+
+    /// The pods that name a claim, also those that only read it.
+    pub fn pods_with(&self, claim: &str) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().filter(move |pod| uses(pod, claim))
+    }
+
+    /// Whether a pod of ours reads a claim, to copy it.
+    pub fn is_read_by_us(&self, claim: &str) -> bool {
+        self.pods_with(claim).any(crate::populators::fills)
     }
 
     /// Whether the last try to fill a new claim, as its source is now, has failed for good.

@@ -2,6 +2,7 @@
 
 use crate::api::Quantity;
 use crate::autoscaler::AutoscalerReason;
+use crate::volume::{Fence, VolumeId};
 
 /// One effect. All of them come after the status that says so.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,12 +17,16 @@ pub(super) enum Step {
     MakeSource { ordinal: i32, claim: String, from: String },
     /// Make the new claim, which is filled from the old one.
     MakeCopy { ordinal: i32, claim: String, size: Quantity, from: String },
+    /// Have nothing more copied while the pod still runs.
+    EndRounds { claim: String },
+    /// Have a node tell a volume who may use it, and look who does.
+    Fence { volume: VolumeId, fence: Fence },
     /// Let the copy begin.
     StartCopy { claim: String },
-    /// Ask a pod to go, if those who protect it let it.
-    Evict { pod: String, uid: String },
-    /// Delete a pod that has not been started.
-    DropPod { pod: String, uid: String },
+    /// Ask a pod to go, if those who protect it let it, and within how many seconds, if not its own.
+    Evict { pod: String, uid: String, within: Option<u32> },
+    /// Delete a pod that has no node, only for as long as it is as it was seen.
+    DropPod { pod: String, uid: String, version: Option<String> },
     /// Say on a claim which one has taken its place.
     Supersede { claim: String, by: String },
     /// Delete what a claim was filled from.

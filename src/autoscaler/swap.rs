@@ -7,7 +7,7 @@ use kube::ResourceExt;
 
 use crate::api::{AutoscalerPhase, FillingPhase, Retained, Swap, SwapPhase};
 use crate::autoscaler::plan::{bounded, size_of};
-use crate::autoscaler::seen::{is_bound, is_ending, uid, uses};
+use crate::autoscaler::seen::{is_bound, is_ending, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
@@ -51,6 +51,9 @@ impl Turn<'_> {
         let filling = self.seen.filling(&name).cloned().unwrap_or_default();
         let is_bound = self.seen.claim(&name).is_some_and(is_bound);
         let is_paused = self.seen.sources.get(&name).is_some_and(|source| source.spec.paused);
+        if self.is_copied_too_early(&from, is_paused) {
+            return self.give_up(&copied_too_early(&name));
+        }
         match filling.phase {
             // Only what was compared becomes the active one, whoever has bound the claim.
             FillingPhase::Filled if is_bound => return self.switch(filling.digest),
@@ -59,26 +62,50 @@ impl Turn<'_> {
             }
             _ => {}
         }
+        self.end_rounds(&name, filling.phase);
         self.stop_writers(&from);
-        let is_drained = self.seen.writers(&from).is_empty();
-        if is_drained && is_paused {
-            self.steps.push(Step::StartCopy { claim: name });
+        if !self.seen.writers(&from).is_empty() {
+            self.go_on(SwapPhase::Draining, None, None);
+        } else if self.is_proved_unused(&from) {
+            self.go_on(SwapPhase::FinalCopy, filling.progress, filling.message);
+            self.steps.extend(is_paused.then_some(Step::StartCopy { claim: name }));
+        } else {
+            let waits = self.says.problem.clone().map(|(_, message)| message);
+            self.go_on(SwapPhase::Fenced, None, waits);
         }
-        let waits = filling.message.filter(|_| is_drained);
+    }
+
+    /// Tell how far the swap is.
+    pub(super) fn go_on(
+        &mut self,
+        phase: SwapPhase,
+        progress: Option<String>,
+        waits: Option<String>,
+    ) {
+        let said = progress.clone().unwrap_or_else(|| format!("{phase:?}"));
+        self.says.progress = Some(format!("pod {}: {said}", self.pod()));
         let swap = self.swap_mut();
-        swap.phase = if is_drained { SwapPhase::FinalCopy } else { SwapPhase::Draining };
-        (swap.progress, swap.message) = (filling.progress, waits.map(|text| bounded(&text)));
-        let progress = swap.progress.clone().unwrap_or_else(|| format!("{:?}", swap.phase));
-        self.says.progress = Some(format!("pod {}: {progress}", self.pod()));
+        (swap.phase, swap.progress, swap.message) =
+            (phase, progress, waits.map(|text| bounded(&text)));
+    }
+
+    /// What is copied ahead has the old volume open, so nothing more is.
+    fn end_rounds(&mut self, name: &str, phase: FillingPhase) {
+        let is_ahead = matches!(phase, FillingPhase::Ahead | FillingPhase::Failed);
+        let source = self.seen.sources.get(name).filter(|_| !is_ahead);
+        if source.is_some_and(|source| source.spec.paused && source.spec.copy_ahead) {
+            self.steps.push(Step::EndRounds { claim: name.to_owned() });
+        }
     }
 
     /// Ask the pod to go; nobody else's pod is asked.
-    fn stop_writers(&mut self, from: &str) {
+    pub(super) fn stop_writers(&mut self, from: &str) {
         let ours = self.pod();
         for pod in self.seen.writers(from) {
             let name = pod.name_any();
             if name == ours && !is_ending(&pod.metadata) {
-                self.steps.push(Step::Evict { pod: name, uid: uid(&pod.metadata).to_owned() });
+                let uid = uid(&pod.metadata).to_owned();
+                self.steps.push(Step::Evict { pod: name, uid, within: seconds_for(pod) });
             } else if name != ours {
                 let message = format!(
                     "pod {name} writes to claim {from}, which is to be copied: stop it, or wait until it ends"
@@ -109,16 +136,19 @@ impl Turn<'_> {
     fn switch(&mut self, digest: Option<String>) {
         let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
         let old = self.seen.claim(&from).map(|claim| uid(&claim.metadata).to_owned());
+        let last = self.last_fence(&from);
         self.entry.retained.push(Retained {
             claim: from.clone(),
             uid: old.unwrap_or_default(),
             until: None,
+            fence: last,
         });
         self.entry.generation += 1;
         self.entry.active_claim.clone_from(&name);
         let swap = self.swap_mut();
         (swap.phase, swap.digest, swap.progress, swap.message) =
             (SwapPhase::Soaking, digest, None, None);
+        (swap.fence, swap.unused_at) = (None, None);
         self.soak();
     }
 
@@ -146,17 +176,21 @@ impl Turn<'_> {
         let swap = self.swap_mut();
         (swap.phase, swap.progress, swap.message) =
             (SwapPhase::RollingBack, None, Some(bounded(why)));
+        self.call_back();
         self.roll_back();
     }
 
-    /// Remove what was made. The pod that waits for the new claim was never started: it has no volume.
+    /// Remove what was made. The pod that waits for the new claim was never started: it has no volume. It is
+    /// replaced when that of the old one is its own again.
     pub(super) fn roll_back(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
+        self.says.progress = Some(format!("pod {}: RollingBack", self.pod()));
         let name = self.new_claim();
-        let waiting = self.seen.pods.iter().filter(|pod| uses(pod, &name));
-        for pod in waiting.filter(|pod| !is_ending(&pod.metadata)) {
-            let (pod, uid) = (pod.name_any(), uid(&pod.metadata).to_owned());
-            self.steps.push(Step::DropPod { pod, uid });
+        if let Some(claim) = self.seen.claim(&name).filter(|claim| is_fillable(claim)) {
+            self.steps.push(drop_unbound(claim));
+        }
+        if !self.is_given_back() {
+            return;
         }
         if let Some(claim) = self.seen.claim(&name) {
             if is_bound(claim) {
@@ -164,10 +198,7 @@ impl Turn<'_> {
                     "claim {name} was bound by somebody although its copy had failed: look what is in it, \
                      and delete it"
                 );
-                return self.wait(AutoscalerReason::ClaimTaken, message);
-            }
-            if !is_ending(&claim.metadata) {
-                self.steps.push(drop_unbound(claim));
+                self.wait(AutoscalerReason::ClaimTaken, message);
             }
             return;
         }
@@ -176,6 +207,7 @@ impl Turn<'_> {
             return;
         }
         let why = self.swap_mut().message.clone().unwrap_or_default();
+        self.says.progress = None;
         self.swap_mut().phase = SwapPhase::Failed;
         let text = format!("pod {} keeps claim {}: {why}", self.pod(), self.entry.active_claim);
         self.tell(AutoscalerReason::SwapFailed, &name, text);
@@ -224,8 +256,47 @@ impl Turn<'_> {
     }
 }
 
+/// Within how many seconds a pod is to go whose own time is none: it would be gone at once for Kubernetes,
+/// whatever its containers do.
+fn seconds_for(pod: &Pod) -> Option<u32> {
+    let own = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
+    (own == Some(0)).then_some(1)
+}
+
+/// Whether a copy may still be put into a claim.
+pub(super) fn is_fillable(claim: &PersistentVolumeClaim) -> bool {
+    !is_bound(claim) && !is_ending(&claim.metadata)
+}
+
+/// Why a copy is of no use that somebody has let begin.
+pub(super) fn copied_too_early(name: &str) -> String {
+    format!(
+        "somebody has set spec.paused of PvcSourcePopulator {name} to false, so it may have been copied \
+         while the pod was writing"
+    )
+}
+
 /// Delete a claim that has no volume, and only if it still has none by then.
 pub(super) fn drop_unbound(claim: &PersistentVolumeClaim) -> Step {
     let uid = uid(&claim.metadata).to_owned();
     Step::DropClaim { claim: claim.name_any(), uid, unbound: claim.resource_version() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn no_pod_is_gone_for_kubernetes_before_its_containers_are() {
+        let pod = |spec| {
+            serde_json::from_value::<Pod>(json!({"metadata": {"name": "db-0"}, "spec": spec}))
+                .unwrap()
+        };
+        let within = |seconds: i64| {
+            seconds_for(&pod(json!({"containers": [], "terminationGracePeriodSeconds": seconds})))
+        };
+        assert_eq!((within(0), within(1), within(30)), (Some(1), None, None));
+        assert_eq!(seconds_for(&pod(json!({"containers": []}))), None);
+    }
 }

@@ -28,12 +28,13 @@ impl<'a> Turn<'a> {
         match turn.entry.swap.as_ref().map(|swap| swap.phase) {
             None => turn.keep(may_begin),
             Some(SwapPhase::Planned | SwapPhase::HotCopy) => turn.prepare(),
-            Some(SwapPhase::Draining | SwapPhase::FinalCopy) => turn.copy(),
+            Some(SwapPhase::Draining | SwapPhase::Fenced | SwapPhase::FinalCopy) => turn.copy(),
             Some(SwapPhase::Soaking) => turn.soak(),
             Some(SwapPhase::RollingBack) => turn.roll_back(),
             Some(SwapPhase::Failed) => turn.stay_failed(),
         }
         turn.replace_waiting_pod();
+        turn.close_retained();
         turn.retire();
         turn
     }
@@ -42,9 +43,7 @@ impl<'a> Turn<'a> {
     /// always will. It was never on a node.
     fn replace_waiting_pod(&mut self) {
         let expected = match &self.entry.swap {
-            Some(swap) if matches!(swap.phase, SwapPhase::Draining | SwapPhase::FinalCopy) => {
-                &swap.claim
-            }
+            Some(swap) if swap.phase.gives_new_claim() => &swap.claim,
             _ => &self.entry.active_claim,
         };
         let waits = |pod: &&Pod| {
@@ -61,8 +60,9 @@ impl<'a> Turn<'a> {
             })
         };
         if let Some(pod) = pod.filter(|pod| !is_planned(pod)) {
-            let (pod, uid) = (pod.name_any(), uid(&pod.metadata).to_owned());
-            self.steps.push(Step::DropPod { pod, uid });
+            let uid = uid(&pod.metadata).to_owned();
+            let version = pod.resource_version();
+            self.steps.push(Step::DropPod { pod: pod.name_any(), uid, version });
         }
     }
 
@@ -184,7 +184,8 @@ impl<'a> Turn<'a> {
         if let Some((reason, message)) = self.obstacle() {
             return self.wait(reason, message);
         }
-        if !*may_begin || !self.is_in_partition() {
+        let is_labelled = self.seen.claim(&name).is_some_and(|claim| self.seen.keeps(claim));
+        if !*may_begin || !self.is_in_partition() || !is_labelled {
             return;
         }
         if self.waits_for_others() {

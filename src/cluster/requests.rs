@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{NodeStorage, Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work};
-use crate::cluster::{Lasting, PATIENCE, WRITER, Watched, not_asked};
+use crate::cluster::{Lasting, PATIENCE, Watched, not_asked};
 use crate::volume::{VolumeError, VolumeId};
 
 /// How soon an agent that is there has told of a request, or of another one of its node: work that waits
@@ -26,6 +26,7 @@ const AWAY: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Requests {
     api: Api<VolumeRequest>,
+    writer: &'static str,
     nodes: Api<NodeStorage>,
     watched: Watched<VolumeRequest>,
     waiting: Mutex<Lasting<(String, String)>>,
@@ -64,12 +65,12 @@ enum Step {
 }
 
 impl Requests {
-    /// Begin to watch all requests, until `stop`.
-    pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
+    /// Begin to watch all requests, until `stop`; those that are made here are of `writer`.
+    pub fn watch(client: &Client, writer: &'static str, stop: &CancellationToken) -> Self {
         let api: Api<VolumeRequest> = Api::all(client.clone());
         let watched = Watched::start(api.clone(), watcher::Config::default(), stop);
         let (nodes, waiting) = (Api::all(client.clone()), Mutex::new(Lasting::new(AWAY)));
-        Requests { api, nodes, watched, waiting }
+        Requests { api, writer, nodes, watched, waiting }
     }
 
     /// Wait until all are known.
@@ -128,7 +129,7 @@ impl Requests {
         let failed = |error: &kube::Error| not_asked("have work done on a node", error);
         let name = wanted.metadata.name.as_deref().unwrap_or_default();
         loop {
-            match self.api.create(&as_writer(), wanted).await {
+            match self.api.create(&self.as_writer(), wanted).await {
                 Ok(made) => return Ok(Wish::of(&made)),
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {}
                 Err(error) => return Err(failed(&error)),
@@ -150,6 +151,10 @@ impl Requests {
                 return Ok(wish);
             }
         }
+    }
+
+    fn as_writer(&self) -> PostParams {
+        PostParams { field_manager: Some(self.writer.to_owned()), ..PostParams::default() }
     }
 
     /// Whether a removal that has ended answers another one, too: the provisioner asks again when it sees
@@ -198,7 +203,8 @@ impl Requests {
             "metadata": {"resourceVersion": there.metadata.resource_version},
             "spec": {"work": wanted.spec.work},
         });
-        let params = PatchParams { field_manager: Some(WRITER.to_owned()), ..Default::default() };
+        let params =
+            PatchParams { field_manager: Some(self.writer.to_owned()), ..Default::default() };
         match self.api.patch(name, &params, &Patch::Merge(patch)).await {
             Ok(renewed) => Ok(Some(Wish::of(&renewed))),
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
@@ -356,10 +362,6 @@ fn verb(work: &Work) -> &'static str {
         Work::Fence(_) => "fencing",
         Work::Inspect(_) => "inspecting",
     }
-}
-
-fn as_writer() -> PostParams {
-    PostParams { field_manager: Some(WRITER.to_owned()), ..PostParams::default() }
 }
 
 #[cfg(test)]

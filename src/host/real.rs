@@ -230,6 +230,10 @@ impl Host for RealHost {
         self.call("binds", &name, target, SMALL, bind).await
     }
 
+    async fn mount_writable(&self, target: &Path) -> Result<(), HostError> {
+        self.call("mounts", "mount writable", target, LARGE, mounts::mount_writable).await
+    }
+
     async fn unmount(&self, target: &Path) -> Result<(), HostError> {
         // The last unmount of a file system writes back all that is dirty.
         self.call("unmounts", "unmount", target, LARGE, mounts::unmount).await

@@ -42,6 +42,9 @@ impl Node {
                 let staged = table.at(&publish.staging).filter(|m| m.device == info.number);
                 staged.ok_or_else(not_staged)?;
                 let read_only = publish.read_only || use_of_it == Use::Read;
+                if !read_only {
+                    self.make_staging_writable(&table, publish).await?;
+                }
                 self.show_directory(&table, publish, read_only).await
             }
             (_, mode) => Err(VolumeError::Invalid {
@@ -49,6 +52,19 @@ impl Node {
                 reason: format!("the volume is {mode}"),
             }),
         }
+    }
+
+    /// It may be staged since a time at which its fence let it only be read: a caller does not stage again
+    /// what it knows to be staged.
+    async fn make_staging_writable(
+        &self,
+        table: &MountTable,
+        publish: &Publish,
+    ) -> Result<(), VolumeError> {
+        let staging = &publish.staging;
+        let made = mount::ensure_writable(self.host.as_ref(), table, staging).await;
+        let what = || format!("{} could not be made writable", staging.display());
+        made.map(|_| ()).map_err(|error| mount_failed(what())(error))
     }
 
     async fn show_directory(

@@ -1,4 +1,4 @@
-//! Who may write to a claim. Pure.
+//! Who uses a claim, and who may write to it. Pure.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +13,11 @@ pub(crate) fn writers(pods: &[Pod], claim: &str) -> Vec<String> {
     writing(pods, claim).map(ResourceExt::name_any).collect()
 }
 
+/// Whether a pod fills a claim for us. It reads its source only.
+pub(crate) fn fills(pod: &Pod) -> bool {
+    pod.labels().contains_key(LABEL)
+}
+
 /// Returns the nodes on which these pods are.
 pub(super) fn nodes_of_writers(pods: &[Pod], claim: &str) -> BTreeSet<String> {
     writing(pods, claim).filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect()
@@ -25,8 +30,7 @@ fn writing<'a>(pods: &'a [Pod], claim: &'a str) -> impl Iterator<Item = &'a Pod>
         let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
         let name = pod.name_any();
         let uses = volumes.into_iter().any(|volume| is_written(volume, &name, claim));
-        // Those of ours read their source only.
-        uses && !has_ended && !pod.labels().contains_key(LABEL)
+        uses && !has_ended && !fills(pod)
     };
     pods.iter().filter(writes)
 }

@@ -206,6 +206,11 @@ impl Host for FakeHost {
         self.change("binds", what, |world| world.bind(source, target, flags)).await
     }
 
+    async fn mount_writable(&self, target: &Path) -> Result<(), HostError> {
+        let what = format!("mount writable {}", target.display());
+        self.change("mounts", what, |world| world.mount_writable(target)).await
+    }
+
     async fn unmount(&self, target: &Path) -> Result<(), HostError> {
         let what = format!("umount {}", target.display());
         self.change("unmounts", what, |world| world.unmount(target)).await

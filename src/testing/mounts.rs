@@ -183,6 +183,24 @@ impl World {
         Ok(())
     }
 
+    pub fn mount_writable(&mut self, target: &Path) -> Result<(), HostError> {
+        let what = format!("mount writable {}", target.display());
+        let top = self.mounts.iter().rposition(|mount| mount.target == target);
+        let top = top.ok_or_else(|| system(what.clone(), EINVAL))?;
+        let device = self.mounts[top].device;
+        self.mounts[top].mount_options[0] = "rw".to_owned();
+        for mount in self.mounts.iter_mut().filter(|mount| mount.device == device) {
+            mount.super_options[0] = "rw".to_owned();
+        }
+        let node = self.node(device).ok_or_else(|| system(what, ENOENT))?;
+        let mut head = self.read(&node, 0, HEAD)?;
+        if let Some(fs) = FakeFs::read(&head) {
+            fs.mounted(&mut head);
+            self.write(&node, 0, &head)?;
+        }
+        Ok(())
+    }
+
     pub fn unmount(&mut self, target: &Path) -> Result<(), HostError> {
         let what = format!("umount {}", target.display());
         let top = self.mounts.iter().rposition(|mount| mount.target == target);

@@ -1,7 +1,9 @@
 //! Claims of workloads: the operator, an API server in memory, and what of Kubernetes has to do with
 //! claims and with StatefulSets, played.
 
+mod agents;
 mod crash_points;
+mod fences;
 mod hot;
 mod keeps;
 #[allow(dead_code)] // Each of the two programs plays something that the other does not.

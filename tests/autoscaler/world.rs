@@ -12,15 +12,17 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use pliant::api::{
     AutoscalerPhase, NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus,
-    PvcSourcePopulator, SwapPhase,
+    PvcSourcePopulator,
 };
 use pliant::autoscaler::{Keeper, Webhook};
 use pliant::populators::{Populator, Settings, Tally, Watches};
 use pliant::testing::FakeApi;
+use pliant::volume::Use;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::agents;
 use crate::play::{self, Content, Play, SELECTED_NODE, object, phase};
 
 /// The namespace of all here.
@@ -230,14 +232,14 @@ impl World {
     fn tell_usage(&self, ordinal: i32, percent: u64, hours: i64, before: &Value) {
         let volume = self.active(ordinal).spec.unwrap().volume_name.unwrap();
         let at = Timestamp::now() + SignedDuration::from_hours(hours);
-        let usage = json!({"volume": "v", "at": at, "capacity": "100", "used": percent.to_string(),
+        let mut node: NodeStorage =
+            self.api.get("alpha").expect("its agent has told of its volumes");
+        let told = node.status.as_mut().unwrap();
+        let id = told.volumes.iter().find(|one| one.name == volume).unwrap().id.clone();
+        let usage = json!({"volume": id, "at": at, "capacity": "100", "used": percent.to_string(),
                            "available": (100 - percent).to_string(), "before": before});
-        let told = json!({"id": "v", "name": volume, "pool": "p", "size": "4Gi", "requested": "4Gi",
-                          "mode": "ext4", "state": "ready"});
-        self.api.put(&object::<NodeStorage>(json!({
-            "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "alpha"},
-            "spec": {"key": "a"}, "status": {"volumes": [told], "usage": [usage]},
-        })));
+        told.usage = vec![object(usage)];
+        self.api.put(&node);
     }
 
     /// How often a pod was away to get another claim.
@@ -271,7 +273,8 @@ impl World {
 fn workloads(api: &FakeApi, play: &mut Play) -> bool {
     let pods = api.list::<Pod>();
     let ours = || pods.iter().filter(|pod| !pod.labels().contains_key("pliant.io/fill"));
-    api.list::<StatefulSet>().iter().any(|set| make_pod(api, set))
+    agents::step(api, play)
+        || api.list::<StatefulSet>().iter().any(|set| make_pod(api, set))
         || ours().any(|pod| choose_node(api, pod) || start(api, play, pod))
 }
 
@@ -314,8 +317,7 @@ fn own_claim(api: &FakeApi, ordinal: i32) -> String {
 fn injected(api: &FakeApi, ordinal: i32) -> Option<String> {
     let autoscaler: PvcAutoscaler = api.get(&format!("{SHOP}/nginx"))?;
     let entry = autoscaler.status?.of(ordinal).cloned()?;
-    let is_new = |phase| matches!(phase, SwapPhase::Draining | SwapPhase::FinalCopy);
-    let new = entry.swap.filter(|swap| is_new(swap.phase)).map(|swap| swap.claim);
+    let new = entry.swap.filter(|swap| swap.phase.gives_new_claim()).map(|swap| swap.claim);
     Some(new.unwrap_or(entry.active_claim))
 }
 
@@ -336,7 +338,12 @@ fn choose_node(api: &FakeApi, pod: &Pod) -> bool {
     true
 }
 
-fn is_running(pod: &Pod) -> bool {
+/// The volume of a pod whose claim is bound.
+pub fn volume_of(api: &FakeApi, pod: &Pod) -> Option<String> {
+    claim_of(api, pod)?.spec?.volume_name
+}
+
+pub fn is_running(pod: &Pod) -> bool {
     pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
 }
 
@@ -345,6 +352,13 @@ fn start(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
     let claim = claim_of(api, pod).filter(|claim| phase(claim) == "Bound");
     if is_running(pod) || claim.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some()) {
         return false;
+    }
+    let volume = volume_of(api, pod).unwrap();
+    if play.lets(&volume) != Use::Any {
+        return false; // It is not staged.
+    }
+    if agents::is_read(api, &volume) {
+        play.wrong.push(format!("{} finds its volume mounted by a copy", pod.name_any()));
     }
     write(api, play, pod);
     let ready = json!({"type": "Ready", "status": "True",
@@ -392,8 +406,13 @@ fn is_allowed(line: &str) -> bool {
     let (verb, path) = call.split_once(' ').expect("a verb and a path");
     let path: Vec<&str> = path.split('/').collect();
     let made = ["persistentvolumeclaims", "pods", "events", "pvcsourcepopulators"];
+    let is_request = matches!(
+        (verb, path.as_slice()),
+        ("POST", ["volumerequests"]) | ("DELETE", ["volumerequests", _])
+    );
     who.ends_with("operator")
         && match (verb, path.as_slice()) {
+            _ if is_request => true,
             ("POST", [kind, _]) => made.contains(kind),
             ("POST", ["pods", _, _, "eviction"]) | ("PATCH", ["persistentvolumes", _]) => true,
             ("PATCH", [kind, _, _]) => {

@@ -118,6 +118,24 @@ fn a_read_only_use_of_what_was_staged_before_is_read_only() {
 }
 
 #[test]
+fn a_workload_that_is_let_in_again_can_write_to_what_a_copy_has_staged() {
+    block_on(async {
+        let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Unstage]).await;
+        let id = id_of(VOLUME);
+        node.fence(&id, copying(1, Standing::Superseded)).await.expect("it is copied from");
+        Op::Stage(EXT4).ask(&host, &node).await.expect("it is staged");
+        let copy = Publish { target: "/pods/copy/mount".into(), alone: false, ..publish(EXT4) };
+        node.publish(&copy).await.expect("it is shown");
+        node.fence(&id, fence(2, Standing::Active)).await.expect("it is let in again");
+        let pod = Publish { alone: false, ..publish(EXT4) };
+        node.publish(&pod).await.expect("and not staged again");
+        assert!(!read_only(&host, Path::new(STAGING)));
+        assert!(!read_only(&host, &pod.target));
+        assert!(read_only(&host, &copy.target), "the copy only reads");
+    });
+}
+
+#[test]
 fn what_was_said_later_is_not_unsaid() {
     block_on(async {
         let (host, setup, node) = after(&[Op::Create(EXT4)]).await;

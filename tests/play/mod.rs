@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::{Resource, ResourceExt};
 use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
+use pliant::volume::{DRIVER, Fence, NodeKey, Use, VolumeId, VolumeKey};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -60,12 +61,25 @@ pub struct Play {
     pub destroyed: Vec<Content>,
     /// What the pods of workloads have written, by the name of the pod.
     pub written: BTreeMap<String, String>,
+    /// What volumes are told of who may use them.
+    pub fences: BTreeMap<String, Fence>,
+    /// Volumes that somebody has open whom nobody knows of.
+    pub held: BTreeSet<String>,
+    /// Whether the agents of nodes do nothing.
+    pub are_agents_away: bool,
     /// What was seen that must not be.
     pub wrong: Vec<String>,
     /// How a pod that runs will end.
     running: BTreeMap<String, End>,
     /// What a pod that runs has read.
     reads: BTreeMap<String, Option<Content>>,
+}
+
+impl Play {
+    /// What a volume lets one do.
+    pub fn lets(&self, volume: &str) -> Use {
+        self.fences.get(volume).map_or(Use::Any, Fence::lets)
+    }
 }
 
 /// Make an object of JSON.
@@ -121,7 +135,7 @@ fn step(api: &FakeApi, play: &mut Play) -> bool {
         || fill_pods(api).iter().any(|pod| kubelet(api, play, pod))
 }
 
-/// A claim is kept while a pod uses it, one that has ended too.
+/// A claim is kept while a pod uses it that is on a node, one that has ended too.
 fn protect(api: &FakeApi, claim: &PersistentVolumeClaim) -> bool {
     let is_kept = claim.finalizers().iter().any(|one| one == PROTECTION);
     let mut changed = claim.clone();
@@ -132,7 +146,7 @@ fn protect(api: &FakeApi, claim: &PersistentVolumeClaim) -> bool {
         }
         return !is_kept;
     }
-    let used = api.list::<Pod>().iter().any(|pod| uses(pod, claim));
+    let used = api.list::<Pod>().iter().any(|pod| uses(pod, claim) && has_begun(pod));
     if !is_kept || used {
         return false;
     }
@@ -152,6 +166,10 @@ fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
             let named = volume.persistent_volume_claim.as_ref();
             named.is_some_and(|named| named.claim_name == claim.name_any())
         })
+}
+
+fn has_begun(pod: &Pod) -> bool {
+    pod.status.as_ref().is_some_and(|status| status.phase.as_deref() != Some("Pending"))
 }
 
 fn path(claim: &PersistentVolumeClaim) -> String {
@@ -224,6 +242,9 @@ fn provision(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> b
         return true;
     }
     let name = format!("pv-{}", claim.uid().unwrap());
+    let is_ours = spec.storage_class_name.as_deref() != Some("fixed");
+    let driver = if is_ours { DRIVER } else { "other.example.com" };
+    let handle = VolumeId::new(NodeKey::of(&node), VolumeKey::of(&name)).to_string();
     let term = json!({"matchExpressions": [
         {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]},
     ]});
@@ -233,6 +254,7 @@ fn provision(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> b
             "capacity": {"storage": "1Gi"},
             "persistentVolumeReclaimPolicy": "Delete",
             "claimRef": {"namespace": claim.namespace(), "name": claim.name_any(), "uid": claim.uid()},
+            "csi": {"driver": driver, "volumeHandle": handle},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
         },
     })));
@@ -286,6 +308,9 @@ fn reclaim(api: &FakeApi, play: &mut Play, pv: &PersistentVolume) -> bool {
 /// A kubelet runs a fill pod whose claims are bound.
 fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
     let now = pod.status.clone().unwrap_or_default().phase.unwrap_or_default();
+    if volume_read(api, pod).is_some_and(|source| play.lets(&source) == Use::None) {
+        return false;
+    }
     let Some(pv) = target(api, pod).filter(|_| is_runnable(api, pod)) else { return false };
     let uid = pod.uid().unwrap();
     match now.as_str() {
@@ -326,12 +351,17 @@ fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
     true
 }
 
-/// What is in the claim that a pod copies from.
-fn source(api: &FakeApi, play: &Play, pod: &Pod) -> Option<Content> {
+/// The volume that a pod copies from.
+pub fn volume_read(api: &FakeApi, pod: &Pod) -> Option<String> {
     let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let named = volumes.find(|one| one.name == "source")?.persistent_volume_claim.clone()?;
     let path = format!("{}/{}", pod.namespace()?, named.claim_name);
-    let volume = api.get::<PersistentVolumeClaim>(&path)?.spec?.volume_name?;
+    api.get::<PersistentVolumeClaim>(&path)?.spec?.volume_name
+}
+
+/// What is in it.
+fn source(api: &FakeApi, play: &Play, pod: &Pod) -> Option<Content> {
+    let volume = volume_read(api, pod)?;
     play.contents.get(&volume).filter(|content| **content != Content::Empty).cloned()
 }
 

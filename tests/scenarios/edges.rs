@@ -1,6 +1,6 @@
 //! Others who hold, change, take away, or only read.
 
-use pliant::volume::{FsKind, Mode, Page, Volumes};
+use pliant::volume::{Fence, FsKind, Mode, Page, Standing, Volumes};
 use tonic::Code;
 
 use super::Place;
@@ -98,6 +98,31 @@ pub async fn reading_changes_nothing(place: impl Place) {
     site.show("v", EXT4).await;
     assert!(site.size_seen("v").await > 96, "a use with write access does");
     site.hide("v").await;
+}
+
+pub async fn what_a_copy_read_is_written_again(place: impl Place) {
+    let site = Site::on(place, 1024).await;
+    for (name, kind, mib) in
+        [("e", FsKind::Ext4, 64), ("x", FsKind::Xfs, 300), ("b", FsKind::Btrfs, 256)]
+    {
+        let mode = Mode::Filesystem(kind);
+        site.create(name, mode, mib).await.expect("create");
+        site.show(name, mode).await;
+        site.hide(name).await;
+        let fence = Fence { generation: 1, standing: Standing::Superseded, copying: true };
+        site.node.fence(&id(name), fence).await.expect("it may only be read");
+        site.show(name, mode).await;
+        site.unpublish(name).await.expect("unpublish");
+        let active = Fence { generation: 2, ..Fence::default() };
+        site.node.fence(&id(name), active).await.expect("it is let in again");
+        // A kubelet does not stage what it has staged.
+        site.publish(name, mode, false).await.expect("publish");
+        let shown = site.shown(name, mode).await;
+        site.place.write(&shown).await;
+        assert!(site.place.holds(&shown).await);
+        site.hide(name).await;
+        site.delete(name).await.expect("delete");
+    }
 }
 
 pub async fn what_an_administrator_did_is_seen(place: impl Place) {

@@ -71,7 +71,7 @@ macro_rules! play_on {
             everything_may_be_repeated a_staged_volume_is_not_deleted
             a_published_volume_stays_staged
             another_file_system_is_not_mounted foreign_volumes_are_left_alone
-            reading_changes_nothing what_an_administrator_did_is_seen
+            reading_changes_nothing what_a_copy_read_is_written_again what_an_administrator_did_is_seen
             a_restart_finds_everything a_pulled_disk_is_unavailable
         }
     };

@@ -5,7 +5,10 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ResourceQuota};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase};
+use pliant::api::{
+    AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, SwapPhase,
+};
+use pliant::volume::VolumeKey;
 use serde_json::json;
 
 use crate::autoscaler::is_ready;
@@ -37,6 +40,29 @@ impl World {
     async fn node_of_claim(&self, claim: &PersistentVolumeClaim) -> String {
         let volume = claim.spec.clone().unwrap().volume_name.unwrap();
         self.on_nodes(&volume).await.expect("a node has it")
+    }
+
+    /// Start a pod that has the device of a claim open on its node, past Kubernetes.
+    async fn hold_device(&self, pod: &str, claim: &PersistentVolumeClaim) {
+        let volume = claim.spec.clone().unwrap().volume_name.unwrap();
+        let key = VolumeKey::of(&volume);
+        let script = format!("exec 3<$(echo /dev/mapper/*{}); sleep 9999", key.as_str());
+        let pod = json!({
+            "metadata": {"name": pod},
+            "spec": {
+                "nodeName": self.node_of_claim(claim).await,
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{
+                    "name": "app",
+                    "image": "pliant.test/busybox:1",
+                    "command": ["sh", "-c", script],
+                    "securityContext": {"privileged": true},
+                    "volumeMounts": [{"name": "dev", "mountPath": "/dev"}],
+                }],
+                "volumes": [{"name": "dev", "hostPath": {"path": "/dev"}}],
+            },
+        });
+        self.start(pod).await;
     }
 
     async fn until_waiting_for(&self, reason: &str) -> PvcAutoscalerStatus {
@@ -82,6 +108,44 @@ fn copy_waits_for_a_second_pod_on_the_claim() {
         world.settled("1/1").await;
         assert_eq!(world.exec_when_back("db-0", "cat /data/late").await, "late");
         assert_eq!(capacity(&world.active(0).await), "100Mi");
+        world.end_workload().await;
+    });
+}
+
+#[test]
+fn copy_waits_for_whoever_has_the_device_open_and_then_nobody_gets_at_it() {
+    run("hazard_open_device", |world| async move {
+        let class = workload(&world, 1).await;
+        let before = world.records("db-0").await;
+        let old = world.active(0).await;
+        world.hold_device("holder", &old).await;
+        world.autoscaler(&class, "100Mi", json!({})).await;
+        let status = world
+            .until_status("waits for the holder alone", |status| {
+                let says = |message: &String| message.contains("(once)");
+                status.reason.as_deref() == Some("ClaimInUse")
+                    && status.message.as_ref().is_some_and(says)
+            })
+            .await;
+        assert_eq!(phase_of(&status, 0), Some(SwapPhase::Fenced));
+        let node = world.node_of_claim(&old).await;
+        let message = status.message.unwrap();
+        assert!(message.contains(&format!("is open on node {node}")), "{message}");
+        world.until_told("db", "ClaimInUse", 1).await;
+        let sources = world.api::<PvcSourcePopulator>().list(&ListParams::default()).await.unwrap();
+        assert!(sources.items.iter().all(|source| source.spec.paused), "nothing is copied");
+        world.remove_pod("holder").await;
+        world.settled("1/1").await;
+        assert!(world.records("db-0").await >= before, "records are lost");
+
+        world.make_pod("by-hand", &old.name_any(), "sleep 9999").await;
+        world.until_told("by-hand", "FailedMount", 1).await;
+        let events = world.events("by-hand").await;
+        let is_refused = |(_, text): &(String, String)| text.contains("is superseded");
+        assert!(events.iter().any(is_refused), "{events:?}");
+        let pod = world.api::<Pod>().get("by-hand").await.unwrap();
+        assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Pending"));
+        world.remove_pod("by-hand").await;
         world.end_workload().await;
     });
 }

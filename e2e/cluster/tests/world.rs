@@ -186,6 +186,16 @@ impl World {
 
     /// Start a pod that runs a script with the claim at /data, or as the device /dev/data.
     pub async fn pod(&self, name: &str, claim: &str, script: &str, more: Value) -> String {
+        self.start(self.pod_with(name, claim, script, more).await).await
+    }
+
+    /// Make such a pod, of which it is not said that it will run.
+    pub async fn make_pod(&self, name: &str, claim: &str, script: &str) {
+        let pod = self.pod_with(name, claim, script, json!({})).await;
+        self.create(&self.api::<Pod>(), pod).await;
+    }
+
+    async fn pod_with(&self, name: &str, claim: &str, script: &str, more: Value) -> Value {
         let block = self.get_claim(claim).await.spec.unwrap().volume_mode.unwrap() == "Block";
         let (devices, mounts) = if block {
             (json!([{"name": "data", "devicePath": "/dev/data"}]), json!([]))
@@ -210,7 +220,7 @@ impl World {
         if let (Value::Object(spec), Value::Object(more)) = (&mut pod["spec"], more) {
             spec.extend(more);
         }
-        self.start(pod).await
+        pod
     }
 
     /// Start a pod as it is written here; the node on which it runs.

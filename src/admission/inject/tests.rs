@@ -85,9 +85,10 @@ fn each_phase_of_a_swap_has_one_claim() {
         ("Planned", "old"),
         ("HotCopy", "old"), // Its pod goes on.
         ("Draining", "new"),
+        ("Fenced", "new"),
         ("FinalCopy", "new"),
-        ("Soaking", "old"), // By then the active one is the new one.
-        ("RollingBack", "old"),
+        ("Soaking", "old"),     // By then the active one is the new one.
+        ("RollingBack", "new"), // Its volume may still be mounted read-only.
         ("Failed", "old"),
     ] {
         let swap = json!({"phase": phase, "claim": "new", "generation": 1});

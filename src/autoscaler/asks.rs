@@ -1,0 +1,185 @@
+//! Has nodes tell volumes who may use them, and look who does, without waiting for them: a node that is
+//! away holds up no other workload. What was asked and answered is kept in memory only; a replica that
+//! starts anew asks again, and what is done already is done.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::autoscaler::seen::{Asked, Look, VolumeSeen};
+use crate::causes;
+use crate::cluster::Cluster;
+use crate::volume::{Fence, Reason, VolumeId, Volumes};
+
+/// How soon a volume is looked at again at the earliest, and at the latest: whoever has it open for a
+/// moment is not waited for long, and who has it for hours costs little.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// How long it is known what a node answered.
+const KNOWN: Duration = Duration::from_secs(600);
+
+/// What nodes were asked, and the way to them.
+pub(super) struct Asks {
+    cluster: Arc<Cluster>,
+    asked: Mutex<HashMap<VolumeId, Ask>>,
+    answers: watch::Sender<()>,
+    stop: CancellationToken,
+}
+
+/// What was asked of one volume, by one workload.
+struct Ask {
+    of: String,
+    fence: Fence,
+    first: Instant,
+    last: Instant,
+    is_under_way: bool,
+    /// The last one, also while it is asked again.
+    answer: Option<Result<Look, String>>,
+    answers: u64,
+}
+
+impl Asks {
+    /// Ask nodes until `stop`.
+    pub fn new(cluster: &Arc<Cluster>, stop: &CancellationToken) -> Arc<Asks> {
+        Arc::new(Asks {
+            cluster: cluster.clone(),
+            asked: Mutex::default(),
+            answers: watch::Sender::new(()),
+            stop: stop.clone(),
+        })
+    }
+
+    /// Tells of every answer from now on.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.answers.subscribe()
+    }
+
+    /// How many answers there were to what was asked for a workload, by volume: they change with each.
+    pub fn versions(&self, of: &str) -> Vec<String> {
+        let asked = self.asked();
+        let ours = asked.iter().filter(|(_, ask)| ask.of == of);
+        let mut versions: Vec<String> =
+            ours.map(|(id, ask)| format!("{id} {} {}", ask.fence, ask.answers)).collect();
+        versions.sort_unstable();
+        versions
+    }
+
+    /// What is known of a volume; of what was asked only what was for the workload `of`.
+    pub fn see(&self, of: &str, id: VolumeId) -> VolumeSeen {
+        let asked = self.asked().get(&id).filter(|ask| ask.of == of).map(Ask::seen);
+        VolumeSeen { fence: self.told(&id), asked, id }
+    }
+
+    /// The fence that the node of a volume told last.
+    fn told(&self, id: &VolumeId) -> Option<Fence> {
+        let nodes = self.cluster.nodes().watched().all();
+        let node = nodes.iter().find(|node| node.spec.key == id.node().as_str())?;
+        let id = id.to_string();
+        let volume = node.status.as_ref()?.volumes.iter().find(|one| one.id == id)?;
+        Some(volume.fence.as_ref().map(Fence::from).unwrap_or_default())
+    }
+
+    /// Have a node tell a volume who may use it, and look at it then, for the workload `of`. While other
+    /// work of that kind is under way for the volume, nothing is asked.
+    pub fn ask(self: &Arc<Self>, of: &str, id: VolumeId, fence: Fence) {
+        let now = Instant::now();
+        let mut asked = self.asked();
+        asked.retain(|_, ask| ask.is_under_way || now - ask.last < KNOWN);
+        let before = asked.remove(&id);
+        let Some(ask) = Ask::after(before.as_ref(), of, fence, now) else {
+            asked.extend(before.map(|before| (id, before)));
+            return;
+        };
+        asked.insert(id.clone(), ask);
+        drop(asked);
+        let (asks, stop) = (self.clone(), self.stop.clone());
+        tokio::spawn(async move {
+            let asking = async {
+                let answer = asks.have_done(&id, fence).await;
+                asks.note(&id, answer);
+            };
+            stop.run_until_cancelled(asking).await;
+        });
+    }
+
+    async fn have_done(&self, id: &VolumeId, fence: Fence) -> Result<Look, String> {
+        let done = async {
+            if !self.has_seen(id, &fence) {
+                self.cluster.fence(id, fence).await?;
+            }
+            self.cluster.inspect(id).await
+        };
+        // Nobody uses a volume that is not there.
+        let gone = Look { node: String::new(), fence, open_count: 0 };
+        match done.await {
+            Ok(Some(seen)) => Ok(Look {
+                node: seen.status.volume.node,
+                fence: seen.status.fence,
+                open_count: seen.open_count,
+            }),
+            Ok(None) => Ok(gone),
+            Err(error) if error.reason() == Reason::NotFound => Ok(gone),
+            Err(error) => Err(causes::in_full(&error)),
+        }
+    }
+
+    /// Whether the volume is as it is to be, so that it is only to be looked at again.
+    fn has_seen(&self, id: &VolumeId, fence: &Fence) -> bool {
+        let asked = self.asked();
+        let answer = asked.get(id).and_then(|ask| ask.answer.as_ref());
+        answer.is_some_and(|answer| answer.as_ref().is_ok_and(|look| look.fence == *fence))
+    }
+
+    fn note(&self, id: &VolumeId, answer: Result<Look, String>) {
+        if let Some(ask) = self.asked().get_mut(id) {
+            (ask.is_under_way, ask.last) = (false, Instant::now());
+            if ask.answer.as_ref() != Some(&answer) {
+                (ask.answer, ask.answers) = (Some(answer), ask.answers + 1);
+            }
+        }
+        self.answers.send_replace(());
+    }
+
+    fn asked(&self) -> MutexGuard<'_, HashMap<VolumeId, Ask>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Asks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asks").finish_non_exhaustive()
+    }
+}
+
+impl Ask {
+    /// What is asked now; `None` while something is under way.
+    fn after(before: Option<&Ask>, of: &str, fence: Fence, now: Instant) -> Option<Ask> {
+        if before.is_some_and(|before| before.is_under_way) {
+            return None;
+        }
+        let same = before.filter(|before| (&*before.of, before.fence) == (of, fence));
+        Some(Ask {
+            of: of.to_owned(),
+            fence,
+            first: same.map_or(now, |same| same.first),
+            last: now,
+            is_under_way: true,
+            answer: same.and_then(|same| same.answer.clone()),
+            answers: same.map_or(0, |same| same.answers),
+        })
+    }
+
+    fn seen(&self) -> Asked {
+        let pause = ((self.last - self.first) / 8).clamp(AGAIN.0, AGAIN.1);
+        Asked {
+            fence: self.fence,
+            answer: self.answer.clone(),
+            is_old: !self.is_under_way && self.last.elapsed() >= pause,
+        }
+    }
+}

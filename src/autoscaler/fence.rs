@@ -1,0 +1,180 @@
+//! What the volumes of old claims are told to be, as their nodes keep it. Pure.
+//!
+//! Only volumes of this driver can be told. Each telling has a number that is higher than all before, and
+//! is in the status before a node is asked: what a replica still asks for late changes nothing.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use crate::api::{FenceState, FenceStatus, Retained};
+use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::plan::bounded;
+use crate::autoscaler::seen::{Look, VolumeSeen};
+use crate::autoscaler::steps::Step;
+use crate::autoscaler::swap::is_fillable;
+use crate::autoscaler::turn::Turn;
+use crate::volume::{Fence, VolumeId};
+
+impl Turn<'_> {
+    /// Whether it is proved that nobody writes to the old volume, and that nobody will. Until then its node
+    /// is asked. For a volume of another driver what Kubernetes knows has to do.
+    pub(super) fn is_proved_unused(&mut self, from: &str) -> bool {
+        let seen = self.seen;
+        let Some(looked_up) = seen.volumes.get(from) else { return false };
+        let Some(volume) = looked_up else { return true };
+        if self.swap_mut().unused_at.is_some() {
+            return true;
+        }
+        let fence = match self.swap_mut().fence {
+            Some(fence) => self.renumbered(volume, fence),
+            None => self.next_fence(volume, FenceState::Superseded, true),
+        };
+        self.swap_mut().fence = Some(fence);
+        let is_proved = self.is_unused(from, volume, fence);
+        self.swap_mut().unused_at = is_proved.then_some(Time(seen.now));
+        is_proved
+    }
+
+    /// Whether a copy has begun that was not waited for: its source may have been written to.
+    pub(super) fn is_copied_too_early(&mut self, from: &str, is_paused: bool) -> bool {
+        !is_paused && self.seen.volume_of(from).is_some() && self.swap_mut().unused_at.is_none()
+    }
+
+    /// From here on the old volume is on its way back to its pod, if it was taken from it. Under a new
+    /// number, so that nothing is taken for proved that was seen before the copy.
+    pub(super) fn call_back(&mut self) {
+        let (seen, from) = (self.seen, self.entry.active_claim.clone());
+        let is_taken = self.swap_mut().fence.is_some();
+        if let Some(volume) = seen.volume_of(&from).filter(|_| is_taken) {
+            self.swap_mut().fence = Some(self.next_fence(volume, FenceState::Superseded, true));
+        }
+    }
+
+    /// Whether the node of the old volume lets the pod in again. Until then it is asked; but not before the
+    /// copy has let the volume go: that has it mounted read-only, and its pod would find it so.
+    pub(super) fn is_given_back(&mut self) -> bool {
+        let (seen, from) = (self.seen, self.entry.active_claim.clone());
+        let told = self.swap_mut().fence;
+        let (Some(told), Some(volume)) = (told, seen.volume_of(&from)) else { return true };
+        if told.state == FenceState::Active {
+            let still = self.still_to_be(volume, told);
+            self.swap_mut().fence = still.or(Some(told));
+            return still.is_none();
+        }
+        let fence = self.renumbered(volume, told);
+        self.swap_mut().fence = Some(fence);
+        let is_copied = seen.claim(&self.new_claim()).is_some_and(is_fillable);
+        if !is_copied && !seen.is_read_by_us(&from) && self.is_unused(&from, volume, fence) {
+            let fence = self.next_fence(volume, FenceState::Active, false);
+            self.swap_mut().fence = Some(fence);
+            self.ask(volume, fence);
+        }
+        false
+    }
+
+    /// Whether nobody has a volume open since it is what it was told. Until then its node is asked.
+    fn is_unused(&mut self, claim: &str, volume: &VolumeSeen, fence: FenceStatus) -> bool {
+        match volume.look_after(&Fence::from(&fence)) {
+            Some(look) if look.open_count == 0 => return true,
+            Some(look) => self.wait_for_holder(claim, &volume.id, look),
+            None => {}
+        }
+        self.ask(volume, fence);
+        false
+    }
+
+    /// What the volume of a claim is told whose place another one has taken: nobody gets at it any more,
+    /// not even to read.
+    pub(super) fn last_fence(&mut self, from: &str) -> Option<FenceStatus> {
+        let volume = self.seen.volume_of(from)?;
+        Some(self.next_fence(volume, FenceState::Superseded, false))
+    }
+
+    /// Have the volumes of the claims before be what they were told last.
+    pub(super) fn close_retained(&mut self) {
+        let mut retained = std::mem::take(&mut self.entry.retained);
+        for old in &mut retained {
+            old.fence = self.still_to_close(old);
+        }
+        self.entry.retained = retained;
+    }
+
+    fn still_to_close(&mut self, old: &Retained) -> Option<FenceStatus> {
+        let told = old.fence?;
+        match self.seen.volumes.get(&old.claim) {
+            Some(Some(volume)) => self.still_to_be(volume, told),
+            Some(None) => None,
+            None => Some(told),
+        }
+    }
+
+    /// What a volume is told to be and is not yet; its node is asked for that.
+    fn still_to_be(&mut self, volume: &VolumeSeen, told: FenceStatus) -> Option<FenceStatus> {
+        if volume.is(&Fence::from(&told)) {
+            return None;
+        }
+        let fence = self.renumbered(volume, told);
+        self.ask(volume, fence);
+        Some(fence)
+    }
+
+    /// Have a node tell a volume what it is, and look at it.
+    fn ask(&mut self, volume: &VolumeSeen, fence: FenceStatus) {
+        let wanted = Fence::from(&fence);
+        if let Some(why) = volume.failure_of(&wanted) {
+            let message = format!(
+                "volume {} of pod {} is to be {}, and its node has not written that on it yet: {why}",
+                volume.id,
+                self.pod(),
+                fence.state.words()
+            );
+            self.wait(AutoscalerReason::VolumeNotFenced, message);
+        }
+        if volume.is_to_be_asked(&wanted) {
+            self.steps.push(Step::Fence { volume: volume.id.clone(), fence: wanted });
+        }
+    }
+
+    /// The same under a higher number, if the volume was told another thing since.
+    fn renumbered(&mut self, volume: &VolumeSeen, told: FenceStatus) -> FenceStatus {
+        let gives_way = volume.fence.is_none_or(|now| Fence::from(&told).replaces(&now));
+        if gives_way { told } else { self.next_fence(volume, told.state, told.copying) }
+    }
+
+    fn next_fence(&mut self, volume: &VolumeSeen, state: FenceState, copying: bool) -> FenceStatus {
+        let now = volume.fence.map_or(0, |fence| fence.generation);
+        let generation = self.entry.fence_generation.max(now) + 1;
+        self.entry.fence_generation = generation;
+        FenceStatus { state, generation, copying }
+    }
+
+    fn wait_for_holder(&mut self, from: &str, volume: &VolumeId, look: &Look) {
+        let key = volume.key().as_str();
+        let pods: Vec<String> = self.seen.pods_with(from).map(ResourceExt::name_any).collect();
+        let what_to_do = if pods.is_empty() {
+            format!(
+                "no pod has it, and `fuser -v /dev/mapper/*{key}` there names the processes that do, `findmnt \
+                 /dev/mapper/*{key}` the mounts; stop them"
+            )
+        } else {
+            format!("stop {}, or wait until it ends", pods.join(", "))
+        };
+        let message = format!(
+            "claim {from} is still in use, so pod {} waits: the device of its volume {volume} is open on \
+             node {} ({}); {what_to_do}",
+            self.pod(),
+            look.node,
+            times(look.open_count)
+        );
+        let before =
+            self.seen.autoscaler.status.as_ref().and_then(|status| status.message.as_ref());
+        if before != Some(&bounded(&message)) {
+            self.tell(AutoscalerReason::ClaimInUse, &self.new_claim(), message.clone());
+        }
+        self.wait(AutoscalerReason::ClaimInUse, message);
+    }
+}
+
+fn times(count: u32) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
+}

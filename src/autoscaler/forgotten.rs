@@ -1,0 +1,134 @@
+//! Volumes that a swap took from their pods, and that no swap knows of any more: its PvcAutoscaler was
+//! deleted midway, and perhaps made again. They are given back.
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use kube::api::ListParams;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::api::{FenceState, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, VolumeOnNode};
+use crate::autoscaler::keeper::{AGAIN, Keeper, PAUSE, until};
+use crate::autoscaler::seen::{VolumeSeen, uid, uses};
+use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY};
+use crate::causes;
+use crate::populators;
+use crate::volume::{Fence, Standing};
+
+impl Keeper {
+    /// Give back volumes that were forgotten, for ever.
+    pub(super) async fn give_back_forgotten(&self) {
+        self.watches.known().await;
+        tokio::join!(self.autoscalers.known(), self.cluster.known());
+        let mut changes = [self.cluster.nodes().watched().changes(), self.asks.changes()];
+        loop {
+            changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
+            let is_any = self.look_for_forgotten().await;
+            let [nodes, answers] = &mut changes;
+            tokio::select! {
+                _ = nodes.changed() => {}
+                _ = answers.changed() => {}
+                () = until(is_any.then(|| Instant::now() + AGAIN)) => {}
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Ask the nodes of those that there are now; whether there are any.
+    async fn look_for_forgotten(&self) -> bool {
+        let mut is_any = false;
+        for node in self.cluster.nodes().watched().all() {
+            let volumes = node.status.iter().flat_map(|status| &status.volumes);
+            for volume in volumes.filter(|volume| is_being_copied(volume)) {
+                is_any |= self.give_back_if_forgotten(volume).await.unwrap_or_else(|error| {
+                    let error = causes::in_full(&error);
+                    tracing::warn!(volume = volume.id, error, "it is not known whose a volume is");
+                    true
+                });
+            }
+        }
+        is_any
+    }
+
+    async fn give_back_if_forgotten(&self, volume: &VolumeOnNode) -> Result<bool, kube::Error> {
+        let Some((namespace, claim, keeper)) = self.claim_of(&volume.name) else {
+            return Ok(false);
+        };
+        let known = self.autoscalers.get_in(&namespace, &keeper);
+        if known.is_some_and(|known| names(known.status.as_ref(), &claim)) {
+            return Ok(false);
+        }
+        // What is watched may be older than the fence; the status that says so was written before it.
+        let keeper = self.of::<PvcAutoscaler>(&namespace).get_opt(&keeper).await?;
+        let status = keeper.as_ref().and_then(|keeper| keeper.status.as_ref());
+        let there = self.of::<PersistentVolumeClaim>(&namespace).get_opt(&claim).await?;
+        let (Some(there), Ok(id)) = (there, volume.id.parse()) else { return Ok(false) };
+        let pods = self.of::<Pod>(&namespace).list(&ListParams::default()).await?.items;
+        let seen = self.asks.see(uid(&there.metadata), id);
+        let fence = fence_without_swap(&seen, &there, status, &pods);
+        let Some(fence) = fence else { return Ok(false) };
+        if seen.is_to_be_asked(&fence) {
+            tracing::info!(claim, namespace, %fence, "no swap knows of the volume of a claim");
+            self.asks.ask(uid(&there.metadata), seen.id, fence);
+        }
+        Ok(true)
+    }
+
+    /// Namespace and name of the claim of a PersistentVolume, and of the PvcAutoscaler that keeps it.
+    fn claim_of(&self, volume: &str) -> Option<(String, String, String)> {
+        let is_its = |claim: &PersistentVolumeClaim| {
+            claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()) == Some(volume)
+        };
+        let claim = self.watches.claims().all().into_iter().find(|claim| is_its(claim))?;
+        let keeper = claim.labels().get(KEPT_BY)?.clone();
+        Some((claim.namespace()?, claim.name_any(), keeper))
+    }
+}
+
+/// Whether a copy may read the volume and nobody else.
+fn is_being_copied(volume: &VolumeOnNode) -> bool {
+    let fence = volume.fence.as_ref();
+    fence.is_some_and(|fence| fence.state == FenceState::Superseded && fence.copying)
+}
+
+/// What the volume of a claim is to be told that a swap took from its pod, if no swap of its PvcAutoscaler
+/// knows of it: it is the pod's again, after the copy has let it go; if another claim has taken its place
+/// already, it is nobody's.
+pub(super) fn fence_without_swap(
+    volume: &VolumeSeen,
+    claim: &PersistentVolumeClaim,
+    status: Option<&PvcAutoscalerStatus>,
+    pods: &[Pod],
+) -> Option<Fence> {
+    let now = volume.fence.filter(|now| now.copying && now.standing == Standing::Superseded)?;
+    if names(status, &claim.name_any()) {
+        return None;
+    }
+    let generation = now.generation + 1;
+    if claim.annotations().contains_key(SUPERSEDED_BY) {
+        return Some(Fence { generation, standing: Standing::Superseded, copying: false });
+    }
+    // What a copy has mounted is read-only, which a pod must not find. A pod that runs has it from before: what
+    // was asked for a swap may be done long after.
+    let writers = populators::writers(pods, &claim.name_any());
+    let has_pod = pods.iter().any(|pod| writers.contains(&pod.name_any()) && is_running(pod));
+    let is_copied = pods.iter().any(|pod| populators::fills(pod) && uses(pod, &claim.name_any()));
+    let is_fresh = volume.asked.as_ref().is_some_and(|asked| !asked.is_old);
+    let is_unused = is_fresh && volume.look_after(&now).is_some_and(|look| look.open_count == 0);
+    let is_free = !is_copied && (is_unused || has_pod);
+    Some(if is_free { Fence { generation, ..Fence::default() } } else { now })
+}
+
+fn is_running(pod: &Pod) -> bool {
+    pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
+}
+
+/// Whether a swap knows that it took the volume of a claim.
+fn names(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool {
+    let is_its = |one: &OrdinalStatus| {
+        let has_taken = one.swap.as_ref().is_some_and(|swap| swap.fence.is_some());
+        one.active_claim == claim && has_taken
+            || one.retained.iter().any(|old| old.claim == claim && old.fence.is_some())
+    };
+    status.is_some_and(|status| status.ordinals.iter().any(is_its))
+}

@@ -1,0 +1,153 @@
+//! What nodes do in the explored world, and those who get at volumes past Kubernetes.
+
+use super::world::{FillingPhaseKey, Source, World};
+use crate::api::PvcAutoscalerStatus;
+use crate::autoscaler::forgotten::fence_without_swap;
+use crate::autoscaler::seen::{Asked, Look, VolumeSeen};
+use crate::volume::{Fence, NodeKey, Use, VolumeId, VolumeKey};
+
+/// Who asks for no swap.
+const SWEEPER: usize = 2;
+
+impl World {
+    /// The volume of a claim, as an operator knows it.
+    pub(super) fn volume(&self, name: &str, n: usize) -> Option<VolumeSeen> {
+        let claim = self.claims.get(name).filter(|claim| claim.content.is_some())?;
+        let asked = self.asked[n].get(name).cloned();
+        Some(VolumeSeen { id: id(name), fence: Some(claim.fence), asked })
+    }
+
+    /// An operator asks: a request that is there is joined, and outlives who has made it.
+    pub(super) fn ask(&mut self, n: usize, volume: &VolumeId, fence: Fence) {
+        let Some(name) = self.claims.keys().find(|name| id(name) == *volume).cloned() else {
+            return;
+        };
+        let before = self.asked[n].remove(&name).filter(|asked| asked.fence == fence);
+        let answer = before.and_then(|before| before.answer);
+        self.asked[n].insert(name.clone(), Asked { fence, answer, is_old: false });
+        self.asks.insert((name, fence.to_string()));
+    }
+
+    /// What was asked for a swap that has ended is of no use, and would make states of one that are the
+    /// same.
+    pub(super) fn forget(&mut self) {
+        let World { asked, status, claims, .. } = self;
+        let is_told = |name: &String| {
+            status.of(0).is_some_and(|one| {
+                let of_swap = one.swap.as_ref().is_some_and(|swap| swap.fence.is_some());
+                one.active_claim == *name && of_swap
+                    || one.retained.iter().any(|old| old.claim == *name && old.fence.is_some())
+            })
+        };
+        let is_copied = |name: &String| claims.get(name).is_some_and(|one| one.fence.copying);
+        asked[..SWEEPER].iter_mut().for_each(|asked| asked.retain(|name, _| is_told(name)));
+        asked[SWEEPER].retain(|name, _| is_copied(name));
+    }
+
+    /// A node does one of the things that it is asked, and looks.
+    pub(super) fn answer(&mut self, is_last: bool) -> bool {
+        let next = if is_last { self.asks.pop_last() } else { self.asks.pop_first() };
+        let Some((name, wanted)) = next else { return false };
+        let wanted: Fence = wanted.parse().expect("it was written");
+        let is_running = self.pod.as_ref().is_some_and(|pod| pod.is_running && pod.claim == name);
+        let node = "alpha".to_owned();
+        let mut answer = Ok(Look { node: node.clone(), fence: wanted, open_count: 0 });
+        if let Some(claim) = self.claims.get_mut(&name) {
+            if wanted.replaces(&claim.fence) {
+                claim.fence = wanted;
+                let open_count =
+                    [is_running, claim.is_held, claim.is_read].map(u32::from).iter().sum();
+                answer = Ok(Look { node, fence: wanted, open_count });
+            } else {
+                answer = Err("what came before".to_owned());
+            }
+        }
+        for asked in &mut self.asked {
+            if let Some(asked) = asked.get_mut(&name).filter(|asked| asked.fence == wanted) {
+                let is_old = !answer.as_ref().is_ok_and(|look| look.open_count == 0);
+                (asked.answer, asked.is_old) = (Some(answer.clone()), is_old);
+            }
+        }
+        true
+    }
+
+    /// An operator looks for volumes that no swap knows of.
+    pub(super) fn sweep(&mut self) -> bool {
+        let gone = PvcAutoscalerStatus::default();
+        let status = if self.keeper.is_some() { &self.status } else { &gone };
+        let pods = self.pods();
+        let to_ask = self.claims.iter().find_map(|(name, claim)| {
+            let volume = self.volume(name, SWEEPER)?;
+            let fence = fence_without_swap(&volume, &claim.object(name), Some(status), &pods)?;
+            volume.is_to_be_asked(&fence).then_some((volume.id, fence))
+        });
+        to_ask.is_some_and(|(id, fence)| {
+            self.ask(SWEEPER, &id, fence);
+            true
+        })
+    }
+
+    /// Somebody whom nobody knows of has the volume of the pod open, as a container that outlived its pod.
+    pub(super) fn hold(&mut self) -> bool {
+        let active = self.status.of(0).map(|one| one.active_claim.clone());
+        let claim = active.and_then(|name| self.claims.get_mut(&name));
+        let Some(claim) = claim.filter(|one| one.content.is_some() && one.fence.lets() == Use::Any)
+        else {
+            return false;
+        };
+        if claim.is_held {
+            return false;
+        }
+        claim.is_held = true;
+        self.left.holds -= 1;
+        true
+    }
+
+    /// He writes once more, and lets go.
+    pub(super) fn let_go(&mut self) -> bool {
+        let Some(claim) = self.claims.values_mut().find(|claim| claim.is_held) else {
+            return false;
+        };
+        self.data += 1;
+        (claim.is_held, claim.content) = (false, Some(self.data));
+        true
+    }
+
+    /// Whether the pod of a source reads a claim.
+    pub(super) fn reads(&self, (name, source): (&String, &Source), from: &str) -> bool {
+        let goes_on = self.claims.get(name).is_some_and(|claim| !claim.is_ending);
+        goes_on && source.from == from && source.phase == FillingPhaseKey::Filling
+    }
+
+    /// What a copy had mounted is let go when the copy has ended.
+    pub(super) fn unmount(&mut self) -> bool {
+        let is_copied = |name: &str| self.sources.iter().any(|one| self.reads(one, name));
+        let ended = self.claims.iter().find(|(name, claim)| claim.is_read && !is_copied(name));
+        let Some(name) = ended.map(|(name, _)| name.clone()) else { return false };
+        self.change(&name, |claim| claim.is_read = false);
+        true
+    }
+
+    /// The PvcAutoscaler is deleted midway: whoever was about to write its status fails.
+    pub(super) fn delete(&mut self) -> bool {
+        if self.status.of(0).is_none_or(|one| one.swap.is_none()) {
+            return false;
+        }
+        self.left.deletions -= 1;
+        (self.keeper, self.status) = (None, PvcAutoscalerStatus::default());
+        for operator in &mut self.operators {
+            operator.take_if(|decided| decided.note.is_some());
+        }
+        true
+    }
+
+    /// It is made again.
+    pub(super) fn create(&mut self) -> bool {
+        self.keeper = Some(self.uid());
+        true
+    }
+}
+
+fn id(claim: &str) -> VolumeId {
+    VolumeId::new(NodeKey::of("alpha"), VolumeKey::of(claim))
+}

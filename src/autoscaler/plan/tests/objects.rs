@@ -1,0 +1,130 @@
+//! What of the explored world an API server would show.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
+    PersistentVolumeClaimVolumeSource, Pod, PodCondition, PodSpec, PodStatus, TypedObjectReference,
+    Volume, VolumeResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use super::world::{Claim, FillingPhaseKey, PodModel, Source};
+use crate::api::{Filling, FillingPhase, PopulatorStatus, PvcSourcePopulator};
+use crate::autoscaler::{KEPT_BY, ORDINAL, SUPERSEDED_BY};
+
+impl Claim {
+    pub fn object(&self, name: &str) -> PersistentVolumeClaim {
+        let size = || BTreeMap::from([("storage".to_owned(), Text(format!("{}Gi", self.gib)))]);
+        let mut metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            uid: Some(self.uid.to_string()),
+            resource_version: Some("1".to_owned()),
+            ..ObjectMeta::default()
+        };
+        if self.has_labels {
+            let labels = [(KEPT_BY, "db"), (ORDINAL, "0")];
+            let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+            metadata.labels = Some(labels.into_iter().map(own).collect());
+        }
+        if self.superseded {
+            metadata.annotations = Some([(SUPERSEDED_BY.to_owned(), "x".to_owned())].into());
+        }
+        metadata.deletion_timestamp = self.is_ending.then_some(Time(Timestamp::UNIX_EPOCH));
+        let phase = if self.content.is_some() { "Bound" } else { "Pending" };
+        PersistentVolumeClaim {
+            metadata,
+            spec: Some(PersistentVolumeClaimSpec {
+                access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+                storage_class_name: Some(self.class.to_owned()),
+                resources: Some(VolumeResourceRequirements {
+                    requests: Some(size()),
+                    ..VolumeResourceRequirements::default()
+                }),
+                data_source_ref: self.is_copy.then(TypedObjectReference::default),
+                ..PersistentVolumeClaimSpec::default()
+            }),
+            status: Some(PersistentVolumeClaimStatus {
+                phase: Some(phase.to_owned()),
+                capacity: self.content.map(|_| size()),
+                ..PersistentVolumeClaimStatus::default()
+            }),
+        }
+    }
+}
+
+impl Source {
+    pub fn object(&self, name: &str, claim: u8) -> PvcSourcePopulator {
+        let phase = match self.phase {
+            FillingPhaseKey::Waiting => FillingPhase::Waiting,
+            FillingPhaseKey::Filling => FillingPhase::Filling,
+            FillingPhaseKey::Ahead => FillingPhase::Ahead,
+            FillingPhaseKey::Filled => FillingPhase::Filled,
+            FillingPhaseKey::Failed => FillingPhase::Failed,
+        };
+        let filling = Filling {
+            claim: name.to_owned(),
+            uid: claim.to_string(),
+            phase,
+            generation: if self.paused || self.is_told_of_before { 1 } else { 2 },
+            digest: Some("d".to_owned()),
+            ..Filling::default()
+        };
+        let spec = json!({"sourcePvcRef": {"name": self.from}, "paused": self.paused,
+                          "copyAhead": self.copies_ahead});
+        let spec = serde_json::from_value(spec).unwrap();
+        let mut source = PvcSourcePopulator::new(name, spec);
+        source.metadata.generation = Some(if self.paused { 1 } else { 2 });
+        source.status = Some(PopulatorStatus { claims: vec![filling] });
+        source
+    }
+}
+
+impl Source {
+    /// The pod that copies.
+    pub fn pod(&self) -> Pod {
+        let spec = json!({"containers": [], "volumes": [
+            {"name": "source", "persistentVolumeClaim": {"claimName": self.from, "readOnly": true}},
+        ]});
+        let metadata = json!({"name": "fill", "uid": "fill", "labels": {"pliant.io/fill": "x"}});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+    }
+}
+
+impl PodModel {
+    pub fn object(&self) -> Pod {
+        let claim_name = self.claim.clone();
+        let claim = PersistentVolumeClaimVolumeSource { claim_name, read_only: None };
+        let volume = Volume {
+            name: "data".to_owned(),
+            persistent_volume_claim: Some(claim),
+            ..Volume::default()
+        };
+        let ready = PodCondition {
+            type_: "Ready".to_owned(),
+            status: if self.is_running { "True" } else { "False" }.to_owned(),
+            last_transition_time: Some(Time(Timestamp::UNIX_EPOCH)),
+            ..PodCondition::default()
+        };
+        Pod {
+            metadata: ObjectMeta {
+                name: Some("db-0".to_owned()),
+                uid: Some(self.uid.to_string()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(PodSpec {
+                volumes: Some(vec![volume]),
+                node_name: self.is_running.then(|| "alpha".to_owned()),
+                ..PodSpec::default()
+            }),
+            status: Some(PodStatus {
+                phase: Some(if self.is_running { "Running" } else { "Pending" }.to_owned()),
+                conditions: Some(vec![ready]),
+                ..PodStatus::default()
+            }),
+        }
+    }
+}

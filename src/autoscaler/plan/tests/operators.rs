@@ -1,0 +1,126 @@
+//! What operators do in the explored world.
+
+use std::collections::VecDeque;
+
+use super::world::{Claim, Decided, FillingPhaseKey, Source, TEMPLATES, World};
+use crate::api::{Quantity, SwapPhase};
+use crate::autoscaler::plan::plan;
+use crate::autoscaler::steps::Step;
+use crate::volume::Fence;
+
+impl World {
+    pub(super) fn look(&mut self, n: usize) -> bool {
+        let plan = plan(&self.seen(n));
+        let note = (plan.status != self.status).then(|| (self.status.clone(), plan.status));
+        let steps: VecDeque<Step> =
+            plan.steps.into_iter().filter(|step| !matches!(step, Step::Tell { .. })).collect();
+        let is_new = note.is_some() || !steps.is_empty();
+        if is_new {
+            self.operators[n] = Some(Decided { note, steps });
+        }
+        is_new
+    }
+
+    /// The next effect of an operator; one that meets another world than it was decided in fails, and the
+    /// operator looks again.
+    pub(super) fn act(&mut self, n: usize) -> bool {
+        let Some(mut decided) = self.operators[n].take() else { return false };
+        if let Some((before, after)) = decided.note.take() {
+            if before != self.status {
+                return true;
+            }
+            self.status = after;
+        } else if let Some(step) = decided.steps.pop_front() {
+            self.apply(n, step);
+        }
+        if !decided.steps.is_empty() {
+            self.operators[n] = Some(decided);
+        }
+        true
+    }
+
+    fn apply(&mut self, n: usize, step: Step) {
+        match step {
+            Step::MakeClaim { claim, size, .. } => self.make(claim, size, false),
+            Step::MakeCopy { claim, size, .. } => self.make(claim, size, true),
+            Step::Adopt { claim, .. } => self.change(&claim, |claim| claim.has_labels = true),
+            Step::Grow { claim, size } => {
+                let gib = size.0.get() >> 30;
+                self.change(&claim, |claim| claim.gib = claim.gib.max(gib));
+            }
+            Step::MakeSource { claim, from, .. } => {
+                let source = Source {
+                    from,
+                    paused: true,
+                    copies_ahead: self.left.is_hot,
+                    phase: FillingPhaseKey::Waiting,
+                    is_told_of_before: false,
+                    read: None,
+                };
+                self.sources.entry(claim).or_insert(source);
+            }
+            Step::EndRounds { claim } => {
+                if let Some(source) = self.sources.get_mut(&claim).filter(|source| source.paused) {
+                    source.copies_ahead = false;
+                }
+            }
+            Step::Fence { volume, fence } => self.ask(n, &volume, fence),
+            Step::StartCopy { claim } => {
+                if let Some(source) = self.sources.get_mut(&claim).filter(|source| source.paused) {
+                    (source.paused, source.is_told_of_before) = (false, true);
+                }
+            }
+            Step::Evict { uid, .. } => {
+                let phase =
+                    self.status.of(0).and_then(|one| one.swap.as_ref()).map(|one| one.phase);
+                let runs = matches!(phase, Some(SwapPhase::Planned | SwapPhase::HotCopy));
+                let is_alone = self.left.operators == 1;
+                assert!(!(runs && is_alone), "a pod is stopped too early, in {self:#?}");
+                self.pod.take_if(|pod| pod.uid.to_string() == uid);
+            }
+            Step::DropPod { uid, .. } => {
+                if let Some(pod) = self.pod.take_if(|pod| pod.uid.to_string() == uid) {
+                    assert!(!pod.is_running, "a pod is deleted that was started, in {self:#?}");
+                }
+            }
+            Step::Supersede { claim, .. } => self.change(&claim, |claim| claim.superseded = true),
+            Step::DropSource { claim } => drop(self.sources.remove(&claim)),
+            Step::DropClaim { claim, uid, unbound } => {
+                let is_bound = self.claims.get(&claim).is_some_and(|one| one.content.is_some());
+                if unbound.is_none() || !is_bound {
+                    self.drop_claim(&claim, &uid);
+                }
+            }
+            Step::Count { .. } | Step::Tell { .. } => {}
+        }
+    }
+
+    fn make(&mut self, name: String, size: Quantity, is_copy: bool) {
+        let (uid, class) = (self.uid(), TEMPLATES[self.template].1);
+        self.claims.entry(name).or_insert(Claim {
+            uid,
+            gib: size.0.get() >> 30,
+            class,
+            is_copy,
+            content: None,
+            has_labels: true,
+            superseded: false,
+            is_ending: false,
+            fence: Fence::default(),
+            is_held: false,
+            is_read: false,
+        });
+    }
+
+    fn drop_claim(&mut self, name: &str, uid: &str) {
+        let Some(claim) = self.claims.get(name).filter(|claim| claim.uid.to_string() == uid) else {
+            return;
+        };
+        let others = self.claims.iter().filter(|(other, _)| *other != name);
+        let mut others = others.filter(|(_, other)| !other.is_ending);
+        let has_all = claim.content.is_some();
+        let is_elsewhere = others.any(|(_, other)| other.content == Some(self.data));
+        assert!(!has_all || is_elsewhere, "the only copy, {name}, is deleted in {self:#?}");
+        self.change(name, |claim| claim.is_ending = true);
+    }
+}

@@ -1,0 +1,412 @@
+//! One pod and its claim, and all that can happen to them: two operators that look, do one effect after
+//! the other and die between any two of them; a node that does what it is asked late, or in another order;
+//! a controller that makes pods, a kubelet that starts them, a populator that copies and may fail; somebody
+//! who kills pods, edits the template, scales, deletes the PvcAutoscaler, and writes to a volume past all of
+//! them; and time.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use sha2::{Digest, Sha256};
+
+use crate::api::{
+    AutoscalerPhase, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Quantity,
+};
+use crate::autoscaler::seen::{Asked, Seen, Workload};
+use crate::autoscaler::steps::Step;
+use crate::bytes::Bytes;
+use crate::volume::Fence;
+
+/// The templates, in the order in which they are edited: size in GiB and class.
+pub(super) const TEMPLATES: [(u64, &str); 3] = [(4, "hdd"), (2, "ssd"), (8, "ssd")];
+
+/// How often each of what need not happen does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Left {
+    pub edits: u8,
+    pub kills: u8,
+    pub deaths: u8,
+    pub failures: u8,
+    pub scalings: u8,
+    pub days: u8,
+    /// How often somebody whom nobody knows of has a volume open, and writes to it at last.
+    pub holds: u8,
+    /// How often the PvcAutoscaler is deleted, and made again.
+    pub deletions: u8,
+    /// Whether nodes do what they are asked in another order, too.
+    pub is_disordered: bool,
+    /// Whether claims are copied ahead.
+    pub is_hot: bool,
+    /// How many operators there are.
+    pub operators: usize,
+}
+
+/// The template is edited once, and nothing else goes on.
+pub(super) const NOTHING: Left = Left {
+    edits: 1,
+    kills: 0,
+    deaths: 0,
+    failures: 0,
+    scalings: 0,
+    days: 0,
+    holds: 0,
+    deletions: 0,
+    is_disordered: false,
+    is_hot: false,
+    operators: 1,
+};
+
+/// The same, and the claim is copied ahead while its pod runs.
+pub(super) const HOT: Left = Left { is_hot: true, ..NOTHING };
+
+/// How much of what was written is in a volume: the number of the last write.
+pub(super) type Data = u8;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
+pub(super) struct Claim {
+    pub uid: u8,
+    pub gib: u64,
+    pub class: &'static str,
+    pub is_copy: bool,
+    /// What is in its volume, once it has one.
+    pub content: Option<Data>,
+    pub has_labels: bool,
+    pub superseded: bool,
+    pub is_ending: bool,
+    /// Who may use its volume, as that says itself.
+    pub fence: Fence,
+    /// Whether somebody whom nobody knows of has its device open.
+    pub is_held: bool,
+    /// Whether a copy has it mounted, so read-only.
+    pub is_read: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Source {
+    pub from: String,
+    pub paused: bool,
+    pub copies_ahead: bool,
+    pub phase: FillingPhaseKey,
+    /// Whether that is told of a time at which it was paused.
+    pub is_told_of_before: bool,
+    /// What its pod has read.
+    pub read: Option<Data>,
+}
+
+/// The phases of a filling that matter here; the type of the API cannot be hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum FillingPhaseKey {
+    Waiting,
+    Filling,
+    Ahead,
+    Filled,
+    Failed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct PodModel {
+    pub uid: u8,
+    pub claim: String,
+    pub is_running: bool,
+}
+
+/// What an operator has decided and not done yet.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Decided {
+    /// The status that it saw, and the one that it writes first.
+    pub note: Option<(PvcAutoscalerStatus, PvcAutoscalerStatus)>,
+    pub steps: VecDeque<Step>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct World {
+    pub template: usize,
+    pub replicas: i32,
+    pub status: PvcAutoscalerStatus,
+    pub claims: BTreeMap<String, Claim>,
+    pub sources: BTreeMap<String, Source>,
+    pub pod: Option<PodModel>,
+    pub data: Data,
+    pub hours: i64,
+    pub next_uid: u8,
+    pub operators: [Option<Decided>; 2],
+    /// What nodes are asked and have not done yet, whoever has asked.
+    pub asks: BTreeSet<(String, String)>,
+    /// What each operator has asked, and been answered; the last is what is asked for no swap.
+    pub asked: [BTreeMap<String, Asked>; 3],
+    /// The PvcAutoscaler, of those that had its name; `None` while there is none.
+    pub keeper: Option<u8>,
+    pub left: Left,
+}
+
+/// What happens next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Move {
+    Look(usize),
+    Do(usize),
+    Die(usize),
+    MakePod,
+    StartPod,
+    KillPod,
+    Provision,
+    CopyAhead,
+    BeginCopy,
+    EndCopy,
+    FailAhead,
+    FailCopy,
+    Edit,
+    Scale,
+    Wait,
+    Vanish,
+    Answer,
+    AnswerLast,
+    Sweep,
+    Hold,
+    LetGo,
+    Unmount,
+    Delete,
+    Create,
+}
+
+pub(super) const MOVES: [Move; 27] = [
+    Move::LetGo,
+    Move::Unmount,
+    Move::Create,
+    Move::Answer,
+    Move::Sweep,
+    Move::Look(0),
+    Move::Do(0),
+    Move::Provision,
+    Move::MakePod,
+    Move::StartPod,
+    Move::CopyAhead,
+    Move::BeginCopy,
+    Move::EndCopy,
+    Move::Vanish,
+    Move::Wait,
+    Move::Look(1),
+    Move::Do(1),
+    Move::Die(0),
+    Move::Die(1),
+    Move::KillPod,
+    Move::FailAhead,
+    Move::FailCopy,
+    Move::Edit,
+    Move::Scale,
+    Move::AnswerLast,
+    Move::Hold,
+    Move::Delete,
+];
+
+/// Those that always happen in the end.
+pub(super) const FAIR: usize = 15;
+
+impl World {
+    pub fn new(left: Left) -> World {
+        World {
+            template: 0,
+            replicas: 1,
+            status: PvcAutoscalerStatus::default(),
+            claims: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            pod: None,
+            data: 0,
+            hours: 0,
+            next_uid: 0,
+            operators: [None, None],
+            asks: BTreeSet::new(),
+            asked: [const { BTreeMap::new() }; 3],
+            keeper: Some(0),
+            left,
+        }
+    }
+
+    pub fn key(&self) -> u64 {
+        let digest = Sha256::digest(format!("{self:?}"));
+        u64::from_be_bytes(digest[..8].try_into().expect("eight bytes"))
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_hours(self.hours)
+    }
+
+    fn autoscaler(&self) -> PvcAutoscaler {
+        let (gib, class) = TEMPLATES[self.template];
+        let mut autoscaler = PvcAutoscaler::new("db", PvcAutoscalerSpec::default());
+        autoscaler.metadata.namespace = Some("shop".to_owned());
+        autoscaler.metadata.uid = self.keeper.map(|uid| uid.to_string());
+        autoscaler.metadata.generation = Some(i64::try_from(self.template).unwrap() + 1);
+        let spec = &mut autoscaler.spec;
+        spec.stateful_set_name = "db".to_owned();
+        spec.retention = "1h".parse().unwrap();
+        spec.hot_copy = self.left.is_hot;
+        let template = &mut spec.volume_claim_template;
+        template.metadata.name = "data".to_owned();
+        template.spec.access_modes = vec!["ReadWriteOnce".to_owned()];
+        template.spec.storage_class_name = Some(class.to_owned());
+        template.spec.resources.requests.storage = Quantity(Bytes::gib(gib));
+        autoscaler.status = Some(self.status.clone());
+        autoscaler
+    }
+
+    pub fn seen(&self, n: usize) -> Seen {
+        let replicas = self.replicas;
+        let workload = Workload { first: 0, replicas, makes_claims: false, min_ready: 0 };
+        let claims = self.claims.iter().map(|(name, claim)| (name.clone(), claim.object(name)));
+        let sources = self.sources.iter().map(|(name, source)| {
+            (name.clone(), source.object(name, self.claims.get(name).map_or(0, |claim| claim.uid)))
+        });
+        let volumes = self.claims.keys().map(|name| (name.clone(), self.volume(name, n)));
+        Seen {
+            now: self.now(),
+            autoscaler: self.autoscaler(),
+            workload: Some(workload),
+            claims: claims.collect(),
+            sources: sources.collect(),
+            pods: self.pods(),
+            classes: [("hdd".to_owned(), true), ("ssd".to_owned(), true)].into(),
+            usage: BTreeMap::new(),
+            volumes: volumes.collect(),
+            is_covered: true,
+            refusal: None,
+        }
+    }
+
+    /// The pod, and those that copy.
+    pub fn pods(&self) -> Vec<Pod> {
+        let copying =
+            self.sources.iter().filter(|(name, source)| self.reads((name, source), &source.from));
+        let copying = copying.map(|(_, source)| source.pod());
+        self.pod.iter().map(PodModel::object).chain(copying).collect()
+    }
+
+    pub fn change(&mut self, name: &str, change: impl FnOnce(&mut Claim)) {
+        if let Some(claim) = self.claims.get_mut(name) {
+            change(claim);
+        }
+    }
+
+    pub fn uid(&mut self) -> u8 {
+        self.next_uid += 1;
+        self.next_uid
+    }
+
+    /// What the world is after a move; `None` if that cannot happen now.
+    ///
+    /// # Panics
+    /// If it must never happen.
+    pub fn after(&self, one: Move) -> Option<World> {
+        if !self.may(one) {
+            return None;
+        }
+        let mut next = self.clone();
+        let is_done = match one {
+            Move::Look(n) => next.look(n),
+            Move::Do(n) => next.act(n),
+            Move::Die(n) => next.die(n),
+            Move::MakePod => next.make_pod(),
+            Move::StartPod => next.start_pod(),
+            Move::KillPod => next.kill_pod(),
+            Move::Provision => next.provision(),
+            Move::CopyAhead => next.copy_ahead(FillingPhaseKey::Ahead),
+            Move::BeginCopy => next.begin_copy(),
+            Move::EndCopy => next.end_copy(),
+            Move::FailAhead => next.fails() && next.copy_ahead(FillingPhaseKey::Failed),
+            Move::FailCopy => next.fails() && next.fail_copy(),
+            Move::Edit => next.edit(),
+            Move::Scale => next.scale(),
+            Move::Wait => next.wait(),
+            Move::Vanish => next.vanish(),
+            Move::Answer => next.answer(false),
+            Move::AnswerLast => next.answer(true),
+            Move::Sweep => next.sweep(),
+            Move::Hold => next.hold(),
+            Move::LetGo => next.let_go(),
+            Move::Unmount => next.unmount(),
+            Move::Delete => next.delete(),
+            Move::Create => next.create(),
+        };
+        next.forget();
+        is_done.then_some(next)
+    }
+
+    /// Whether a move may happen, as far as that is seen without trying it.
+    fn may(&self, one: Move) -> bool {
+        let left = &self.left;
+        match one {
+            Move::Look(n) => {
+                n < left.operators && self.operators[n].is_none() && self.keeper.is_some()
+            }
+            Move::Do(n) => self.operators[n].is_some(),
+            Move::Die(n) => left.deaths > 0 && self.operators[n].is_some(),
+            Move::KillPod => left.kills > 0 && self.pod.is_some(),
+            Move::FailAhead | Move::FailCopy => left.failures > 0,
+            Move::Edit => left.edits > 0,
+            Move::Scale => left.scalings > 0,
+            Move::Wait => left.days > 0,
+            Move::Answer => !self.asks.is_empty(),
+            Move::AnswerLast => left.is_disordered && self.asks.len() > 1,
+            Move::Hold => left.holds > 0,
+            Move::Delete => left.deletions > 0,
+            Move::Create => self.keeper.is_none(),
+            Move::CopyAhead | Move::BeginCopy | Move::EndCopy => !self.sources.is_empty(),
+            Move::MakePod => self.pod.is_none(),
+            Move::StartPod => self.pod.is_some(),
+            Move::Provision | Move::Vanish | Move::Sweep | Move::LetGo | Move::Unmount => true,
+        }
+    }
+
+    fn die(&mut self, n: usize) -> bool {
+        self.left.deaths -= 1;
+        self.operators[n] = None;
+        self.asked[n].clear();
+        true
+    }
+
+    fn kill_pod(&mut self) -> bool {
+        self.left.kills -= 1;
+        self.pod = None;
+        true
+    }
+
+    fn fails(&mut self) -> bool {
+        self.left.failures -= 1;
+        true
+    }
+
+    fn edit(&mut self) -> bool {
+        self.left.edits -= 1;
+        self.template += 1;
+        true
+    }
+
+    fn scale(&mut self) -> bool {
+        self.left.scalings -= 1;
+        self.replicas = 1 - self.replicas;
+        true
+    }
+
+    fn wait(&mut self) -> bool {
+        self.left.days -= 1;
+        self.hours += 24;
+        true
+    }
+
+    /// Whether all is as the newest template has it, or the swap to it has failed; and nothing is left.
+    pub fn has_ended_well(&self) -> bool {
+        let is_ambiguous = self.status.reason.as_deref() == Some("ClaimAmbiguous");
+        let Some(entry) = self.status.of(0) else { return self.replicas == 0 || is_ambiguous };
+        let (gib, class) = TEMPLATES[self.template];
+        let active = self.claims.get(&entry.active_claim);
+        let is_wanted = active.is_some_and(|claim| (claim.gib, claim.class) == (gib, class));
+        let has_failed = self.status.phase == AutoscalerPhase::Failed;
+        let runs = self.pod.as_ref().is_some_and(|pod| pod.is_running);
+        // Of a PvcAutoscaler that was deleted nobody knows how long the claims before are kept.
+        let is_first = self.keeper == Some(0);
+        let is_kept = !is_first || self.claims.len() <= 1 + entry.retained.len();
+        let is_clean = self.sources.is_empty() && is_kept;
+        (is_wanted || has_failed) && is_clean && (runs || self.replicas == 0)
+    }
+}

@@ -1,0 +1,99 @@
+//! Who plays the agents of nodes: they tell of their volumes, fence them, and look who has them open.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
+use kube::ResourceExt;
+use pliant::api::{
+    FenceStatus, NodeStorage, VolumeOnNode, VolumeRequest, VolumeRequestStatus, Work,
+};
+use pliant::testing::FakeApi;
+use pliant::volume::{DRIVER, Fence, NodeKey};
+use serde_json::json;
+
+use crate::play::{Play, fill_pods, object, volume_read};
+use crate::world::{is_running, volume_of};
+
+/// Do one thing, if there is one to do.
+pub fn step(api: &FakeApi, play: &mut Play) -> bool {
+    !play.are_agents_away && (publish(api, play) || answer(api, play))
+}
+
+/// Whether a copy has a volume mounted.
+pub fn is_read(api: &FakeApi, volume: &str) -> bool {
+    let reads = |pod: &Pod| is_running(pod) && volume_read(api, pod).as_deref() == Some(volume);
+    fill_pods(api).iter().any(reads)
+}
+
+/// The node tells of its volumes; whether that is news.
+fn publish(api: &FakeApi, play: &Play) -> bool {
+    let mut node: NodeStorage = api.get("alpha").unwrap_or_else(|| {
+        object(json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "alpha"},
+            "spec": {"key": NodeKey::of("alpha").as_str()}, "status": {},
+        }))
+    });
+    let told = node.status.get_or_insert_default();
+    let volumes: Vec<VolumeOnNode> =
+        api.list::<PersistentVolume>().iter().filter_map(|pv| on_node(pv, play)).collect();
+    let is_news = told.volumes != volumes;
+    if is_news {
+        told.volumes = volumes;
+        api.put(&node);
+    }
+    is_news
+}
+
+/// A volume of ours, as its node tells of it.
+fn on_node(pv: &PersistentVolume, play: &Play) -> Option<VolumeOnNode> {
+    let csi = pv.spec.as_ref()?.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;
+    let fence = play.fences.get(&pv.name_any()).map(|fence| FenceStatus::from(*fence));
+    Some(object(json!({
+        "id": csi.volume_handle, "name": pv.name_any(), "pool": "p", "size": "4Gi",
+        "requested": "4Gi", "mode": "ext4", "state": "ready", "fence": fence,
+    })))
+}
+
+/// The node does what it is asked.
+fn answer(api: &FakeApi, play: &mut Play) -> bool {
+    let mut asked = api.list::<VolumeRequest>().into_iter().filter(|one| !one.has_ended());
+    let Some(mut request) = asked.next() else { return false };
+    let pvs = api.list::<PersistentVolume>();
+    let mut volumes = pvs.iter().filter_map(|pv| on_node(pv, play));
+    let volume = volumes.find(|volume| volume.id == request.spec.volume);
+    let done = match (&request.spec.work, volume) {
+        (Work::Fence(fence), Some(volume)) => {
+            let now = play.fences.entry(volume.name).or_default();
+            let fence = Fence::from(fence);
+            if fence.replaces(now) {
+                *now = fence;
+                json!({"phase": "Done"})
+            } else {
+                failed("Refused", "it came before")
+            }
+        }
+        (Work::Inspect(_), volume) => {
+            let open = volume.as_ref().map(|volume| open_count(api, play, &volume.name));
+            let seen = json!({"volume": volume, "mounted": false, "openCount": open});
+            json!({"phase": "Done", "inspection": seen})
+        }
+        _ => failed("NotFound", "there is no such volume"),
+    };
+    publish(api, play);
+    let mut status: VolumeRequestStatus = object(done);
+    status.observed_generation = request.metadata.generation.unwrap_or_default();
+    request.status = Some(status);
+    api.put(&request);
+    true
+}
+
+fn failed(reason: &str, message: &str) -> serde_json::Value {
+    json!({"phase": "Failed", "failure": {"reason": reason, "message": message}})
+}
+
+fn open_count(api: &FakeApi, play: &Play, volume: &str) -> usize {
+    let runs = |pod: &&Pod| {
+        let is_ours = pod.labels().contains_key("pliant.io/fill");
+        !is_ours && is_running(pod) && volume_of(api, pod).as_deref() == Some(volume)
+    };
+    let running = api.list::<Pod>().iter().filter(runs).count();
+    running + usize::from(is_read(api, volume)) + usize::from(play.held.contains(volume))
+}

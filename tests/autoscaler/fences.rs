@@ -1,0 +1,196 @@
+//! The node of an old volume keeps everybody from it while it is copied, and after that.
+
+use k8s_openapi::api::core::v1::Pod;
+use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase, VolumeRequest};
+use pliant::volume::{Fence, Standing};
+use serde_json::json;
+
+use crate::block_on;
+use crate::play::End;
+use crate::world::{SHOP, World};
+
+const fn superseded(generation: i64, copying: bool) -> Fence {
+    Fence { generation, standing: Standing::Superseded, copying }
+}
+
+const fn active(generation: i64) -> Fence {
+    Fence { generation, standing: Standing::Active, copying: false }
+}
+
+/// One pod with a claim; the volume of that.
+async fn one_pod(world: &World, class: &str) -> String {
+    world.set(1, &[]);
+    world.want("4Gi", class, &json!({}));
+    world.settled("1/1").await;
+    world.write();
+    world.active(0).spec.unwrap().volume_name.unwrap()
+}
+
+fn phase(status: &PvcAutoscalerStatus) -> Option<SwapPhase> {
+    status.of(0).and_then(|one| one.swap.as_ref()).map(|swap| swap.phase)
+}
+
+impl World {
+    fn fence(&self, volume: &str) -> Option<Fence> {
+        self.play().fences.get(volume).copied()
+    }
+
+    async fn until_reason(&self, reason: &str) -> String {
+        self.until(reason, |status| status.reason.as_deref() == Some(reason)).await;
+        self.rest().await;
+        let status = self.status();
+        assert_eq!(status.reason.as_deref(), Some(reason));
+        status.message.unwrap()
+    }
+}
+
+#[test]
+fn whoever_has_the_device_open_past_kubernetes_is_waited_for() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world, "hdd").await;
+        world.play().held.insert(old.clone());
+        world.want("2Gi", "hdd", &json!({}));
+        let message = world.until_reason("ClaimInUse").await;
+        assert!(message.contains("is open on node alpha (once)"), "{message}");
+        assert!(message.contains("no pod has it, and `fuser -v /dev/mapper/*"), "{message}");
+        assert_eq!(
+            (phase(&world.status()), world.told("ClaimInUse")),
+            (Some(SwapPhase::Fenced), 1)
+        );
+        assert_eq!(world.fence(&old), Some(superseded(1, true)), "and nobody else gets at it");
+        assert_eq!(world.play().pods, 0, "nothing is copied");
+        world.play().held.clear();
+        world.settled("1/1").await;
+        assert_eq!(world.fence(&old), Some(superseded(2, false)), "not even to be read");
+        let entry = world.ordinal(0);
+        assert_eq!((entry.generation, entry.fence_generation), (1, 2));
+        assert_eq!((entry.retained[0].fence, world.told("Swapped")), (None, 1));
+        world.write();
+    });
+}
+
+#[test]
+fn a_reader_of_the_old_claim_is_waited_for_by_name() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        one_pod(&world, "hdd").await;
+        let claim = world.ordinal(0).active_claim;
+        let named = json!({"claimName": claim, "readOnly": true});
+        world.api.put(&crate::play::object::<Pod>(json!({
+            "metadata": {"name": "reader", "namespace": SHOP},
+            "spec": {"containers": [], "volumes": [{"name": "x", "persistentVolumeClaim": named}]},
+            "status": {"phase": "Running"},
+        })));
+        world.want("2Gi", "hdd", &json!({}));
+        let message = world.until_reason("ClaimInUse").await;
+        assert!(message.ends_with("stop reader, or wait until it ends"), "{message}");
+        world.api.delete::<Pod>("shop/reader");
+        world.settled("1/1").await;
+    });
+}
+
+#[test]
+fn a_copy_that_fails_lets_the_pod_in_again_and_the_next_one_fences_it_again() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world, "hdd").await;
+        let said = json!({"outcome": "mismatch", "message": "no"}).to_string();
+        world.play().ends.push_back(End::Failed(said));
+        world.want("2Gi", "hdd", &json!({}));
+        world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        world.rest().await;
+        assert_eq!(world.fence(&old), Some(active(3)), "after it was closed under number 2");
+        world.write();
+        assert_eq!(world.play().written["nginx-0"], "wwww", "its pod has started");
+        world.want("3Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        assert_eq!(world.fence(&old), Some(superseded(5, false)));
+        world.write();
+    });
+}
+
+#[test]
+fn a_node_that_does_not_answer_is_waited_for() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world, "hdd").await;
+        world.play().are_agents_away = true;
+        world.want("2Gi", "hdd", &json!({}));
+        let message = world.until_reason("VolumeNotFenced").await;
+        assert!(message.contains("the agent of node alpha has not taken up"), "{message}");
+        assert_eq!((world.fence(&old), world.play().pods), (None, 0));
+        world.play().are_agents_away = false;
+        world.settled("1/1").await;
+        assert_eq!(world.fence(&old), Some(superseded(2, false)));
+    });
+}
+
+#[test]
+fn a_volume_that_has_a_higher_number_already_is_fenced_by_a_yet_higher_one() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world, "hdd").await;
+        world.play().fences.insert(old.clone(), active(7));
+        world.want("2Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        assert_eq!(world.fence(&old), Some(superseded(9, false)));
+        assert_eq!(world.ordinal(0).fence_generation, 9);
+        world.write();
+    });
+}
+
+#[test]
+fn a_swap_that_was_forgotten_midway_gives_its_volume_back() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world, "hdd").await;
+        world.play().held.insert(old.clone());
+        world.want("2Gi", "hdd", &json!({}));
+        world.until_reason("ClaimInUse").await;
+        world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/nginx"));
+        world.rest().await;
+        assert_eq!(world.fence(&old), Some(superseded(1, true)), "somebody has it open");
+        world.play().held.clear();
+        world.rest().await;
+        assert_eq!(world.fence(&old), Some(active(2)));
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        world.write();
+        assert_eq!(world.left(), Vec::<String>::new());
+        assert_eq!(world.active(0).spec.unwrap().volume_name, Some(old));
+    });
+}
+
+#[test]
+fn a_workload_that_ends_midway_leaves_no_volume_that_nobody_can_use() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world, "hdd").await;
+        let said = json!({"outcome": "mismatch", "message": "no"}).to_string();
+        world.play().ends.push_back(End::Failed(said));
+        world.play().held.insert(old.clone());
+        world.want("2Gi", "hdd", &json!({}));
+        world.until_reason("ClaimInUse").await;
+        world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
+        world.set(0, &[]);
+        world.api.delete::<Pod>("shop/nginx-0");
+        world.play().held.clear();
+        world.until("it is given back", |status| phase(status) != Some(SwapPhase::Fenced)).await;
+        world.rest().await;
+        assert_eq!(world.fence(&old), Some(active(3)));
+    });
+}
+
+#[test]
+fn volumes_of_other_drivers_are_swapped_by_what_kubernetes_knows() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world, "fixed").await;
+        world.want("8Gi", "fixed", &json!({}));
+        world.settled("1/1").await;
+        assert_eq!((world.ordinal(0).generation, world.fence(&old)), (1, None));
+        assert!(world.api.list::<VolumeRequest>().is_empty());
+        world.write();
+    });
+}
