@@ -130,7 +130,7 @@ fn volume_for(
 /// The claim that a pod with this ordinal may use now.
 fn claim(ordinal: &OrdinalStatus) -> &str {
     match &ordinal.swap {
-        Some(swap) if swap.phase.gives_new_claim() => &swap.claim,
+        Some(swap) if swap.gives_new_claim() => &swap.claim,
         _ => &ordinal.active_claim,
     }
 }

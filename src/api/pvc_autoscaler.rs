@@ -382,7 +382,7 @@ pub struct LastSwap {
 /// How far a swap is. Each is written before its work begins.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 pub enum SwapPhase {
-    /// The new claim is being made. The pod runs on the old one.
+    /// The new claim is being made, and gets its room. The pod runs on the old one.
     #[default]
     Planned,
     /// The old claim is copied ahead in rounds, while the pod runs on it.
@@ -402,15 +402,13 @@ pub enum SwapPhase {
     Failed,
 }
 
-impl SwapPhase {
+impl Swap {
     /// Whether a pod that is made now gets the new claim: it waits until that is filled, or until the old
     /// one is its own again.
-    pub const fn gives_new_claim(self) -> bool {
-        match self {
-            SwapPhase::Draining
-            | SwapPhase::Fenced
-            | SwapPhase::FinalCopy
-            | SwapPhase::RollingBack => true,
+    pub const fn gives_new_claim(&self) -> bool {
+        match self.phase {
+            SwapPhase::Draining | SwapPhase::Fenced | SwapPhase::FinalCopy => true,
+            SwapPhase::RollingBack => self.fence.is_some(),
             SwapPhase::Planned | SwapPhase::HotCopy | SwapPhase::Soaking | SwapPhase::Failed => {
                 false
             }

@@ -45,7 +45,8 @@ pub struct PvcSourcePopulatorSpec {
     /// its first consumer begins when a pod of the new claim is scheduled.
     #[serde(default)]
     pub start_early: bool,
-    /// Whether no copy is begun. One that is under way is called off, and the next one carries on.
+    /// Whether no copy is begun; volumes are made meanwhile. A copy that is under way is called off, and
+    /// the next one carries on.
     #[serde(default)]
     pub paused: bool,
     /// Whether, while it is paused, files are copied ahead in rounds although pods use the source. Little

@@ -20,13 +20,18 @@ impl Keeper {
     pub(super) async fn give_back_forgotten(&self) {
         self.watches.known().await;
         tokio::join!(self.autoscalers.known(), self.cluster.known());
-        let mut changes = [self.cluster.nodes().watched().changes(), self.asks.changes()];
+        let mut changes = [
+            self.cluster.nodes().watched().changes(),
+            self.asks.changes(),
+            self.autoscalers.changes(),
+        ];
         loop {
             changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
             let is_any = self.look_for_forgotten().await;
-            let [nodes, answers] = &mut changes;
+            let [nodes, answers, autoscalers] = &mut changes;
             tokio::select! {
                 _ = nodes.changed() => {}
+                _ = autoscalers.changed() => {}
                 _ = answers.changed() => {}
                 () = until(is_any.then(|| Instant::now() + AGAIN)) => {}
             }

@@ -3,8 +3,11 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::{Ahead, AutoscalerPhase, Filling, FillingPhase, LastSwap, SwapPhase};
+use crate::api::{
+    Ahead, AutoscalerPhase, Filling, FillingPhase, LastSwap, PvcSourcePopulator, SwapPhase,
+};
 use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::drift::Drift;
 use crate::autoscaler::plan::bounded;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::copied_too_early;
@@ -13,7 +16,7 @@ use crate::populators::PopulatorReason;
 
 /// What there is to do before the pod is stopped.
 enum Before {
-    /// It is copied ahead.
+    /// The new claim gets its room, or is copied ahead.
     Waits,
     /// Nothing more: all is copied ahead, or nothing, for this reason.
     Nothing(Option<String>),
@@ -22,8 +25,8 @@ enum Before {
 }
 
 impl Turn<'_> {
-    /// The new claim is made while the pod still runs: whoever forbids it does so before that is stopped. If
-    /// that is wanted, it is copied ahead, too.
+    /// The new claim gets its volume while the pod still runs: whoever forbids it, or has no room for it, does
+    /// so before that is stopped. If that is wanted, it is copied ahead, too.
     pub(super) fn prepare(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
@@ -32,16 +35,30 @@ impl Turn<'_> {
         }
         let filling = self.seen.filling(&name).cloned().unwrap_or_default();
         match self.before_the_stop(&name, &filling) {
+            Before::Waits if self.is_overtaken(&name, &filling) => {
+                self.give_up("its template was edited before the new claim had its volume");
+            }
             Before::Waits => self.wait_ahead(filling),
-            Before::Nothing(_) if self.is_hot() && self.waits_for_others() => {}
+            // The pod may have run for long since the swap began.
+            Before::Nothing(_) if self.waits_for_others() => {}
             Before::Nothing(cold) => self.stop(cold, filling.ahead.as_ref()),
             Before::Never(why) => self.give_up(&why),
         }
     }
 
-    /// Whether the pod may have run for long since the swap began.
-    fn is_hot(&self) -> bool {
-        self.entry.swap.as_ref().is_some_and(|swap| swap.phase == SwapPhase::HotCopy)
+    /// Whether it is copied ahead.
+    fn is_hot(&self, source: &PvcSourcePopulator) -> bool {
+        self.seen.autoscaler.spec.hot_copy && source.spec.copy_ahead
+    }
+
+    /// Whether nobody wants the new claim any more, and it has no volume yet: it may never get one.
+    fn is_overtaken(&self, name: &str, filling: &Filling) -> bool {
+        let generation = self.entry.swap.as_ref().map(|swap| swap.generation);
+        let has_none = matches!(filling.phase, FillingPhase::Waiting | FillingPhase::Provisioning);
+        let is_wanted = |claim| self.drift_of(claim) == Drift::None;
+        generation != Some(self.seen.generation())
+            && has_none
+            && !self.seen.claim(name).is_some_and(is_wanted)
     }
 
     fn before_the_stop(&self, name: &str, filling: &Filling) -> Before {
@@ -52,34 +69,43 @@ impl Turn<'_> {
         if let Some(why) = self.objects_to_shrink() {
             return Before::Never(why);
         }
-        if !(self.seen.autoscaler.spec.hot_copy && source.spec.copy_ahead) {
-            return Before::Nothing(None);
-        }
+        let is_hot = self.is_hot(source);
         let is = |reason: PopulatorReason| filling.reason == Some(reason.to_string());
         let why = || filling.message.clone().unwrap_or_default();
         match filling.phase {
             FillingPhase::Ahead => Before::Nothing(None),
+            // Rounds that nobody wants any more.
+            FillingPhase::Filling if !is_hot => Before::Nothing(None),
             // It would be refused with the pod stopped, too.
-            FillingPhase::Failed if is(PopulatorReason::ContentRefused) => Before::Never(why()),
+            FillingPhase::Failed if !is_hot || is(PopulatorReason::ContentRefused) => {
+                Before::Never(why())
+            }
             FillingPhase::Failed => Before::Nothing(Some(why())),
-            // A class that waits for a pod of the new claim gets none as long as this one runs.
-            FillingPhase::Waiting
-                if is(PopulatorReason::CannotCopyAhead)
-                    || is(PopulatorReason::WaitsForConsumer) =>
-            {
+            // It has its volume.
+            FillingPhase::Waiting if is(PopulatorReason::SourcePaused) => Before::Nothing(None),
+            FillingPhase::Waiting if is(PopulatorReason::CannotCopyAhead) => {
                 Before::Nothing(Some(why()))
+            }
+            // A class that waits for a pod of the new claim gets none as long as this one runs.
+            FillingPhase::Waiting if is(PopulatorReason::WaitsForConsumer) => {
+                Before::Nothing(is_hot.then(why))
             }
             _ => Before::Waits,
         }
     }
 
     fn wait_ahead(&mut self, filling: Filling) {
+        let source = self.seen.sources.get(&self.new_claim());
+        let is_hot = source.is_some_and(|source| self.is_hot(source));
+        let claim = self.new_claim();
+        let is_copied = filling.progress.is_some() || filling.phase == FillingPhase::Filling;
+        let waits = filling.message.or_else(|| (!is_copied).then(|| without_volume(&claim)));
         let swap = self.swap_mut();
-        swap.phase = SwapPhase::HotCopy;
-        (swap.progress, swap.message) =
-            (filling.progress, filling.message.map(|text| bounded(&text)));
-        let progress = swap.progress.clone().unwrap_or_else(|| "HotCopy".to_owned());
-        self.says.progress = Some(format!("pod {} runs, {progress}", self.pod()));
+        swap.phase = if is_hot { SwapPhase::HotCopy } else { SwapPhase::Planned };
+        (swap.progress, swap.message) = (filling.progress, waits.map(|text| bounded(&text)));
+        let said = swap.progress.clone().or_else(|| swap.message.clone());
+        let said = said.unwrap_or_else(|| format!("{:?}", swap.phase));
+        self.says.progress = Some(format!("pod {} runs, {said}", self.pod()));
     }
 
     /// From here on the next pod gets the new claim, and this one is asked to go.
@@ -134,6 +160,10 @@ impl Turn<'_> {
 /// How many seconds a pod was away. The hours are those of two machines, so it may seem to be less than none.
 fn pause(stopped: Option<Time>, ready: Option<Timestamp>) -> Option<i64> {
     Some(ready?.duration_since(stopped?.0).as_secs().max(0))
+}
+
+fn without_volume(claim: &str) -> String {
+    format!("claim {claim} has no volume yet: `kubectl pliant explain pvc/{claim}` says why")
 }
 
 fn in_rounds(rounds: i32) -> String {

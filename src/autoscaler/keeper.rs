@@ -345,11 +345,11 @@ fn cut_set(set: &mut StatefulSet) {
 
 /// After how long a workload is looked at without a change of what is watched.
 fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Duration> {
-    // While it is copied ahead nobody waits for a pod.
-    let is_hot = |swap: &Swap| swap.phase == SwapPhase::HotCopy;
+    // Before the pod is stopped nobody waits for one.
+    let is_before = |swap: &Swap| matches!(swap.phase, SwapPhase::Planned | SwapPhase::HotCopy);
     let mut swaps = status.ordinals.iter().filter_map(|one| one.swap.as_ref());
     if status.phase == AutoscalerPhase::Swapping {
-        return Some(if swaps.any(is_hot) { AGAIN } else { POD });
+        return Some(if swaps.any(is_before) { AGAIN } else { POD });
     }
     if status.phase == AutoscalerPhase::Waiting || !is_done {
         return Some(AGAIN);

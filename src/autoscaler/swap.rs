@@ -206,8 +206,14 @@ impl Turn<'_> {
             self.steps.push(Step::DropSource { claim: name });
             return;
         }
-        let why = self.swap_mut().message.clone().unwrap_or_default();
         self.says.progress = None;
+        let generation = self.seen.generation();
+        let swap = self.swap_mut();
+        if swap.stopped_at.is_none() && swap.generation != generation {
+            self.entry.swap = None; // Its pod knows nothing of it, and another template is wanted by now.
+            return;
+        }
+        let why = swap.message.clone().unwrap_or_default();
         self.swap_mut().phase = SwapPhase::Failed;
         let text = format!("pod {} keeps claim {}: {why}", self.pod(), self.entry.active_claim);
         self.tell(AutoscalerReason::SwapFailed, &name, text);

@@ -43,7 +43,7 @@ impl<'a> Turn<'a> {
     /// always will. It was never on a node.
     fn replace_waiting_pod(&mut self) {
         let expected = match &self.entry.swap {
-            Some(swap) if swap.phase.gives_new_claim() => &swap.claim,
+            Some(swap) if swap.gives_new_claim() => &swap.claim,
             _ => &self.entry.active_claim,
         };
         let waits = |pod: &&Pod| {
@@ -130,12 +130,18 @@ impl<'a> Turn<'a> {
         }
     }
 
-    fn compare(&mut self, claim: &PersistentVolumeClaim, may_begin: &mut bool) {
+    /// How a claim differs from what is wanted.
+    pub(super) fn drift_of(&self, claim: &PersistentVolumeClaim) -> Drift {
         let template = &self.seen.autoscaler.spec.volume_claim_template.spec;
-        let size = size_of(self.seen, &self.entry);
         let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
         let can_grow = class.and_then(|class| self.seen.classes.get(class)).copied();
-        match Drift::of(claim, template, size, can_grow.unwrap_or_default()) {
+        let size = size_of(self.seen, &self.entry);
+        Drift::of(claim, template, size, can_grow.unwrap_or_default())
+    }
+
+    fn compare(&mut self, claim: &PersistentVolumeClaim, may_begin: &mut bool) {
+        let size = size_of(self.seen, &self.entry);
+        match self.drift_of(claim) {
             Drift::None if requested(claim) > capacity(claim) => {
                 self.says.phase = Some(AutoscalerPhase::Growing);
                 let (name, has, to) = (claim.name_any(), capacity(claim), requested(claim));

@@ -93,6 +93,11 @@ fn prepare(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
 }
 
 impl Seen {
+    fn is_readable_only_on(&self, node: &str) -> bool {
+        let nodes = self.fill().and_then(|fill| fill.nodes.as_ref());
+        nodes.is_some_and(|nodes| nodes.len() == 1 && nodes.contains(node))
+    }
+
     /// Whether the second claim is for another node than the claim.
     fn is_moved(&self, node: &str) -> bool {
         self.prime.as_ref().is_some_and(|prime| selected_node(prime) != Some(node))
@@ -138,8 +143,16 @@ fn move_on(seen: &Seen) -> Vec<Step> {
     if !seen.prime.as_ref().is_some_and(is_refused) {
         return discard(seen);
     }
-    // Its provisioner found no room and took the node away. The scheduler looks at the claim only, so
-    // the node has to go from there; else nobody would ever choose another one.
+    // Its provisioner found no room and took the node away.
+    if seen.is_readable_only_on(node) {
+        let message = format!(
+            "no volume could be made on node {node}, and what the claim is filled from can only be \
+             read there: have room made on it; it is tried again"
+        );
+        return [seen.reschedule(&message), discard(seen)].concat();
+    }
+    // The scheduler looks at the claim only, so the node has to go from there; else nobody would ever
+    // choose another one.
     let message = format!("no volume could be made on node {node}, so another one is chosen");
     [seen.reschedule(&message), vec![Step::Unpin], discard(seen)].concat()
 }
@@ -189,6 +202,9 @@ fn start(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     }
     if seen.backs_off().is_some() || !seen.is_of_prime() {
         return Vec::new();
+    }
+    if let Some((reason, message)) = seen.fill().and_then(|fill| fill.held.as_ref()) {
+        return seen.wait(*reason, message);
     }
     // Held again, should somebody have taken it off: what is made must not outlive the claim.
     let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);

@@ -89,9 +89,6 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
             "its source, claim {name}, is not there; make it, or delete this claim"
         ));
     };
-    if source.spec.paused && !source.spec.copy_ahead {
-        return Sight::Waits(PopulatorReason::SourcePaused, paused(source));
-    }
     if Binding::of(from) != Binding::Bound {
         return missing(format!(
             "its source, claim {name}, has no volume; see `kubectl describe pvc {name}`"
@@ -101,7 +98,10 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
         return wrong_mode(name, make::is_block(from));
     }
     if source.spec.paused {
-        return ahead(source, from, seen);
+        return Sight::Ready(Box::new(match not_ahead(source, from) {
+            Some(held) => Fill { held: Some(held), nodes: seen.nodes.clone(), ..Fill::default() },
+            None => ahead(source, from, seen),
+        }));
     }
     if !seen.writers.is_empty() && !source.spec.while_in_use {
         let message = format!(
@@ -124,13 +124,7 @@ fn paused(source: &PvcSourcePopulator) -> String {
 }
 
 /// What can be copied while it is paused and pods use it.
-fn ahead(source: &PvcSourcePopulator, from: &PersistentVolumeClaim, seen: &Seen) -> Sight {
-    if let Some(why) = not_ahead(from) {
-        let name = source.name_any();
-        let message =
-            format!("{why}: it is copied when spec.paused of PvcSourcePopulator {name} is false");
-        return Sight::Waits(PopulatorReason::CannotCopyAhead, message);
-    }
+fn ahead(source: &PvcSourcePopulator, from: &PersistentVolumeClaim, seen: &Seen) -> Fill {
     let name = &source.spec.source_pvc_ref.name;
     let mut fill = fill(name, "--round", false, seen.nodes.clone());
     if !modes_of(from).any(|mode| mode.ends_with("Many")) && !seen.nodes_of_writers.is_empty() {
@@ -139,11 +133,25 @@ fn ahead(source: &PvcSourcePopulator, from: &PersistentVolumeClaim, seen: &Seen)
     }
     fill.is_live = !seen.writers.is_empty();
     fill.ahead_of = Some((PopulatorReason::SourcePaused, paused(source)));
-    Sight::Ready(Box::new(fill))
+    fill
+}
+
+/// Why nothing is copied while it is paused: that is not wanted, or cannot be.
+fn not_ahead(
+    source: &PvcSourcePopulator,
+    from: &PersistentVolumeClaim,
+) -> Option<(PopulatorReason, String)> {
+    if !source.spec.copy_ahead {
+        return Some((PopulatorReason::SourcePaused, paused(source)));
+    }
+    let (why, name) = (not_readable_live(from)?, source.name_any());
+    let message =
+        format!("{why}: it is copied when spec.paused of PvcSourcePopulator {name} is false");
+    Some((PopulatorReason::CannotCopyAhead, message))
 }
 
 /// Why a source cannot be read while a pod writes to it.
-fn not_ahead(from: &PersistentVolumeClaim) -> Option<String> {
+fn not_readable_live(from: &PersistentVolumeClaim) -> Option<String> {
     let name = from.name_any();
     if make::is_block(from) {
         return Some(format!(
@@ -278,6 +286,10 @@ mod tests {
             let mut seen = seen(from, &["web"]);
             seen.nodes_of_writers = BTreeSet::from(["beta".to_owned()]);
             match sight(&source, &new(mode), &seen) {
+                Sight::Ready(fill) if fill.held.is_some() => {
+                    assert_eq!(Some(fill.held.unwrap().0), expected);
+                    assert!(fill.args.is_empty() && fill.nodes.is_some(), "only a volume is got");
+                }
                 Sight::Ready(fill) => {
                     assert_eq!(expected, None);
                     assert_eq!(

@@ -76,6 +76,8 @@ pub struct Fill {
     pub nodes: Option<BTreeSet<String>>,
     /// Whether a pod may write to what it reads.
     pub is_live: bool,
+    /// What its pod waits for; the volume is got meanwhile.
+    pub held: Option<(PopulatorReason, String)>,
     /// It only copies ahead, in rounds: what the rest waits for.
     pub ahead_of: Option<(PopulatorReason, String)>,
 }

@@ -8,8 +8,12 @@ use crate::play::End;
 use crate::world::World;
 
 async fn two_pods(world: &World) {
+    two_pods_of(world, "hdd").await;
+}
+
+async fn two_pods_of(world: &World, class: &str) {
     world.set(2, &[]);
-    world.want("4Gi", "hdd", &json!({}));
+    world.want("4Gi", class, &json!({}));
     world.settled("2/2").await;
     world.write();
 }
@@ -40,6 +44,40 @@ fn a_smaller_template_of_another_class_swaps_one_pod_after_the_other() {
         assert_eq!((world.told("SwapBegun"), world.told("Swapped")), (2, 2));
         assert_eq!(world.left(), Vec::<String>::new());
     });
+}
+
+#[test]
+fn a_pod_is_not_stopped_before_its_new_claim_has_its_room() {
+    for (class, said) in [("hdd", "could be made on node alpha"), ("now", "has no volume yet")] {
+        block_on(async {
+            let (world, _operator) = World::with_an_operator();
+            two_pods_of(&world, class).await;
+            let pod = world.pod("nginx-1");
+            world.play().full.insert("alpha".to_owned());
+            world.want("2Gi", class, &json!({}));
+            let is_said =
+                |message: &Option<String>| message.as_ref().is_some_and(|it| it.contains(said));
+            world
+                .until(said, |status| {
+                    let swap = status.of(1).and_then(|one| one.swap.as_ref());
+                    swap.is_some_and(|swap| is_said(&swap.message)) && is_said(&status.progress)
+                })
+                .await;
+            world.rest().await;
+            assert_eq!(world.ordinal(1).swap.unwrap().phase, SwapPhase::Planned);
+            assert_eq!((world.pod("nginx-1"), world.told("SwapBegun")), (pod, 0));
+
+            world.want("4Gi", class, &json!({}));
+            world.settled("2/2").await;
+            assert_eq!(world.left(), Vec::<String>::new());
+            world.want("2Gi", class, &json!({}));
+            world.until("it is begun again", |status| status.of(1).unwrap().swap.is_some()).await;
+            world.play().full.clear();
+            world.settled("2/2").await;
+            assert_eq!((world.ordinal(0).generation, world.told("Swapped")), (1, 2));
+            world.write();
+        });
+    }
 }
 
 #[test]

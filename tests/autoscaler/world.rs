@@ -72,15 +72,22 @@ impl Webhook for Everything {
 }
 
 impl World {
-    /// A node and three classes: `hdd` and `ssd` wait for a pod and can grow, `fixed` cannot grow.
+    /// A node and four classes: `hdd` and `ssd` wait for a pod and can grow, `fixed` cannot grow, and `now`
+    /// does not wait.
     pub fn new() -> World {
         let api = FakeApi::new();
         let labels = json!({"kubernetes.io/hostname": "alpha"});
         api.put(&object::<Node>(json!({"metadata": {"name": "alpha", "labels": labels}})));
-        for (class, can_grow) in [("hdd", true), ("ssd", true), ("fixed", false)] {
+        let late = "WaitForFirstConsumer";
+        for (class, mode, can_grow) in [
+            ("hdd", late, true),
+            ("ssd", late, true),
+            ("fixed", late, false),
+            ("now", "Immediate", true),
+        ] {
             api.put(&object::<StorageClass>(json!({
                 "metadata": {"name": class}, "provisioner": "x",
-                "volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": can_grow,
+                "volumeBindingMode": mode, "allowVolumeExpansion": can_grow,
             })));
         }
         let play = Arc::new(Mutex::new(Play::default()));
@@ -317,7 +324,7 @@ fn own_claim(api: &FakeApi, ordinal: i32) -> String {
 fn injected(api: &FakeApi, ordinal: i32) -> Option<String> {
     let autoscaler: PvcAutoscaler = api.get(&format!("{SHOP}/nginx"))?;
     let entry = autoscaler.status?.of(ordinal).cloned()?;
-    let new = entry.swap.filter(|swap| swap.phase.gives_new_claim()).map(|swap| swap.claim);
+    let new = entry.swap.filter(|swap| swap.gives_new_claim()).map(|swap| swap.claim);
     Some(new.unwrap_or(entry.active_claim))
 }
 

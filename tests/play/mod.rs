@@ -231,15 +231,18 @@ fn provision(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> b
     let is_wanted = is_pending(claim)
         && spec.data_source_ref.is_none()
         && claim.metadata.deletion_timestamp.is_none();
-    let waits = spec.storage_class_name.as_deref() == Some("fast");
+    let waits = spec.storage_class_name.as_deref() != Some("now");
     let node = claim.annotations().get(SELECTED_NODE).cloned();
     let node = if waits { node } else { Some("alpha".to_owned()) };
     let Some(node) = node.filter(|_| is_wanted) else { return false };
     if play.full.contains(&node) {
+        // Of a class that does not wait for a pod no node was chosen: it only tries again.
         let mut changed = claim.clone();
-        changed.annotations_mut().remove(SELECTED_NODE);
-        api.put(&changed);
-        return true;
+        let is_taken = changed.annotations_mut().remove(SELECTED_NODE).is_some();
+        if is_taken {
+            api.put(&changed);
+        }
+        return is_taken;
     }
     let name = format!("pv-{}", claim.uid().unwrap());
     let is_ours = spec.storage_class_name.as_deref() != Some("fixed");

@@ -104,6 +104,21 @@ async fn rounds_are_copied_ahead_while_a_pod_writes_and_the_rest_when_it_is_gone
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_paused_source_has_its_room_before_anything_is_copied() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.source("old", "alpha").await;
+    world.copy_of("old", &json!({"startEarly": true, "paused": true}));
+    world.claim("new", "fast", "PvcSourcePopulator", "old");
+    world.shows("new", "Waiting: SourcePaused: PvcSourcePopulator old is paused").await;
+    let uid = world.get_claim("new").unwrap().uid().unwrap();
+    let prime: PersistentVolumeClaim = world.api.get(&format!("{SHOP}/prime-{uid}")).unwrap();
+    assert_eq!((phase(&prime), world.pods()), ("Bound".to_owned(), 0));
+    world.unpause("old");
+    world.filled("new").await;
+    assert_eq!((world.left(), world.pods()), (NOTHING, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_raw_device_is_not_copied_ahead_and_that_is_told() {
     let (world, _operator) = World::with_an_operator().await;
     let raw = json!({"volumeMode": "Block"});

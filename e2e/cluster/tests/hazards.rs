@@ -121,8 +121,9 @@ fn copy_waits_for_whoever_has_the_device_open_and_then_nobody_gets_at_it() {
         world.hold_device("holder", &old).await;
         world.autoscaler(&class, "100Mi", json!({})).await;
         let status = world
-            .until_status("waits for the holder alone", |status| {
-                let says = |message: &String| message.contains("(once)");
+            .until_status("waits for the holder", |status| {
+                // By it, and by the mount, which stays for as long as somebody has the device open.
+                let says = |message: &String| message.contains("(2 times)");
                 status.reason.as_deref() == Some("ClaimInUse")
                     && status.message.as_ref().is_some_and(says)
             })

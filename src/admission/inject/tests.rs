@@ -81,17 +81,19 @@ fn a_pod_gets_the_claim_of_its_ordinal_beside_what_it_has() {
 
 #[test]
 fn each_phase_of_a_swap_has_one_claim() {
-    for (phase, claim) in [
-        ("Planned", "old"),
-        ("HotCopy", "old"), // Its pod goes on.
-        ("Draining", "new"),
-        ("Fenced", "new"),
-        ("FinalCopy", "new"),
-        ("Soaking", "old"),     // By then the active one is the new one.
-        ("RollingBack", "new"), // Its volume may still be mounted read-only.
-        ("Failed", "old"),
+    let taken = json!({"state": "Superseded", "generation": 1, "copying": true});
+    for (phase, fence, claim) in [
+        ("Planned", &Value::Null, "old"),
+        ("HotCopy", &Value::Null, "old"), // Its pod goes on.
+        ("Draining", &Value::Null, "new"),
+        ("Fenced", &taken, "new"),
+        ("FinalCopy", &taken, "new"),
+        ("Soaking", &Value::Null, "old"), // By then the active one is the new one.
+        ("RollingBack", &taken, "new"),   // Its volume may still be mounted read-only.
+        ("RollingBack", &Value::Null, "old"), // It was never taken from its pod.
+        ("Failed", &Value::Null, "old"),
     ] {
-        let swap = json!({"phase": phase, "claim": "new", "generation": 1});
+        let swap = json!({"phase": phase, "claim": "new", "generation": 1, "fence": fence});
         let sizes = [data(&json!([{"ordinal": 0, "activeClaim": "old", "swap": swap}]))];
         let given = made(&pod("db-0", &Value::Null), &workload(&[]), &sizes);
         assert_eq!(given, Ok(json!([volume("data", claim)])), "{phase}");

@@ -170,6 +170,10 @@ fn only(node: &str) -> BTreeSet<String> {
 fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
     let readable_on =
         |node: &str| Sight::Ready(Box::new(Fill { nodes: Some(only(node)), ..Fill::default() }));
+    let held = || {
+        let held = Some((PopulatorReason::SourcePaused, "x".to_owned()));
+        Sight::Ready(Box::new(Fill { held, ..Fill::default() }))
+    };
     let reason = PopulatorReason::SourceInUse;
     let no_node = |seen: &mut Seen| seen.claim = claim("Pending", None, None);
     check([
@@ -225,6 +229,13 @@ fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
             "Tell FillRescheduled, Note Waiting, Show, Unpin, DropPrime",
         ),
         (
+            "no room where alone it can be read",
+            fresh()
+                .with(|seen| seen.prime = Some(prime("Pending", None)))
+                .sight(readable_on("alpha")),
+            "Tell FillRescheduled, Note Waiting, Show, DropPrime",
+        ),
+        (
             "moved",
             provisioned().with(|seen| seen.claim = claim("Pending", Some("beta"), None)),
             "DropPrime",
@@ -238,6 +249,16 @@ fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
             "DropPrime",
         ),
         ("provisioned", provisioned(), "MakePod"),
+        (
+            "fresh, and the source is paused",
+            fresh().sight(held()),
+            "Note Provisioning, Show, MakePrime",
+        ),
+        (
+            "provisioned, and the source is paused",
+            provisioned().sight(held()),
+            "Note Waiting, Show",
+        ),
         (
             "volume elsewhere",
             provisioned()

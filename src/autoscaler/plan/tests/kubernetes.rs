@@ -7,7 +7,7 @@ impl World {
     /// The claim that the webhook gives a pod.
     fn injected(&self) -> Option<String> {
         let entry = self.status.of(0)?;
-        let new = entry.swap.as_ref().filter(|swap| swap.phase.gives_new_claim());
+        let new = entry.swap.as_ref().filter(|swap| swap.gives_new_claim());
         Some(new.map_or(&entry.active_claim, |swap| &swap.claim).clone())
     }
 
@@ -49,8 +49,16 @@ impl World {
 
     pub(super) fn provision(&mut self) -> bool {
         let waits = |claim: &&mut Claim| !claim.is_copy && claim.content.is_none();
-        let Some(claim) = self.claims.values_mut().find(waits) else { return false };
-        claim.content = Some(0);
+        if let Some(claim) = self.claims.values_mut().find(waits) {
+            claim.content = Some(0);
+            return true;
+        }
+        let waits = |source: &Source| {
+            let is_new = source.phase == FillingPhaseKey::Waiting;
+            source.paused && !source.copies_ahead && is_new
+        };
+        let Some(name) = self.source_that(waits) else { return false };
+        self.tell(&name, FillingPhaseKey::Held);
         true
     }
 

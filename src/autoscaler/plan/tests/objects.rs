@@ -59,7 +59,7 @@ impl Claim {
 impl Source {
     pub fn object(&self, name: &str, claim: u8) -> PvcSourcePopulator {
         let phase = match self.phase {
-            FillingPhaseKey::Waiting => FillingPhase::Waiting,
+            FillingPhaseKey::Waiting | FillingPhaseKey::Held => FillingPhase::Waiting,
             FillingPhaseKey::Filling => FillingPhase::Filling,
             FillingPhaseKey::Ahead => FillingPhase::Ahead,
             FillingPhaseKey::Filled => FillingPhase::Filled,
@@ -70,6 +70,7 @@ impl Source {
             uid: claim.to_string(),
             phase,
             generation: if self.paused || self.is_told_of_before { 1 } else { 2 },
+            reason: (self.phase == FillingPhaseKey::Held).then(|| "SourcePaused".to_owned()),
             digest: Some("d".to_owned()),
             ..Filling::default()
         };

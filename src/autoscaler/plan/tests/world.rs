@@ -99,6 +99,8 @@ pub(super) struct Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum FillingPhaseKey {
     Waiting,
+    /// It has its room, and waits until it is not paused any more.
+    Held,
     Filling,
     Ahead,
     Filled,
