@@ -188,9 +188,9 @@ impl World {
         let top = self.mounts.iter().rposition(|mount| mount.target == target);
         let top = top.ok_or_else(|| system(what.clone(), EINVAL))?;
         let device = self.mounts[top].device;
-        self.mounts[top].mount_options[0] = "rw".to_owned();
+        "rw".clone_into(&mut self.mounts[top].mount_options[0]);
         for mount in self.mounts.iter_mut().filter(|mount| mount.device == device) {
-            mount.super_options[0] = "rw".to_owned();
+            "rw".clone_into(&mut mount.super_options[0]);
         }
         let node = self.node(device).ok_or_else(|| system(what, ENOENT))?;
         let mut head = self.read(&node, 0, HEAD)?;

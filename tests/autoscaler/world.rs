@@ -12,7 +12,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use pliant::api::{
     AutoscalerPhase, NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus,
-    PvcSourcePopulator,
+    PvcSourcePopulator, Swap,
 };
 use pliant::autoscaler::{Keeper, Webhook};
 use pliant::populators::{Populator, Settings, Tally, Watches};
@@ -324,7 +324,7 @@ fn own_claim(api: &FakeApi, ordinal: i32) -> String {
 fn injected(api: &FakeApi, ordinal: i32) -> Option<String> {
     let autoscaler: PvcAutoscaler = api.get(&format!("{SHOP}/nginx"))?;
     let entry = autoscaler.status?.of(ordinal).cloned()?;
-    let new = entry.swap.filter(|swap| swap.gives_new_claim()).map(|swap| swap.claim);
+    let new = entry.swap.filter(Swap::gives_new_claim).map(|swap| swap.claim);
     Some(new.unwrap_or(entry.active_claim))
 }
 

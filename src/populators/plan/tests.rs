@@ -170,10 +170,6 @@ fn only(node: &str) -> BTreeSet<String> {
 fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
     let readable_on =
         |node: &str| Sight::Ready(Box::new(Fill { nodes: Some(only(node)), ..Fill::default() }));
-    let held = || {
-        let held = Some((PopulatorReason::SourcePaused, "x".to_owned()));
-        Sight::Ready(Box::new(Fill { held, ..Fill::default() }))
-    };
     let reason = PopulatorReason::SourceInUse;
     let no_node = |seen: &mut Seen| seen.claim = claim("Pending", None, None);
     check([
@@ -250,16 +246,6 @@ fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
         ),
         ("provisioned", provisioned(), "MakePod"),
         (
-            "fresh, and the source is paused",
-            fresh().sight(held()),
-            "Note Provisioning, Show, MakePrime",
-        ),
-        (
-            "provisioned, and the source is paused",
-            provisioned().sight(held()),
-            "Note Waiting, Show",
-        ),
-        (
             "volume elsewhere",
             provisioned()
                 .with(|seen| {
@@ -269,6 +255,18 @@ fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
                 .sight(readable_on("beta")),
             "Tell ClaimElsewhere, Note Failed, Show, Count error, DropPrime",
         ),
+    ]);
+}
+
+#[test]
+fn a_paused_source_gets_a_volume_and_no_pod() {
+    let held = || {
+        let held = Some((PopulatorReason::SourcePaused, "x".to_owned()));
+        Sight::Ready(Box::new(Fill { held, ..Fill::default() }))
+    };
+    check([
+        ("fresh", fresh().sight(held()), "Note Provisioning, Show, MakePrime"),
+        ("provisioned", provisioned().sight(held()), "Note Waiting, Show"),
     ]);
 }
 
