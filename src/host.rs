@@ -208,9 +208,9 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// name (`ro`, `nodev`, `nosuid`, `noexec`, `noatime`, …).
     async fn bind(&self, source: &Path, target: &Path, flags: &[String]) -> Result<(), HostError>;
 
-    /// Make a file system writable that was mounted read-only at `target`, and this mount of it. Other
-    /// mounts of it stay what they are.
-    async fn mount_writable(&self, target: &Path) -> Result<(), HostError>;
+    /// Make a file system writable that was mounted read-only at `target`, and this mount of it, with the
+    /// flags by name that it has beside that. Other mounts of it stay what they are.
+    async fn mount_writable(&self, target: &Path, flags: &[String]) -> Result<(), HostError>;
 
     /// Unmount the topmost mount at `target`.
     async fn unmount(&self, target: &Path) -> Result<(), HostError>;

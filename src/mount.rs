@@ -83,7 +83,14 @@ pub async fn ensure_writable(
     let Some(mount) = before.at(target).filter(|mount| is_read_only(mount)) else {
         return Ok(false);
     };
-    host.mount_writable(target).await?;
+    let flags: Vec<String> = mount
+        .mount_options
+        .iter()
+        .chain(&mount.super_options)
+        .filter(|one| *one != "ro")
+        .cloned()
+        .collect();
+    host.mount_writable(target, &flags).await?;
     let wanted = Wanted { target, device: mount.device, root: &mount.root, read_only: false };
     wanted.must_be_in(&MountTable::read(host).await?)?;
     Ok(true)

@@ -6,7 +6,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use crate::api::{FenceState, FenceStatus, Retained};
+use crate::api::{FenceState, FenceStatus, Retained, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
 use crate::autoscaler::seen::{Look, VolumeSeen};
@@ -37,7 +37,11 @@ impl Turn<'_> {
 
     /// Whether a copy has begun that was not waited for: its source may have been written to.
     pub(super) fn is_copied_too_early(&mut self, from: &str, is_paused: bool) -> bool {
-        !is_paused && self.seen.volume_of(from).is_some() && self.swap_mut().unused_at.is_none()
+        let is_of_ours = self.seen.volume_of(from).is_some();
+        let swap = self.swap_mut();
+        // A version before fences has let a copy begin by what Kubernetes knew.
+        let is_begun = swap.unused_at.is_some() || swap.phase == SwapPhase::FinalCopy;
+        !is_paused && is_of_ours && !is_begun
     }
 
     /// From here on the old volume is on its way back to its pod, if it was taken from it. Under a new

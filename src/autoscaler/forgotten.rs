@@ -113,19 +113,14 @@ pub(super) fn fence_without_swap(
     if claim.annotations().contains_key(SUPERSEDED_BY) {
         return Some(Fence { generation, standing: Standing::Superseded, copying: false });
     }
-    // What a copy has mounted is read-only, which a pod must not find. A pod that runs has it from before: what
-    // was asked for a swap may be done long after.
-    let writers = populators::writers(pods, &claim.name_any());
-    let has_pod = pods.iter().any(|pod| writers.contains(&pod.name_any()) && is_running(pod));
+    // Of whoever has it nobody knows. A pod that has it has it from before: what was asked for a swap may be
+    // done long after.
+    let has_pod = !populators::writers(pods, &claim.name_any()).is_empty();
     let is_copied = pods.iter().any(|pod| populators::fills(pod) && uses(pod, &claim.name_any()));
     let is_fresh = volume.asked.as_ref().is_some_and(|asked| !asked.is_old);
     let is_unused = is_fresh && volume.look_after(&now).is_some_and(|look| look.open_count == 0);
     let is_free = !is_copied && (is_unused || has_pod);
     Some(if is_free { Fence { generation, ..Fence::default() } } else { now })
-}
-
-fn is_running(pod: &Pod) -> bool {
-    pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
 }
 
 /// Whether a swap knows that it took the volume of a claim.

@@ -93,10 +93,15 @@ impl Keeper {
         Ok(())
     }
 
-    /// The volumes that swaps take from their pods, or have taken.
+    /// The volumes that swaps take from their pods, or have taken; and those of pods of which nothing is told
+    /// yet, which a swap may have taken that nobody knows of.
     async fn see_volumes(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let mut named: BTreeSet<String> = BTreeSet::new();
+        let known: BTreeSet<i32> = ordinals.clone().map(|one| one.ordinal).collect();
+        if seen.workload.iter().flat_map(Workload::ordinals).any(|one| !known.contains(&one)) {
+            named.extend(seen.claims.keys().cloned());
+        }
         for one in ordinals {
             named.extend(one.swap.as_ref().map(|_| one.active_claim.clone()));
             let closing = one.retained.iter().filter(|old| old.fence.is_some());

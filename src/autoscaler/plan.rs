@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 
 use crate::api::{
-    AutoscalerMode, AutoscalerPhase, OrdinalStatus, PvcAutoscalerStatus, Quantity, SwapPhase,
+    AutoscalerMode, AutoscalerPhase, OrdinalStatus, PvcAutoscalerStatus, PvcSourcePopulator,
+    Quantity, SwapPhase,
 };
 use crate::autoscaler::seen::{Seen, Workload, is_bound};
 use crate::autoscaler::steps::Step;
@@ -127,6 +128,14 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
             continue;
         }
         match active_claim(seen, ordinal) {
+            Ok(name) if seen.is_kept_for_a_copy(&name) => {
+                let progress = format!(
+                    "the volume of claim {name} may only be read, for a swap that nobody knows of: it is given \
+                     back as soon as nobody has it open"
+                );
+                let (phase, progress) = (Some(AutoscalerPhase::Waiting), Some(progress));
+                says.push(Says { phase, progress, ..Says::default() });
+            }
             Ok(active_claim) => {
                 entries.push(OrdinalStatus { ordinal, active_claim, ..OrdinalStatus::default() });
             }
@@ -148,9 +157,15 @@ fn claim_in_the_making(seen: &Seen, ordinal: i32) -> Option<&String> {
     made.find(|(_, claim)| is_fillable(claim)).map(|(name, _)| name)
 }
 
-/// Whether a claim is filled from another one.
+/// Whether a claim was made for a swap: it is filled from what has its name. One that is restored from a
+/// snapshot, or filled by others, is none.
 fn is_copy(claim: &PersistentVolumeClaim) -> bool {
-    claim.spec.as_ref().is_some_and(|spec| spec.data_source_ref.is_some())
+    let source = claim.spec.as_ref().and_then(|spec| spec.data_source_ref.as_ref());
+    source.is_some_and(|source| {
+        source.api_group.as_deref() == Some(&*PvcSourcePopulator::group(&()))
+            && source.kind == PvcSourcePopulator::kind(&())
+            && source.name == claim.name_any()
+    })
 }
 
 /// The claim of a pod of which nothing is told yet: the one that is there, or a new one.

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use crate::api::{Filling, FillingPhase, PvcAutoscaler, PvcSourcePopulator, Quantity, VolumeUsage};
 use crate::autoscaler::KEPT_BY;
 use crate::bytes::Bytes;
-use crate::volume::{Fence, VolumeId};
+use crate::volume::{Fence, Use, VolumeId};
 
 /// The claims of a workload, and all that belongs to them.
 #[derive(Debug, Clone)]
@@ -239,6 +239,12 @@ impl Seen {
     /// The volume of a claim that a swap is about, if it is one of this driver.
     pub fn volume_of(&self, claim: &str) -> Option<&VolumeSeen> {
         self.volumes.get(claim)?.as_ref()
+    }
+
+    /// Whether the volume of a claim may be read by a copy and by nobody else.
+    pub fn is_kept_for_a_copy(&self, claim: &str) -> bool {
+        let fence = self.volume_of(claim).and_then(|volume| volume.fence);
+        fence.is_some_and(|fence| fence.lets() == Use::Read)
     }
 
     /// What is told of the filling of a new claim.

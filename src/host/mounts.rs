@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -199,22 +198,18 @@ pub(super) fn bind(source: &Path, target: &Path, flags: &[String]) -> io::Result
 /// Give a bind mount flags beside those that it has from its source.
 fn set_flags(target: &Path, flags: MsFlags) -> io::Result<()> {
     let top = hold(target)?; // Opened again: now it is the new mount's root.
-    let flags = flags | kept(&top)?;
+    let has = fstatvfs(&top)?.flags();
+    let kept = KEPT.iter().filter(|(status, _)| has.contains(*status));
+    let flags = kept.fold(flags, |flags, (_, flag)| flags | *flag);
     attach(Path::new(""), &held(&top), MsFlags::MS_REMOUNT | MsFlags::MS_BIND | flags)
 }
 
-/// Make a file system writable, and the mount of it that is at a path.
-pub(super) fn mount_writable(target: &Path) -> io::Result<()> {
-    let top = hold(target)?;
-    let flags = kept(&top)?.difference(MsFlags::MS_RDONLY);
-    attach(Path::new(""), &held(&top), MsFlags::MS_REMOUNT | flags)
-}
-
-/// The flags of a mount that stay when others are set.
-fn kept(mount: &impl AsFd) -> io::Result<MsFlags> {
-    let has = fstatvfs(mount)?.flags();
-    let kept = KEPT.iter().filter(|(status, _)| has.contains(*status));
-    Ok(kept.fold(MsFlags::empty(), |flags, (_, flag)| flags | *flag))
+/// Make a file system writable, and the mount of it that is at a path. The kernel takes away what is not
+/// among the flags; options of the file system stay.
+pub(super) fn mount_writable(target: &Path, flags: &[String]) -> io::Result<()> {
+    let (flags, _) = split_options(flags);
+    let flags = flags.difference(MsFlags::MS_RDONLY);
+    attach(Path::new(""), &held(&hold(target)?), MsFlags::MS_REMOUNT | flags)
 }
 
 fn attach(source: &Path, target: &Path, flags: MsFlags) -> io::Result<()> {

@@ -230,8 +230,10 @@ impl Host for RealHost {
         self.call("binds", &name, target, SMALL, bind).await
     }
 
-    async fn mount_writable(&self, target: &Path) -> Result<(), HostError> {
-        self.call("mounts", "mount writable", target, LARGE, mounts::mount_writable).await
+    async fn mount_writable(&self, target: &Path, flags: &[String]) -> Result<(), HostError> {
+        let flags = flags.to_vec();
+        let call = move |target: &Path| mounts::mount_writable(target, &flags);
+        self.call("mounts", "mount writable", target, LARGE, call).await
     }
 
     async fn unmount(&self, target: &Path) -> Result<(), HostError> {

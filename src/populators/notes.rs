@@ -19,6 +19,9 @@ pub(super) const MOST_FAILURES: i32 = 5;
 /// The pause after a first failure; three times as long after each further one.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
+/// How long it is at most while there is no room anywhere.
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(2);
+
 /// The longest sentence in a status, in characters.
 const LONGEST_SENTENCE: usize = 1024;
 
@@ -136,7 +139,10 @@ impl Seen {
     /// Tell that another node is looked for. That is no failed try, but must not go on at full speed.
     pub fn reschedule(&self, message: &str) -> Vec<Step> {
         let filling = self.filling(FillingPhase::Waiting);
-        let retry_at = self.now.checked_add(FIRST_PAUSE).ok().map(Time);
+        // What is waited for may take days: the longer it has taken, the seldomer it is tried.
+        let since = filling.started_at.as_ref().map(|Time(at)| self.now.duration_since(*at) / 4);
+        let pause = since.unwrap_or_default().clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        let retry_at = self.now.checked_add(pause).ok().map(Time);
         let filling = Filling { retry_at, pod: None, ..filling };
         self.say(with_reason(filling, PopulatorReason::FillRescheduled, message))
     }

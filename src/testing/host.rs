@@ -206,8 +206,8 @@ impl Host for FakeHost {
         self.change("binds", what, |world| world.bind(source, target, flags)).await
     }
 
-    async fn mount_writable(&self, target: &Path) -> Result<(), HostError> {
-        let what = format!("mount writable {}", target.display());
+    async fn mount_writable(&self, target: &Path, flags: &[String]) -> Result<(), HostError> {
+        let what = format!("mount writable {} {flags:?}", target.display());
         self.change("mounts", what, |world| world.mount_writable(target)).await
     }
 

@@ -163,6 +163,29 @@ fn a_swap_that_was_forgotten_midway_gives_its_volume_back() {
 }
 
 #[test]
+fn made_again_it_gives_no_pod_a_volume_that_is_not_given_back_yet() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world, "hdd").await;
+        world.play().held.insert(old.clone());
+        world.want("2Gi", "hdd", &json!({}));
+        world.until_reason("ClaimInUse").await;
+        world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/nginx"));
+        world.want("4Gi", "hdd", &json!({}));
+        let says = |text: &String| text.contains("may only be read");
+        world
+            .until("it waits for the volume", |status| status.progress.as_ref().is_some_and(says))
+            .await;
+        world.rest().await;
+        assert!(world.status().ordinals.is_empty(), "so the webhook has no claim for the pod");
+        world.play().held.clear();
+        world.settled("1/1").await;
+        assert_eq!(world.active(0).spec.unwrap().volume_name, Some(old));
+        world.write();
+    });
+}
+
+#[test]
 fn a_workload_that_ends_midway_leaves_no_volume_that_nobody_can_use() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();

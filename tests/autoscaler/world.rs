@@ -361,8 +361,16 @@ fn start(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
         return false;
     }
     let volume = volume_of(api, pod).unwrap();
-    if play.lets(&volume) != Use::Any {
-        return false; // It is not staged.
+    match play.lets(&volume) {
+        Use::Any => {}
+        Use::None => return false, // It is not staged.
+        Use::Read => {
+            let wrong = format!("{} finds its volume read-only", pod.name_any());
+            if !play.wrong.contains(&wrong) {
+                play.wrong.push(wrong);
+            }
+            return false;
+        }
     }
     if agents::is_read(api, &volume) {
         play.wrong.push(format!("{} finds its volume mounted by a copy", pod.name_any()));

@@ -3,7 +3,9 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use super::is_copy;
 use dice::Dice;
+use serde_json::json;
 use world::{FAIR, HOT, Left, MOVES, Move, NOTHING, World};
 
 #[path = "../../../tests/tally/dice.rs"]
@@ -82,6 +84,23 @@ fn walk(first: &World, known: &mut HashSet<u64>) {
 fn end_well(world: &World) {
     let end = settle(world);
     assert!(end.has_ended_well(), "no good end, from {world:#?} to {end:#?}");
+}
+
+#[test]
+fn what_is_restored_or_filled_by_others_was_not_made_for_a_swap() {
+    let claim = |group: &str, kind: &str, name: &str| {
+        serde_json::from_value(json!({"metadata": {"name": "data-db-0"}, "spec": {
+            "dataSourceRef": {"apiGroup": group, "kind": kind, "name": name}}}))
+        .unwrap()
+    };
+    assert!(is_copy(&claim("pliant.io", "PvcSourcePopulator", "data-db-0")));
+    for (group, kind, name) in [
+        ("pliant.io", "PvcSourcePopulator", "mine"),
+        ("pliant.io", "ArchivePopulator", "data-db-0"),
+        ("snapshot.storage.k8s.io", "VolumeSnapshot", "data-db-0"),
+    ] {
+        assert!(!is_copy(&claim(group, kind, name)), "{group} {kind} {name}");
+    }
 }
 
 #[test]
