@@ -44,7 +44,12 @@ impl Claim {
                     requests: Some(size()),
                     ..VolumeResourceRequirements::default()
                 }),
-                data_source_ref: self.is_copy.then(TypedObjectReference::default),
+                data_source_ref: self.is_copy.then(|| TypedObjectReference {
+                    api_group: Some("pliant.io".to_owned()),
+                    kind: "PvcSourcePopulator".to_owned(),
+                    name: name.to_owned(),
+                    namespace: None,
+                }),
                 ..PersistentVolumeClaimSpec::default()
             }),
             status: Some(PersistentVolumeClaimStatus {
