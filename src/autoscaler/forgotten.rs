@@ -7,13 +7,13 @@ use kube::api::ListParams;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::api::{FenceState, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, VolumeOnNode};
+use crate::api::{OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, VolumeOnNode};
 use crate::autoscaler::keeper::{AGAIN, Keeper, PAUSE, until};
 use crate::autoscaler::seen::{VolumeSeen, uid, uses};
 use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY};
 use crate::causes;
 use crate::populators;
-use crate::volume::{Fence, Standing};
+use crate::volume::{Fence, Standing, Use};
 
 impl Keeper {
     /// Give back volumes that were forgotten, for ever.
@@ -92,8 +92,7 @@ impl Keeper {
 
 /// Whether a copy may read the volume and nobody else.
 fn is_being_copied(volume: &VolumeOnNode) -> bool {
-    let fence = volume.fence.as_ref();
-    fence.is_some_and(|fence| fence.state == FenceState::Superseded && fence.copying)
+    volume.fence.as_ref().is_some_and(|fence| Fence::from(fence).lets() == Use::Read)
 }
 
 /// What the volume of a claim is to be told that a swap took from its pod, if no swap of its PvcAutoscaler
@@ -105,7 +104,7 @@ pub(super) fn fence_without_swap(
     status: Option<&PvcAutoscalerStatus>,
     pods: &[Pod],
 ) -> Option<Fence> {
-    let now = volume.fence.filter(|now| now.copying && now.standing == Standing::Superseded)?;
+    let now = volume.fence.filter(|now| now.lets() == Use::Read)?;
     if names(status, &claim.name_any()) {
         return None;
     }
@@ -113,8 +112,7 @@ pub(super) fn fence_without_swap(
     if claim.annotations().contains_key(SUPERSEDED_BY) {
         return Some(Fence { generation, standing: Standing::Superseded, copying: false });
     }
-    // Of whoever has it nobody knows. A pod that has it has it from before: what was asked for a swap may be
-    // done long after.
+    // A pod that has it has it from before: what was asked for a swap may be done long after.
     let has_pod = !populators::writers(pods, &claim.name_any()).is_empty();
     let is_copied = pods.iter().any(|pod| populators::fills(pod) && uses(pod, &claim.name_any()));
     let is_fresh = volume.asked.as_ref().is_some_and(|asked| !asked.is_old);

@@ -26,6 +26,16 @@ async fn one_pod(world: &World, class: &str) -> String {
     world.active(0).spec.unwrap().volume_name.unwrap()
 }
 
+/// A PvcAutoscaler that is deleted while its swap waits for somebody who has the old volume open; that volume.
+async fn forgotten_midway(world: &World) -> String {
+    let old = one_pod(world, "hdd").await;
+    world.play().held.insert(old.clone());
+    world.want("2Gi", "hdd", &json!({}));
+    world.until_reason("ClaimInUse").await;
+    world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/nginx"));
+    old
+}
+
 fn phase(status: &PvcAutoscalerStatus) -> Option<SwapPhase> {
     status.of(0).and_then(|one| one.swap.as_ref()).map(|swap| swap.phase)
 }
@@ -144,11 +154,7 @@ fn a_volume_that_has_a_higher_number_already_is_fenced_by_a_yet_higher_one() {
 fn a_swap_that_was_forgotten_midway_gives_its_volume_back() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        let old = one_pod(&world, "hdd").await;
-        world.play().held.insert(old.clone());
-        world.want("2Gi", "hdd", &json!({}));
-        world.until_reason("ClaimInUse").await;
-        world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/nginx"));
+        let old = forgotten_midway(&world).await;
         world.rest().await;
         assert_eq!(world.fence(&old), Some(superseded(1, true)), "somebody has it open");
         world.play().held.clear();
@@ -166,11 +172,7 @@ fn a_swap_that_was_forgotten_midway_gives_its_volume_back() {
 fn made_again_it_gives_no_pod_a_volume_that_is_not_given_back_yet() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        let old = one_pod(&world, "hdd").await;
-        world.play().held.insert(old.clone());
-        world.want("2Gi", "hdd", &json!({}));
-        world.until_reason("ClaimInUse").await;
-        world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/nginx"));
+        let old = forgotten_midway(&world).await;
         world.want("4Gi", "hdd", &json!({}));
         let says = |text: &String| text.contains("may only be read");
         world
