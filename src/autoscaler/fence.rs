@@ -22,7 +22,7 @@ impl Turn<'_> {
         let seen = self.seen;
         let Some(looked_up) = seen.volumes.get(from) else { return false };
         let Some(volume) = looked_up else { return true };
-        if self.swap_mut().unused_at.is_some() {
+        if self.is_begun() {
             return true;
         }
         let fence = match self.swap_mut().fence {
@@ -37,11 +37,13 @@ impl Turn<'_> {
 
     /// Whether a copy has begun that was not waited for: its source may have been written to.
     pub(super) fn is_copied_too_early(&mut self, from: &str, is_paused: bool) -> bool {
-        let is_of_ours = self.seen.volume_of(from).is_some();
+        !is_paused && self.seen.volume_of(from).is_some() && !self.is_begun()
+    }
+
+    /// Whether the copy was let begin; a version before fences did so by what Kubernetes knew.
+    fn is_begun(&mut self) -> bool {
         let swap = self.swap_mut();
-        // A version before fences has let a copy begin by what Kubernetes knew.
-        let is_begun = swap.unused_at.is_some() || swap.phase == SwapPhase::FinalCopy;
-        !is_paused && is_of_ours && !is_begun
+        swap.unused_at.is_some() || swap.phase == SwapPhase::FinalCopy
     }
 
     /// From here on the old volume is on its way back to its pod, if it was taken from it. Under a new

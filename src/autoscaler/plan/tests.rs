@@ -1,9 +1,11 @@
 //! Every order of what can happen to one pod and its claim, explored. In each state that can be reached
 //! nothing is lost, and from each all ends well.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use super::is_copy;
+use super::{is_copy, plan};
+use crate::api::SwapPhase;
+use crate::volume::Fence;
 use dice::Dice;
 use serde_json::json;
 use world::{FAIR, HOT, Left, MOVES, Move, NOTHING, World};
@@ -101,6 +103,40 @@ fn what_is_restored_or_filled_by_others_was_not_made_for_a_swap() {
     ] {
         assert!(!is_copy(&claim(group, kind, name)), "{group} {kind} {name}");
     }
+}
+
+/// Until a copy has begun, one thing after the other.
+fn copied() -> World {
+    let mut world = settle(&World::new(NOTHING));
+    world.left = NOTHING;
+    let is_begun = |world: &World| world.sources.values().any(|source| !source.paused);
+    let all = [Move::Edit].iter().chain(MOVES[..FAIR].iter().cycle());
+    for one in all.take(1000) {
+        if is_begun(&world) {
+            return world;
+        }
+        world = world.after(*one).unwrap_or(world);
+    }
+    panic!("no copy has begun in {world:#?}");
+}
+
+#[test]
+fn a_copy_that_a_version_before_fences_has_begun_goes_on() {
+    let mut world = copied();
+    world.operators = [None, None];
+    world.asks.clear();
+    world.asked.iter_mut().for_each(BTreeMap::clear);
+    world.claims.values_mut().for_each(|claim| claim.fence = Fence::default());
+    let entry = &mut world.status.ordinals[0];
+    entry.fence_generation = 0;
+    let swap = entry.swap.as_mut().unwrap();
+    assert_eq!(swap.phase, SwapPhase::FinalCopy);
+    (swap.fence, swap.unused_at) = (None, None);
+    let planned = plan(&world.seen(0)).status;
+    let swap = planned.ordinals[0].swap.as_ref().unwrap();
+    assert_ne!(swap.phase, SwapPhase::RollingBack, "{swap:?}");
+    let end = settle(&world);
+    assert!(end.has_ended_well() && end.status.ordinals[0].generation == 1, "{end:#?}");
 }
 
 #[test]

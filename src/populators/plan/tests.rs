@@ -590,3 +590,18 @@ fn what_differs_because_a_pod_wrote_is_tried_again() {
     assert_eq!(names(&steps), "Tell FillRetried, Note Waiting, Show, Count retry, DropPod");
     assert!(format!("{steps:?}").contains("a pod writes to the source"), "{steps:?}");
 }
+
+#[test]
+fn the_longer_there_is_no_room_the_seldomer_it_is_tried() {
+    for (waited, pause) in [(0, 10), (60, 15), (86_400, 120)] {
+        let seen = fresh().with(|seen| seen.prime = Some(prime("Pending", None)));
+        let since = seen.now - SignedDuration::from_secs(waited);
+        let seen = seen.tells(|told| told.started_at = Some(Time(since)));
+        let noted = plan(&seen).into_iter().find_map(|step| match step {
+            Step::Note(filling) => filling.retry_at,
+            _ => None,
+        });
+        let left = noted.expect("it is tried again").0.duration_since(seen.now);
+        assert_eq!(left, SignedDuration::from_secs(pause), "after {waited} s");
+    }
+}
