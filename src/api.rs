@@ -52,8 +52,8 @@ pub use share::{Share, ShareError};
 pub use span::{Span, SpanError};
 pub use volume_populator::{SourceKind, VolumePopulator};
 pub use volume_request::{
-    Create, Failure, FenceState, FenceStatus, Grow, Inspect, InspectionStatus, Phase, Remove,
-    UsageStatus, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work,
+    Create, Failure, FenceState, FenceStatus, Grow, Inspect, InspectionStatus, Phase, Release,
+    Remove, ShrinkTo, UsageStatus, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work,
 };
 
 /// Returns the definitions of all kinds of ours, as they are installed. [`VolumePopulator`] is

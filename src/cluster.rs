@@ -150,6 +150,17 @@ impl Volumes for Cluster {
         words::grown(&done)
     }
 
+    async fn shrink(&self, id: &VolumeId, to: Bytes) -> Result<Bytes, VolumeError> {
+        let node = self.nodes.of(id)?;
+        let done = self.requests.carry_out(&node, id, words::shrink(to)).await?;
+        words::shrunk(&done)
+    }
+
+    async fn release(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        let node = self.nodes.of(id)?;
+        self.requests.carry_out(&node, id, words::release()).await.map(drop)
+    }
+
     async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError> {
         let node = self.nodes.of(id)?;
         self.requests.carry_out(&node, id, words::fence(fence)).await.map(drop)

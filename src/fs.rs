@@ -1,4 +1,4 @@
-//! File systems: probe, make, check, grow. One table says which tool does what for which of them.
+//! File systems: probe, make, check, grow, shrink. One table says which tool does what for which of them.
 //!
 //! What a device carries and how much of it is read from its superblock, never from a cache, an
 //! exit code or the text of a tool; a tool only acts, and its success is what a second look sees.
@@ -14,6 +14,7 @@ mod check;
 mod grow;
 mod make;
 mod probe;
+mod shrink;
 pub mod superblock;
 mod tools;
 
@@ -21,8 +22,9 @@ pub use check::{Check, check};
 pub use grow::{Grew, fills, grow_mounted, grow_unmounted, leave};
 pub use make::make;
 pub use probe::{Blank, Probe, probe, probe_unmade};
+pub use shrink::{covers, shrink_mounted, shrink_unmounted};
 pub use superblock::{Facts, Superblock};
-pub use tools::{always_mounted_with, driver, grows_online};
+pub use tools::{Shrinks, always_mounted_with, driver, grows_online, shrinks};
 
 /// Why something could not be done with a file system.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +76,16 @@ pub enum FsError {
         covers: Bytes,
         /// The device's size.
         size: Bytes,
+    },
+    /// It cannot become so small, or not now; it is as it was.
+    #[error("the file system on {} cannot become {to}: {why}", device.display())]
+    CannotShrink {
+        /// The device.
+        device: PathBuf,
+        /// The size that was asked for.
+        to: Bytes,
+        /// What is in the way.
+        why: String,
     },
     /// A program ended without success.
     #[error("`{command}` ended with {code}: {stderr}")]

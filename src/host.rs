@@ -12,7 +12,6 @@ mod devmapper;
 mod disks;
 mod dm;
 mod exec;
-mod grow;
 mod ioctl;
 mod line;
 mod lock;
@@ -20,6 +19,7 @@ mod mounts;
 mod object;
 mod paths;
 mod real;
+mod resize;
 mod shell;
 mod state;
 mod things;
@@ -235,7 +235,7 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// Say how full a mounted file system is.
     async fn usage(&self, path: &Path) -> Result<Usage, HostError>;
 
-    // Growing mounted file systems.
+    // Resizing mounted file systems.
 
     /// `EXT4_IOC_RESIZE_FS`: the new count of file system blocks.
     async fn ext_resize(&self, mounted: &Path, blocks: u64) -> Result<(), HostError>;
@@ -256,6 +256,9 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
 
     /// `BTRFS_IOC_RESIZE` of the only device to all of it.
     async fn btrfs_grow_to_device(&self, mounted: &Path) -> Result<(), HostError>;
+
+    /// `BTRFS_IOC_RESIZE` of the only device to this many bytes of it: what lies behind is moved first.
+    async fn btrfs_shrink(&self, mounted: &Path, to: Bytes) -> Result<(), HostError>;
 
     // What was spent.
 

@@ -1,4 +1,5 @@
-//! What this machine can do with a volume: make it, grow it, show it to a workload, remove it.
+//! What this machine can do with a volume: make it, grow and shrink it, show it to a workload, remove
+//! it.
 //!
 //! The record of a volume is the tags of its logical volume ([`record`]); nothing is kept elsewhere,
 //! so each call looks, acts and looks again, and a call that was cut short is finished by the next.
@@ -37,6 +38,7 @@ pub mod record;
 mod remove;
 mod room;
 mod setup;
+mod shrink;
 mod stage;
 mod stats;
 pub mod storage;
@@ -195,7 +197,7 @@ impl Node {
                 wiped: self.wipes.progress(key).unwrap_or_default().max(found.record.wiped),
             },
             record::Life::Ready if self.wipes.runs(key) => State::Resizing,
-            record::Life::Ready if found.has_snapshot() => State::Resizing,
+            record::Life::Ready if found.has_snapshot() || found.is_shrinking() => State::Resizing,
             record::Life::Ready => match self.growths().get(key) {
                 Some(LastGrowth::Done) => State::Resized,
                 Some(LastGrowth::Waits(_)) | None => State::Ready,
@@ -218,6 +220,14 @@ impl Volumes for Node {
         let grown = self.grow_volume(id, growth).await;
         self.outcomes.count(&grown);
         grown
+    }
+
+    async fn shrink(&self, id: &VolumeId, to: Bytes) -> Result<Bytes, VolumeError> {
+        self.shrink_volume(id, to).await
+    }
+
+    async fn release(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        self.release_volume(id).await
     }
 
     async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError> {

@@ -305,6 +305,8 @@ pub struct VolumeStatus {
     pub published: bool,
     /// Who may use it.
     pub fence: Fence,
+    /// The size beyond which it does not grow, while it is shrunk.
+    pub limit: Option<Bytes>,
     /// What is wrong; empty for a healthy volume.
     pub ailments: Vec<Ailment>,
 }

@@ -312,6 +312,10 @@ pub struct VolumeOnNode {
     /// Who may use it, if that was ever said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceStatus>,
+    /// The size beyond which it does not grow, because it is being shrunk to that or its claim is not
+    /// told of it yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Quantity>,
     /// What is wrong with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]

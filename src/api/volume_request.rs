@@ -78,6 +78,10 @@ pub enum Work {
     Create(Create),
     /// Grow the volume, and its file system where the node can do that.
     Grow(Grow),
+    /// Shrink the volume and its file system, and keep it from growing beyond until it is released.
+    Shrink(ShrinkTo),
+    /// Let a volume grow again that was shrunk.
+    Release(Release),
     /// Make the volume gone and its bytes unreadable.
     Remove(Remove),
     /// Say who may use the volume.
@@ -88,13 +92,16 @@ pub enum Work {
 
 impl Work {
     /// The words for all kinds of work.
-    pub const KINDS: [&str; 5] = ["create", "grow", "remove", "fence", "inspect"];
+    pub const KINDS: [&str; 7] =
+        ["create", "grow", "shrink", "release", "remove", "fence", "inspect"];
 
     /// The word for its kind, as the field is called.
     pub const fn kind(&self) -> &'static str {
         match self {
             Work::Create(_) => "create",
             Work::Grow(_) => "grow",
+            Work::Shrink(_) => "shrink",
+            Work::Release(_) => "release",
             Work::Remove(_) => "remove",
             Work::Fence(_) => "fence",
             Work::Inspect(_) => "inspect",
@@ -135,6 +142,18 @@ pub struct Grow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<bool>,
 }
+
+/// A shrink.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ShrinkTo {
+    /// The size, which is rounded up to whole extents.
+    pub to: Quantity,
+}
+
+/// The end of a shrink; it has no settings.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+pub struct Release {}
 
 /// A removal; it has no settings.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]

@@ -348,6 +348,8 @@ fn name_of(work: &Work, id: &VolumeId) -> String {
     match work {
         Work::Create(_) => name_of_create(id),
         Work::Grow(_) => format!("grow-{id}"),
+        Work::Shrink(_) => format!("shrink-{id}"),
+        Work::Release(_) => format!("release-{id}"),
         Work::Remove(_) => format!("remove-{id}"),
         Work::Fence(_) => format!("fence-{id}"),
         Work::Inspect(_) => format!("inspect-{id}"),
@@ -358,6 +360,8 @@ fn verb(work: &Work) -> &'static str {
     match work {
         Work::Create(_) => "making",
         Work::Grow(_) => "growing",
+        Work::Shrink(_) => "shrinking",
+        Work::Release(_) => "releasing",
         Work::Remove(_) => "removing",
         Work::Fence(_) => "fencing",
         Work::Inspect(_) => "inspecting",

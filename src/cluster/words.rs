@@ -2,8 +2,9 @@
 
 use crate::api::{
     AilmentStatus, Create, Failure, FenceState, FenceStatus, Grow, Inspect, InspectionStatus,
-    Quantity, Remove, UsageStatus, VolumeOnNode, VolumeRequestStatus, Work,
+    Quantity, Release, Remove, ShrinkTo, UsageStatus, VolumeOnNode, VolumeRequestStatus, Work,
 };
+use crate::bytes::Bytes;
 use crate::volume::{
     Ailment, Class, Fence, FsKind, Grown, Growth, Inspection, Mode, NewVolume, Reason, Severity,
     Standing, Usage, Volume, VolumeError, VolumeStatus, Wanted,
@@ -25,6 +26,14 @@ pub(super) fn grow(growth: Growth) -> Work {
         at_most: growth.size.at_most.map(Quantity),
         block: growth.block,
     })
+}
+
+pub(super) fn shrink(to: Bytes) -> Work {
+    Work::Shrink(ShrinkTo { to: Quantity(to) })
+}
+
+pub(super) fn release() -> Work {
+    Work::Release(Release {})
 }
 
 pub(super) fn remove() -> Work {
@@ -113,6 +122,18 @@ pub(super) fn grown(done: &VolumeRequestStatus) -> Result<Grown, VolumeError> {
                 .to_owned(),
         }),
     }
+}
+
+/// The size that a volume was shrunk to.
+///
+/// # Errors
+/// [`VolumeError::Failed`] if the node did not say.
+pub(super) fn shrunk(done: &VolumeRequestStatus) -> Result<Bytes, VolumeError> {
+    done.size.map(|size| size.0).ok_or_else(|| VolumeError::Failed {
+        what: "the node did not say to which size it has shrunk the volume; its agent is of another \
+               version"
+            .to_owned(),
+    })
 }
 
 /// What a look at a volume saw, as it is written down; `None`: the volume is not there.
@@ -220,6 +241,7 @@ pub fn volume_on_node(one: &VolumeStatus) -> VolumeOnNode {
         mode: volume.mode.to_string(),
         state: one.state.to_string(),
         fence: (one.fence != Fence::default()).then(|| one.fence.into()),
+        limit: one.limit.map(Quantity),
         ailments: one.ailments.iter().map(ailment).collect(),
     }
 }
@@ -243,6 +265,7 @@ pub(super) fn volume_status(node: &str, told: &VolumeOnNode) -> Result<VolumeSta
             state: told.state.parse()?,
             published: false,
             fence: told.fence.as_ref().map(Fence::from).unwrap_or_default(),
+            limit: told.limit.map(|limit| limit.0),
             ailments: told.ailments.iter().map(ailment).collect(),
         })
     };
@@ -306,6 +329,7 @@ mod tests {
                 state,
                 published: false,
                 fence: Fence { generation: 3, standing: Standing::Superseded, copying: true },
+                limit: Some(Bytes::gib(3)),
                 ailments: vec![
                     ailing(Severity::DataLoss, "DiskMissing"),
                     ailing(Severity::Degraded, "NotReady"),
@@ -322,8 +346,8 @@ mod tests {
         let (size, requested) = (Bytes::gib(4), Bytes::gib(3));
         let (name, mode) = ("pvc-1".to_owned(), Mode::Filesystem(FsKind::Xfs));
         let volume = Volume { id, name, pool, node, size, requested, mode };
-        let (state, fence, ailments) = (State::Ready, Fence::default(), Vec::new());
-        let status = VolumeStatus { volume, state, published: true, fence, ailments };
+        let (state, fence, limit, ailments) = (State::Ready, Fence::default(), None, Vec::new());
+        let status = VolumeStatus { volume, state, published: true, fence, limit, ailments };
         let usage = Usage {
             total: Bytes::gib(4),
             used: Bytes::gib(1),

@@ -68,10 +68,10 @@ impl fmt::Debug for Agent {
 /// What has become of a piece of work.
 #[derive(Debug, Clone, PartialEq)]
 enum Done {
-    Made,
     Grown { size: Quantity, node_expansion_required: bool },
-    Gone,
-    Fenced,
+    Shrunk { size: Quantity },
+    /// There is nothing more to say of it.
+    Well,
     Inspected(Box<InspectionStatus>),
 }
 
@@ -285,15 +285,20 @@ async fn do_work(
                 });
             }
             volumes.ensure(&want).await?;
-            Ok(Done::Made)
+            Ok(Done::Well)
         }
         Work::Grow(grow) => {
             let grown = volumes.grow(id, Growth::from(grow)).await?;
             let node_expansion_required = grown.node_expansion_required;
             Ok(Done::Grown { size: Quantity(grown.size), node_expansion_required })
         }
-        Work::Remove(_) => volumes.remove(id).await.map(|()| Done::Gone),
-        Work::Fence(fence) => volumes.fence(id, Fence::from(fence)).await.map(|()| Done::Fenced),
+        Work::Shrink(shrink) => {
+            let size = volumes.shrink(id, shrink.to.0).await?;
+            Ok(Done::Shrunk { size: Quantity(size) })
+        }
+        Work::Release(_) => volumes.release(id).await.map(|()| Done::Well),
+        Work::Remove(_) => volumes.remove(id).await.map(|()| Done::Well),
+        Work::Fence(fence) => volumes.fence(id, Fence::from(fence)).await.map(|()| Done::Well),
         Work::Inspect(_) => {
             let seen = volumes.inspect(id).await?;
             Ok(Done::Inspected(Box::new(cluster::inspection_status(seen.as_ref()))))
@@ -303,7 +308,7 @@ async fn do_work(
 
 fn told(outcome: &Result<Done, VolumeError>, ended: VolumeRequestStatus) -> VolumeRequestStatus {
     match outcome {
-        Ok(Done::Made | Done::Gone | Done::Fenced) => ended,
+        Ok(Done::Well) => ended,
         Ok(Done::Inspected(seen)) => {
             VolumeRequestStatus { inspection: Some(seen.clone()), ..ended }
         }
@@ -313,6 +318,9 @@ fn told(outcome: &Result<Done, VolumeError>, ended: VolumeRequestStatus) -> Volu
             node_expansion_required: Some(*node_expansion_required),
             ..ended
         },
+        Ok(Done::Shrunk { size }) => {
+            VolumeRequestStatus { phase: Phase::Resized, size: Some(*size), ..ended }
+        }
         Err(error) => VolumeRequestStatus {
             phase: Phase::Failed,
             failure: Some(Failure::from(error)),

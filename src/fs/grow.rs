@@ -86,7 +86,10 @@ pub async fn grow_unmounted(
     }
     check(host, device, kind, Check::Repair).await?;
     if grows_online(&before) {
-        grow_mounted_privately(host, device, kind, private_mount_dir).await?;
+        mount_privately(host, device, kind, private_mount_dir).await?;
+        let grew = grow_mounted(host, private_mount_dir, device, kind).await;
+        leave(host, private_mount_dir).await?;
+        grew?;
     } else {
         let checked = known(host, device, kind).await?;
         behind::wipe_behind(host, device, None, &checked, size).await?;
@@ -99,12 +102,13 @@ pub async fn grow_unmounted(
     filled(device, size, &before, &after)
 }
 
-async fn grow_mounted_privately(
+/// Mount a file system where nobody sees it, to resize it; [`leave`] ends that.
+pub(super) async fn mount_privately(
     host: &dyn Host,
     device: &Path,
     kind: FsKind,
     dir: &Path,
-) -> Result<Grew, FsError> {
+) -> Result<(), HostError> {
     host.make_dir(dir).await?;
     host.mount(&NewMount {
         device: device.to_owned(),
@@ -112,14 +116,10 @@ async fn grow_mounted_privately(
         kind: tools::driver(kind),
         options: ["nodev", "nosuid", "noexec"].map(str::to_owned).to_vec(),
     })
-    .await?;
-    let grew = grow_mounted(host, dir, device, kind).await;
-    host.unmount(dir).await?;
-    host.remove_path(dir).await?;
-    grew
+    .await
 }
 
-/// Unmount and remove what an earlier growth has left of its private mount; nothing left is success.
+/// Unmount and remove a private mount, also one that an earlier resize has left; none is success.
 pub async fn leave(host: &dyn Host, private_mount_dir: &Path) -> Result<(), HostError> {
     let mounts = host.mounts().await?;
     for _ in mounts.iter().filter(|mount| mount.target == private_mount_dir) {
@@ -132,7 +132,7 @@ pub async fn leave(host: &dyn Host, private_mount_dir: &Path) -> Result<(), Host
 }
 
 /// The superblock as the kernel would write it now.
-async fn seen(
+pub(super) async fn seen(
     host: &dyn Host,
     device: &Path,
     mounted: Option<&Path>,

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::bytes::Bytes;
 use crate::fs::superblock::{Facts, Superblock};
 use crate::host::Cmd;
 use crate::volume::FsKind;
@@ -37,6 +38,26 @@ pub const fn always_mounted_with(_kind: FsKind) -> &'static [&'static str] {
 /// Whether this file system can grow while it is mounted with its [`driver`].
 pub fn grows_online(superblock: &Superblock) -> bool {
     !matches!(superblock.facts, Facts::Ext(ext) if ext.sparse_super2)
+}
+
+/// When a file system can become smaller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shrinks {
+    /// Never: what it holds has to be copied to a smaller one.
+    Never,
+    /// While it is mounted nowhere.
+    Unmounted,
+    /// While it is mounted, and only then.
+    Mounted,
+}
+
+/// When a file system of this kind can become smaller.
+pub const fn shrinks(kind: FsKind) -> Shrinks {
+    match kind {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => Shrinks::Unmounted,
+        FsKind::Xfs => Shrinks::Never,
+        FsKind::Btrfs => Shrinks::Mounted,
+    }
 }
 
 /// The command that makes a file system; discards nothing, because the device has just been wiped.
@@ -83,6 +104,12 @@ pub(super) fn resize_ext(device: &Path) -> Cmd {
     Cmd::new("resize2fs").arg(device).limit(CHECK_LIMIT)
 }
 
+/// The command that shrinks an unmounted file system of the ext family; it counts in KiB.
+pub(super) fn shrink_ext(device: &Path, to: Bytes) -> Cmd {
+    let size = format!("{}K", to.get() >> 10);
+    Cmd::new("resize2fs").arg(device).arg(size).limit(CHECK_LIMIT)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,5 +124,7 @@ mod tests {
         assert_eq!(typed(FsKind::Btrfs), "mkfs.btrfs -f -q -K -m 1 /dev/dm-3");
         assert_eq!(look(FsKind::Btrfs, device).to_string(), "btrfs check --readonly /dev/dm-3");
         assert_eq!(resize_ext(device).to_string(), "resize2fs /dev/dm-3");
+        let shrink = shrink_ext(device, Bytes::mib(64));
+        assert_eq!(shrink.to_string(), "resize2fs /dev/dm-3 65536K");
     }
 }

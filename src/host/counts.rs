@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Every kind of call that is counted.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "binds",
     "device_reads",
     "discards",
@@ -13,6 +13,7 @@ const NAMES: [&str; 16] = [
     "dm_reads",
     "fs_grows",
     "fs_reads",
+    "fs_shrinks",
     "fsyncs",
     "lvm_commands",
     "mount_table_reads",

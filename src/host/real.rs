@@ -18,13 +18,15 @@ use super::{
     Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, Host, HostError, Mount,
     NewMount, Output, PathKind, Usage, XfsGeometry,
 };
-use super::{block, devmapper, disks, grow, lock, mounts, paths};
+use super::{block, devmapper, disks, lock, mounts, paths, resize};
 use crate::bytes::Bytes;
 
 /// How long a system call may take that moves little data.
 const SMALL: Duration = Duration::from_secs(30);
 /// How long one may take that writes a range, flushes a disk, or grows a file system.
 const LARGE: Duration = Duration::from_secs(600);
+/// How long one may take that moves what a file system holds.
+const MOVING: Duration = Duration::from_secs(3600);
 
 /// The lane of commands that concern no group: it sees no disk.
 const OWN_LANE: &str = "-";
@@ -266,12 +268,12 @@ impl Host for RealHost {
     }
 
     async fn ext_resize(&self, mounted: &Path, blocks: u64) -> Result<(), HostError> {
-        let resize = move |mounted: &Path| grow::ext_resize(mounted, blocks);
-        self.call("fs_grows", "EXT4_IOC_RESIZE_FS", mounted, LARGE, resize).await
+        let grow = move |mounted: &Path| resize::ext_resize(mounted, blocks);
+        self.call("fs_grows", "EXT4_IOC_RESIZE_FS", mounted, LARGE, grow).await
     }
 
     async fn xfs_geometry(&self, mounted: &Path) -> Result<XfsGeometry, HostError> {
-        self.call("fs_reads", "XFS_IOC_FSGEOMETRY", mounted, SMALL, grow::xfs_geometry).await
+        self.call("fs_reads", "XFS_IOC_FSGEOMETRY", mounted, SMALL, resize::xfs_geometry).await
     }
 
     async fn xfs_grow(
@@ -280,18 +282,23 @@ impl Host for RealHost {
         blocks: u64,
         inode_max_percent: u32,
     ) -> Result<(), HostError> {
-        let grow = move |mounted: &Path| grow::xfs_grow(mounted, blocks, inode_max_percent);
+        let grow = move |mounted: &Path| resize::xfs_grow(mounted, blocks, inode_max_percent);
         self.call("fs_grows", "XFS_IOC_FSGROWFSDATA", mounted, LARGE, grow).await
     }
 
     async fn btrfs_device_bytes(&self, mounted: &Path) -> Result<Bytes, HostError> {
-        let bytes = |mounted: &Path| grow::btrfs_device_bytes(mounted).map(Bytes::new);
+        let bytes = |mounted: &Path| resize::btrfs_device_bytes(mounted).map(Bytes::new);
         self.call("fs_reads", "BTRFS_IOC_DEV_INFO", mounted, SMALL, bytes).await
     }
 
     async fn btrfs_grow_to_device(&self, mounted: &Path) -> Result<(), HostError> {
-        let grow = grow::btrfs_grow_to_device;
+        let grow = resize::btrfs_grow_to_device;
         self.call("fs_grows", "BTRFS_IOC_RESIZE", mounted, LARGE, grow).await
+    }
+
+    async fn btrfs_shrink(&self, mounted: &Path, to: Bytes) -> Result<(), HostError> {
+        let shrink = move |mounted: &Path| resize::btrfs_shrink(mounted, to.get());
+        self.call("fs_shrinks", "BTRFS_IOC_RESIZE", mounted, MOVING, shrink).await
     }
 
     fn counts(&self) -> BTreeMap<&'static str, u64> {

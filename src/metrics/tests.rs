@@ -44,6 +44,7 @@ fn figures() -> Figures {
             state: State::Deleting { wiped: Bytes::mib(1) },
             published: false,
             fence: Fence::default(),
+            limit: None,
             ailments: Vec::new(),
         }],
         usages: BTreeMap::from([(id(), usage())]),

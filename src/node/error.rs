@@ -49,6 +49,9 @@ pub(super) fn fs_failed(what: impl Into<String>) -> impl FnOnce(FsError) -> Volu
         FsError::OnlyUnmounted { .. } | FsError::Damaged { .. } => {
             VolumeError::Refused { reason: format!("{what}: {source}") }
         }
+        FsError::CannotShrink { .. } => {
+            VolumeError::SizeOutOfRange { reason: format!("{what}: {source}") }
+        }
         FsError::Host(source) => failed(what)(source),
         source => VolumeError::Failed { what: format!("{what}: {}", causes::in_full(&source)) },
     }

@@ -13,6 +13,7 @@ use crate::node::create::keeps_limit;
 use crate::node::error::{failed, fs_failed};
 use crate::node::pools;
 use crate::node::record::{self, Life};
+use crate::node::shrink::keeps_below_limit;
 use crate::node::wipe::{self, Task};
 use crate::node::{Found, LastGrowth, Node};
 use crate::volume::{FsKind, Grown, Growth, Layout, Mode, VolumeError, VolumeId};
@@ -48,6 +49,7 @@ impl Node {
         growth: Growth,
     ) -> Result<Grown, VolumeError> {
         let found = self.usable(id).await?;
+        let found = self.conclude_cut_shrink(found).await?;
         let block = found.record.mode == Mode::Block;
         if growth.block.is_some_and(|wanted| wanted != block) {
             return Err(VolumeError::Invalid {
@@ -74,6 +76,7 @@ impl Node {
     ) -> Result<Found, VolumeError> {
         let wanted = growth.size.at_least.div_ceil(found.seen.extent_size);
         let now = found.lv.extents();
+        keeps_below_limit(&found, growth.size.at_least)?;
         keeps_limit(found.seen.size_of(wanted.max(now)), growth.size)?;
         if wanted <= now {
             // A growth that was asked for before and given up may have left its helper.

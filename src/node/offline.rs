@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use crate::bytes::Bytes;
 use crate::fs::{self, FsError, Superblock};
 use crate::lvm::{Group, NewLv};
 use crate::node::error::{failed, fs_failed};
@@ -22,6 +23,13 @@ const WHAT_TO_DO: &str = "; free some, or set safety to best-effort";
 /// How long a merge may take; it copies no more than the snapshot holds.
 const MERGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(3600);
 
+/// What becomes of an unmounted file system.
+#[derive(Debug, Clone, Copy)]
+enum Resize {
+    ToDevice,
+    To(Bytes),
+}
+
 impl Node {
     /// Grow an unmounted file system to its device, which is active afterwards.
     pub(super) async fn grow_unmounted(
@@ -35,7 +43,7 @@ impl Node {
         if !full {
             self.refuse_if_claimed(found, &device).await?;
             found.group.flush().await?; // As before a growth of a mounted one.
-            self.resize_with_a_way_back(found, kind, &device).await?;
+            self.resize_with_a_way_back(found, kind, &device, Resize::ToDevice).await?;
             self.note_growth(found.record.id.key(), LastGrowth::Done);
         }
         Ok(())
@@ -92,34 +100,56 @@ impl Node {
         }
     }
 
+    /// Shrink an unmounted file system, whose device is active afterwards; at or below the size already
+    /// changes nothing.
+    pub(super) async fn shrink_unmounted(
+        &self,
+        found: &Found,
+        kind: FsKind,
+        to: Bytes,
+    ) -> Result<(), VolumeError> {
+        let (device, _) = self.activate(found).await?;
+        if self.superblock(found, kind, &device).await?.covers <= to {
+            return Ok(());
+        }
+        self.refuse_if_claimed(found, &device).await?;
+        self.resize_with_a_way_back(found, kind, &device, Resize::To(to)).await
+    }
+
     async fn resize_with_a_way_back(
         &self,
         found: &Found,
         kind: FsKind,
         device: &Path,
+        resize: Resize,
     ) -> Result<(), VolumeError> {
         let snapshot = if kind.is_ext() { self.take_snapshot(found).await? } else { None };
-        let dir = self.private_mount_point(found);
-        let grew = fs::grow_unmounted(self.host.as_ref(), device, kind, &dir).await;
-        if grew.is_ok() {
+        let (dir, host) = (self.private_mount_point(found), self.host.as_ref());
+        let (verb, resized) = match resize {
+            Resize::ToDevice => {
+                ("grown", fs::grow_unmounted(host, device, kind, &dir).await.map(drop))
+            }
+            Resize::To(to) => ("shrunk", fs::shrink_unmounted(host, device, kind, to, &dir).await),
+        };
+        if resized.is_ok() {
             // A snapshot is the only way back until the result is durable.
             self.host.flush(device).await.map_err(failed("flushing the resized file system"))?;
         }
-        match (grew, snapshot) {
-            (Ok(_), None) => Ok(()),
-            (Ok(_), Some(name)) => {
+        match (resized, snapshot) {
+            (Ok(()), None) => Ok(()),
+            (Ok(()), Some(name)) => {
                 let turn = found.group.turn().await?;
                 turn.remove(&name).await?;
                 // A snapshot that came back after a power cut would be merged over newer data.
                 found.group.flush().await.map_err(VolumeError::from)
             }
             (Err(error), None) => Err(fs_failed(format!(
-                "the unmounted {kind} file system could not be grown"
+                "the unmounted {kind} file system could not be {verb}"
             ))(error)),
             (Err(error), Some(name)) => {
                 self.roll_back(found, &name).await?;
                 Err(fs_failed(format!(
-                    "the unmounted {kind} file system could not be grown and is as it was before"
+                    "the unmounted {kind} file system could not be {verb} and is as it was before"
                 ))(error))
             }
         }

@@ -207,6 +207,7 @@ impl Node {
         growth: Option<Growth>,
     ) -> Result<Bytes, VolumeError> {
         let found = self.usable(id).await?;
+        let found = self.conclude_cut_shrink(found).await?;
         let mount = self.mount_at(&found, path).await?;
         let found = match growth {
             Some(growth) => self.grow_device(found, growth).await?,

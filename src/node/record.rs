@@ -12,6 +12,7 @@ const PREFIX: &str = "pliant-";
 const STATE: &str = "state";
 const MADE: &str = "made";
 const FENCE: &str = "fence";
+const LIMIT: &str = "limit";
 /// The key of the tag that says how far a volume's last wipe is.
 pub const WIPED: &str = "wiped";
 
@@ -63,6 +64,8 @@ pub struct Record {
     pub wiped: Bytes,
     /// Who may use it.
     pub fence: Fence,
+    /// The size beyond which it does not grow: that to which it is, or was, shrunk.
+    pub limit: Option<Bytes>,
 }
 
 /// The name of the logical volume of a key.
@@ -96,6 +99,7 @@ impl Record {
             mkfs: mkfs_options.clone(),
             wiped: Bytes::ZERO,
             fence: Fence::default(),
+            limit: None,
         }
     }
 
@@ -121,6 +125,10 @@ impl Record {
             Some(_) => value(FENCE)?.parse().ok()?,
             None => Fence::default(),
         };
+        let limit = match find_limit_tag(lv) {
+            Some(_) => Some(Bytes::new(value(LIMIT)?.parse().ok()?)),
+            None => None,
+        };
         Some(Record {
             name: value("name")?,
             mode,
@@ -133,6 +141,7 @@ impl Record {
             mkfs,
             wiped: bytes(value(WIPED)),
             fence,
+            limit,
             id,
         })
     }
@@ -180,6 +189,16 @@ pub fn fence_tag(fence: Fence) -> String {
 /// The tag that says so now; `None` on a volume that was never swapped.
 pub fn find_fence_tag(lv: &Lv) -> Option<&str> {
     tags::find(&lv.tags, FENCE)
+}
+
+/// The tag that says beyond which size the volume does not grow.
+pub fn limit_tag(limit: Bytes) -> String {
+    tags::tag(LIMIT, &limit.get().to_string())
+}
+
+/// The tag that says so now; `None` on a volume that is not shrunk.
+pub fn find_limit_tag(lv: &Lv) -> Option<&str> {
+    tags::find(&lv.tags, LIMIT)
 }
 
 /// The tag that says how far a wipe is.
@@ -259,6 +278,8 @@ mod tests {
             "mkfs=!zz",
             "fence=",
             "fence=x:1",
+            "limit=",
+            "limit=small",
         ] {
             assert_eq!(by_hand(&format!("pliant.{doubt}")), None, "{doubt}");
         }

@@ -51,7 +51,7 @@ impl Node {
         let target = stage.staging.clone();
         let new = NewMount { device: device.clone(), target, kind: fs::driver(kind), options };
         self.mount_verified(&table, &new, &info).await?;
-        if stage.read_only {
+        if stage.read_only || found.is_shrinking() {
             return Ok(());
         }
         self.grow_staged(&found, kind, &device, &stage.staging).await
@@ -118,7 +118,9 @@ impl Node {
         if superblock.has_errors() && !read_only {
             self.repair(found, kind, device).await;
         }
-        let only_unmounted = !superblock.fills(found.size()) && !fs::grows_online(&superblock);
+        let only_unmounted = !superblock.fills(found.size())
+            && !fs::grows_online(&superblock)
+            && !found.is_shrinking();
         // One that may not grow is still good for use, and one that cannot be staged for nothing.
         if only_unmounted && !read_only && self.misses_snapshot(found).await?.is_none() {
             self.grow_unmounted(found, kind).await?;

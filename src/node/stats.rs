@@ -74,6 +74,7 @@ impl Node {
             state: self.state(found),
             published,
             fence: found.record.fence,
+            limit: found.record.limit,
             ailments: self.ailments(found, number.copied(), look),
         }
     }

@@ -47,6 +47,20 @@ impl World {
         assert!(behind, "{call}: {range:?} of {} is in its file system", lv.name);
     }
 
+    /// Panic if the file system of a volume counts on what is behind its first so many extents.
+    pub fn may_reduce(&self, group: &Group, lv: &Lv, extents: u64) {
+        if !lv.tags.iter().any(|tag| is(tag, "pliant.made")) {
+            return;
+        }
+        let device = self.devices.get(&group.dm_uuid(lv)).map(super::devices::Device::path);
+        let Some(device) = device else {
+            panic!("lvreduce: whether {} can lose what is behind is not seen", lv.name);
+        };
+        let head = self.read(&device, 0, HEAD).unwrap_or_default();
+        let covers = FakeFs::read(&head).map(|fs| fs.covers);
+        assert!(covers <= Some(group.size_of(extents)), "lvreduce: {} needs {covers:?}", lv.name);
+    }
+
     /// Panic if a volume of ours is in the group on the disk, or somebody has the disk open.
     fn may_give_away(&self, disk: &Path, call: &str) {
         let open = self.openers.get(disk).is_some_and(|openers| *openers > 0);

@@ -183,6 +183,17 @@ fn overlap(piece: &Piece, wanted: &Piece) -> Option<Piece> {
 }
 
 /// Append pieces to a volume, joining what is adjacent as LVM does.
+/// Take away all extents of a linear volume behind the first so many.
+pub(super) fn truncate(lv: &mut Lv, extents: u64) {
+    lv.segments.retain(|segment| segment.start < extents);
+    for segment in &mut lv.segments {
+        segment.extents = segment.extents.min(extents - segment.start);
+        for piece in &mut segment.pieces {
+            piece.range.end = piece.range.start + segment.extents;
+        }
+    }
+}
+
 pub(super) fn append(lv: &mut Lv, pieces: Vec<Piece>) {
     for piece in pieces {
         let length = piece.range.end - piece.range.start;

@@ -299,6 +299,11 @@ impl Host for FakeHost {
         self.change("fs_grows", what, grow).await
     }
 
+    async fn btrfs_shrink(&self, mounted: &Path, to: Bytes) -> Result<(), HostError> {
+        let what = format!("BTRFS_IOC_RESIZE {} {to}", mounted.display());
+        self.change("fs_shrinks", what, |world| world.shrink_btrfs(mounted, to)).await
+    }
+
     fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.lock().counts.clone()
     }

@@ -175,6 +175,7 @@ impl World {
             "lvcreate" if line.has("-s") => self.snapshot(line),
             "lvcreate" => self.lvcreate(line),
             "lvextend" => self.lvextend(line),
+            "lvreduce" => self.lvreduce(line),
             "lvchange" => self.lvchange(line),
             "lvremove" => self.lvremove(line),
             "lvconvert" => self.merge(line),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nix::libc::{EBUSY, EINVAL, ENOENT, ENOTDIR, ENOTEMPTY, EROFS};
+use nix::libc::{EBUSY, EINVAL, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, EROFS};
 
 use super::World;
 use super::disks::{Fault, system};
@@ -279,6 +279,21 @@ impl World {
             return Err(system(what, EINVAL));
         }
         self.resize(&node, FakeFs { covers, ..fs })
+    }
+
+    pub fn shrink_btrfs(&mut self, path: &Path, to: Bytes) -> Result<(), HostError> {
+        const CALL: &str = "BTRFS_IOC_RESIZE";
+        let (fs, node, _) = self.mounted_fs(path, CALL)?;
+        if self.mount_of(path).super_options[0] == "ro" {
+            return Err(system(CALL, EROFS));
+        }
+        if fs.kind != FsKind::Btrfs || to > fs.covers || to < FsKind::Btrfs.smallest() {
+            return Err(system(CALL, EINVAL));
+        }
+        if self.used.get(path).is_some_and(|used| *used > to) {
+            return Err(system(CALL, ENOSPC));
+        }
+        self.resize(&node, FakeFs { covers: to, ..fs })
     }
 
     pub fn resize(&mut self, node: &Path, fs: FakeFs) -> Result<(), HostError> {

@@ -133,7 +133,7 @@ pub struct PoolAilment {
     pub unreachable: bool,
 }
 
-/// Makes, grows, removes and tells of volumes: on this machine, or wherever in a cluster.
+/// Makes, grows, shrinks, removes and tells of volumes: on this machine, or wherever in a cluster.
 ///
 /// A changing verb runs to its end even if its caller leaves, so whoever implements it bounds its own
 /// waits: with [`VolumeError::Working`] where asking again joins the work, with
@@ -153,6 +153,17 @@ pub trait Volumes: Send + Sync + 'static {
     /// Grow the volume, and its file system where that can be done here; at or beyond the size
     /// already is success, and the answer does not depend on how often it is asked.
     async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError>;
+
+    /// Shrink the volume and its file system to a size, rounded up to whole extents, and let it grow
+    /// beyond that only after [`release`](Volumes::release); the real size. At or below it already is
+    /// success.
+    ///
+    /// Kubernetes tells a claim of a smaller size in several steps; a growth to the size of before, asked
+    /// for between two of them, would undo the shrink.
+    async fn shrink(&self, id: &VolumeId, to: Bytes) -> Result<Bytes, VolumeError>;
+
+    /// Let a volume grow again that was shrunk; again changes nothing.
+    async fn release(&self, id: &VolumeId) -> Result<(), VolumeError>;
 
     /// Say, durably, who may use the volume; again changes nothing. Who has it in use already is not
     /// disturbed.

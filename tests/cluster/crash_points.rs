@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use pliant::bytes::Bytes;
 use pliant::api::{NodeStorageStatus, Pool};
 use pliant::testing::{FakeApi, FakeHost, MachineState, Side};
 use pliant::volume::{Fence, Mode, NewVolume, Standing, VolumeError, Volumes};
@@ -20,6 +21,8 @@ const SUPERSEDED: Fence = Fence { generation: 1, standing: Standing::Superseded,
 enum Op {
     Create,
     Grow,
+    Shrink,
+    Release,
     Remove,
     Fence,
     Inspect,
@@ -60,8 +63,9 @@ struct Reference {
 }
 
 fn cases() -> Vec<Case> {
-    let ops = [Op::Create, Op::Grow, Op::Remove, Op::Fence, Op::Inspect];
-    ops.into_iter().flat_map(|op| [Mode::Block, EXT4].map(|mode| Case { op, mode })).collect()
+    let ops = [Op::Create, Op::Grow, Op::Release, Op::Remove, Op::Fence, Op::Inspect];
+    let cases = ops.into_iter().flat_map(|op| [Mode::Block, EXT4].map(|mode| Case { op, mode }));
+    cases.chain([Case { op: Op::Shrink, mode: EXT4 }]).collect()
 }
 
 impl Case {
@@ -74,6 +78,10 @@ impl Case {
         match self.op {
             Op::Create => cluster.ensure(&self.want()).await.map(|made| format!("{made:?}")),
             Op::Grow => cluster.grow(&volume, growth(200)).await.map(|grown| format!("{grown:?}")),
+            Op::Shrink => {
+                cluster.shrink(&volume, Bytes::mib(50)).await.map(|size| size.to_string())
+            }
+            Op::Release => cluster.release(&volume).await.map(|()| String::new()),
             Op::Remove => cluster.remove(&volume).await.map(|()| String::new()),
             Op::Fence => cluster.fence(&volume, SUPERSEDED).await.map(|()| String::new()),
             Op::Inspect => cluster.inspect(&volume).await.map(|seen| format!("{seen:?}")),

@@ -47,8 +47,8 @@ impl Shelf {
             mode: Mode::Filesystem(FsKind::Ext4),
         };
         let (state, published) = (State::Ready, !ailments.is_empty());
-        let fence = Fence::default();
-        let status = VolumeStatus { volume, state, published, fence, ailments };
+        let (fence, limit) = (Fence::default(), None);
+        let status = VolumeStatus { volume, state, published, fence, limit, ailments };
         let mut volumes = self.volumes.lock().unwrap();
         volumes.entry(id).or_insert(status).volume.clone()
     }
@@ -77,6 +77,22 @@ impl Volumes for Shelf {
         let volume = &mut found.volume;
         volume.size = volume.size.max(growth.size.at_least);
         Ok(Grown { size: volume.size, node_expansion_required: false })
+    }
+
+    async fn shrink(&self, id: &VolumeId, to: Bytes) -> Result<Bytes, VolumeError> {
+        let mut volumes = self.volumes.lock().unwrap();
+        let found = volumes.get_mut(id);
+        let found = found.ok_or_else(|| VolumeError::NotFound { id: id.to_string() })?;
+        found.volume.size = found.volume.size.min(to);
+        found.limit = Some(to);
+        Ok(found.volume.size)
+    }
+
+    async fn release(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        if let Some(found) = self.volumes.lock().unwrap().get_mut(id) {
+            found.limit = None;
+        }
+        Ok(())
     }
 
     async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError> {

@@ -1,10 +1,11 @@
 //! The operations that are cut off, in each mode, and how a cut is tried.
 
+use pliant::fs::{self, Shrinks};
 use pliant::testing::{FakeHost, MachineState, Side};
 use pliant::volume::{Fence, FsKind, Mode, Safety, Standing};
 use tokio::runtime::Builder;
 
-use crate::machine::{Disks, LARGE, MODES, Op, Setup, marks};
+use crate::machine::{Disks, LARGE, LESS, MODES, Op, Setup, marks};
 pub use crate::tally::{Tally, Verdict, difference, figures, for_each, points};
 
 /// An operation on a machine where others went before it.
@@ -145,6 +146,27 @@ fn cases_of(mode: Mode) -> Vec<Case> {
             )
             .two_step(),
         ]);
+    }
+    cases.extend(shrinks_of(mode, &made, &published, &unstaged));
+    cases
+}
+
+fn shrinks_of(mode: Mode, made: &[Op], published: &[Op], unstaged: &[Op]) -> Vec<Case> {
+    let Mode::Filesystem(kind) = mode else { return Vec::new() };
+    if fs::shrinks(kind) == Shrinks::Never {
+        return Vec::new();
+    }
+    let shrink = Op::Shrink(LESS);
+    let shrunk = [unstaged, &[shrink]].concat();
+    let mut cases = vec![
+        Case::new("shrink offline", mode, unstaged, shrink),
+        Case::new("shrink what was never used", mode, made, shrink),
+        Case::new("release", mode, &shrunk, Op::Release),
+        Case::new("stage what has shrunk", mode, &shrunk, Op::Stage(mode)),
+    ];
+    if fs::shrinks(kind) == Shrinks::Mounted {
+        let online = [Op::Stage(mode), Op::Publish(mode)];
+        cases.push(Case::new("shrink online", mode, published, shrink).after_boot(&online));
     }
     cases
 }

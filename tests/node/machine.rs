@@ -33,6 +33,8 @@ pub const NEIGHBOUR: &str = "neighbour";
 /// The first size, and the one that it grows to.
 pub const SMALL: u64 = 320;
 pub const LARGE: u64 = 480;
+/// What it shrinks to, with all that was written.
+pub const LESS: u64 = 304;
 
 pub const STAGING: &str = "/var/lib/kubelet/staging/volume";
 pub const TARGET: &str = "/var/lib/kubelet/pods/volume";
@@ -65,6 +67,8 @@ pub enum Op {
     Delete,
     Fence(Fence),
     Grow(u64),
+    Shrink(u64),
+    Release,
     Stage(Mode),
     Publish(Mode),
     Unpublish,
@@ -95,6 +99,8 @@ impl Op {
             Op::Delete => node.remove(&id).await.map(text),
             Op::Fence(fence) => node.fence(&id, fence).await.map(text),
             Op::Grow(mib) => node.grow(&id, growth(mib)).await.map(text),
+            Op::Shrink(mib) => node.shrink(&id, Bytes::mib(mib)).await.map(text),
+            Op::Release => node.release(&id).await.map(text),
             Op::Stage(mode) => node.stage(&staging(mode)).await.map(text),
             Op::Publish(mode) => node.publish(&publish(mode)).await.map(text),
             Op::Unpublish => node.unpublish(&id, Path::new(TARGET)).await.map(text),

@@ -33,6 +33,7 @@ mod pools;
 mod power_cuts;
 mod refusals;
 mod scenarios;
+mod shrinks;
 mod storm;
 #[path = "../tally/mod.rs"]
 mod tally;

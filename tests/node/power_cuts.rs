@@ -128,6 +128,7 @@ fn forgotten(host: &FakeHost, reference: &Reference) -> Option<String> {
         for (lv, volume) in &group.volumes {
             let after = reference.state.groups[&name].volumes.get(lv);
             let goes = after.is_none();
+            let least = after.map_or(0, |after| after.extents.min(volume.extents));
             // Tags that replace others come with them in one commit.
             let has = |there: &VolumeState, whole: Option<&VolumeState>| {
                 whole.is_some_and(|whole| whole.tags.is_subset(&there.tags))
@@ -136,7 +137,7 @@ fn forgotten(host: &FakeHost, reference: &Reference) -> Option<String> {
             match there {
                 _ if goes => {}
                 None => return Some(format!("{lv} is forgotten")),
-                Some(there) if there.extents < volume.extents => {
+                Some(there) if there.extents < least => {
                     return Some(format!("{lv} has shrunk"));
                 }
                 Some(there) if !has(there, Some(volume)) && !has(there, after) => {

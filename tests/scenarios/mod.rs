@@ -12,11 +12,13 @@ use pliant::volume::Mode;
 mod edges;
 mod growing;
 mod lives;
+mod shrinking;
 mod site;
 
 pub use edges::*;
 pub use growing::*;
 pub use lives::*;
+pub use shrinking::*;
 
 /// A machine that scenarios are played on.
 #[async_trait]
@@ -66,6 +68,7 @@ macro_rules! play_on {
         play_on! { @ $place, [$($attribute)*]
             block_lives ext4_lives xfs_lives btrfs_lives
             block_grows ext4_grows xfs_grows btrfs_grows
+            ext4_shrinks btrfs_shrinks xfs_never_shrinks
             a_file_system_grows_in_two_steps a_full_group_says_its_numbers
             a_limit_is_kept a_spare_disk_joins
             everything_may_be_repeated a_staged_volume_is_not_deleted

@@ -101,6 +101,11 @@ impl<P: Place> Site<P> {
         Ok((grown.size.get() >> 20, grown.node_expansion_required))
     }
 
+    /// In MiB, what it has afterwards too.
+    pub async fn shrink(&self, name: &str, mib: u64) -> Result<u64, VolumeError> {
+        Ok(self.node.shrink(&id(name), Bytes::mib(mib)).await?.get() >> 20)
+    }
+
     pub async fn node_grow(&self, name: &str, mib: u64) -> Result<u64, VolumeError> {
         let growth = Some(growth(mib << 20, None));
         let size = self.node.expand(&id(name), &self.target(name), growth).await?;

@@ -22,6 +22,7 @@ fn node(name: &str, volumes: &[&str]) -> NodeStorage {
         mode: "ext4".to_owned(),
         state: "ready".to_owned(),
         fence: None,
+        limit: None,
         ailments: Vec::new(),
     };
     let key = NodeKey::of(name).as_str().to_owned();

@@ -1,7 +1,7 @@
-//! `lvcreate`, `lvextend`, `lvchange`, `lvremove` of linear volumes.
+//! `lvcreate`, `lvextend`, `lvreduce`, `lvchange`, `lvremove` of linear volumes.
 
 use super::super::devices::{Layer, dm_name, linear};
-use super::super::groups::{allocate, append, set};
+use super::super::groups::{allocate, append, set, truncate};
 use super::snapshots::{below, origin_of, real_of};
 use super::steps::{Step, commit};
 use super::{Line, Plan, Refusal, World, no};
@@ -72,6 +72,31 @@ impl World {
         append(&mut lv, pieces.ok_or_else(|| no_room(&group, wanted - now))?);
         group.lvs.insert(lv.name.clone(), lv.clone());
         if !active {
+            return Ok(commit(group));
+        }
+        let table = linear(&group, &lv);
+        let mut steps =
+            vec![Step::Load { uuid: uuid.clone(), table }, Step::Suspend { uuid: uuid.clone() }];
+        steps.extend(commit(group));
+        steps.push(Step::Resume { uuid });
+        Ok(steps)
+    }
+
+    pub(super) fn lvreduce(&mut self, line: &Line) -> Plan {
+        line.only(&["-y", "-l"], &[]);
+        let (mut group, mut lv) = self.changeable_lv(line)?;
+        let (wanted, now) = (line.extents(), lv.extents());
+        if wanted == 0 || wanted >= now {
+            return Err(no(format!("New size given ({wanted} extents) not less than existing size")));
+        }
+        if !snapshots_of(&group, &lv.name).is_empty() {
+            return Err(no("Snapshot origin volumes cannot be reduced in size yet."));
+        }
+        let uuid = group.dm_uuid(&lv);
+        self.may_reduce(&group, &lv, wanted);
+        truncate(&mut lv, wanted);
+        group.lvs.insert(lv.name.clone(), lv.clone());
+        if !self.devices.contains_key(&uuid) {
             return Ok(commit(group));
         }
         let table = linear(&group, &lv);

@@ -31,6 +31,7 @@ fn bound() -> Facts {
         mode: "ext4".to_owned(),
         state: "ready".to_owned(),
         fence: None,
+        limit: None,
         ailments: Vec::new(),
     }];
     facts

@@ -1,4 +1,4 @@
-//! Growing mounted file systems by ioctl on their mount point.
+//! Resizing mounted file systems by ioctl on their mount point.
 
 use std::fs::File;
 use std::io;
@@ -39,10 +39,19 @@ pub(super) fn btrfs_device_bytes(mounted: &Path) -> io::Result<u64> {
 
 /// Grow a btrfs to all of its only device.
 pub(super) fn btrfs_grow_to_device(mounted: &Path) -> io::Result<()> {
+    btrfs_resize(mounted, "max")
+}
+
+/// Shrink a btrfs to this many bytes of its only device.
+pub(super) fn btrfs_shrink(mounted: &Path, to: u64) -> io::Result<()> {
+    btrfs_resize(mounted, &to.to_string())
+}
+
+fn btrfs_resize(mounted: &Path, to: &str) -> io::Result<()> {
     let mounted = directory(mounted)?;
     let device = only_device(&mounted)?;
     let id = u64::from_ne_bytes(field(&device, 0));
-    let name = format!("{id}:max");
+    let name = format!("{id}:{to}");
     let mut volume = [0; 4096];
     volume[8..8 + name.len()].copy_from_slice(name.as_bytes());
     ioctl::btrfs_resize(&mounted, &volume)

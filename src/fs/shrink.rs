@@ -1,0 +1,99 @@
+//! Shrink a file system to the beginning of its device, mounted or not.
+
+use std::path::Path;
+
+use nix::libc::ENOSPC;
+
+use crate::bytes::Bytes;
+use crate::fs::grow::{leave, mount_privately, seen};
+use crate::fs::{Check, FsError, Shrinks, check, known, run_to_success, shrinks, tools};
+use crate::host::Host;
+use crate::volume::FsKind;
+
+/// How much of its device a file system covers, as the kernel has it; `mounted` is any of its mount
+/// points.
+///
+/// # Errors
+/// [`FsError::Unexpected`] if the device carries something else, [`FsError::Host`].
+pub async fn covers(
+    host: &dyn Host,
+    device: &Path,
+    mounted: Option<&Path>,
+    kind: FsKind,
+) -> Result<Bytes, FsError> {
+    Ok(seen(host, device, mounted, kind).await?.covers)
+}
+
+/// Shrink a mounted file system; at or below the size already is success. What lies behind it is moved.
+///
+/// # Errors
+/// [`FsError::CannotShrink`] if it is none that [shrinks while it is mounted](Shrinks::Mounted), or if
+/// what it holds does not fit: it is as large as before then.
+pub async fn shrink_mounted(
+    host: &dyn Host,
+    mounted: &Path,
+    device: &Path,
+    kind: FsKind,
+    to: Bytes,
+) -> Result<(), FsError> {
+    if covers(host, device, Some(mounted), kind).await? <= to {
+        return Ok(());
+    }
+    if shrinks(kind) != Shrinks::Mounted {
+        return Err(cannot(device, to, format!("{kind} does not shrink while it is mounted")));
+    }
+    host.btrfs_shrink(mounted, to).await.map_err(|error| match error.errno() {
+        Some(ENOSPC) => cannot(device, to, "what it holds does not fit".to_owned()),
+        _ => FsError::Host(error),
+    })?;
+    shrunk(device, to, covers(host, device, Some(mounted), kind).await?)
+}
+
+/// Shrink a file system that is mounted nowhere; at or below the size already is success.
+///
+/// ext is checked before and after. What shrinks while it is mounted is mounted at `private_mount_dir`
+/// for that moment, as for a [growth](crate::fs::grow_unmounted).
+///
+/// # Errors
+/// [`FsError::Damaged`] if the check leaves errors, [`FsError::CannotShrink`] as for a mounted one;
+/// nothing is changed then. [`FsError::Failed`] if `resize2fs` did not come to its end: because what it
+/// holds does not fit, or half-way.
+pub async fn shrink_unmounted(
+    host: &dyn Host,
+    device: &Path,
+    kind: FsKind,
+    to: Bytes,
+    private_mount_dir: &Path,
+) -> Result<(), FsError> {
+    leave(host, private_mount_dir).await?;
+    if known(host, device, kind).await?.covers <= to {
+        return Ok(());
+    }
+    match shrinks(kind) {
+        Shrinks::Never => return Err(cannot(device, to, format!("{kind} never shrinks"))),
+        Shrinks::Mounted => {
+            mount_privately(host, device, kind, private_mount_dir).await?;
+            let shrunk = shrink_mounted(host, private_mount_dir, device, kind, to).await;
+            leave(host, private_mount_dir).await?;
+            shrunk?;
+        }
+        Shrinks::Unmounted => {
+            check(host, device, kind, Check::Repair).await?;
+            // It looks first whether it fits, and says in its words how much is needed.
+            run_to_success(host, tools::shrink_ext(device, to)).await?;
+            check(host, device, kind, Check::Look).await?;
+        }
+    }
+    shrunk(device, to, known(host, device, kind).await?.covers)
+}
+
+fn shrunk(device: &Path, to: Bytes, covers: Bytes) -> Result<(), FsError> {
+    if covers <= to {
+        return Ok(());
+    }
+    Err(cannot(device, to, format!("it covers {covers} still")))
+}
+
+fn cannot(device: &Path, to: Bytes, why: String) -> FsError {
+    FsError::CannotShrink { device: device.to_owned(), to, why }
+}

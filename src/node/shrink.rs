@@ -1,0 +1,232 @@
+//! Shrink a volume where it lies: first its file system, then the logical volume behind that.
+//!
+//! The file system never counts on a byte that the logical volume does not have. That a shrink is under
+//! way, and to which size, is written on the volume before it begins: nobody fills the device again
+//! meanwhile, and a shrink that was cut short is finished or given up by the next call. The size stays
+//! written down as a limit of growth until it is [released](crate::volume::Volumes::release).
+
+use std::path::PathBuf;
+
+use crate::bytes::Bytes;
+use crate::fs::{self, Shrinks};
+use crate::mount::MountTable;
+use crate::node::error::{failed, fs_failed};
+use crate::node::wipe::Task;
+use crate::node::{Found, Node, record};
+use crate::volume::{FsKind, Mode, VolumeError, VolumeId, Wipe};
+
+impl Found {
+    /// Whether a shrink is under way: the file system, or the logical volume behind it, is to become
+    /// smaller than it is, and nobody may make the one fill the other.
+    pub fn is_shrinking(&self) -> bool {
+        self.record.limit.is_some_and(|limit| limit < self.size())
+    }
+}
+
+impl Node {
+    /// Shrink the volume to the wanted size, and keep it from growing beyond; its real size.
+    ///
+    /// # Errors
+    /// [`VolumeError::Refused`] if what is in it never shrinks, [`VolumeError::InUse`] if it does not
+    /// while it is mounted, [`VolumeError::SizeOutOfRange`], or [`VolumeError::Failed`] of an ext, if what
+    /// it holds does not fit: it is as before then.
+    pub(super) async fn shrink_volume(
+        &self,
+        id: &VolumeId,
+        to: Bytes,
+    ) -> Result<Bytes, VolumeError> {
+        let found = self.usable(id).await?;
+        let wanted = to.div_ceil(found.seen.extent_size);
+        if wanted > found.lv.extents() {
+            return Ok(found.size());
+        }
+        let kind = shrinkable(&found)?;
+        let size = found.seen.size_of(wanted);
+        if size < kind.smallest() {
+            return Err(too_small(&found, kind, size));
+        }
+        self.give_up_more(&found).await?;
+        self.conclude_cut_resize(&found, kind).await?;
+        let mounted = self.mounted_for_shrink(&found, kind).await?;
+        let found = self.limit(found, Some(size)).await?;
+        if found.record.made && found.is_shrinking() {
+            let shrunk = self.shrink_file_system(&found, kind, size, mounted).await;
+            if let Err(error) = shrunk {
+                // One that is in doubt keeps its mark: the next call looks again.
+                if self.file_system_covers(&found, kind).await.is_ok_and(|covers| covers > size) {
+                    self.limit(found, None).await?;
+                }
+                return Err(error);
+            }
+        }
+        let found = self.give_back(found).await?;
+        found.group.flush().await?;
+        Ok(found.size())
+    }
+
+    /// Let the volume grow again; a shrink that was cut short is concluded first.
+    pub(super) async fn release_volume(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        let found = self.usable(id).await?;
+        let found = self.conclude_cut_shrink(found).await?;
+        self.limit(found, None).await.map(drop)
+    }
+
+    /// Finish or give up a shrink that was cut short: the logical volume follows its file system.
+    pub(super) async fn conclude_cut_shrink(&self, found: Found) -> Result<Found, VolumeError> {
+        let (Mode::Filesystem(kind), Some(limit), true) =
+            (found.record.mode, found.record.limit, found.is_shrinking())
+        else {
+            return Ok(found);
+        };
+        self.give_up_more(&found).await?;
+        self.conclude_cut_resize(&found, kind).await?;
+        if found.record.made && self.file_system_covers(&found, kind).await? > limit {
+            return self.limit(found, None).await;
+        }
+        self.give_back(found).await
+    }
+
+    /// Where the file system is mounted, to be shrunk there; `None` if it is mounted nowhere.
+    ///
+    /// # Errors
+    /// [`VolumeError::InUse`] if it shrinks only while it is not mounted, or cannot be written where it
+    /// is.
+    async fn mounted_for_shrink(
+        &self,
+        found: &Found,
+        kind: FsKind,
+    ) -> Result<Option<PathBuf>, VolumeError> {
+        let mounts = self.mounts_of(found).await?;
+        let Some((target, _)) = mounts.first() else { return Ok(None) };
+        let id = found.record.id.to_string();
+        if fs::shrinks(kind) != Shrinks::Mounted {
+            let holder = format!(
+                "{kind} does not shrink while it is mounted, as it is at {}; stop the workload",
+                target.display()
+            );
+            return Err(VolumeError::InUse { id, holder });
+        }
+        match mounts.iter().find(|(_, read_only)| !read_only) {
+            Some((target, _)) => Ok(Some(target.clone())),
+            None => {
+                let holder = format!("it is mounted read-only at {}", target.display());
+                Err(VolumeError::InUse { id, holder })
+            }
+        }
+    }
+
+    /// Where workloads have the file system mounted, and whether it refuses writes there.
+    async fn mounts_of(&self, found: &Found) -> Result<Vec<(PathBuf, bool)>, VolumeError> {
+        let table = MountTable::read(self.host.as_ref()).await;
+        let table = table.map_err(failed("the mount table could not be read"))?;
+        let Some((_, info)) = self.live_device(found).await? else { return Ok(Vec::new()) };
+        let shown = self.shown(&table, info.number).into_iter();
+        Ok(shown.map(|mount| (mount.target.clone(), mount.read_only())).collect())
+    }
+
+    async fn shrink_file_system(
+        &self,
+        found: &Found,
+        kind: FsKind,
+        to: Bytes,
+        mounted: Option<PathBuf>,
+    ) -> Result<(), VolumeError> {
+        let Some(mounted) = mounted else { return self.shrink_unmounted(found, kind, to).await };
+        let (device, _) = self.activate(found).await?;
+        fs::shrink_mounted(self.host.as_ref(), &mounted, &device, kind, to)
+            .await
+            .map_err(fs_failed(format!("the mounted {kind} file system could not be shrunk")))?;
+        self.host.flush(&device).await.map_err(failed("flushing the shrunk file system"))
+    }
+
+    /// How much of the device the file system covers now.
+    async fn file_system_covers(
+        &self,
+        found: &Found,
+        kind: FsKind,
+    ) -> Result<Bytes, VolumeError> {
+        let mounts = self.mounts_of(found).await?;
+        let mounted = mounts.first().map(|(target, _)| target.as_path());
+        let (device, _) = self.activate(found).await?;
+        fs::covers(self.host.as_ref(), &device, mounted, kind)
+            .await
+            .map_err(fs_failed("how large the file system is could not be seen"))
+    }
+
+    /// Wipe what lies behind the shrunk file system, as it would be at the volume's end, and give it
+    /// back to the group.
+    async fn give_back(&self, found: Found) -> Result<Found, VolumeError> {
+        let Some(limit) = found.record.limit.filter(|_| found.is_shrinking()) else {
+            return Ok(found);
+        };
+        if found.record.made && found.record.wipe != Wipe::None {
+            let (device, _) = self.activate(&found).await?;
+            let behind = std::iter::once(limit.get()..found.size().get()).collect();
+            let task = Task { how: found.record.wipe, ..Task::new(&found, device, behind) };
+            self.wipes.wipe(task).await?;
+        }
+        let turn = found.group.turn().await?;
+        let lv = turn.reduce(&found.lv.name, limit.div_ceil(found.seen.extent_size)).await?;
+        let seen = turn.seen().await?;
+        Ok(Found { seen, lv, ..found })
+    }
+
+    /// Write down, durably, beyond which size the volume does not grow.
+    async fn limit(&self, found: Found, limit: Option<Bytes>) -> Result<Found, VolumeError> {
+        let mut found = found;
+        if found.record.limit != limit {
+            let gone: Vec<&str> = record::find_limit_tag(&found.lv).into_iter().collect();
+            let new: Vec<String> = limit.map(record::limit_tag).into_iter().collect();
+            let turn = found.group.turn().await?;
+            let lv = turn.retag(&found.lv.name, &gone, &new).await?;
+            found.seen = turn.seen().await?;
+            found.lv = lv;
+            found.record.limit = limit;
+        }
+        // Also of what an earlier call has said that died before its flush.
+        found.group.flush().await?;
+        Ok(found)
+    }
+}
+
+/// What kind of file system is to shrink.
+///
+/// # Errors
+/// [`VolumeError::Refused`] if it never does.
+fn shrinkable(found: &Found) -> Result<FsKind, VolumeError> {
+    match found.record.mode {
+        Mode::Filesystem(kind) if fs::shrinks(kind) != Shrinks::Never => Ok(kind),
+        mode => Err(VolumeError::Refused {
+            reason: format!(
+                "volume {} is {mode}, which never shrinks; copy what it holds to a smaller one",
+                found.record.id
+            ),
+        }),
+    }
+}
+
+/// # Errors
+/// [`VolumeError::SizeOutOfRange`] if a volume that was shrunk is to grow before that is over.
+pub(super) fn keeps_below_limit(found: &Found, asked: Bytes) -> Result<(), VolumeError> {
+    let Some(limit) = found.record.limit.filter(|limit| asked > *limit) else { return Ok(()) };
+    let tag = record::find_limit_tag(&found.lv).unwrap_or_default();
+    Err(VolumeError::SizeOutOfRange {
+        reason: format!(
+            "volume {} was shrunk to {limit} and does not grow before its claim says so; whoever shrank \
+             it lets it grow again, and if nobody does, type `lvchange --deltag {tag} {}/{}` on its node",
+            found.record.id,
+            found.group.name(),
+            found.lv.name
+        ),
+    })
+}
+
+fn too_small(found: &Found, kind: FsKind, asked: Bytes) -> VolumeError {
+    VolumeError::SizeOutOfRange {
+        reason: format!(
+            "volume {} cannot become {asked}: {kind} needs {} at least",
+            found.record.id,
+            kind.smallest()
+        ),
+    }
+}
