@@ -42,9 +42,10 @@ pub use node_storage::{
 };
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
 pub use pvc_autoscaler::{
-    AutoscalerMode, AutoscalerPhase, ClaimTemplate, Grown, LastSwap, OrdinalStatus, Peak,
-    PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Retained, Rollout, Swap, SwapPhase,
-    TemplateMetadata, TemplateRequests, TemplateResources, TemplateSpec, VolumeMode,
+    AutoscalerMode, AutoscalerPhase, ClaimTemplate, Grown, InPlace, InPlacePhase, LastSwap,
+    OrdinalStatus, Peak, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Retained, Rollout,
+    Swap, SwapPhase, TemplateMetadata, TemplateRequests, TemplateResources, TemplateSpec,
+    VolumeMode,
 };
 pub use pvc_source::{PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
 pub use quantity::Quantity;

@@ -16,6 +16,7 @@ mod drift;
 mod fence;
 mod forgotten;
 mod hot;
+mod in_place;
 mod keeper;
 mod make;
 mod observe;
@@ -25,6 +26,7 @@ mod seen;
 mod size;
 mod steps;
 mod swap;
+mod tell;
 mod turn;
 
 use std::time::Duration;

@@ -34,7 +34,8 @@ mod words;
 pub mod writes;
 
 pub use claim::{
-    RESIZER_WOKEN_FOR, capacity, own_words, refusal, refused_size, requested, resize_error,
+    RESIZER_WOKEN_FOR, capacity, is_resizing, own_words, refusal, refused_size, requested,
+    resize_error,
 };
 pub use clock::Clock;
 pub use kept::{Differences, Kept};

@@ -24,7 +24,7 @@ pub use make::make;
 pub use probe::{Blank, Probe, probe, probe_unmade};
 pub use shrink::{covers, shrink_mounted, shrink_unmounted};
 pub use superblock::{Facts, Superblock};
-pub use tools::{Shrinks, always_mounted_with, driver, grows_online, shrinks};
+pub use tools::{always_mounted_with, driver, grows_online};
 
 /// Why something could not be done with a file system.
 #[derive(Debug, thiserror::Error)]

@@ -54,6 +54,17 @@ pub enum FsKind {
     Btrfs,
 }
 
+/// When a file system can become smaller where it lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shrinks {
+    /// Never: what it holds has to be copied to a smaller one.
+    Never,
+    /// While it is mounted nowhere.
+    Unmounted,
+    /// While it is mounted, and only then.
+    Mounted,
+}
+
 impl FsKind {
     /// All of them.
     pub const ALL: [FsKind; 5] =
@@ -80,6 +91,15 @@ impl FsKind {
             FsKind::Ext3 | FsKind::Ext4 => Bytes::mib(8),
             FsKind::Xfs => Bytes::mib(300),
             FsKind::Btrfs => Bytes::mib(256),
+        }
+    }
+
+    /// When one of this kind can become smaller.
+    pub const fn shrinks(self) -> Shrinks {
+        match self {
+            FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => Shrinks::Unmounted,
+            FsKind::Xfs => Shrinks::Never,
+            FsKind::Btrfs => Shrinks::Mounted,
         }
     }
 

@@ -165,6 +165,31 @@ const CASES: &[(&str, Case)] = &[
         },
     ),
     (
+        "resize2fs that shrinks under a safety snapshot",
+        Case {
+            before: UNSTAGED,
+            half: || {
+                let check = Cmd::new("e2fsck").args(["-f", "-p", "DEVICE"]);
+                vec![change("c", &["-ay"]), limit("c", 36), snapshot("c"), check]
+            },
+            command: || Cmd::new("resize2fs").args(["DEVICE", "36864K"]),
+            step: Step::Shrink("c", 36),
+        },
+    ),
+    (
+        "lvreduce",
+        Case {
+            before: UNSTAGED,
+            half: || {
+                let check = Cmd::new("e2fsck").args(["-f", "-p", "DEVICE"]);
+                let shrink = Cmd::new("resize2fs").args(["DEVICE", "36864K"]);
+                vec![change("c", &["-ay"]), limit("c", 36), check, shrink]
+            },
+            command: || Cmd::new("lvreduce").args(["-y", "-l", "9"]).arg(path("c", "")),
+            step: Step::Shrink("c", 36),
+        },
+    ),
+    (
         "mkfs.ext4",
         Case {
             before: &[Step::Create("c", EXT4, 40)],
@@ -228,6 +253,11 @@ fn snapshot(name: &str) -> Cmd {
 
 fn extend(name: &str, extents: u64) -> Cmd {
     Cmd::new("lvextend").args(["-y", "-l", &extents.to_string()]).arg(path(name, ""))
+}
+
+fn limit(name: &str, mib: u64) -> Cmd {
+    let tag = format!("pliant.limit={}", mib << 20);
+    Cmd::new("lvchange").args(["-y", "--addtag", &tag]).arg(path(name, ""))
 }
 
 fn change(name: &str, how: &[&str]) -> Cmd {

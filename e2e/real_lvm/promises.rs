@@ -79,6 +79,10 @@ impl Machine {
                     other => other.map(drop),
                 }
             }
+            Step::Shrink(name, mib) => match self.node.shrink(&id(name), Bytes::mib(mib)).await {
+                Ok(_) => self.node.release(&id(name)).await,
+                Err(error) => Err(error),
+            },
             Step::Unstage(name) => self.node.unstage(&id(name), &self.staging(name)).await,
             Step::Stage(name) => self.stage(name).await,
             Step::Write(name, part) => {
@@ -180,8 +184,9 @@ impl Machine {
             State::Deleting { .. } if matches!(next, Some(Step::Delete(_))) => return Ok(()),
             other => return Err(format!("it is {other}")),
         }
-        let grown = matches!(next, Some(Step::Grow(_, mib)) if volume.size == Bytes::mib(mib));
-        if volume.size != Bytes::mib(promised.mib) && !grown {
+        let resized = matches!(next, Some(Step::Grow(_, mib) | Step::Shrink(_, mib))
+            if volume.size == Bytes::mib(mib));
+        if volume.size != Bytes::mib(promised.mib) && !resized {
             return Err(format!("it has {}, {} MiB were promised", volume.size, promised.mib));
         }
         match volume.mode {
@@ -322,6 +327,7 @@ impl Step {
             | Step::Stage(name)
             | Step::Write(name, _)
             | Step::Grow(name, _)
+            | Step::Shrink(name, _)
             | Step::Unstage(name)
             | Step::Delete(name) => name,
         }

@@ -19,6 +19,8 @@ pub enum Step {
     Write(&'static str, Part),
     /// ControllerExpandVolume to so many MiB; online where the volume is staged.
     Grow(&'static str, u64),
+    /// Shrinks to so many MiB, and may grow again; online where the volume is staged.
+    Shrink(&'static str, u64),
     /// NodeUnstageVolume.
     Unstage(&'static str),
     /// DeleteVolume.
@@ -41,6 +43,7 @@ impl fmt::Display for Step {
             Step::Stage(name) => write!(f, "stage {name}"),
             Step::Write(name, part) => write!(f, "write {name} {part:?}"),
             Step::Grow(name, mib) => write!(f, "grow {name} to {mib} MiB"),
+            Step::Shrink(name, mib) => write!(f, "shrink {name} to {mib} MiB"),
             Step::Unstage(name) => write!(f, "unstage {name}"),
             Step::Delete(name) => write!(f, "delete {name}"),
         }
@@ -92,7 +95,7 @@ impl World {
                 self.of(name).staged = true;
             }
             Step::Unstage(name) => self.of(name).staged = false,
-            Step::Grow(name, mib) => self.of(name).mib = mib,
+            Step::Grow(name, mib) | Step::Shrink(name, mib) => self.of(name).mib = mib,
             Step::Write(name, part) => self.of(name).written.push(part),
         }
     }
@@ -157,18 +160,25 @@ pub const BLOCK_AND_EXT4: &[Step] = &[
     Step::Write("c", Part::File("four", 256)),
     Step::Delete("b"),
     Step::Unstage("c"),
+    Step::Shrink("c", 52),
+    Step::Stage("c"),
+    Step::Write("c", Part::File("five", 64)),
+    Step::Unstage("c"),
     Step::Delete("c"),
     Step::Create("d", Mode::Block, 96),
 ];
 
 /// One file system through its whole life.
 pub fn life_of(kind: FsKind, mib: u64) -> Vec<Step> {
-    vec![
+    let smaller = (kind == FsKind::Btrfs).then_some(Step::Shrink("e", mib + 8));
+    let before = [
         Step::Create("e", Mode::Filesystem(kind), mib),
         Step::Stage("e"),
         Step::Write("e", Part::File("one", 2048)),
         Step::Grow("e", mib + 16),
         Step::Write("e", Part::File("two", 256)),
+    ];
+    let after = [
         Step::Unstage("e"),
         Step::Grow("e", mib + 32),
         Step::Stage("e"),
@@ -176,5 +186,6 @@ pub fn life_of(kind: FsKind, mib: u64) -> Vec<Step> {
         Step::Unstage("e"),
         Step::Delete("e"),
         Step::Create("f", Mode::Block, 64),
-    ]
+    ];
+    before.into_iter().chain(smaller).chain(after).collect()
 }

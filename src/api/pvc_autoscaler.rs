@@ -238,6 +238,8 @@ pub enum AutoscalerPhase {
     Settled,
     /// Claims are larger than their volumes yet.
     Growing,
+    /// A claim becomes smaller where its volume lies.
+    Shrinking,
     /// A pod gets another claim.
     Swapping,
     /// Something would be done if mode were Enforce.
@@ -271,6 +273,9 @@ pub struct OrdinalStatus {
     /// The swap that is under way, or has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<Swap>,
+    /// The shrink in place that is under way, or has failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shrink: Option<InPlace>,
     /// What the last swap that has ended took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_swap: Option<LastSwap>,
@@ -282,6 +287,13 @@ pub struct OrdinalStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub decision: Option<String>,
+}
+
+impl OrdinalStatus {
+    /// Whether its claim is becoming smaller where its volume lies.
+    pub fn is_shrinking(&self) -> bool {
+        self.shrink.as_ref().is_some_and(|shrink| shrink.phase != InPlacePhase::Failed)
+    }
 }
 
 /// A size that a claim has come to by itself.
@@ -306,6 +318,46 @@ pub struct Peak {
     pub percent: i32,
     /// Since when no more than that was.
     pub since: Time,
+}
+
+/// A claim that becomes smaller where its volume lies.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InPlace {
+    /// How far it is.
+    pub phase: InPlacePhase,
+    /// The size that it comes to.
+    pub to: Quantity,
+    /// What it changes, such as `4Gi → 2Gi`.
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    pub change: String,
+    /// What it is for: the specification that it was begun with.
+    pub generation: i64,
+    /// Whether nobody has asked for it, but `spec.autoscale.shrink`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_itself: bool,
+    /// When it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// Why it has failed, in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
+    pub message: Option<String>,
+}
+
+/// How far a shrink in place is. Each is written before its work begins.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+pub enum InPlacePhase {
+    /// The node shrinks the file system and the volume.
+    #[default]
+    Shrinking,
+    /// The PersistentVolume and the claim are told; until then the node keeps the volume from growing.
+    Telling,
+    /// The node lets the volume grow again.
+    Releasing,
+    /// The node has refused it, and the claim is as it was.
+    Failed,
 }
 
 /// A swap of the claim of one pod.

@@ -11,7 +11,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::api::{NodeStorage, PvcAutoscaler, Quantity};
+use crate::api::{PvcAutoscaler, Quantity};
 use crate::ask::plan::{Around, Plan};
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLASSES, PVC_AUTOSCALERS, kept, kind_and_name};
@@ -121,7 +121,6 @@ pub struct Seen {
     pub(super) around: Around,
     pub(super) sets: Vec<StatefulSet>,
     pub(super) pods: Vec<Pod>,
-    pub(super) storages: Vec<NodeStorage>,
 }
 
 /// Ask the API server; `program` is how the caller calls this program.
@@ -140,9 +139,8 @@ pub async fn observe(
     let pods = Api::namespaced(client.clone(), &around.namespace);
     let sets = ask.list(sets, all(), "statefulsets").await?;
     let pods = ask.list(pods, all(), "pods").await?;
-    let storages = ask.list(ask.all(), all(), "nodestorages").await?;
     around.unseen.extend(ask.unseen);
-    Ok(Seen { program: program.to_owned(), around, sets, pods, storages })
+    Ok(Seen { program: program.to_owned(), around, sets, pods })
 }
 
 /// Write an edit over nothing but what was seen; the PvcAutoscaler as it is then.

@@ -7,12 +7,14 @@ use kube::{Api, Client, ResourceExt};
 use serde::Serialize;
 
 use crate::api::{
-    AutoscalerMode, AutoscalerPhase, OrdinalStatus, PvcAutoscaler, Quantity, Retained, Swap,
+    AutoscalerMode, AutoscalerPhase, NodeStorage, OrdinalStatus, PvcAutoscaler, Quantity, Retained,
+    Swap,
 };
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLASSES, PVC_AUTOSCALERS};
 use crate::autoscaler::{Drift, wanted};
 use crate::cluster::{capacity, requested};
+use crate::volume::{FsKind, Shrinks};
 
 mod print;
 #[cfg(test)]
@@ -96,6 +98,8 @@ pub enum Procedure {
     Make,
     /// It grows under its pod.
     Grow,
+    /// It shrinks under its pod, where its volume lies.
+    Shrink,
     /// Another claim takes its place, with a verified copy, while its pod is stopped.
     Swap,
     /// No claim can be made of it that is as it is wanted.
@@ -109,6 +113,7 @@ pub(super) struct Around {
     pub autoscalers: Vec<PvcAutoscaler>,
     pub claims: Vec<PersistentVolumeClaim>,
     pub classes: Vec<StorageClass>,
+    pub storages: Vec<NodeStorage>,
     /// What the caller may not read.
     pub unseen: Vec<&'static str>,
 }
@@ -123,11 +128,22 @@ impl Around {
         autoscalers.sort_by_key(ResourceExt::name_any);
         let claims = ask.list(Api::namespaced(client.clone(), &namespace), all(), "claims").await?;
         let classes = ask.list(ask.all(), all(), CLASSES).await?;
-        Ok(Around { namespace, autoscalers, claims, classes, unseen: ask.unseen })
+        let storages = ask.list(ask.all(), all(), "nodestorages").await?;
+        Ok(Around { namespace, autoscalers, claims, classes, storages, unseen: ask.unseen })
     }
 
     pub fn claim(&self, name: &str) -> Option<&PersistentVolumeClaim> {
         self.claims.iter().find(|claim| claim.name_any() == name)
+    }
+
+    /// When the volume of a claim can become smaller where it lies, as its node tells.
+    pub fn shrinks(&self, claim: &PersistentVolumeClaim) -> Shrinks {
+        let name = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
+        let told = self.storages.iter().filter_map(|node| node.status.as_ref());
+        let mut volumes = told.flat_map(|status| &status.volumes);
+        let volume = volumes.find(|volume| Some(&volume.name) == name);
+        let kind = volume.and_then(|volume| volume.mode.parse().ok());
+        kind.map_or(Shrinks::Never, FsKind::shrinks)
     }
 
     /// Whether claims of a class can grow; who may not read the classes takes it that they can.
@@ -202,14 +218,19 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         let drift = Drift::of(claim, template, size, around.can_grow(class.as_deref()));
         (drift, requested(claim) > capacity(claim))
     });
+    let shrinks = claim.map(|claim| around.shrinks(claim));
     let (by, change) = match drift {
         None | Some((Drift::None, _)) if has.is_none() => (Procedure::Make, None),
         None | Some((Drift::None, false)) => (Procedure::Nothing, None),
         Some((Drift::None, true) | (Drift::Grow | Drift::Lower, _)) => (Procedure::Grow, None),
-        Some((Drift::Swap(change), _)) => (Procedure::Swap, Some(change)),
+        Some((Drift::Shrink(change), _)) if shrinks == Some(Shrinks::Mounted) => {
+            (Procedure::Shrink, Some(change))
+        }
+        Some((Drift::Shrink(change) | Drift::Swap(change), _)) => (Procedure::Swap, Some(change)),
         Some((Drift::WrongMode, _)) => (Procedure::Impossible, None),
     };
-    let waits = by == Procedure::Swap && entry.swap.is_none();
+    let is_change = matches!(by, Procedure::Swap | Procedure::Shrink);
+    let waits = is_change && entry.swap.is_none() && !entry.is_shrinking();
     PodPlan {
         pod: format!("{}-{}", spec.stateful_set_name, entry.ordinal),
         claim: entry.active_claim.clone(),

@@ -67,10 +67,14 @@ impl Keeper {
             Step::EndRounds { claim } => {
                 self.edit_source(seen, &claim, json!({"copyAhead": false})).await
             }
-            Step::Fence { volume, fence } => {
-                self.asks.ask(uid(&autoscaler.metadata), volume, fence);
+            Step::Ask { volume, wish } => {
+                self.asks.ask(uid(&autoscaler.metadata), volume, wish);
                 Ok(())
             }
+            Step::TellSmaller { claim, to } => match seen.claim(&claim) {
+                Some(claim) => self.tell_smaller(claim, to).await,
+                None => Ok(()),
+            },
             Step::StartCopy { claim } => {
                 self.edit_source(seen, &claim, json!({"paused": false})).await
             }

@@ -1,4 +1,4 @@
-//! Has nodes tell volumes who may use them, and look who does, without waiting for them: a node that is
+//! Has nodes do something to volumes, and look at them, without waiting for them: a node that is
 //! away holds up no other workload. What was asked and answered is kept in memory only; a replica that
 //! starts anew asks again, and what is done already is done.
 
@@ -11,7 +11,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::autoscaler::seen::{Asked, Look, VolumeSeen};
+use crate::api::VolumeOnNode;
+use crate::autoscaler::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 use crate::causes;
 use crate::cluster::Cluster;
 use crate::volume::{Fence, Reason, VolumeId, Volumes};
@@ -34,12 +35,12 @@ pub(super) struct Asks {
 /// What was asked of one volume, by one workload.
 struct Ask {
     of: String,
-    fence: Fence,
+    wish: Wish,
     first: Instant,
     last: Instant,
     is_under_way: bool,
     /// The last one, also while it is asked again.
-    answer: Option<Result<Look, String>>,
+    answer: Option<Result<Look, NotDone>>,
     answers: u64,
 }
 
@@ -64,7 +65,7 @@ impl Asks {
         let asked = self.asked();
         let ours = asked.iter().filter(|(_, ask)| ask.of == of);
         let mut versions: Vec<String> =
-            ours.map(|(id, ask)| format!("{id} {} {}", ask.fence, ask.answers)).collect();
+            ours.map(|(id, ask)| format!("{id} {} {}", ask.wish, ask.answers)).collect();
         versions.sort_unstable();
         versions
     }
@@ -72,26 +73,29 @@ impl Asks {
     /// What is known of a volume; of what was asked only what was for the workload `of`.
     pub fn see(&self, of: &str, id: VolumeId) -> VolumeSeen {
         let asked = self.asked().get(&id).filter(|ask| ask.of == of).map(Ask::seen);
-        VolumeSeen { fence: self.told(&id), asked, id }
+        let told = self.told(&id);
+        let fence =
+            told.as_ref().map(|told| told.fence.as_ref().map(Fence::from).unwrap_or_default());
+        let mode = told.and_then(|told| told.mode.parse().ok());
+        VolumeSeen { mode, fence, asked, id }
     }
 
-    /// The fence that the node of a volume told last.
-    fn told(&self, id: &VolumeId) -> Option<Fence> {
+    /// What the node of a volume told of it last.
+    fn told(&self, id: &VolumeId) -> Option<VolumeOnNode> {
         let nodes = self.cluster.nodes().watched().all();
         let node = nodes.iter().find(|node| node.spec.key == id.node().as_str())?;
         let id = id.to_string();
-        let volume = node.status.as_ref()?.volumes.iter().find(|one| one.id == id)?;
-        Some(volume.fence.as_ref().map(Fence::from).unwrap_or_default())
+        node.status.as_ref()?.volumes.iter().find(|one| one.id == id).cloned()
     }
 
-    /// Have a node tell a volume who may use it, and look at it then, for the workload `of`. While other
-    /// work of that kind is under way for the volume, nothing is asked.
-    pub fn ask(self: &Arc<Self>, of: &str, id: VolumeId, fence: Fence) {
+    /// Have a node do something to a volume, and look at it then, for the workload `of`. While something
+    /// else is under way for the volume, nothing is asked.
+    pub fn ask(self: &Arc<Self>, of: &str, id: VolumeId, wish: Wish) {
         let now = Instant::now();
         let mut asked = self.asked();
         asked.retain(|_, ask| ask.is_under_way || now - ask.last < KNOWN);
         let before = asked.remove(&id);
-        let Some(ask) = Ask::after(before.as_ref(), of, fence, now) else {
+        let Some(ask) = Ask::after(before.as_ref(), of, wish, now) else {
             asked.extend(before.map(|before| (id, before)));
             return;
         };
@@ -100,21 +104,25 @@ impl Asks {
         let (asks, stop) = (self.clone(), self.stop.clone());
         tokio::spawn(async move {
             let asking = async {
-                let answer = asks.have_done(&id, fence).await;
+                let answer = asks.have_done(&id, wish).await;
                 asks.note(&id, answer);
             };
             stop.run_until_cancelled(asking).await;
         });
     }
 
-    async fn have_done(&self, id: &VolumeId, fence: Fence) -> Result<Look, String> {
+    async fn have_done(&self, id: &VolumeId, wish: Wish) -> Result<Look, NotDone> {
         let done = async {
-            if !self.has_seen(id, &fence) {
-                self.cluster.fence(id, fence).await?;
+            match wish {
+                Wish::Fence(fence) if self.has_seen(id, &fence) => {}
+                Wish::Fence(fence) => self.cluster.fence(id, fence).await?,
+                Wish::Shrink(to) => self.cluster.shrink(id, to).await.map(drop)?,
+                Wish::Release => self.cluster.release(id).await?,
             }
             self.cluster.inspect(id).await
         };
         // Nobody uses a volume that is not there.
+        let fence = if let Wish::Fence(fence) = wish { fence } else { Fence::default() };
         let gone = Look { node: String::new(), fence, open_count: 0 };
         match done.await {
             Ok(Some(seen)) => Ok(Look {
@@ -124,7 +132,7 @@ impl Asks {
             }),
             Ok(None) => Ok(gone),
             Err(error) if error.reason() == Reason::NotFound => Ok(gone),
-            Err(error) => Err(causes::in_full(&error)),
+            Err(error) => Err(NotDone { reason: error.reason(), why: causes::in_full(&error) }),
         }
     }
 
@@ -135,7 +143,7 @@ impl Asks {
         answer.is_some_and(|answer| answer.as_ref().is_ok_and(|look| look.fence == *fence))
     }
 
-    fn note(&self, id: &VolumeId, answer: Result<Look, String>) {
+    fn note(&self, id: &VolumeId, answer: Result<Look, NotDone>) {
         if let Some(ask) = self.asked().get_mut(id) {
             (ask.is_under_way, ask.last) = (false, Instant::now());
             if ask.answer.as_ref() != Some(&answer) {
@@ -158,14 +166,14 @@ impl fmt::Debug for Asks {
 
 impl Ask {
     /// What is asked now; `None` while something is under way.
-    fn after(before: Option<&Ask>, of: &str, fence: Fence, now: Instant) -> Option<Ask> {
+    fn after(before: Option<&Ask>, of: &str, wish: Wish, now: Instant) -> Option<Ask> {
         if before.is_some_and(|before| before.is_under_way) {
             return None;
         }
-        let same = before.filter(|before| (&*before.of, before.fence) == (of, fence));
+        let same = before.filter(|before| (&*before.of, before.wish) == (of, wish));
         Some(Ask {
             of: of.to_owned(),
-            fence,
+            wish,
             first: same.map_or(now, |same| same.first),
             last: now,
             is_under_way: true,
@@ -177,7 +185,7 @@ impl Ask {
     fn seen(&self) -> Asked {
         let pause = ((self.last - self.first) / 8).clamp(AGAIN.0, AGAIN.1);
         Asked {
-            fence: self.fence,
+            wish: self.wish,
             answer: self.answer.clone(),
             is_old: !self.is_under_way && self.last.elapsed() >= pause,
         }

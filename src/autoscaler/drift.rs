@@ -14,6 +14,8 @@ pub(crate) enum Drift {
     Grow,
     /// It asks only for more than there is room for, and has less than what is wanted.
     Lower,
+    /// It is only larger: what changes, for people.
+    Shrink(String),
     /// It has to be another claim: what changes, for people.
     Swap(String),
     /// No claim can be made of it that is as it is wanted.
@@ -36,7 +38,8 @@ impl Drift {
         let mut changes = Vec::new();
         let has = requested(claim);
         let lowers = size < has && size > capacity(claim) && refusal(claim).is_some();
-        if size < has && !lowers || size > has && !can_grow {
+        let shrinks = size < has && !lowers;
+        if shrinks || size > has && !can_grow {
             changes.push(format!("{has} → {size}"));
         }
         // Without one in the template whatever was chosen at first is right.
@@ -55,11 +58,12 @@ impl Drift {
             let before = name(&spec.volume_attributes_class_name);
             changes.push(format!("attributes {before} → {}", name(attributes)));
         }
-        match changes.is_empty() {
-            false => Drift::Swap(changes.join(", ")),
-            true if lowers => Drift::Lower,
-            true if size > has => Drift::Grow,
-            true => Drift::None,
+        match changes.as_slice() {
+            [only] if shrinks => Drift::Shrink(only.clone()),
+            [_, ..] => Drift::Swap(changes.join(", ")),
+            [] if lowers => Drift::Lower,
+            [] if size > has => Drift::Grow,
+            [] => Drift::None,
         }
     }
 }
@@ -93,16 +97,16 @@ mod tests {
                               "resources": {"requests": {"storage": format!("{gib}Gi")}}});
             serde_json::from_value::<TemplateSpec>(spec).unwrap()
         };
-        let swap = |gib: u64| Drift::Swap(format!("8Gi → {gib}Gi"));
+        let shrink = |gib: u64| Drift::Shrink(format!("8Gi → {gib}Gi"));
         for (status, gib, expected) in [
             (refused("8Gi", infeasible), 6, Drift::Lower),
             (refused("8Gi", infeasible), 8, Drift::None),
             (refused("8Gi", infeasible), 9, Drift::Grow),
-            (refused("8Gi", infeasible), 4, swap(4)),
-            (refused("8Gi", infeasible), 2, swap(2)),
-            (refused("9Gi", infeasible), 6, swap(6)),
-            (refused("8Gi", "ControllerResizeInProgress"), 6, swap(6)),
-            (json!({"capacity": {"storage": "8Gi"}}), 6, swap(6)),
+            (refused("8Gi", infeasible), 4, shrink(4)),
+            (refused("8Gi", infeasible), 2, shrink(2)),
+            (refused("9Gi", infeasible), 6, shrink(6)),
+            (refused("8Gi", "ControllerResizeInProgress"), 6, shrink(6)),
+            (json!({"capacity": {"storage": "8Gi"}}), 6, shrink(6)),
         ] {
             let size = Quantity(crate::bytes::Bytes::gib(gib));
             let drift = Drift::of(&claim(status.clone()), &wanted(gib), size, true);
@@ -132,7 +136,7 @@ mod tests {
             ("4096Mi", plain.clone(), true, Drift::None),
             ("2Gi", plain.clone(), true, Drift::Grow),
             ("2Gi", plain.clone(), false, swap("2Gi → 4Gi")),
-            ("8Gi", plain, true, swap("8Gi → 4Gi")),
+            ("8Gi", plain, true, Drift::Shrink("8Gi → 4Gi".to_owned())),
             ("4Gi", json!({"storageClassName": "ssd"}), true, swap("class hdd → ssd")),
             ("2Gi", json!({"storageClassName": "ssd"}), true, swap("class hdd → ssd")),
             ("4Gi", json!({"storageClassName": null}), true, Drift::None),

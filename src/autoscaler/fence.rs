@@ -9,8 +9,7 @@ use kube::ResourceExt;
 use crate::api::{FenceState, FenceStatus, Retained, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
-use crate::autoscaler::seen::{Look, VolumeSeen};
-use crate::autoscaler::steps::Step;
+use crate::autoscaler::seen::{Look, VolumeSeen, Wish};
 use crate::autoscaler::swap::is_fillable;
 use crate::autoscaler::turn::Turn;
 use crate::volume::{Fence, VolumeId};
@@ -136,9 +135,7 @@ impl Turn<'_> {
             );
             self.wait(AutoscalerReason::VolumeNotFenced, message);
         }
-        if volume.is_to_be_asked(&wanted) {
-            self.steps.push(Step::Fence { volume: volume.id.clone(), fence: wanted });
-        }
+        self.ask_for(volume, Wish::Fence(wanted));
     }
 
     /// The same under a higher number, if the volume was told another thing since.

@@ -1,5 +1,6 @@
-//! Volumes that a swap took from their pods, and that no swap knows of any more: its PvcAutoscaler was
-//! deleted midway, and perhaps made again. They are given back.
+//! Volumes that a swap took from their pods, or that do not grow because they were shrunk, and of which
+//! nobody knows any more: their PvcAutoscaler was deleted midway, and perhaps made again. They are given
+//! back.
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
@@ -7,11 +8,12 @@ use kube::api::ListParams;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::api::{OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, VolumeOnNode};
+use crate::api::{OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, Quantity, VolumeOnNode};
 use crate::autoscaler::keeper::{AGAIN, Keeper, PAUSE, until};
-use crate::autoscaler::seen::{VolumeSeen, uid, uses};
+use crate::autoscaler::seen::{VolumeSeen, Wish, uid, uses};
 use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY};
 use crate::causes;
+use crate::cluster::capacity;
 use crate::populators;
 use crate::volume::{Fence, Standing, Use};
 
@@ -44,8 +46,15 @@ impl Keeper {
         let mut is_any = false;
         for node in self.cluster.nodes().watched().all() {
             let volumes = node.status.iter().flat_map(|status| &status.volumes);
-            for volume in volumes.filter(|volume| is_being_copied(volume)) {
-                is_any |= self.give_back_if_forgotten(volume).await.unwrap_or_else(|error| {
+            for volume in volumes {
+                let looked_at = if is_being_copied(volume) {
+                    self.give_back_if_forgotten(volume).await
+                } else if let Some(limit) = volume.limit {
+                    self.release_if_forgotten(volume, limit).await
+                } else {
+                    continue;
+                };
+                is_any |= looked_at.unwrap_or_else(|error| {
                     let error = causes::in_full(&error);
                     tracing::warn!(volume = volume.id, error, "it is not known whose a volume is");
                     true
@@ -72,9 +81,45 @@ impl Keeper {
         let seen = self.asks.see(uid(&there.metadata), id);
         let fence = fence_without_swap(&seen, &there, status, &pods);
         let Some(fence) = fence else { return Ok(false) };
-        if seen.is_to_be_asked(&fence) {
+        let wish = Wish::Fence(fence);
+        if seen.is_to_be_asked(&wish) {
             tracing::info!(claim, namespace, %fence, "no swap knows of the volume of a claim");
-            self.asks.ask(uid(&there.metadata), seen.id, fence);
+            self.asks.ask(uid(&there.metadata), seen.id, wish);
+        }
+        Ok(true)
+    }
+
+    /// Let a volume grow again that was shrunk for nobody. Its claim is told first what it has, so that it
+    /// gets back what it asks for.
+    async fn release_if_forgotten(
+        &self,
+        volume: &VolumeOnNode,
+        limit: Quantity,
+    ) -> Result<bool, kube::Error> {
+        let Some((namespace, claim, keeper)) = self.claim_of(&volume.name) else {
+            return Ok(false);
+        };
+        let known = self.autoscalers.get_in(&namespace, &keeper);
+        if known.is_some_and(|known| shrinks(known.status.as_ref(), &claim)) {
+            return Ok(false);
+        }
+        // What is watched may be older than the mark; the status that says so was written before it.
+        let keeper = self.of::<PvcAutoscaler>(&namespace).get_opt(&keeper).await?;
+        let status = keeper.as_ref().and_then(|keeper| keeper.status.as_ref());
+        let claims = self.of::<PersistentVolumeClaim>(&namespace);
+        let (Some(there), Ok(id)) = (claims.get_opt(&claim).await?, volume.id.parse()) else {
+            return Ok(false);
+        };
+        if shrinks(status, &claim) {
+            return Ok(false);
+        }
+        let seen = self.asks.see(uid(&there.metadata), id);
+        if seen.is_to_be_asked(&Wish::Release) {
+            tracing::info!(claim, namespace, %limit, "nobody knows of the shrink of a volume");
+            if volume.size <= limit && capacity(&there) > limit {
+                self.lower(&claims, &there, limit).await?;
+            }
+            self.asks.ask(uid(&there.metadata), seen.id, Wish::Release);
         }
         Ok(true)
     }
@@ -119,6 +164,12 @@ pub(super) fn fence_without_swap(
     let is_unused = is_fresh && volume.look_after(&now).is_some_and(|look| look.open_count == 0);
     let is_free = !is_copied && (is_unused || has_pod);
     Some(if is_free { Fence { generation, ..Fence::default() } } else { now })
+}
+
+/// Whether a claim is known to shrink.
+fn shrinks(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool {
+    let is_its = |one: &OrdinalStatus| one.active_claim == claim && one.is_shrinking();
+    status.is_some_and(|status| status.ordinals.iter().any(is_its))
 }
 
 /// Whether a swap knows that it took the volume of a claim.

@@ -351,7 +351,7 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
     if status.phase == AutoscalerPhase::Swapping {
         return Some(if swaps.any(is_before) { AGAIN } else { POD });
     }
-    if status.phase == AutoscalerPhase::Waiting || !is_done {
+    if matches!(status.phase, AutoscalerPhase::Waiting | AutoscalerPhase::Shrinking) || !is_done {
         return Some(AGAIN);
     }
     let retained = status.ordinals.iter().flat_map(|one| &one.retained);

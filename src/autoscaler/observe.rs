@@ -8,11 +8,13 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
-use crate::api::{PvcAutoscaler, PvcSourcePopulator};
+use crate::api::{OrdinalStatus, PvcAutoscaler, PvcSourcePopulator};
 use crate::autoscaler::KEPT_BY;
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::make;
 use crate::autoscaler::seen::{Refusal, Seen, Usage, VolumeSeen, Workload, uid};
+use crate::autoscaler::size;
+use crate::cluster::requested;
 use crate::volume::{DRIVER, VolumeId};
 
 impl Keeper {
@@ -93,7 +95,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// The volumes that swaps take from their pods, or have taken; and those of pods of which nothing is told
+    /// The volumes that swaps take from their pods, or have taken; those that shrink, or could; and those of pods of which nothing is told
     /// yet, which a swap may have taken that nobody knows of.
     async fn see_volumes(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
@@ -103,7 +105,10 @@ impl Keeper {
             named.extend(seen.claims.keys().cloned());
         }
         for one in ordinals {
-            named.extend(one.swap.as_ref().map(|_| one.active_claim.clone()));
+            let is_changed = one.swap.is_some() || one.is_shrinking();
+            if is_changed || is_too_large(seen, one) {
+                named.insert(one.active_claim.clone());
+            }
             let closing = one.retained.iter().filter(|old| old.fence.is_some());
             named.extend(closing.map(|old| old.claim.clone()));
         }
@@ -162,6 +167,12 @@ impl Keeper {
         });
         seen.usage = volumes.collect();
     }
+}
+
+/// Whether a claim asks for more than what is wanted of it.
+fn is_too_large(seen: &Seen, one: &OrdinalStatus) -> bool {
+    let wanted = size::wanted(&seen.autoscaler.spec, one.grown.as_ref());
+    seen.claim(&one.active_claim).is_some_and(|claim| requested(claim) > wanted)
 }
 
 /// What our claims are selected by.

@@ -203,9 +203,10 @@ fn may_begin(seen: &Seen, entries: &[OrdinalStatus]) -> bool {
     let spec = &seen.autoscaler.spec;
     let is_busy = |one: &OrdinalStatus| {
         let swap = one.swap.as_ref();
-        swap.is_some_and(|swap| {
-            swap.phase != SwapPhase::Failed || swap.generation == seen.generation()
-        })
+        one.is_shrinking()
+            || swap.is_some_and(|swap| {
+                swap.phase != SwapPhase::Failed || swap.generation == seen.generation()
+            })
     };
     spec.mode == AutoscalerMode::Enforce
         && !spec.rollout.as_ref().is_some_and(|rollout| rollout.paused)
@@ -218,7 +219,10 @@ fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
     let phases: BTreeSet<u8> = says.iter().filter_map(|one| one.phase).map(weight).collect();
     let problem = says.iter().find_map(|one| one.problem.clone());
     let heaviest = phases.last().map_or(AutoscalerPhase::Settled, |weight| of_weight(*weight));
-    let is_idle = matches!(heaviest, AutoscalerPhase::Settled | AutoscalerPhase::Growing);
+    let is_idle = matches!(
+        heaviest,
+        AutoscalerPhase::Settled | AutoscalerPhase::Growing | AutoscalerPhase::Shrinking
+    );
     status.phase = if is_idle && problem.is_some() { AutoscalerPhase::Waiting } else { heaviest };
     let wanted = seen.workload.as_ref().map_or(0, |set| set.replicas);
     let settled = status.ordinals.iter().filter(|one| is_settled(seen, one)).count();
@@ -239,6 +243,7 @@ fn is_settled(seen: &Seen, entry: &OrdinalStatus) -> bool {
     let claim = seen.claim(&entry.active_claim).filter(|claim| is_bound(claim));
     seen.has_pod(entry.ordinal)
         && entry.swap.is_none()
+        && !entry.is_shrinking()
         && claim.is_some_and(|claim| requested(claim) <= capacity(claim))
 }
 
@@ -247,10 +252,11 @@ fn weight(phase: AutoscalerPhase) -> u8 {
     match phase {
         AutoscalerPhase::Settled => 0,
         AutoscalerPhase::Growing => 1,
-        AutoscalerPhase::Recommending => 2,
-        AutoscalerPhase::Waiting => 3,
-        AutoscalerPhase::Failed => 4,
-        AutoscalerPhase::Swapping => 5,
+        AutoscalerPhase::Shrinking => 2,
+        AutoscalerPhase::Recommending => 3,
+        AutoscalerPhase::Waiting => 4,
+        AutoscalerPhase::Failed => 5,
+        AutoscalerPhase::Swapping => 6,
     }
 }
 
@@ -258,6 +264,7 @@ fn of_weight(heavy: u8) -> AutoscalerPhase {
     let all = [
         AutoscalerPhase::Settled,
         AutoscalerPhase::Growing,
+        AutoscalerPhase::Shrinking,
         AutoscalerPhase::Recommending,
         AutoscalerPhase::Waiting,
         AutoscalerPhase::Failed,

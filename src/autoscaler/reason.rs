@@ -16,7 +16,8 @@ pub enum AutoscalerReason {
     ClaimGrows,
     /// A claim shrinks by itself.
     ClaimShrinks,
-    /// The claims were made by the StatefulSet, whose claims keep their names: they can only grow.
+    /// The claims were made by the StatefulSet, whose claims keep their names: they can grow, and
+    /// shrink where their volumes lie.
     ClaimsFixed,
     /// The StorageClass of the template is not there.
     ClassMissing,
@@ -30,6 +31,12 @@ pub enum AutoscalerReason {
     ClaimInUse,
     /// A pod has another claim now.
     Swapped,
+    /// A claim is smaller, where its volume lies.
+    Shrunk,
+    /// A volume could not shrink where it lies.
+    ShrinkFailed,
+    /// A volume does not shrink yet, or does not grow again yet.
+    ShrinkWaits,
     /// The pods of a swap are stopped.
     SwapBegun,
     /// A copy has failed, and the pod has its old claim.
@@ -46,7 +53,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 18] = [
+    pub const ALL: [AutoscalerReason; 21] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
@@ -58,6 +65,9 @@ impl AutoscalerReason {
         AutoscalerReason::PodNotReady,
         AutoscalerReason::PodProtected,
         AutoscalerReason::ClaimInUse,
+        AutoscalerReason::Shrunk,
+        AutoscalerReason::ShrinkFailed,
+        AutoscalerReason::ShrinkWaits,
         AutoscalerReason::Swapped,
         AutoscalerReason::SwapBegun,
         AutoscalerReason::SwapFailed,
@@ -75,6 +85,7 @@ impl AutoscalerReason {
                 | AutoscalerReason::SwapBegun
                 | AutoscalerReason::ClaimGrows
                 | AutoscalerReason::ClaimShrinks
+                | AutoscalerReason::Shrunk
         )
     }
 }

@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use crate::api::{Filling, FillingPhase, PvcAutoscaler, PvcSourcePopulator, Quantity, VolumeUsage};
 use crate::autoscaler::KEPT_BY;
 use crate::bytes::Bytes;
-use crate::volume::{Fence, Use, VolumeId};
+use crate::volume::{Fence, Mode, Reason, Use, VolumeId};
 
 /// The claims of a workload, and all that belongs to them.
 #[derive(Debug, Clone)]
@@ -85,20 +85,50 @@ pub(super) struct UsedBefore {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct VolumeSeen {
     pub id: VolumeId,
+    /// What workloads see of it, as its node tells; `None` if that tells of no such volume.
+    pub mode: Option<Mode>,
     /// Who may use it, as its node told last; `None` if that tells of no such volume.
     pub fence: Option<Fence>,
     /// What its node was asked last.
     pub asked: Option<Asked>,
 }
 
-/// What a node was asked to tell a volume.
+/// What a node is asked to do to a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// To tell it who may use it.
+    Fence(Fence),
+    /// To shrink it, and to keep it from growing.
+    Shrink(Bytes),
+    /// To let it grow again.
+    Release,
+}
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wish::Fence(fence) => fence.fmt(f),
+            Wish::Shrink(to) => write!(f, "shrink:{to}"),
+            Wish::Release => f.write_str("release"),
+        }
+    }
+}
+
+/// What a node was asked to do to a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
-    pub fence: Fence,
+    pub wish: Wish,
     /// What it saw then, or why it was not done; `None` while it is under way.
-    pub answer: Option<Result<Look, String>>,
+    pub answer: Option<Result<Look, NotDone>>,
     /// Whether that is so old that it may be different by now.
     pub is_old: bool,
+}
+
+/// Why a node has not done what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NotDone {
+    pub reason: Reason,
+    pub why: String,
 }
 
 /// What a node saw of a volume. One that is not there is used by nobody.
@@ -123,15 +153,20 @@ impl VolumeSeen {
         (look.fence == *wanted).then_some(look)
     }
 
-    /// Why its node has not done what it was asked.
+    /// What its node has answered to a wish.
+    pub fn answer_to(&self, wish: &Wish) -> Option<Result<&Look, &NotDone>> {
+        let asked = self.asked.as_ref().filter(|asked| asked.wish == *wish)?;
+        Some(asked.answer.as_ref()?.as_ref())
+    }
+
+    /// Why its node has not told it what it is.
     pub fn failure_of(&self, wanted: &Fence) -> Option<&String> {
-        let asked = self.asked.as_ref().filter(|asked| asked.fence == *wanted)?;
-        asked.answer.as_ref()?.as_ref().err()
+        Some(&self.answer_to(&Wish::Fence(*wanted))?.err()?.why)
     }
 
     /// Whether its node is to be asked, for the first time or again.
-    pub fn is_to_be_asked(&self, wanted: &Fence) -> bool {
-        self.asked.as_ref().is_none_or(|asked| asked.fence != *wanted || asked.is_old)
+    pub fn is_to_be_asked(&self, wish: &Wish) -> bool {
+        self.asked.as_ref().is_none_or(|asked| asked.wish != *wish || asked.is_old)
     }
 }
 

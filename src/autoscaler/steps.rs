@@ -2,7 +2,8 @@
 
 use crate::api::Quantity;
 use crate::autoscaler::AutoscalerReason;
-use crate::volume::{Fence, VolumeId};
+use crate::autoscaler::seen::Wish;
+use crate::volume::VolumeId;
 
 /// One effect. All of them come after the status that says so.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,8 +20,10 @@ pub(super) enum Step {
     MakeCopy { ordinal: i32, claim: String, size: Quantity, from: String },
     /// Have nothing more copied while the pod still runs.
     EndRounds { claim: String },
-    /// Have a node tell a volume who may use it, and look who does.
-    Fence { volume: VolumeId, fence: Fence },
+    /// Have a node do something to a volume, and look at it.
+    Ask { volume: VolumeId, wish: Wish },
+    /// Tell a claim and its PersistentVolume that the volume is smaller.
+    TellSmaller { claim: String, to: Quantity },
     /// Let the copy begin.
     StartCopy { claim: String },
     /// Ask a pod to go, if those who protect it let it, and within how many seconds, if not its own.
@@ -46,6 +49,7 @@ impl Step {
             Step::MakeClaim { claim, .. }
             | Step::MakeSource { claim, .. }
             | Step::MakeCopy { claim, .. }
+            | Step::TellSmaller { claim, .. }
             | Step::Grow { claim, .. } => Some(claim),
             _ => None,
         }

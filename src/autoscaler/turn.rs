@@ -25,7 +25,9 @@ impl<'a> Turn<'a> {
     pub fn take(seen: &'a Seen, entry: OrdinalStatus, may_begin: &mut bool) -> Turn<'a> {
         let mut turn = Turn { seen, entry, steps: Vec::new(), says: Says::default() };
         turn.forget_failure();
+        turn.forget_failure_in_place();
         match turn.entry.swap.as_ref().map(|swap| swap.phase) {
+            None if turn.entry.is_shrinking() => turn.shrink_in_place(),
             None => turn.keep(may_begin),
             Some(SwapPhase::Planned | SwapPhase::HotCopy) => turn.prepare(),
             Some(SwapPhase::Draining | SwapPhase::Fenced | SwapPhase::FinalCopy) => turn.copy(),
@@ -149,6 +151,7 @@ impl<'a> Turn<'a> {
             }
             Drift::None => {}
             Drift::Grow | Drift::Lower => self.grow(claim, size),
+            Drift::Shrink(change) => self.shrink(claim, size, change, may_begin),
             Drift::Swap(change) => self.swap(change, may_begin),
             Drift::WrongMode => {
                 let message = format!(
@@ -177,7 +180,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The claim has to be another one: say so, and begin if it may.
-    fn swap(&mut self, change: String, may_begin: &mut bool) {
+    pub(super) fn swap(&mut self, change: String, may_begin: &mut bool) {
         let (pod, name) = (self.pod(), self.entry.active_claim.clone());
         self.says.phase = Some(AutoscalerPhase::Waiting);
         self.says.next = Some(format!(
@@ -188,6 +191,10 @@ impl<'a> Turn<'a> {
             self.says.phase = Some(AutoscalerPhase::Recommending);
         }
         if let Some((reason, message)) = self.obstacle() {
+            let message = match self.failure_in_place() {
+                Some(why) => format!("{message}; {why}"),
+                None => message,
+            };
             return self.wait(reason, message);
         }
         let is_labelled = self.seen.claim(&name).is_some_and(|claim| self.seen.keeps(claim));
@@ -200,7 +207,7 @@ impl<'a> Turn<'a> {
         *may_begin = false;
         let generation = self.entry.generation + 1;
         let by_itself = self.shrinks_by_itself();
-        self.entry.peak = None;
+        (self.entry.peak, self.entry.shrink) = (None, None);
         self.entry.swap = Some(Swap {
             phase: SwapPhase::Planned,
             claim: make::hashed_name(self.seen, self.entry.ordinal, generation),
@@ -218,8 +225,8 @@ impl<'a> Turn<'a> {
         let spec = &self.seen.autoscaler.spec;
         if self.seen.makes_claims() {
             let message = format!(
-                "StatefulSet {} makes the claims by its own volumeClaimTemplates, so they can only grow: \
-                 delete it with `kubectl delete statefulset {0} --cascade=orphan` and make it without \
+                "StatefulSet {} makes the claims by its own volumeClaimTemplates, so they can only grow, or \
+                 shrink where their volumes lie: delete it with `kubectl delete statefulset {0} --cascade=orphan` and make it without \
                  template {}, which this PvcAutoscaler has; its claims are taken over",
                 spec.stateful_set_name,
                 self.seen.volume()

@@ -122,11 +122,9 @@ pub(crate) fn named<P: Borrow<Pv>>(pvs: &[P]) -> HashMap<&str, &Pv> {
 fn changes(request: &VolumeRequest) -> Option<&str> {
     match request.spec.work {
         Work::Create(_) | Work::Remove(_) => Some(&request.spec.volume),
-        Work::Grow(_)
-        | Work::Shrink(_)
-        | Work::Release(_)
-        | Work::Fence(_)
-        | Work::Inspect(_) => None,
+        Work::Grow(_) | Work::Shrink(_) | Work::Release(_) | Work::Fence(_) | Work::Inspect(_) => {
+            None
+        }
     }
 }
 

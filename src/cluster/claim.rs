@@ -43,6 +43,12 @@ pub fn refusal(claim: &PersistentVolumeClaim) -> Option<&str> {
     is_refused.then(|| resize_error(claim).unwrap_or("the driver did not say why"))
 }
 
+/// Whether a growth of a claim is told as under way, or as refused.
+pub fn is_resizing(claim: &PersistentVolumeClaim) -> bool {
+    let statuses = claim.status.as_ref().and_then(|it| it.allocated_resource_statuses.as_ref());
+    statuses.is_some_and(|all| all.contains_key("storage"))
+}
+
 /// What the driver said, of what a sidecar tells: that writes what it did and the code in front of it.
 pub fn own_words(text: &str) -> &str {
     text.rsplit(" desc = ").next().unwrap_or(text)

@@ -130,9 +130,10 @@ pub(super) fn grown(done: &VolumeRequestStatus) -> Result<Grown, VolumeError> {
 /// [`VolumeError::Failed`] if the node did not say.
 pub(super) fn shrunk(done: &VolumeRequestStatus) -> Result<Bytes, VolumeError> {
     done.size.map(|size| size.0).ok_or_else(|| VolumeError::Failed {
-        what: "the node did not say to which size it has shrunk the volume; its agent is of another \
+        what:
+            "the node did not say to which size it has shrunk the volume; its agent is of another \
                version"
-            .to_owned(),
+                .to_owned(),
     })
 }
 

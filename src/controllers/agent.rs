@@ -68,8 +68,13 @@ impl fmt::Debug for Agent {
 /// What has become of a piece of work.
 #[derive(Debug, Clone, PartialEq)]
 enum Done {
-    Grown { size: Quantity, node_expansion_required: bool },
-    Shrunk { size: Quantity },
+    Grown {
+        size: Quantity,
+        node_expansion_required: bool,
+    },
+    Shrunk {
+        size: Quantity,
+    },
     /// There is nothing more to say of it.
     Well,
     Inspected(Box<InspectionStatus>),

@@ -6,9 +6,9 @@ use nix::libc::ENOSPC;
 
 use crate::bytes::Bytes;
 use crate::fs::grow::{leave, mount_privately, seen};
-use crate::fs::{Check, FsError, Shrinks, check, known, run_to_success, shrinks, tools};
+use crate::fs::{Check, FsError, check, known, run_to_success, tools};
 use crate::host::Host;
-use crate::volume::FsKind;
+use crate::volume::{FsKind, Shrinks};
 
 /// How much of its device a file system covers, as the kernel has it; `mounted` is any of its mount
 /// points.
@@ -39,7 +39,7 @@ pub async fn shrink_mounted(
     if covers(host, device, Some(mounted), kind).await? <= to {
         return Ok(());
     }
-    if shrinks(kind) != Shrinks::Mounted {
+    if kind.shrinks() != Shrinks::Mounted {
         return Err(cannot(device, to, format!("{kind} does not shrink while it is mounted")));
     }
     host.btrfs_shrink(mounted, to).await.map_err(|error| match error.errno() {
@@ -69,7 +69,7 @@ pub async fn shrink_unmounted(
     if known(host, device, kind).await?.covers <= to {
         return Ok(());
     }
-    match shrinks(kind) {
+    match kind.shrinks() {
         Shrinks::Never => return Err(cannot(device, to, format!("{kind} never shrinks"))),
         Shrinks::Mounted => {
             mount_privately(host, device, kind, private_mount_dir).await?;

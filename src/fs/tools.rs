@@ -40,26 +40,6 @@ pub fn grows_online(superblock: &Superblock) -> bool {
     !matches!(superblock.facts, Facts::Ext(ext) if ext.sparse_super2)
 }
 
-/// When a file system can become smaller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shrinks {
-    /// Never: what it holds has to be copied to a smaller one.
-    Never,
-    /// While it is mounted nowhere.
-    Unmounted,
-    /// While it is mounted, and only then.
-    Mounted,
-}
-
-/// When a file system of this kind can become smaller.
-pub const fn shrinks(kind: FsKind) -> Shrinks {
-    match kind {
-        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => Shrinks::Unmounted,
-        FsKind::Xfs => Shrinks::Never,
-        FsKind::Btrfs => Shrinks::Mounted,
-    }
-}
-
 /// The command that makes a file system; discards nothing, because the device has just been wiped.
 pub(super) fn mkfs(kind: FsKind, options: &[String], device: &Path) -> Cmd {
     let (program, fixed): (_, &[&str]) = match kind {

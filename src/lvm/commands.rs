@@ -99,8 +99,7 @@ impl Turn {
     /// Give back what a logical volume has behind its first `extents` extents, which nobody may need.
     pub async fn reduce(&self, lv: &str, extents: u64) -> Result<Lv, LvmError> {
         self.heal_before(lv).await?;
-        let cmd =
-            Cmd::new("lvreduce").args(["-y", "-l", &extents.to_string()]).arg(self.path(lv));
+        let cmd = Cmd::new("lvreduce").args(["-y", "-l", &extents.to_string()]).arg(self.path(lv));
         let said = self.command(cmd).await?;
         self.expect(lv, said, |lv| lv.extents() == extents).await
     }

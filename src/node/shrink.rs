@@ -8,12 +8,12 @@
 use std::path::PathBuf;
 
 use crate::bytes::Bytes;
-use crate::fs::{self, Shrinks};
+use crate::fs;
 use crate::mount::MountTable;
 use crate::node::error::{failed, fs_failed};
 use crate::node::wipe::Task;
 use crate::node::{Found, Node, record};
-use crate::volume::{FsKind, Mode, VolumeError, VolumeId, Wipe};
+use crate::volume::{FsKind, Mode, Shrinks, VolumeError, VolumeId, Wipe};
 
 impl Found {
     /// Whether a shrink is under way: the file system, or the logical volume behind it, is to become
@@ -99,7 +99,7 @@ impl Node {
         let mounts = self.mounts_of(found).await?;
         let Some((target, _)) = mounts.first() else { return Ok(None) };
         let id = found.record.id.to_string();
-        if fs::shrinks(kind) != Shrinks::Mounted {
+        if kind.shrinks() != Shrinks::Mounted {
             let holder = format!(
                 "{kind} does not shrink while it is mounted, as it is at {}; stop the workload",
                 target.display()
@@ -140,11 +140,7 @@ impl Node {
     }
 
     /// How much of the device the file system covers now.
-    async fn file_system_covers(
-        &self,
-        found: &Found,
-        kind: FsKind,
-    ) -> Result<Bytes, VolumeError> {
+    async fn file_system_covers(&self, found: &Found, kind: FsKind) -> Result<Bytes, VolumeError> {
         let mounts = self.mounts_of(found).await?;
         let mounted = mounts.first().map(|(target, _)| target.as_path());
         let (device, _) = self.activate(found).await?;
@@ -195,7 +191,7 @@ impl Node {
 /// [`VolumeError::Refused`] if it never does.
 fn shrinkable(found: &Found) -> Result<FsKind, VolumeError> {
     match found.record.mode {
-        Mode::Filesystem(kind) if fs::shrinks(kind) != Shrinks::Never => Ok(kind),
+        Mode::Filesystem(kind) if kind.shrinks() != Shrinks::Never => Ok(kind),
         mode => Err(VolumeError::Refused {
             reason: format!(
                 "volume {} is {mode}, which never shrinks; copy what it holds to a smaller one",

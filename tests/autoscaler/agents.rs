@@ -3,8 +3,9 @@
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 use kube::ResourceExt;
 use pliant::api::{
-    FenceStatus, NodeStorage, VolumeOnNode, VolumeRequest, VolumeRequestStatus, Work,
+    FenceStatus, NodeStorage, Quantity, VolumeOnNode, VolumeRequest, VolumeRequestStatus, Work,
 };
+use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
 use pliant::volume::{DRIVER, Fence, NodeKey};
 use serde_json::json;
@@ -46,9 +47,11 @@ fn publish(api: &FakeApi, play: &Play) -> bool {
 fn on_node(pv: &PersistentVolume, play: &Play) -> Option<VolumeOnNode> {
     let csi = pv.spec.as_ref()?.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;
     let fence = play.fences.get(&pv.name_any()).map(|fence| FenceStatus::from(*fence));
+    let size = play.sizes.get(&pv.name_any()).copied().unwrap_or(Bytes::gib(4));
     Some(object(json!({
-        "id": csi.volume_handle, "name": pv.name_any(), "pool": "p", "size": "4Gi",
-        "requested": "4Gi", "mode": "ext4", "state": "ready", "fence": fence,
+        "id": csi.volume_handle, "name": pv.name_any(), "pool": "p", "size": Quantity(size),
+        "requested": "4Gi", "mode": play.file_system.unwrap_or("ext4"), "state": "ready",
+        "fence": fence, "limit": play.limits.get(&pv.name_any()).map(|limit| Quantity(*limit)),
     })))
 }
 
@@ -70,6 +73,11 @@ fn answer(api: &FakeApi, play: &mut Play) -> bool {
                 failed("Refused", "it came before")
             }
         }
+        (Work::Shrink(wish), Some(volume)) => shrink(api, play, &volume, wish.to),
+        (Work::Release(_), Some(volume)) => {
+            play.limits.remove(&volume.name);
+            json!({"phase": "Done"})
+        }
         (Work::Inspect(_), volume) => {
             let open = volume.as_ref().map(|volume| open_count(api, play, &volume.name));
             let seen = json!({"volume": volume, "mounted": false, "openCount": open});
@@ -83,6 +91,24 @@ fn answer(api: &FakeApi, play: &mut Play) -> bool {
     request.status = Some(status);
     api.put(&request);
     true
+}
+
+/// The node shrinks a volume: ext4 only while nobody has it mounted.
+fn shrink(
+    api: &FakeApi,
+    play: &mut Play,
+    volume: &VolumeOnNode,
+    to: Quantity,
+) -> serde_json::Value {
+    if volume.mode == "ext4" && open_count(api, play, &volume.name) > 0 {
+        return failed("InUse", "it does not shrink while it is mounted");
+    }
+    if play.used > to.0 {
+        return failed("SizeOutOfRange", "what it holds does not fit");
+    }
+    play.limits.insert(volume.name.clone(), to.0);
+    play.sizes.insert(volume.name.clone(), to.0);
+    json!({"phase": "Resized", "size": to})
 }
 
 fn failed(reason: &str, message: &str) -> serde_json::Value {

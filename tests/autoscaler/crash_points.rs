@@ -31,19 +31,22 @@ enum Case {
     EditedTwice,
     /// The workload is made smaller while a pod gets its claim, and larger again.
     Scaled,
+    /// The claim that its template made becomes smaller where its volume lies.
+    InPlace,
     /// Its claim is full, and there is no room for a whole step.
     Refused,
     /// Its claim has grown, and is nearly empty for long.
     Shrunk,
 }
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     Case::Grow,
     Case::Swap,
     Case::Hot,
     Case::Failed,
     Case::EditedTwice,
     Case::Scaled,
+    Case::InPlace,
     Case::Refused,
     Case::Shrunk,
 ];
@@ -85,7 +88,8 @@ impl Case {
     }
 
     async fn live(self, world: &World) -> End {
-        world.set(self.pods(), &[]);
+        let own: &[&str] = if self == Case::InPlace { &["www"] } else { &[] };
+        world.set(self.pods(), own);
         let soon = json!({"retention": "5m"});
         world.want("4Gi", "hdd", &soon);
         self.until_phase(world, AutoscalerPhase::Settled).await;
@@ -116,6 +120,10 @@ impl Case {
                 world.api.delete::<k8s_openapi::api::core::v1::Pod>("shop/nginx-0");
                 tokio::time::sleep(Duration::from_secs(60)).await;
                 world.set(1, &[]);
+            }
+            Case::InPlace => {
+                world.play().file_system = Some("btrfs");
+                world.want("2Gi", "hdd", &soon);
             }
             Case::Refused => {
                 world.play().room = Some(Bytes::gib(10));
@@ -231,8 +239,15 @@ fn end(world: &World) -> End {
         let size = requests.get("storage").map(|size| size.0.clone()).unwrap_or_default();
         (size, spec.storage_class_name.unwrap_or_default(), one.generation)
     });
-    let told =
-        ["SwapBegun", "Swapped", "SwapFailed", "ClaimGrows", "GrowthRefused", "ClaimShrinks"];
+    let told = [
+        "SwapBegun",
+        "Swapped",
+        "SwapFailed",
+        "ClaimGrows",
+        "GrowthRefused",
+        "ClaimShrinks",
+        "Shrunk",
+    ];
     End {
         phase: world.status().phase,
         active: active.collect(),

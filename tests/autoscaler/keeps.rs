@@ -75,6 +75,7 @@ fn what_would_be_done_is_only_told_if_that_is_wanted() {
 fn claims_of_a_statefulset_with_templates_grow_and_are_not_swapped() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
+        world.play().file_system = Some("xfs");
         world.set(1, &["www"]);
         world.want("8Gi", "hdd", &json!({}));
         world.settled("1/1").await;

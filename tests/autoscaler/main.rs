@@ -5,6 +5,7 @@ mod agents;
 mod crash_points;
 mod fences;
 mod hot;
+mod in_place;
 mod keeps;
 #[allow(dead_code)] // Each of the two programs plays something that the other does not.
 #[path = "../play/mod.rs"]

@@ -260,7 +260,7 @@ impl World {
         all.iter().filter(|event| event.reason.as_deref() == Some(reason)).count()
     }
 
-    /// Claims and sources that are of no use any more, and pods that have no claim.
+    /// Claims and sources that are of no use any more, and volumes that are not what is told of them.
     pub fn left(&self) -> Vec<String> {
         let status = self.status();
         let known: Vec<&String> = status
@@ -272,7 +272,22 @@ impl World {
             .collect();
         let strange = self.claims().into_iter().filter(|name| !known.contains(&name));
         let sources = self.api.list::<PvcSourcePopulator>();
-        strange.chain(sources.iter().map(ResourceExt::name_any)).collect()
+        let sources = sources.iter().map(ResourceExt::name_any);
+        strange.chain(sources).chain(self.untrue()).collect()
+    }
+
+    /// Volumes that do not grow, and claims that have another size than their volumes.
+    fn untrue(&self) -> Vec<String> {
+        let play = self.play();
+        let limited = play.limits.keys().map(|volume| format!("{volume} does not grow"));
+        let sizes = self.api.list::<PersistentVolumeClaim>().into_iter().filter_map(|claim| {
+            let volume = claim.spec.as_ref()?.volume_name.clone()?;
+            let has = claim.status.as_ref()?.capacity.as_ref()?.get("storage")?.0.clone();
+            let size = *play.sizes.get(&volume)?;
+            let is_true = has.parse() == Ok(size);
+            (!is_true).then(|| format!("{} tells of {has} and has {size}", claim.name_any()))
+        });
+        limited.chain(sizes).collect()
     }
 }
 
@@ -434,7 +449,7 @@ fn is_allowed(line: &str) -> bool {
                 ["persistentvolumeclaims", "pvcsourcepopulators"].contains(kind)
             }
             ("PATCH", [kind, _, _, "status"]) => {
-                ["pvcautoscalers", "pvcsourcepopulators"].contains(kind)
+                ["pvcautoscalers", "pvcsourcepopulators", "persistentvolumeclaims"].contains(kind)
             }
             ("DELETE", [kind, _, _]) => {
                 ["persistentvolumeclaims", "pods", "pvcsourcepopulators"].contains(kind)

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use pliant::bytes::Bytes;
 use pliant::api::{NodeStorageStatus, Pool};
+use pliant::bytes::Bytes;
 use pliant::testing::{FakeApi, FakeHost, MachineState, Side};
 use pliant::volume::{Fence, Mode, NewVolume, Standing, VolumeError, Volumes};
 

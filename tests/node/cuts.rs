@@ -1,8 +1,7 @@
 //! The operations that are cut off, in each mode, and how a cut is tried.
 
-use pliant::fs::{self, Shrinks};
 use pliant::testing::{FakeHost, MachineState, Side};
-use pliant::volume::{Fence, FsKind, Mode, Safety, Standing};
+use pliant::volume::{Fence, FsKind, Mode, Safety, Shrinks, Standing};
 use tokio::runtime::Builder;
 
 use crate::machine::{Disks, LARGE, LESS, MODES, Op, Setup, marks};
@@ -153,7 +152,7 @@ fn cases_of(mode: Mode) -> Vec<Case> {
 
 fn shrinks_of(mode: Mode, made: &[Op], published: &[Op], unstaged: &[Op]) -> Vec<Case> {
     let Mode::Filesystem(kind) = mode else { return Vec::new() };
-    if fs::shrinks(kind) == Shrinks::Never {
+    if kind.shrinks() == Shrinks::Never {
         return Vec::new();
     }
     let shrink = Op::Shrink(LESS);
@@ -164,7 +163,7 @@ fn shrinks_of(mode: Mode, made: &[Op], published: &[Op], unstaged: &[Op]) -> Vec
         Case::new("release", mode, &shrunk, Op::Release),
         Case::new("stage what has shrunk", mode, &shrunk, Op::Stage(mode)),
     ];
-    if fs::shrinks(kind) == Shrinks::Mounted {
+    if kind.shrinks() == Shrinks::Mounted {
         let online = [Op::Stage(mode), Op::Publish(mode)];
         cases.push(Case::new("shrink online", mode, published, shrink).after_boot(&online));
     }

@@ -63,6 +63,14 @@ pub struct Play {
     pub written: BTreeMap<String, String>,
     /// What volumes are told of who may use them.
     pub fences: BTreeMap<String, Fence>,
+    /// The file system on all volumes; without one it is ext4.
+    pub file_system: Option<&'static str>,
+    /// How much files have of every volume: none can be smaller.
+    pub used: Bytes,
+    /// The sizes of volumes that were shrunk.
+    pub sizes: BTreeMap<String, Bytes>,
+    /// The sizes beyond which volumes do not grow.
+    pub limits: BTreeMap<String, Bytes>,
     /// Volumes that somebody has open whom nobody knows of.
     pub held: BTreeSet<String>,
     /// Whether the agents of nodes do nothing.
@@ -266,7 +274,7 @@ fn provision(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> b
 }
 
 /// The volume of a claim grows to what the claim asks for, if there is room.
-fn resize(api: &FakeApi, play: &Play, claim: &PersistentVolumeClaim) -> bool {
+fn resize(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> bool {
     let mut changed = serde_json::to_value(claim).unwrap();
     let wanted = changed["spec"]["resources"]["requests"].clone();
     let status = changed["status"].take();
@@ -276,7 +284,9 @@ fn resize(api: &FakeApi, play: &Play, claim: &PersistentVolumeClaim) -> bool {
     let size = |all: &Value| all["storage"].as_str().and_then(|text| text.parse::<Bytes>().ok());
     let (has, wants) = (size(&status["capacity"]), size(&wanted));
     assert!(wants > has, "{}: no claim can ask for what it has, or less", claim.name_any());
-    let is_refused = play.room.is_some_and(|room| wants > Some(room));
+    let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).unwrap_or_default();
+    let limit = play.limits.get(&volume);
+    let is_refused = play.room.iter().chain(limit).any(|most| wants > Some(*most));
     if is_refused && status["allocatedResources"] == wanted {
         return false;
     }
@@ -290,8 +300,22 @@ fn resize(api: &FakeApi, play: &Play, claim: &PersistentVolumeClaim) -> bool {
             "conditions": [failed],
         });
     }
+    if !is_refused {
+        raise(api, &volume, &wanted);
+        if let (Some(size), Some(wants)) = (play.sizes.get_mut(&volume), wants) {
+            *size = wants.max(*size);
+        }
+    }
     api.put(&object::<PersistentVolumeClaim>(changed));
     true
+}
+
+/// The resizer tells a PersistentVolume what it has now.
+fn raise(api: &FakeApi, volume: &str, size: &Value) {
+    let Some(pv) = api.get::<PersistentVolume>(volume) else { return };
+    let mut changed = serde_json::to_value(&pv).unwrap();
+    changed["spec"]["capacity"] = size.clone();
+    api.put(&object::<PersistentVolume>(changed));
 }
 
 /// A volume whose claim is gone goes too, if its policy says so.

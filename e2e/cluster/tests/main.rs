@@ -21,6 +21,7 @@ mod faults;
 #[path = "../../../tests/tally/figures.rs"]
 mod figures;
 mod hazards;
+mod in_place;
 mod nodes;
 mod people;
 mod pools;

@@ -8,10 +8,10 @@ use super::{Answer, Edit, Seen, Whose, Wish};
 use crate::api::{NodeStorage, PvcAutoscaler, Quantity, VolumeUsage};
 use crate::ask::AskError;
 use crate::ask::kept::{Kept, Part};
-use crate::ask::plan::{Plan, Procedure, plan_of};
+use crate::ask::plan::{Plan, PodPlan, Procedure, plan_of};
 use crate::bytes::Bytes;
 use crate::cluster::requested;
-use crate::volume::few;
+use crate::volume::{Shrinks, few};
 
 /// What is told of how full a claim is.
 struct Usage<'a> {
@@ -161,13 +161,19 @@ fn can_be_swapped(
 ) -> Result<(), AskError> {
     let (set, volume) =
         (&autoscaler.spec.stateful_set_name, &autoscaler.spec.volume_claim_template.metadata.name);
-    let swaps = plan.pods.iter().any(|pod| pod.by == Procedure::Swap);
-    if !swaps && matches!(wish, Wish::Grow(_)) || !makes_claims(seen, set, volume) {
+    // What shrinks only while no pod has it is told by the operator.
+    let must_swap = |pod: &&PodPlan| {
+        let shrinks = seen.around.claim(&pod.claim).map(|claim| seen.around.shrinks(claim));
+        let can_shrink = shrinks.is_some_and(|shrinks| shrinks != Shrinks::Never);
+        pod.by == Procedure::Swap && !(can_shrink && matches!(wish, Wish::Shrink(_)))
+    };
+    let swaps = plan.pods.iter().any(|pod| must_swap(&pod));
+    if !swaps && !matches!(wish, Wish::Move(_)) || !makes_claims(seen, set, volume) {
         return Ok(());
     }
     refused(format!(
-        "StatefulSet {set} makes its claims by its own volumeClaimTemplates, so they can only grow: \
-         delete it with `kubectl delete statefulset {set} --cascade=orphan --namespace {}` and make it \
+        "StatefulSet {set} makes its claims by its own volumeClaimTemplates, so they can only grow, \
+         or shrink where their volumes lie: delete it with `kubectl delete statefulset {set} --cascade=orphan --namespace {}` and make it \
          without template {volume}, which PvcAutoscaler {} has; its pods run on, and its claims are \
          taken over",
         seen.around.namespace,
@@ -222,7 +228,7 @@ fn usage<'a>(seen: &'a Seen, claim: &str) -> Option<Usage<'a>> {
         let told = status.usage.iter().find(|one| one.volume == *id)?;
         Some(Usage { claim: claim.to_owned(), node: node.name_any(), told })
     };
-    seen.storages.iter().find_map(of_node)
+    seen.around.storages.iter().find_map(of_node)
 }
 
 /// What is to be known before.

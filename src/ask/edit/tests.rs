@@ -44,7 +44,7 @@ fn with_usage(mut seen: Seen, claim: &str, gib: u64) -> Seen {
                        "available": "1Gi"}],
         },
     });
-    seen.storages.push(typed(node));
+    seen.around.storages.push(typed(node));
     seen
 }
 
@@ -91,6 +91,35 @@ fn a_shrink_tells_of_all_claims_that_it_concerns() {
     claim again.
     ");
     assert_eq!(self::edit(&seen, "sts/db", &wish), edit);
+}
+
+#[test]
+fn claims_that_shrink_where_they_lie_stop_no_pod_and_may_be_those_of_a_template() {
+    let wish = Wish::Shrink(Bytes::gib(4));
+    let of_template = |mode| {
+        let own = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+        let mut seen = with_usage(with_usage(seen(), "data-db-0", 3), "data-db-1", 1);
+        for node in &mut seen.around.storages {
+            let volumes = &mut node.status.as_mut().unwrap().volumes;
+            volumes.iter_mut().for_each(|volume| volume.mode = String::from(mode));
+        }
+        seen.sets = vec![typed(json!({"metadata": {"name": "db"}, "spec": {
+            "selector": {}, "serviceName": "db", "template": {}, "volumeClaimTemplates": own}}))];
+        seen
+    };
+    insta::assert_snapshot!(edit(&of_template("btrfs"), "data-db-0", &wish).in_words(&wish), @r"
+    This edits the size in the template of PvcAutoscaler default/db, and so all
+    claims that it keeps for StatefulSet db:
+      POD   CLAIM      HAS      WANTED   BY
+      db-0  data-db-0  8Gi hdd  4Gi hdd  shrinks
+      db-1  data-db-1  8Gi hdd  4Gi hdd  shrinks
+    ");
+    assert!(judge(&of_template("ext4"), &whose("data-db-0"), &wish).is_ok(), "without its pods");
+    let class = Wish::Move("ssd".to_owned());
+    for (mode, wish) in [("xfs", &wish), ("btrfs", &class)] {
+        let said = refusal(&of_template(mode), "data-db-0", wish);
+        assert!(said.contains("--cascade=orphan"), "{mode}: {said}");
+    }
 }
 
 #[test]

@@ -78,6 +78,7 @@ fn row(pod: &PodPlan) -> [String; 5] {
         (None, Procedure::Nothing) => "–".to_owned(),
         (None, Procedure::Make) => "is made".to_owned(),
         (None, Procedure::Grow) => "grows".to_owned(),
+        (None, Procedure::Shrink) => "shrinks".to_owned(),
         (None, Procedure::Swap) => "swap".to_owned(),
         (None, Procedure::Impossible) => "cannot be: another volumeMode".to_owned(),
     };

@@ -75,6 +75,7 @@ pub fn around(autoscaler: PvcAutoscaler) -> Around {
             claim("data-db-2-1c0ff", "2Gi", "ssd"),
         ],
         classes: vec![class("hdd"), class("ssd")],
+        storages: Vec::new(),
         unseen: Vec::new(),
     }
 }

@@ -87,7 +87,9 @@ impl World {
         let (mut group, mut lv) = self.changeable_lv(line)?;
         let (wanted, now) = (line.extents(), lv.extents());
         if wanted == 0 || wanted >= now {
-            return Err(no(format!("New size given ({wanted} extents) not less than existing size")));
+            return Err(no(format!(
+                "New size given ({wanted} extents) not less than existing size"
+            )));
         }
         if !snapshots_of(&group, &lv.name).is_empty() {
             return Err(no("Snapshot origin volumes cannot be reduced in size yet."));

@@ -3,8 +3,8 @@
 use super::world::{FillingPhaseKey, Source, World};
 use crate::api::PvcAutoscalerStatus;
 use crate::autoscaler::forgotten::fence_without_swap;
-use crate::autoscaler::seen::{Asked, Look, VolumeSeen};
-use crate::volume::{Fence, NodeKey, Use, VolumeId, VolumeKey};
+use crate::autoscaler::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
+use crate::volume::{Fence, NodeKey, Reason, Use, VolumeId, VolumeKey};
 
 /// Who asks for no swap.
 const SWEEPER: usize = 2;
@@ -14,17 +14,18 @@ impl World {
     pub(super) fn volume(&self, name: &str, n: usize) -> Option<VolumeSeen> {
         let claim = self.claims.get(name).filter(|claim| claim.content.is_some())?;
         let asked = self.asked[n].get(name).cloned();
-        Some(VolumeSeen { id: id(name), fence: Some(claim.fence), asked })
+        Some(VolumeSeen { id: id(name), mode: None, fence: Some(claim.fence), asked })
     }
 
     /// An operator asks: a request that is there is joined, and outlives who has made it.
-    pub(super) fn ask(&mut self, n: usize, volume: &VolumeId, fence: Fence) {
+    pub(super) fn ask(&mut self, n: usize, volume: &VolumeId, wish: Wish) {
+        let Wish::Fence(fence) = wish else { panic!("no volume here shrinks where it lies") };
         let Some(name) = self.claims.keys().find(|name| id(name) == *volume).cloned() else {
             return;
         };
-        let before = self.asked[n].remove(&name).filter(|asked| asked.fence == fence);
+        let before = self.asked[n].remove(&name).filter(|asked| asked.wish == wish);
         let answer = before.and_then(|before| before.answer);
-        self.asked[n].insert(name.clone(), Asked { fence, answer, is_old: false });
+        self.asked[n].insert(name.clone(), Asked { wish, answer, is_old: false });
         self.asks.insert((name, fence.to_string()));
     }
 
@@ -59,11 +60,14 @@ impl World {
                     [is_running, claim.is_held, claim.is_read].map(u32::from).iter().sum();
                 answer = Ok(Look { node, fence: wanted, open_count });
             } else {
-                answer = Err("what came before".to_owned());
+                answer =
+                    Err(NotDone { reason: Reason::Refused, why: "what came before".to_owned() });
             }
         }
         for asked in &mut self.asked {
-            if let Some(asked) = asked.get_mut(&name).filter(|asked| asked.fence == wanted) {
+            if let Some(asked) =
+                asked.get_mut(&name).filter(|asked| asked.wish == Wish::Fence(wanted))
+            {
                 let is_old = !answer.as_ref().is_ok_and(|look| look.open_count == 0);
                 (asked.answer, asked.is_old) = (Some(answer.clone()), is_old);
             }
@@ -79,10 +83,11 @@ impl World {
         let to_ask = self.claims.iter().find_map(|(name, claim)| {
             let volume = self.volume(name, SWEEPER)?;
             let fence = fence_without_swap(&volume, &claim.object(name), Some(status), &pods)?;
-            volume.is_to_be_asked(&fence).then_some((volume.id, fence))
+            let wish = Wish::Fence(fence);
+            volume.is_to_be_asked(&wish).then_some((volume.id, wish))
         });
-        to_ask.is_some_and(|(id, fence)| {
-            self.ask(SWEEPER, &id, fence);
+        to_ask.is_some_and(|(id, wish)| {
+            self.ask(SWEEPER, &id, wish);
             true
         })
     }

@@ -64,7 +64,7 @@ impl World {
                     source.copies_ahead = false;
                 }
             }
-            Step::Fence { volume, fence } => self.ask(n, &volume, fence),
+            Step::Ask { volume, wish } => self.ask(n, &volume, wish),
             Step::StartCopy { claim } => {
                 if let Some(source) = self.sources.get_mut(&claim).filter(|source| source.paused) {
                     (source.paused, source.is_told_of_before) = (false, true);
@@ -90,7 +90,7 @@ impl World {
                     self.drop_claim(&claim, &uid);
                 }
             }
-            Step::Count { .. } | Step::Tell { .. } => {}
+            Step::TellSmaller { .. } | Step::Count { .. } | Step::Tell { .. } => {}
         }
     }
 

@@ -1,0 +1,223 @@
+//! A claim that becomes smaller where its volume lies, under its own name. Pure.
+//!
+//! Its node shrinks the volume, and keeps it from growing beyond. Then the PersistentVolume and the claim
+//! are told a size that is a byte less, so that the resizer of Kubernetes asks once more for the size
+//! itself and closes what it had begun; only then the node lets the volume grow again. Of what was asked
+//! for before, nothing can come between: the driver refuses it.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use crate::api::{AutoscalerMode, AutoscalerPhase, InPlace, InPlacePhase, Quantity};
+use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::plan::bounded;
+use crate::autoscaler::seen::{NotDone, VolumeSeen, Wish, is_bound};
+use crate::autoscaler::steps::Step;
+use crate::autoscaler::turn::Turn;
+use crate::cluster::{capacity, is_resizing, requested};
+use crate::volume::{FsKind, Mode, Reason, Shrinks};
+
+/// Whether a volume can become smaller where it lies.
+enum Way {
+    Now,
+    /// As soon as no pod has it.
+    WithoutPod(FsKind),
+    Never,
+}
+
+impl Turn<'_> {
+    /// The claim is only too large: it shrinks where its volume lies, or gives its place to another one.
+    pub(super) fn shrink(
+        &mut self,
+        claim: &PersistentVolumeClaim,
+        size: Quantity,
+        change: String,
+        may_begin: &mut bool,
+    ) {
+        match self.way_of(claim) {
+            Way::Now if self.has_failed_in_place() => self.swap(change, may_begin),
+            Way::Now => self.begin_in_place(size, change, may_begin),
+            Way::WithoutPod(kind) if self.seen.makes_claims() => {
+                let (pod, name) = (self.pod(), claim.name_any());
+                let message = format!(
+                    "claim {name} is {kind}, which shrinks only while no pod uses it: stop pod {pod}, as with \
+                     `kubectl scale statefulset {} --replicas={}`, and it shrinks to {size}",
+                    self.seen.autoscaler.spec.stateful_set_name, self.entry.ordinal
+                );
+                self.says.phase = Some(AutoscalerPhase::Waiting);
+                self.wait(AutoscalerReason::ClaimInUse, message);
+            }
+            Way::WithoutPod(_) | Way::Never => self.swap(change, may_begin),
+        }
+    }
+
+    fn way_of(&self, claim: &PersistentVolumeClaim) -> Way {
+        let name = claim.name_any();
+        let Some(volume) = self.seen.volume_of(&name) else { return Way::Never };
+        let Some(Mode::Filesystem(kind)) = volume.mode else { return Way::Never };
+        let has_pod = self.seen.pods_with(&name).next().is_some();
+        match kind.shrinks() {
+            Shrinks::Never => Way::Never,
+            Shrinks::Unmounted if has_pod => Way::WithoutPod(kind),
+            Shrinks::Unmounted | Shrinks::Mounted => Way::Now,
+        }
+    }
+
+    /// Whether its node has refused to shrink the volume for the specification as it is.
+    fn has_failed_in_place(&self) -> bool {
+        self.entry.shrink.as_ref().is_some_and(|shrink| shrink.phase == InPlacePhase::Failed)
+    }
+
+    fn begin_in_place(&mut self, to: Quantity, change: String, may_begin: &mut bool) {
+        let name = self.entry.active_claim.clone();
+        self.says.phase = Some(AutoscalerPhase::Waiting);
+        self.says.next =
+            Some(format!("claim {name} shrinks where it lies ({change}); its pod goes on"));
+        if self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend {
+            self.says.phase = Some(AutoscalerPhase::Recommending);
+        }
+        let is_labelled = self.seen.claim(&name).is_some_and(|claim| self.seen.keeps(claim));
+        if !*may_begin || !self.is_in_partition() || !is_labelled {
+            return;
+        }
+        *may_begin = false;
+        self.entry.shrink = Some(InPlace {
+            phase: InPlacePhase::Shrinking,
+            to,
+            change,
+            generation: self.seen.generation(),
+            by_itself: self.shrinks_by_itself(),
+            started_at: Some(Time(self.seen.now)),
+            message: None,
+        });
+        self.entry.peak = None;
+        self.shrink_in_place();
+    }
+
+    /// Go on with a shrink.
+    pub(super) fn shrink_in_place(&mut self) {
+        let Some(shrink) = self.entry.shrink.clone() else { return };
+        let (seen, name) = (self.seen, self.entry.active_claim.clone());
+        let claim = seen.claim(&name).filter(|claim| is_bound(claim));
+        let (Some(claim), Some(volume)) = (claim, seen.volume_of(&name)) else {
+            // With its volume all of it has gone; what is not known yet is known at the next look.
+            let is_gone = claim.is_none() || matches!(seen.volumes.get(&name), Some(None));
+            self.entry.shrink = Some(shrink).filter(|_| !is_gone);
+            return;
+        };
+        self.says.phase = Some(AutoscalerPhase::Shrinking);
+        self.says.progress =
+            Some(format!("claim {name} shrinks where it lies ({})", shrink.change));
+        match shrink.phase {
+            InPlacePhase::Shrinking => self.have_volume_shrunk(volume, &shrink),
+            InPlacePhase::Telling if requested(claim) > shrink.to => {
+                self.steps.push(Step::TellSmaller { claim: name, to: shrink.to });
+            }
+            InPlacePhase::Telling => {
+                if capacity(claim) >= shrink.to && !is_resizing(claim) {
+                    self.set_phase(InPlacePhase::Releasing);
+                }
+            }
+            InPlacePhase::Releasing => self.have_volume_released(volume, &shrink),
+            InPlacePhase::Failed => {}
+        }
+    }
+
+    fn set_phase(&mut self, phase: InPlacePhase) {
+        if let Some(shrink) = &mut self.entry.shrink {
+            shrink.phase = phase;
+        }
+    }
+
+    fn have_volume_shrunk(&mut self, volume: &VolumeSeen, shrink: &InPlace) {
+        let wish = Wish::Shrink(shrink.to.0);
+        match volume.answer_to(&wish) {
+            Some(Ok(_)) => return self.set_phase(InPlacePhase::Telling),
+            // A pod has come that keeps it from shrinking; nothing was begun.
+            Some(Err(NotDone { reason: Reason::InUse, .. })) => {
+                self.entry.shrink = None;
+                return;
+            }
+            Some(Err(NotDone { reason, why })) if is_final(*reason) => {
+                let why = why.clone();
+                return self.fail_in_place(&why, shrink);
+            }
+            Some(Err(NotDone { why, .. })) => {
+                let message =
+                    format!("volume {} of pod {} has not shrunk yet: {why}", volume.id, self.pod());
+                self.wait(AutoscalerReason::ShrinkWaits, message);
+            }
+            None => {}
+        }
+        self.ask_for(volume, wish);
+    }
+
+    fn fail_in_place(&mut self, why: &str, shrink: &InPlace) {
+        let text = format!(
+            "claim {} of pod {} did not shrink where it lies ({}) and is as it was: {why}",
+            self.entry.active_claim,
+            self.pod(),
+            shrink.change
+        );
+        self.tell(AutoscalerReason::ShrinkFailed, &shrink.to.to_string(), text);
+        if shrink.by_itself {
+            self.entry.shrink = None;
+            return self.take_back_shrink();
+        }
+        let message = Some(bounded(why));
+        self.entry.shrink =
+            Some(InPlace { phase: InPlacePhase::Failed, message, ..shrink.clone() });
+    }
+
+    fn have_volume_released(&mut self, volume: &VolumeSeen, shrink: &InPlace) {
+        match volume.answer_to(&Wish::Release) {
+            Some(Ok(_)) => {
+                let text = format!(
+                    "claim {} of pod {} has shrunk where it lies ({})",
+                    self.entry.active_claim,
+                    self.pod(),
+                    shrink.change
+                );
+                self.tell(AutoscalerReason::Shrunk, &shrink.to.to_string(), text);
+                self.entry.shrink = None;
+                return;
+            }
+            Some(Err(NotDone { why, .. })) => {
+                let message = format!(
+                    "volume {} of pod {} has shrunk and does not grow again yet: {why}",
+                    volume.id,
+                    self.pod()
+                );
+                self.wait(AutoscalerReason::ShrinkWaits, message);
+            }
+            None => {}
+        }
+        self.ask_for(volume, Wish::Release);
+    }
+
+    pub(super) fn ask_for(&mut self, volume: &VolumeSeen, wish: Wish) {
+        if volume.is_to_be_asked(&wish) {
+            self.steps.push(Step::Ask { volume: volume.id.clone(), wish });
+        }
+    }
+
+    /// What failed for one specification may be tried for another.
+    pub(super) fn forget_failure_in_place(&mut self) {
+        let now = self.seen.generation();
+        let is_over =
+            |shrink: &InPlace| shrink.phase == InPlacePhase::Failed && shrink.generation != now;
+        self.entry.shrink.take_if(|shrink| is_over(shrink));
+    }
+
+    /// What keeps the claim larger than it is to be, if its node has refused to shrink it.
+    pub(super) fn failure_in_place(&self) -> Option<String> {
+        let shrink = self.entry.shrink.as_ref()?;
+        Some(format!("it did not shrink where it lies: {}", shrink.message.clone()?))
+    }
+}
+
+/// Whether asking a node again would change nothing.
+fn is_final(reason: Reason) -> bool {
+    !matches!(reason, Reason::Unavailable | Reason::Working | Reason::InUse)
+}

@@ -1,0 +1,80 @@
+//! Tells Kubernetes that a volume is smaller, for which it has no word.
+//!
+//! A claim never asks for less than it has. So it is told that it has a byte less than it is to have, and
+//! asks for that: the resizer sees a growth by a byte, asks the driver for it, and writes the real size. As
+//! long as this goes on the driver refuses to grow the volume to any size of before.
+//!
+//! Source: the rules of `ValidatePersistentVolumeClaimUpdate` in Kubernetes, and the resizer's of KEP-1790.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::api::Quantity;
+use crate::autoscaler::WRITER;
+use crate::autoscaler::keeper::Keeper;
+use crate::autoscaler::seen::uid;
+use crate::bytes::Bytes;
+use crate::cluster::{capacity, writes};
+
+impl Keeper {
+    /// Have a claim ask for a size that is below what it has, whose volume is that small; again changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// What the API server says; a conflict or an invalid patch if something was written meanwhile.
+    pub(super) async fn tell_smaller(
+        &self,
+        claim: &PersistentVolumeClaim,
+        to: Quantity,
+    ) -> Result<(), kube::Error> {
+        let api = self.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
+        let claim = self.lower(&api, claim, to).await?;
+        let patch = json!({
+            "metadata": {"resourceVersion": claim.metadata.resource_version},
+            "spec": {"resources": {"requests": {"storage": to}}},
+        });
+        writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), WRITER).await
+    }
+
+    /// Tell a claim and its PersistentVolume that they have less than a size, and nothing of growths that
+    /// were begun.
+    pub(super) async fn lower(
+        &self,
+        api: &Api<PersistentVolumeClaim>,
+        claim: &PersistentVolumeClaim,
+        to: Quantity,
+    ) -> Result<PersistentVolumeClaim, kube::Error> {
+        let less = Quantity(Bytes::new(to.0.get().saturating_sub(1)));
+        let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+        let pvs: Api<PersistentVolume> = Api::all(self.client.clone());
+        let patch = json!([
+            {"op": "test", "path": "/spec/claimRef/uid", "value": uid(&claim.metadata)},
+            {"op": "replace", "path": "/spec/capacity/storage", "value": less},
+        ]);
+        writes::patch(&pvs, volume.unwrap_or_default(), &writes::by_json(patch), WRITER).await?;
+        let status = claim.status.clone().unwrap_or_default();
+        let began = [
+            ("allocatedResources", status.allocated_resources.is_some()),
+            ("allocatedResourceStatuses", status.allocated_resource_statuses.is_some()),
+        ];
+        let gone = began.iter().filter(|(_, is_there)| *is_there);
+        let gone: Vec<Value> = gone
+            .map(|(field, _)| json!({"op": "remove", "path": format!("/status/{field}")}))
+            .collect();
+        if gone.is_empty() && capacity(claim) == less {
+            return Ok(claim.clone());
+        }
+        let version = &claim.metadata.resource_version;
+        let mut patch = vec![
+            json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}),
+            json!({"op": "replace", "path": "/status/capacity/storage", "value": less}),
+        ];
+        patch.extend(gone);
+        let params =
+            PatchParams { field_manager: Some(WRITER.to_owned()), ..PatchParams::default() };
+        let patch = writes::by_json(Value::Array(patch));
+        api.patch_status(&claim.name_any(), &params, &patch).await
+    }
+}
