@@ -116,7 +116,7 @@ impl Asks {
             match wish {
                 Wish::Fence(fence) if self.has_seen(id, &fence) => {}
                 Wish::Fence(fence) => self.cluster.fence(id, fence).await?,
-                Wish::Shrink(to) => self.cluster.shrink(id, to).await.map(drop)?,
+                Wish::Shrink { to, .. } => self.cluster.shrink(id, to).await.map(drop)?,
                 Wish::Release => self.cluster.release(id).await?,
             }
             self.cluster.inspect(id).await

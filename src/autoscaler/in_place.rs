@@ -56,12 +56,16 @@ impl Turn<'_> {
         let name = claim.name_any();
         let Some(volume) = self.seen.volume_of(&name) else { return Way::Never };
         let Some(Mode::Filesystem(kind)) = volume.mode else { return Way::Never };
-        let has_pod = self.seen.pods_with(&name).next().is_some();
         match kind.shrinks() {
             Shrinks::Never => Way::Never,
-            Shrinks::Unmounted if has_pod => Way::WithoutPod(kind),
+            Shrinks::Unmounted if self.has_pod() => Way::WithoutPod(kind),
             Shrinks::Unmounted | Shrinks::Mounted => Way::Now,
         }
+    }
+
+    /// Whether any pod has the claim.
+    fn has_pod(&self) -> bool {
+        self.seen.pods_with(&self.entry.active_claim).next().is_some()
     }
 
     /// Whether its node has refused to shrink the volume for the specification as it is.
@@ -131,11 +135,13 @@ impl Turn<'_> {
     }
 
     fn have_volume_shrunk(&mut self, volume: &VolumeSeen, shrink: &InPlace) {
-        let wish = Wish::Shrink(shrink.to.0);
+        let begun = shrink.started_at.as_ref().map_or(self.seen.now, |Time(at)| *at);
+        let wish = Wish::Shrink { to: shrink.to.0, begun };
         match volume.answer_to(&wish) {
             Some(Ok(_)) => return self.set_phase(InPlacePhase::Telling),
-            // A pod has come that keeps it from shrinking; nothing was begun.
-            Some(Err(NotDone { reason: Reason::InUse, .. })) => {
+            // A pod has come that keeps it from shrinking, and nothing was begun; or the last one has gone,
+            // and its kubelet has not let the volume go yet.
+            Some(Err(NotDone { reason: Reason::InUse, .. })) if self.has_pod() => {
                 self.entry.shrink = None;
                 return;
             }

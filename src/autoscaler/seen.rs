@@ -98,8 +98,9 @@ pub(super) struct VolumeSeen {
 pub(super) enum Wish {
     /// To tell it who may use it.
     Fence(Fence),
-    /// To shrink it, and to keep it from growing.
-    Shrink(Bytes),
+    /// To shrink it, and to keep it from growing. What was answered to a shrink that began at another
+    /// time does not count.
+    Shrink { to: Bytes, begun: Timestamp },
     /// To let it grow again.
     Release,
 }
@@ -108,7 +109,7 @@ impl fmt::Display for Wish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Wish::Fence(fence) => fence.fmt(f),
-            Wish::Shrink(to) => write!(f, "shrink:{to}"),
+            Wish::Shrink { to, begun } => write!(f, "shrink:{to}:{begun}"),
             Wish::Release => f.write_str("release"),
         }
     }

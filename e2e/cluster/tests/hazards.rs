@@ -26,7 +26,7 @@ async fn workload(world: &World, replicas: i32) -> String {
 }
 
 impl World {
-    async fn scale(&self, replicas: i32) {
+    pub async fn scale(&self, replicas: i32) {
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
         let (sets, params) = (self.api::<StatefulSet>(), PatchParams::default());
         persist(|| sets.patch("db", &params, &patch)).await.unwrap();

@@ -1,8 +1,7 @@
 //! Claims that a StatefulSet has made become smaller where their volumes lie, under their own names.
 
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use pliant::api::{AutoscalerPhase, NodeStorage};
 use serde_json::json;
@@ -28,12 +27,6 @@ impl World {
         class
     }
 
-    async fn scale(&self, replicas: i32) {
-        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-        let (sets, params) = (self.api::<StatefulSet>(), PatchParams::default());
-        persist(|| sets.patch("db", &params, &patch)).await.unwrap();
-    }
-
     /// What Kubernetes and the node tell of the claim is the same, and nothing keeps it from growing.
     async fn is_told_truly(&self, size: &str) {
         let claim = self.get_claim(CLAIM).await;
@@ -43,7 +36,8 @@ impl World {
         let pv = persist(|| pvs.get(&name)).await.unwrap();
         assert_eq!(pv.spec.unwrap().capacity.unwrap()["storage"].0, size);
         let nodes: Api<NodeStorage> = Api::all(self.client.clone());
-        let nodes = persist(|| nodes.list(&ListParams::default())).await.unwrap();
+        let all = ListParams::default();
+        let nodes = persist(|| nodes.list(&all)).await.unwrap();
         let mut volumes = nodes.iter().flat_map(|node| &node.status.as_ref().unwrap().volumes);
         let volume = volumes.find(|volume| volume.name == name).unwrap();
         assert_eq!((volume.size.to_string(), volume.limit), (size.to_owned(), None));
