@@ -29,22 +29,22 @@ fn swaps_lose_no_record_whoever_dies() {
     let (seed, count) = asked(3, 15);
     run("swap_storm", |world| async move {
         let world = world.with_patience(WHILE_ALL_DIES);
-        let classes = [("swap-storm-ext4", "ext4"), ("swap-storm-xfs", "xfs")];
-        for (class, fs) in classes {
+        let [ext4, xfs, btrfs] = ["swap-storm-ext4", "swap-storm-xfs", "swap-storm-btrfs"];
+        for (class, fs) in [(ext4, "ext4"), (xfs, "xfs"), (btrfs, "btrfs")] {
             world.class_named(class, json!({"pool": "fast", "fs-type": fs})).await;
         }
         let grave = Grave::dug(&world).await;
         let kept = json!({"retention": "1s"});
         world.workload(2, json!([])).await;
-        world.autoscaler(classes[0].0, "200Mi", kept.clone()).await;
+        world.autoscaler(ext4, "200Mi", kept.clone()).await;
         world.settled("2/2").await;
 
         let over = CancellationToken::new();
         let killer = tokio::spawn(grave.deaths(Dice::of(seed), count, victim, over.clone()));
         let mut edits = 0;
-        // Smaller and of another class by turns, and the last one after the last death.
-        for (class, size) in [(classes[1].0, "320Mi"), (classes[0].0, "160Mi")].into_iter().cycle()
-        {
+        // Of another class by turns, smaller where they lie between, and the last one after the last death.
+        let wishes = [(xfs, "320Mi"), (btrfs, "360Mi"), (btrfs, "300Mi"), (ext4, "160Mi")];
+        for (class, size) in wishes.into_iter().cycle() {
             let is_last = killer.is_finished();
             world.autoscaler(class, size, kept.clone()).await;
             world.settled("2/2").await;
