@@ -76,8 +76,9 @@ impl Asks {
         let told = self.told(&id);
         let fence =
             told.as_ref().map(|told| told.fence.as_ref().map(Fence::from).unwrap_or_default());
+        let is_limited = told.as_ref().is_some_and(|told| told.limit.is_some());
         let mode = told.and_then(|told| told.mode.parse().ok());
-        VolumeSeen { mode, fence, asked, id }
+        VolumeSeen { mode, is_limited, fence, asked, id }
     }
 
     /// What the node of a volume told of it last.

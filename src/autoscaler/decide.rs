@@ -123,7 +123,8 @@ impl Turn<'_> {
     fn holds_back(&self, may_begin: bool) -> Option<String> {
         let rollout = self.seen.autoscaler.spec.rollout.as_ref();
         let says = |why: &str| Some(why.to_owned());
-        if let Some((_, message)) = self.obstacle() {
+        let obstacle = self.obstacle().filter(|_| !self.can_shrink_in_place());
+        if let Some((_, message)) = obstacle {
             return Some(message);
         }
         if rollout.is_some_and(|rollout| rollout.paused) {

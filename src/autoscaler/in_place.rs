@@ -7,6 +7,7 @@
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::api::{AutoscalerMode, AutoscalerPhase, InPlace, InPlacePhase, Quantity};
@@ -24,6 +25,8 @@ enum Way {
     /// As soon as no pod has it.
     WithoutPod(FsKind),
     Never,
+    /// Its node has not told of it.
+    Unknown,
 }
 
 impl Turn<'_> {
@@ -49,18 +52,36 @@ impl Turn<'_> {
                 self.wait(AutoscalerReason::ClaimInUse, message);
             }
             Way::WithoutPod(_) | Way::Never => self.swap(change, may_begin),
+            Way::Unknown => {
+                self.says.phase = Some(AutoscalerPhase::Waiting);
+                self.says.progress = Some(format!(
+                    "claim {} is to shrink ({change}), and its node has not told of its volume yet",
+                    claim.name_any()
+                ));
+            }
         }
     }
 
     fn way_of(&self, claim: &PersistentVolumeClaim) -> Way {
         let name = claim.name_any();
-        let Some(volume) = self.seen.volume_of(&name) else { return Way::Never };
-        let Some(Mode::Filesystem(kind)) = volume.mode else { return Way::Never };
+        let Some(looked_up) = self.seen.volumes.get(&name) else { return Way::Unknown };
+        let Some(volume) = looked_up else { return Way::Never };
+        let kind = match volume.mode {
+            Some(Mode::Filesystem(kind)) => kind,
+            Some(Mode::Block) => return Way::Never,
+            None => return Way::Unknown,
+        };
         match kind.shrinks() {
             Shrinks::Never => Way::Never,
             Shrinks::Unmounted if self.has_pod() => Way::WithoutPod(kind),
             Shrinks::Unmounted | Shrinks::Mounted => Way::Now,
         }
+    }
+
+    /// Whether the claim can shrink now without another one in its place.
+    pub(super) fn can_shrink_in_place(&self) -> bool {
+        let claim = self.seen.claim(&self.entry.active_claim);
+        claim.is_some_and(|claim| matches!(self.way_of(claim), Way::Now))
     }
 
     /// Whether any pod has the claim.
@@ -92,7 +113,7 @@ impl Turn<'_> {
             change,
             generation: self.seen.generation(),
             by_itself: self.shrinks_by_itself(),
-            started_at: Some(Time(self.seen.now)),
+            started_at: Some(Time(in_seconds(self.seen.now))),
             message: None,
         });
         self.entry.peak = None;
@@ -141,11 +162,14 @@ impl Turn<'_> {
             Some(Ok(_)) => return self.set_phase(InPlacePhase::Telling),
             // A pod has come that keeps it from shrinking, and nothing was begun; or the last one has gone,
             // and its kubelet has not let the volume go yet.
-            Some(Err(NotDone { reason: Reason::InUse, .. })) if self.has_pod() => {
+            Some(Err(NotDone { reason: Reason::InUse, .. }))
+                if self.has_pod() && only_unmounted(volume) =>
+            {
                 self.entry.shrink = None;
                 return;
             }
-            Some(Err(NotDone { reason, why })) if is_final(*reason) => {
+            // One that has begun is brought to its end.
+            Some(Err(NotDone { reason, why })) if is_final(*reason) && !volume.is_limited => {
                 let why = why.clone();
                 return self.fail_in_place(&why, shrink);
             }
@@ -221,6 +245,15 @@ impl Turn<'_> {
         let shrink = self.entry.shrink.as_ref()?;
         Some(format!("it did not shrink where it lies: {}", shrink.message.clone()?))
     }
+}
+
+fn only_unmounted(volume: &VolumeSeen) -> bool {
+    matches!(volume.mode, Some(Mode::Filesystem(kind)) if kind.shrinks() == Shrinks::Unmounted)
+}
+
+/// The time as a record keeps it.
+fn in_seconds(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
 /// Whether asking a node again would change nothing.

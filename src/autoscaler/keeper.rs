@@ -288,12 +288,16 @@ impl Keeper {
         for step in done {
             let evicts = matches!(step, Step::Evict { .. });
             let asked_for = step.claim_asked_for().cloned();
+            // It is made of patches that are invalid if something was written meanwhile.
+            let may_be_stale = matches!(step, Step::TellSmaller { .. });
             match (self.apply(step, &seen).await, asked_for) {
                 // Its protectors do not let it go now.
                 (Err(kube::Error::Api(status)), _) if evicts && status.code == 429 => {
                     self.tell_protected(&seen, &status.message).await?;
                 }
-                (Err(kube::Error::Api(status)), Some(claim)) if writes::is_refused(&status) => {
+                (Err(kube::Error::Api(status)), Some(claim))
+                    if writes::is_refused(&status) && !(may_be_stale && status.is_invalid()) =>
+                {
                     let refused = Refusal { claim, why: status.message };
                     self.tell_refused(&seen, &refused).await?;
                     let is_news = seen.refusal.as_ref() != Some(&refused);

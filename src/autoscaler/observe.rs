@@ -106,7 +106,9 @@ impl Keeper {
         }
         for one in ordinals {
             let is_changed = one.swap.is_some() || one.is_shrinking();
-            if is_changed || is_too_large(seen, one) {
+            let policy = seen.autoscaler.spec.autoscale.as_ref();
+            let may_shrink = policy.is_some_and(|policy| policy.shrink.is_some());
+            if is_changed || may_shrink || is_too_large(seen, one) {
                 named.insert(one.active_claim.clone());
             }
             let closing = one.retained.iter().filter(|old| old.fence.is_some());

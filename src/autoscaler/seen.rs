@@ -87,6 +87,8 @@ pub(super) struct VolumeSeen {
     pub id: VolumeId,
     /// What workloads see of it, as its node tells; `None` if that tells of no such volume.
     pub mode: Option<Mode>,
+    /// Whether its node keeps it from growing, because it was shrunk, or is about to be.
+    pub is_limited: bool,
     /// Who may use it, as its node told last; `None` if that tells of no such volume.
     pub fence: Option<Fence>,
     /// What its node was asked last.

@@ -49,11 +49,13 @@ impl Keeper {
         let less = Quantity(Bytes::new(to.0.get().saturating_sub(1)));
         let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
         let pvs: Api<PersistentVolume> = Api::all(self.client.clone());
+        let pv = pvs.get(volume.unwrap_or_default()).await?;
         let patch = json!([
+            {"op": "test", "path": "/metadata/resourceVersion", "value": pv.resource_version()},
             {"op": "test", "path": "/spec/claimRef/uid", "value": uid(&claim.metadata)},
             {"op": "replace", "path": "/spec/capacity/storage", "value": less},
         ]);
-        writes::patch(&pvs, volume.unwrap_or_default(), &writes::by_json(patch), WRITER).await?;
+        writes::patch(&pvs, &pv.name_any(), &writes::by_json(patch), WRITER).await?;
         let status = claim.status.clone().unwrap_or_default();
         let began = [
             ("allocatedResources", status.allocated_resources.is_some()),

@@ -10,8 +10,11 @@ use crate::fs::{Check, FsError, check, known, run_to_success, tools};
 use crate::host::Host;
 use crate::volume::{FsKind, Shrinks};
 
-/// How much of its device a file system covers, as the kernel has it; `mounted` is any of its mount
-/// points.
+/// How much of its device a file system needs at most, now and after a power cut; `mounted` is any of its
+/// mount points.
+///
+/// While btrfs shrinks the kernel tells the new size from the beginning, and what lies behind it is still
+/// being moved: what is on the disk is the old size until all of that is durable.
 ///
 /// # Errors
 /// [`FsError::Unexpected`] if the device carries something else, [`FsError::Host`].
@@ -21,7 +24,8 @@ pub async fn covers(
     mounted: Option<&Path>,
     kind: FsKind,
 ) -> Result<Bytes, FsError> {
-    Ok(seen(host, device, mounted, kind).await?.covers)
+    let written = known(host, device, kind).await?.covers;
+    Ok(seen(host, device, mounted, kind).await?.covers.max(written))
 }
 
 /// Shrink a mounted file system; at or below the size already is success. What lies behind it is moved.

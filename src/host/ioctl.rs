@@ -88,11 +88,13 @@ pub(super) fn xfs_grow(mounted: &File, blocks: u64, inode_max_percent: u32) -> i
     Ok(())
 }
 
-/// `BTRFS_IOC_RESIZE`.
+/// `BTRFS_IOC_RESIZE`; a number that is no error says that another one is under way.
 pub(super) fn btrfs_resize(mounted: &File, volume: &BtrfsVolume) -> io::Result<()> {
     // SAFETY: the kernel reads 4096 bytes and keeps no pointer.
-    unsafe { raw::btrfs_resize(mounted.as_raw_fd(), volume) }?;
-    Ok(())
+    match unsafe { raw::btrfs_resize(mounted.as_raw_fd(), volume) }? {
+        0 => Ok(()),
+        _ => Err(nix::errno::Errno::EBUSY.into()),
+    }
 }
 
 /// `BTRFS_IOC_DEV_INFO` of the device whose id stands in `device`.

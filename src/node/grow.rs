@@ -61,7 +61,8 @@ impl Node {
         let size = found.size();
         let node_expansion_required = match found.record.mode {
             Mode::Block => false,
-            Mode::Filesystem(_) if self.settings.two_step => true,
+            // Of a volume that shrank the kubelet remembers that it was larger, and makes no second step.
+            Mode::Filesystem(_) if self.settings.two_step && found.record.limit.is_none() => true,
             Mode::Filesystem(kind) => !self.grow_file_system_here(&found, kind).await,
         };
         found.group.flush().await?;
@@ -215,7 +216,7 @@ impl Node {
         self.grow_mounted(found, kind, &device, &mount.target.clone()).await.map(|()| true)
     }
 
-    async fn deactivate_unless_held(&self, found: &Found) -> Result<(), VolumeError> {
+    pub(super) async fn deactivate_unless_held(&self, found: &Found) -> Result<(), VolumeError> {
         let live = self.live_device(found).await?;
         if live.is_some_and(|(_, info)| info.open_count == 0) {
             let turn = found.group.turn().await?;

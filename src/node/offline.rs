@@ -20,6 +20,8 @@ const SHARE: u64 = 8;
 const LEAST: u64 = 4;
 /// What helps where one is required and there is no room.
 const WHAT_TO_DO: &str = "; free some, or set safety to best-effort";
+/// What helps where a shrink needs one and there is no room.
+const FREE_SOME: &str = "; free some, or add a disk to the pool";
 /// How long a merge may take; it copies no more than the snapshot holds.
 const MERGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(3600);
 
@@ -123,7 +125,7 @@ impl Node {
         device: &Path,
         resize: Resize,
     ) -> Result<(), VolumeError> {
-        let snapshot = if kind.is_ext() { self.take_snapshot(found).await? } else { None };
+        let snapshot = if kind.is_ext() { self.take_snapshot(found, resize).await? } else { None };
         let (dir, host) = (self.private_mount_point(found), self.host.as_ref());
         let (verb, resized) = match resize {
             Resize::ToDevice => {
@@ -165,28 +167,37 @@ impl Node {
             return Ok(None);
         }
         let group = found.group.read().await?;
-        Ok(no_room_for_snapshot(found, &group).map(|words| words + WHAT_TO_DO))
+        let growth = Resize::ToDevice;
+        Ok(no_room_for_snapshot(found, growth, &group).map(|words| words + WHAT_TO_DO))
     }
 
-    /// Take the safety snapshot that the class asks for.
+    /// Take the safety snapshot that the class asks for. A shrink, which moves content and which nobody
+    /// needs, is not done without one unless the class wants none.
     ///
     /// # Errors
-    /// [`VolumeError::Refused`] if it is required and there is no room for it.
-    async fn take_snapshot(&self, found: &Found) -> Result<Option<String>, VolumeError> {
+    /// [`VolumeError::Refused`] if it is needed and there is no room for it.
+    async fn take_snapshot(
+        &self,
+        found: &Found,
+        resize: Resize,
+    ) -> Result<Option<String>, VolumeError> {
         let safety = found.record.safety;
         if safety == Safety::Off {
             return Ok(None);
         }
         let turn = found.group.turn().await?;
         let group = turn.read().await?;
-        if let Some(words) = no_room_for_snapshot(found, &group) {
+        if let Some(words) = no_room_for_snapshot(found, resize, &group) {
+            if matches!(resize, Resize::To(_)) {
+                return Err(VolumeError::Refused { reason: words + FREE_SOME });
+            }
             if safety == Safety::Required {
                 return Err(VolumeError::Refused { reason: words + WHAT_TO_DO });
             }
             tracing::warn!("{words}; resizing without one");
             return Ok(None);
         }
-        let extents = snapshot_extents(found);
+        let extents = snapshot_extents(found, resize);
         let name = record::safety_name(found.record.id.key());
         let tags = vec![Life::Ready.tag()];
         let new = NewLv { name, layout: Layout::Linear, extents, tags };
@@ -255,12 +266,22 @@ impl Node {
     }
 }
 
-fn snapshot_extents(found: &Found) -> u64 {
-    (found.lv.extents() / SHARE).max(LEAST)
+/// How many extents a safety snapshot takes. What a shrink moves from behind the new end goes where
+/// something else may have been, all of which the snapshot keeps; its own notes are below a hundredth.
+fn snapshot_extents(found: &Found, resize: Resize) -> u64 {
+    let all = found.lv.extents();
+    let moved = match resize {
+        Resize::ToDevice => 0,
+        Resize::To(to) => {
+            let stays = to.div_ceil(found.seen.extent_size);
+            stays.min(all.saturating_sub(stays))
+        }
+    };
+    (moved + moved / 64 + all / SHARE).max(LEAST)
 }
 
-fn no_room_for_snapshot(found: &Found, group: &Group) -> Option<String> {
-    let (wanted, free) = (snapshot_extents(found), group.free_extents());
+fn no_room_for_snapshot(found: &Found, resize: Resize, group: &Group) -> Option<String> {
+    let (wanted, free) = (snapshot_extents(found, resize), group.free_extents());
     (free < wanted).then(|| {
         format!(
             "a safety snapshot of volume {} takes {}, and {} is free in volume group {}",

@@ -37,19 +37,39 @@ impl Node {
     ) -> Result<Bytes, VolumeError> {
         let found = self.usable(id).await?;
         let wanted = to.div_ceil(found.seen.extent_size);
+        let size = found.seen.size_of(wanted);
         if wanted > found.lv.extents() {
-            return Ok(found.size());
+            // Smaller already; one that was shrunk further before may grow so far.
+            let limit = found.record.limit.map(|limit| limit.max(size));
+            return Ok(self.limit(found, limit).await?.size());
         }
         let kind = shrinkable(&found)?;
-        let size = found.seen.size_of(wanted);
         if size < kind.smallest() {
             return Err(too_small(&found, kind, size));
         }
-        self.give_up_more(&found).await?;
+        let found = if wanted == found.lv.extents() {
+            self.limit(found, Some(size)).await?
+        } else {
+            self.shrink_to(found, kind, size).await?
+        };
+        if self.mounts_of(&found).await?.is_empty() {
+            self.deactivate_unless_held(&found).await?;
+        }
+        Ok(found.size())
+    }
+
+    async fn shrink_to(
+        &self,
+        found: Found,
+        kind: FsKind,
+        size: Bytes,
+    ) -> Result<Found, VolumeError> {
+        self.give_up_cut_growth(&found).await?;
         self.conclude_cut_resize(&found, kind).await?;
-        let mounted = self.mounted_for_shrink(&found, kind).await?;
+        let fits = !found.record.made || self.file_system_covers(&found, kind).await? <= size;
+        let mounted = if fits { None } else { self.mounted_for_shrink(&found, kind).await? };
         let found = self.limit(found, Some(size)).await?;
-        if found.record.made && found.is_shrinking() {
+        if !fits {
             let shrunk = self.shrink_file_system(&found, kind, size, mounted).await;
             if let Err(error) = shrunk {
                 // One that is in doubt keeps its mark: the next call looks again.
@@ -61,14 +81,34 @@ impl Node {
         }
         let found = self.give_back(found).await?;
         found.group.flush().await?;
-        Ok(found.size())
+        Ok(found)
     }
 
-    /// Let the volume grow again; a shrink that was cut short is concluded first.
+    /// Let the volume grow again.
+    ///
+    /// # Errors
+    /// [`VolumeError::Working`] after a shrink that was cut short and has come to its end only now: whoever
+    /// asks does not know yet how small the volume is, and has to tell its claim first.
     pub(super) async fn release_volume(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let found = self.usable(id).await?;
+        let before = found.size();
         let found = self.conclude_cut_shrink(found).await?;
+        if found.size() < before {
+            found.group.flush().await?;
+            return Err(VolumeError::Working {
+                what: format!("shrinking volume {id}"),
+                progress: format!("it has {} now, of {before}", found.size()),
+            });
+        }
         self.limit(found, None).await.map(drop)
+    }
+
+    /// Remove the extents of a growth that was given up. The wipe of what a shrink gives back goes on.
+    async fn give_up_cut_growth(&self, found: &Found) -> Result<(), VolumeError> {
+        if found.seen.lvs.contains_key(&record::more_name(found.record.id.key())) {
+            self.give_up_more(found).await?;
+        }
+        Ok(())
     }
 
     /// Finish or give up a shrink that was cut short: the logical volume follows its file system.
@@ -78,7 +118,7 @@ impl Node {
         else {
             return Ok(found);
         };
-        self.give_up_more(&found).await?;
+        self.give_up_cut_growth(&found).await?;
         self.conclude_cut_resize(&found, kind).await?;
         if found.record.made && self.file_system_covers(&found, kind).await? > limit {
             return self.limit(found, None).await;
@@ -171,6 +211,8 @@ impl Node {
     async fn limit(&self, found: Found, limit: Option<Bytes>) -> Result<Found, VolumeError> {
         let mut found = found;
         if found.record.limit != limit {
+            // It wipes behind the limit as it was.
+            self.wipes.settle(found.record.id.key()).await?;
             let gone: Vec<&str> = record::find_limit_tag(&found.lv).into_iter().collect();
             let new: Vec<String> = limit.map(record::limit_tag).into_iter().collect();
             let turn = found.group.turn().await?;

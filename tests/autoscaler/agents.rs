@@ -74,10 +74,7 @@ fn answer(api: &FakeApi, play: &mut Play) -> bool {
             }
         }
         (Work::Shrink(wish), Some(volume)) => shrink(api, play, &volume, wish.to),
-        (Work::Release(_), Some(volume)) => {
-            play.limits.remove(&volume.name);
-            json!({"phase": "Done"})
-        }
+        (Work::Release(_), Some(volume)) => release(play, &volume.name),
         (Work::Inspect(_), volume) => {
             let open = volume.as_ref().map(|volume| open_count(api, play, &volume.name));
             let seen = json!({"volume": volume, "mounted": false, "openCount": open});
@@ -100,15 +97,33 @@ fn shrink(
     volume: &VolumeOnNode,
     to: Quantity,
 ) -> serde_json::Value {
+    if play.is_read_only {
+        return failed("InUse", "it is mounted read-only");
+    }
     if volume.mode == "ext4" && open_count(api, play, &volume.name) > 0 {
         return failed("InUse", "it does not shrink while it is mounted");
     }
     if play.used > to.0 {
         return failed("SizeOutOfRange", "what it holds does not fit");
     }
-    play.limits.insert(volume.name.clone(), to.0);
+    let before = play.limits.insert(volume.name.clone(), to.0);
+    if play.are_shrinks_slow && before.is_none() {
+        play.sizes.insert(volume.name.clone(), volume.size.0);
+        return failed("Working", "what it gives back is being wiped");
+    }
     play.sizes.insert(volume.name.clone(), to.0);
     json!({"phase": "Resized", "size": to})
+}
+
+/// The node lets a volume grow, unless it had to bring a shrink to its end first.
+fn release(play: &mut Play, volume: &str) -> serde_json::Value {
+    let (limit, size) = (play.limits.get(volume).copied(), play.sizes.get_mut(volume));
+    if let (Some(limit), Some(size)) = (limit, size.filter(|size| Some(**size) > limit)) {
+        *size = limit;
+        return failed("Working", "it has come to its end only now");
+    }
+    play.limits.remove(volume);
+    json!({"phase": "Done"})
 }
 
 fn failed(reason: &str, message: &str) -> serde_json::Value {

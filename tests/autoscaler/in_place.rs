@@ -137,12 +137,53 @@ fn what_would_shrink_is_only_told_if_that_is_wanted() {
     });
 }
 
+#[test]
+fn a_claim_that_is_nearly_empty_shrinks_by_itself_under_its_pod() {
+    block_on(async {
+        let (world, _operator) = settled("btrfs", &["www"]).await;
+        let shrink = json!({"minSize": "1Gi", "window": "1m", "coolDown": "1m"});
+        let policy = json!({"maxSize": "100Gi", "coolDown": "1m", "shrink": shrink});
+        world.fill(0, 10, 0);
+        world.want("4Gi", "hdd", &json!({"autoscale": policy}));
+        world.until("it has shrunk", |status| status.ordinals[0].grown.is_some()).await;
+        world.settled("1/1").await;
+        assert_eq!((world.claims(), world.told("Shrunk")), (vec![OWN.to_owned()], 1));
+        assert_ne!(capacity(&world, OWN), "4Gi");
+        assert_eq!((world.left(), world.pauses()), (vec![], 0));
+    });
+}
+
+#[test]
+fn a_slow_shrink_is_waited_for_and_a_node_that_cannot_now_is_asked_seldom() {
+    block_on(async {
+        let (world, _operator) = settled("btrfs", &["www"]).await;
+        world.play().are_shrinks_slow = true;
+        world.want("2Gi", "hdd", &json!({}));
+        world.until("it is told", |status| status.reason.as_deref() == Some("ShrinkWaits")).await;
+        world.settled("1/1").await;
+        assert_eq!((capacity(&world, OWN), world.left()), ("2Gi".to_owned(), vec![]));
+
+        let before = world.api.writes().len();
+        world.play().is_read_only = true;
+        world.want("1Gi", "hdd", &json!({}));
+        world.until("it is told", |status| status.reason.as_deref() == Some("ShrinkWaits")).await;
+        world.rest().await;
+        let asked = world.api.writes().len() - before;
+        assert!(asked < 40, "{asked} writes");
+        world.play().is_read_only = false;
+        world.settled("1/1").await;
+        assert_eq!(capacity(&world, OWN), "1Gi");
+    });
+}
+
 /// Whenever its PvcAutoscaler goes, the claim has what it tells, and grows.
 #[test]
 fn a_volume_that_shrank_for_nobody_grows_again() {
-    for phase in [InPlacePhase::Shrinking, InPlacePhase::Telling, InPlacePhase::Releasing] {
+    let phases = [InPlacePhase::Shrinking, InPlacePhase::Telling, InPlacePhase::Releasing];
+    for (phase, slow) in phases.into_iter().flat_map(|phase| [(phase, false), (phase, true)]) {
         block_on(async {
             let (world, _operator) = settled("btrfs", &["www"]).await;
+            world.play().are_shrinks_slow = slow;
             world.want("2Gi", "hdd", &json!({}));
             world
                 .until("it is on its way", |status| {

@@ -2,16 +2,18 @@
 //! a shrink that nobody asks for again.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use pliant::bytes::Bytes;
 use pliant::host::Host;
+use pliant::node::NodeSettings;
 use pliant::node::record::lv_name;
 use pliant::testing::{Failing, FakeHost};
 use pliant::volume::{Fence, FsKind, Mode, Reason, State, VolumeError, VolumeKey, Volumes};
 
 use crate::cuts::{block_on, points};
 use crate::machine::{
-    LARGE, LESS, Op, SMALL, STAGING, VOLUME, after, growth, id_of, marks, readable, wrongs,
+    LARGE, LESS, Op, SMALL, STAGING, Setup, VOLUME, after, growth, id_of, marks, readable, wrongs,
 };
 use crate::tally::figures;
 
@@ -144,6 +146,74 @@ fn a_smaller_volume_is_no_reason_to_grow() {
     });
 }
 
+#[test]
+fn a_long_wipe_of_what_is_given_back_is_done_once() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().expect("a runtime");
+    runtime.block_on(async {
+        let (host, setup, _) = after(&used(EXT4)).await;
+        let (wipe_rate, wipe_patience) = (Some(Bytes::mib(1)), Duration::from_secs(3));
+        let settings = NodeSettings { wipe_rate, wipe_patience, ..setup.settings.clone() };
+        let node = Setup { settings, ..setup }.start(&host).await;
+        host.forget_effects();
+        let mut calls = 1;
+        while let Err(error) = node.shrink(&id_of(VOLUME), Bytes::mib(LESS)).await {
+            assert_eq!(error.reason(), Reason::Working, "{error}");
+            assert!(calls < 20, "it never ends");
+            calls += 1;
+        }
+        assert!(calls > 3, "{calls} calls");
+        let zeroed = host.effects().iter().filter(|one| one.starts_with("BLKZEROOUT")).count();
+        assert_eq!((size(&host), zeroed as u64), (LESS, SMALL - LESS), "a MiB at a time");
+    });
+}
+
+#[test]
+fn a_volume_that_shrank_further_before_may_grow_to_the_size_of_now() {
+    block_on(async {
+        let (host, _, node) = after(&used(EXT4)).await;
+        let id = id_of(VOLUME);
+        node.shrink(&id, Bytes::mib(LESS)).await.unwrap();
+        assert_eq!(node.shrink(&id, Bytes::mib(SMALL - 4)).await.unwrap(), Bytes::mib(LESS));
+        let grown = node.grow(&id, growth(SMALL - 4)).await.unwrap();
+        assert_eq!(grown.size, Bytes::mib(SMALL - 4));
+        assert_eq!(refused(node.grow(&id, growth(SMALL)).await).0, Reason::SizeOutOfRange);
+        assert!(limit(&host).is_some());
+    });
+}
+
+#[test]
+fn what_has_shrunk_already_may_be_mounted_and_has_no_second_step() {
+    block_on(async {
+        let (host, setup, node) = after(&used(EXT4)).await;
+        let id = id_of(VOLUME);
+        node.shrink(&id, Bytes::mib(LESS)).await.unwrap();
+        Op::Stage(EXT4).ask(&host, &node).await.unwrap();
+        assert_eq!(node.shrink(&id, Bytes::mib(LESS)).await.unwrap(), Bytes::mib(LESS));
+        let settings = NodeSettings { two_step: true, ..setup.settings.clone() };
+        let node = Setup { settings, ..setup }.start(&host).await;
+        assert!(!node.grow(&id, growth(LESS)).await.unwrap().node_expansion_required);
+        node.release(&id).await.unwrap();
+        assert!(node.grow(&id, growth(SMALL)).await.unwrap().node_expansion_required);
+    });
+}
+
+#[test]
+fn an_ext_shrinks_only_with_room_for_all_that_is_moved() {
+    block_on(async {
+        let (host, _, node) = after(&used(EXT4)).await;
+        let free = host.group("vg0").unwrap().free_extents();
+        let line =
+            format!("lvcreate -y -Wn -Zn --setautoactivation n -ay -l {} -n theirs vg0", free - 40);
+        crate::machine::type_in(&host, "vg0", &line).await;
+        // 36 extents move to where 44 stay: that is more than the eighth that a growth needs.
+        let (reason, said) = refused(node.shrink(&id_of(VOLUME), Bytes::mib(176)).await);
+        assert_eq!((reason, size(&host), limit(&host)), (Reason::Refused, SMALL, None), "{said}");
+        assert!(said.contains("a safety snapshot") && said.contains("add a disk"), "{said}");
+        assert_eq!(wrongs(&host, true).await, Vec::<String>::new());
+    });
+}
+
 /// Whoever asked for it has died too: the volume is used, and grows as soon as that is allowed.
 #[test]
 fn a_shrink_that_nobody_asks_for_again_is_finished_or_given_up() {
@@ -172,6 +242,15 @@ fn a_shrink_that_nobody_asks_for_again_is_finished_or_given_up() {
                 Op::Stage(mode).ask(&host, &node).await.expect(&named);
                 assert_eq!(wrongs(&host, true).await, Vec::<String>::new(), "{named}");
                 let id = id_of(VOLUME);
+                if n % 2 == 0 {
+                    // Nobody is told that it may grow before it is told how small it is.
+                    let before = size(&host);
+                    while let Err(error) = node.release(&id).await {
+                        assert_eq!(error.reason(), Reason::Working, "{named}: {error}");
+                        assert!(size(&host) < before && limit(&host).is_some(), "{named}");
+                    }
+                    assert_eq!(limit(&host), None, "{named}");
+                }
                 let grown = node.grow(&id, growth(LARGE)).await;
                 if let Err(error) = grown {
                     assert_eq!(error.reason(), Reason::SizeOutOfRange, "{named}: {error}");

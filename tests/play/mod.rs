@@ -67,6 +67,10 @@ pub struct Play {
     pub file_system: Option<&'static str>,
     /// How much files have of every volume: none can be smaller.
     pub used: Bytes,
+    /// Whether file systems refuse to be written, and so to shrink.
+    pub is_read_only: bool,
+    /// Whether a shrink is not at its end when it is asked for: the next call finds it so.
+    pub are_shrinks_slow: bool,
     /// The sizes of volumes that were shrunk.
     pub sizes: BTreeMap<String, Bytes>,
     /// The sizes beyond which volumes do not grow.

@@ -4,7 +4,7 @@ use super::world::{FillingPhaseKey, Source, World};
 use crate::api::PvcAutoscalerStatus;
 use crate::autoscaler::forgotten::fence_without_swap;
 use crate::autoscaler::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
-use crate::volume::{Fence, NodeKey, Reason, Use, VolumeId, VolumeKey};
+use crate::volume::{Fence, FsKind, Mode, NodeKey, Reason, Use, VolumeId, VolumeKey};
 
 /// Who asks for no swap.
 const SWEEPER: usize = 2;
@@ -14,7 +14,8 @@ impl World {
     pub(super) fn volume(&self, name: &str, n: usize) -> Option<VolumeSeen> {
         let claim = self.claims.get(name).filter(|claim| claim.content.is_some())?;
         let asked = self.asked[n].get(name).cloned();
-        Some(VolumeSeen { id: id(name), mode: None, fence: Some(claim.fence), asked })
+        let (mode, fence) = (Some(Mode::Filesystem(FsKind::Xfs)), Some(claim.fence));
+        Some(VolumeSeen { id: id(name), mode, is_limited: false, fence, asked })
     }
 
     /// An operator asks: a request that is there is joined, and outlives who has made it.
