@@ -5,6 +5,7 @@ use pliant::bytes::Bytes;
 use serde_json::json;
 
 use crate::block_on;
+use crate::sizes;
 use crate::world::{Operator, SHOP, World};
 
 const OWN: &str = "www-nginx-0";
@@ -145,7 +146,7 @@ fn a_claim_that_is_nearly_empty_shrinks_by_itself_under_its_pod() {
         let policy = json!({"maxSize": "100Gi", "coolDown": "1m", "shrink": shrink});
         world.fill(0, 10, 0);
         world.want("4Gi", "hdd", &json!({"autoscale": policy}));
-        world.until("it has shrunk", |status| status.ordinals[0].grown.is_some()).await;
+        sizes::until(&world, "it has shrunk", |one| one.grown.is_some()).await;
         world.settled("1/1").await;
         assert_eq!((world.claims(), world.told("Shrunk")), (vec![OWN.to_owned()], 1));
         assert_ne!(capacity(&world, OWN), "4Gi");

@@ -32,7 +32,7 @@ fn capacity(world: &World, ordinal: i32) -> String {
 }
 
 /// Wait for what takes hours.
-async fn until(world: &World, what: &str, is: impl Fn(&OrdinalStatus) -> bool) {
+pub async fn until(world: &World, what: &str, is: impl Fn(&OrdinalStatus) -> bool) {
     let wait = async {
         loop {
             let changed = world.api.changed();
