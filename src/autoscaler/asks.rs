@@ -78,7 +78,7 @@ impl Asks {
             told.as_ref().map(|told| told.fence.as_ref().map(Fence::from).unwrap_or_default());
         let is_limited = told.as_ref().is_some_and(|told| told.limit.is_some());
         let mode = told.and_then(|told| told.mode.parse().ok());
-        VolumeSeen { mode, is_limited, fence, asked, id }
+        VolumeSeen { id, mode, is_limited, fence, asked }
     }
 
     /// What the node of a volume told of it last.

@@ -146,13 +146,11 @@ impl Node {
             );
             return Err(VolumeError::InUse { id, holder });
         }
-        match mounts.iter().find(|(_, read_only)| !read_only) {
-            Some((target, _)) => Ok(Some(target.clone())),
-            None => {
-                let holder = format!("it is mounted read-only at {}", target.display());
-                Err(VolumeError::InUse { id, holder })
-            }
+        if let Some((writable, _)) = mounts.iter().find(|(_, read_only)| !read_only) {
+            return Ok(Some(writable.clone()));
         }
+        let holder = format!("it is mounted read-only at {}", target.display());
+        Err(VolumeError::InUse { id, holder })
     }
 
     /// Where workloads have the file system mounted, and whether it refuses writes there.

@@ -101,7 +101,9 @@ fn claims_that_shrink_where_they_lie_stop_no_pod_and_may_be_those_of_a_template(
         let mut seen = with_usage(with_usage(seen(), "data-db-0", 3), "data-db-1", 1);
         for node in &mut seen.around.storages {
             let volumes = &mut node.status.as_mut().unwrap().volumes;
-            volumes.iter_mut().for_each(|volume| volume.mode = String::from(mode));
+            for volume in volumes {
+                volume.mode = String::from(mode);
+            }
         }
         seen.sets = vec![typed(json!({"metadata": {"name": "db"}, "spec": {
             "selector": {}, "serviceName": "db", "template": {}, "volumeClaimTemplates": own}}))];
