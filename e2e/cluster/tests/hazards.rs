@@ -87,7 +87,9 @@ fn adopt_never_renames_the_claims_of_a_template() {
         world.workload(1, template).await;
         world.until::<Pod>("db-0", "is ready", is_ready).await;
         let uid = world.uid_of_pod("db-0").await;
-        world.autoscaler(&class, "100Mi", json!({})).await;
+        let other = format!("{class}-other");
+        world.class_named(&other, json!({"pool": "fast", "fs-type": "xfs"})).await;
+        world.autoscaler(&other, "320Mi", json!({})).await;
         let status = world.until_waiting_for("ClaimsFixed").await;
         assert!(status.message.unwrap().contains("--cascade=orphan"));
         assert_eq!(world.uid_of_pod("db-0").await, uid, "its pod has gone on");
