@@ -17,6 +17,15 @@ use crate::cluster::capacity;
 use crate::populators;
 use crate::volume::{Fence, Standing, Use};
 
+/// A claim whose volume nobody knows of any more, as it is now.
+struct Forgotten {
+    namespace: String,
+    claim: PersistentVolumeClaim,
+    /// That of its PvcAutoscaler, if there is one again.
+    status: Option<PvcAutoscalerStatus>,
+    seen: VolumeSeen,
+}
+
 impl Keeper {
     /// Give back volumes that were forgotten, for ever.
     pub(super) async fn give_back_forgotten(&self) {
@@ -65,26 +74,16 @@ impl Keeper {
     }
 
     async fn give_back_if_forgotten(&self, volume: &VolumeOnNode) -> Result<bool, kube::Error> {
-        let Some((namespace, claim, keeper)) = self.claim_of(&volume.name) else {
-            return Ok(false);
-        };
-        let known = self.autoscalers.get_in(&namespace, &keeper);
-        if known.is_some_and(|known| names(known.status.as_ref(), &claim)) {
-            return Ok(false);
-        }
-        // What is watched may be older than the fence; the status that says so was written before it.
-        let keeper = self.of::<PvcAutoscaler>(&namespace).get_opt(&keeper).await?;
-        let status = keeper.as_ref().and_then(|keeper| keeper.status.as_ref());
-        let there = self.of::<PersistentVolumeClaim>(&namespace).get_opt(&claim).await?;
-        let (Some(there), Ok(id)) = (there, volume.id.parse()) else { return Ok(false) };
+        let Some(forgotten) = self.unless_known(volume, names).await? else { return Ok(false) };
+        let Forgotten { namespace, claim, status, seen } = forgotten;
         let pods = self.of::<Pod>(&namespace).list(&ListParams::default()).await?.items;
-        let seen = self.asks.see(uid(&there.metadata), id);
-        let fence = fence_without_swap(&seen, &there, status, &pods);
+        let fence = fence_without_swap(&seen, &claim, status.as_ref(), &pods);
         let Some(fence) = fence else { return Ok(false) };
         let wish = Wish::Fence(fence);
         if seen.is_to_be_asked(&wish) {
-            tracing::info!(claim, namespace, %fence, "no swap knows of the volume of a claim");
-            self.asks.ask(uid(&there.metadata), seen.id, wish);
+            let name = claim.name_any();
+            tracing::info!(claim = name, namespace, %fence, "no swap knows of the volume of a claim");
+            self.asks.ask(uid(&claim.metadata), seen.id, wish);
         }
         Ok(true)
     }
@@ -96,32 +95,42 @@ impl Keeper {
         volume: &VolumeOnNode,
         limit: Quantity,
     ) -> Result<bool, kube::Error> {
-        let Some((namespace, claim, keeper)) = self.claim_of(&volume.name) else {
-            return Ok(false);
-        };
-        let known = self.autoscalers.get_in(&namespace, &keeper);
-        if known.is_some_and(|known| shrinks(known.status.as_ref(), &claim)) {
-            return Ok(false);
-        }
-        // What is watched may be older than the mark; the status that says so was written before it.
-        let keeper = self.of::<PvcAutoscaler>(&namespace).get_opt(&keeper).await?;
-        let status = keeper.as_ref().and_then(|keeper| keeper.status.as_ref());
-        let claims = self.of::<PersistentVolumeClaim>(&namespace);
-        let (Some(there), Ok(id)) = (claims.get_opt(&claim).await?, volume.id.parse()) else {
-            return Ok(false);
-        };
-        if shrinks(status, &claim) {
-            return Ok(false);
-        }
-        let seen = self.asks.see(uid(&there.metadata), id);
+        let Some(forgotten) = self.unless_known(volume, shrinks).await? else { return Ok(false) };
+        let Forgotten { namespace, claim, seen, .. } = forgotten;
         if seen.is_to_be_asked(&Wish::Release) {
-            tracing::info!(claim, namespace, %limit, "nobody knows of the shrink of a volume");
-            if volume.size <= limit && capacity(&there) > limit {
-                self.lower(&claims, &there, limit).await?;
+            let name = claim.name_any();
+            tracing::info!(claim = name, namespace, %limit, "nobody knows of the shrink of a volume");
+            if volume.size <= limit && capacity(&claim) > limit {
+                self.lower(&self.of(&namespace), &claim, limit).await?;
             }
-            self.asks.ask(uid(&there.metadata), seen.id, Wish::Release);
+            self.asks.ask(uid(&claim.metadata), seen.id, Wish::Release);
         }
         Ok(true)
+    }
+
+    /// The claim of a volume, unless its PvcAutoscaler knows what was done to that.
+    async fn unless_known(
+        &self,
+        volume: &VolumeOnNode,
+        is_its: fn(Option<&PvcAutoscalerStatus>, &str) -> bool,
+    ) -> Result<Option<Forgotten>, kube::Error> {
+        let Some((namespace, claim, keeper)) = self.claim_of(&volume.name) else {
+            return Ok(None);
+        };
+        let known = self.autoscalers.get_in(&namespace, &keeper);
+        if known.is_some_and(|known| is_its(known.status.as_ref(), &claim)) {
+            return Ok(None);
+        }
+        // What is watched may be older than what was done; the status that says so was written before it.
+        let keeper = self.of::<PvcAutoscaler>(&namespace).get_opt(&keeper).await?;
+        let status = keeper.and_then(|keeper| keeper.status);
+        let there = self.of::<PersistentVolumeClaim>(&namespace).get_opt(&claim).await?;
+        let (Some(there), Ok(id)) = (there, volume.id.parse()) else { return Ok(None) };
+        if is_its(status.as_ref(), &claim) {
+            return Ok(None);
+        }
+        let seen = self.asks.see(uid(&there.metadata), id);
+        Ok(Some(Forgotten { namespace, claim: there, status, seen }))
     }
 
     /// Namespace and name of the claim of a PersistentVolume, and of the PvcAutoscaler that keeps it.

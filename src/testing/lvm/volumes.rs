@@ -52,7 +52,7 @@ impl World {
 
     pub(super) fn lvextend(&mut self, line: &Line) -> Plan {
         line.only(&["-y", "-l"], &[]);
-        let (mut group, mut lv) = self.changeable_lv(line)?;
+        let (group, mut lv) = self.changeable_lv(line)?;
         let (wanted, now) = (line.extents(), lv.extents());
         if wanted == now {
             let same =
@@ -62,29 +62,32 @@ impl World {
         if wanted < now {
             return Err(no("New size given not larger than existing size"));
         }
-        let uuid = group.dm_uuid(&lv);
-        let active = self.devices.contains_key(&uuid);
+        let active = self.devices.contains_key(&group.dm_uuid(&lv));
         if active && !snapshots_of(&group, &lv.name).is_empty() {
             return Err(no("Snapshot origin volumes can be resized only while inactive"));
         }
         let last = lv.segments.last().and_then(|segment| segment.pieces.last());
         let pieces = allocate(&group, wanted - now, &line.pieces(&group)?, last);
         append(&mut lv, pieces.ok_or_else(|| no_room(&group, wanted - now))?);
-        group.lvs.insert(lv.name.clone(), lv.clone());
-        if !active {
-            return Ok(commit(group));
-        }
-        let table = linear(&group, &lv);
+        Ok(self.resized(group, lv))
+    }
+
+    /// Commit a volume that has another size, and put its new table into use if it is active.
+    fn resized(&self, mut group: Group, lv: Lv) -> Vec<Step> {
+        let uuid = group.dm_uuid(&lv);
+        let table = self.devices.contains_key(&uuid).then(|| linear(&group, &lv));
+        group.lvs.insert(lv.name.clone(), lv);
+        let Some(table) = table else { return commit(group) };
         let mut steps =
             vec![Step::Load { uuid: uuid.clone(), table }, Step::Suspend { uuid: uuid.clone() }];
         steps.extend(commit(group));
         steps.push(Step::Resume { uuid });
-        Ok(steps)
+        steps
     }
 
     pub(super) fn lvreduce(&mut self, line: &Line) -> Plan {
         line.only(&["-y", "-l"], &[]);
-        let (mut group, mut lv) = self.changeable_lv(line)?;
+        let (group, mut lv) = self.changeable_lv(line)?;
         let (wanted, now) = (line.extents(), lv.extents());
         if wanted == 0 || wanted >= now {
             return Err(no(format!(
@@ -94,19 +97,9 @@ impl World {
         if !snapshots_of(&group, &lv.name).is_empty() {
             return Err(no("Snapshot origin volumes cannot be reduced in size yet."));
         }
-        let uuid = group.dm_uuid(&lv);
         self.may_reduce(&group, &lv, wanted);
         truncate(&mut lv, wanted);
-        group.lvs.insert(lv.name.clone(), lv.clone());
-        if !self.devices.contains_key(&uuid) {
-            return Ok(commit(group));
-        }
-        let table = linear(&group, &lv);
-        let mut steps =
-            vec![Step::Load { uuid: uuid.clone(), table }, Step::Suspend { uuid: uuid.clone() }];
-        steps.extend(commit(group));
-        steps.push(Step::Resume { uuid });
-        Ok(steps)
+        Ok(self.resized(group, lv))
     }
 
     /// Alone of all commands that change a group, LVM takes it also while a disk is away.
