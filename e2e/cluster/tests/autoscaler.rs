@@ -30,11 +30,28 @@ const RECORDS: &str = "\
 impl World {
     /// A StatefulSet whose pods write records to the volume `data`; `templates` are those of its own.
     pub async fn workload(&self, replicas: i32, templates: Value) {
+        let pod = json!({
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{
+                "name": "app",
+                "image": "pliant.test/busybox:1",
+                "command": ["sh", "-c", RECORDS],
+                "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/checked"]},
+                                   "periodSeconds": 1},
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            }],
+        });
+        self.workload_of(pod, replicas, templates).await;
+    }
+
+    /// A StatefulSet of such pods, which mount the volume `data`.
+    pub async fn workload_of(&self, mut pod: Value, replicas: i32, templates: Value) {
         // It stands for the claim: the API server takes no mount without a volume.
         let stands_for_it =
             json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
         let has_own = templates.as_array().is_some_and(|all| !all.is_empty());
-        let volumes = if has_own { json!([]) } else { stands_for_it };
+        pod["volumes"] = if has_own { json!([]) } else { stands_for_it };
+        pod["dnsPolicy"] = json!("Default");
         let set = json!({
             "metadata": {"name": "db"},
             "spec": {
@@ -43,22 +60,7 @@ impl World {
                 "podManagementPolicy": "Parallel",
                 "selector": {"matchLabels": {"app": "db"}},
                 "volumeClaimTemplates": templates,
-                "template": {
-                    "metadata": {"labels": {"app": "db"}},
-                    "spec": {
-                        "terminationGracePeriodSeconds": 0,
-                        "dnsPolicy": "Default",
-                        "containers": [{
-                            "name": "app",
-                            "image": "pliant.test/busybox:1",
-                            "command": ["sh", "-c", RECORDS],
-                            "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/checked"]},
-                                               "periodSeconds": 1},
-                            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-                        }],
-                        "volumes": volumes,
-                    },
-                },
+                "template": {"metadata": {"labels": {"app": "db"}}, "spec": pod},
             },
         });
         let set: StatefulSet = serde_json::from_value(set).unwrap();

@@ -26,6 +26,7 @@ mod nodes;
 mod people;
 mod pools;
 mod populators;
+mod postgresql;
 mod room;
 mod storm;
 mod swap_storm;

@@ -366,7 +366,8 @@ impl World {
         }
     }
 
-    async fn try_exec(&self, pod: &str, script: &str) -> Result<String, Option<Output>> {
+    /// Run a script in a pod that may come and go; what came of it, if it came to an end.
+    pub async fn try_exec(&self, pod: &str, script: &str) -> Result<String, Option<Output>> {
         let args = ["exec", "-n", &self.name, pod, "--", "sh", "-c", script];
         match kubectl(&args).await {
             Some(output) if output.status.success() => {
