@@ -26,6 +26,7 @@ mod span;
 mod volume_populator;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod volume_request;
+mod workload;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -56,6 +57,7 @@ pub use volume_request::{
     Create, Failure, FenceState, FenceStatus, Grow, Inspect, InspectionStatus, Phase, Release,
     Remove, ShrinkTo, UsageStatus, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work,
 };
+pub use workload::{PodsOf, Workload};
 
 /// Returns the definitions of all kinds of ours, as they are installed. [`VolumePopulator`] is
 /// Kubernetes' own, and a cluster may have it already.

@@ -30,7 +30,7 @@ pub fn decide(pod: &Pod, workload: &StatefulSet, autoscalers: &[PvcAutoscaler]) 
     let (pod_name, workload_name) = (pod.name_any(), workload.name_any());
     let wanted: Vec<&PvcAutoscaler> = autoscalers
         .iter()
-        .filter(|one| one.spec.stateful_set_name == workload_name)
+        .filter(|one| one.spec.stateful_set() == Some(&workload_name))
         .filter(|one| !has_own_template(workload, template(one)))
         .collect();
     if wanted.is_empty() {

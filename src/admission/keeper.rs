@@ -244,7 +244,7 @@ fn pairs(seen: &Seen) -> Pairs {
 /// The StatefulSets that PvcAutoscalers name.
 fn workloads<'a>(autoscalers: impl Iterator<Item = &'a PvcAutoscaler>) -> BTreeSet<Workload> {
     let workload = |one: &PvcAutoscaler| {
-        let (namespace, name) = (one.namespace()?, one.spec.stateful_set_name.clone());
+        let (namespace, name) = (one.namespace()?, one.spec.stateful_set()?.to_owned());
         Some(Workload { namespace, name })
     };
     autoscalers.filter_map(workload).collect()

@@ -7,14 +7,15 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Autoscale, FenceStatus, Quantity, Span};
+use crate::api::{Autoscale, FenceStatus, PodsOf, Quantity, Span, Workload};
 
 /// The most ordinals of one workload that are told of.
 const MOST_ORDINALS: usize = 1024;
 /// The longest sentence, in characters.
 const LONGEST_SENTENCE: usize = 1024;
 
-/// The claims of a StatefulSet: one of them for each pod, as the template has it.
+/// The claims of a workload: of a StatefulSet one for each pod, of another one those that its pods name,
+/// as the template has them.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[kube(
     group = "pliant.io",
@@ -24,12 +25,13 @@ const LONGEST_SENTENCE: usize = 1024;
     shortname = "pvcas",
     category = "pliant",
     namespaced,
-    doc = "The claims of a StatefulSet, one for each pod, as the template has it. An edit of the template makes each of them larger, smaller or of another class: where it can be, by expansion under the running pod; else by a new claim that gets a verified copy while the pod is restarted.",
+    doc = "The claims of a workload, as the template has them: of a StatefulSet one for each pod, of another one those that its pods name. An edit of the template makes each of them larger, smaller or of another class: where it can be, by expansion under the running pod; else by a new claim that gets a verified copy while the pod is restarted.",
     status = "PvcAutoscalerStatus",
     derive = "PartialEq",
     derive = "Default",
     validation = Rule::new("self.metadata.name.size() <= 63").message("the name of a PvcAutoscaler has at most 63 characters: its claims carry it as a label"),
-    printcolumn(name = "Workload", type_ = "string", json_path = ".spec.statefulSetName"),
+    validation = Rule::new("has(self.spec.statefulSetName) != has(self.spec.workload)").message("write either spec.statefulSetName or spec.workload: whose claims these are"),
+    printcolumn(name = "Workload", type_ = "string", json_path = ".status.workload"),
     printcolumn(name = "Claims", type_ = "string", json_path = ".status.claims"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Progress", type_ = "string", json_path = ".status.progress"),
@@ -40,9 +42,15 @@ const LONGEST_SENTENCE: usize = 1024;
 pub struct PvcAutoscalerSpec {
     /// The StatefulSet of this namespace whose claims these are. It cannot change: the claims are those
     /// of its pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("statefulSetName cannot change; make another PvcAutoscaler"))]
-    pub stateful_set_name: String,
+    pub stateful_set_name: Option<String>,
+    /// Whose claims these are, if no StatefulSet makes the pods. Such pods name their claims by
+    /// themselves, so the claims keep their names: they grow, and shrink where their volumes lie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("workload cannot change; make another PvcAutoscaler"))]
+    pub workload: Option<PodsOf>,
     /// The claim that each pod is to have. All of it can be edited but its name and its volume mode.
     pub volume_claim_template: ClaimTemplate,
     /// `Enforce` makes the claims as the template has them. `Recommend` makes claims for pods that have
@@ -173,6 +181,37 @@ pub struct Rollout {
     pub paused: bool,
 }
 
+impl PvcAutoscalerSpec {
+    /// Whose claims these are.
+    pub fn workload(&self) -> Workload<'_> {
+        match (&self.stateful_set_name, &self.workload) {
+            (Some(name), _) => Workload::StatefulSet(name),
+            (None, Some(pods)) => pods.workload(),
+            (None, None) => Workload::StatefulSet(""), // The API server takes none such.
+        }
+    }
+
+    /// The name of the StatefulSet, if it is one.
+    pub fn stateful_set(&self) -> Option<&str> {
+        match self.workload() {
+            Workload::StatefulSet(name) => Some(name),
+            Workload::Deployment(_) | Workload::Pods(_) => None,
+        }
+    }
+}
+
+impl PvcAutoscaler {
+    /// What the pod with this ordinal is called: of pods that name their claims, by the claim.
+    pub fn pod_called(&self, ordinal: i32) -> String {
+        let told = self.status.as_ref().and_then(|status| status.of(ordinal));
+        match (self.spec.stateful_set(), told) {
+            (Some(set), _) => format!("{set}-{ordinal}"),
+            (None, Some(entry)) => format!("of {}", entry.active_claim),
+            (None, None) => format!("{ordinal} of {}", self.spec.workload().in_words()),
+        }
+    }
+}
+
 fn retention() -> Span {
     Span::days(7)
 }
@@ -189,6 +228,10 @@ pub struct PvcAutoscalerStatus {
     /// The generation of the specification of which this is told.
     #[serde(default)]
     pub observed_generation: i64,
+    /// Whose claims these are, such as `StatefulSet/db`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
+    pub workload: Option<String>,
     /// How many of the claims are as they are wanted, such as `2/3`.
     #[serde(default)]
     #[schemars(length(max = 32))]

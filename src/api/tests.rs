@@ -213,7 +213,7 @@ fn a_plain_claim_template_is_a_template() {
     assert_eq!(autoscaler.spec.mode, AutoscalerMode::Enforce);
     assert_eq!(autoscaler.spec.retention, Span::days(7));
     let spec = &schema("PvcAutoscaler")["properties"]["spec"];
-    assert_eq!(spec["required"], json!(["statefulSetName", "volumeClaimTemplate"]));
+    assert_eq!(spec["required"], json!(["volumeClaimTemplate"]));
     assert_eq!(spec["properties"]["retention"]["default"], json!("7d"));
     let named = &spec["properties"]["volumeClaimTemplate"]["properties"]["metadata"];
     assert!(rules(&named["properties"]["name"])[0].1.contains("make another PvcAutoscaler"));

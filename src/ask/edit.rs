@@ -35,18 +35,21 @@ pub enum Whose {
     /// Those of the PvcAutoscaler that keeps this claim.
     Claim(String),
     /// Those of the one PvcAutoscaler of this StatefulSet.
-    Workload(String),
+    StatefulSet(String),
+    /// That of the one PvcAutoscaler of this Deployment.
+    Deployment(String),
 }
 
-/// Reads `NAME` or `pvc/NAME` for a claim, `sts/NAME` for a StatefulSet.
+/// Reads `NAME` or `pvc/NAME` for a claim, `sts/NAME` for a StatefulSet, `deploy/NAME` for a Deployment.
 impl FromStr for Whose {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let write = "write pvc/NAME or sts/NAME";
+        let write = "write pvc/NAME, sts/NAME or deploy/NAME";
         match kind_and_name(text, write)? {
             ("pvc", name) => Ok(Whose::Claim(name.to_owned())),
-            ("sts", name) => Ok(Whose::Workload(name.to_owned())),
+            ("sts", name) => Ok(Whose::StatefulSet(name.to_owned())),
+            ("deploy", name) => Ok(Whose::Deployment(name.to_owned())),
             (other, _) => Err(format!("`{other}` has no claims: {write}")),
         }
     }

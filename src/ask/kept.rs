@@ -47,7 +47,7 @@ impl<'a> Kept<'a> {
 
     /// The pod.
     pub fn pod(&self) -> String {
-        format!("{}-{}", self.by.spec.stateful_set_name, self.ordinal)
+        self.by.pod_called(self.ordinal)
     }
 }
 

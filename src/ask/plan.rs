@@ -31,7 +31,7 @@ pub struct Plan {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// The StatefulSet whose claims it keeps.
+    /// Whose claims it keeps, for people.
     pub workload: String,
     /// Whether claims are changed, or it is only told what would be done.
     pub mode: AutoscalerMode,
@@ -190,7 +190,7 @@ pub(super) fn plan_of(around: &Around, autoscaler: &PvcAutoscaler) -> Plan {
     Plan {
         namespace: around.namespace.clone(),
         name: autoscaler.name_any(),
-        workload: spec.stateful_set_name.clone(),
+        workload: spec.workload().in_words(),
         mode: spec.mode,
         paused: rollout.is_some_and(|rollout| rollout.paused),
         policy: spec.autoscale.as_ref().map(ToString::to_string),
@@ -232,7 +232,7 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
     let is_change = matches!(by, Procedure::Swap | Procedure::Shrink);
     let waits = is_change && entry.swap.is_none() && !entry.is_shrinking();
     PodPlan {
-        pod: format!("{}-{}", spec.stateful_set_name, entry.ordinal),
+        pod: autoscaler.pod_called(entry.ordinal),
         claim: entry.active_claim.clone(),
         has,
         class,

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::api::{AutoscalerMode, AutoscalerPhase, InPlace, InPlacePhase, Quantity};
+use crate::api::{AutoscalerMode, AutoscalerPhase, InPlace, InPlacePhase, Quantity, Workload};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
 use crate::autoscaler::seen::{NotDone, VolumeSeen, Wish, is_bound};
@@ -41,12 +41,12 @@ impl Turn<'_> {
         match self.way_of(claim) {
             Way::Now if self.has_failed_in_place() => self.swap(change, may_begin),
             Way::Now => self.begin_in_place(size, change, may_begin),
-            Way::WithoutPod(kind) if self.seen.makes_claims() => {
+            Way::WithoutPod(kind) if self.seen.claims_are_fixed() => {
                 let (pod, name) = (self.pod(), claim.name_any());
                 let message = format!(
-                    "claim {name} is {kind}, which shrinks only while no pod uses it: stop pod {pod}, as with \
-                     `kubectl scale statefulset {} --replicas={}`, and it shrinks to {size}",
-                    self.seen.autoscaler.spec.stateful_set_name, self.entry.ordinal
+                    "claim {name} is {kind}, which shrinks only while no pod uses it: stop pod {pod}{}, \
+                     and it shrinks to {size}",
+                    self.how_to_stop()
                 );
                 self.says.phase = Some(AutoscalerPhase::Waiting);
                 self.wait(AutoscalerReason::ClaimInUse, message);
@@ -59,6 +59,18 @@ impl Turn<'_> {
                     claim.name_any()
                 ));
             }
+        }
+    }
+
+    /// What stops the pod, if that is known.
+    fn how_to_stop(&self) -> String {
+        let scale = |kind: &str, name: &str, to: i32| {
+            format!(", as with `kubectl scale {kind} {name} --replicas={to}`")
+        };
+        match self.seen.autoscaler.spec.workload() {
+            Workload::StatefulSet(name) => scale("statefulset", name, self.entry.ordinal),
+            Workload::Deployment(name) => scale("deployment", name, 0),
+            Workload::Pods(_) => String::new(),
         }
     }
 

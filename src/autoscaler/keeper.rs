@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
-    AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Swap, SwapPhase,
+    self, AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Swap, SwapPhase,
     VolumeUsage,
 };
 use crate::autoscaler::asks::Asks;
@@ -44,6 +44,9 @@ const POD: Duration = Duration::from_secs(2);
 /// After an API server that did not answer, and while something is waited for that is not watched.
 pub(super) const AGAIN: Duration = Duration::from_secs(10);
 
+/// While there are claims that a workload could have and that no pod names: pods are not watched.
+const NAMED: Duration = Duration::from_secs(60);
+
 /// How many workloads are looked at at once: one whose calls hang holds up no other.
 const AT_ONCE: usize = 16;
 
@@ -62,6 +65,7 @@ pub struct Keeper {
     pub(super) client: Client,
     pub(super) autoscalers: Watched<PvcAutoscaler>,
     sets: Watched<StatefulSet>,
+    deployments: Watched<Deployment>,
     sources: Watched<PvcSourcePopulator>,
     pub(super) cluster: Arc<Cluster>,
     pub(super) asks: Arc<Asks>,
@@ -106,6 +110,12 @@ impl Keeper {
             client: client.clone(),
             autoscalers: Watched::start(Api::all(client.clone()), every(), stop),
             sets: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_set),
+            deployments: Watched::start_cut(
+                Api::all(client.clone()),
+                every(),
+                stop,
+                cut_deployment,
+            ),
             sources: Watched::start(Api::all(client.clone()), every(), stop),
             cluster,
             asks,
@@ -120,11 +130,12 @@ impl Keeper {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let kept = async {
             self.watches.known().await;
-            tokio::join!(self.autoscalers.known(), self.sets.known());
+            tokio::join!(self.autoscalers.known(), self.sets.known(), self.deployments.known());
             tokio::join!(self.sources.known(), self.cluster.known());
             let mut changes = [
                 self.autoscalers.changes(),
                 self.sets.changes(),
+                self.deployments.changes(),
                 self.sources.changes(),
                 self.watches.claims().changes(),
                 self.cluster.nodes().watched().changes(),
@@ -136,10 +147,12 @@ impl Keeper {
                 changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
                 self.look(&mut known, &mut attendants);
                 let due = known.values().filter_map(|one: &Known| one.due).min();
-                let [autoscalers, sets, sources, claims, nodes, answers] = &mut changes;
+                let [autoscalers, sets, deployments, sources, claims, nodes, answers] =
+                    &mut changes;
                 tokio::select! {
                     _ = autoscalers.changed() => {}
                     _ = sets.changed() => {}
+                    _ = deployments.changed() => {}
                     _ = sources.changed() => {}
                     _ = claims.changed() => {}
                     _ = nodes.changed() => {}
@@ -211,14 +224,17 @@ impl Keeper {
     /// new to see.
     fn versions(&self, autoscaler: &PvcAutoscaler) -> Vec<String> {
         let namespace = autoscaler.namespace().unwrap_or_default();
-        let set = self.sets.get_in(&namespace, &autoscaler.spec.stateful_set_name);
         let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let swaps = ordinals.filter_map(|one| one.swap.as_ref());
         let sources = swaps.filter_map(|swap| self.sources.get_in(&namespace, &swap.claim));
         let name = autoscaler.name_any();
+        let workload = autoscaler.spec.workload();
+        let is_its = |claim: &PersistentVolumeClaim| match workload {
+            api::Workload::Pods(pods) => pods.has_claim(&claim.name_any()),
+            _ => claim.labels().get(KEPT_BY) == Some(&name),
+        };
         let claims = self.watches.claims().all().into_iter().filter(|claim| {
-            claim.metadata.namespace.as_deref() == Some(&*namespace)
-                && claim.labels().get(KEPT_BY) == Some(&name)
+            claim.metadata.namespace.as_deref() == Some(&*namespace) && is_its(claim)
         });
         let sizes = autoscaler.spec.autoscale.is_some();
         let full = |claim: &PersistentVolumeClaim| {
@@ -229,7 +245,15 @@ impl Keeper {
             claims.flat_map(|claim| [claim.resource_version(), full(&claim)]).flatten().collect();
         of_claims.sort();
         let mut versions = vec![autoscaler.resource_version().unwrap_or_default()];
-        versions.extend(set.and_then(|set| set.resource_version()));
+        versions.extend(match workload {
+            api::Workload::StatefulSet(name) => {
+                self.sets.get_in(&namespace, name).and_then(|set| set.resource_version())
+            }
+            api::Workload::Deployment(name) => {
+                self.deployments.get_in(&namespace, name).and_then(|made| made.resource_version())
+            }
+            api::Workload::Pods(_) => None,
+        });
         versions.extend(sources.filter_map(|source| source.resource_version()));
         versions.extend(of_claims);
         versions.extend(self.asks.versions(uid(&autoscaler.metadata)));
@@ -347,6 +371,14 @@ fn cut_set(set: &mut StatefulSet) {
     set.spec = Some(StatefulSetSpec::default());
 }
 
+/// As [`cut_set`].
+fn cut_deployment(made: &mut Deployment) {
+    made.status = None;
+    made.metadata.annotations = None;
+    made.metadata.labels = None;
+    made.spec = Some(DeploymentSpec::default());
+}
+
 /// After how long a workload is looked at without a change of what is watched.
 fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Duration> {
     // Before the pod is stopped nobody waits for one.
@@ -372,5 +404,6 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
         let left = next_look(policy?, one, seen.now)?.duration_since(seen.now);
         Some(Duration::try_from(left).unwrap_or_default() + PAUSE)
     });
-    ends.chain(looks).min()
+    let unnamed = seen.workload.as_ref().filter(|workload| workload.has_unnamed).map(|_| NAMED);
+    ends.chain(looks).chain(unnamed).min()
 }

@@ -12,9 +12,10 @@ use crate::autoscaler::seen::{Seen, uid};
 use crate::autoscaler::{KEPT_BY, ORDINAL};
 use crate::populators::SELECTED_NODE;
 
-/// The name that a claim has as StatefulSets call theirs.
+/// The name that a claim has as StatefulSets call theirs, or as pods name it by themselves.
 pub(super) fn plain_name(seen: &Seen, ordinal: i32) -> String {
-    format!("{}-{}", seen.volume(), seen.pod_name(ordinal))
+    let named = seen.workload.as_ref().and_then(|workload| workload.named(ordinal));
+    named.cloned().unwrap_or_else(|| format!("{}-{}", seen.volume(), seen.pod_name(ordinal)))
 }
 
 /// The name of the claim that a pod gets for the specification as it is: it is that of no claim before.

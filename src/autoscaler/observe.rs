@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
-use crate::api::{OrdinalStatus, PvcAutoscaler, PvcSourcePopulator};
+use crate::api::{self, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator};
 use crate::autoscaler::KEPT_BY;
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::make;
@@ -34,14 +34,15 @@ impl Keeper {
         else {
             return Ok(None);
         };
-        let name = &autoscaler.spec.stateful_set_name;
-        let set = self.of::<StatefulSet>(&namespace).get_opt(name).await?;
-        let volume = &autoscaler.spec.volume_claim_template.metadata.name;
-        let workload = set.as_ref().map(|set| Workload::of(set, volume));
         let pods = self.of::<Pod>(&namespace).list(&ListParams::default()).await?.items;
+        let workload = self.see_workload(&autoscaler, &pods).await?;
+        let is_covered = match autoscaler.spec.stateful_set() {
+            Some(name) => self.covers(&namespace, name).await?,
+            None => false,
+        };
         let mut seen = Seen {
             now: self.now(),
-            is_covered: self.covers(&namespace, name).await?,
+            is_covered,
             claims: BTreeMap::new(),
             sources: BTreeMap::new(),
             classes: BTreeMap::new(),
@@ -58,6 +59,38 @@ impl Keeper {
         self.see_volumes(&mut seen).await?;
         self.see_usage(&mut seen);
         Ok(Some(seen))
+    }
+
+    /// Whose claims these are; `None` if there is none of its name.
+    async fn see_workload(
+        &self,
+        autoscaler: &PvcAutoscaler,
+        pods: &[Pod],
+    ) -> Result<Option<Workload>, kube::Error> {
+        let namespace = autoscaler.namespace().unwrap_or_default();
+        let volume = &autoscaler.spec.volume_claim_template.metadata.name;
+        let told = autoscaler.status.as_ref().map_or(&[][..], |status| &status.ordinals);
+        Ok(match autoscaler.spec.workload() {
+            api::Workload::StatefulSet(name) => {
+                let set = self.of::<StatefulSet>(&namespace).get_opt(name).await?;
+                set.map(|set| Workload::of(&set, volume))
+            }
+            api::Workload::Deployment(name) => {
+                let made = self.of::<Deployment>(&namespace).get_opt(name).await?;
+                made.map(|made| Workload::of_deployment(&made, volume, told))
+            }
+            api::Workload::Pods(chosen) => {
+                let api = self.of::<PersistentVolumeClaim>(&namespace);
+                let all = api.list(&ListParams::default()).await?.items;
+                let (all, by) = (all.into_iter(), autoscaler.name_any());
+                let all: Vec<_> = all.filter(|one| chosen.has_claim(&one.name_any())).collect();
+                let kept = all.iter().filter(|one| one.labels().get(KEPT_BY) == Some(&by));
+                let kept = kept.map(ResourceExt::name_any);
+                let claims = kept.chain(named_by(pods, chosen)).collect();
+                let all = all.iter().map(ResourceExt::name_any).collect();
+                Some(Workload::of_pods(claims, &all, told))
+            }
+        })
     }
 
     /// Our claims, those that the status names, and those that StatefulSets would have made.
@@ -169,6 +202,16 @@ impl Keeper {
         });
         seen.usage = volumes.collect();
     }
+}
+
+/// The claims of this pattern that pods with these labels name.
+fn named_by(pods: &[Pod], chosen: &PodsOf) -> impl Iterator<Item = String> {
+    let pods = pods.iter().filter(|pod| chosen.has_pod(pod.labels()));
+    let volumes =
+        pods.flat_map(|pod| pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()));
+    let claims =
+        volumes.filter_map(|one| Some(one.persistent_volume_claim.as_ref()?.claim_name.clone()));
+    claims.filter(|name| chosen.has_claim(name))
 }
 
 /// Whether a claim asks for more than what is wanted of it.

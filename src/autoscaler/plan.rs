@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{Resource, ResourceExt};
 
 use crate::api::{
-    AutoscalerMode, AutoscalerPhase, OrdinalStatus, PvcAutoscalerStatus, PvcSourcePopulator,
+    self, AutoscalerMode, AutoscalerPhase, OrdinalStatus, PvcAutoscalerStatus, PvcSourcePopulator,
     Quantity, SwapPhase,
 };
 use crate::autoscaler::seen::{Seen, Workload, is_bound};
@@ -88,19 +88,32 @@ fn sweep(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
 
 /// What keeps all pods from getting what they are to have.
 fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
-    let (name, namespace) =
-        (&seen.autoscaler.spec.stateful_set_name, seen.autoscaler.namespace().unwrap_or_default());
-    if seen.workload.is_none() {
+    let namespace = seen.autoscaler.namespace().unwrap_or_default();
+    let whose = seen.autoscaler.spec.workload().in_words();
+    let Some(workload) = &seen.workload else {
         let message = format!(
-            "there is no StatefulSet {name} in namespace {namespace}: make it, or delete this \
-             PvcAutoscaler; its claims stay"
+            "there is no {whose} in namespace {namespace}: make it, or delete this PvcAutoscaler; its \
+             claims stay"
         );
         return Some((AutoscalerReason::WorkloadMissing, message));
+    };
+    if seen.names_claims() && workload.ordinals().is_empty() {
+        let message = format!(
+            "{whose} in namespace {namespace} names no claim that could be kept: {}",
+            match seen.autoscaler.spec.workload() {
+                api::Workload::Pods(pods) => format!(
+                    "none of them is there, or none has a claim {}",
+                    pods.claims.as_deref().unwrap_or_default()
+                ),
+                _ => format!("its pods have no claim as volume {}", seen.volume()),
+            }
+        );
+        return Some((AutoscalerReason::ClaimsMissing, message));
     }
-    let needs_us = !seen.makes_claims();
+    let needs_us = !seen.claims_are_fixed();
     (needs_us && !seen.is_covered).then(|| {
         let message = format!(
-            "the pods of StatefulSet {name} do not get their claims yet: the webhook does not name it; \
+            "the pods of {whose} do not get their claims yet: the webhook does not name it; \
              see `kubectl get mutatingwebhookconfiguration pliant-webhook` and the log of the operator"
         );
         (AutoscalerReason::WebhookMissing, message)
@@ -114,8 +127,9 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
     let is_of_use = |one: &OrdinalStatus| {
         seen.has_pod(one.ordinal)
             || one.swap.is_some()
+            || one.is_shrinking()
             || !one.retained.is_empty()
-            || seen.claim(&one.active_claim).is_some()
+            || !seen.names_claims() && seen.claim(&one.active_claim).is_some()
     };
     entries.retain(is_of_use);
     for ordinal in seen.workload.iter().flat_map(Workload::ordinals) {
@@ -171,7 +185,7 @@ fn is_copy(claim: &PersistentVolumeClaim) -> bool {
 /// The claim of a pod of which nothing is told yet: the one that is there, or a new one.
 fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, String)> {
     let plain = make::plain_name(seen, ordinal);
-    if seen.makes_claims() {
+    if seen.claims_are_fixed() {
         return Ok(plain);
     }
     let ours = (seen.autoscaler.name_any(), ordinal.to_string());
@@ -224,7 +238,8 @@ fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
         AutoscalerPhase::Settled | AutoscalerPhase::Growing | AutoscalerPhase::Shrinking
     );
     status.phase = if is_idle && problem.is_some() { AutoscalerPhase::Waiting } else { heaviest };
-    let wanted = seen.workload.as_ref().map_or(0, |set| set.replicas);
+    status.workload = Some(seen.autoscaler.spec.workload().to_string());
+    let wanted = seen.workload.as_ref().map_or(0, |set| set.ordinals().len());
     let settled = status.ordinals.iter().filter(|one| is_settled(seen, one)).count();
     status.claims = format!("{settled}/{wanted}");
     status.progress = says.iter().find_map(|one| one.progress.clone());

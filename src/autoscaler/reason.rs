@@ -16,9 +16,11 @@ pub enum AutoscalerReason {
     ClaimGrows,
     /// A claim shrinks by itself.
     ClaimShrinks,
-    /// The claims were made by the StatefulSet, whose claims keep their names: they can grow, and
-    /// shrink where their volumes lie.
+    /// The claims keep their names, which the workload gives them: they can grow, and shrink where
+    /// their volumes lie.
     ClaimsFixed,
+    /// The workload names no claim that could be kept.
+    ClaimsMissing,
     /// The StorageClass of the template is not there.
     ClassMissing,
     /// There is no room for what a claim asks for.
@@ -47,19 +49,20 @@ pub enum AutoscalerReason {
     WrongMode,
     /// The pods of the workload do not get their claims yet.
     WebhookMissing,
-    /// There is no StatefulSet of the name.
+    /// There is no workload of the name.
     WorkloadMissing,
 }
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 21] = [
+    pub const ALL: [AutoscalerReason; 22] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
         AutoscalerReason::ClaimGrows,
         AutoscalerReason::ClaimShrinks,
         AutoscalerReason::ClaimsFixed,
+        AutoscalerReason::ClaimsMissing,
         AutoscalerReason::ClassMissing,
         AutoscalerReason::GrowthRefused,
         AutoscalerReason::PodNotReady,

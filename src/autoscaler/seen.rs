@@ -1,15 +1,18 @@
 //! All that decides what is done next for the claims of one workload. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 
-use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
-use crate::api::{Filling, FillingPhase, PvcAutoscaler, PvcSourcePopulator, Quantity, VolumeUsage};
+use crate::api::{
+    Filling, FillingPhase, OrdinalStatus, PvcAutoscaler, PvcSourcePopulator, Quantity, VolumeUsage,
+};
 use crate::autoscaler::KEPT_BY;
 use crate::bytes::Bytes;
 use crate::volume::{Fence, Mode, Reason, Use, VolumeId};
@@ -19,7 +22,7 @@ use crate::volume::{Fence, Mode, Reason, Use, VolumeId};
 pub(super) struct Seen {
     pub now: Timestamp,
     pub autoscaler: PvcAutoscaler,
-    /// The StatefulSet; `None` if there is none of its name.
+    /// Whose claims these are; `None` if there is none of its name.
     pub workload: Option<Workload>,
     /// By name: the claims that are kept here, and those that could be.
     pub claims: BTreeMap<String, PersistentVolumeClaim>,
@@ -47,16 +50,25 @@ pub(super) struct Refusal {
     pub why: String,
 }
 
-/// A StatefulSet.
+/// What makes the pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Workload {
-    /// Ordinal of its first pod.
-    pub first: i32,
-    pub replicas: i32,
-    /// Whether it makes claims by itself that have the name of the template.
+    pub claims: Claims,
+    /// Whether somebody else makes the claims.
     pub makes_claims: bool,
+    /// Whether claims are there that pods could name, and that none names yet.
+    pub has_unnamed: bool,
     /// How long a pod is to be ready before it counts, in seconds.
     pub min_ready: i64,
+}
+
+/// How the pods of a workload come to their claims.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Claims {
+    /// Each pod with one of these ordinals has one of its own.
+    Numbered(Range<i32>),
+    /// The pods name these by themselves; the ordinals are what they have here.
+    Named(BTreeMap<i32, String>),
 }
 
 /// How full a volume is.
@@ -203,16 +215,67 @@ impl Workload {
     pub fn of(set: &StatefulSet, template: &str) -> Workload {
         let spec = set.spec.clone().unwrap_or_default();
         let own = spec.volume_claim_templates.unwrap_or_default();
+        let first = spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0);
+        let end = first.saturating_add(spec.replicas.unwrap_or(1));
         Workload {
-            first: spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0),
-            replicas: spec.replicas.unwrap_or(1),
+            claims: Claims::Numbered(first..end),
             makes_claims: own.iter().any(|one| one.name_any() == template),
+            has_unnamed: false,
             min_ready: spec.min_ready_seconds.unwrap_or(0).into(),
         }
     }
 
-    pub fn ordinals(&self) -> std::ops::Range<i32> {
-        self.first..self.first.saturating_add(self.replicas)
+    /// What of a Deployment matters for the claim that its pods have as this volume.
+    pub fn of_deployment(made: &Deployment, volume: &str, told: &[OrdinalStatus]) -> Workload {
+        let spec = made.spec.clone().unwrap_or_default();
+        let volumes = spec.template.spec.into_iter().flat_map(|spec| spec.volumes).flatten();
+        let claims = volumes.filter(|one| one.name == volume);
+        let claims = claims.filter_map(|one| Some(one.persistent_volume_claim?.claim_name));
+        Workload {
+            claims: Claims::named(claims.collect(), told),
+            makes_claims: false,
+            has_unnamed: false,
+            min_ready: spec.min_ready_seconds.unwrap_or(0).into(),
+        }
+    }
+
+    /// What of pods that name these claims by themselves matters, whoever makes the pods; `all` could be
+    /// named.
+    pub fn of_pods(
+        claims: BTreeSet<String>,
+        all: &BTreeSet<String>,
+        told: &[OrdinalStatus],
+    ) -> Workload {
+        let has_unnamed = !all.is_subset(&claims);
+        let claims = Claims::named(claims, told);
+        Workload { claims, makes_claims: true, has_unnamed, min_ready: 0 }
+    }
+
+    pub fn ordinals(&self) -> Vec<i32> {
+        match &self.claims {
+            Claims::Numbered(ordinals) => ordinals.clone().collect(),
+            Claims::Named(claims) => claims.keys().copied().collect(),
+        }
+    }
+
+    /// The claim that pods name by themselves.
+    pub fn named(&self, ordinal: i32) -> Option<&String> {
+        match &self.claims {
+            Claims::Numbered(_) => None,
+            Claims::Named(claims) => claims.get(&ordinal),
+        }
+    }
+}
+
+impl Claims {
+    /// Give each the ordinal that is told of it, or the next that nothing is told of.
+    fn named(claims: BTreeSet<String>, told: &[OrdinalStatus]) -> Claims {
+        let mut free = (0..).filter(|ordinal| told.iter().all(|one| one.ordinal != *ordinal));
+        let mut ordinal = |name: &String| {
+            let told = told.iter().find(|one| one.active_claim == *name);
+            told.map(|one| one.ordinal).or_else(|| free.next()).unwrap_or_default()
+        };
+        Claims::Named(claims.into_iter().map(|name| (ordinal(&name), name)).collect())
     }
 }
 
@@ -247,18 +310,37 @@ impl Seen {
 
     /// Name of the pod with this ordinal.
     pub fn pod_name(&self, ordinal: i32) -> String {
-        format!("{}-{ordinal}", self.autoscaler.spec.stateful_set_name)
+        let named = self.names_claims().then(|| self.pod(ordinal)).flatten();
+        named.map_or_else(|| self.autoscaler.pod_called(ordinal), ResourceExt::name_any)
     }
 
-    /// The pod with this ordinal.
+    /// The pod with this ordinal; of several that name one claim, one that is ready, if there is one.
     pub fn pod(&self, ordinal: i32) -> Option<&Pod> {
-        let name = self.pod_name(ordinal);
+        if self.names_claims() {
+            let claim = self.workload.as_ref()?.named(ordinal)?;
+            let pods = self.pods_with(claim).filter(|pod| !crate::populators::fills(pod));
+            return pods.min_by_key(|pod| (is_ending(&pod.metadata), became_ready(pod).is_none()));
+        }
+        let name = self.autoscaler.pod_called(ordinal);
         self.pods.iter().find(|pod| pod.name_any() == name)
+    }
+
+    /// Whether pods name their claims by themselves, so that they get none from us.
+    pub fn names_claims(&self) -> bool {
+        self.autoscaler.spec.stateful_set().is_none()
+    }
+
+    /// Whether a claim can have no other one in its place: it is the one of its name that a pod gets.
+    pub fn claims_are_fixed(&self) -> bool {
+        self.names_claims() || self.makes_claims()
     }
 
     /// Whether there is to be a pod with this ordinal.
     pub fn has_pod(&self, ordinal: i32) -> bool {
-        self.workload.as_ref().is_some_and(|set| set.ordinals().contains(&ordinal))
+        self.workload.as_ref().is_some_and(|set| match &set.claims {
+            Claims::Numbered(ordinals) => ordinals.contains(&ordinal),
+            Claims::Named(claims) => claims.contains_key(&ordinal),
+        })
     }
 
     pub fn makes_claims(&self) -> bool {
@@ -325,10 +407,15 @@ impl Seen {
     /// Since when the pod with this ordinal is ready, with this claim.
     pub fn ready_since(&self, ordinal: i32, claim: &str) -> Option<Timestamp> {
         let pod = self.pod(ordinal).filter(|pod| !is_ending(&pod.metadata) && uses(pod, claim))?;
-        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let mut ready = conditions.filter(|one| one.type_ == "Ready" && one.status == "True");
-        ready.next()?.last_transition_time.as_ref().map(|at| at.0)
+        became_ready(pod)
     }
+}
+
+/// Since when a pod is ready.
+fn became_ready(pod: &Pod) -> Option<Timestamp> {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.filter(|one| one.type_ == "Ready" && one.status == "True");
+    ready.next()?.last_transition_time.as_ref().map(|at| at.0)
 }
 
 /// Whether a pod has a claim among its volumes.

@@ -52,7 +52,7 @@ impl<'a> Turn<'a> {
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
             node.is_none() && !is_ending(&pod.metadata) && !uses(pod, expected)
         };
-        let is_ours = self.seen.is_covered && !self.seen.makes_claims();
+        let is_ours = self.seen.is_covered && !self.seen.claims_are_fixed();
         let pod = self.seen.pod(self.entry.ordinal).filter(|pod| is_ours && waits(pod));
         let is_planned = |pod: &Pod| {
             let name = pod.name_any();
@@ -181,12 +181,7 @@ impl<'a> Turn<'a> {
 
     /// The claim has to be another one: say so, and begin if it may.
     pub(super) fn swap(&mut self, change: String, may_begin: &mut bool) {
-        let (pod, name) = (self.pod(), self.entry.active_claim.clone());
         self.says.phase = Some(AutoscalerPhase::Waiting);
-        self.says.next = Some(format!(
-            "pod {pod} is stopped, its claim {name} is copied to a new one ({change}) and kept for {}",
-            self.seen.autoscaler.spec.retention
-        ));
         if self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend {
             self.says.phase = Some(AutoscalerPhase::Recommending);
         }
@@ -197,6 +192,11 @@ impl<'a> Turn<'a> {
             };
             return self.wait(reason, message);
         }
+        let (pod, name) = (self.pod(), self.entry.active_claim.clone());
+        self.says.next = Some(format!(
+            "pod {pod} is stopped, its claim {name} is copied to a new one ({change}) and kept for {}",
+            self.seen.autoscaler.spec.retention
+        ));
         let is_labelled = self.seen.claim(&name).is_some_and(|claim| self.seen.keeps(claim));
         if !*may_begin || !self.is_in_partition() || !is_labelled {
             return;
@@ -223,12 +223,22 @@ impl<'a> Turn<'a> {
     /// What makes a swap impossible, before anything is stopped.
     pub(super) fn obstacle(&self) -> Option<(AutoscalerReason, String)> {
         let spec = &self.seen.autoscaler.spec;
+        if self.seen.names_claims() {
+            let (whose, claim) = (spec.workload().in_words(), &self.entry.active_claim);
+            let message = format!(
+                "{whose} names claim {claim} by itself, so that can only grow, or shrink where its volume \
+                 lies: make a claim as it is wanted, which is filled from {claim} by a PvcSourcePopulator, and \
+                 name that one there"
+            );
+            return Some((AutoscalerReason::ClaimsFixed, message));
+        }
         if self.seen.makes_claims() {
             let message = format!(
-                "StatefulSet {} makes the claims by its own volumeClaimTemplates, so they can only grow, or \
-                 shrink where their volumes lie: delete it with `kubectl delete statefulset {0} --cascade=orphan` and make it without \
+                "{} makes the claims by its own volumeClaimTemplates, so they can only grow, or \
+                 shrink where their volumes lie: delete it with `kubectl delete statefulset {} --cascade=orphan` and make it without \
                  template {}, which this PvcAutoscaler has; its claims are taken over",
-                spec.stateful_set_name,
+                spec.workload().in_words(),
+                spec.stateful_set().unwrap_or_default(),
                 self.seen.volume()
             );
             return Some((AutoscalerReason::ClaimsFixed, message));

@@ -21,7 +21,7 @@ pub struct Status {
 /// `pliant grow`.
 #[derive(Debug, Args)]
 pub struct Grow {
-    /// The claim, or sts/NAME for those of a StatefulSet
+    /// The claim, or sts/NAME or deploy/NAME for those of a workload
     #[arg(value_name = "CLAIM")]
     pub whose: Whose,
     /// What it shall have at least, such as 20Gi
@@ -41,7 +41,7 @@ pub struct Grow {
 /// `pliant shrink`.
 #[derive(Debug, Args)]
 pub struct Shrink {
-    /// The claim, or sts/NAME for those of a StatefulSet
+    /// The claim, or sts/NAME or deploy/NAME for those of a workload
     #[arg(value_name = "CLAIM")]
     pub whose: Whose,
     /// What it shall have, such as 20Gi
@@ -55,7 +55,7 @@ pub struct Shrink {
 /// `pliant move`.
 #[derive(Debug, Args)]
 pub struct Move {
-    /// The claim, or sts/NAME for those of a StatefulSet
+    /// The claim, or sts/NAME or deploy/NAME for those of a workload
     #[arg(value_name = "CLAIM")]
     pub whose: Whose,
     /// The StorageClass that it shall have

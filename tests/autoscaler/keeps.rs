@@ -187,7 +187,7 @@ fn a_workload_whose_calls_hang_holds_up_no_other() {
         let (world, _operator) = World::with_an_operator();
         let mut hung: PvcAutoscaler = world.wanted("4Gi", "hdd", &json!({}));
         hung.metadata.name = Some(HUNG.to_owned());
-        hung.spec.stateful_set_name = HUNG.to_owned();
+        hung.spec.stateful_set_name = Some(HUNG.to_owned());
         world.api.put(&hung);
         world.rest().await;
         world.set(1, &[]);

@@ -14,6 +14,7 @@ mod sizes;
 mod swaps;
 #[path = "../tally/mod.rs"]
 mod tally;
+mod workloads;
 mod world;
 
 /// Run `work` in a time of its own, which passes when all wait.

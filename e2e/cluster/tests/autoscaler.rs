@@ -83,7 +83,9 @@ impl World {
                 },
             },
         });
-        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let fields = spec.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        fields.retain(|_, field| !field.is_null());
         let whole = json!({"apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
                            "metadata": {"name": "db"}, "spec": spec});
         let params = PatchParams::apply("test").force();

@@ -32,4 +32,5 @@ mod storm;
 mod swap_storm;
 mod upgrade;
 mod webhook;
+mod workloads;
 mod world;

@@ -111,7 +111,7 @@ fn several_templates_are_several_volumes_and_the_own_ones_of_a_stateful_set_are_
     let given = made(&pod("db-0", &Value::Null), &workload(&["own"]), &all);
     assert_eq!(given, Ok(json!([volume("data", "data-0"), volume("logs", "logs-0")])));
     let mut other = all[0].clone();
-    other.spec.stateful_set_name = "web".to_owned();
+    other.spec.stateful_set_name = Some("web".to_owned());
     assert_eq!(made(&pod("db-0", &Value::Null), &workload(&[]), &[other]), Ok(Value::Null));
 }
 

@@ -5,7 +5,7 @@ use kube::ResourceExt;
 
 use super::unkept::unkept;
 use super::{Answer, Edit, Seen, Whose, Wish};
-use crate::api::{NodeStorage, PvcAutoscaler, Quantity, VolumeUsage};
+use crate::api::{NodeStorage, PvcAutoscaler, Quantity, VolumeUsage, Workload};
 use crate::ask::AskError;
 use crate::ask::kept::{Kept, Part};
 use crate::ask::plan::{Plan, PodPlan, Procedure, plan_of};
@@ -35,7 +35,8 @@ pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError
             };
             (kept.by, Some(active(&kept, name)?))
         }
-        Whose::Workload(name) => (of_workload(seen, name)?, None),
+        Whose::StatefulSet(name) => (of_workload(seen, Workload::StatefulSet(name))?, None),
+        Whose::Deployment(name) => (of_workload(seen, Workload::Deployment(name))?, None),
     };
     let edited = edited(autoscaler, wish);
     let plan = plan_of(&seen.around, &edited);
@@ -67,10 +68,10 @@ fn active<'a>(kept: &Kept<'_>, claim: &'a str) -> Result<&'a str, AskError> {
     match kept.part {
         Part::Active | Part::Untold => Ok(claim),
         Part::Next(_) => refused(format!(
-            "claim {claim} is being filled, to become that of pod {}: name the PvcAutoscaler's StatefulSet, \
-             sts/{}",
+            "claim {claim} is being filled, to become that of pod {}: name the PvcAutoscaler's workload, \
+             {}",
             kept.pod(),
-            kept.by.spec.stateful_set_name
+            called(kept.by)
         )),
         Part::Before(_, entry) => refused(format!(
             "claim {claim} is kept as it was: that of pod {} is {} now; name that one",
@@ -80,19 +81,30 @@ fn active<'a>(kept: &Kept<'_>, claim: &'a str) -> Result<&'a str, AskError> {
     }
 }
 
-fn of_workload<'a>(seen: &'a Seen, name: &str) -> Result<&'a PvcAutoscaler, AskError> {
-    let its = |one: &&PvcAutoscaler| one.spec.stateful_set_name == name;
+/// The workload as it is typed.
+fn called(autoscaler: &PvcAutoscaler) -> String {
+    match autoscaler.spec.workload() {
+        Workload::StatefulSet(name) => format!("sts/{name}"),
+        Workload::Deployment(name) => format!("deploy/{name}"),
+        other => other.in_words(),
+    }
+}
+
+fn of_workload<'a>(seen: &'a Seen, whose: Workload<'_>) -> Result<&'a PvcAutoscaler, AskError> {
+    let its = |one: &&PvcAutoscaler| one.spec.workload() == whose;
     let its: Vec<&PvcAutoscaler> = seen.around.autoscalers.iter().filter(its).collect();
     match its.as_slice() {
         [only] => Ok(only),
         [] => refused(format!(
-            "no PvcAutoscaler in namespace {} keeps the claims of StatefulSet {name}: name one of its \
+            "no PvcAutoscaler in namespace {} keeps the claims of {}: name one of its \
              claims, to see what to type",
-            seen.around.namespace
+            seen.around.namespace,
+            whose.in_words()
         )),
         several => refused(format!(
-            "PvcAutoscalers {} keep claims of StatefulSet {name}: name one of the claims",
-            few(several.iter().map(|one| one.name_any()))
+            "PvcAutoscalers {} keep claims of {}: name one of the claims",
+            few(several.iter().map(|one| one.name_any())),
+            whose.in_words()
         )),
     }
 }
@@ -119,8 +131,7 @@ fn goes_the_right_way(
 ) -> Result<(), AskError> {
     let template = autoscaler.spec.volume_claim_template.spec.resources.requests.storage;
     let has = claim.and_then(|name| seen.around.claim(name)).map_or(template, requested);
-    let name =
-        claim.map_or_else(|| format!("sts/{}", autoscaler.spec.stateful_set_name), str::to_owned);
+    let name = claim.map_or_else(|| called(autoscaler), str::to_owned);
     let place = format!("{name} --namespace {}", seen.around.namespace);
     match wish {
         Wish::Shrink(size) if *size >= has.0 => refused(format!(
@@ -159,8 +170,7 @@ fn can_be_swapped(
     plan: &Plan,
     wish: &Wish,
 ) -> Result<(), AskError> {
-    let (set, volume) =
-        (&autoscaler.spec.stateful_set_name, &autoscaler.spec.volume_claim_template.metadata.name);
+    let volume = &autoscaler.spec.volume_claim_template.metadata.name;
     // What shrinks only while no pod has it is told by the operator.
     let must_swap = |pod: &&PodPlan| {
         let shrinks = seen.around.claim(&pod.claim).map(|claim| seen.around.shrinks(claim));
@@ -168,7 +178,18 @@ fn can_be_swapped(
         pod.by == Procedure::Swap && !(can_shrink && matches!(wish, Wish::Shrink(_)))
     };
     let swaps = plan.pods.iter().any(|pod| must_swap(&pod));
-    if !swaps && !matches!(wish, Wish::Move(_)) || !makes_claims(seen, set, volume) {
+    if !swaps && !matches!(wish, Wish::Move(_)) {
+        return Ok(());
+    }
+    let Some(set) = autoscaler.spec.stateful_set() else {
+        return refused(format!(
+            "{} names its claims by itself, so they can only grow, or shrink where their volumes lie: make a \
+             claim as it is wanted, which is filled from the one that is there by a PvcSourcePopulator, and \
+             name that one there",
+            autoscaler.spec.workload().in_words()
+        ));
+    };
+    if !makes_claims(seen, set, volume) {
         return Ok(());
     }
     refused(format!(
@@ -277,7 +298,7 @@ impl Edit {
         };
         let head = format!(
             "This edits {what} in the template of PvcAutoscaler {}/{}, and so all claims that it keeps \
-             for StatefulSet {}:",
+             for {}:",
             self.plan.namespace, self.plan.name, self.plan.workload
         );
         let notes = self.notes.iter().map(|note| wrapped(note, "", WIDTH));

@@ -64,13 +64,34 @@ fn refusal(seen: &Seen, whom: &str, wish: &Wish) -> String {
 }
 
 #[test]
-fn who_is_named_is_a_claim_or_a_statefulset() {
+fn who_is_named_is_a_claim_or_a_workload() {
     assert_eq!(whose("pvc/a"), Whose::Claim("a".to_owned()));
     assert_eq!(whose("a"), Whose::Claim("a".to_owned()));
-    assert_eq!(whose("sts/a"), Whose::Workload("a".to_owned()));
+    assert_eq!(whose("sts/a"), Whose::StatefulSet("a".to_owned()));
+    assert_eq!(whose("deploy/a"), Whose::Deployment("a".to_owned()));
     for wrong in ["sts/", "a/b/c", "pod/a"] {
         assert!(wrong.parse::<Whose>().is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn the_claim_of_a_deployment_grows_and_keeps_its_name() {
+    let mut of_web = seen();
+    let spec = &mut of_web.around.autoscalers[0].spec;
+    spec.stateful_set_name = None;
+    spec.workload = Some(serde_json::from_value(json!({"deployment": "web"})).unwrap());
+    let wish = Wish::Grow(Bytes::gib(9));
+    insta::assert_snapshot!(edit(&of_web, "deploy/web", &wish).in_words(&wish), @r"
+    This edits the size in the template of PvcAutoscaler default/db, and so all
+    claims that it keeps for Deployment web:
+      POD           CLAIM      HAS      WANTED   BY
+      of data-db-0  data-db-0  8Gi hdd  9Gi hdd  grows
+      of data-db-1  data-db-1  8Gi hdd  9Gi hdd  grows
+    ");
+    let other = refusal(&of_web, "deploy/web", &Wish::Shrink(Bytes::gib(4)));
+    assert!(other.contains("Deployment web names its claims by itself"), "{other}");
+    let none = refusal(&of_web, "sts/web", &wish);
+    assert!(none.contains("keeps the claims of StatefulSet web"), "{none}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn head(plan: &Plan) -> String {
     let claims =
         if plan.claims.is_empty() { String::new() } else { format!(", {} as wanted", plan.claims) };
     let mut head = format!(
-        "{}/{} keeps the claims of StatefulSet {}: {:?}{claims}.",
+        "{}/{} keeps the claims of {}: {:?}{claims}.",
         plan.namespace, plan.name, plan.workload, plan.phase
     );
     if plan.mode == AutoscalerMode::Recommend {
@@ -152,7 +152,7 @@ pub fn claims_of(autoscalers: &[PvcAutoscaler]) -> String {
     if autoscalers.is_empty() {
         return String::new();
     }
-    let head = ["NAMESPACE", "PVCAUTOSCALER", "STATEFULSET", "CLAIMS", "PHASE", "SAYS"];
+    let head = ["NAMESPACE", "PVCAUTOSCALER", "WORKLOAD", "CLAIMS", "PHASE", "SAYS"];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(autoscalers.iter().map(|one| {
         let status = one.status.clone().unwrap_or_default();
@@ -161,7 +161,7 @@ pub fn claims_of(autoscalers: &[PvcAutoscaler]) -> String {
         [
             one.namespace().unwrap_or_default(),
             one.name_any(),
-            one.spec.stateful_set_name.clone(),
+            one.spec.workload().to_string(),
             status.claims,
             format!("{:?}", status.phase),
             says.unwrap_or_else(|| "–".to_owned()),
@@ -176,7 +176,7 @@ fn decision(autoscaler: &PvcAutoscaler) -> Option<String> {
     let mut decisions =
         ordinals.iter().filter_map(|one| Some((one.ordinal, one.decision.as_ref()?)));
     let (first, why) = decisions.next()?;
-    let pod = format!("{}-{first}", autoscaler.spec.stateful_set_name);
+    let pod = autoscaler.pod_called(first);
     let others = decisions.filter(|(_, other)| *other != why).count();
     Some(match others {
         0 => why.clone(),

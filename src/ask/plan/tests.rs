@@ -214,7 +214,7 @@ fn what_is_held_says_by_what() {
 fn a_cluster_without_autoscalers_has_no_such_section() {
     assert_eq!(claims_of(&[]), "");
     insta::assert_snapshot!(claims_of(&[swapping()]).trim_start(), @r"
-    NAMESPACE  PVCAUTOSCALER  STATEFULSET  CLAIMS  PHASE     SAYS
-    default    db             db              1/3  Swapping  pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left
+    NAMESPACE  PVCAUTOSCALER  WORKLOAD        CLAIMS  PHASE     SAYS
+    default    db             StatefulSet/db     1/3  Swapping  pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left
     ");
 }

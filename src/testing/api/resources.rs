@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret,
@@ -131,6 +131,7 @@ pub(super) fn resources() -> Vec<Arc<Resource>> {
             "spec.serviceAccountName",
             "status.phase",
         ]),
+        Resource::core::<Deployment>().with_status().in_namespaces(),
         Resource::core::<StatefulSet>().with_status().in_namespaces(),
         Resource::core::<Event>().in_namespaces().with_fields(&[
             "reason",

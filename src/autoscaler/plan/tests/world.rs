@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::api::{
     AutoscalerPhase, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Quantity,
 };
-use crate::autoscaler::seen::{Asked, Seen, Workload};
+use crate::autoscaler::seen::{Asked, Claims, Seen, Workload};
 use crate::autoscaler::steps::Step;
 use crate::bytes::Bytes;
 use crate::volume::Fence;
@@ -241,7 +241,7 @@ impl World {
         autoscaler.metadata.uid = self.keeper.map(|uid| uid.to_string());
         autoscaler.metadata.generation = Some(i64::try_from(self.template).unwrap() + 1);
         let spec = &mut autoscaler.spec;
-        spec.stateful_set_name = "db".to_owned();
+        spec.stateful_set_name = Some("db".to_owned());
         spec.retention = "1h".parse().unwrap();
         spec.hot_copy = self.left.is_hot;
         let template = &mut spec.volume_claim_template;
@@ -255,7 +255,8 @@ impl World {
 
     pub fn seen(&self, n: usize) -> Seen {
         let replicas = self.replicas;
-        let workload = Workload { first: 0, replicas, makes_claims: false, min_ready: 0 };
+        let claims = Claims::Numbered(0..replicas);
+        let workload = Workload { claims, makes_claims: false, has_unnamed: false, min_ready: 0 };
         let claims = self.claims.iter().map(|(name, claim)| (name.clone(), claim.object(name)));
         let sources = self.sources.iter().map(|(name, source)| {
             (name.clone(), source.object(name, self.claims.get(name).map_or(0, |claim| claim.uid)))

@@ -1,0 +1,136 @@
+//! Whose claims a PvcAutoscaler keeps.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+/// Pods that no StatefulSet makes, and that name their claims by themselves.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.deployment) != has(self.podLabels)").message("write either deployment or podLabels"),
+    validation = Rule::new("has(self.podLabels) == has(self.claims)").message("podLabels and claims go together: which pods, and which of their claims")
+)]
+pub struct PodsOf {
+    /// The Deployment of this namespace. Its pods share one claim, which is made if it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub deployment: Option<String>,
+    /// The labels of the pods, whoever makes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.size() > 0").message("podLabels names at least one label"))]
+    pub pod_labels: Option<BTreeMap<String, String>>,
+    /// The names of the claims of these pods; `*` stands for any characters, as in `data-db-*`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub claims: Option<String>,
+}
+
+impl PodsOf {
+    /// Whose claims these are.
+    pub fn workload(&self) -> Workload<'_> {
+        self.deployment.as_deref().map_or(Workload::Pods(self), Workload::Deployment)
+    }
+
+    /// Whether a pod with these labels is one of them.
+    pub fn has_pod(&self, labels: &BTreeMap<String, String>) -> bool {
+        let mut wanted = self.pod_labels.iter().flatten().peekable();
+        wanted.peek().is_some() && wanted.all(|(key, value)| labels.get(key) == Some(value))
+    }
+
+    /// Whether a claim of this name is one of them.
+    pub fn has_claim(&self, name: &str) -> bool {
+        self.claims.as_deref().is_some_and(|pattern| matches(pattern, name))
+    }
+}
+
+/// Whose claims a PvcAutoscaler keeps.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Workload<'a> {
+    /// Those of a StatefulSet: each pod has its own, whose name is made of the name of the pod.
+    StatefulSet(&'a str),
+    /// The one that the pods of a Deployment name.
+    Deployment(&'a str),
+    /// Those that pods with these labels name.
+    Pods(&'a PodsOf),
+}
+
+impl Workload<'_> {
+    /// It for people, such as `StatefulSet db`.
+    pub fn in_words(&self) -> String {
+        match self {
+            Workload::StatefulSet(name) => format!("StatefulSet {name}"),
+            Workload::Deployment(name) => format!("Deployment {name}"),
+            Workload::Pods(pods) => format!("the pods with {}", labels(pods)),
+        }
+    }
+}
+
+/// It for machines, such as `StatefulSet/db`.
+impl fmt::Display for Workload<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Workload::StatefulSet(name) => write!(f, "StatefulSet/{name}"),
+            Workload::Deployment(name) => write!(f, "Deployment/{name}"),
+            Workload::Pods(pods) => write!(f, "Pods/{}", labels(pods)),
+        }
+    }
+}
+
+fn labels(pods: &PodsOf) -> String {
+    let labels = pods.pod_labels.iter().flatten();
+    labels.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// Whether a name is as a pattern has it.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_are_chosen_by_a_pattern() {
+        for (pattern, name, expected) in [
+            ("data", "data", true),
+            ("data", "data-0", false),
+            ("data-*", "data-0", true),
+            ("data-*", "data-", true),
+            ("data-*", "log-data-0", false),
+            ("*-data", "log-data", true),
+            ("*-data", "log-data-0", false),
+            ("a*b*c", "a1b2c", true),
+            ("a*b*c", "abc", true),
+            ("a*b*c", "acb", false),
+            ("ab*ba", "aba", false), // What is before a star is not what is behind it.
+            ("*", "anything", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn pods_are_chosen_by_all_labels_and_none_by_none() {
+        let labels = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let of = |pairs| PodsOf { pod_labels: Some(labels(pairs)), ..PodsOf::default() };
+        assert!(of(&[("app", "a")]).has_pod(&labels(&[("app", "a"), ("x", "y")])));
+        assert!(!of(&[("app", "a"), ("x", "y")]).has_pod(&labels(&[("app", "a")])));
+        assert!(!of(&[("app", "a")]).has_pod(&labels(&[("app", "b")])));
+        assert!(!of(&[]).has_pod(&labels(&[("app", "a")])));
+        assert!(!PodsOf::default().has_pod(&labels(&[])));
+    }
+}
