@@ -61,7 +61,7 @@ impl FakeApi {
     pub fn new() -> Self {
         FakeApi {
             server: Arc::default(),
-            resources: resources::resources().into(),
+            resources: resources::resources(),
             moved: watch::Sender::default(),
         }
     }

@@ -1,6 +1,6 @@
 //! What the server serves.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -118,8 +118,13 @@ fn find_fixed(schema: &JSONSchemaProps, at: &[String], found: &mut Vec<(Vec<Stri
     }
 }
 
-/// All that is served.
-pub(super) fn resources() -> Vec<Arc<Resource>> {
+/// All that is served. Schemas are long in the making, and each test and each crash point has its own server.
+pub(super) fn resources() -> Arc<[Arc<Resource>]> {
+    static ALL: LazyLock<Arc<[Arc<Resource>]>> = LazyLock::new(|| find_resources().into());
+    ALL.clone()
+}
+
+fn find_resources() -> Vec<Arc<Resource>> {
     let core = [
         Resource::core::<Node>().with_status().with_fields(&["spec.unschedulable"]),
         Resource::core::<ConfigMap>().in_namespaces(),
