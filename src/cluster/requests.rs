@@ -167,7 +167,8 @@ impl Requests {
             return Ok(false);
         };
         // First who makes it: what he has made is told before he ends.
-        if self.api.get_opt(&name_of_create(&id)).await?.is_some() {
+        let making = self.api.get_opt(&name_of_create(&id)).await?;
+        if making.is_some_and(|making| !making.has_ended()) {
             return Ok(false);
         }
         let told = self.nodes.get_opt(node).await?.and_then(|node| node.status);

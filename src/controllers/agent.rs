@@ -146,8 +146,12 @@ impl Agent {
                 answer => break answer,
             }
         };
-        // First what the node has now, then the answer: who reads the answer looks there.
-        self.storage.publish().await?;
+        match &outcome {
+            // Its caller reads the size in the answer, and waits for nothing else.
+            Ok(Done::Grown { .. }) => self.storage.note(),
+            // First what the node has now, then the answer: who reads the answer looks there.
+            _ => self.storage.publish().await?,
+        }
         let ended = VolumeRequestStatus { finished_at: Some(now()), ..running(Phase::Done, None) };
         self.tell(&mut record, told(&outcome, ended)).await
     }

@@ -151,7 +151,8 @@ pub trait Volumes: Send + Sync + 'static {
     async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError>;
 
     /// Grow the volume, and its file system where that can be done here; at or beyond the size
-    /// already is success, and the answer does not depend on how often it is asked.
+    /// already is success, and the answer does not depend on how often it is asked. Of a volume on
+    /// another machine [`find`](Volumes::find) may tell the size of before for a moment.
     async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError>;
 
     /// Shrink the volume and its file system to a size, rounded up to whole extents, and let it grow

@@ -123,8 +123,8 @@ async fn plans_are_shown_and_status_has_their_section() {
     alpha  fast  880 MiB  ░░░░░░░░░░░░░░░░   0 %  880 MiB        0  ok
     beta   fast  880 MiB  ░░░░░░░░░░░░░░░░   0 %  880 MiB        0  ok
 
-    NAMESPACE  PVCAUTOSCALER  STATEFULSET  CLAIMS  PHASE    SAYS
-    default    db             db              1/1  Settled  –
+    NAMESPACE  PVCAUTOSCALER  WORKLOAD        CLAIMS  PHASE    SAYS
+    default    db             StatefulSet/db     1/1  Settled  –
     ");
     let (code, _, errors) = desk.types(&["plan", "none"]).await;
     assert_eq!(code, Some(1));

@@ -1,6 +1,7 @@
 //! A volume's life, asked of the controller and lived on a node, and what is told of it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use pliant::api::{Create, Pool, Quantity, VolumeRequest, VolumeRequestSpec, Work};
 use pliant::bytes::Bytes;
@@ -16,6 +17,10 @@ async fn a_volume_lives_on_the_node_that_it_was_asked_for_and_leaves_nothing_beh
     assert_eq!(made.id, id("beta", "pvc-1"));
     let grown = cluster.grow(&made.id, growth(200)).await.unwrap();
     assert_eq!((grown.size, grown.node_expansion_required), (Bytes::mib(200), true));
+    // What the node has is told beside the answer.
+    let told = || world.storage("beta").volumes.first().map(|volume| volume.size.0);
+    world.api.until("the node tells of it", |_| told() == Some(Bytes::mib(200))).await;
+    tokio::time::sleep(Duration::from_secs(1)).await; // The watch brings it.
     let found = cluster.find(&made.id).await.unwrap().unwrap();
     assert_eq!((found.volume.size, found.state), (Bytes::mib(200), State::Ready));
     assert_eq!(cluster.list(&Page::default()).await.unwrap().volumes, [found]);
