@@ -228,7 +228,7 @@ impl Workload {
     /// What of a Deployment matters for the claim that its pods have as this volume.
     pub fn of_deployment(made: &Deployment, volume: &str, told: &[OrdinalStatus]) -> Workload {
         let spec = made.spec.clone().unwrap_or_default();
-        let volumes = spec.template.spec.into_iter().flat_map(|spec| spec.volumes).flatten();
+        let volumes = spec.template.spec.into_iter().filter_map(|spec| spec.volumes).flatten();
         let claims = volumes.filter(|one| one.name == volume);
         let claims = claims.filter_map(|one| Some(one.persistent_volume_claim?.claim_name));
         Workload {

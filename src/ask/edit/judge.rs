@@ -86,7 +86,7 @@ fn called(autoscaler: &PvcAutoscaler) -> String {
     match autoscaler.spec.workload() {
         Workload::StatefulSet(name) => format!("sts/{name}"),
         Workload::Deployment(name) => format!("deploy/{name}"),
-        other => other.in_words(),
+        other @ Workload::Pods(_) => other.in_words(),
     }
 }
 
