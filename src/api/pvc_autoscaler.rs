@@ -31,6 +31,7 @@ const LONGEST_SENTENCE: usize = 1024;
     derive = "Default",
     validation = Rule::new("self.metadata.name.size() <= 63").message("the name of a PvcAutoscaler has at most 63 characters: its claims carry it as a label"),
     validation = Rule::new("has(self.spec.statefulSetName) != has(self.spec.workload)").message("write either spec.statefulSetName or spec.workload: whose claims these are"),
+    validation = Rule::new("has(self.spec.statefulSetName) == has(oldSelf.spec.statefulSetName)").message("whose claims these are cannot change; make another PvcAutoscaler"),
     printcolumn(name = "Workload", type_ = "string", json_path = ".status.workload"),
     printcolumn(name = "Claims", type_ = "string", json_path = ".status.claims"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),

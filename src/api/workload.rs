@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
     validation = Rule::new("has(self.podLabels) == has(self.claims)").message("podLabels and claims go together: which pods, and which of their claims")
 )]
 pub struct PodsOf {
-    /// The Deployment of this namespace. Its pods share one claim, which is made if it is not there.
+    /// The Deployment of this namespace. Its pods share one claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub deployment: Option<String>,

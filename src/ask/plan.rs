@@ -226,9 +226,17 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         Some((Drift::Shrink(change), _)) if shrinks == Some(Shrinks::Mounted) => {
             (Procedure::Shrink, Some(change))
         }
+        // There is no other way for it, and its pod has to be stopped.
+        Some((Drift::Shrink(change), _))
+            if spec.stateful_set().is_none() && shrinks == Some(Shrinks::Unmounted) =>
+        {
+            (Procedure::Shrink, Some(change))
+        }
         Some((Drift::Shrink(change) | Drift::Swap(change), _)) => (Procedure::Swap, Some(change)),
         Some((Drift::WrongMode, _)) => (Procedure::Impossible, None),
     };
+    let for_pod = (by == Procedure::Shrink && shrinks == Some(Shrinks::Unmounted))
+        .then(|| "while no pod has it".to_owned());
     let is_change = matches!(by, Procedure::Swap | Procedure::Shrink);
     let waits = is_change && entry.swap.is_none() && !entry.is_shrinking();
     PodPlan {
@@ -240,7 +248,7 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         wanted_class: template.storage_class_name.clone(),
         by,
         change,
-        held: held(autoscaler, entry.ordinal).filter(|_| waits),
+        held: held(autoscaler, entry.ordinal).or(for_pod).filter(|_| waits),
         swap: entry.swap.clone(),
         decision: entry.decision.clone(),
         retained: entry.retained.clone(),

@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use crate::api::{AutoscalerMode, AutoscalerPhase, InPlace, InPlacePhase, Quantity, Workload};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
-use crate::autoscaler::seen::{NotDone, VolumeSeen, Wish, is_bound};
+use crate::autoscaler::seen::{NotDone, VolumeSeen, Wish, has_ended, is_bound};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::cluster::{capacity, is_resizing, requested};
@@ -98,7 +98,7 @@ impl Turn<'_> {
 
     /// Whether any pod has the claim.
     fn has_pod(&self) -> bool {
-        self.seen.pods_with(&self.entry.active_claim).next().is_some()
+        self.seen.pods_with(&self.entry.active_claim).any(|pod| !has_ended(pod))
     }
 
     /// Whether its node has refused to shrink the volume for the specification as it is.

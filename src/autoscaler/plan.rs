@@ -18,6 +18,8 @@ use crate::cluster::{capacity, requested};
 
 /// The longest sentence in a status, in characters.
 const LONGEST_SENTENCE: usize = 1024;
+/// The longest progress, in characters.
+const LONGEST_PROGRESS: usize = 256;
 
 /// What is told from now on, and what is done then.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,7 +77,8 @@ fn sweep(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
     let swaps: BTreeSet<&String> = swaps.map(|swap| &swap.claim).collect();
     let is_active = |name: &String| told.iter().any(|one| one.active_claim == *name);
     let claims = seen.claims.iter().filter(|(name, claim)| {
-        !swaps.contains(name)
+        !seen.names_claims() // What is filled for them is somebody else's.
+            && !swaps.contains(name)
             && !is_active(name)
             && seen.keeps(claim)
             && is_copy(claim)
@@ -129,7 +132,10 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
             || one.swap.is_some()
             || one.is_shrinking()
             || !one.retained.is_empty()
-            || !seen.names_claims() && seen.claim(&one.active_claim).is_some()
+            // Also of a claim that pods no longer name: they may again, and what it has grown to is known.
+            || seen
+                .claim(&one.active_claim)
+                .is_some_and(|claim| !seen.names_claims() || seen.keeps(claim))
     };
     entries.retain(is_of_use);
     for ordinal in seen.workload.iter().flat_map(Workload::ordinals) {
@@ -167,7 +173,9 @@ fn claim_in_the_making(seen: &Seen, ordinal: i32) -> Option<&String> {
     let is_its = |claim: &PersistentVolumeClaim| {
         seen.keeps(claim) && claim.labels().get(ORDINAL) == Some(&ordinal)
     };
-    let mut made = seen.claims.iter().filter(|(_, claim)| is_its(claim) && is_copy(claim));
+    let may_be_ours = !seen.names_claims();
+    let made = seen.claims.iter().filter(|_| may_be_ours);
+    let mut made = made.filter(|(_, claim)| is_its(claim) && is_copy(claim));
     made.find(|(_, claim)| is_fillable(claim)).map(|(name, _)| name)
 }
 
@@ -238,11 +246,12 @@ fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
         AutoscalerPhase::Settled | AutoscalerPhase::Growing | AutoscalerPhase::Shrinking
     );
     status.phase = if is_idle && problem.is_some() { AutoscalerPhase::Waiting } else { heaviest };
-    status.workload = Some(seen.autoscaler.spec.workload().to_string());
+    status.workload = Some(bounded(&seen.autoscaler.spec.workload().to_string()));
     let wanted = seen.workload.as_ref().map_or(0, |set| set.ordinals().len());
     let settled = status.ordinals.iter().filter(|one| is_settled(seen, one)).count();
     status.claims = format!("{settled}/{wanted}");
-    status.progress = says.iter().find_map(|one| one.progress.clone());
+    let progress = says.iter().find_map(|one| one.progress.clone());
+    status.progress = progress.map(|text| text.chars().take(LONGEST_PROGRESS).collect());
     status.next = says.iter().find_map(|one| one.next.clone()).map(|text| bounded(&text));
     status.reason = problem.as_ref().map(|(reason, _)| reason.to_string());
     status.message = problem.map(|(_, message)| bounded(&message));

@@ -233,7 +233,7 @@ impl Workload {
         let claims = claims.filter_map(|one| Some(one.persistent_volume_claim?.claim_name));
         Workload {
             claims: Claims::named(claims.collect(), told),
-            makes_claims: false,
+            makes_claims: true,
             has_unnamed: false,
             min_ready: spec.min_ready_seconds.unwrap_or(0).into(),
         }
@@ -319,6 +319,7 @@ impl Seen {
         if self.names_claims() {
             let claim = self.workload.as_ref()?.named(ordinal)?;
             let pods = self.pods_with(claim).filter(|pod| !crate::populators::fills(pod));
+            let pods = pods.filter(|pod| !has_ended(pod));
             return pods.min_by_key(|pod| (is_ending(&pod.metadata), became_ready(pod).is_none()));
         }
         let name = self.autoscaler.pod_called(ordinal);
@@ -409,6 +410,12 @@ impl Seen {
         let pod = self.pod(ordinal).filter(|pod| !is_ending(&pod.metadata) && uses(pod, claim))?;
         became_ready(pod)
     }
+}
+
+/// Whether all containers of a pod have ended for good: its kubelet lets go of its volumes.
+pub(super) fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// Since when a pod is ready.

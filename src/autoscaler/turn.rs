@@ -9,7 +9,7 @@ use crate::autoscaler::drift::Drift;
 use crate::autoscaler::plan::{Says, size_of};
 use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid, uses};
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::{AutoscalerReason, make};
+use crate::autoscaler::{AutoscalerReason, KEPT_BY, make};
 use crate::cluster::{capacity, requested};
 
 /// One pod's turn.
@@ -99,11 +99,17 @@ impl<'a> Turn<'a> {
 
     /// Without a swap: make the claim, let it grow, or begin a swap.
     fn keep(&mut self, may_begin: &mut bool) {
+        if self.seen.names_claims() && !self.seen.has_pod(self.entry.ordinal) {
+            return; // Pods no longer name it, and may again.
+        }
         let Some(claim) = self.seen.claim(&self.entry.active_claim) else {
             return self.make_claim();
         };
         if is_ending(&claim.metadata) {
             return; // A new one is made as soon as it is gone.
+        }
+        if self.is_taken(claim) {
+            return;
         }
         if !self.seen.keeps(claim) {
             let (ordinal, claim) = (self.entry.ordinal, claim.name_any());
@@ -118,11 +124,34 @@ impl<'a> Turn<'a> {
         self.compare(claim, may_begin);
     }
 
+    /// Whether another PvcAutoscaler keeps a claim that pods name by themselves: with two, it would be
+    /// made larger and smaller by turns.
+    fn is_taken(&mut self, claim: &PersistentVolumeClaim) -> bool {
+        let by = claim.labels().get(KEPT_BY).filter(|_| !self.seen.keeps(claim));
+        let Some(by) = by.filter(|_| self.seen.names_claims()) else { return false };
+        let name = claim.name_any();
+        let message = format!(
+            "claim {name} is kept by PvcAutoscaler {by}: choose other claims, or delete that one and type \
+             `kubectl label pvc {name} {KEPT_BY}-`"
+        );
+        self.says.phase = Some(AutoscalerPhase::Waiting);
+        self.wait(AutoscalerReason::ClaimTaken, message);
+        true
+    }
+
     fn make_claim(&mut self) {
         if !self.seen.has_pod(self.entry.ordinal) {
             return;
         }
         self.says.phase = Some(AutoscalerPhase::Waiting);
+        if self.seen.names_claims() {
+            let message = format!(
+                "{} names claim {}, which is not there: make it",
+                self.seen.autoscaler.spec.workload().in_words(),
+                self.entry.active_claim
+            );
+            return self.wait(AutoscalerReason::ClaimsMissing, message);
+        }
         if !self.seen.makes_claims() {
             self.steps.push(Step::MakeClaim {
                 ordinal: self.entry.ordinal,
@@ -227,8 +256,8 @@ impl<'a> Turn<'a> {
             let (whose, claim) = (spec.workload().in_words(), &self.entry.active_claim);
             let message = format!(
                 "{whose} names claim {claim} by itself, so that can only grow, or shrink where its volume \
-                 lies: make a claim as it is wanted, which is filled from {claim} by a PvcSourcePopulator, and \
-                 name that one there"
+                 lies: stop its pods, make a claim as it is wanted, which is filled from {claim} by a \
+                 PvcSourcePopulator, and name that one there"
             );
             return Some((AutoscalerReason::ClaimsFixed, message));
         }
@@ -274,7 +303,8 @@ impl<'a> Turn<'a> {
         let mut others = status
             .ordinals
             .iter()
-            .filter(|one| one.ordinal != self.entry.ordinal && self.seen.has_pod(one.ordinal));
+            .filter(|one| one.ordinal != self.entry.ordinal && self.seen.has_pod(one.ordinal))
+            .filter(|one| !self.seen.names_claims() || self.seen.pod(one.ordinal).is_some());
         let other = others.find(|one| !self.seen.is_ready_with(one.ordinal, &one.active_claim))?;
         Some(self.seen.pod_name(other.ordinal))
     }

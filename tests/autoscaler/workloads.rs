@@ -54,10 +54,11 @@ fn of_pods() -> Value {
 }
 
 #[test]
-fn the_claim_of_a_deployment_is_made_grown_and_shrunk_under_its_pod() {
+fn the_claim_of_a_deployment_is_grown_and_shrunk_under_its_pod() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         world.play().file_system = Some("btrfs");
+        world.made_by_others("files");
         world.deployment("files");
         world.labelled("web-x", "web", "files");
         world.want("4Gi", "hdd", &of_web());
@@ -87,6 +88,7 @@ fn the_pod_of_a_deployment_is_stopped_by_hand_where_its_volume_needs_that() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         world.play().file_system = Some("ext4");
+        world.made_by_others("files");
         world.deployment("files");
         world.labelled("web-x", "web", "files");
         world.want("4Gi", "hdd", &of_web());
@@ -106,17 +108,21 @@ fn the_pod_of_a_deployment_is_stopped_by_hand_where_its_volume_needs_that() {
 fn a_deployment_that_names_another_claim_has_that_one_kept() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
+        world.made_by_others("files");
         world.deployment("files");
         world.labelled("web-x", "web", "files");
         world.want("4Gi", "hdd", &of_web());
         world.settled("1/1").await;
+        world.made_by_others("more");
         world.deployment("more");
         world.labelled("web-y", "web", "more");
-        world.until("it is kept", |status| status.ordinals[0].active_claim == "more").await;
+        world.until("it is kept", |status| status.ordinals.len() == 2).await;
         world.settled("1/1").await;
         world.want("6Gi", "hdd", &of_web());
         world.settled("1/1").await;
         assert_eq!((&*world.size("files"), &*world.size("more")), ("4Gi", "6Gi"));
+        let claims = world.status().ordinals.into_iter().map(|one| one.active_claim);
+        assert_eq!(claims.collect::<Vec<_>>(), ["files", "more"], "it may name the first again");
     });
 }
 
@@ -182,5 +188,64 @@ fn a_workload_without_claims_is_told() {
         };
         world.until("it is told", is_of_pods).await;
         assert_eq!(world.claims(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_claim_that_is_not_there_is_told_and_never_made() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.deployment("files");
+        world.labelled("web-x", "web", "files");
+        world.want("4Gi", "hdd", &of_web());
+        world.until("it is told", |status| status.reason.as_deref() == Some("ClaimsMissing")).await;
+        world.rest().await;
+        assert_eq!(world.claims(), Vec::<String>::new());
+        // Its owner makes it a moment later, with what is to be in it.
+        world.made_by_others("files");
+        world.settled("1/1").await;
+    });
+}
+
+#[test]
+fn a_claim_that_another_one_keeps_is_let_be() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.made_by_others("files");
+        let mut claim = world.claim("files").expect("a claim");
+        claim.metadata.labels =
+            Some([("pliant.io/pvc-autoscaler".to_owned(), "other".to_owned())].into());
+        world.api.put(&claim);
+        world.deployment("files");
+        world.labelled("web-x", "web", "files");
+        world.want("6Gi", "hdd", &of_web());
+        world.until("it is told", |status| status.reason.as_deref() == Some("ClaimTaken")).await;
+        world.rest().await;
+        let message = world.status().message.unwrap_or_default();
+        assert!(message.contains("kept by PvcAutoscaler other"), "{message}");
+        assert_eq!(world.size("files"), "4Gi");
+    });
+}
+
+#[test]
+fn what_a_person_fills_for_a_deployment_is_not_swept() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.made_by_others("files");
+        let mut filled = world.claim("files").expect("a claim");
+        let source = json!({"apiGroup": "pliant.io", "kind": "PvcSourcePopulator", "name": "copy"});
+        filled.metadata.name = Some("copy".to_owned());
+        filled.metadata.uid = None;
+        filled.spec.as_mut().unwrap().data_source_ref = Some(object(source));
+        world.api.put(&filled);
+        world.deployment("copy");
+        world.want("4Gi", "hdd", &of_web());
+        world.until("it is kept", |status| status.ordinals.len() == 1).await;
+        world.rest().await;
+        world.deployment("files");
+        world.until("the other is kept", |status| status.ordinals.len() == 2).await;
+        world.api.delete::<Deployment>(&format!("{SHOP}/web"));
+        world.rest().await;
+        assert_eq!(world.claims(), ["copy", "files"]);
     });
 }

@@ -1,4 +1,4 @@
-//! The claim of a Deployment is made, grown and made smaller under its pod, which names it by itself.
+//! The claim of a Deployment is grown and made smaller under its pod, which names it by itself.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
@@ -48,9 +48,10 @@ fn of_web() -> Value {
 }
 
 #[test]
-fn the_claim_of_a_deployment_is_made_grown_and_shrunk_under_its_pod() {
+fn the_claim_of_a_deployment_is_grown_and_shrunk_under_its_pod() {
     run("the_claim_of_a_deployment", |world| async move {
         let class = world.class(json!({"pool": "fast", "fs-type": "btrfs"})).await;
+        world.claim("files", &class, "300Mi", "Filesystem").await;
         world.deployment().await;
         world.autoscaler(&class, "300Mi", of_web()).await;
         let settled = |status: &PvcAutoscalerStatus| {

@@ -183,7 +183,7 @@ fn can_be_swapped(
     }
     let Some(set) = autoscaler.spec.stateful_set() else {
         return refused(format!(
-            "{} names its claims by itself, so they can only grow, or shrink where their volumes lie: make a \
+            "{} names its claims by itself, so they can only grow, or shrink where their volumes lie: stop its pods, make a \
              claim as it is wanted, which is filled from the one that is there by a PvcSourcePopulator, and \
              name that one there",
             autoscaler.spec.workload().in_words()
