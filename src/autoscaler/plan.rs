@@ -169,13 +169,14 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
 /// A claim of a pod of which nothing is told yet that is still being filled: a pod may start with it at
 /// any moment, so it is swept first, or else is one of those that the pod may have.
 fn claim_in_the_making(seen: &Seen, ordinal: i32) -> Option<&String> {
+    if seen.names_claims() {
+        return None; // What is filled for them is somebody else's.
+    }
     let ordinal = ordinal.to_string();
     let is_its = |claim: &PersistentVolumeClaim| {
         seen.keeps(claim) && claim.labels().get(ORDINAL) == Some(&ordinal)
     };
-    let may_be_ours = !seen.names_claims();
-    let made = seen.claims.iter().filter(|_| may_be_ours);
-    let mut made = made.filter(|(_, claim)| is_its(claim) && is_copy(claim));
+    let mut made = seen.claims.iter().filter(|(_, claim)| is_its(claim) && is_copy(claim));
     made.find(|(_, claim)| is_fillable(claim)).map(|(name, _)| name)
 }
 
