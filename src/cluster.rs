@@ -40,6 +40,7 @@ pub use claim::{
 pub use clock::Clock;
 pub use kept::{Differences, Kept};
 pub use lasting::Lasting;
+pub(crate) use nodes::is_on;
 pub use nodes::{Nodes, largest, pool_of};
 pub use once::{OnceEvent, TELLS};
 pub use pv::{ClaimRef, Pv, PvSpec, Source};
@@ -103,7 +104,8 @@ impl Cluster {
         let id = VolumeId::new(NodeKey::of(&node), want.key());
         self.requests.carry_out(&node, &id, words::create(want)).await?;
         // Its node publishes it before it says that it is done; the two are watched apart.
-        in_time("making", &id, self.nodes.until_listed(&id)).await
+        let made = in_time("making", &id, self.nodes.until_listed(&id)).await?;
+        if want.size.admits(made.size) { Ok(made) } else { Err(untrue_size(&node, &made, want)) }
     }
 
     /// The work under way.
@@ -125,6 +127,19 @@ async fn in_time<T>(
         what: format!("{what} volume {id}"),
         progress: "it is done, and the record of its node does not tell so yet".to_owned(),
     })
+}
+
+/// A node says that it has done what was asked, and tells another size.
+fn untrue_size(node: &str, made: &Volume, want: &NewVolume) -> VolumeError {
+    VolumeError::Failed {
+        what: format!(
+            "node {node} says that it has made volume {}, and tells of {} bytes, where {} were asked \
+             for; look at its agent, and at the volume by `lvs` on the node",
+            made.id,
+            made.size.get(),
+            want.size
+        ),
+    }
 }
 
 #[async_trait]

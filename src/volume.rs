@@ -186,6 +186,23 @@ pub struct Wanted {
     pub at_most: Option<Bytes>,
 }
 
+impl Wanted {
+    /// Whether a volume of this size is what was asked for.
+    pub fn admits(self, size: Bytes) -> bool {
+        size >= self.at_least && self.at_most.is_none_or(|limit| size <= limit)
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at least {}", self.at_least.get())?;
+        if let Some(limit) = self.at_most {
+            write!(f, " and at most {}", limit.get())?;
+        }
+        write!(f, " bytes")
+    }
+}
+
 /// A volume to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewVolume {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::VolumeOnNode;
 use crate::autoscaler::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 use crate::causes;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, is_on};
 use crate::volume::{Fence, Reason, VolumeId, Volumes};
 
 /// How soon a volume is looked at again at the earliest, and at the latest: whoever has it open for a
@@ -84,7 +84,7 @@ impl Asks {
     /// What the node of a volume told of it last.
     fn told(&self, id: &VolumeId) -> Option<VolumeOnNode> {
         let nodes = self.cluster.nodes().watched().all();
-        let node = nodes.iter().find(|node| node.spec.key == id.node().as_str())?;
+        let node = nodes.iter().find(|node| is_on(node, id))?;
         let id = id.to_string();
         node.status.as_ref()?.volumes.iter().find(|one| one.id == id).cloned()
     }

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use crate::api::{Health, NodeStorage, NodeStorageStatus, VolumeRequest, Work};
 use crate::bytes::Bytes;
-use crate::cluster::Pv;
-use crate::volume::VolumeId;
+use crate::cluster::{Pv, is_on};
 
 /// How long a difference lasts before it is told. The provisioner writes a PersistentVolume seconds
 /// after its volume is made, and minutes after if it was started anew between the two.
@@ -168,8 +167,7 @@ pub(crate) fn not_listed<'a>(
     named: &HashMap<&'a str, &'a Pv>,
 ) -> Vec<(&'a str, &'a Pv)> {
     let listed: HashSet<&str> = status.volumes.iter().map(|one| one.id.as_str()).collect();
-    let is_here =
-        |id: &str| id.parse::<VolumeId>().is_ok_and(|id| id.node().as_str() == node.spec.key);
+    let is_here = |id: &str| id.parse().is_ok_and(|id| is_on(node, &id));
     let missing = named.iter().filter(|(id, pv)| {
         is_here(id) && !listed.contains(*id) && pv.metadata.deletion_timestamp.is_none()
     });

@@ -93,7 +93,7 @@ impl Nodes {
     }
 
     fn record_of(&self, id: &VolumeId) -> Option<Arc<NodeStorage>> {
-        self.watched.all().into_iter().find(|node| node.spec.key == id.node().as_str())
+        self.watched.all().into_iter().find(|node| is_on(node, id))
     }
 
     /// Find a volume in what its node told last.
@@ -118,7 +118,8 @@ impl Nodes {
         let mut volumes: Vec<VolumeStatus> = Vec::new();
         for node in self.watched.all() {
             let told = node.status.iter().flat_map(|status| &status.volumes);
-            volumes.extend(told.filter_map(|one| words::volume_status(name(&node), one).ok()));
+            let read = told.filter_map(|one| words::volume_status(name(&node), one).ok());
+            volumes.extend(read.filter(|one| is_on(&node, &one.volume.id)));
         }
         volumes.sort_by(|a, b| a.volume.id.cmp(&b.volume.id));
         volumes
@@ -154,6 +155,14 @@ impl Nodes {
         })
         .unwrap_or(NOTHING)
     }
+}
+
+/// Whether a volume is one of the node that a record is of, by the name of that.
+///
+/// An agent writes the key into its record itself, so that whoever has its token could tell that of
+/// another node there; the name is given.
+pub(crate) fn is_on(record: &NodeStorage, id: &VolumeId) -> bool {
+    NodeKey::of(name(record)) == *id.node()
 }
 
 /// The node that has the volume of this name.

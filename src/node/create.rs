@@ -193,12 +193,6 @@ fn class_difference(found: &Found, want: &NewVolume) -> Option<String> {
 }
 
 fn size_difference(found: &Found, want: &NewVolume) -> Option<String> {
-    let (size, asked) = (found.size(), want.size);
-    let fits = size >= asked.at_least && asked.at_most.is_none_or(|limit| size <= limit);
-    let at_most =
-        asked.at_most.map_or_else(String::new, |limit| format!(" and at most {}", limit.get()));
-    (!fits).then(|| {
-        let (has, least) = (size.get(), asked.at_least.get());
-        format!("it has {has} bytes, at least {least}{at_most} bytes were asked for")
-    })
+    let (has, asked) = (found.size(), want.size);
+    (!asked.admits(has)).then(|| format!("it has {} bytes, {asked} were asked for", has.get()))
 }

@@ -1,5 +1,6 @@
 //! What agents do with what they are asked: late, wrongly, for long, or not at all.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use pliant::api::{
@@ -9,7 +10,7 @@ use pliant::api::{
 use pliant::bytes::Bytes;
 use pliant::node::NodeSettings;
 use pliant::testing::{FakeApi, node_settings};
-use pliant::volume::{Mode, NewVolume, Reason, Volumes};
+use pliant::volume::{Mode, NewVolume, Page, Reason, Volumes};
 use tokio::time::Instant;
 
 use crate::world::{Controller, Machine, World, growth, id, refused, want};
@@ -297,4 +298,44 @@ async fn a_long_growth_is_told_as_one() {
     let (grown, ()) = tokio::join!(cluster.grow(&made.id, growth(68)), told);
     assert_eq!(grown.unwrap().size, Bytes::mib(68));
     assert_eq!(world.request().status.unwrap().phase, Phase::Resized);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_tells_the_key_of_another_is_not_asked_for_its_volumes() {
+    let (world, cluster, [_alpha, beta]) = World::with_two_nodes().await;
+    let made = cluster.ensure(&want("pvc-1", 8, &["beta"])).await.unwrap();
+    // The token of alpha is stolen, and the record of beta is not there.
+    drop(beta);
+    let told: NodeStorage = world.api.get("beta").unwrap();
+    world.api.delete::<NodeStorage>("beta");
+    let mut forged: NodeStorage = world.api.get("alpha").unwrap();
+    forged.spec.key = told.spec.key;
+    forged.status = told.status;
+    world.api.put(&forged);
+    let nodes = cluster.nodes();
+    nodes
+        .until(|| matches!(&nodes.all()[..], [one] if one.spec == forged.spec).then_some(()))
+        .await;
+    let requests = world.api.list::<VolumeRequest>().len();
+    let said = refused(cluster.remove(&made.id).await, Reason::Unavailable);
+    assert!(said.contains("no node has told that it has the volumes of"), "{said}");
+    refused(cluster.find(&made.id).await, Reason::Unavailable);
+    let listed = cluster.list(&Page::default()).await.unwrap();
+    assert!(listed.volumes.is_empty(), "{listed:?}");
+    assert_eq!(world.api.list::<VolumeRequest>().len(), requests, "nobody is asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_is_smaller_than_was_asked_for_is_not_believed() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
+    let mut forged: NodeStorage = world.api.get("alpha").unwrap();
+    let status = forged.status.as_mut().unwrap();
+    status.volumes[0].size = Quantity(Bytes::mib(4));
+    world.api.put(&forged);
+    let nodes = cluster.nodes();
+    let is_forged = |node: &Arc<NodeStorage>| node.status == forged.status;
+    nodes.until(|| nodes.all().iter().any(is_forged).then_some(())).await;
+    let said = refused(cluster.ensure(&want("pvc-1", 8, &[])).await, Reason::Failed);
+    assert!(said.contains("tells of 4194304 bytes, where at least 8388608 bytes"), "{said}");
 }

@@ -10,6 +10,7 @@ use super::{Explanation, State, Todo};
 use crate::api::{FenceState, NodeStorage, VolumeOnNode};
 use crate::bytes::Bytes;
 use crate::cluster::audit::is_complete;
+use crate::cluster::is_on;
 use crate::volume::{NodeKey, VolumeId, few};
 
 /// Where the volume of a claim is, and how.
@@ -46,7 +47,8 @@ pub(super) fn bound(facts: &Facts) -> Explanation {
         let why = "is Bound to a volume of another driver, of which nothing is known here.";
         return facts.explain(State::OtherDriver, why, Vec::new());
     };
-    let storage = facts.storages.iter().find(|node| id.starts_with(&format!("{}-", node.spec.key)));
+    let is_its = |node: &&NodeStorage| id.parse().is_ok_and(|id| is_on(node, &id));
+    let storage = facts.storages.iter().find(is_its);
     let Some(storage) = storage else { return without_record(facts, id) };
     let node = storage.metadata.name.as_deref().unwrap_or_default();
     let volumes = storage.status.iter().flat_map(|status| &status.volumes);
