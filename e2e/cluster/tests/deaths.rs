@@ -5,15 +5,17 @@ use std::collections::BTreeSet;
 use std::env;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 use kube::api::ListParams;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use pliant::api::NodeStorage;
+use pliant::node::record::lv_name;
+use pliant::volume::VolumeId;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::calls::{kubectl, must, persist, requests};
+use crate::calls::{kubectl, must, persist, requests, said};
 use crate::dice::Dice;
 use crate::world::World;
 
@@ -165,4 +167,26 @@ async fn in_cluster(client: &Client) -> BTreeSet<String> {
     let volumes = persist(|| volumes.list(&all)).await.unwrap();
     let handles = volumes.into_iter().filter_map(|volume| volume.spec?.csi);
     handles.filter(|csi| csi.driver == "lvm.csi.pliant.io").map(|csi| csi.volume_handle).collect()
+}
+
+/// Names of logical volumes of ours that LVM itself finds on the nodes, and that no PersistentVolume names.
+pub async fn leaked(client: &Client) -> BTreeSet<String> {
+    let named = in_cluster(client).await;
+    let named = named.iter().filter_map(|handle| handle.parse::<VolumeId>().ok());
+    let named: BTreeSet<String> = named.map(|id| lv_name(id.key())).collect();
+    let agents: Api<Pod> = Api::namespaced(client.clone(), "pliant-system");
+    let ours = ListParams::default().labels("app.kubernetes.io/component=node");
+    let agents = persist(|| agents.list(&ours)).await.unwrap();
+    assert_eq!(agents.items.len(), NODES.len(), "an agent a node");
+    let mut leaked = BTreeSet::new();
+    for agent in agents {
+        let lvs = ["lvs", "--noheadings", "-o", "lv_name", "-S", "lv_name=~^pliant-"];
+        let name = agent.name_any();
+        let exec = [&["exec", "-n", "pliant-system", &name, "--"][..], &lvs].concat();
+        let told = kubectl(&exec).await.expect("the agent answers");
+        assert!(told.status.success(), "{told:?}");
+        let found = said(&told);
+        leaked.extend(found.split_whitespace().map(str::to_owned).filter(|lv| !named.contains(lv)));
+    }
+    leaked
 }

@@ -95,6 +95,25 @@ fn a_volume_grows_while_nobody_uses_it() {
     });
 }
 
+/// What no pod has used yet has no file system: the volume grows, and the first pod finds all of it.
+#[test]
+fn a_volume_grows_that_was_never_used() {
+    run("a_volume_grows_that_was_never_used", |world| async move {
+        for fs in ["ext4", "xfs", "btrfs"] {
+            let class =
+                world.class_that_binds_at_once(json!({"pool": "fast", "fs-type": fs})).await;
+            world.claim(fs, &class, "320Mi", "Filesystem").await;
+            let is = |size| move |claim: &PersistentVolumeClaim| capacity(claim) == size;
+            world.until::<PersistentVolumeClaim>(fs, "is bound", is("320Mi")).await;
+            world.resize(fs, "448Mi").await.unwrap();
+            world.until::<PersistentVolumeClaim>(fs, "has its new size", is("448Mi")).await;
+            world.pod(&format!("app-{fs}"), fs, "sleep 9999", json!({})).await;
+            let size: u64 = world.exec(&format!("app-{fs}"), SIZE).await.parse().unwrap();
+            assert!(size > 350 * 1024, "{fs}: {size} KiB");
+        }
+    });
+}
+
 /// In one step nobody waits for the kubelet: the claim has its size as soon as the volume has it.
 #[test]
 fn a_claim_tells_of_its_growth_as_the_standard_has_it() {

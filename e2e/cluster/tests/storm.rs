@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::calls::SETTLED;
 use crate::claim::capacity;
-use crate::deaths::{Grave, NODES, Victim, WHILE_ALL_DIES, asked, same_everywhere};
+use crate::deaths::{Grave, NODES, Victim, WHILE_ALL_DIES, asked, leaked, same_everywhere};
 use crate::dice::Dice;
+use crate::figures::figures;
 use crate::world::{World, run};
 
 /// Those of the driver and of its callers on a node, by the names of their processes.
@@ -117,12 +118,17 @@ fn what_dies_at_random_loses_and_leaks_nothing() {
             lived.expect("a claim gets what it asks for");
         }
         over.cancel();
-        eprintln!("{} deaths", killer.await.unwrap());
+        let deaths = killer.await.unwrap();
+        eprintln!("{deaths} deaths");
+        assert_ne!(deaths, 0, "all lived too short");
         for life in lives.iter().filter(|life| !life.removed) {
             let [.., size] = life.sizes;
             assert_eq!(capacity(&world.get_claim(&life.name).await), size, "{life:?}");
             assert_eq!(world.exec_when_back(&life.name, life.check()).await, "0", "{life:?}");
         }
         same_everywhere(&world.client).await;
+        let leaked = leaked(&world.client).await;
+        figures("storm.txt", &[("leaked_volumes", leaked.len())]);
+        assert!(leaked.is_empty(), "nobody names {leaked:?}, which are on the disks");
     });
 }
