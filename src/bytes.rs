@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -121,6 +122,41 @@ impl fmt::Debug for Bytes {
     }
 }
 
+/// How fast long work is, and how long it will still take; what is not known is not told.
+///
+/// Prints behind how far it is: `, 180 MiB/s, 7 min left`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// Bytes in a second.
+    pub rate: Option<u64>,
+    /// Seconds that it will still take.
+    pub left: Option<u64>,
+}
+
+impl Pace {
+    /// The pace of work that has done so much in that time; nothing is known in the first second.
+    pub fn of(done: u64, left: u64, took: Duration) -> Pace {
+        let millis = took.as_millis();
+        let rate = (u128::from(done) * 1000).checked_div(millis).filter(|_| millis >= 1000);
+        let rate = rate.and_then(|rate| u64::try_from(rate).ok()).filter(|rate| *rate > 0);
+        Pace { rate, left: rate.map(|rate| left.div_ceil(rate)) }
+    }
+}
+
+impl fmt::Display for Pace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(rate) = self.rate {
+            write!(f, ", {}/s", Bytes::new(rate))?;
+        }
+        match self.left {
+            Some(left @ 0..120) => write!(f, ", {left} s left"),
+            Some(left @ 120..7200) => write!(f, ", {} min left", left.div_ceil(60)),
+            Some(left) => write!(f, ", {} h left", left.div_ceil(3600)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Why a text is not a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -177,6 +213,20 @@ impl<'de> Deserialize<'de> for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pace_is_told_as_far_as_it_is_known() {
+        let after =
+            |millis, done| Pace::of(done, 1 << 40, Duration::from_millis(millis)).to_string();
+        assert_eq!(after(0, 0), "");
+        assert_eq!(after(999, 1 << 30), "", "too soon");
+        assert_eq!(after(60_000, 0), "", "it stands");
+        assert_eq!(after(1000, 1 << 30), ", 1 GiB/s, 18 min left");
+        assert_eq!(after(2000, 1 << 34), ", 8 GiB/s, 3 min left");
+        assert_eq!(after(1000, 1 << 39), ", 512 GiB/s, 2 s left");
+        assert_eq!(after(u64::MAX, 1), "");
+        assert_eq!(Pace { rate: None, left: Some(7201) }.to_string(), ", 3 h left");
+    }
     use proptest::prelude::*;
 
     #[test]

@@ -163,7 +163,7 @@ impl Volumes for Cluster {
     async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError> {
         let node = self.nodes.of(id)?;
         let done = self.requests.carry_out(&node, id, words::grow(growth)).await?;
-        words::grown(&done)
+        words::grown(growth, &done)
     }
 
     async fn shrink(&self, id: &VolumeId, to: Bytes) -> Result<Bytes, VolumeError> {

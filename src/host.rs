@@ -1,4 +1,4 @@
-//! The door: the only room that touches the machine.
+//! The door: the only room of the driver that touches the machine.
 //!
 //! Everything that this driver does to a machine or learns from it passes through the trait
 //! [`Host`]: programs, LVM commands, block devices, device-mapper, mounts, file system ioctls.

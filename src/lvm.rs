@@ -11,6 +11,7 @@ pub mod metadata;
 mod read;
 pub mod report;
 mod scan;
+mod spent;
 pub mod tags;
 mod torn;
 mod volume_group;
@@ -24,8 +25,9 @@ pub use commands::{BEFORE_EXTENTS, EXTENT, NewLv};
 pub use group::{Group, Lv, Piece, Pv, Segment};
 pub(crate) use scan::scan_disks;
 pub use scan::{Member, Scan, scan, without_label};
+pub use spent::{STEPS, Spent};
 pub use torn::undo_torn_commits;
-pub use volume_group::{Spent, Turn, VolumeGroup};
+pub use volume_group::{Turn, VolumeGroup};
 
 /// Why a group could not be read or changed.
 #[derive(Debug, thiserror::Error)]

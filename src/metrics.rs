@@ -17,11 +17,13 @@ use crate::bytes::Bytes;
 use crate::volume::{PoolSummary, State, Usage, VolumeId, VolumeStatus};
 
 mod cluster;
+mod machine;
 mod plain;
 mod serve;
 mod table;
 
 pub use cluster::{ClusterFigures, NodeFigure};
+pub use machine::{CommandFigure, DiskFigure, GroupFigure};
 use plain::Plain;
 pub use serve::serve;
 pub use table::{Figure, Kind, TABLE};
@@ -44,6 +46,10 @@ pub struct Metrics {
 pub struct Figures {
     /// One element a pool.
     pub pools: Vec<PoolSummary>,
+    /// One element a volume group.
+    pub groups: Vec<GroupFigure>,
+    /// One element a disk.
+    pub disks: Vec<DiskFigure>,
     /// One element a volume.
     pub volumes: Vec<VolumeStatus>,
     /// How full the mounted file systems were that answered when they were asked last.
@@ -52,8 +58,8 @@ pub struct Figures {
     pub growths: BTreeMap<&'static str, u64>,
     /// Calls of the machine by kind since the start.
     pub host_calls: BTreeMap<&'static str, u64>,
-    /// LVM commands by their first word since the start: how many ran, and how long they took in all.
-    pub lvm_commands: BTreeMap<&'static str, (u64, Duration)>,
+    /// LVM commands by their first word since the start: how long they took, and how they failed.
+    pub lvm_commands: BTreeMap<&'static str, CommandFigure>,
     /// Bytes that were wiped since the start.
     pub wiped: Bytes,
     /// What a controller knows of its cluster.
@@ -140,6 +146,8 @@ impl Metrics {
         table::RPC_DURATION.put(&mut registry, self.rpc_duration.clone());
         table::RPC_ERRORS.put(&mut registry, self.rpc_errors.clone());
         put_pools(&mut registry, &figures.pools);
+        machine::put_groups(&mut registry, &figures.groups);
+        machine::put_disks(&mut registry, &figures.disks);
         put_volumes(&mut registry, &figures.volumes);
         put_usages(&mut registry, &figures.usages);
         cluster::put(&mut registry, &figures.cluster);
@@ -220,17 +228,7 @@ fn counts(label: &'static str, counted: &BTreeMap<&'static str, u64>) -> Family<
 
 fn put_spent(registry: &mut Registry, figures: &Figures) {
     table::EXPANSIONS.put(registry, counts("outcome", &figures.growths));
-    let (runs, seconds) = (
-        Family::<Labels, Counter>::default(),
-        Family::<Labels, Counter<f64, AtomicU64>>::default(),
-    );
-    for (command, (count, time)) in &figures.lvm_commands {
-        let labels = vec![("command", (*command).to_owned())];
-        runs.get_or_create(&labels).inc_by(*count);
-        seconds.get_or_create(&labels).inc_by(time.as_secs_f64());
-    }
-    table::LVM_COMMANDS.put(registry, runs);
-    table::LVM_SECONDS.put(registry, seconds);
+    machine::put_commands(registry, figures);
     let wiped = Counter::<u64>::default();
     wiped.inc_by(figures.wiped.get());
     table::WIPED.put(registry, wiped);

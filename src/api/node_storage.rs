@@ -7,8 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{FenceStatus, Quantity, UsageStatus};
 
+mod bounded;
+
 /// The longest sentence, in characters.
 const LONGEST_SENTENCE: usize = 1024;
+/// The longest version, in characters.
+const LONGEST_VERSION: usize = 64;
 /// The most lines of a plan of a pool.
 const MOST_LINES: usize = 64;
 /// The most pools and the most groups of a node.
@@ -44,6 +48,13 @@ const MOST_USAGES: usize = 1024;
     printcolumn(name = "Volumes", type_ = "integer", json_path = ".status.volumeCount"),
     printcolumn(name = "Health", type_ = "string", json_path = ".status.health"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version", priority = "1"),
+    printcolumn(name = "LVM", type_ = "string", json_path = ".status.lvmVersion", priority = "1"),
+    printcolumn(
+        name = "Kernel",
+        type_ = "string",
+        json_path = ".status.kernelVersion",
+        priority = "1"
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
@@ -61,8 +72,16 @@ pub struct NodeStorageSpec {
 pub struct NodeStorageStatus {
     /// Version of the agent.
     #[serde(default)]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = LONGEST_VERSION))]
     pub version: String,
+    /// Version of the LVM that the agent runs, such as `2.03.16`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_VERSION))]
+    pub lvm_version: Option<String>,
+    /// Version of the node's kernel, such as `6.1.0-30-amd64`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_VERSION))]
+    pub kernel_version: Option<String>,
     /// All extents of all pools.
     #[serde(default)]
     pub size: Quantity,
@@ -109,45 +128,6 @@ pub struct NodeStorageStatus {
     #[serde(default)]
     #[schemars(length(max = 16))]
     pub conditions: Vec<Condition>,
-}
-
-impl NodeStorageStatus {
-    /// Cut what is longer than the API server takes: a record that it refuses tells nothing at all.
-    ///
-    /// That volumes are left out is told as what could not be read.
-    pub fn bounded(mut self) -> Self {
-        if self.volumes.len() > MOST_VOLUMES {
-            let count = self.volumes.len();
-            let words =
-                format!("of {count} volumes only {MOST_VOLUMES} are listed, which is the most");
-            self.unread.get_or_insert(words);
-        }
-        self.volumes.truncate(MOST_VOLUMES);
-        self.work.truncate(MOST_VOLUMES);
-        self.usage.truncate(MOST_USAGES);
-        self.pools.truncate(MOST_GROUPS);
-        self.groups.truncate(MOST_GROUPS);
-        self.disks.truncate(MOST_DISKS);
-        for lines in self.pools.iter_mut().flat_map(|pool| [&mut pool.plan, &mut pool.refused]) {
-            lines.truncate(MOST_LINES);
-            lines.iter_mut().for_each(cut);
-        }
-        let of_pools = self.pools.iter_mut().filter_map(|pool| pool.message.as_mut());
-        let of_groups = self.groups.iter_mut().filter_map(|group| group.message.as_mut());
-        let of_disks = self.disks.iter_mut().filter_map(|disk| disk.message.as_mut());
-        let of_volumes = self.volumes.iter_mut().flat_map(|volume| &mut volume.ailments);
-        let of_volumes = of_volumes.map(|ailment| &mut ailment.message);
-        of_pools.chain(of_groups).chain(of_disks).chain(of_volumes).for_each(cut);
-        self.unread.iter_mut().for_each(cut);
-        self
-    }
-}
-
-/// Leave as many characters of a sentence as a record takes.
-fn cut(sentence: &mut String) {
-    if let Some((end, _)) = sentence.char_indices().nth(LONGEST_SENTENCE) {
-        sentence.truncate(end);
-    }
 }
 
 /// How something is.
@@ -382,7 +362,7 @@ pub struct WorkStatus {
     /// What is done, such as `wiping`.
     #[schemars(length(max = 32))]
     pub what: String,
-    /// How far it is, such as `62 % (124 GiB of 200 GiB)`.
+    /// How far it is, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
     #[schemars(length(max = 256))]
     pub progress: String,
 }

@@ -117,8 +117,14 @@ fn a_record_that_is_too_long_is_cut_and_says_so() {
     assert_eq!(said, "of 4097 volumes only 4096 are listed, which is the most");
     let status = &schema("NodeStorage")["properties"]["status"];
     fits(&serde_json::to_value(&told).unwrap(), status, "status");
-    let short = NodeStorageStatus { unread: Some(long), ..NodeStorageStatus::default() };
-    assert_eq!(short.bounded().unread.unwrap().chars().count(), 1024);
+    let short = NodeStorageStatus {
+        unread: Some(long.clone()),
+        kernel_version: Some(long),
+        ..NodeStorageStatus::default()
+    };
+    let short = short.bounded();
+    assert_eq!(short.kernel_version.as_ref().unwrap().chars().count(), 64);
+    assert_eq!(short.unread.unwrap().chars().count(), 1024);
 }
 
 #[test]

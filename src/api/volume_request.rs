@@ -211,7 +211,7 @@ pub struct VolumeRequestStatus {
     /// How far the work is.
     #[serde(default)]
     pub phase: Phase,
-    /// How much of long work is done, such as `62 % (124 GiB of 200 GiB)`.
+    /// How much of long work is done, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub progress: Option<String>,

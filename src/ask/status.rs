@@ -82,19 +82,21 @@ pub fn names(nodes: &[Node]) -> Vec<String> {
 /// The records as a table: a line for each pool of each node. Whose node is not `there` is gone; where
 /// that is not known none is.
 pub fn table(nodes: &[NodeStorage], there: Option<&[String]>) -> String {
-    let head = ["NODE", "POOL", "SIZE", "USED", "FREE", "VOLUMES", "HEALTH"].map(str::to_owned);
+    let head = ["NODE", "POOL", "SIZE", "USED", "FREE", "VOLUMES", "VERSION", "HEALTH"];
+    let head = head.map(str::to_owned);
     let mut rows = vec![head];
     for node in nodes {
         let name = node.metadata.name.clone().unwrap_or_default();
         let is_gone = there.is_some_and(|there| !there.contains(&name));
+        let told = node.status.as_ref().map(|status| status.version.clone());
+        let version = told.filter(|version| !version.is_empty()).unwrap_or_else(dash);
         let pools = node.status.iter().flat_map(|status| &status.pools);
-        let pools = pools.map(|pool| row(&name, pool, is_gone));
+        let pools = pools.map(|pool| row(&name, pool, &version, is_gone));
         let before = rows.len();
         rows.extend(pools);
         if rows.len() == before {
             let none = if is_gone { GONE } else { "no pool: see `kubectl get pools`" }.to_owned();
-            let dash = || "–".to_owned();
-            rows.push([name, dash(), dash(), dash(), dash(), "0".to_owned(), none]);
+            rows.push([name, dash(), dash(), dash(), dash(), "0".to_owned(), version, none]);
         }
     }
     if rows.len() == 1 {
@@ -102,14 +104,27 @@ pub fn table(nodes: &[NodeStorage], there: Option<&[String]>) -> String {
                 --all-namespaces --selector app.kubernetes.io/name=pliant`\n"
             .to_owned();
     }
-    let to_the_right = [false, false, true, false, true, true, false];
-    columns(&rows, to_the_right) + &fenced(nodes)
+    let to_the_right = [false, false, true, false, true, true, false, false];
+    columns(&rows, to_the_right) + &below(nodes)
 }
 
-/// A line for each volume that pods are kept from.
-fn fenced(nodes: &[NodeStorage]) -> String {
-    let lines: Vec<String> = nodes.iter().flat_map(fenced_on).collect();
+fn dash() -> String {
+    "–".to_owned()
+}
+
+/// A line for each volume that is long worked on, and for each that pods are kept from.
+fn below(nodes: &[NodeStorage]) -> String {
+    let lines: Vec<String> =
+        nodes.iter().flat_map(work_on).chain(nodes.iter().flat_map(fenced_on)).collect();
     if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
+}
+
+fn work_on(node: &NodeStorage) -> impl Iterator<Item = String> {
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    node.status
+        .iter()
+        .flat_map(|status| &status.work)
+        .map(move |work| format!("{name}: {} volume {}: {}", work.what, work.volume, work.progress))
 }
 
 fn fenced_on(node: &NodeStorage) -> impl Iterator<Item = String> {
@@ -126,7 +141,7 @@ fn fenced_on(node: &NodeStorage) -> impl Iterator<Item = String> {
     })
 }
 
-fn row(node: &str, pool: &PoolOnNode, is_gone: bool) -> [String; 7] {
+fn row(node: &str, pool: &PoolOnNode, version: &str, is_gone: bool) -> [String; 8] {
     let (size, free) = (pool.size.0, pool.free.0);
     let health = match (&pool.health, &pool.message) {
         _ if is_gone => GONE.to_owned(),
@@ -142,6 +157,7 @@ fn row(node: &str, pool: &PoolOnNode, is_gone: bool) -> [String; 7] {
         used,
         free.to_string(),
         pool.volumes.to_string(),
+        version.to_owned(),
         health,
     ]
 }
@@ -157,7 +173,7 @@ fn bar(size: Bytes, free: Bytes) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{NodeStorageSpec, NodeStorageStatus, Quantity};
+    use crate::api::{NodeStorageSpec, NodeStorageStatus, Quantity, WorkStatus};
 
     fn node(name: &str, pools: &[(&str, u64, u64, Health, Option<&str>)]) -> NodeStorage {
         let mut node = NodeStorage::new(name, NodeStorageSpec::default());
@@ -178,7 +194,8 @@ mod tests {
                 }
             };
         let pools = pools.iter().map(pool).collect();
-        node.status = Some(NodeStorageStatus { pools, ..NodeStorageStatus::default() });
+        let version = "0.1.0".to_owned();
+        node.status = Some(NodeStorageStatus { pools, version, ..NodeStorageStatus::default() });
         node
     }
 
@@ -194,11 +211,11 @@ mod tests {
             node("gamma", &[]),
         ];
         insta::assert_snapshot!(table(&nodes, None), @r"
-        NODE   POOL      SIZE  USED                       FREE  VOLUMES  HEALTH
-        alpha  fast  1.75 TiB  █████████░░░░░░░  62 %  684 GiB        3  ok
-        beta   big        0 B  –                           0 B        3  volume group vg0 is not there; see `vgs`
-        beta   fast     4 GiB  ████████████████ 100 %      0 B        3  ok
-        gamma  –            –  –                             –        0  no pool: see `kubectl get pools`
+        NODE   POOL      SIZE  USED                       FREE  VOLUMES  VERSION  HEALTH
+        alpha  fast  1.75 TiB  █████████░░░░░░░  62 %  684 GiB        3  0.1.0    ok
+        beta   big        0 B  –                           0 B        3  0.1.0    volume group vg0 is not there; see `vgs`
+        beta   fast     4 GiB  ████████████████ 100 %      0 B        3  0.1.0    ok
+        gamma  –            –  –                             –        0  0.1.0    no pool: see `kubectl get pools`
         ");
     }
 
@@ -226,6 +243,28 @@ mod tests {
     }
 
     #[test]
+    fn long_work_is_told_with_how_far_it_is_and_an_older_agent_by_its_version() {
+        let mut alpha = node("alpha", &[("fast", 4, 3, Health::Ok, None)]);
+        let status = alpha.status.as_mut().unwrap();
+        status.work = vec![WorkStatus {
+            volume: "a-b".to_owned(),
+            what: "wiping".to_owned(),
+            progress: "62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left".to_owned(),
+        }];
+        let mut beta = node("beta", &[("fast", 4, 3, Health::Ok, None)]);
+        beta.status.as_mut().unwrap().version = "0.0.9".to_owned();
+        let silent = NodeStorage::new("gamma", NodeStorageSpec::default());
+        insta::assert_snapshot!(table(&[alpha, beta, silent], None), @r"
+        NODE   POOL   SIZE  USED                     FREE  VOLUMES  VERSION  HEALTH
+        alpha  fast  4 GiB  ████░░░░░░░░░░░░  25 %  3 GiB        3  0.1.0    ok
+        beta   fast  4 GiB  ████░░░░░░░░░░░░  25 %  3 GiB        3  0.0.9    ok
+        gamma  –         –  –                           –        0  –        no pool: see `kubectl get pools`
+
+        alpha: wiping volume a-b: 62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left
+        ");
+    }
+
+    #[test]
     fn without_nodes_it_says_where_to_look() {
         assert!(table(&[], None).contains("kubectl get pods"));
     }
@@ -238,10 +277,10 @@ mod tests {
             node("gamma", &[]),
         ];
         insta::assert_snapshot!(table(&nodes, Some(&["alpha".to_owned()])), @r"
-        NODE   POOL   SIZE  USED                     FREE  VOLUMES  HEALTH
-        alpha  fast  4 GiB  ████░░░░░░░░░░░░  25 %  3 GiB        3  ok
-        beta   fast  4 GiB  ████░░░░░░░░░░░░  25 %  3 GiB        3  the node is gone: see `kubectl get nodes`
-        gamma  –         –  –                           –        0  the node is gone: see `kubectl get nodes`
+        NODE   POOL   SIZE  USED                     FREE  VOLUMES  VERSION  HEALTH
+        alpha  fast  4 GiB  ████░░░░░░░░░░░░  25 %  3 GiB        3  0.1.0    ok
+        beta   fast  4 GiB  ████░░░░░░░░░░░░  25 %  3 GiB        3  0.1.0    the node is gone: see `kubectl get nodes`
+        gamma  –         –  –                           –        0  0.1.0    the node is gone: see `kubectl get nodes`
         ");
     }
 }

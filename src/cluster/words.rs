@@ -107,24 +107,36 @@ fn wanted(at_least: Quantity, at_most: Option<Quantity>) -> Wanted {
     Wanted { at_least: at_least.0, at_most: at_most.map(|most| most.0) }
 }
 
-/// What became of a growth.
+/// What became of a growth: nobody takes a size that is not within what was asked, for it becomes that of
+/// the PersistentVolume.
 ///
 /// # Errors
-/// [`VolumeError::Failed`] if the node did not say.
-pub(super) fn grown(done: &VolumeRequestStatus) -> Result<Grown, VolumeError> {
-    match (done.size, done.node_expansion_required) {
-        (Some(Quantity(size)), Some(node_expansion_required)) => {
-            Ok(Grown { size, node_expansion_required })
-        }
-        _ => Err(VolumeError::Failed {
+/// [`VolumeError::Failed`] if the node did not say, or said a size that was not asked for.
+pub(super) fn grown(growth: Growth, done: &VolumeRequestStatus) -> Result<Grown, VolumeError> {
+    let (Some(Quantity(size)), Some(node_expansion_required)) =
+        (done.size, done.node_expansion_required)
+    else {
+        return Err(VolumeError::Failed {
             what: "the node has grown the volume and did not say how far; its agent is of another \
                    version"
                 .to_owned(),
-        }),
+        });
+    };
+    let Wanted { at_least, at_most } = growth.size;
+    let is_more = at_most.is_some_and(|most| size > most) || i64::try_from(size.get()).is_err();
+    if size < at_least || is_more {
+        let bound = at_most.map_or_else(String::new, |most| format!(" and {most} or less"));
+        return Err(VolumeError::Failed {
+            what: format!(
+                "the node says that the volume has {size} after a growth to {at_least} or \
+                 more{bound}: see `kubectl get nodestorages` and the log of its agent"
+            ),
+        });
     }
+    Ok(Grown { size, node_expansion_required })
 }
 
-/// The size that a volume was shrunk to.
+/// The size that a volume was shrunk to: less than what was asked if it had less before.
 ///
 /// # Errors
 /// [`VolumeError::Failed`] if the node did not say.
@@ -287,105 +299,4 @@ fn ailment(told: &AilmentStatus) -> Ailment {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bytes::Bytes;
-    use crate::volume::{NodeKey, State, VolumeId, VolumeKey};
-
-    #[test]
-    fn a_volume_that_was_written_is_read_again() {
-        let want = NewVolume {
-            name: "pvc-1".to_owned(),
-            size: Wanted { at_least: Bytes::gib(2), at_most: Some(Bytes::gib(3)) },
-            mode: Mode::Filesystem(FsKind::Xfs),
-            class: Class { pool: Some("fast".parse().unwrap()), ..Class::default() },
-            nodes: vec!["alpha".to_owned()],
-        };
-        let Work::Create(record) = create(&want) else { panic!("no creation") };
-        assert_eq!(new_volume("alpha", &record).unwrap(), want);
-        let growth = Growth { size: want.size, block: Some(false) };
-        let Work::Grow(record) = grow(growth) else { panic!("no growth") };
-        assert_eq!(Growth::from(&record), growth);
-    }
-
-    #[test]
-    fn a_listed_volume_is_read_again() {
-        let id = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-1"));
-        let ailing = |severity, reason| Ailment { severity, reason, message: "why".to_owned() };
-        for (state, mode) in [
-            (State::Creating, Mode::Block),
-            (State::Resized, Mode::Filesystem(FsKind::Btrfs)),
-            (State::Deleting { wiped: Bytes::ZERO }, Mode::Block),
-        ] {
-            let status = VolumeStatus {
-                volume: Volume {
-                    id: id.clone(),
-                    name: "pvc-1".to_owned(),
-                    pool: "fast".parse().unwrap(),
-                    node: "alpha".to_owned(),
-                    size: Bytes::gib(4),
-                    requested: Bytes::gib(3),
-                    mode,
-                },
-                state,
-                published: false,
-                fence: Fence { generation: 3, standing: Standing::Superseded, copying: true },
-                limit: Some(Bytes::gib(3)),
-                ailments: vec![
-                    ailing(Severity::DataLoss, "DiskMissing"),
-                    ailing(Severity::Degraded, "NotReady"),
-                ],
-            };
-            assert_eq!(volume_status("alpha", &volume_on_node(&status)).unwrap(), status);
-        }
-    }
-
-    #[test]
-    fn what_a_look_saw_is_read_again_and_what_it_did_not_see_is_no_zero() {
-        let id = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-1"));
-        let (pool, node) = ("fast".parse().unwrap(), "alpha".to_owned());
-        let (size, requested) = (Bytes::gib(4), Bytes::gib(3));
-        let (name, mode) = ("pvc-1".to_owned(), Mode::Filesystem(FsKind::Xfs));
-        let volume = Volume { id, name, pool, node, size, requested, mode };
-        let (state, fence, limit, ailments) = (State::Ready, Fence::default(), None, Vec::new());
-        let status = VolumeStatus { volume, state, published: true, fence, limit, ailments };
-        let usage = Usage {
-            total: Bytes::gib(4),
-            used: Bytes::gib(1),
-            available: Bytes::gib(3),
-            inodes: 100,
-            inodes_free: 90,
-        };
-        let whole =
-            Inspection { status, open_count: 1, usage: Some(usage), smallest: Some(Bytes::gib(4)) };
-        let uncounted = Usage { inodes: 0, inodes_free: 0, ..usage };
-        let btrfs = Inspection { usage: Some(uncounted), smallest: None, ..whole.clone() };
-        let not_in_use = Inspection { usage: None, open_count: 0, ..whole.clone() };
-        for seen in [Some(whole), Some(btrfs), Some(not_in_use), None] {
-            let inspection = Some(Box::new(inspection_status(seen.as_ref())));
-            let done = VolumeRequestStatus { inspection, ..Default::default() };
-            assert_eq!(super::inspection("alpha", &done).unwrap(), seen);
-            let mut done = done;
-            let Some(told) = done.inspection.as_mut().filter(|told| told.volume.is_some()) else {
-                continue;
-            };
-            told.open_count = None;
-            assert_eq!(super::inspection("alpha", &done).unwrap_err().reason(), Reason::Failed);
-        }
-        let older = VolumeRequestStatus::default();
-        assert_eq!(super::inspection("alpha", &older).unwrap_err().reason(), Reason::Failed);
-    }
-
-    #[test]
-    fn a_failure_keeps_its_reason_and_its_sentence() {
-        let error = VolumeError::Refused { reason: "it is mounted elsewhere".to_owned() };
-        let failure = Failure::from(&error);
-        assert_eq!(failure.reason, "Refused");
-        let told = VolumeError::from(&failure);
-        assert_eq!((told.reason(), told.to_string()), (Reason::Refused, error.to_string()));
-        let long = VolumeError::Failed { what: "\u{e4}".repeat(LONGEST_MESSAGE + 1) };
-        assert_eq!(Failure::from(&long).message.chars().count(), LONGEST_MESSAGE);
-        let newer = Failure { reason: "Frobnicated".to_owned(), message: "x".to_owned() };
-        assert_eq!(VolumeError::from(&newer).reason(), Reason::Failed);
-    }
-}
+mod tests;

@@ -33,11 +33,22 @@ const LOOK: Duration = Duration::from_secs(60);
 /// After a write that failed.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Says what a machine lacks to serve volumes at all.
+/// Says what a machine lacks to serve volumes at all, and what it has.
 #[async_trait]
 pub trait Prerequisites: Send + Sync {
-    /// What it lacks now, each with what to type; nothing if all is there.
-    async fn lacking(&self) -> Vec<String>;
+    /// Look at it as it is now.
+    async fn look(&self) -> Found;
+}
+
+/// What was found of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    /// What it lacks, each with what to type; nothing if all is there.
+    pub lacking: Vec<String>,
+    /// The version of LVM, if it tells one.
+    pub lvm: Option<String>,
+    /// The version of the kernel, if it tells one.
+    pub kernel: Option<String>,
 }
 
 /// The record of what this node has.
@@ -59,7 +70,7 @@ struct Last {
     conditions: Option<Vec<Condition>>,
     /// How full volumes are, as the record tells it or is to tell it next.
     usage: Vec<VolumeUsage>,
-    lacking: Vec<String>,
+    found: Found,
 }
 
 /// What was written, and the version that the API server made of it.
@@ -175,24 +186,29 @@ impl StorageRecord {
             last.usage = status.usage;
         }
         let before = last.conditions.as_deref().unwrap_or_default();
-        let seen = NodeStorageStatus { usage: last.usage.clone(), ..observe(&self.node).await };
+        let seen = NodeStorageStatus {
+            usage: last.usage.clone(),
+            lvm_version: last.found.lvm.clone(),
+            kernel_version: last.found.kernel.clone(),
+            ..observe(&self.node).await
+        };
         let seen = seen.bounded();
-        let conditions = conditions(&seen, &last.lacking, before, &Time(Timestamp::now()));
+        let conditions = conditions(&seen, &last.found.lacking, before, &Time(Timestamp::now()));
         Ok(NodeStorageStatus { conditions, ..seen })
     }
 
     /// Look whether the machine has what it needs; no disk is touched.
     async fn check(&self) {
-        let lacking = self.prerequisites.lacking().await;
-        if !lacking.is_empty() {
-            tracing::error!(lacking = lacking.join("; "), "volumes can not be served");
+        let found = self.prerequisites.look().await;
+        if !found.lacking.is_empty() {
+            tracing::error!(lacking = found.lacking.join("; "), "volumes can not be served");
         }
-        self.last.lock().await.lacking = lacking;
+        self.last.lock().await.found = found;
     }
 
     /// What is there stays there; what is missing may have been brought.
     async fn check_again(&self) {
-        if !self.last.lock().await.lacking.is_empty() {
+        if !self.last.lock().await.found.lacking.is_empty() {
             self.check().await;
         }
     }
@@ -242,6 +258,8 @@ async fn observe(node: &Node) -> NodeStorageStatus {
     let storage = node.storage();
     NodeStorageStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        lvm_version: None,
+        kernel_version: None,
         size: Quantity(storage.size),
         free: Quantity(storage.free),
         volume_count: count(volumes.len()),

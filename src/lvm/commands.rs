@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use crate::bytes::Bytes;
 use crate::host::Cmd;
 use crate::lvm::group::{Group, Lv, Piece};
-use crate::lvm::report::{self, Outcome};
+use crate::lvm::report::{self, Outcome, Refusal};
+use crate::lvm::spent::code_of;
 use crate::lvm::volume_group::Turn;
 use crate::lvm::{LvmError, layout};
 use crate::volume::Layout;
@@ -255,12 +256,21 @@ impl Turn {
         self.group.pin(None).await?;
         let (program, begin) = (cmd.program, Instant::now());
         let json = self.group.host.lvm(self.group.name(), cmd).await;
-        self.group.count_spent(program, begin.elapsed());
-        self.group.count_change(); // After it: a flush that ran meanwhile may have missed it.
-        let json = json.map_err(|error| self.group.failed(error))?;
-        let outcome = report::parse(&json).unwrap_or_else(|error| {
-            Outcome::Failure(format!("its report could not be read: {error}"))
+        let took = begin.elapsed();
+        let outcome = json.map(|json| {
+            report::parse(&json).unwrap_or_else(|error| {
+                let words = format!("its report could not be read: {error}");
+                Outcome::Failure(Refusal { code: "unread", words })
+            })
         });
+        let code = match &outcome {
+            Ok(Outcome::Success) => None,
+            Ok(Outcome::Failure(refusal)) => Some(refusal.code),
+            Err(error) => Some(code_of(error)),
+        };
+        self.group.count_spent(program, took, code);
+        self.group.count_change(); // After it: a flush that ran meanwhile may have missed it.
+        let outcome = outcome.map_err(|error| self.group.failed(error))?;
         Ok(Said { command, outcome })
     }
 
@@ -297,7 +307,7 @@ impl Said {
     fn into_error(self) -> LvmError {
         let words = match self.outcome {
             Outcome::Success => "it said that it succeeded, but the group does not show it".into(),
-            Outcome::Failure(words) => words,
+            Outcome::Failure(refusal) => refusal.words,
         };
         LvmError::Refused { command: self.command, words }
     }

@@ -26,8 +26,29 @@ struct Row {
 pub enum Outcome {
     /// It says that it succeeded.
     Success,
-    /// It says that it failed, and why; the words are for people only.
-    Failure(String),
+    /// It says that it failed.
+    Failure(Refusal),
+}
+
+/// How a command says that it failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The number that it ended with, as a word: all that its cause can be counted by.
+    pub code: &'static str,
+    /// Why; for people only.
+    pub words: String,
+}
+
+/// The word for a number that LVM ends with.
+fn word(code: Option<&str>) -> &'static str {
+    match code {
+        Some("2") => "no-such-command",
+        Some("3") => "invalid-command-line",
+        Some("4") => "init-failed",
+        Some("5") => "failed",
+        Some(_) => "unknown",
+        None => "unread",
+    }
 }
 
 /// Parse the JSON object that a command wrote to its report descriptor.
@@ -47,11 +68,9 @@ pub fn parse(json: &str) -> Result<Outcome, serde_json::Error> {
         .map(|row| row.message.trim())
         .filter(|message| !message.is_empty())
         .collect();
-    Ok(Outcome::Failure(if words.is_empty() {
-        "it gave no reason".to_owned()
-    } else {
-        words.join("; ")
-    }))
+    let code = word(last.map(|row| row.code.as_str()));
+    let words = if words.is_empty() { "it gave no reason".to_owned() } else { words.join("; ") };
+    Ok(Outcome::Failure(Refusal { code, words }))
 }
 
 #[cfg(test)]
@@ -59,13 +78,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn failure(code: &'static str, words: &str) -> Outcome {
+        Outcome::Failure(Refusal { code, words: words.to_owned() })
+    }
+
     #[test]
     fn the_last_status_row_decides() {
         let json = r#"{"log":[
             {"log_type":"status","log_context":"processing","log_message":"success","log_ret_code":"1"},
             {"log_type":"error","log_context":"processing","log_message":"Insufficient free space","log_ret_code":"0"},
             {"log_type":"status","log_context":"shell","log_message":"failure","log_ret_code":"5"}]}"#;
-        assert_eq!(parse(json).unwrap(), Outcome::Failure("Insufficient free space".to_owned()));
+        assert_eq!(parse(json).unwrap(), failure("failed", "Insufficient free space"));
         let json = r#"{"report":[{"lv":[]}],"log":[
             {"log_type":"status","log_context":"shell","log_message":"success","log_ret_code":"1"}]}"#;
         assert_eq!(parse(json).unwrap(), Outcome::Success);
@@ -73,7 +96,19 @@ mod tests {
 
     #[test]
     fn a_log_without_status_is_a_failure() {
-        assert_eq!(parse("{}").unwrap(), Outcome::Failure("it gave no reason".to_owned()));
+        assert_eq!(parse("{}").unwrap(), failure("unread", "it gave no reason"));
+    }
+
+    #[test]
+    fn a_failure_has_the_word_for_its_number() {
+        for (number, code) in
+            [("3", "invalid-command-line"), ("5", "failed"), ("0", "unknown"), ("", "unknown")]
+        {
+            let json = format!(
+                r#"{{"log":[{{"log_type":"status","log_message":"x","log_ret_code":"{number}"}}]}}"#
+            );
+            assert_eq!(parse(&json).unwrap(), failure(code, "it gave no reason"));
+        }
     }
 
     proptest! {

@@ -16,6 +16,7 @@ use crate::host::{Cmd, Host, HostError};
 use crate::lvm::LvmError;
 use crate::lvm::group::Group;
 use crate::lvm::scan::Member;
+use crate::lvm::spent::Spent;
 
 /// A volume group of this machine.
 ///
@@ -33,15 +34,6 @@ pub struct VolumeGroup {
     durable: AtomicU64,
     /// By the first word of the command.
     spent: Mutex<BTreeMap<&'static str, Spent>>,
-}
-
-/// What the runs of one LVM command took.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Spent {
-    /// How many runs.
-    pub runs: u64,
-    /// How long all of them took.
-    pub time: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -95,16 +87,19 @@ impl VolumeGroup {
         &self.name
     }
 
-    /// What each LVM command on the group took since the start.
+    /// What each LVM command on the group took since the start, and how it failed.
     pub fn spent(&self) -> BTreeMap<&'static str, Spent> {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn count_spent(&self, command: &'static str, time: Duration) {
+    pub(super) fn count_spent(
+        &self,
+        command: &'static str,
+        time: Duration,
+        code: Option<&'static str>,
+    ) {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        let spent = spent.entry(command).or_default();
-        spent.runs += 1;
-        spent.time += time;
+        spent.entry(command).or_default().count(time, code);
     }
 
     /// The disks that carried it at the last scan.

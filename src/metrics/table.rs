@@ -68,10 +68,10 @@ table! {
         "How long calls of the CSI protocol took";
     RPC_ERRORS = Counter "pliant_rpc_errors_total" ["method", "code"],
         "Calls of the CSI protocol that were not answered OK";
-    LVM_COMMANDS = Counter "pliant_lvm_commands_total" ["command"],
-        "LVM commands that were run, by their first word";
-    LVM_SECONDS = Counter "pliant_lvm_command_seconds_total" ["command"],
-        "How long LVM commands took in all, by their first word";
+    LVM_DURATION = Histogram "pliant_lvm_command_duration_seconds" ["command"],
+        "How long LVM commands took, by their first word";
+    LVM_ERRORS = Counter "pliant_lvm_command_errors_total" ["command", "code"],
+        "LVM commands that failed, by their first word and how";
     EXPANSIONS = Counter "pliant_expansions_total" ["outcome"],
         "Growths by outcome: whole, volume-only where the file system is left to the node, failed";
     WIPED = Counter "pliant_wiped_bytes_total" [],
@@ -86,6 +86,12 @@ table! {
         "1 if all groups of a pool answer, else 0";
     POOL_READING = Gauge "pliant_pool_last_reading_age_seconds" ["pool"],
         "How long ago a pool was last read without an error; absent if never since the start";
+    GROUP_SIZE = Gauge "pliant_group_size_bytes" ["group", "pool"],
+        "Size of a volume group: all of its extents; absent if it was never read";
+    GROUP_FREE = Gauge "pliant_group_free_bytes" ["group", "pool"],
+        "Free extents of a volume group, which no volume leaves; absent if it was never read";
+    DISK_STATE = Gauge "pliant_disk_state" ["disk", "state"],
+        "1 for what a disk is to the pools: used, spare, refused or missing";
     VOLUME_SIZE = Gauge "pliant_volume_size_bytes" ["volume", "name", "pool"],
         "Size of a volume: whole extents";
     VOLUME_REQUESTED = Gauge "pliant_volume_requested_bytes" ["volume"],

@@ -21,6 +21,13 @@ fn usage() -> Usage {
     }
 }
 
+/// Three runs, of which one took longer than any step.
+fn lvcreate() -> CommandFigure {
+    let (step, more) = (Duration::from_millis(5), Duration::from_millis(50));
+    let (steps, failed) = (vec![(step, 2), (more, 0)], BTreeMap::from([("failed", 1)]));
+    CommandFigure { runs: 3, time: Duration::from_millis(500), steps, failed }
+}
+
 fn figures() -> Figures {
     Figures {
         pools: vec![PoolSummary {
@@ -31,6 +38,15 @@ fn figures() -> Figures {
             available: true,
             last_reading: Some(Duration::from_millis(1500)),
         }],
+        groups: vec![
+            GroupFigure {
+                group: "vg0".to_owned(),
+                pool: "fast".to_owned(),
+                room: Some((Bytes::kib(8), Bytes::ZERO)),
+            },
+            GroupFigure { group: "vg1".to_owned(), pool: "fast".to_owned(), room: None },
+        ],
+        disks: vec![DiskFigure { disk: "/dev/sdb".to_owned(), state: "missing" }],
         volumes: vec![VolumeStatus {
             volume: Volume {
                 id: id(),
@@ -50,7 +66,7 @@ fn figures() -> Figures {
         usages: BTreeMap::from([(id(), usage())]),
         growths: BTreeMap::from([("whole", 1)]),
         host_calls: BTreeMap::from([("processes", 3)]),
-        lvm_commands: BTreeMap::from([("lvcreate", (2, Duration::from_millis(5)))]),
+        lvm_commands: BTreeMap::from([("lvcreate", lvcreate())]),
         wiped: Bytes::kib(4),
         cluster: ClusterFigures {
             requests: BTreeMap::from([(("grow", "running"), 2)]),
@@ -96,6 +112,9 @@ fn every_figure_is_told_as_it_is() {
             r#"pliant_pool_largest_volume_bytes{pool="fast"} 536870912.0"#,
             r#"pliant_pool_available{pool="fast"} 1.0"#,
             r#"pliant_pool_last_reading_age_seconds{pool="fast"} 1.5"#,
+            r#"pliant_group_size_bytes{group="vg0",pool="fast"} 8192.0"#,
+            r#"pliant_group_free_bytes{group="vg0",pool="fast"} 0.0"#,
+            r#"pliant_disk_state{disk="/dev/sdb",state="missing"} 1.0"#,
             r#"pliant_volume_size_bytes{volume="ID",name="pvc-1",pool="fast"} 1073741824.0"#,
             r#"pliant_volume_requested_bytes{volume="ID"} 1072693248.0"#,
             r#"pliant_volume_state{volume="ID",state="deleting"} 1.0"#,
@@ -121,13 +140,29 @@ fn every_figure_is_told_as_it_is() {
             "pliant_swap_pause_seconds_count 1",
             "pliant_webhook_certificate_expiry_seconds{} 1800000000.0",
             r#"pliant_expansions_total{outcome="whole"} 1"#,
-            r#"pliant_lvm_commands_total{command="lvcreate"} 2"#,
-            r#"pliant_lvm_command_seconds_total{command="lvcreate"} 0.005"#,
+            r#"pliant_lvm_command_duration_seconds_sum{command="lvcreate"} 0.5"#,
+            r#"pliant_lvm_command_duration_seconds_count{command="lvcreate"} 3"#,
+            r#"pliant_lvm_command_errors_total{command="lvcreate",code="failed"} 1"#,
             "pliant_wiped_bytes_total 4096",
             r#"pliant_host_calls_total{call="processes"} 3"#,
         ]
     );
     assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn runs_of_a_command_add_up_from_step_to_step() {
+    let text = text();
+    let name = "pliant_lvm_command_duration_seconds_bucket";
+    let told: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(name)).collect();
+    assert_eq!(
+        told,
+        [
+            r#"{le="0.005",command="lvcreate"} 2"#,
+            r#"{le="0.05",command="lvcreate"} 2"#,
+            r#"{le="+Inf",command="lvcreate"} 3"#,
+        ]
+    );
 }
 
 #[test]

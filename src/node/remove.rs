@@ -61,6 +61,7 @@ impl Node {
         let left = std::iter::once(from..size).collect();
         Ok(Task {
             how: found.record.wipe,
+            before: from,
             write_down: Some((found.group.clone(), found.lv.name.clone())),
             ..Task::new(found, device, left)
         })

@@ -125,14 +125,12 @@ impl Node {
         self.wipes.wiped()
     }
 
-    /// How often each LVM command ran since the start, and how long all its runs took.
+    /// How often each LVM command ran since the start, how long its runs took, and how they failed.
     pub fn lvm_spent(&self) -> BTreeMap<&'static str, Spent> {
         let mut sums = BTreeMap::<_, Spent>::new();
         let pools = self.pools();
         for (command, spent) in served(&pools).flat_map(|(_, group)| group.spent()) {
-            let sum = sums.entry(command).or_default();
-            sum.runs += spent.runs;
-            sum.time += spent.time;
+            sums.entry(command).or_default().add(&spent);
         }
         sums
     }

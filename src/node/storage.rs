@@ -134,7 +134,7 @@ pub struct WorkStatus {
     pub volume: VolumeId,
     /// What is done, such as `wiping`.
     pub what: &'static str,
-    /// How far it is, such as `62 % (124 GiB of 200 GiB)`.
+    /// How far it is, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
     pub progress: String,
 }
 

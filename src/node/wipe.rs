@@ -12,7 +12,7 @@ use nix::libc::EOPNOTSUPP;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, Pace};
 use crate::causes;
 use crate::host::{Host, HostError};
 use crate::lvm::{VolumeGroup, tags};
@@ -71,6 +71,8 @@ pub(super) struct Task {
     pub device: PathBuf,
     /// What to wipe, in this order.
     pub ranges: Vec<Range<u64>>,
+    /// How many bytes beside these were wiped before the driver was started anew.
+    pub before: u64,
     /// How: [`Wipe::Discard`] trusts the disk, anything else writes zeroes.
     pub how: Wipe,
     /// Where to write down the progress: the group and the logical volume.
@@ -81,7 +83,7 @@ impl Task {
     /// Zeroes over these ranges of a volume's device.
     pub fn new(found: &Found, device: PathBuf, ranges: Vec<Range<u64>>) -> Task {
         let (key, uuid) = (found.record.id.key().clone(), found.dm_uuid());
-        Task { key, uuid, device, ranges, how: Wipe::Zero, write_down: None }
+        Task { key, uuid, device, ranges, before: 0, how: Wipe::Zero, write_down: None }
     }
 }
 
@@ -101,9 +103,24 @@ pub(super) struct Wipes {
 #[derive(Debug, Clone)]
 struct Job {
     uuid: String,
+    began: Instant,
+    before: u64,
     done: Arc<AtomicU64>,
     total: u64,
     ended: watch::Receiver<Option<Result<(), String>>>,
+}
+
+impl Job {
+    /// How much of the whole is done; a restart of the driver does not begin at nothing.
+    fn done(&self) -> u64 {
+        self.before + self.done.load(Ordering::Relaxed)
+    }
+
+    fn progress(&self) -> String {
+        let (done, of) = (self.done(), self.before + self.total);
+        let pace = Pace::of(done - self.before, of.saturating_sub(done), self.began.elapsed());
+        format!("{}{pace}", progress_text(done, of))
+    }
 }
 
 impl Wipes {
@@ -120,9 +137,9 @@ impl Wipes {
         Bytes::new(self.wiped.load(Ordering::Relaxed))
     }
 
-    /// How much of a volume's wipe is done; `None` if there is none, under way or not asked after yet.
+    /// How much of a volume's wipe is done, also before a restart of the driver; `None` if there is none, under way or not asked after yet.
     pub fn progress(&self, key: &VolumeKey) -> Option<Bytes> {
-        self.jobs().get(key).map(|job| Bytes::new(job.done.load(Ordering::Relaxed)))
+        self.jobs().get(key).map(|job| Bytes::new(job.done()))
     }
 
     /// Whether a wipe for the volume is under way.
@@ -134,10 +151,7 @@ impl Wipes {
     pub fn under_way(&self) -> Vec<(VolumeKey, String)> {
         let jobs = self.jobs();
         let running = jobs.iter().filter(|(_, job)| job.ended.borrow().is_none());
-        let told = |(key, job): (&VolumeKey, &Job)| {
-            (key.clone(), progress_text(job.done.load(Ordering::Relaxed), job.total))
-        };
-        running.map(told).collect()
+        running.map(|(key, job)| (key.clone(), job.progress())).collect()
     }
 
     /// Start a wipe without waiting for it; one that is under way for the volume goes on.
@@ -176,18 +190,18 @@ impl Wipes {
         self.jobs().get(key).cloned()
     }
 
-    async fn wait(&self, key: &VolumeKey, mut job: Job) -> Result<(), VolumeError> {
-        let ended = tokio::time::timeout(self.patience, job.ended.wait_for(Option::is_some)).await;
+    async fn wait(&self, key: &VolumeKey, job: Job) -> Result<(), VolumeError> {
+        let mut ended = job.ended.clone();
+        let ended = tokio::time::timeout(self.patience, ended.wait_for(Option::is_some)).await;
         let outcome = match ended {
             Ok(Ok(outcome)) => outcome.clone(),
             Ok(Err(_)) => Some(Err("the wipe stopped".to_owned())),
             Err(_) => None,
         };
         match outcome {
-            None => Err(VolumeError::Working {
-                what: "wiping".to_owned(),
-                progress: progress_text(job.done.load(Ordering::Relaxed), job.total),
-            }),
+            None => {
+                Err(VolumeError::Working { what: "wiping".to_owned(), progress: job.progress() })
+            }
             Some(result) => {
                 self.jobs().remove(key);
                 result.map_err(|reason| VolumeError::Unavailable { reason })
@@ -202,7 +216,8 @@ impl Wipes {
         }
         let total = task.ranges.iter().map(|range| range.end - range.start).sum();
         let (tell, ended) = watch::channel(None);
-        let job = Job { uuid: task.uuid.clone(), done: Arc::default(), total, ended };
+        let (uuid, before, began) = (task.uuid.clone(), task.before, Instant::now());
+        let job = Job { uuid, began, before, done: Arc::default(), total, ended };
         jobs.insert(task.key.clone(), job.clone());
         let (host, rate, done) = (self.host.clone(), self.rate, job.done.clone());
         let wiped = self.wiped.clone();
@@ -337,5 +352,21 @@ mod tests {
     fn progress_is_told_in_percent_and_sizes() {
         assert_eq!(progress_text(1 << 30, 4 << 30), "25 % (1 GiB of 4 GiB)");
         assert_eq!(progress_text(0, 0), "100 % (0 B of 0 B)");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn progress_has_a_pace_and_goes_on_after_a_restart() {
+        let job = Job {
+            uuid: String::new(),
+            began: Instant::now(),
+            before: 2 << 30,
+            done: Arc::default(),
+            total: 2 << 30,
+            ended: watch::channel(None).1,
+        };
+        assert_eq!(job.progress(), "50 % (2 GiB of 4 GiB)", "nobody knows yet how fast it is");
+        job.done.store(1 << 30, Ordering::Relaxed);
+        tokio::time::advance(Duration::from_secs(8)).await;
+        assert_eq!(job.progress(), "75 % (3 GiB of 4 GiB), 128 MiB/s, 8 s left");
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, Pace};
 
 /// A line of a fill pod's log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -43,15 +43,7 @@ impl fmt::Display for Progress {
             (Some(percent), Some(of)) => write!(f, "{percent} % ({done} of {})", Bytes::new(of))?,
             _ => write!(f, "{done}")?,
         }
-        if let Some(rate) = self.rate {
-            write!(f, ", {}/s", Bytes::new(rate))?;
-        }
-        match self.left {
-            Some(left @ 0..120) => write!(f, ", {left} s left"),
-            Some(left @ 120..7200) => write!(f, ", {} min left", left.div_ceil(60)),
-            Some(left) => write!(f, ", {} h left", left.div_ceil(3600)),
-            None => Ok(()),
-        }
+        write!(f, "{}", Pace { rate: self.rate, left: self.left })
     }
 }
 

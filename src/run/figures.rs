@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::bytes::Bytes;
 use crate::host::Host;
-use crate::lvm::Spent;
-use crate::metrics::{FigureSource, Figures};
+use crate::lvm::{STEPS, Spent};
+use crate::metrics::{CommandFigure, DiskFigure, FigureSource, Figures, GroupFigure};
 use crate::node::Node;
+use crate::node::storage::{DiskState, DiskStatus, GroupStatus};
 
 mod cluster;
 
@@ -30,21 +32,42 @@ impl NodeFigures {
 #[async_trait]
 impl FigureSource for NodeFigures {
     async fn figures(&self) -> Figures {
+        let storage = self.node.storage();
         Figures {
+            groups: storage.groups.into_iter().map(group).collect(),
+            disks: storage.disks.into_iter().map(disk).collect(),
             pools: self.node.remembered_pools(),
             volumes: self.node.remembered_volumes().await.unwrap_or_default(),
             usages: self.node.remembered_usages(),
             growths: self.node.growth_outcomes(),
             host_calls: self.host.counts(),
-            lvm_commands: self.node.lvm_spent().into_iter().map(runs_and_time).collect(),
+            lvm_commands: self.node.lvm_spent().into_iter().map(command).collect(),
             wiped: self.node.wiped(),
             ..Figures::default()
         }
     }
 }
 
-fn runs_and_time((command, spent): (&'static str, Spent)) -> (&'static str, (u64, Duration)) {
-    (command, (spent.runs, spent.time))
+fn command((command, spent): (&'static str, Spent)) -> (&'static str, CommandFigure) {
+    let Spent { runs, time, steps, failed } = spent;
+    let steps = STEPS.into_iter().map(Duration::from_millis).zip(steps).collect();
+    (command, CommandFigure { runs, time, steps, failed })
+}
+
+fn group(group: GroupStatus) -> GroupFigure {
+    // One that was never read has no extents; one that was has some.
+    let room = (group.size > Bytes::ZERO).then_some((group.size, group.free));
+    GroupFigure { group: group.name, pool: group.pool.to_string(), room }
+}
+
+fn disk(disk: DiskStatus) -> DiskFigure {
+    let state = match disk.state {
+        DiskState::Used => "used",
+        DiskState::Spare => "spare",
+        DiskState::Refused => "refused",
+        DiskState::Missing => "missing",
+    };
+    DiskFigure { disk: disk.device, state }
 }
 
 #[cfg(test)]

@@ -15,10 +15,10 @@ use crate::cluster::Watched;
 use crate::config::{Settings, SocketPath};
 use crate::controllers::agent::Agent;
 use crate::controllers::pools;
-use crate::controllers::storage::{Prerequisites, StorageRecord};
+use crate::controllers::storage::{Found, Prerequisites, StorageRecord};
 use crate::controllers::usage;
 use crate::csi::{self, Identity, Services, registration};
-use crate::doctor::{self, Level};
+use crate::doctor::{self, Finding, Level};
 use crate::host::Host;
 use crate::run::machine::{self, Observer, Started};
 
@@ -95,10 +95,13 @@ struct Doctor(Arc<dyn Host>);
 
 #[async_trait]
 impl Prerequisites for Doctor {
-    async fn lacking(&self) -> Vec<String> {
-        let findings = doctor::judge_machine(&doctor::look_at_machine(self.0.as_ref()).await);
-        let bad = findings.into_iter().filter(|finding| finding.level == Level::Bad);
-        bad.map(|finding| format!("{}: {}", finding.what, finding.todo.unwrap_or_default()))
-            .collect()
+    async fn look(&self) -> Found {
+        let seen = doctor::look_at_machine(self.0.as_ref()).await;
+        let findings = doctor::judge_machine(&seen).into_iter();
+        let bad = findings.filter(|finding| finding.level == Level::Bad);
+        let told =
+            |finding: Finding| format!("{}: {}", finding.what, finding.todo.unwrap_or_default());
+        let lvm = seen.tools.get("lvm").filter(|version| !version.is_empty()).cloned();
+        Found { lacking: bad.map(told).collect(), lvm, kernel: seen.kernel }
     }
 }

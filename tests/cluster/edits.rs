@@ -119,9 +119,9 @@ async fn plans_are_shown_and_status_has_their_section() {
     }
     let (_, text, _) = desk.types(&["status"]).await;
     insta::assert_snapshot!(text, @r"
-    NODE   POOL     SIZE  USED                       FREE  VOLUMES  HEALTH
-    alpha  fast  880 MiB  ░░░░░░░░░░░░░░░░   0 %  880 MiB        0  ok
-    beta   fast  880 MiB  ░░░░░░░░░░░░░░░░   0 %  880 MiB        0  ok
+    NODE   POOL     SIZE  USED                       FREE  VOLUMES  VERSION  HEALTH
+    alpha  fast  880 MiB  ░░░░░░░░░░░░░░░░   0 %  880 MiB        0  0.1.0    ok
+    beta   fast  880 MiB  ░░░░░░░░░░░░░░░░   0 %  880 MiB        0  0.1.0    ok
 
     NAMESPACE  PVCAUTOSCALER  WORKLOAD        CLAIMS  PHASE    SAYS
     default    db             StatefulSet/db     1/1  Settled  –

@@ -15,7 +15,7 @@ use pliant::busy::Busy;
 use pliant::bytes::Bytes;
 use pliant::cluster::{Cluster, Kept, Watched};
 use pliant::controllers::agent::Agent;
-use pliant::controllers::storage::{Prerequisites, StorageRecord};
+use pliant::controllers::storage::{Found, Prerequisites, StorageRecord};
 use pliant::controllers::{cleaner, events, nodes, pools};
 use pliant::host::Host;
 use pliant::node::{Node, NodeSettings};
@@ -42,8 +42,10 @@ pub struct Lacks(pub Arc<Mutex<Vec<String>>>);
 
 #[async_trait::async_trait]
 impl Prerequisites for Lacks {
-    async fn lacking(&self) -> Vec<String> {
-        self.0.lock().expect("nobody panicked").clone()
+    async fn look(&self) -> Found {
+        let lacking = self.0.lock().expect("nobody panicked").clone();
+        let (lvm, kernel) = (Some("2.03.16".to_owned()), Some("6.1.0".to_owned()));
+        Found { lacking, lvm, kernel }
     }
 }
 

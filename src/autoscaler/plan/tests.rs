@@ -1,5 +1,5 @@
-//! Every order of what can happen to one pod and its claim, explored. In each state that can be reached
-//! nothing is lost, and from each all ends well.
+//! The orders of what can happen to one pod and its claim, explored: all of a story that has few states. In
+//! each state that is reached nothing is lost, and from each all ends well.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 

@@ -3,7 +3,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::bytes::Bytes;
 use crate::metrics::{self, Metrics};
 use crate::node::{GroupSource, PoolPlan};
 use crate::testing::{FakeHost, node_settings};
@@ -58,15 +57,18 @@ async fn a_scrape_tells_what_was_done() {
         r#"pliant_expansions_total{outcome="failed"} 1"#.to_owned(),
         "pliant_wiped_bytes_total 12582912".to_owned(),
         // The volume, and the extents that were wiped before they joined it.
-        r#"pliant_lvm_commands_total{command="lvcreate"} 2"#.to_owned(),
-        r#"pliant_lvm_commands_total{command="lvextend"} 1"#.to_owned(),
+        r#"pliant_lvm_command_duration_seconds_count{command="lvcreate"} 2"#.to_owned(),
+        r#"pliant_lvm_command_duration_seconds_count{command="lvextend"} 1"#.to_owned(),
+        r#"pliant_group_free_bytes{group="vg0",pool="fast"} 1040187392.0"#.to_owned(),
+        r#"pliant_disk_state{disk="/dev/fake0",state="used"} 1.0"#.to_owned(),
         r#"pliant_pool_available{pool="fast"} 1.0"#.to_owned(),
     ];
     let told = scrape(&node, &host, &metrics).await;
     for line in lines {
         assert!(told.lines().any(|told| told == line), "{line} is not in\n{told}");
     }
-    assert!(told.contains(r#"pliant_lvm_command_seconds_total{command="lvcreate"} "#), "{told}");
+    let longest = r#"pliant_lvm_command_duration_seconds_bucket{le="120.0",command="lvcreate"} 2"#;
+    assert!(told.contains(longest), "{told}");
 
     let spent = host.effects().len();
     scrape(&node, &host, &metrics).await;

@@ -103,6 +103,27 @@ fn what_ails_a_volume_is_told_of_its_pv_and_its_claim() {
 }
 
 #[test]
+fn each_ailment_that_a_person_has_to_see_to_is_told_of_both_under_its_own_name() {
+    let told_of_volumes = [
+        EventReason::DiskMissing,
+        EventReason::FilesystemErrors,
+        EventReason::FilesystemReadOnly,
+        EventReason::FilesystemSmaller,
+        EventReason::GroupFrozen,
+        EventReason::GroupUnavailable,
+    ];
+    for reason in told_of_volumes {
+        let ailing = node(json!({"volumes": [volume("v1", &[&reason.to_string()])]}));
+        let seen = Seen { nodes: &[ailing], pvs: &[pv()], ..NOTHING };
+        let (reasons, text) = told(&seen);
+        let both = ["Pv", "Claim"].map(|kind| format!("{reason} {kind} volume v1"));
+        assert_eq!(reasons, both);
+        assert_eq!(text, "volume v1 in pool fast of node alpha: why");
+        assert!(reason.is_warning() && reason.recovers(), "{reason}");
+    }
+}
+
+#[test]
 fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
     let id = format!("{}-{}", "a".repeat(8), "b".repeat(26));
     let pool = json!({"name": "fast", "configured": true, "size": "0", "free": "0", "volumes": 0,

@@ -1,0 +1,106 @@
+//! What a node knows of its machine: groups, disks, LVM commands.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::TypedMetric;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+use super::{Figures, Labels, float, gauges, table};
+use crate::bytes::Bytes;
+
+/// A volume group as it was at its last reading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupFigure {
+    /// Its name.
+    pub group: String,
+    /// Its pool.
+    pub pool: String,
+    /// Size and free extents; `None` if it was never read.
+    pub room: Option<(Bytes, Bytes)>,
+}
+
+/// A disk that a group has or a pool names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskFigure {
+    /// Its path, or what else it is known by.
+    pub disk: String,
+    /// What it is to the pools.
+    pub state: &'static str,
+}
+
+/// What the runs of one LVM command took, and how they failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommandFigure {
+    /// How many runs.
+    pub runs: u64,
+    /// How long all of them took.
+    pub time: Duration,
+    /// How many took no longer than this and longer than what is before it.
+    pub steps: Vec<(Duration, u64)>,
+    /// How many failed, by their code.
+    pub failed: BTreeMap<&'static str, u64>,
+}
+
+/// A histogram that was counted elsewhere.
+#[derive(Debug, Default)]
+struct Told(OnceLock<CommandFigure>);
+
+impl TypedMetric for Told {
+    const TYPE: MetricType = MetricType::Histogram;
+}
+
+impl EncodeMetric for Told {
+    fn encode(&self, mut encoder: MetricEncoder) -> Result<(), fmt::Error> {
+        let Some(told) = self.0.get() else { return Ok(()) };
+        let counted = told.steps.iter().map(|(_, count)| *count).sum();
+        let steps = told.steps.iter().map(|(step, count)| (step.as_secs_f64(), *count));
+        let beyond = (f64::INFINITY, told.runs.saturating_sub(counted)); // Told as `+Inf`.
+        let steps: Vec<(f64, u64)> = steps.chain([beyond]).collect();
+        encoder.encode_histogram::<NoLabelSet>(told.time.as_secs_f64(), told.runs, &steps, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+pub(super) fn put_commands(registry: &mut Registry, figures: &Figures) {
+    let (durations, errors) =
+        (Family::<Labels, Told>::default(), Family::<Labels, Counter>::default());
+    for (command, told) in &figures.lvm_commands {
+        let labels = vec![("command", (*command).to_owned())];
+        let _ = durations.get_or_create(&labels).0.set(told.clone()); // Each has one.
+        for (code, count) in &told.failed {
+            let labels = vec![labels[0].clone(), ("code", (*code).to_owned())];
+            errors.get_or_create(&labels).inc_by(*count);
+        }
+    }
+    table::LVM_DURATION.put(registry, durations);
+    table::LVM_ERRORS.put(registry, errors);
+}
+
+pub(super) fn put_groups(registry: &mut Registry, groups: &[GroupFigure]) {
+    let each = |figure: fn((Bytes, Bytes)) -> Bytes| {
+        gauges(groups.iter().map(|one| {
+            let labels = vec![("group", one.group.clone()), ("pool", one.pool.clone())];
+            (labels, one.room.map(|room| float(figure(room).get())))
+        }))
+    };
+    table::GROUP_SIZE.put(registry, each(|(size, _)| size));
+    table::GROUP_FREE.put(registry, each(|(_, free)| free));
+}
+
+pub(super) fn put_disks(registry: &mut Registry, disks: &[DiskFigure]) {
+    let states = disks.iter().map(|one| {
+        let labels = vec![("disk", one.disk.clone()), ("state", one.state.to_owned())];
+        (labels, Some(1.0))
+    });
+    table::DISK_STATE.put(registry, gauges(states));
+}
