@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::api::NodeStorageSpec;
-use crate::volume::DRIVER;
+use crate::volume::{DRIVER, NodeKey, VolumeId, VolumeKey};
 
 fn node(status: serde_json::Value) -> Arc<NodeStorage> {
     let mut node = NodeStorage::new("alpha", NodeStorageSpec::default());
@@ -125,7 +125,7 @@ fn each_ailment_that_a_person_has_to_see_to_is_told_of_both_under_its_own_name()
 
 #[test]
 fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
-    let id = format!("{}-{}", "a".repeat(8), "b".repeat(26));
+    let id = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("v1")).to_string();
     let pool = json!({"name": "fast", "configured": true, "size": "0", "free": "0", "volumes": 0,
                       "health": "Unavailable", "message": "vg0 is away; see `vgs`"});
     let mut pv = Pv::clone(&pv());
@@ -141,9 +141,7 @@ fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
         (json!({"unread": "no"}), vec![], true),
         (json!({}), vec![], false),
     ] {
-        let mut node = NodeStorage::clone(&node(status));
-        node.spec.key = "a".repeat(8);
-        let nodes = [Arc::new(node)];
+        let nodes = [node(status)];
         let seen = Seen { nodes: &nodes, pvs: &pvs, requests: &requests, ..NOTHING };
         let facts = facts(&seen);
         let unseen: Vec<_> =
