@@ -18,6 +18,7 @@ mod forgotten;
 mod hot;
 mod in_place;
 mod keeper;
+mod left;
 mod make;
 mod observe;
 mod plan;

@@ -254,6 +254,10 @@ impl Keeper {
             }
             api::Workload::Pods(_) => None,
         });
+        let others = self.autoscalers.all().into_iter().filter(|one| autoscaler.rivals(one));
+        let mut others: Vec<String> = others.map(|one| uid(&one.metadata).to_owned()).collect();
+        others.sort();
+        versions.extend(others);
         versions.extend(sources.filter_map(|source| source.resource_version()));
         versions.extend(of_claims);
         versions.extend(self.asks.versions(uid(&autoscaler.metadata)));

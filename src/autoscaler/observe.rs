@@ -45,6 +45,8 @@ impl Keeper {
             is_covered,
             claims: BTreeMap::new(),
             sources: BTreeMap::new(),
+            elder: self.elder_of(&autoscaler),
+            left: BTreeSet::new(),
             classes: BTreeMap::new(),
             usage: BTreeMap::new(),
             volumes: BTreeMap::new(),
@@ -54,11 +56,21 @@ impl Keeper {
             refusal,
         };
         self.see_claims(&mut seen).await?;
+        self.see_left(&mut seen).await?;
         self.see_sources(&mut seen).await?;
         self.see_classes(&mut seen).await?;
         self.see_volumes(&mut seen).await?;
         self.see_usage(&mut seen);
         Ok(Some(seen))
+    }
+
+    /// Who keeps its claims in its place. What is watched comes in order: who sees a younger one has seen the
+    /// older one before.
+    fn elder_of(&self, autoscaler: &PvcAutoscaler) -> Option<String> {
+        let all = self.autoscalers.all();
+        let rivals = all.iter().filter(|one| autoscaler.rivals(one));
+        let rivals: Vec<PvcAutoscaler> = rivals.map(|one| (**one).clone()).collect();
+        autoscaler.elder(&rivals).map(ResourceExt::name_any)
     }
 
     /// Whose claims these are; `None` if there is none of its name.

@@ -26,6 +26,11 @@ pub(super) struct Seen {
     pub workload: Option<Workload>,
     /// By name: the claims that are kept here, and those that could be.
     pub claims: BTreeMap<String, PersistentVolumeClaim>,
+    /// The one that keeps these claims in the place of this one: an older one of the same workload and
+    /// template.
+    pub elder: Option<String>,
+    /// Those of these claims that another one has kept for the same pods, and keeps no more.
+    pub left: BTreeSet<String>,
     /// By name: what new claims are filled from.
     pub sources: BTreeMap<String, PvcSourcePopulator>,
     /// All pods of the namespace; empty when nothing is asked of them.

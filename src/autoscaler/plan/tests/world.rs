@@ -269,6 +269,8 @@ impl World {
             claims: claims.collect(),
             sources: sources.collect(),
             pods: self.pods(),
+            elder: None,
+            left: BTreeSet::new(),
             classes: [("hdd".to_owned(), true), ("ssd".to_owned(), true)].into(),
             usage: BTreeMap::new(),
             volumes: volumes.collect(),
