@@ -53,7 +53,8 @@ pub struct PvcAutoscalerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self == oldSelf").message("workload cannot change; make another PvcAutoscaler"))]
     pub workload: Option<PodsOf>,
-    /// The claim that each pod is to have. All of it can be edited but its name and its volume mode.
+    /// The claim that each pod is to have. All of it can be edited but its name and its volume mode. Labels
+    /// and annotations that are taken out of it stay on the claims.
     pub volume_claim_template: ClaimTemplate,
     /// `Enforce` makes the claims as the template has them. `Recommend` makes claims for pods that have
     /// none, and only tells of the others what it would do.

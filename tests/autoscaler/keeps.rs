@@ -250,3 +250,27 @@ fn a_workload_whose_calls_hang_holds_up_no_other() {
         world.settled("1/1").await;
     });
 }
+
+#[test]
+fn labels_and_annotations_of_the_template_reach_claims_that_are_there() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        let mut claim = world.active(0);
+        claim.labels_mut().insert("owner".to_owned(), "somebody".to_owned());
+        world.api.put(&claim);
+        let mut edited = world.wanted("4Gi", "hdd", &json!({}));
+        let template = &mut edited.spec.volume_claim_template.metadata;
+        template.labels.insert("tier".to_owned(), "gold".to_owned());
+        template.annotations.insert("backup".to_owned(), "daily".to_owned());
+        world.api.put(&edited);
+        world.settled("1/1").await;
+        let claim = world.active(0);
+        let label = |key: &str| claim.labels().get(key).map(String::as_str);
+        assert_eq!((label("tier"), label("owner")), (Some("gold"), Some("somebody")));
+        assert_eq!(claim.annotations()["backup"], "daily");
+        assert_eq!(world.play().written["nginx-0"], "w", "it was not started again");
+    });
+}
