@@ -10,6 +10,7 @@
 #[allow(clippy::duplicated_attributes)] // Each print column is one.
 mod archive;
 mod autoscale;
+mod elder;
 mod filling;
 mod hours;
 #[allow(clippy::duplicated_attributes)] // As above.
@@ -44,8 +45,8 @@ pub use node_storage::{
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
 pub use pvc_autoscaler::{
     AutoscalerMode, AutoscalerPhase, ClaimTemplate, Grown, InPlace, InPlacePhase, LastSwap,
-    OrdinalStatus, Peak, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Retained, Rollout,
-    Swap, SwapPhase, TemplateMetadata, TemplateRequests, TemplateResources, TemplateSpec,
+    OrdinalStatus, Peak, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Refused, Retained,
+    Rollout, Swap, SwapPhase, TemplateMetadata, TemplateRequests, TemplateResources, TemplateSpec,
     VolumeMode,
 };
 pub use pvc_source::{PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};

@@ -32,6 +32,8 @@ pub fn decide(pod: &Pod, workload: &StatefulSet, autoscalers: &[PvcAutoscaler]) 
         .iter()
         .filter(|one| one.spec.stateful_set() == Some(&workload_name))
         .filter(|one| !has_own_template(workload, template(one)))
+        // One that stands back behind an older one has no claims, and keeps no pod from being made.
+        .filter(|one| one.elder(autoscalers).is_none())
         .collect();
     if wanted.is_empty() {
         return Verdict::AsItIs;

@@ -21,7 +21,10 @@ use crate::bytes::Bytes;
     ).message("give one of together and shrink, and not both: claims that grow together do not shrink by themselves"),
     validation = Rule::new(
         "!has(self.shrink) || !has(self.shrink.minSize) || quantity(self.shrink.minSize).compareTo(quantity(self.maxSize)) <= 0"
-    ).message("shrink.minSize is to be no more than maxSize")
+    ).message("shrink.minSize is to be no more than maxSize"),
+    validation = Rule::new(
+        "!has(self.maxStep) || quantity(self.minStep).compareTo(quantity(self.maxStep)) <= 0"
+    ).message("minStep, which is 1Gi if it is not given, is to be no more than maxStep")
 )]
 pub struct Autoscale {
     /// How much of the bytes or of the inodes is used when it grows, in percent.

@@ -31,6 +31,7 @@ const LONGEST_SENTENCE: usize = 1024;
     derive = "Default",
     validation = Rule::new("self.metadata.name.size() <= 63").message("the name of a PvcAutoscaler has at most 63 characters: its claims carry it as a label"),
     validation = Rule::new("has(self.spec.statefulSetName) != has(self.spec.workload)").message("write either spec.statefulSetName or spec.workload: whose claims these are"),
+    validation = Rule::new("!has(self.spec.autoscale) || quantity(self.spec.autoscale.maxSize).compareTo(quantity(self.spec.volumeClaimTemplate.spec.resources.requests.storage)) >= 0").message("autoscale.maxSize is to be no less than resources.requests.storage of the template: raise it, or lower that"),
     validation = Rule::new("has(self.spec.statefulSetName) == has(oldSelf.spec.statefulSetName)").message("whose claims these are cannot change; make another PvcAutoscaler"),
     printcolumn(name = "Workload", type_ = "string", json_path = ".status.workload"),
     printcolumn(name = "Claims", type_ = "string", json_path = ".status.claims"),
@@ -52,7 +53,8 @@ pub struct PvcAutoscalerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self == oldSelf").message("workload cannot change; make another PvcAutoscaler"))]
     pub workload: Option<PodsOf>,
-    /// The claim that each pod is to have. All of it can be edited but its name and its volume mode.
+    /// The claim that each pod is to have. All of it can be edited but its name and its volume mode. Labels
+    /// and annotations that are taken out of it stay on the claims.
     pub volume_claim_template: ClaimTemplate,
     /// `Enforce` makes the claims as the template has them. `Recommend` makes claims for pods that have
     /// none, and only tells of the others what it would do.
@@ -114,9 +116,14 @@ pub struct TemplateMetadata {
 /// What claims ask for.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.dataSource) && !has(self.dataSourceRef)").message("the template takes no dataSource and no dataSourceRef, for each of its claims would be filled with the same: make the claims that are to have data yourself, before their pods, called TEMPLATE-STATEFULSET-ORDINAL as data-db-0, and they are kept as they are"),
+    validation = Rule::new("!has(self.selector)").message("the template takes no selector: a claim that is to have a certain PersistentVolume is made by hand, before its pod, called TEMPLATE-STATEFULSET-ORDINAL as data-db-0; else remove it"),
+    validation = Rule::new("!has(self.volumeName)").message("the template takes no volumeName, for its claims cannot share a PersistentVolume: make the claim of that one yourself, before its pod, called TEMPLATE-STATEFULSET-ORDINAL as data-db-0")
+)]
 pub struct TemplateSpec {
     /// Who may use the volume at the same time, such as `ReadWriteOnce`.
-    #[schemars(length(min = 1, max = 4))]
+    #[schemars(length(min = 1, max = 4), with = "Vec<AccessMode>")]
     pub access_modes: Vec<String>,
     /// How large it is.
     pub resources: TemplateResources,
@@ -132,6 +139,41 @@ pub struct TemplateSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub volume_attributes_class_name: Option<String>,
+    /// Refused: claims are made empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Refused")]
+    pub data_source: Option<Refused>,
+    /// Refused: claims are made empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Refused")]
+    pub data_source_ref: Option<Refused>,
+    /// Refused: the StorageClass makes the volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Refused")]
+    pub selector: Option<Refused>,
+    /// Refused: the StorageClass makes the volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253), with = "String")]
+    pub volume_name: Option<String>,
+}
+
+/// What a claim can have and the template cannot. The API server drops what a schema does not know, and
+/// the claim would silently be made without it; so the schema knows it, and a rule refuses it.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+pub struct Refused {}
+
+/// Who may use a volume at the same time.
+#[derive(JsonSchema)]
+#[allow(dead_code)] // Only the schema knows them: what a claim has is compared as it is written.
+enum AccessMode {
+    /// All pods of one node.
+    ReadWriteOnce,
+    /// All pods, to read.
+    ReadOnlyMany,
+    /// All pods.
+    ReadWriteMany,
+    /// One pod.
+    ReadWriteOncePod,
 }
 
 /// How a workload sees a volume.
@@ -145,10 +187,17 @@ pub enum VolumeMode {
 }
 
 /// How large the volume of a claim is.
-#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[x_kube(
+    validation = Rule::new("!has(self.limits)").message("the template takes no resources.limits: write the size as resources.requests.storage, and how large claims become by themselves as autoscale.maxSize")
+)]
 pub struct TemplateResources {
     /// What is asked for.
     pub requests: TemplateRequests,
+    /// Refused: volumes have the size that is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Refused")]
+    pub limits: Option<Refused>,
 }
 
 /// What is asked for.

@@ -262,3 +262,44 @@ fn a_policy_says_what_it_takes_and_an_old_one_is_still_taken() {
     let old: Autoscale = serde_json::from_value(old).unwrap();
     assert_eq!((old.grow_by, old.shrink, old.together), (Share::Percent(25), None, false));
 }
+
+/// What the schema does not know the API server drops, and a claim that should have data would be empty.
+#[test]
+fn what_a_template_cannot_say_is_known_and_refused() {
+    let schema = schema("PvcAutoscaler");
+    let spec =
+        &schema["properties"]["spec"]["properties"]["volumeClaimTemplate"]["properties"]["spec"];
+    let resources = &spec["properties"]["resources"];
+    for (place, field, says) in [
+        (spec, "dataSource", "make the claims that are to have data yourself"),
+        (spec, "dataSourceRef", "make the claims that are to have data yourself"),
+        (spec, "selector", "takes no selector"),
+        (spec, "volumeName", "takes no volumeName"),
+        (resources, "limits", "takes no resources.limits"),
+    ] {
+        assert!(place["properties"][field].is_object(), "{field} would be dropped");
+        let refused = format!("!has(self.{field})");
+        let said = rules(place);
+        let rule = said.iter().find(|(rule, _)| rule.split(" && ").any(|one| one == refused));
+        assert!(rule.is_some_and(|(_, message)| message.contains(says)), "{field}: {said:?}");
+    }
+    let modes = &spec["properties"]["accessModes"];
+    assert_eq!(
+        modes["items"]["enum"],
+        json!(["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"])
+    );
+    assert_eq!((&modes["minItems"], &modes["maxItems"]), (&json!(1), &json!(4)));
+}
+
+#[test]
+fn bounds_that_contradict_each_other_are_refused() {
+    let schema = schema("PvcAutoscaler");
+    let policy = &schema["properties"]["spec"]["properties"]["autoscale"];
+    for (place, says) in [
+        (policy, "is to be no more than maxStep"),
+        (&schema, "autoscale.maxSize is to be no less than resources.requests.storage"),
+    ] {
+        let said = rules(place);
+        assert!(said.iter().any(|(_, message)| message.contains(says)), "{said:?}");
+    }
+}

@@ -59,6 +59,10 @@ impl Keeper {
                 let patch = json!({"metadata": {"labels": labels}});
                 self.patch_claim(seen, &claim, patch).await
             }
+            Step::Mark { claim, marks } => {
+                let patch = json!({"metadata": marks});
+                self.patch_claim(seen, &claim, patch).await
+            }
             Step::Grow { claim, size } => self.grow(seen, &claim, size).await,
             Step::MakeSource { ordinal, claim, from } => {
                 let source = make::source(autoscaler, ordinal, &claim, &from);
@@ -71,6 +75,14 @@ impl Keeper {
                 self.asks.ask(uid(&autoscaler.metadata), volume, wish);
                 Ok(())
             }
+            Step::Hold { claim } => match seen.claim(&claim) {
+                Some(claim) => self.hold(claim).await,
+                None => Ok(()),
+            },
+            Step::LetGo { claim, keeps_volume } => match seen.claim(&claim) {
+                Some(claim) => self.release(claim, keeps_volume).await,
+                None => Ok(()),
+            },
             Step::TellSmaller { claim, to } => match seen.claim(&claim) {
                 Some(claim) => self.tell_smaller(claim, to).await,
                 None => Ok(()),

@@ -21,6 +21,9 @@ use crate::volume::{Fence, Reason, VolumeId, Volumes};
 /// moment is not waited for long, and who has it for hours costs little.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
+/// For how long an answer is one of this moment.
+const RECENT: Duration = Duration::from_secs(60);
+
 /// How long it is known what a node answered.
 const KNOWN: Duration = Duration::from_secs(600);
 
@@ -42,6 +45,7 @@ struct Ask {
     /// The last one, also while it is asked again.
     answer: Option<Result<Look, NotDone>>,
     answers: u64,
+    answered: Option<Instant>,
 }
 
 impl Asks {
@@ -119,6 +123,7 @@ impl Asks {
                 Wish::Fence(fence) => self.cluster.fence(id, fence).await?,
                 Wish::Shrink { to, .. } => self.cluster.shrink(id, to).await.map(drop)?,
                 Wish::Release => self.cluster.release(id).await?,
+                Wish::Look => {}
             }
             self.cluster.inspect(id).await
         };
@@ -146,7 +151,8 @@ impl Asks {
 
     fn note(&self, id: &VolumeId, answer: Result<Look, NotDone>) {
         if let Some(ask) = self.asked().get_mut(id) {
-            (ask.is_under_way, ask.last) = (false, Instant::now());
+            let now = Instant::now();
+            (ask.is_under_way, ask.last, ask.answered) = (false, now, Some(now));
             if ask.answer.as_ref() != Some(&answer) {
                 (ask.answer, ask.answers) = (Some(answer), ask.answers + 1);
             }
@@ -180,6 +186,7 @@ impl Ask {
             is_under_way: true,
             answer: same.and_then(|same| same.answer.clone()),
             answers: same.map_or(0, |same| same.answers),
+            answered: same.and_then(|same| same.answered),
         })
     }
 
@@ -189,6 +196,7 @@ impl Ask {
             wish: self.wish,
             answer: self.answer.clone(),
             is_old: !self.is_under_way && self.last.elapsed() >= pause,
+            is_recent: self.answered.is_some_and(|at| at.elapsed() < RECENT),
         }
     }
 }

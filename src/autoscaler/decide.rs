@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use crate::api::{AutoscalerMode, AutoscalerPhase, Grown, Quantity};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
+use crate::autoscaler::seen::{NotDone, Wish};
 use crate::autoscaler::size::{self, Decision, Resize, Sized};
 use crate::autoscaler::turn::Turn;
 use crate::cluster::{capacity, refusal, requested};
@@ -26,6 +27,7 @@ impl Turn<'_> {
             capacity: capacity(claim),
             grown: grown.as_ref(),
             usage: seen.usage.get(&claim.name_any()).copied(),
+            silent: seen.silent.get(&claim.name_any()).map(String::as_str),
             refusal,
             others: self.largest_of_others(),
             peak: peak.as_ref(),
@@ -41,16 +43,44 @@ impl Turn<'_> {
                 self.says.phase = Some(AutoscalerPhase::Recommending);
                 self.says.next = Some(format!("pod {}: {why}", self.pod()));
             }
-            Some(Resize::Shrink(to)) => match self.holds_back(may_begin) {
-                Some(held) => why = format!("{why}; not yet: {held}"),
-                None => self.resize(claim, AutoscalerReason::ClaimShrinks, to, &why),
+            Some(Resize::Shrink(to)) => {
+                match self.holds_back(may_begin).or_else(|| self.doubt(claim)) {
+                    Some(held) => why = format!("{why}; not yet: {held}"),
+                    None => self.resize(claim, AutoscalerReason::ClaimShrinks, to, &why),
+                }
+            }
+            Some(Resize::Grow(to)) => match self.doubt(claim) {
+                Some(doubt) => why = format!("{why}; not yet: {doubt}"),
+                None => self.resize(claim, AutoscalerReason::ClaimGrows, to, &why),
             },
-            Some(Resize::Grow(to)) => self.resize(claim, AutoscalerReason::ClaimGrows, to, &why),
             Some(Resize::Lower(to)) => {
                 self.resize(claim, AutoscalerReason::GrowthRefused, to, &why);
             }
         }
         self.entry.decision = Some(bounded(&why));
+    }
+
+    /// What a node has told stays as it was when its agent is away. So it is asked to look before anything
+    /// follows from that; why nothing does yet.
+    fn doubt(&mut self, claim: &PersistentVolumeClaim) -> Option<String> {
+        let (seen, name) = (self.seen, claim.name_any());
+        // What all together come to is no matter of how full one is.
+        let volume = seen.volume_of(&name).filter(|_| seen.usage.contains_key(&name))?;
+        let answer = volume.recent_answer_to(&Wish::Look).map(|answer| answer.err());
+        if answer == Some(None) {
+            return None;
+        }
+        self.ask_for(volume, Wish::Look);
+        let Some(Some(NotDone { why, .. })) = answer else {
+            return Some(
+                "its node is asked first whether it still tells how full it is".to_owned(),
+            );
+        };
+        let message = format!(
+            "claim {name} was to become another size by what its node told last, and that does not answer: {why}"
+        );
+        self.wait(AutoscalerReason::UsageStale, message);
+        Some(format!("its node does not answer: {why}"))
     }
 
     fn resize(
@@ -100,6 +130,11 @@ impl Turn<'_> {
     pub(super) fn objects_to_shrink(&self) -> Option<String> {
         self.entry.swap.as_ref().filter(|swap| swap.by_itself)?;
         let claim = self.seen.claim(&self.entry.active_claim)?;
+        if let Some(node) = self.seen.silent.get(&claim.name_any()) {
+            return Some(format!(
+                "the agent of node {node} is away, so how full it is is not known"
+            ));
+        }
         let sizes = (requested(claim), self.own_size()?.to);
         let usage = self.seen.usage.get(&claim.name_any()).copied();
         let policy = self.seen.autoscaler.spec.autoscale.as_ref()?;

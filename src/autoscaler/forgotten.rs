@@ -35,15 +35,17 @@ impl Keeper {
             self.cluster.nodes().watched().changes(),
             self.asks.changes(),
             self.autoscalers.changes(),
+            self.watches.claims().changes(),
         ];
         loop {
             changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
-            let is_any = self.look_for_forgotten().await;
-            let [nodes, answers, autoscalers] = &mut changes;
+            let is_any = self.look_for_forgotten().await | self.let_go_of_forgotten().await;
+            let [nodes, answers, autoscalers, claims] = &mut changes;
             tokio::select! {
                 _ = nodes.changed() => {}
                 _ = autoscalers.changed() => {}
                 _ = answers.changed() => {}
+                _ = claims.changed() => {}
                 () = until(is_any.then(|| Instant::now() + AGAIN)) => {}
             }
             tokio::time::sleep(PAUSE).await;

@@ -30,6 +30,9 @@ impl Turn<'_> {
     pub(super) fn prepare(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
+        if let Some(why) = self.does_not_fit() {
+            return self.give_up(&why);
+        }
         if !self.make_missing(&name, &from) {
             return;
         }
@@ -41,6 +44,8 @@ impl Turn<'_> {
             Before::Waits => self.wait_ahead(filling),
             // The pod may have run for long since the swap began.
             Before::Nothing(_) if self.waits_for_others() => {}
+            // From the stop on nothing else would keep it.
+            Before::Nothing(_) if !self.holds(&from) => {}
             Before::Nothing(cold) => self.stop(cold, filling.ahead.as_ref()),
             Before::Never(why) => self.give_up(&why),
         }
@@ -66,7 +71,8 @@ impl Turn<'_> {
         if !source.spec.paused {
             return Before::Never(copied_too_early(name));
         }
-        if let Some(why) = self.objects_to_shrink() {
+        let is_deleted = self.is_deleted(&self.entry.active_claim, filling.phase);
+        if let Some(why) = is_deleted.or_else(|| self.objects_to_shrink()) {
             return Before::Never(why);
         }
         let is_hot = self.is_hot(source);

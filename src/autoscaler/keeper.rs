@@ -91,6 +91,14 @@ struct Known {
     is_attended: bool,
 }
 
+/// How full a volume is, as far as its node has told.
+#[derive(Debug)]
+pub(super) enum Told {
+    Now(VolumeUsage),
+    /// The agent of this node is away since.
+    Before(String),
+}
+
 /// The uid of a workload that was looked at, after how long to look again, and what was refused.
 type Attended = (String, Option<Duration>, Option<Refusal>);
 
@@ -254,6 +262,10 @@ impl Keeper {
             }
             api::Workload::Pods(_) => None,
         });
+        let others = self.autoscalers.all().into_iter().filter(|one| autoscaler.rivals(one));
+        let mut others: Vec<String> = others.map(|one| uid(&one.metadata).to_owned()).collect();
+        others.sort();
+        versions.extend(others);
         versions.extend(sources.filter_map(|source| source.resource_version()));
         versions.extend(of_claims);
         versions.extend(self.asks.versions(uid(&autoscaler.metadata)));
@@ -261,11 +273,14 @@ impl Keeper {
     }
 
     /// What the node of a volume told last of how full it is, by the name of the volume.
-    pub(super) fn usage_of(&self, volume: &str) -> Option<VolumeUsage> {
+    pub(super) fn usage_of(&self, volume: &str) -> Option<Told> {
+        let (away, _) = self.cluster.requests().away();
         self.cluster.nodes().watched().all().into_iter().find_map(|node| {
             let status = node.status.as_ref()?;
             let id = &status.volumes.iter().find(|one| one.name == volume)?.id;
-            status.usage.iter().find(|one| one.volume == *id).cloned()
+            let usage = status.usage.iter().find(|one| one.volume == *id)?;
+            let name = node.name_any();
+            Some(if away.contains(&name) { Told::Before(name) } else { Told::Now(usage.clone()) })
         })
     }
 

@@ -10,7 +10,7 @@ use kube::{Api, ResourceExt};
 
 use crate::api::{self, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator};
 use crate::autoscaler::KEPT_BY;
-use crate::autoscaler::keeper::Keeper;
+use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
 use crate::autoscaler::seen::{Refusal, Seen, Usage, VolumeSeen, Workload, uid};
 use crate::autoscaler::size;
@@ -45,8 +45,11 @@ impl Keeper {
             is_covered,
             claims: BTreeMap::new(),
             sources: BTreeMap::new(),
+            elder: self.elder_of(&autoscaler),
+            left: BTreeSet::new(),
             classes: BTreeMap::new(),
             usage: BTreeMap::new(),
+            silent: BTreeMap::new(),
             volumes: BTreeMap::new(),
             autoscaler,
             workload,
@@ -54,11 +57,21 @@ impl Keeper {
             refusal,
         };
         self.see_claims(&mut seen).await?;
+        self.see_left(&mut seen).await?;
         self.see_sources(&mut seen).await?;
         self.see_classes(&mut seen).await?;
         self.see_volumes(&mut seen).await?;
         self.see_usage(&mut seen);
         Ok(Some(seen))
+    }
+
+    /// Who keeps its claims in its place. What is watched comes in order: who sees a younger one has seen the
+    /// older one before.
+    fn elder_of(&self, autoscaler: &PvcAutoscaler) -> Option<String> {
+        let all = self.autoscalers.all();
+        let rivals = all.iter().filter(|one| autoscaler.rivals(one));
+        let rivals: Vec<PvcAutoscaler> = rivals.map(|one| (**one).clone()).collect();
+        autoscaler.elder(&rivals).map(ResourceExt::name_any)
     }
 
     /// Whose claims these are; `None` if there is none of its name.
@@ -140,8 +153,8 @@ impl Keeper {
         for one in ordinals {
             let is_changed = one.swap.is_some() || one.is_shrinking();
             let policy = seen.autoscaler.spec.autoscale.as_ref();
-            let may_shrink = policy.is_some_and(|policy| policy.shrink.is_some());
-            if is_changed || may_shrink || is_too_large(seen, one) {
+            // Its node is asked before it becomes another size.
+            if is_changed || policy.is_some() || is_too_large(seen, one) {
                 named.insert(one.active_claim.clone());
             }
             let closing = one.retained.iter().filter(|old| old.fence.is_some());
@@ -191,16 +204,17 @@ impl Keeper {
 }
 
 impl Keeper {
-    /// How full the volumes are, if that decides about anything.
+    /// How full the volumes are; of those of nodes whose agents are away that is not known.
     fn see_usage(&self, seen: &mut Seen) {
-        if seen.autoscaler.spec.autoscale.is_none() {
-            return;
+        for (name, claim) in &seen.claims {
+            let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
+            let name = name.clone();
+            match volume.and_then(|volume| self.usage_of(volume)) {
+                Some(Told::Now(usage)) => seen.usage.extend([(name, Usage::from(&usage))]),
+                Some(Told::Before(node)) => seen.silent.extend([(name, node)]),
+                None => {}
+            }
         }
-        let volumes = seen.claims.iter().filter_map(|(name, claim)| {
-            let volume = claim.spec.as_ref()?.volume_name.as_ref()?;
-            Some((name.clone(), Usage::from(&self.usage_of(volume)?)))
-        });
-        seen.usage = volumes.collect();
     }
 }
 

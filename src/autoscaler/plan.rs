@@ -13,7 +13,7 @@ use crate::autoscaler::seen::{Seen, Workload, is_bound};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::{drop_unbound, is_fillable};
 use crate::autoscaler::turn::Turn;
-use crate::autoscaler::{AutoscalerReason, KEPT_BY, ORDINAL, SUPERSEDED_BY, make};
+use crate::autoscaler::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, make};
 use crate::cluster::{capacity, requested};
 
 /// The longest sentence in a status, in characters.
@@ -39,6 +39,9 @@ pub(super) struct Says {
 
 /// Decide what is done next.
 pub(super) fn plan(seen: &Seen) -> Plan {
+    if let Some(elder) = &seen.elder {
+        return stand_back(seen, elder);
+    }
     let mut status = seen.autoscaler.status.clone().unwrap_or_default();
     let (entries, mut says) = entries(seen, &status.ordinals);
     let mut may_begin = may_begin(seen, &entries);
@@ -67,6 +70,23 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     status.observed_generation = seen.generation();
     summarize(&mut status, seen, &says);
     Plan { status, steps }
+}
+
+/// Leave the claims to an older one, as if this one were deleted: what it was midway in is given back as
+/// then, and what it has made for a swap goes.
+fn stand_back(seen: &Seen, elder: &str) -> Plan {
+    let mut status = seen.autoscaler.status.clone().unwrap_or_default();
+    let message = format!(
+        "PvcAutoscaler {elder}, which is older, keeps the claims {} of {} already, and nothing is done here: \
+         delete one of the two; if {elder} goes, its claims are taken over",
+        seen.volume(),
+        seen.autoscaler.spec.workload().in_words()
+    );
+    let problem = Some((AutoscalerReason::ClaimTaken, message));
+    status.ordinals = Vec::new();
+    status.observed_generation = seen.generation();
+    summarize(&mut status, seen, &[Says { problem, ..Says::default() }]);
+    Plan { status, steps: sweep(seen, &[]) }
 }
 
 /// What a replica has made of a plan that was no longer that of the others: nobody would know of it. A
@@ -197,10 +217,11 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
     if seen.claims_are_fixed() {
         return Ok(plain);
     }
-    let ours = (seen.autoscaler.name_any(), ordinal.to_string());
+    let number = ordinal.to_string();
     let is_its = |claim: &&PersistentVolumeClaim| {
-        let labels = claim.labels();
-        (labels.get(KEPT_BY), labels.get(ORDINAL)) == (Some(&ours.0), Some(&ours.1))
+        let is_kept = seen.keeps(claim) || seen.left.contains(&claim.name_any());
+        is_kept
+            && claim.labels().get(ORDINAL) == Some(&number)
             && is_bound(claim)
             && !claim.annotations().contains_key(SUPERSEDED_BY)
     };

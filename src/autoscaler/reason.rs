@@ -43,6 +43,8 @@ pub enum AutoscalerReason {
     SwapBegun,
     /// A copy has failed, and the pod has its old claim.
     SwapFailed,
+    /// A node does not answer that has told how full a claim is.
+    UsageStale,
     /// The node of a volume has not told it who may use it.
     VolumeNotFenced,
     /// The volume mode of the template is not that of the claims.
@@ -55,7 +57,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 22] = [
+    pub const ALL: [AutoscalerReason; 23] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
@@ -74,6 +76,7 @@ impl AutoscalerReason {
         AutoscalerReason::Swapped,
         AutoscalerReason::SwapBegun,
         AutoscalerReason::SwapFailed,
+        AutoscalerReason::UsageStale,
         AutoscalerReason::VolumeNotFenced,
         AutoscalerReason::WrongMode,
         AutoscalerReason::WebhookMissing,

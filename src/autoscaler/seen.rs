@@ -26,6 +26,11 @@ pub(super) struct Seen {
     pub workload: Option<Workload>,
     /// By name: the claims that are kept here, and those that could be.
     pub claims: BTreeMap<String, PersistentVolumeClaim>,
+    /// The one that keeps these claims in the place of this one: an older one of the same workload and
+    /// template.
+    pub elder: Option<String>,
+    /// Those of these claims that another one has kept for the same pods, and keeps no more.
+    pub left: BTreeSet<String>,
     /// By name: what new claims are filled from.
     pub sources: BTreeMap<String, PvcSourcePopulator>,
     /// All pods of the namespace; empty when nothing is asked of them.
@@ -34,6 +39,8 @@ pub(super) struct Seen {
     pub classes: BTreeMap<String, bool>,
     /// What the node says of the volume of a claim, by the name of the claim.
     pub usage: BTreeMap<String, Usage>,
+    /// The nodes whose agents are away, by the name of a claim: what they told of it last is old.
+    pub silent: BTreeMap<String, String>,
     /// The volumes of the claims that a swap is about, by the name of the claim; `None` for one of another
     /// driver, or that is no more.
     pub volumes: BTreeMap<String, Option<VolumeSeen>>,
@@ -117,6 +124,8 @@ pub(super) enum Wish {
     Shrink { to: Bytes, begun: Timestamp },
     /// To let it grow again.
     Release,
+    /// Only to look at it: who does is there, and tells how full its volumes are.
+    Look,
 }
 
 impl fmt::Display for Wish {
@@ -125,6 +134,7 @@ impl fmt::Display for Wish {
             Wish::Fence(fence) => fence.fmt(f),
             Wish::Shrink { to, begun } => write!(f, "shrink:{to}:{begun}"),
             Wish::Release => f.write_str("release"),
+            Wish::Look => f.write_str("look"),
         }
     }
 }
@@ -137,6 +147,8 @@ pub(super) struct Asked {
     pub answer: Option<Result<Look, NotDone>>,
     /// Whether that is so old that it may be different by now.
     pub is_old: bool,
+    /// Whether the answer is of the last minute.
+    pub is_recent: bool,
 }
 
 /// Why a node has not done what it was asked.
@@ -172,6 +184,12 @@ impl VolumeSeen {
     pub fn answer_to(&self, wish: &Wish) -> Option<Result<&Look, &NotDone>> {
         let asked = self.asked.as_ref().filter(|asked| asked.wish == *wish)?;
         Some(asked.answer.as_ref()?.as_ref())
+    }
+
+    /// What its node has answered to a wish within the last minute.
+    pub fn recent_answer_to(&self, wish: &Wish) -> Option<Result<&Look, &NotDone>> {
+        self.asked.as_ref().filter(|asked| asked.is_recent)?;
+        self.answer_to(wish)
     }
 
     /// Why its node has not told it what it is.

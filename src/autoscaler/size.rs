@@ -45,6 +45,8 @@ pub(super) struct Sized<'a> {
     pub grown: Option<&'a Grown>,
     /// What its node said of it.
     pub usage: Option<Usage>,
+    /// The node that has told nothing since, because its agent is away.
+    pub silent: Option<&'a str>,
     /// Why it does not get what it asks for.
     pub refusal: Option<&'a str>,
     /// The largest size of the other claims of the workload.
@@ -93,14 +95,17 @@ pub(super) fn decide(policy: &Autoscale, claim: &Sized<'_>, now: Timestamp) -> D
 }
 
 /// How full a claim is as it is now, or why that is not known.
-fn sample(claim: &Sized<'_>) -> Result<Usage, &'static str> {
+fn sample(claim: &Sized<'_>) -> Result<Usage, String> {
+    if let Some(node) = claim.silent {
+        return Err(format!("the agent of node {node} is away, so how full it is is not known"));
+    }
     let usage = claim.usage.filter(|usage| usage.size > Bytes::ZERO);
-    let usage = usage.ok_or("its node has not told how full it is")?;
+    let usage = usage.ok_or_else(|| "its node has not told how full it is".to_owned())?;
     // Of before it grew: a node tells anew as soon as the file system has its new size. Hours in records are
     // those of whole seconds.
     let grown_at = claim.grown.and_then(|grown| grown.at.as_ref());
     if grown_at.is_some_and(|Time(at)| *at >= usage.at) {
-        return Err("its node has not told how full it is since it grew");
+        return Err("its node has not told how full it is since it grew".to_owned());
     }
     Ok(usage)
 }

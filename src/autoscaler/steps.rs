@@ -2,6 +2,7 @@
 
 use crate::api::Quantity;
 use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::marks::Marks;
 use crate::autoscaler::seen::Wish;
 use crate::volume::VolumeId;
 
@@ -12,6 +13,8 @@ pub(super) enum Step {
     MakeClaim { ordinal: i32, claim: String, size: Quantity },
     /// Put our labels on a claim that was there before.
     Adopt { ordinal: i32, claim: String },
+    /// Write labels and annotations of the template onto a claim.
+    Mark { claim: String, marks: Marks },
     /// Ask for a larger claim, or for less than what was refused.
     Grow { claim: String, size: Quantity },
     /// Make what the new claim is filled from.
@@ -22,6 +25,10 @@ pub(super) enum Step {
     EndRounds { claim: String },
     /// Have a node do something to a volume, and look at it.
     Ask { volume: VolumeId, wish: Wish },
+    /// Keep the old claim of a swap from going, whoever deletes it.
+    Hold { claim: String },
+    /// Let a claim go that was held; its volume stays if it has the only copy and the claim was deleted.
+    LetGo { claim: String, keeps_volume: bool },
     /// Tell a claim and its PersistentVolume that the volume is smaller.
     TellSmaller { claim: String, to: Quantity },
     /// Let the copy begin.

@@ -62,7 +62,11 @@ impl Turn<'_> {
             }
             _ => {}
         }
+        if let Some(why) = self.is_deleted(&from, filling.phase) {
+            return self.give_up(&why);
+        }
         self.end_rounds(&name, filling.phase);
+        self.holds(&from);
         self.stop_writers(&from);
         if !self.seen.writers(&from).is_empty() {
             self.go_on(SwapPhase::Draining, None, None);

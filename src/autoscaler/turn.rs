@@ -6,6 +6,7 @@ use kube::ResourceExt;
 
 use crate::api::{AutoscalerMode, AutoscalerPhase, OrdinalStatus, Quantity, Swap, SwapPhase};
 use crate::autoscaler::drift::Drift;
+use crate::autoscaler::marks::Marks;
 use crate::autoscaler::plan::{Says, size_of};
 use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid, uses};
 use crate::autoscaler::steps::Step;
@@ -37,6 +38,7 @@ impl<'a> Turn<'a> {
         }
         turn.replace_waiting_pod();
         turn.close_retained();
+        turn.let_go();
         turn.retire();
         turn
     }
@@ -115,6 +117,7 @@ impl<'a> Turn<'a> {
             let (ordinal, claim) = (self.entry.ordinal, claim.name_any());
             self.steps.push(Step::Adopt { ordinal, claim });
         }
+        self.mark(claim);
         if !is_bound(claim) {
             self.says.phase = Some(AutoscalerPhase::Waiting);
             self.says.progress = Some(format!("claim {} has no volume yet", claim.name_any()));
@@ -122,6 +125,17 @@ impl<'a> Turn<'a> {
         }
         self.decide_size(claim, *may_begin);
         self.compare(claim, may_begin);
+    }
+
+    /// Give it the labels and annotations that the template has by now.
+    fn mark(&mut self, claim: &PersistentVolumeClaim) {
+        let spec = &self.seen.autoscaler.spec;
+        if spec.mode == AutoscalerMode::Recommend {
+            return;
+        }
+        let missing = Marks::missing(&spec.volume_claim_template.metadata, &claim.metadata);
+        let claim = claim.name_any();
+        self.steps.extend(missing.map(|marks| Step::Mark { claim, marks }));
     }
 
     /// Whether another PvcAutoscaler keeps a claim that pods name by themselves: with two, it would be

@@ -102,6 +102,27 @@ fn what_does_not_fit_is_known_before_a_pod_is_stopped() {
 }
 
 #[test]
+fn what_its_node_tells_not_to_fit_is_known_before_a_pod_is_stopped_for_a_cold_copy() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        one_pod(&world, &json!({})).await;
+        let (pod, old) = (world.pod("nginx-0"), world.ordinal(0).active_claim);
+        world.holds(0, "3Gi", "4Gi");
+        world.want("2Gi", "hdd", &json!({}));
+        world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        world.rest().await;
+        assert_eq!((world.pod("nginx-0"), world.ordinal(0).active_claim), (pod, old));
+        let why = world.ordinal(0).swap.unwrap().message.unwrap();
+        assert!(why.contains("holds 3 GiB") && why.contains("2Gi has no room"), "{why}");
+        assert_eq!((world.told("SwapBegun"), world.told("SwapFailed")), (0, 1));
+        assert_eq!((world.claims().len(), world.left()), (1, vec![]));
+        world.want("3500Mi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        world.write();
+    });
+}
+
+#[test]
 fn rounds_that_fail_are_given_up_and_the_pod_is_stopped_for_all_of_it() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();

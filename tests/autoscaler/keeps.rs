@@ -1,10 +1,17 @@
 //! Claims are made, taken over, and let grow.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
 use pliant::api::{AutoscalerPhase, PvcAutoscaler, Quantity};
+use pliant::testing::FakeApi;
 use serde_json::json;
 
 use crate::block_on;
+use crate::play::object;
 use crate::world::{HUNG, SHOP, World};
+
+const KEPT_BY: &str = "pliant.io/pvc-autoscaler";
 
 fn size(text: &str) -> Quantity {
     Quantity(text.parse().unwrap())
@@ -44,6 +51,54 @@ fn an_edit_of_the_template_grows_the_claims_under_running_pods() {
         assert_eq!(world.claims(), before);
         assert_eq!(capacity(&world.active(1)), "8Gi");
         assert_eq!(world.play().written["nginx-0"], "w", "it was not started again");
+    });
+}
+
+/// Another PvcAutoscaler of the same StatefulSet and template, which is younger.
+fn twin(world: &World, size: &str) -> PvcAutoscaler {
+    let mut twin = world.wanted(size, "hdd", &json!({}));
+    twin.metadata = object(json!({"name": "twin", "namespace": SHOP}));
+    twin.status = None;
+    twin.metadata.creation_timestamp = Some(Time(Timestamp::now() + SignedDuration::from_hours(1)));
+    twin
+}
+
+fn is_told(api: &FakeApi, reason: Option<&str>) -> bool {
+    let twin: Option<PvcAutoscaler> = api.get(&format!("{SHOP}/twin"));
+    let status = twin.and_then(|one| one.status).unwrap_or_default();
+    status.observed_generation > 0 && status.reason.as_deref() == reason
+}
+
+#[test]
+fn of_two_with_one_template_the_younger_stands_back_until_the_older_is_gone() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        // Its name is hashed by now, and it has content.
+        world.want("2Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        world.write();
+        let active = world.ordinal(0).active_claim;
+        let keeper = |world: &World| world.claim(&active).unwrap().labels()[KEPT_BY].clone();
+
+        world.api.put(&twin(&world, "8Gi"));
+        world.api.until("it is told", |api| is_told(api, Some("ClaimTaken"))).await;
+        world.rest().await;
+        assert_eq!((keeper(&world), capacity(&world.active(0))), ("nginx".into(), "2Gi".into()));
+        assert_eq!(world.status().reason, None, "the older one goes on");
+        let there: PvcAutoscaler = world.api.get(&format!("{SHOP}/twin")).unwrap();
+        assert!(there.status.unwrap().message.unwrap().contains("PvcAutoscaler nginx"));
+
+        world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/nginx"));
+        world.api.until("it takes over", |api| is_told(api, None)).await;
+        world.rest().await;
+        assert_eq!(keeper(&world), "twin");
+        assert_eq!(capacity(&world.claim(&active).unwrap()), "8Gi");
+        let there: PvcAutoscaler = world.api.get(&format!("{SHOP}/twin")).unwrap();
+        assert_eq!(there.status.unwrap().of(0).unwrap().active_claim, active);
+        assert_eq!(world.claims().len(), 2, "no empty claim was made");
     });
 }
 
@@ -193,5 +248,29 @@ fn a_workload_whose_calls_hang_holds_up_no_other() {
         world.set(1, &[]);
         world.want("4Gi", "hdd", &json!({}));
         world.settled("1/1").await;
+    });
+}
+
+#[test]
+fn labels_and_annotations_of_the_template_reach_claims_that_are_there() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        let mut claim = world.active(0);
+        claim.labels_mut().insert("owner".to_owned(), "somebody".to_owned());
+        world.api.put(&claim);
+        let mut edited = world.wanted("4Gi", "hdd", &json!({}));
+        let template = &mut edited.spec.volume_claim_template.metadata;
+        template.labels.insert("tier".to_owned(), "gold".to_owned());
+        template.annotations.insert("backup".to_owned(), "daily".to_owned());
+        world.api.put(&edited);
+        world.settled("1/1").await;
+        let claim = world.active(0);
+        let label = |key: &str| claim.labels().get(key).map(String::as_str);
+        assert_eq!((label("tier"), label("owner")), (Some("gold"), Some("somebody")));
+        assert_eq!(claim.annotations()["backup"], "daily");
+        assert_eq!(world.play().written["nginx-0"], "w", "it was not started again");
     });
 }

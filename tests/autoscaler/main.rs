@@ -3,6 +3,7 @@
 
 mod agents;
 mod crash_points;
+mod deleted;
 mod fences;
 mod hot;
 mod in_place;

@@ -309,3 +309,22 @@ fn a_shrink_that_is_late_is_given_up_before_its_pod_is_stopped() {
         assert_eq!(world.left(), Vec::<String>::new());
     });
 }
+
+#[test]
+fn nothing_is_decided_by_what_a_node_told_whose_agent_is_away_by_now() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        pods(&world, 1, &json!({})).await;
+        world.play().are_agents_away = true;
+        world.fill(0, 85, 0);
+        world.until("it is told", |status| status.reason.as_deref() == Some("UsageStale")).await;
+        world.rest().await;
+        assert_eq!((capacity(&world, 0), world.ordinal(0).grown), ("4Gi".to_owned(), None));
+        let said = world.ordinal(0).decision.unwrap_or_default();
+        assert!(said.contains("does not answer") || said.contains("is away"), "{said}");
+        world.play().are_agents_away = false;
+        until(&world, "it grows", |one| one.grown.is_some()).await;
+        world.settled("1/1").await;
+        assert_eq!(capacity(&world, 0), "20Gi");
+    });
+}

@@ -236,15 +236,32 @@ impl World {
         self.tell_usage(ordinal, percent, hours, &before);
     }
 
+    /// The node tells that files have so much of so much.
+    pub fn holds(&self, ordinal: i32, used: &str, of: &str) {
+        self.tell(
+            ordinal,
+            &json!({"at": Timestamp::now(), "capacity": of, "used": used,
+                                   "available": "0"}),
+        );
+    }
+
     fn tell_usage(&self, ordinal: i32, percent: u64, hours: i64, before: &Value) {
-        let volume = self.active(ordinal).spec.unwrap().volume_name.unwrap();
         let at = Timestamp::now() + SignedDuration::from_hours(hours);
+        self.tell(
+            ordinal,
+            &json!({"at": at, "capacity": "100", "used": percent.to_string(),
+                    "available": (100 - percent).to_string(), "before": before}),
+        );
+    }
+
+    fn tell(&self, ordinal: i32, usage: &Value) {
+        let volume = self.active(ordinal).spec.unwrap().volume_name.unwrap();
         let mut node: NodeStorage =
             self.api.get("alpha").expect("its agent has told of its volumes");
         let told = node.status.as_mut().unwrap();
         let id = told.volumes.iter().find(|one| one.name == volume).unwrap().id.clone();
-        let usage = json!({"volume": id, "at": at, "capacity": "100", "used": percent.to_string(),
-                           "available": (100 - percent).to_string(), "before": before});
+        let mut usage = usage.clone();
+        usage["volume"] = json!(id);
         told.usage = vec![object(usage)];
         self.api.put(&node);
     }

@@ -94,6 +94,13 @@ impl Play {
     }
 }
 
+impl Play {
+    /// Have the fill pods that hang come to their end.
+    pub fn end_hanging(&mut self) {
+        self.running.values_mut().for_each(|end| *end = End::Done);
+    }
+}
+
 /// Make an object of JSON.
 pub fn object<K: DeserializeOwned>(json: Value) -> K {
     serde_json::from_value(json).expect("an object")

@@ -143,10 +143,19 @@ fn only_a_volume_that_stands_for_the_claim_is_replaced() {
                stands for that, or delete the PvcAutoscaler";
     assert_eq!(given(volume("data", "other")), Err(why.to_owned()));
     assert_eq!(given(json!({"name": "data", "emptyDir": {}})), Err(why.to_owned()));
-    let two =
-        [data(&ordinal), autoscaler("twin", "data", &json!([{"ordinal": 0, "activeClaim": "x"}]))];
-    let given = made(&pod("db-0", &Value::Null), &workload(&[]), &two);
-    assert_eq!(given, Err(why.replace("data-0", "x").replace("sizes", "twin")));
+}
+
+/// The other stands back, and has no claims: it would keep every pod from being made.
+#[test]
+fn of_two_with_one_template_the_older_gives_the_claim() {
+    let old = data(&json!([{"ordinal": 0, "activeClaim": "data-0"}]));
+    for (young, claims) in
+        [("twin", json!([])), ("twin", json!([{"ordinal": 0, "activeClaim": "x"}]))]
+    {
+        let both = [autoscaler(young, "data", &claims), old.clone()];
+        let given = made(&pod("db-0", &Value::Null), &workload(&[]), &both);
+        assert_eq!(given, Ok(json!([volume("data", "data-0")])));
+    }
 }
 
 #[test]

@@ -160,6 +160,10 @@ fn in_every_state_nothing_is_lost_and_all_ends_well() {
         Left { holds: 1, operators: 2, is_disordered: true, ..NOTHING },
         Left { holds: 1, ..HOT },
         Left { deletions: 1, ..NOTHING },
+        Left { claim_deletions: 1, operators: 2, ..NOTHING },
+        Left { claim_deletions: 1, deaths: 1, failures: 1, ..NOTHING },
+        Left { claim_deletions: 1, ..HOT },
+        Left { claim_deletions: 1, deletions: 1, ..NOTHING },
         Left { failures: 1, operators: 2, is_disordered: true, ..NOTHING },
     ];
     let found: Vec<(Left, std::thread::Result<usize>)> = std::thread::scope(|scope| {

@@ -32,6 +32,7 @@ pub(super) fn sized(has: &str, usage: Option<Usage>) -> Sized<'static> {
         capacity: size(has),
         grown: None,
         usage,
+        silent: None,
         refusal: None,
         others: Quantity::default(),
         peak: None,
@@ -78,6 +79,10 @@ fn it_rests_after_it_has_grown_and_waits_while_it_grows() {
     let decided = decide(&policy, &Sized { usage: Some(old), ..claim }, later(300));
     assert_eq!(decided.resize, None);
     assert!(decided.why.contains("since it grew"), "{decided:?}");
+    let silent = Sized { silent: Some("alpha"), ..claim };
+    let decided = decide(&policy, &silent, later(300));
+    assert_eq!(decided.resize, None);
+    assert!(decided.why.contains("the agent of node alpha is away"), "{decided:?}");
 }
 
 #[test]

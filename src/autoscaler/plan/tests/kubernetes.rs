@@ -1,6 +1,7 @@
 //! What Kubernetes and the populator do in the explored world.
 
 use super::world::{Claim, FillingPhaseKey, PodModel, Source, World};
+use crate::api::{Swap, SwapPhase};
 use crate::volume::Use;
 
 impl World {
@@ -38,7 +39,10 @@ impl World {
             assert!(!is_first || claim.fence.lets() == Use::None, "it is read-only, in {self:#?}");
             return false; // Its volume is not staged.
         }
-        assert_eq!(content, self.data, "a pod starts without what was written, in {self:#?}");
+        // Who deletes claim and PvcAutoscaler begins anew; what was written stays in a volume.
+        let begins_anew = self.kept == Some(self.data);
+        let has_all = content == self.data || begins_anew;
+        assert!(has_all, "a pod starts without what was written, in {self:#?}");
         assert!(!claim.superseded, "a pod starts on a superseded claim, in {self:#?}");
         self.data += 1;
         let data = self.data;
@@ -93,7 +97,8 @@ impl World {
         };
         let Some(name) = self.source_that(is_it) else { return false };
         let from = self.sources[&name].from.clone();
-        let there = self.claims.get(&from).filter(|claim| claim.fence.lets() != Use::None);
+        let there = self.claims.get(&from);
+        let there = there.filter(|claim| claim.fence.lets() != Use::None && !claim.is_ending);
         let read = there.and_then(|claim| claim.content);
         self.change(&from, |claim| claim.is_read |= claim.fence.lets() == Use::Read);
         self.asked.iter_mut().flatten().for_each(|(_, asked)| asked.is_old = true);
@@ -124,12 +129,40 @@ impl World {
     /// A claim that was deleted goes when no pod has it that is on a node.
     pub(super) fn vanish(&mut self) -> bool {
         let used = self.pod.as_ref().filter(|pod| pod.is_running).map(|pod| pod.claim.clone());
-        let goes =
-            |(name, claim): &(&String, &Claim)| claim.is_ending && used.as_ref() != Some(*name);
+        let goes = |(name, claim): &(&String, &Claim)| {
+            let is_used = used.as_ref() == Some(*name)
+                || self.sources.iter().any(|source| self.reads(source, name));
+            claim.is_ending && !claim.has_finalizer && !is_used
+        };
         let Some(name) = self.claims.iter().find(goes).map(|(name, _)| name.clone()) else {
             return false;
         };
-        self.claims.remove(&name);
+        let Some(gone) = self.claims.remove(&name) else { return false };
+        let is_there = self.claims.values().any(|claim| claim.content == Some(self.data));
+        let is_last = gone.content == Some(self.data) && !is_there;
+        assert!(!is_last || gone.is_volume_kept, "the only copy, {name}, goes in {self:#?}");
+        if is_last {
+            self.kept = gone.content;
+        }
+        true
+    }
+
+    /// Somebody deletes the claim of a pod that is to get another one.
+    pub(super) fn delete_claim(&mut self) -> bool {
+        let is_under_way =
+            |swap: &Swap| !matches!(swap.phase, SwapPhase::Soaking | SwapPhase::Failed);
+        let Some(entry) = self.status.of(0) else { return false };
+        if !entry.swap.as_ref().is_some_and(is_under_way) {
+            return false;
+        }
+        let name = entry.active_claim.clone();
+        // With neither it goes at once, whether or not there is a swap.
+        let runs = self.pod.as_ref().is_some_and(|pod| pod.is_running && pod.claim == name);
+        if !runs && !self.claims.get(&name).is_some_and(|claim| claim.has_finalizer) {
+            return false;
+        }
+        self.left.claim_deletions -= 1;
+        self.change(&name, |claim| claim.is_ending = true);
         true
     }
 }

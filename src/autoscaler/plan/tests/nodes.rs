@@ -1,8 +1,9 @@
 //! What nodes do in the explored world, and those who get at volumes past Kubernetes.
 
-use super::world::{FillingPhaseKey, Source, World};
+use super::world::{Claim, FillingPhaseKey, Source, World};
 use crate::api::PvcAutoscalerStatus;
 use crate::autoscaler::forgotten::fence_without_swap;
+use crate::autoscaler::hold::is_told;
 use crate::autoscaler::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 use crate::volume::{Fence, FsKind, Mode, NodeKey, Reason, Use, VolumeId, VolumeKey};
 
@@ -26,7 +27,7 @@ impl World {
         };
         let before = self.asked[n].remove(&name).filter(|asked| asked.wish == wish);
         let answer = before.and_then(|before| before.answer);
-        self.asked[n].insert(name.clone(), Asked { wish, answer, is_old: false });
+        self.asked[n].insert(name.clone(), Asked { wish, answer, is_old: false, is_recent: true });
         self.asks.insert((name, fence.to_string()));
     }
 
@@ -80,6 +81,12 @@ impl World {
     pub(super) fn sweep(&mut self) -> bool {
         let gone = PvcAutoscalerStatus::default();
         let status = if self.keeper.is_some() { &self.status } else { &gone };
+        let is_forgotten =
+            |(name, claim): &(&String, &Claim)| claim.has_finalizer && !is_told(Some(status), name);
+        if let Some(name) = self.claims.iter().find(is_forgotten).map(|(name, _)| name.clone()) {
+            self.let_claim_go(&name, true);
+            return true;
+        }
         let pods = self.pods();
         let to_ask = self.claims.iter().find_map(|(name, claim)| {
             let volume = self.volume(name, SWEEPER)?;

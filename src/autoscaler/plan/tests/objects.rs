@@ -33,6 +33,7 @@ impl Claim {
         if self.superseded {
             metadata.annotations = Some([(SUPERSEDED_BY.to_owned(), "x".to_owned())].into());
         }
+        metadata.finalizers = self.has_finalizer.then(|| vec!["pliant.io/swap".to_owned()]);
         metadata.deletion_timestamp = self.is_ending.then_some(Time(Timestamp::UNIX_EPOCH));
         let phase = if self.content.is_some() { "Bound" } else { "Pending" };
         PersistentVolumeClaim {
@@ -96,7 +97,9 @@ impl Source {
             {"name": "source", "persistentVolumeClaim": {"claimName": self.from, "readOnly": true}},
         ]});
         let metadata = json!({"name": "fill", "uid": "fill", "labels": {"pliant.io/fill": "x"}});
-        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+        let status = json!({"phase": "Running"});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status}))
+            .unwrap()
     }
 }
 

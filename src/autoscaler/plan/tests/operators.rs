@@ -90,7 +90,14 @@ impl World {
                     self.drop_claim(&claim, &uid);
                 }
             }
-            Step::TellSmaller { .. } | Step::Count { .. } | Step::Tell { .. } => {}
+            Step::Hold { claim } => {
+                self.change(&claim, |claim| claim.has_finalizer |= !claim.is_ending);
+            }
+            Step::LetGo { claim, keeps_volume } => self.let_claim_go(&claim, keeps_volume),
+            Step::Mark { .. }
+            | Step::TellSmaller { .. }
+            | Step::Count { .. }
+            | Step::Tell { .. } => {}
         }
     }
 
@@ -108,6 +115,16 @@ impl World {
             fence: Fence::default(),
             is_held: false,
             is_read: false,
+            has_finalizer: false,
+            is_volume_kept: false,
+        });
+    }
+
+    /// What operators let go is gone as soon as nobody uses it.
+    pub(super) fn let_claim_go(&mut self, name: &str, keeps_volume: bool) {
+        self.change(name, |claim| {
+            claim.has_finalizer = false;
+            claim.is_volume_kept |= keeps_volume && claim.is_ending && !claim.superseded;
         });
     }
 

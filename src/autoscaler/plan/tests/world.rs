@@ -34,6 +34,8 @@ pub(super) struct Left {
     pub holds: u8,
     /// How often the PvcAutoscaler is deleted, and made again.
     pub deletions: u8,
+    /// How often the claim of a pod that is to get another one is deleted.
+    pub claim_deletions: u8,
     /// Whether nodes do what they are asked in another order, too.
     pub is_disordered: bool,
     /// Whether claims are copied ahead.
@@ -52,6 +54,7 @@ pub(super) const NOTHING: Left = Left {
     days: 0,
     holds: 0,
     deletions: 0,
+    claim_deletions: 0,
     is_disordered: false,
     is_hot: false,
     operators: 1,
@@ -81,6 +84,10 @@ pub(super) struct Claim {
     pub is_held: bool,
     /// Whether a copy has it mounted, so read-only.
     pub is_read: bool,
+    /// Whether a swap keeps it from going.
+    pub has_finalizer: bool,
+    /// Whether its volume stays when it goes.
+    pub is_volume_kept: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -140,6 +147,8 @@ pub(super) struct World {
     pub asked: [BTreeMap<String, Asked>; 3],
     /// The PvcAutoscaler, of those that had its name; `None` while there is none.
     pub keeper: Option<u8>,
+    /// What is in a volume whose claim was deleted, and that stays.
+    pub kept: Option<Data>,
     pub left: Left,
 }
 
@@ -170,9 +179,10 @@ pub(super) enum Move {
     Unmount,
     Delete,
     Create,
+    DeleteClaim,
 }
 
-pub(super) const MOVES: [Move; 27] = [
+pub(super) const MOVES: [Move; 28] = [
     Move::LetGo,
     Move::Unmount,
     Move::Create,
@@ -200,6 +210,7 @@ pub(super) const MOVES: [Move; 27] = [
     Move::AnswerLast,
     Move::Hold,
     Move::Delete,
+    Move::DeleteClaim,
 ];
 
 /// Those that always happen in the end.
@@ -221,6 +232,7 @@ impl World {
             asks: BTreeSet::new(),
             asked: [const { BTreeMap::new() }; 3],
             keeper: Some(0),
+            kept: None,
             left,
         }
     }
@@ -269,8 +281,11 @@ impl World {
             claims: claims.collect(),
             sources: sources.collect(),
             pods: self.pods(),
+            elder: None,
+            left: BTreeSet::new(),
             classes: [("hdd".to_owned(), true), ("ssd".to_owned(), true)].into(),
             usage: BTreeMap::new(),
+            silent: BTreeMap::new(),
             volumes: volumes.collect(),
             is_covered: true,
             refusal: None,
@@ -330,6 +345,7 @@ impl World {
             Move::Unmount => next.unmount(),
             Move::Delete => next.delete(),
             Move::Create => next.create(),
+            Move::DeleteClaim => next.delete_claim(),
         };
         next.forget();
         is_done.then_some(next)
@@ -353,6 +369,7 @@ impl World {
             Move::AnswerLast => left.is_disordered && self.asks.len() > 1,
             Move::Hold => left.holds > 0,
             Move::Delete => left.deletions > 0,
+            Move::DeleteClaim => left.claim_deletions > 0,
             Move::Create => self.keeper.is_none(),
             Move::CopyAhead | Move::BeginCopy | Move::EndCopy => !self.sources.is_empty(),
             Move::MakePod => self.pod.is_none(),
@@ -410,6 +427,11 @@ impl World {
         let is_first = self.keeper == Some(0);
         let is_kept = !is_first || self.claims.len() <= 1 + entry.retained.len();
         let is_clean = self.sources.is_empty() && is_kept;
-        (is_wanted || has_failed) && is_clean && (runs || self.replicas == 0)
+        let is_kept_back = self.kept == Some(self.data);
+        // Deleted under its pod, it goes when that ends; only then there is another one.
+        let waits = runs && active.is_some_and(|claim| claim.is_ending);
+        (is_wanted || has_failed || waits)
+            && is_clean
+            && (runs || is_kept_back || self.replicas == 0)
     }
 }

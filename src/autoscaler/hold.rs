@@ -1,0 +1,178 @@
+//! Keeps the old claim of a swap from going while no pod has it: whoever deletes it then would take the
+//! only copy along. It carries our finalizer from before its pod is stopped until the new claim has all of
+//! it, or the swap is given up.
+//!
+//! Kubernetes starts no pod with a claim that was deleted. So a copy that runs is waited for; else the swap
+//! is given up, and the volume stays when the claim goes.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::api::Patch;
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use crate::api::{FillingPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase};
+use crate::autoscaler::keeper::Keeper;
+use crate::autoscaler::seen::{is_ending, uid};
+use crate::autoscaler::steps::Step;
+use crate::autoscaler::turn::Turn;
+use crate::autoscaler::{SUPERSEDED_BY, WRITER};
+use crate::causes;
+use crate::cluster::writes;
+use crate::populators;
+
+/// Our finalizer on the old claim of a swap.
+const SWAP: &str = "pliant.io/swap";
+
+/// Whether a claim stays until a swap lets go of it.
+fn is_held(claim: &PersistentVolumeClaim) -> bool {
+    claim.finalizers().iter().any(|one| one == SWAP)
+}
+
+impl Turn<'_> {
+    /// Whether the old claim stays, whoever deletes it. If not, that is seen to first.
+    pub(super) fn holds(&mut self, from: &str) -> bool {
+        let Some(claim) = self.seen.claim(from) else { return false };
+        if !is_held(claim) && !is_ending(&claim.metadata) {
+            self.steps.push(Step::Hold { claim: from.to_owned() });
+        }
+        is_held(claim)
+    }
+
+    /// Why the old claim can be copied no more: somebody has deleted it, and no copy of it runs.
+    pub(super) fn is_deleted(&self, from: &str, phase: FillingPhase) -> Option<String> {
+        let claim = self.seen.claim(from);
+        if claim.is_some_and(|claim| !is_ending(&claim.metadata)) {
+            return None;
+        }
+        let goes_on = self.seen.pods_with(from).any(|pod| populators::fills(pod) && has_begun(pod));
+        if goes_on || phase == FillingPhase::Binding {
+            return None;
+        }
+        let volume = claim.and_then(|claim| claim.spec.as_ref()?.volume_name.as_deref());
+        let volume = volume.unwrap_or("NAME");
+        Some(format!(
+            "claim {from} was deleted while it was to be copied. Its volume {volume} stays: to have it back, \
+             type `kubectl patch pv {volume} --type=merge -p '{{\"spec\":{{\"claimRef\":null}}}}'` when the \
+             claim is gone, and make claim {from} again with spec.volumeName {volume}. An edit of the template \
+             makes an empty one"
+        ))
+    }
+
+    /// Let go of claims that are not about to be copied any more.
+    pub(super) fn let_go(&mut self) {
+        let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
+        let active = match phase {
+            None | Some(SwapPhase::Failed | SwapPhase::Soaking) => Some(&self.entry.active_claim),
+            Some(_) => None,
+        };
+        let all = active.into_iter().chain(self.entry.retained.iter().map(|old| &old.claim));
+        let held = all.filter(|name| self.seen.claim(name).is_some_and(is_held));
+        let steps = held.map(|name| {
+            let keeps_volume = *name == self.entry.active_claim;
+            Step::LetGo { claim: name.clone(), keeps_volume }
+        });
+        self.steps.extend(steps.collect::<Vec<_>>());
+    }
+}
+
+/// Whether a pod has its claims, so that it comes to its end.
+fn has_begun(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Running" | "Succeeded"))
+}
+
+/// Whether a claim is told of, so that it is let go when that is right.
+pub(super) fn is_told(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool {
+    let is_its = |one: &OrdinalStatus| {
+        one.active_claim == claim || one.retained.iter().any(|old| old.claim == claim)
+    };
+    status.is_some_and(|status| status.ordinals.iter().any(is_its))
+}
+
+/// Whether the volume of a claim that is let go has to stay when that goes: nothing has all of it.
+pub(super) fn is_only_copy(claim: &PersistentVolumeClaim) -> bool {
+    is_ending(&claim.metadata) && !claim.annotations().contains_key(SUPERSEDED_BY)
+}
+
+impl Keeper {
+    /// Keep a claim that is there from going, for as long as it is as it was seen.
+    pub(super) async fn hold(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
+        let finalizers = claim.finalizers().iter().map(String::as_str).chain([SWAP]);
+        self.write_finalizers(claim, finalizers.collect()).await
+    }
+
+    /// Let a claim go, and keep its volume if that is the only copy of what is in it.
+    pub(super) async fn release(
+        &self,
+        claim: &PersistentVolumeClaim,
+        keeps_volume: bool,
+    ) -> Result<(), kube::Error> {
+        if keeps_volume && is_only_copy(claim) {
+            self.keep_volume(claim).await?;
+        }
+        let finalizers = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
+        self.write_finalizers(claim, finalizers.collect()).await
+    }
+
+    async fn write_finalizers(
+        &self,
+        claim: &PersistentVolumeClaim,
+        finalizers: Vec<&str>,
+    ) -> Result<(), kube::Error> {
+        let metadata = &claim.metadata;
+        let patch = json!({"metadata": {
+            "uid": metadata.uid, "resourceVersion": metadata.resource_version,
+            "finalizers": finalizers,
+        }});
+        let api = self.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
+        writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), WRITER).await
+    }
+
+    async fn keep_volume(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
+        let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+        let Some(named) = named else { return Ok(()) };
+        let api: Api<PersistentVolume> = Api::all(self.client.clone());
+        let patch = json!([
+            {"op": "test", "path": "/spec/claimRef/uid", "value": uid(&claim.metadata)},
+            {"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Retain"},
+        ]);
+        writes::patch(&api, named, &writes::by_json(patch), WRITER).await
+    }
+
+    /// Let go of claims of which no PvcAutoscaler tells: theirs was deleted midway. Whether there are any.
+    pub(super) async fn let_go_of_forgotten(&self) -> bool {
+        let mut is_any = false;
+        for claim in self.watches.claims().all().into_iter().filter(|claim| is_held(claim)) {
+            let told = self.release_if_forgotten_by_all(&claim).await;
+            is_any |= told.unwrap_or_else(|error| {
+                let (claim, error) = (claim.name_any(), causes::in_full(&error));
+                tracing::warn!(claim, error, "it is not known whether a claim is still to be held");
+                true
+            });
+        }
+        is_any
+    }
+
+    async fn release_if_forgotten_by_all(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<bool, kube::Error> {
+        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+        let is_its = |one: &PvcAutoscaler| {
+            one.namespace().as_deref() == Some(&*namespace) && is_told(one.status.as_ref(), &name)
+        };
+        if self.autoscalers.all().iter().any(|one| is_its(one)) {
+            return Ok(false);
+        }
+        // What is watched may be older than what was done; the status that says so was written before it.
+        let all =
+            self.of::<PvcAutoscaler>(&namespace).list(&kube::api::ListParams::default()).await?;
+        let there = self.of::<PersistentVolumeClaim>(&namespace).get_opt(&name).await?;
+        let Some(there) = there.filter(|there| is_held(there) && !all.iter().any(is_its)) else {
+            return Ok(false);
+        };
+        tracing::info!(claim = name, namespace, "no swap knows of a claim that is held");
+        self.release(&there, true).await?;
+        Ok(true)
+    }
+}

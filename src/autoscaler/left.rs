@@ -1,0 +1,100 @@
+//! Claims that another PvcAutoscaler has kept for the same pods, and keeps no more: it was deleted, or
+//! stands back behind this one. They have the content, so they are taken over.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt;
+use kube::api::ListParams;
+
+use crate::api::PvcAutoscaler;
+use crate::autoscaler::keeper::Keeper;
+use crate::autoscaler::seen::{Seen, Workload};
+use crate::autoscaler::{KEPT_BY, ORDINAL, SUPERSEDED_BY, make};
+
+/// How many characters of a digest are in the name of a claim.
+const DIGEST: usize = 5;
+
+impl Keeper {
+    /// Find them for the pods of which nothing is told yet.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub(super) async fn see_left(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+        let told = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let told: Vec<i32> = told.map(|one| one.ordinal).collect();
+        let all = seen.workload.iter().flat_map(Workload::ordinals);
+        let new: Vec<i32> = all.filter(|one| !told.contains(one)).collect();
+        if new.is_empty() || seen.names_claims() || seen.elder.is_some() {
+            return Ok(());
+        }
+        let namespace = seen.autoscaler.namespace().unwrap_or_default();
+        let kept = ListParams::default().labels(KEPT_BY);
+        for claim in self.of::<PersistentVolumeClaim>(&namespace).list(&kept).await?.items {
+            let is_its = new
+                .iter()
+                .any(|ordinal| is_of(&claim, &make::plain_name(seen, *ordinal), *ordinal));
+            if is_its && !seen.keeps(&claim) && self.is_let_go(seen, &claim).await? {
+                seen.left.insert(claim.name_any());
+                seen.claims.insert(claim.name_any(), claim);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether who kept a claim does so no more.
+    async fn is_let_go(
+        &self,
+        seen: &Seen,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<bool, kube::Error> {
+        let Some(keeper) = claim.labels().get(KEPT_BY) else { return Ok(false) };
+        let namespace = claim.namespace().unwrap_or_default();
+        let keeper = self.of::<PvcAutoscaler>(&namespace).get_opt(keeper).await?;
+        Ok(keeper
+            .is_none_or(|keeper| keeper.elder(std::slice::from_ref(&seen.autoscaler)).is_some()))
+    }
+}
+
+/// Whether a claim was made for the pod of which `plain` is the name of the first claim, and none has taken
+/// its place.
+fn is_of(claim: &PersistentVolumeClaim, plain: &str, ordinal: i32) -> bool {
+    let name = claim.name_any();
+    let is_named = name.strip_prefix(plain).is_some_and(|rest| {
+        let digest = rest.strip_prefix('-').unwrap_or("");
+        rest.is_empty()
+            || digest.len() == DIGEST && digest.bytes().all(|one| one.is_ascii_hexdigit())
+    });
+    is_named
+        && claim.labels().get(ORDINAL) == Some(&ordinal.to_string())
+        && !claim.annotations().contains_key(SUPERSEDED_BY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_claim_of_a_pod_is_known_by_its_name_and_its_ordinal() {
+        let claim = |name: &str, ordinal: &str, annotations: Value| -> PersistentVolumeClaim {
+            let labels = json!({KEPT_BY: "gone", ORDINAL: ordinal});
+            serde_json::from_value(json!({"metadata": {
+                "name": name, "labels": labels, "annotations": annotations}}))
+            .unwrap()
+        };
+        let is =
+            |name: &str, ordinal: &str| is_of(&claim(name, ordinal, json!({})), "data-db-0", 0);
+        assert!(is("data-db-0", "0") && is("data-db-0-0a1b2", "0"));
+        for (name, ordinal) in [
+            ("data-db-0-0a1b2", "1"),
+            ("data-db-0-12345", "12345"), // That of a StatefulSet db-0.
+            ("data-db-0-0a1b2c", "0"),
+            ("data-db-0-mine!", "0"),
+            ("data-db-01", "0"),
+            ("log-db-0", "0"),
+        ] {
+            assert!(!is(name, ordinal), "{name} {ordinal}");
+        }
+        let old = claim("data-db-0", "0", json!({SUPERSEDED_BY: "data-db-0-0a1b2"}));
+        assert!(!is_of(&old, "data-db-0", 0));
+    }
+}

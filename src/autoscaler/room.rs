@@ -1,0 +1,66 @@
+//! Whether what is in a claim can be in a smaller one, as far as its node has told. Pure.
+
+use crate::api::Quantity;
+use crate::autoscaler::plan::size_of;
+use crate::autoscaler::seen::Usage;
+use crate::autoscaler::turn::Turn;
+use crate::bytes::Bytes;
+use crate::cluster::requested;
+
+/// A node tells anew when such a part of a file system has come or gone. What that counts as used for
+/// itself is less.
+const UNTOLD_PART: u64 = 10;
+
+/// What a copy has besides, as a part of what it copies.
+const MARGIN_PART: u64 = 64;
+
+impl Turn<'_> {
+    /// Why the content does not fit into the new claim: then its pod is not stopped for a copy that would
+    /// be refused. Only what is beyond doubt is said; the copy itself counts before it writes.
+    pub(super) fn does_not_fit(&self) -> Option<String> {
+        let from = &self.entry.active_claim;
+        let new = self.seen.claim(&self.new_claim()).map(requested);
+        let to = new.unwrap_or_else(|| size_of(self.seen, &self.entry));
+        too_small(from, *self.seen.usage.get(from)?, to)
+    }
+}
+
+fn too_small(from: &str, usage: Usage, to: Quantity) -> Option<String> {
+    let least = usage.used.saturating_sub(Bytes::new(usage.size.get() / UNTOLD_PART));
+    let needs = least.get().saturating_add(least.get() / MARGIN_PART);
+    (needs > to.0.get()).then(|| {
+        let (used, size, at) = (usage.used, usage.size, usage.at);
+        let count = match usage.inodes {
+            0 => String::new(),
+            _ => format!(" in {} inodes", usage.inodes_used),
+        };
+        format!(
+            "the target is too small: claim {from} holds {used}{count} of {size}, as its node told at {at}, and \
+             {to} has no room for that; ask for more, or remove what is not needed"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_never_fit_is_refused() {
+        let usage = |used| Usage { size: Bytes::gib(10), used, ..Usage::default() };
+        let to = Quantity(Bytes::gib(2));
+        for (used, fits) in [
+            (Bytes::gib(1), true),
+            (Bytes::gib(2), true),
+            (Bytes::mib(2900), true), // Nearly a tenth of it may have gone since.
+            (Bytes::gib(3), false),   // There is no room for a margin.
+            (Bytes::gib(9), false),
+        ] {
+            assert_eq!(too_small("db", usage(used), to).is_none(), fits, "{used}");
+        }
+        let full = Usage { inodes: 9, inodes_used: 7, ..usage(Bytes::gib(9)) };
+        let said = too_small("db", full, to).unwrap();
+        assert!(said.contains("claim db holds 9 GiB in 7 inodes of 10 GiB"), "{said}");
+        assert!(said.contains("and 2Gi has no room for that"), "{said}");
+    }
+}

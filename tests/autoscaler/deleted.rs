@@ -1,0 +1,114 @@
+//! Somebody deletes the claim of a pod that is to get another one.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::ResourceExt;
+use pliant::api::{AutoscalerPhase, PvcAutoscaler, SwapPhase};
+use serde_json::json;
+
+use crate::block_on;
+use crate::play::{Content, End};
+use crate::world::{SHOP, World};
+
+/// A pod with what it has written, and the name of its claim.
+async fn one_pod(world: &World) -> String {
+    world.set(1, &[]);
+    world.want("4Gi", "hdd", &json!({}));
+    world.settled("1/1").await;
+    world.write();
+    world.ordinal(0).active_claim
+}
+
+fn delete(world: &World, claim: &str) {
+    world.api.delete::<PersistentVolumeClaim>(&format!("{SHOP}/{claim}"));
+}
+
+fn volume(world: &World, claim: &str) -> String {
+    world.claim(claim).unwrap().spec.unwrap().volume_name.unwrap()
+}
+
+fn is_held(claim: &PersistentVolumeClaim) -> bool {
+    claim.finalizers().iter().any(|one| one == "pliant.io/swap")
+}
+
+/// Until its pod is gone and its copy has not begun.
+async fn stopped(world: &World, old: &str) {
+    let volume = volume(world, old);
+    world.play().held.insert(volume);
+    world.want("2Gi", "hdd", &json!({}));
+    let waits = |phase| phase == SwapPhase::Fenced;
+    world
+        .until("it is fenced", |status| {
+            status.of(0).and_then(|one| one.swap.as_ref()).is_some_and(|swap| waits(swap.phase))
+        })
+        .await;
+    world.rest().await;
+    assert!(is_held(&world.claim(old).unwrap()));
+}
+
+#[test]
+fn what_no_copy_has_begun_of_stays_as_a_volume_and_that_is_told() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world).await;
+        let volume = volume(&world, &old);
+        stopped(&world, &old).await;
+        delete(&world, &old);
+        world.rest().await;
+        assert!(world.claim(&old).is_some(), "it stays until the swap is given up");
+        world.play().held.clear();
+        world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        world.rest().await;
+        assert!(world.claim(&old).is_none());
+        let pv: PersistentVolume = world.api.get(&volume).expect("its volume stays");
+        let policy = pv.spec.unwrap().persistent_volume_reclaim_policy;
+        assert_eq!(policy.as_deref(), Some("Retain"));
+        assert_eq!(world.play().contents[&volume], Content::Whole("ww".to_owned()));
+        let message = world.status().message.unwrap_or_default();
+        assert!(message.contains(&format!("Its volume {volume} stays")), "{message}");
+        assert_eq!(world.told("SwapFailed"), 1);
+    });
+}
+
+#[test]
+fn a_copy_that_runs_is_ended_and_the_pod_has_all() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world).await;
+        world.play().ends.push_back(End::Hangs);
+        world.want("2Gi", "hdd", &json!({}));
+        world
+            .api
+            .until("a fill pod runs", |api| {
+                crate::play::fill_pods(api).iter().any(crate::world::is_running)
+            })
+            .await;
+        delete(&world, &old);
+        world.rest().await;
+        world.play().end_hanging();
+        world.settled("1/1").await;
+        assert_eq!(world.ordinal(0).generation, 1);
+        assert!(world.claim(&old).is_none(), "as it was asked for");
+        world.write();
+        assert_eq!(world.play().written["nginx-0"], "wwww");
+    });
+}
+
+#[test]
+fn a_claim_that_was_held_for_a_swap_is_let_go_in_the_end() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world).await;
+        stopped(&world, &old).await;
+        // Deleted midway, the PvcAutoscaler lets go of nothing by itself.
+        world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/nginx"));
+        world.rest().await;
+        assert!(!is_held(&world.claim(&old).unwrap()));
+        world.play().held.clear();
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        world.want("2Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        assert!(!is_held(&world.claim(&old).unwrap()) && !is_held(&world.active(0)));
+        world.write();
+    });
+}
