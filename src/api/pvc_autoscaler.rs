@@ -165,6 +165,7 @@ pub struct Refused {}
 /// Who may use a volume at the same time.
 #[derive(JsonSchema)]
 #[allow(dead_code)] // Only the schema knows them: what a claim has is compared as it is written.
+#[expect(clippy::enum_variant_names, reason = "as Kubernetes has them")]
 enum AccessMode {
     /// All pods of one node.
     ReadWriteOnce,

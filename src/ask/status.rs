@@ -195,7 +195,7 @@ mod tests {
             };
         let pools = pools.iter().map(pool).collect();
         let version = "0.1.0".to_owned();
-        node.status = Some(NodeStorageStatus { pools, version, ..NodeStorageStatus::default() });
+        node.status = Some(NodeStorageStatus { version, pools, ..NodeStorageStatus::default() });
         node
     }
 

@@ -66,7 +66,7 @@ impl Turn<'_> {
         let (seen, name) = (self.seen, claim.name_any());
         // What all together come to is no matter of how full one is.
         let volume = seen.volume_of(&name).filter(|_| seen.usage.contains_key(&name))?;
-        let answer = volume.recent_answer_to(&Wish::Look).map(|answer| answer.err());
+        let answer = volume.recent_answer_to(&Wish::Look).map(Result::err);
         if answer == Some(None) {
             return None;
         }
