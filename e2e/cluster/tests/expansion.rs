@@ -95,7 +95,8 @@ fn a_volume_grows_while_nobody_uses_it() {
     });
 }
 
-/// What no pod has used yet has no file system: the volume grows, and the first pod finds all of it.
+/// What no pod has used yet has no file system: the volume grows, the claim says that its file system is to
+/// follow, and the first pod finds all of it.
 #[test]
 fn a_volume_grows_that_was_never_used() {
     run("a_volume_grows_that_was_never_used", |world| async move {
@@ -106,8 +107,14 @@ fn a_volume_grows_that_was_never_used() {
             let is = |size| move |claim: &PersistentVolumeClaim| capacity(claim) == size;
             world.until::<PersistentVolumeClaim>(fs, "is bound", is("320Mi")).await;
             world.resize(fs, "448Mi").await.unwrap();
-            world.until::<PersistentVolumeClaim>(fs, "has its new size", is("448Mi")).await;
+            let waits = world
+                .until::<PersistentVolumeClaim>(fs, "waits for a pod", |claim| {
+                    resize(claim).as_deref() == Some("NodeResizePending")
+                })
+                .await;
+            assert_eq!(capacity(&waits), "320Mi", "nobody has this much yet");
             world.pod(&format!("app-{fs}"), fs, "sleep 9999", json!({})).await;
+            world.until::<PersistentVolumeClaim>(fs, "has its new size", is("448Mi")).await;
             let size: u64 = world.exec(&format!("app-{fs}"), SIZE).await.parse().unwrap();
             assert!(size > 350 * 1024, "{fs}: {size} KiB");
         }
