@@ -1,4 +1,4 @@
-//! The records that Pliant keeps in Kubernetes, one file a kind.
+//! The records that Pliant keeps in Kubernetes, one file a kind or a part of one.
 //!
 //! LVM with its tags is the truth about volumes, and a PersistentVolume is Kubernetes' record of one.
 //! What is here is about other things: a piece of work for one node ([`VolumeRequest`]), what a node
@@ -10,6 +10,7 @@
 #[allow(clippy::duplicated_attributes)] // Each print column is one.
 mod archive;
 mod autoscale;
+mod claim_template;
 mod elder;
 mod filling;
 mod hours;
@@ -24,6 +25,7 @@ mod pvc_source;
 mod quantity;
 mod share;
 mod span;
+mod swap;
 mod volume_populator;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod volume_request;
@@ -35,6 +37,10 @@ use serde_json::{Value, json};
 
 pub use archive::{ArchivePopulator, ArchivePopulatorSpec, ConfigMapRef};
 pub use autoscale::{Autoscale, Shrink};
+pub use claim_template::{
+    ClaimTemplate, Refused, TemplateMetadata, TemplateRequests, TemplateResources, TemplateSpec,
+    VolumeMode,
+};
 pub use filling::{Ahead, Filling, FillingPhase, PopulatorStatus};
 pub use hours::{Hours, HoursError, Weekday};
 pub use node_storage::{
@@ -44,15 +50,14 @@ pub use node_storage::{
 };
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
 pub use pvc_autoscaler::{
-    AutoscalerMode, AutoscalerPhase, ClaimTemplate, Grown, InPlace, InPlacePhase, LastSwap,
-    OrdinalStatus, Peak, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Refused, Retained,
-    Rollout, Swap, SwapPhase, TemplateMetadata, TemplateRequests, TemplateResources, TemplateSpec,
-    VolumeMode,
+    AutoscalerMode, AutoscalerPhase, Grown, OrdinalStatus, Peak, PvcAutoscaler, PvcAutoscalerSpec,
+    PvcAutoscalerStatus, Rollout,
 };
 pub use pvc_source::{PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
 pub use quantity::Quantity;
 pub use share::{Share, ShareError};
 pub use span::{Span, SpanError};
+pub use swap::{InPlace, InPlacePhase, LastSwap, Retained, Swap, SwapPhase};
 pub use volume_populator::{SourceKind, VolumePopulator};
 pub use volume_request::{
     Create, Failure, FenceState, FenceStatus, Grow, Inspect, InspectionStatus, Phase, Release,

@@ -213,6 +213,7 @@ impl<'de> Deserialize<'de> for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_pace_is_told_as_far_as_it_is_known() {
@@ -227,7 +228,6 @@ mod tests {
         assert_eq!(after(u64::MAX, 1), "");
         assert_eq!(Pace { rate: None, left: Some(7201) }.to_string(), ", 3 h left");
     }
-    use proptest::prelude::*;
 
     #[test]
     fn parses_the_kubernetes_notation() {

@@ -1,18 +1,18 @@
 //! The claims of a workload, as they are wanted.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Autoscale, FenceStatus, PodsOf, Quantity, Span, Workload};
+use crate::api::swap::LONGEST_SENTENCE;
+use crate::api::{
+    Autoscale, ClaimTemplate, InPlace, InPlacePhase, LastSwap, PodsOf, Quantity, Retained, Span,
+    Swap, Workload,
+};
 
 /// The most ordinals of one workload that are told of.
 const MOST_ORDINALS: usize = 1024;
-/// The longest sentence, in characters.
-const LONGEST_SENTENCE: usize = 1024;
 
 /// The claims of a workload: of a StatefulSet one for each pod, of another one those that its pods name,
 /// as the template has them.
@@ -77,137 +77,6 @@ pub struct PvcAutoscalerSpec {
     pub autoscale: Option<Autoscale>,
 }
 
-/// A claim, as `volumeClaimTemplates` of a StatefulSet has it.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct ClaimTemplate {
-    /// `v1`, if it is given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 8))]
-    #[x_kube(validation = Rule::new("self == 'v1'").message("apiVersion is v1"))]
-    pub api_version: Option<String>,
-    /// `PersistentVolumeClaim`, if it is given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("self == 'PersistentVolumeClaim'").message("kind is PersistentVolumeClaim"))]
-    pub kind: Option<String>,
-    /// What the claims are called and carry.
-    pub metadata: TemplateMetadata,
-    /// What they ask for.
-    pub spec: TemplateSpec,
-}
-
-/// What claims are called and carry.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct TemplateMetadata {
-    /// Name of the volume in `volumeMounts` of the pods, and the first part of the names of the claims.
-    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("the name of the template cannot change; make another PvcAutoscaler"))]
-    pub name: String,
-    /// Labels of the claims.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// Annotations of the claims.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: BTreeMap<String, String>,
-}
-
-/// What claims ask for.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(
-    validation = Rule::new("!has(self.dataSource) && !has(self.dataSourceRef)").message("the template takes no dataSource and no dataSourceRef, for each of its claims would be filled with the same: make the claims that are to have data yourself, before their pods, called TEMPLATE-STATEFULSET-ORDINAL as data-db-0, and they are kept as they are"),
-    validation = Rule::new("!has(self.selector)").message("the template takes no selector: a claim that is to have a certain PersistentVolume is made by hand, before its pod, called TEMPLATE-STATEFULSET-ORDINAL as data-db-0; else remove it"),
-    validation = Rule::new("!has(self.volumeName)").message("the template takes no volumeName, for its claims cannot share a PersistentVolume: make the claim of that one yourself, before its pod, called TEMPLATE-STATEFULSET-ORDINAL as data-db-0")
-)]
-pub struct TemplateSpec {
-    /// Who may use the volume at the same time, such as `ReadWriteOnce`.
-    #[schemars(length(min = 1, max = 4), with = "Vec<AccessMode>")]
-    pub access_modes: Vec<String>,
-    /// How large it is.
-    pub resources: TemplateResources,
-    /// The StorageClass; without one, the default class of the cluster when a claim is made.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253))]
-    pub storage_class_name: Option<String>,
-    /// `Filesystem`, or `Block` for a raw device. It cannot change: one cannot be copied to the other.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("volumeMode cannot change: a file system cannot be copied to a raw device; make another PvcAutoscaler"))]
-    pub volume_mode: Option<VolumeMode>,
-    /// The VolumeAttributesClass, if the driver has such classes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253))]
-    pub volume_attributes_class_name: Option<String>,
-    /// Refused: claims are made empty.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Refused")]
-    pub data_source: Option<Refused>,
-    /// Refused: claims are made empty.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Refused")]
-    pub data_source_ref: Option<Refused>,
-    /// Refused: the StorageClass makes the volumes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Refused")]
-    pub selector: Option<Refused>,
-    /// Refused: the StorageClass makes the volumes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253), with = "String")]
-    pub volume_name: Option<String>,
-}
-
-/// What a claim can have and the template cannot. The API server drops what a schema does not know, and
-/// the claim would silently be made without it; so the schema knows it, and a rule refuses it.
-#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
-pub struct Refused {}
-
-/// Who may use a volume at the same time.
-#[derive(JsonSchema)]
-#[allow(dead_code)] // Only the schema knows them: what a claim has is compared as it is written.
-#[expect(clippy::enum_variant_names, reason = "as Kubernetes has them")]
-enum AccessMode {
-    /// All pods of one node.
-    ReadWriteOnce,
-    /// All pods, to read.
-    ReadOnlyMany,
-    /// All pods.
-    ReadWriteMany,
-    /// One pod.
-    ReadWriteOncePod,
-}
-
-/// How a workload sees a volume.
-#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
-pub enum VolumeMode {
-    /// As a directory.
-    #[default]
-    Filesystem,
-    /// As a raw device.
-    Block,
-}
-
-/// How large the volume of a claim is.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
-#[x_kube(
-    validation = Rule::new("!has(self.limits)").message("the template takes no resources.limits: write the size as resources.requests.storage, and how large claims become by themselves as autoscale.maxSize")
-)]
-pub struct TemplateResources {
-    /// What is asked for.
-    pub requests: TemplateRequests,
-    /// Refused: volumes have the size that is asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Refused")]
-    pub limits: Option<Refused>,
-}
-
-/// What is asked for.
-#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
-pub struct TemplateRequests {
-    /// The size, such as `4Gi`.
-    pub storage: Quantity,
-}
-
 /// What is done about claims that are not as the template has them.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 pub enum AutoscalerMode {
@@ -265,11 +134,6 @@ impl PvcAutoscaler {
 
 fn retention() -> Span {
     Span::days(7)
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
-fn is_false(said: &bool) -> bool {
-    !said
 }
 
 /// What has been done with the claims of a workload.
@@ -412,169 +276,4 @@ pub struct Peak {
     pub percent: i32,
     /// Since when no more than that was.
     pub since: Time,
-}
-
-/// A claim that becomes smaller where its volume lies.
-#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct InPlace {
-    /// How far it is.
-    pub phase: InPlacePhase,
-    /// The size that it comes to.
-    pub to: Quantity,
-    /// What it changes, such as `4Gi → 2Gi`.
-    #[serde(default)]
-    #[schemars(length(max = 256))]
-    pub change: String,
-    /// What it is for: the specification that it was begun with.
-    pub generation: i64,
-    /// Whether nobody has asked for it, but `spec.autoscale.shrink`.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub by_itself: bool,
-    /// When it began.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Time>,
-    /// Why it has failed, in a sentence.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_SENTENCE))]
-    pub message: Option<String>,
-}
-
-/// How far a shrink in place is. Each is written before its work begins.
-#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
-pub enum InPlacePhase {
-    /// The node shrinks the file system and the volume.
-    #[default]
-    Shrinking,
-    /// The PersistentVolume and the claim are told; until then the node keeps the volume from growing.
-    Telling,
-    /// The node lets the volume grow again.
-    Releasing,
-    /// The node has refused it, and the claim is as it was.
-    Failed,
-}
-
-/// A swap of the claim of one pod.
-#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Swap {
-    /// How far it is.
-    pub phase: SwapPhase,
-    /// The claim that is to take the place of the active one.
-    #[schemars(length(max = 253))]
-    pub claim: String,
-    /// What it is for: the specification that it was begun with.
-    pub generation: i64,
-    /// What it changes, such as `4Gi → 2Gi, class hdd → ssd`.
-    #[serde(default)]
-    #[schemars(length(max = 256))]
-    pub change: String,
-    /// Whether the claim shrinks by itself: what `spec.autoscale.shrink` says holds until its pod is stopped.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub by_itself: bool,
-    /// How far the copy is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 256))]
-    pub progress: Option<String>,
-    /// Why it waits or has failed, in a sentence.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_SENTENCE))]
-    pub message: Option<String>,
-    /// When it began.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Time>,
-    /// Why nothing was copied while the pod ran, although hotCopy asks for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_SENTENCE))]
-    pub cold: Option<String>,
-    /// When the pod was asked to stop.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stopped_at: Option<Time>,
-    /// What the volume of the old claim is told to be. Absent before the pod is gone, and for volumes of
-    /// other drivers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fence: Option<FenceStatus>,
-    /// When the node of the old volume had proved that nobody has it open, and that nobody else will.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub unused_at: Option<Time>,
-    /// Digest of what was copied, as it was read from both volumes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 128))]
-    pub digest: Option<String>,
-}
-
-/// What a swap took that has ended.
-#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LastSwap {
-    /// The claim that the pod got.
-    #[schemars(length(max = 253))]
-    pub claim: String,
-    /// How many seconds there were from the moment at which the pod was asked to stop until the next one
-    /// was ready; without a pod that is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pause_seconds: Option<i64>,
-    /// How many bytes were written while the pod was stopped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<Quantity>,
-    /// In how many rounds it was copied ahead while the pod ran.
-    #[serde(default)]
-    pub rounds: i32,
-    /// When it ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Time>,
-}
-
-/// How far a swap is. Each is written before its work begins.
-#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
-pub enum SwapPhase {
-    /// The new claim is being made, and gets its room. The pod runs on the old one.
-    #[default]
-    Planned,
-    /// The old claim is copied ahead in rounds, while the pod runs on it.
-    HotCopy,
-    /// The pod is stopped; the next one gets the new claim, and waits for it.
-    Draining,
-    /// The pod is gone: the node of the old volume keeps everybody from writing to it, and proves that
-    /// nobody has it open.
-    Fenced,
-    /// Nobody writes to the old claim: it is copied to the new one, and both are compared.
-    FinalCopy,
-    /// The new claim is the active one; its pod starts.
-    Soaking,
-    /// The copy has failed: what was made is removed, and the node of the old volume lets the pod in again.
-    RollingBack,
-    /// The copy has failed, and the pod has the old claim.
-    Failed,
-}
-
-impl Swap {
-    /// Whether a pod that is made now gets the new claim: it waits until that is filled, or until the old
-    /// one is its own again.
-    pub const fn gives_new_claim(&self) -> bool {
-        match self.phase {
-            SwapPhase::Draining | SwapPhase::Fenced | SwapPhase::FinalCopy => true,
-            SwapPhase::RollingBack => self.fence.is_some(),
-            SwapPhase::Planned | SwapPhase::HotCopy | SwapPhase::Soaking | SwapPhase::Failed => {
-                false
-            }
-        }
-    }
-}
-
-/// A claim that another one has taken the place of.
-#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
-pub struct Retained {
-    /// Name of the claim.
-    #[schemars(length(max = 253))]
-    pub claim: String,
-    /// Uid of the claim.
-    #[schemars(length(max = 63))]
-    pub uid: String,
-    /// When it is deleted: counted from the moment at which the pod was ready with the new claim.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub until: Option<Time>,
-    /// What its volume is told to be, until its node has it so.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fence: Option<FenceStatus>,
 }

@@ -137,7 +137,8 @@ impl Wipes {
         Bytes::new(self.wiped.load(Ordering::Relaxed))
     }
 
-    /// How much of a volume's wipe is done, also before a restart of the driver; `None` if there is none, under way or not asked after yet.
+    /// How much of a volume's wipe is done, also before a restart of the driver; `None` if there is none,
+    /// under way or not asked after yet.
     pub fn progress(&self, key: &VolumeKey) -> Option<Bytes> {
         self.jobs().get(key).map(|job| Bytes::new(job.done()))
     }

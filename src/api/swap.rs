@@ -1,0 +1,180 @@
+//! How far a claim is on its way to another one, or to a smaller size.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::api::{FenceStatus, Quantity};
+
+/// The longest sentence, in characters.
+pub(super) const LONGEST_SENTENCE: usize = 1024;
+
+/// A claim that becomes smaller where its volume lies.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InPlace {
+    /// How far it is.
+    pub phase: InPlacePhase,
+    /// The size that it comes to.
+    pub to: Quantity,
+    /// What it changes, such as `4Gi → 2Gi`.
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    pub change: String,
+    /// What it is for: the specification that it was begun with.
+    pub generation: i64,
+    /// Whether nobody has asked for it, but `spec.autoscale.shrink`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_itself: bool,
+    /// When it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// Why it has failed, in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
+    pub message: Option<String>,
+}
+
+/// How far a shrink in place is. Each is written before its work begins.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+pub enum InPlacePhase {
+    /// The node shrinks the file system and the volume.
+    #[default]
+    Shrinking,
+    /// The PersistentVolume and the claim are told; until then the node keeps the volume from growing.
+    Telling,
+    /// The node lets the volume grow again.
+    Releasing,
+    /// The node has refused it, and the claim is as it was.
+    Failed,
+}
+
+/// A swap of the claim of one pod.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Swap {
+    /// How far it is.
+    pub phase: SwapPhase,
+    /// The claim that is to take the place of the active one.
+    #[schemars(length(max = 253))]
+    pub claim: String,
+    /// What it is for: the specification that it was begun with.
+    pub generation: i64,
+    /// What it changes, such as `4Gi → 2Gi, class hdd → ssd`.
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    pub change: String,
+    /// Whether the claim shrinks by itself: what `spec.autoscale.shrink` says holds until its pod is stopped.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_itself: bool,
+    /// How far the copy is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub progress: Option<String>,
+    /// Why it waits or has failed, in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
+    pub message: Option<String>,
+    /// When it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// Why nothing was copied while the pod ran, although hotCopy asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = LONGEST_SENTENCE))]
+    pub cold: Option<String>,
+    /// When the pod was asked to stop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped_at: Option<Time>,
+    /// What the volume of the old claim is told to be. Absent before the pod is gone, and for volumes of
+    /// other drivers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<FenceStatus>,
+    /// When the node of the old volume had proved that nobody has it open, and that nobody else will.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unused_at: Option<Time>,
+    /// Digest of what was copied, as it was read from both volumes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub digest: Option<String>,
+}
+
+/// What a swap took that has ended.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastSwap {
+    /// The claim that the pod got.
+    #[schemars(length(max = 253))]
+    pub claim: String,
+    /// How many seconds there were from the moment at which the pod was asked to stop until the next one
+    /// was ready; without a pod that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause_seconds: Option<i64>,
+    /// How many bytes were written while the pod was stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<Quantity>,
+    /// In how many rounds it was copied ahead while the pod ran.
+    #[serde(default)]
+    pub rounds: i32,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+}
+
+/// How far a swap is. Each is written before its work begins.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+pub enum SwapPhase {
+    /// The new claim is being made, and gets its room. The pod runs on the old one.
+    #[default]
+    Planned,
+    /// The old claim is copied ahead in rounds, while the pod runs on it.
+    HotCopy,
+    /// The pod is stopped; the next one gets the new claim, and waits for it.
+    Draining,
+    /// The pod is gone: the node of the old volume keeps everybody from writing to it, and proves that
+    /// nobody has it open.
+    Fenced,
+    /// Nobody writes to the old claim: it is copied to the new one, and both are compared.
+    FinalCopy,
+    /// The new claim is the active one; its pod starts.
+    Soaking,
+    /// The copy has failed: what was made is removed, and the node of the old volume lets the pod in again.
+    RollingBack,
+    /// The copy has failed, and the pod has the old claim.
+    Failed,
+}
+
+impl Swap {
+    /// Whether a pod that is made now gets the new claim: it waits until that is filled, or until the old
+    /// one is its own again.
+    pub const fn gives_new_claim(&self) -> bool {
+        match self.phase {
+            SwapPhase::Draining | SwapPhase::Fenced | SwapPhase::FinalCopy => true,
+            SwapPhase::RollingBack => self.fence.is_some(),
+            SwapPhase::Planned | SwapPhase::HotCopy | SwapPhase::Soaking | SwapPhase::Failed => {
+                false
+            }
+        }
+    }
+}
+
+/// A claim that another one has taken the place of.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+pub struct Retained {
+    /// Name of the claim.
+    #[schemars(length(max = 253))]
+    pub claim: String,
+    /// Uid of the claim.
+    #[schemars(length(max = 63))]
+    pub uid: String,
+    /// When it is deleted: counted from the moment at which the pod was ready with the new claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+    /// What its volume is told to be, until its node has it so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<FenceStatus>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
+fn is_false(said: &bool) -> bool {
+    !said
+}
