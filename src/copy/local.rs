@@ -48,7 +48,7 @@ impl Steps for Walk {
     type File = LocalFile;
 
     fn next(&mut self) -> Result<Option<Found>, CopyError> {
-        self.next()
+        self.step()
     }
 
     fn path(&self) -> &[u8] {

@@ -69,7 +69,7 @@ impl Needs {
     ) -> Result<Needs, CopyError> {
         let mut walk = Walk::over(top.again().at("reading", b"")?, live)?;
         let (mut needs, mut linked) = (Needs::default(), HashSet::new());
-        while let Some(found) = walk.next()? {
+        while let Some(found) = walk.step()? {
             let meta = &found.meta;
             match found.step {
                 Step::Leave => {}
