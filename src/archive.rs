@@ -196,7 +196,8 @@ fn show(target: &Dir, sum: &str, hand: &Hand) -> Result<(), CopyError> {
     let top = Node::open(target.again().at("reading", b"")?);
     let from = Node::open(tree);
     let meta = from.meta().at("reading", TREE.to_bytes())?;
-    dress(hand, (&from, &meta), &top, b"")?;
+    let has = attributes(&from).at("reading", TREE.to_bytes())?;
+    dress(hand, (&has, &meta), &top, b"")?;
     // The names are durable before the word that they are there.
     hand.flush_all(target).at("flushing", b"")?;
     hand.set_attribute(&top, UNPACKED, sum.as_bytes()).at("marking", b"")

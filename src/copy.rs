@@ -17,9 +17,11 @@ mod content;
 mod device;
 mod dir;
 mod hand;
+mod local;
 mod manifest;
 mod mirror;
 mod order;
+mod origin;
 mod ours;
 mod outcome;
 mod progress;
@@ -29,21 +31,26 @@ mod verify;
 mod walk;
 mod xattr;
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ours::Mark;
 
-pub use device::copy_device;
+pub use content::{GRAIN, PIECE, Sum, next_data, read_full, sum};
+pub use device::{copy_device, copy_disk};
 pub use dir::{Dir, Kind, LOST_AND_FOUND, Meta, Names, Stamp};
 pub use hand::{Hand, Node};
+pub use local::{LocalDisk, LocalFile};
 pub use manifest::{Digest, Entry, Manifest};
 pub use mirror::{dress, remove_all};
 pub use order::{Carried, How, Order, Round, Sockets};
+pub use origin::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
 pub use outcome::{At, CopyError, Outcome, shown};
 pub use progress::{Progress, Totals};
 pub use room::{Needs, room_for};
-pub use tree::copy_tree;
+pub use tree::{copy_tree, is_whole};
 pub use verify::{Difference, verify};
+pub use walk::{Descent, Found, Step, Walk};
 pub use xattr::{Attributes, attributes, is_carried};
 
 /// Copy a tree: look whether there is room and whether the target is ours to change, carry, and after a final round compare. If that finds a
@@ -54,37 +61,61 @@ pub use xattr::{Attributes, attributes, is_carried};
 /// Each kind of [`CopyError`].
 pub fn copy(order: Order, hand: &Hand, tell: &mut Progress) -> Result<Outcome, CopyError> {
     let (source, target) = open_both(order.source, order.target)?;
+    fill(&source, &target, (order.round, order.sockets), hand, tell)
+}
+
+/// The same from anywhere.
+///
+/// # Errors
+/// As for [`copy`].
+pub fn copy_from<O: Origin>(
+    source: &O,
+    target: &Path,
+    asked: (Round, Sockets),
+    hand: &Hand,
+    tell: &mut Progress,
+) -> Result<Outcome, CopyError> {
+    fill(source, &open(target)?, asked, hand, tell)
+}
+
+fn fill<O: Origin>(
+    source: &O,
+    target: &Dir,
+    (round, sockets): (Round, Sockets),
+    hand: &Hand,
+    tell: &mut Progress,
+) -> Result<Outcome, CopyError> {
     tell.begin("count", Totals::default());
-    let needs = room_for(&source, &target, order.round == Round::Hot, tell)?;
-    let mut how = How { round: order.round, sockets: order.sockets, trust: true };
-    if ours::mark(&target, hand)? == Mark::Done {
-        return done_before(&source, &target, order.round, needs.totals, tell);
+    let needs = room_for(source, target, round == Round::Hot, tell)?;
+    let mut how = How { round, sockets, trust: true };
+    if ours::mark(target, hand)? == Mark::Done {
+        return done_before(source, target, round, needs.totals, tell);
     }
     tell.begin("copy", needs.totals);
-    let carried = copy_tree(&source, &target, how, hand, tell)?;
+    let carried = copy_tree(source, target, how, hand, tell)?;
     let mut outcome = carried.outcome();
-    if order.round == Round::Hot {
+    if round == Round::Hot {
         return Ok(outcome);
     }
     tell.begin("verify", needs.totals);
-    let mut verified = verify(&source, &target, tell);
+    let mut verified = verify(source, target, tell);
     if carried.kept > 0 && matches!(verified, Err(CopyError::Mismatch { .. })) {
         how.trust = false;
         tell.begin("copy", needs.totals);
-        let again = copy_tree(&source, &target, how, hand, tell)?;
+        let again = copy_tree(source, target, how, hand, tell)?;
         let bytes = carried.bytes + again.bytes;
         outcome = Carried { bytes, removed: carried.removed + again.removed, ..again }.outcome();
         tell.begin("verify", needs.totals);
-        verified = verify(&source, &target, tell);
+        verified = verify(source, target, tell);
     }
     let digest = verified?;
-    ours::mark_done(&target, hand)?;
+    ours::mark_done(target, hand)?;
     Ok(Outcome { digest: Some(digest), ..outcome })
 }
 
 /// Again, after a copy whose end may not have been heard of: it is done if both are the same.
-fn done_before(
-    source: &Dir,
+fn done_before<O: Origin>(
+    source: &O,
     target: &Dir,
     round: Round,
     totals: Totals,
@@ -101,9 +132,11 @@ fn done_before(
     }
 }
 
+fn open(path: &Path) -> Result<Dir, CopyError> {
+    Dir::open(path).at("opening", path.as_os_str().as_bytes())
+}
+
 fn open_both(source: &Path, target: &Path) -> Result<(Dir, Dir), CopyError> {
-    use std::os::unix::ffi::OsStrExt;
-    let open = |path: &Path| Dir::open(path).at("opening", path.as_os_str().as_bytes());
     let both = (open(source)?, open(target)?);
     if lies_in(&both.0, &both.1)? || lies_in(&both.1, &both.0)? {
         let (source, target) = (source.display(), target.display());

@@ -11,6 +11,7 @@ pub mod autoscaler; // keeps the claims of workloads as their templates have the
 pub mod busy; // one piece of work per volume, run to its end
 pub mod bytes; // sizes
 pub mod causes; // an error and its causes in one line
+pub mod certificates; // an authority and what it signs
 pub mod cli; // subcommands are roles
 pub mod cluster; // volumes of a whole cluster, through requests to its nodes
 pub mod config; // the settings file and the flags, checked
@@ -30,3 +31,4 @@ pub mod run; // the wiring; sees every room
 pub mod testing; // a machine in memory
 pub mod trial; // what `pliant try` does, as a client of the driver
 pub mod volume; // the words of the field
+pub mod wire; // a volume of another node, sent to be copied

@@ -8,11 +8,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose, date_time_ymd,
-};
 use serde::{Deserialize, Serialize};
+
+use crate::certificates::{Authority, Lasting, Usage};
 
 /// How long a certificate is good for.
 pub const LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
@@ -56,28 +54,13 @@ impl Pair {
     pub fn make(host: &str, life: Duration, now: Duration) -> Result<Pair, rcgen::Error> {
         let begins = now.saturating_sub(life / EARLY);
         let expires = begins + life;
-        let lasting = |params: &mut CertificateParams, name: &str| {
-            let epoch = date_time_ymd(1970, 1, 1);
-            params.not_before = epoch + Duration::from_secs(begins.as_secs());
-            params.not_after = epoch + Duration::from_secs(expires.as_secs());
-            params.distinguished_name = rcgen::DistinguishedName::new();
-            params.distinguished_name.push(DnType::CommonName, name);
-        };
-        let mut authority = CertificateParams::default();
-        lasting(&mut authority, &format!("Pliant webhook authority {}", now.as_secs()));
-        authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
-        let mut server = CertificateParams::new([host.to_owned()])?;
-        lasting(&mut server, "Pliant webhook");
-        server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        server.use_authority_key_identifier_extension = true;
-        let key = KeyPair::generate()?;
+        let name = format!("Pliant webhook authority {}", now.as_secs());
+        let authority = Authority::make(&name, Lasting { begins, expires })?;
+        let (certificate, key) = authority.sign(host, "Pliant webhook", Usage::Server)?;
         Ok(Pair {
             authority: authority.pem(),
-            certificate: server.signed_by(&key, &authority)?.pem(),
-            key: key.serialize_pem(),
+            certificate,
+            key,
             made: now.as_secs() + 1, // Rounded up: not shown too early.
             expires: expires.as_secs(),
         })

@@ -12,11 +12,12 @@ use sha2::{Digest as _, Sha256};
 
 use super::hand::Hand;
 use super::manifest::Digest;
+use super::origin::{Content, Piece};
 use super::outcome::{At, CopyError};
 use super::progress::Progress;
 
 /// How much is read and written at a time: it stays in the cache of a processor, and more is no quicker.
-const PIECE: usize = 256 << 10;
+pub const PIECE: usize = 256 << 10;
 /// The grain of sums and of holes. No file system that Pliant makes has larger blocks, so the same
 /// content touches the same grains on each of them.
 pub const GRAIN: usize = 64 << 10;
@@ -53,11 +54,9 @@ pub struct Porter<'a> {
     theirs: Vec<u8>,
 }
 
-/// Two files whose content shall be the same.
+/// A file that shall have the content of another.
 #[derive(Clone, Copy)]
-pub struct Pair<'a> {
-    /// Where from.
-    pub source: &'a File,
+pub struct Goal<'a> {
     /// Where to.
     pub target: &'a File,
     /// Bytes of the source.
@@ -80,45 +79,44 @@ impl<'a> Porter<'a> {
     ///
     /// # Errors
     /// What the system says of either.
-    pub fn carry(&mut self, pair: Pair, is_dense: bool) -> Result<(), CopyError> {
+    pub fn carry<C: Content>(&mut self, source: &mut C, goal: Goal) -> Result<(), CopyError> {
         let mut at = 0;
-        if pair.before > pair.size {
-            self.hand.set_size(pair.target, pair.size).at("cutting", pair.path)?;
+        if goal.before > goal.size {
+            self.hand.set_size(goal.target, goal.size).at("cutting", goal.path)?;
         }
-        let mut next = if is_dense { whole(pair.size) } else { Self::next(pair, at)? };
-        while let Some(data) = next {
-            self.leave_out(pair, at..data.start)?;
-            at = self.carry_range(pair, data)?;
-            next = Self::next(pair, at)?;
+        while let Some(data) = source.next_data(at, goal.size).at("reading", goal.path)? {
+            self.leave_out(goal, at..data.start)?;
+            at = self.carry_range(source, goal, data)?;
         }
-        self.leave_out(pair, at..pair.size)?;
-        if at.max(pair.before.min(pair.size)) != pair.size {
-            self.hand.set_size(pair.target, pair.size).at("writing", pair.path)?;
+        self.leave_out(goal, at..goal.size)?;
+        if at.max(goal.before.min(goal.size)) != goal.size {
+            self.hand.set_size(goal.target, goal.size).at("writing", goal.path)?;
         }
         Ok(())
     }
 
-    fn next(pair: Pair, at: u64) -> Result<Option<Range<u64>>, CopyError> {
-        next_data(pair.source, at, pair.size).at("reading", pair.path)
-    }
-
     /// Have a hole in the target where the source has one.
-    fn leave_out(&mut self, pair: Pair, hole: Range<u64>) -> Result<(), CopyError> {
-        let there = next_data(pair.target, hole.start, hole.end.min(pair.before));
-        if there.at("reading", pair.path)?.is_some() {
+    fn leave_out(&mut self, goal: Goal, hole: Range<u64>) -> Result<(), CopyError> {
+        let there = next_data(goal.target, hole.start, hole.end.min(goal.before));
+        if there.at("reading", goal.path)?.is_some() {
             let length = hole.end - hole.start;
-            self.hand.punch(pair.target, hole.start, length).at("making a hole in", pair.path)?;
+            self.hand.punch(goal.target, hole.start, length).at("making a hole in", goal.path)?;
         }
         self.tell.passed(hole.end - hole.start)
     }
 
     /// Carry a range; returns where it ended, which is before its end if the source was cut.
-    fn carry_range(&mut self, pair: Pair, data: Range<u64>) -> Result<u64, CopyError> {
+    fn carry_range<C: Content>(
+        &mut self,
+        source: &mut C,
+        goal: Goal,
+        data: Range<u64>,
+    ) -> Result<u64, CopyError> {
         let mut at = data.start;
         while at < data.end {
             let length = usize::try_from(data.end - at).map_or(PIECE, |left| left.min(PIECE));
-            let carried = match self.by_the_kernel(pair, at, length)? {
-                0 => self.by_hand(pair, at, length)?,
+            let carried = match self.by_the_kernel(source.file(), goal, at, length)? {
+                0 => self.by_hand(source, goal, at, length)?,
                 carried => carried,
             };
             if carried == 0 {
@@ -131,11 +129,17 @@ impl<'a> Porter<'a> {
     }
 
     /// Nothing if the kernel does not copy here.
-    fn by_the_kernel(&mut self, pair: Pair, at: u64, length: usize) -> Result<usize, CopyError> {
-        if !self.kernel_copies || at < pair.before {
+    fn by_the_kernel(
+        &mut self,
+        source: Option<&File>,
+        goal: Goal,
+        at: u64,
+        length: usize,
+    ) -> Result<usize, CopyError> {
+        let Some(source) = source.filter(|_| self.kernel_copies && at >= goal.before) else {
             return Ok(0);
-        }
-        match self.hand.copy(pair.source, pair.target, at, length) {
+        };
+        match self.hand.copy(source, goal.target, at, length) {
             Ok(copied) => {
                 self.written += copied as u64;
                 Ok(copied)
@@ -144,33 +148,39 @@ impl<'a> Porter<'a> {
                 self.kernel_copies = false;
                 Ok(0)
             }
-            Err(error) => Err(error).at("writing", pair.path),
+            Err(error) => Err(error).at("writing", goal.path),
         }
     }
 
     /// Through our memory, and only if it is not there already.
-    fn by_hand(&mut self, pair: Pair, at: u64, length: usize) -> Result<usize, CopyError> {
-        let read = read_full(pair.source, &mut self.ours[..length], at);
-        let read = read.at("reading", pair.path)?;
-        if !self.is_there(pair, at, read).at("reading back", pair.path)? {
-            self.hand.write(pair.target, &self.ours[..read], at).at("writing", pair.path)?;
+    fn by_hand<C: Content>(
+        &mut self,
+        source: &mut C,
+        goal: Goal,
+        at: u64,
+        length: usize,
+    ) -> Result<usize, CopyError> {
+        let there = (goal.target, goal.before);
+        let piece = source.piece(&mut self.ours[..length], at, there).at("reading", goal.path)?;
+        let read = match piece {
+            Piece::Same(length) => return Ok(length),
+            Piece::Read(read) => read,
+        };
+        if !self.is_there(goal, at, read).at("reading back", goal.path)? {
+            self.hand.write(goal.target, &self.ours[..read], at).at("writing", goal.path)?;
             self.written += read as u64;
         }
         Ok(read)
     }
 
-    fn is_there(&mut self, pair: Pair, at: u64, length: usize) -> io::Result<bool> {
-        if at + length as u64 > pair.before {
+    fn is_there(&mut self, goal: Goal, at: u64, length: usize) -> io::Result<bool> {
+        if at + length as u64 > goal.before {
             return Ok(false);
         }
         self.theirs.resize(PIECE, 0);
-        let read = read_full(pair.target, &mut self.theirs[..length], at)?;
+        let read = read_full(goal.target, &mut self.theirs[..length], at)?;
         Ok(self.theirs[..read] == self.ours[..length])
     }
-}
-
-fn whole(size: u64) -> Option<Range<u64>> {
-    (size > 0).then_some(0..size)
 }
 
 /// Read until the buffer is full or the file ends.

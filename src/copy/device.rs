@@ -12,9 +12,11 @@ use rustix::io::Errno;
 
 use crate::bytes::Bytes;
 
-use super::content::{Pair, Porter, Sum, forget, sum};
+use super::content::{Goal, Porter, Sum, forget, sum};
 use super::hand::Hand;
+use super::local::LocalDisk;
 use super::order::Round;
+use super::origin::Disk;
 use super::outcome::{At, CopyError, Outcome};
 use super::progress::{Progress, Totals};
 use super::verify::Difference;
@@ -33,7 +35,21 @@ pub fn copy_device(
     hand: &Hand,
     tell: &mut Progress,
 ) -> Result<Outcome, CopyError> {
-    let (from, size) = open(source, OFlags::empty(), false)?;
+    copy_disk(&LocalDisk(source), target, round, hand, tell)
+}
+
+/// The same from anywhere.
+///
+/// # Errors
+/// As for [`copy_device`].
+pub fn copy_disk<D: Disk>(
+    source: &D,
+    target: &Path,
+    round: Round,
+    hand: &Hand,
+    tell: &mut Progress,
+) -> Result<Outcome, CopyError> {
+    let (mut from, size) = source.open()?;
     let (to, room) = open(target, OFlags::EXCL, true)?;
     if room < size {
         let (has, needs) = (Bytes::new(room), Bytes::new(size));
@@ -48,20 +64,23 @@ pub fn copy_device(
     tell.begin("copy", totals);
     let path = target.as_os_str().as_bytes();
     let mut porter = Porter::new(hand, tell);
-    let pair = Pair { source: &from, target: &to, size, before: size, path };
-    porter.carry(pair, true)?;
+    porter.carry(&mut from, Goal { target: &to, size, before: size, path })?;
     let bytes = porter.written;
     hand.flush(&to).at("flushing", path)?;
     let mut outcome = Outcome { bytes, files: 1, ..Outcome::default() };
     if round == Round::Final {
         tell.begin("verify", totals);
-        outcome.digest = Some(compare((&from, source), (&to, target), size, tell)?.digest);
+        outcome.digest = Some(compare(source, (&to, target), size, tell)?.digest);
     }
     tell.file_done()?;
     Ok(outcome)
 }
 
-fn open(path: &Path, flags: OFlags, write: bool) -> Result<(File, u64), CopyError> {
+/// Open a block device, or an image of one; the file and its size.
+///
+/// # Errors
+/// [`CopyError::Refused`] for another kind of thing, and for a device that is in use.
+pub fn open(path: &Path, flags: OFlags, write: bool) -> Result<(File, u64), CopyError> {
     let name = path.as_os_str().as_bytes();
     let kind = std::fs::metadata(path).at("opening", name)?.file_type();
     // `O_EXCL` without `O_CREAT` means something for block devices alone: nobody else has claimed it.
@@ -86,28 +105,27 @@ fn open(path: &Path, flags: OFlags, write: bool) -> Result<(File, u64), CopyErro
 }
 
 /// Read both and compare.
-fn compare(
-    source: (&File, &Path),
+fn compare<D: Disk>(
+    source: &D,
     target: (&File, &Path),
     size: u64,
     tell: &mut Progress,
 ) -> Result<Sum, CopyError> {
-    let read = |of: (&File, &Path), tick: &mut dyn FnMut(u64) -> Result<(), CopyError>| {
-        sum((of.0, size), of.1.as_os_str().as_bytes(), &mut Vec::new(), tick)
-    };
+    let (limit, path) = (tell.limit(), target.1.as_os_str().as_bytes());
     forget(target.0);
     let (theirs, ours) = thread::scope(|scope| {
         let mut beside = tell.beside();
-        let theirs = scope.spawn(move || read(source, &mut |bytes| beside.moved(bytes)));
-        let ours = read(target, &mut |bytes| tell.moved(bytes));
+        let theirs = scope.spawn(move || source.sum(size, limit, &mut |bytes| beside.moved(bytes)));
+        let mut tick = |bytes| tell.moved(bytes);
+        let ours = sum((target.0, size), path, &mut Vec::new(), &mut tick);
         (theirs.join().unwrap_or(Err(CopyError::Stopped)), ours)
     });
     let (theirs, ours) = (theirs?, ours?);
     if theirs.digest == ours.digest {
         return Ok(ours);
     }
-    if read(source, &mut |bytes| tell.passed(bytes))?.digest != theirs.digest {
-        return Err(CopyError::Changed { path: source.1.display().to_string() });
+    if source.sum(size, limit, &mut |bytes| tell.passed(bytes))?.digest != theirs.digest {
+        return Err(CopyError::Changed { path: source.name() });
     }
     let what = format!("its sha256 is {} and that of the source {}", ours.digest, theirs.digest);
     let first = vec![Difference { path: target.1.display().to_string(), what }];

@@ -94,7 +94,7 @@ impl<'a> Manifest<'a> {
     /// # Errors
     /// What the system says, and [`CopyError::Changed`] if somebody writes there.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, CopyError> {
-        while let Some(found) = self.walk.next()? {
+        while let Some(found) = self.walk.step()? {
             let is_left_out = match found.step {
                 Step::Leave => true,
                 Step::Enter => false,

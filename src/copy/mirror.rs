@@ -8,7 +8,7 @@ use super::dir::{Dir, Kind, Meta, Names, Stamp};
 use super::hand::{Hand, Node};
 use super::outcome::{At, CopyError};
 use super::walk::Descent;
-use super::xattr::attributes;
+use super::xattr::{Attributes, attributes};
 
 /// Give a thing of the target owner, mode and attributes of one of the source; what it has already is
 /// not set again. The times are left: they are set as the last thing.
@@ -17,7 +17,7 @@ use super::xattr::attributes;
 /// What the system says of either.
 pub fn dress(
     hand: &Hand,
-    (from, wanted): (&Node, &Meta),
+    (want, wanted): (&Attributes, &Meta),
     to: &Node,
     path: &[u8],
 ) -> Result<(), CopyError> {
@@ -25,8 +25,7 @@ pub fn dress(
     if (has.uid, has.gid) != (wanted.uid, wanted.gid) {
         hand.set_owner(to, wanted.uid, wanted.gid).at("setting the owner of", path)?;
     }
-    let (want, there) =
-        (attributes(from).at("reading", path)?, attributes(to).at("reading", path)?);
+    let there = attributes(to).at("reading", path)?;
     for name in there.keys().filter(|name| !want.contains_key(*name)) {
         hand.remove_attribute(to, name).at("taking an attribute from", path)?;
     }

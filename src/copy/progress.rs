@@ -70,6 +70,16 @@ impl Progress {
         Progress::new(Box::new(std::io::sink()), self.limit, self.stop.clone())
     }
 
+    /// How many bytes a second it lets pass.
+    pub fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    /// What is set when the work shall stop.
+    pub fn stop(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
+    }
+
     /// Begin with a part of the work.
     pub fn begin(&mut self, phase: &'static str, all: Totals) {
         (self.phase, self.all, self.done, self.paid) = (phase, all, Totals::default(), 0);

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::bytes::Bytes;
 
 use super::dir::{Dir, Kind, Meta};
+use super::origin::Origin;
 use super::outcome::{At, CopyError};
 use super::progress::{Progress, Totals};
 use super::walk::{Step, Walk};
@@ -38,16 +39,16 @@ struct Room {
 /// # Errors
 /// [`CopyError::Refused`], with numbers, if the target has no room for it; what the target has already is
 /// replaced and counts as room.
-pub fn room_for(
-    source: &Dir,
+pub fn room_for<O: Origin>(
+    source: &O,
     target: &Dir,
     live: bool,
     tell: &mut Progress,
 ) -> Result<Needs, CopyError> {
     let has = rustix::fs::fstatvfs(target).at("measuring", b"")?;
     let block = has.f_frsize.max(1);
-    let needs = Needs::of(source, live, block, tell)?;
-    let held = Needs::of(target, false, block, tell)?;
+    let needs = source.needs(live, block, tell)?;
+    let held = Needs::of(target, false, block, &mut || tell.file_done())?;
     let room = Room {
         bytes: Bytes::new(has.f_bavail.saturating_mul(block)) + held.bytes,
         inodes: (has.f_files > 0).then(|| has.f_favail + held.inodes),
@@ -56,17 +57,26 @@ pub fn room_for(
 }
 
 impl Needs {
-    fn of(top: &Dir, live: bool, block: u64, tell: &mut Progress) -> Result<Needs, CopyError> {
+    /// Count what a tree takes; `tick` hears of each thing that is no directory.
+    ///
+    /// # Errors
+    /// What the system says, and what `tick` says.
+    pub fn of(
+        top: &Dir,
+        live: bool,
+        block: u64,
+        tick: &mut dyn FnMut() -> Result<(), CopyError>,
+    ) -> Result<Needs, CopyError> {
         let mut walk = Walk::over(top.again().at("reading", b"")?, live)?;
         let (mut needs, mut linked) = (Needs::default(), HashSet::new());
-        while let Some(found) = walk.next()? {
+        while let Some(found) = walk.step()? {
             let meta = &found.meta;
             match found.step {
                 Step::Leave => {}
                 Step::Enter => needs.add(meta, block),
                 Step::Thing => {
                     needs.totals.files += 1;
-                    tell.file_done()?;
+                    tick()?;
                     if meta.links == 1 || linked.insert(meta.id) {
                         needs.add(meta, block);
                     }

@@ -6,14 +6,16 @@ use std::fs::File;
 
 use rustix::io::Errno;
 
-use super::content::{Pair, Porter};
-use super::dir::{Dir, Kind, LOST_AND_FOUND, Meta, Stamp, meta_of};
+use super::content::{Goal, Porter};
+use super::dir::{Dir, Kind, LOST_AND_FOUND, Meta, Stamp};
 use super::hand::{Hand, Node};
 use super::mirror::{dress, remove_all, remove_below, stamp};
 use super::order::{Carried, How, Round, Sockets};
+use super::origin::{Opened, Origin, Steps};
 use super::outcome::{At, CopyError, shown};
 use super::progress::Progress;
-use super::walk::{Descent, Found, Step, Walk};
+use super::walk::{Descent, Found, Step};
+use super::xattr::Attributes;
 
 /// A thing with several names, while not all of them have been met.
 struct Linked {
@@ -25,8 +27,8 @@ struct Linked {
     left: u32,
 }
 
-struct Tree<'a> {
-    walk: Walk,
+struct Tree<'a, S> {
+    walk: S,
     target: Dir,
     way: Descent,
     how: How,
@@ -44,8 +46,8 @@ struct Tree<'a> {
 /// # Errors
 /// [`CopyError::Changed`] if the source changes in a final round, [`CopyError::Refused`] if there is no room,
 /// and what the system says.
-pub fn copy_tree(
-    source: &Dir,
+pub fn copy_tree<O: Origin>(
+    source: &O,
     target: &Dir,
     how: How,
     hand: &Hand,
@@ -53,7 +55,7 @@ pub fn copy_tree(
 ) -> Result<Carried, CopyError> {
     let again = |dir: &Dir| dir.again().at("reading", b"");
     let mut tree = Tree {
-        walk: Walk::over(again(source)?, how.round == Round::Hot)?,
+        walk: source.steps(how, target)?,
         target: again(target)?,
         way: Descent::from(again(target)?).at("reading", b"")?,
         how,
@@ -71,11 +73,11 @@ pub fn copy_tree(
         }
     }
     hand.flush_all(target).at("flushing", b"")?;
-    let changing = tree.done.changing + tree.walk.vanished;
+    let changing = tree.done.changing + tree.walk.vanished();
     Ok(Carried { bytes: tree.porter.written, changing, ..tree.done })
 }
 
-impl Tree<'_> {
+impl<S: Steps> Tree<'_, S> {
     /// The directory of the target that matches the one where the walk is, or is about to leave.
     fn here(&self) -> &Dir {
         self.way.here()
@@ -119,10 +121,7 @@ impl Tree<'_> {
 
     fn remove_what_is_not_there(&mut self) -> Result<(), CopyError> {
         let theirs = self.here().names().at("reading", self.path())?;
-        let ours = self.walk.names();
-        let gone: Vec<CString> =
-            theirs.iter().filter(|name| !ours.contains(name)).map(CStr::to_owned).collect();
-        for name in gone {
+        for name in self.walk.gone(&theirs)? {
             if self.way.depth() == 1 && *name == *LOST_AND_FOUND {
                 self.empty_lost_and_found()?;
             } else {
@@ -146,19 +145,23 @@ impl Tree<'_> {
 
     /// Directories get theirs when nothing will be changed in them any more.
     fn leave(&mut self, found: &Found) -> Result<(), CopyError> {
+        let (now, attributes) = self.leaving()?;
         let path = self.walk.path();
-        let source = Node::open(self.walk.here().again().at("reading", path)?);
         let target = Node::open(self.here().again().at("reading", path)?);
-        let now = source.meta().at("reading", path)?;
         if now.changed != found.meta.changed {
             if !self.is_hot() {
                 return Err(self.walk.changed());
             }
             self.done.changing += 1;
         }
-        dress(self.hand, (&source, &now), &target, path)?;
+        dress(self.hand, (&attributes, &now), &target, path)?;
         stamp(self.hand, &target, (now.read, now.modified), path)?;
         self.way.leave().at("leaving", path)
+    }
+
+    fn leaving(&mut self) -> Result<(Meta, Attributes), CopyError> {
+        let leaving = self.walk.leaving();
+        leaving.at("reading", self.walk.path())
     }
 
     fn thing(&mut self, found: &Found) -> Result<(), CopyError> {
@@ -178,6 +181,9 @@ impl Tree<'_> {
             Err(CopyError::Failed { source, .. }) if self.is_hot() && is_gone(&source) => {
                 self.done.changing += 1;
                 return Ok(());
+            }
+            Err(CopyError::Failed { source, .. }) if is_another(&source) => {
+                return Err(self.walk.changed());
             }
             other => other?,
         }
@@ -200,7 +206,8 @@ impl Tree<'_> {
         if found.meta.kind == Kind::File {
             return self.carry_file(found, there);
         }
-        let (source, says) = self.look_at_thing(found).at("reading", self.walk.path())?;
+        let looked = self.walk.look(found);
+        let (attributes, says) = looked.at("reading", self.walk.path())?;
         let is_the_same = there.is_some_and(|there| self.is_same(found, &there, &says));
         if !is_the_same {
             self.remove(&found.name)?;
@@ -211,16 +218,9 @@ impl Tree<'_> {
             made.at("making", self.walk.path())?;
         }
         let target = Node::bare(self.here(), &found.name).at("reading", self.walk.path())?;
-        dress(self.hand, (&source, &found.meta), &target, self.walk.path())?;
+        dress(self.hand, (&attributes, &found.meta), &target, self.walk.path())?;
         let times = (found.meta.read, found.meta.modified);
         stamp(self.hand, &target, times, self.walk.path())
-    }
-
-    fn look_at_thing(&self, found: &Found) -> std::io::Result<(Node, Vec<u8>)> {
-        let source = Node::bare(self.walk.here(), &found.name)?;
-        let is_link = found.meta.kind == Kind::Symlink;
-        let says = if is_link { self.walk.here().link(&found.name)? } else { Vec::new() };
-        Ok((source, says))
     }
 
     fn is_same(&self, found: &Found, there: &Meta, says: &[u8]) -> bool {
@@ -237,24 +237,29 @@ impl Tree<'_> {
     }
 
     fn carry_file(&mut self, found: &Found, there: Option<Meta>) -> Result<(), CopyError> {
-        let source = self.walk.here().read(&found.name).at("reading", self.walk.path())?;
-        let now = meta_of(&source).at("reading", self.walk.path())?;
-        if (now.id, now.kind) != (found.meta.id, Kind::File) {
-            return self.has_changed();
+        let opened = self.walk.open(found);
+        let mut source = opened.at("reading", self.walk.path())?;
+        let now = source.meta();
+        let there = there.filter(|there| there.kind == Kind::File && self.may_stay(now, there));
+        let is_there = there.as_ref().is_some_and(|there| self.is_whole(now, there));
+        if !is_there {
+            source.begin().at("reading", self.walk.path())?;
         }
-        let there = there.filter(|there| there.kind == Kind::File && self.may_stay(&now, there));
-        let is_there = there.as_ref().is_some_and(|there| self.how.trust && is_whole(&now, there));
         let target = self.open_or_make(&found.name, there.is_some())?;
         if is_there {
             self.done.kept += 1;
-            self.porter.tell.passed(now.size)?;
+            self.porter.tell.passed(source.meta().size)?;
         } else {
             let before = there.map_or(0, |there| there.size);
-            let path = self.walk.path();
-            let pair = Pair { source: &source, target: &target, size: now.size, before, path };
-            self.porter.carry(pair, now.allocated >= now.size)?;
+            let (size, path) = (source.meta().size, self.walk.path());
+            self.porter.carry(&mut source, Goal { target: &target, size, before, path })?;
         }
-        self.finish_file(source, target, &now, is_there)
+        self.finish_file(source, target, is_there)
+    }
+
+    /// Whether a file was carried whole, and the source has not changed since: see [`super`].
+    fn is_whole(&self, source: &Meta, target: &Meta) -> bool {
+        self.how.trust && is_whole(source, target, |at| self.walk.as_of(at))
     }
 
     fn open_or_make(&mut self, name: &CString, is_there: bool) -> Result<File, CopyError> {
@@ -273,14 +278,14 @@ impl Tree<'_> {
     /// A file that changed while it was read keeps no time by which it would be believed.
     fn finish_file(
         &mut self,
-        source: File,
+        mut source: S::File,
         target: File,
-        was: &Meta,
         is_kept: bool,
     ) -> Result<(), CopyError> {
-        let (source, target) = (Node::open(source), Node::open(target));
-        let path = self.walk.path();
-        dress(self.hand, (&source, was), &target, path)?;
+        let (target, path) = (Node::open(target), self.walk.path());
+        let attributes = source.attributes().at("reading", path)?;
+        let was = source.meta();
+        dress(self.hand, (&attributes, was), &target, path)?;
         if is_kept {
             stamp(self.hand, &target, (was.read, was.modified), path)?;
         } else {
@@ -288,7 +293,7 @@ impl Tree<'_> {
             let set = self.hand.set_times(&target, was.read, was.modified);
             set.at("setting the times of", path)?;
         }
-        if source.meta().at("reading", path)?.changed == was.changed {
+        if source.is_as_it_was().at("reading", path)? {
             return Ok(());
         }
         let unknown = self.hand.set_times(&target, Stamp::default(), Stamp::default());
@@ -334,15 +339,21 @@ impl Tree<'_> {
     }
 }
 
-/// Whether a file was carried whole, and the source has not changed since: see [`super`].
-fn is_whole(source: &Meta, target: &Meta) -> bool {
+/// Whether a file was carried whole, and the source has not changed since: see [`super`]. Two machines
+/// have two clocks; `as_of` knows both.
+pub fn is_whole(source: &Meta, target: &Meta, as_of: impl FnOnce(Stamp) -> Option<Stamp>) -> bool {
     (source.size, source.modified) == (target.size, target.modified)
-        && source.changed < target.changed
+        && as_of(target.changed).is_some_and(|then| source.changed < then)
 }
 
 fn is_gone(error: &std::io::Error) -> bool {
     let gone = [Errno::NOENT, Errno::STALE, Errno::LOOP, Errno::NXIO, Errno::NOTDIR];
     error.raw_os_error().is_some_and(|code| gone.iter().any(|one| one.raw_os_error() == code))
+}
+
+/// Whether something else stands where the walk has met a thing.
+fn is_another(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::STALE.raw_os_error())
 }
 
 fn refuse_socket(path: &[u8]) -> CopyError {

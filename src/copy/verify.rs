@@ -10,6 +10,7 @@ use std::thread;
 use super::content::GRAIN;
 use super::dir::{Dir, Kind};
 use super::manifest::{Digest, Entry, Manifest, Side};
+use super::origin::Origin;
 use super::outcome::{CopyError, shown};
 use super::progress::Progress;
 
@@ -41,7 +42,11 @@ impl fmt::Display for Difference {
 /// # Errors
 /// [`CopyError::Mismatch`] with the first differences, [`CopyError::Changed`] if somebody writes, and what
 /// the system says.
-pub fn verify(source: &Dir, target: &Dir, tell: &mut Progress) -> Result<Digest, CopyError> {
+pub fn verify<O: Origin>(
+    source: &O,
+    target: &Dir,
+    tell: &mut Progress,
+) -> Result<Digest, CopyError> {
     let over = &AtomicBool::new(false);
     thread::scope(|scope| {
         let (sender, entries) = sync_channel(AHEAD);
@@ -60,23 +65,19 @@ pub fn verify(source: &Dir, target: &Dir, tell: &mut Progress) -> Result<Digest,
     })
 }
 
-fn send_all(
-    source: &Dir,
+fn send_all<O: Origin>(
+    source: &O,
     sender: &SyncSender<Entry>,
     beside: &mut Progress,
     over: &AtomicBool,
-) -> Result<Digest, CopyError> {
+) -> Result<(), CopyError> {
+    let limit = beside.limit();
     let mut tick = |bytes| {
         let is_over = over.load(atomic::Ordering::Relaxed);
         if is_over { Err(CopyError::Stopped) } else { beside.moved(bytes) }
     };
-    let mut manifest = Manifest::of(source, Side::Source, &mut tick)?;
-    while let Some(entry) = manifest.next_entry()? {
-        if sender.send(entry).is_err() {
-            return Err(CopyError::Stopped);
-        }
-    }
-    Ok(manifest.digest())
+    let mut take = |entry| sender.send(entry).map_err(|_| CopyError::Stopped);
+    source.entries(limit, &mut tick, &mut take)
 }
 
 fn compare(

@@ -142,7 +142,7 @@ impl Walk {
     ///
     /// # Errors
     /// What the system says, and [`CopyError::Changed`] where the tree was to be still and is not.
-    pub fn next(&mut self) -> Result<Option<Found>, CopyError> {
+    pub fn step(&mut self) -> Result<Option<Found>, CopyError> {
         if !self.begun {
             self.begun = true;
             return Ok(Some(self.found(Step::Enter)));

@@ -1,6 +1,7 @@
 //! Extended attributes, POSIX ACLs among them.
 
 use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
@@ -29,14 +30,22 @@ pub fn is_carried(name: &[u8]) -> bool {
 /// # Errors
 /// What the kernel says.
 pub fn attributes(node: &Node) -> rustix::io::Result<Attributes> {
-    let names = match list(node) {
+    attributes_of(node.as_fd(), node.path())
+}
+
+/// The same of an open file, or of what lies at a path.
+///
+/// # Errors
+/// What the kernel says.
+pub fn attributes_of(fd: BorrowedFd, path: Option<&str>) -> rustix::io::Result<Attributes> {
+    let names = match list(fd, path) {
         Ok(names) => names,
         Err(Errno::OPNOTSUPP) => return Ok(Attributes::new()),
         Err(error) => return Err(error),
     };
     let mut found = Attributes::new();
     for name in names.split(|byte| *byte == 0).filter(|name| is_carried(name)) {
-        match value(node, name) {
+        match value(fd, path, name) {
             Ok(value) => drop(found.insert(name.to_vec(), value)),
             Err(Errno::NODATA) => {} // Taken away since.
             Err(error) => return Err(error),
@@ -45,11 +54,11 @@ pub fn attributes(node: &Node) -> rustix::io::Result<Attributes> {
     Ok(found)
 }
 
-fn list(node: &Node) -> rustix::io::Result<Vec<u8>> {
+fn list(fd: BorrowedFd, path: Option<&str>) -> rustix::io::Result<Vec<u8>> {
     // Nearly all have a few short names: one call.
     let mut names = vec![0; 512];
-    let read = |names: &mut Vec<u8>| match node.path() {
-        None => rustix::fs::flistxattr(node, names.as_mut_slice()),
+    let read = |names: &mut Vec<u8>| match path {
+        None => rustix::fs::flistxattr(fd, names.as_mut_slice()),
         Some(path) => rustix::fs::listxattr(path, names.as_mut_slice()),
     };
     let length = match read(&mut names) {
@@ -63,10 +72,10 @@ fn list(node: &Node) -> rustix::io::Result<Vec<u8>> {
     Ok(names)
 }
 
-fn value(node: &Node, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
+fn value(fd: BorrowedFd, path: Option<&str>, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
     let mut value = vec![0; 256];
-    let read = |value: &mut Vec<u8>| match node.path() {
-        None => rustix::fs::fgetxattr(node, name, value.as_mut_slice()),
+    let read = |value: &mut Vec<u8>| match path {
+        None => rustix::fs::fgetxattr(fd, name, value.as_mut_slice()),
         Some(path) => rustix::fs::getxattr(path, name, value.as_mut_slice()),
     };
     let length = match read(&mut value) {

@@ -1,0 +1,191 @@
+//! What is copied from this machine.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::content::{Sum, next_data, read_full, sum};
+use super::device::open;
+use super::dir::{Dir, Kind, Meta, Names, Stamp, meta_of};
+use super::hand::Node;
+use super::manifest::{Manifest, Side};
+use super::order::{How, Round};
+use super::origin::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
+use super::outcome::{At, CopyError};
+use super::progress::Progress;
+use super::room::Needs;
+use super::walk::{Found, Walk};
+use super::xattr::{Attributes, attributes, attributes_of};
+
+impl Origin for Dir {
+    type Steps = Walk;
+
+    fn needs(&self, live: bool, block: u64, tell: &mut Progress) -> Result<Needs, CopyError> {
+        Needs::of(self, live, block, &mut || tell.file_done())
+    }
+
+    fn steps(&self, how: How, _: &Dir) -> Result<Walk, CopyError> {
+        Walk::over(self.again().at("reading", b"")?, how.round == Round::Hot)
+    }
+
+    fn entries(&self, _: Option<u64>, tick: Tick, take: Take) -> Result<(), CopyError> {
+        let mut manifest = Manifest::of(self, Side::Source, tick)?;
+        while let Some(entry) = manifest.next_entry()? {
+            take(entry)?;
+        }
+        Ok(())
+    }
+}
+
+impl Steps for Walk {
+    type File = LocalFile;
+
+    fn next(&mut self) -> Result<Option<Found>, CopyError> {
+        self.step()
+    }
+
+    fn path(&self) -> &[u8] {
+        self.path()
+    }
+
+    fn gone(&mut self, theirs: &Names) -> Result<Vec<CString>, CopyError> {
+        let ours = self.names();
+        let gone = theirs.iter().filter(|name| !ours.contains(name));
+        Ok(gone.map(std::ffi::CStr::to_owned).collect())
+    }
+
+    fn leaving(&mut self) -> io::Result<(Meta, Attributes)> {
+        let dir = Node::open(self.here().again()?);
+        Ok((dir.meta()?, attributes(&dir)?))
+    }
+
+    fn look(&mut self, found: &Found) -> io::Result<(Attributes, Vec<u8>)> {
+        let thing = Node::bare(self.here(), &found.name)?;
+        let is_link = found.meta.kind == Kind::Symlink;
+        let says = if is_link { self.here().link(&found.name)? } else { Vec::new() };
+        Ok((attributes(&thing)?, says))
+    }
+
+    fn open(&mut self, found: &Found) -> io::Result<LocalFile> {
+        let opened = LocalFile::of(self.here().read(&found.name)?)?;
+        if (opened.was.id, opened.was.kind) != (found.meta.id, Kind::File) {
+            return Err(Errno::STALE.into());
+        }
+        Ok(opened)
+    }
+
+    fn vanished(&self) -> u64 {
+        self.vanished
+    }
+
+    fn changed(&self) -> CopyError {
+        self.changed()
+    }
+
+    /// One machine, one clock.
+    fn as_of(&self, target: Stamp) -> Option<Stamp> {
+        Some(target)
+    }
+}
+
+/// An open file of this machine.
+#[derive(Debug)]
+pub struct LocalFile {
+    file: File,
+    was: Meta,
+}
+
+impl LocalFile {
+    /// One that is open for reading.
+    ///
+    /// # Errors
+    /// What the system says of it.
+    pub fn of(file: File) -> io::Result<LocalFile> {
+        let was = meta_of(&file)?;
+        Ok(LocalFile { file, was })
+    }
+}
+
+impl Content for LocalFile {
+    fn file(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+
+    fn next_data(&mut self, from: u64, size: u64) -> io::Result<Option<Range<u64>>> {
+        // What has no holes need not be asked for them.
+        if from == 0 && size > 0 && self.was.allocated >= size {
+            return Ok(Some(0..size));
+        }
+        next_data(&self.file, from, size)
+    }
+
+    fn piece(&mut self, buffer: &mut [u8], at: u64, _: (&File, u64)) -> io::Result<Piece> {
+        read_full(&self.file, buffer, at).map(Piece::Read)
+    }
+}
+
+impl Opened for LocalFile {
+    fn begin(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn meta(&self) -> &Meta {
+        &self.was
+    }
+
+    fn attributes(&mut self) -> io::Result<Attributes> {
+        Ok(attributes_of(self.file.as_fd(), None)?)
+    }
+
+    fn is_as_it_was(&mut self) -> io::Result<bool> {
+        Ok(meta_of(&self.file)?.changed == self.was.changed)
+    }
+}
+
+/// A block device of this machine, or an image of one, by its path.
+#[derive(Debug, Clone, Copy)]
+pub struct LocalDisk<'a>(pub &'a Path);
+
+/// An open block device of this machine.
+#[derive(Debug)]
+pub struct DiskBytes(File);
+
+impl Disk for LocalDisk<'_> {
+    type Bytes = DiskBytes;
+
+    fn open(&self) -> Result<(DiskBytes, u64), CopyError> {
+        let (file, size) = open(self.0, OFlags::empty(), false)?;
+        Ok((DiskBytes(file), size))
+    }
+
+    fn sum(&self, size: u64, _: Option<u64>, tick: Tick) -> Result<Sum, CopyError> {
+        let (file, _) = open(self.0, OFlags::empty(), false)?;
+        sum((&file, size), self.0.as_os_str().as_bytes(), &mut Vec::new(), tick)
+    }
+
+    fn name(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+impl Content for DiskBytes {
+    fn file(&self) -> Option<&File> {
+        Some(&self.0)
+    }
+
+    /// All of it: what is no data in an image is zeroes, which are compared.
+    fn next_data(&mut self, from: u64, size: u64) -> io::Result<Option<Range<u64>>> {
+        Ok((from < size).then_some(from..size))
+    }
+
+    fn piece(&mut self, buffer: &mut [u8], at: u64, _: (&File, u64)) -> io::Result<Piece> {
+        read_full(&self.0, buffer, at).map(Piece::Read)
+    }
+}

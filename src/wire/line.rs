@@ -1,0 +1,241 @@
+//! One connection: frames with their length before them, over TLS.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustls::{ClientConnection, ServerConnection};
+
+use super::words::{Put, Take, nonsense};
+use crate::copy::{CopyError, shown};
+
+/// The longest frame: a piece of a file, or things of a tree up to the largest attributes.
+pub const LONGEST_FRAME: usize = 4 << 20;
+/// How often who waits looks whether it shall go on.
+const LOOK: Duration = Duration::from_millis(200);
+/// After how long a silent connection is asked whether it still is there, and how often.
+const IDLE: Duration = Duration::from_secs(60);
+const ASKED: u32 = 6;
+/// How long what was sent may stay unanswered by the other kernel.
+const UNANSWERED_MS: u32 = 180_000;
+
+/// Either end of TLS.
+#[derive(Debug)]
+pub enum Tls {
+    /// Who asks.
+    Client(ClientConnection),
+    /// Who answers.
+    Server(ServerConnection),
+}
+
+/// A connection.
+pub struct Line {
+    tls: Tls,
+    tcp: TcpStream,
+    stop: Arc<AtomicBool>,
+    /// How long the other side may be silent; none waits as long as its kernel answers.
+    patience: Option<Duration>,
+    out: Vec<u8>,
+}
+
+/// What a frame is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Which kind of message.
+    pub word: u8,
+    /// What it says.
+    pub body: &'a [u8],
+}
+
+impl Line {
+    /// Speak TLS over a connection.
+    ///
+    /// # Errors
+    /// What the system says of it.
+    pub fn over(
+        tcp: TcpStream,
+        tls: Tls,
+        stop: Arc<AtomicBool>,
+        patience: Option<Duration>,
+    ) -> io::Result<Line> {
+        tcp.set_nodelay(true)?;
+        tcp.set_read_timeout(Some(LOOK))?;
+        tcp.set_write_timeout(Some(LOOK))?;
+        rustix::net::sockopt::set_socket_keepalive(&tcp, true)?;
+        rustix::net::sockopt::set_tcp_keepidle(&tcp, IDLE)?;
+        rustix::net::sockopt::set_tcp_keepintvl(&tcp, IDLE / ASKED)?;
+        rustix::net::sockopt::set_tcp_keepcnt(&tcp, ASKED)?;
+        rustix::net::sockopt::set_tcp_user_timeout(&tcp, UNANSWERED_MS)?;
+        Ok(Line { tls, tcp, stop, patience, out: Vec::new() })
+    }
+
+    /// From now on the other side may be silent for so long.
+    pub fn set_patience(&mut self, patience: Option<Duration>) {
+        self.patience = patience;
+    }
+
+    /// Write a frame; it leaves with the next [`Line::flush`], or before if there are many.
+    ///
+    /// # Errors
+    /// What the system says, and one that is too long.
+    pub fn send(&mut self, word: u8, body: &[u8]) -> io::Result<()> {
+        let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        if body.len() > LONGEST_FRAME {
+            let why = format!("{length} bytes at once, more than can be sent over the network");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        }
+        self.out.extend(length.to_le_bytes());
+        self.out.push(word);
+        self.out.extend_from_slice(body);
+        if self.out.len() >= 256 << 10 { self.flush() } else { Ok(()) }
+    }
+
+    /// Have all leave.
+    ///
+    /// # Errors
+    /// What the system says, and who is silent for too long.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let out = std::mem::take(&mut self.out);
+        let mut done = 0;
+        while done < out.len() {
+            done += self.patiently(|line| line.write_some(&out[done..]))?;
+        }
+        self.patiently(Line::write_rest)?;
+        self.out = out;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// The next frame; what was sent leaves before.
+    ///
+    /// # Errors
+    /// What the system says; `InvalidData` for a frame that is too long.
+    pub fn receive<'b>(&mut self, buffer: &'b mut Vec<u8>) -> io::Result<Frame<'b>> {
+        self.flush()?;
+        let mut head = [0; 5];
+        self.read_exact(&mut head)?;
+        let [a, b, c, d, word] = head;
+        let length = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+        if length > LONGEST_FRAME {
+            return Err(nonsense("a frame that is too long"));
+        }
+        buffer.resize(length, 0);
+        self.read_exact(buffer)?;
+        Ok(Frame { word, body: buffer })
+    }
+
+    fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match self.patiently(|line| line.read_some(&mut buffer[done..]))? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => done += read,
+            }
+        }
+        Ok(())
+    }
+
+    /// Try until it works, the other side is silent for too long, or this one shall stop.
+    fn patiently<T>(&mut self, mut work: impl FnMut(&mut Line) -> io::Result<T>) -> io::Result<T> {
+        let begun = Instant::now();
+        loop {
+            match work(self) {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock
+                            | io::ErrorKind::TimedOut
+                            | io::ErrorKind::Interrupted
+                    ) && error.raw_os_error()
+                        != Some(rustix::io::Errno::TIMEDOUT.raw_os_error()) => {}
+                other => return other,
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(io::Error::other("stopped"));
+            }
+            if self.patience.is_some_and(|patience| begun.elapsed() > patience) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
+    fn read_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            Tls::Client(tls) => rustls::Stream::new(tls, &mut self.tcp).read(buffer),
+            Tls::Server(tls) => rustls::Stream::new(tls, &mut self.tcp).read(buffer),
+        }
+    }
+
+    fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            Tls::Client(tls) => rustls::Stream::new(tls, &mut self.tcp).write(bytes),
+            Tls::Server(tls) => rustls::Stream::new(tls, &mut self.tcp).write(bytes),
+        }
+    }
+
+    fn write_rest(&mut self) -> io::Result<()> {
+        match &mut self.tls {
+            Tls::Client(tls) => rustls::Stream::new(tls, &mut self.tcp).flush(),
+            Tls::Server(tls) => rustls::Stream::new(tls, &mut self.tcp).flush(),
+        }
+    }
+}
+
+/// Write down how something failed at the source.
+pub fn put_error(put: &mut Put, error: &CopyError) {
+    match error {
+        CopyError::Changed { path } => {
+            put.byte(0);
+            put.bytes(path.as_bytes());
+        }
+        CopyError::Failed { path, source, .. } => {
+            put.byte(1);
+            put.bytes(path.as_bytes());
+            put_io(put, source);
+        }
+        other => {
+            put.byte(2);
+            put.bytes(other.to_string().as_bytes());
+        }
+    }
+}
+
+/// Read how something failed at the source.
+///
+/// # Errors
+/// What makes no sense.
+pub fn take_error(take: &mut Take) -> io::Result<CopyError> {
+    let number = take.byte()?;
+    let text = String::from_utf8_lossy(take.bytes()?).into_owned();
+    // It was made to be shown there; who sends nonsense gets it escaped once more.
+    let path = if text.is_ascii() { text } else { shown(text.as_bytes()) };
+    Ok(match number {
+        0 => CopyError::Changed { path },
+        1 => CopyError::Failed { doing: "reading at the source", path, source: take_io(take)? },
+        _ => CopyError::Refused(format!("the source says: {path}")),
+    })
+}
+
+/// Write down an error of the system.
+pub fn put_io(put: &mut Put, error: &io::Error) {
+    let code = error.raw_os_error().unwrap_or_default();
+    put.u32(u32::try_from(code).unwrap_or_default());
+    put.bytes(error.to_string().as_bytes());
+}
+
+/// Read an error of the system of the source. That it is full is nothing to the target.
+///
+/// # Errors
+/// What makes no sense.
+pub fn take_io(take: &mut Take) -> io::Result<io::Error> {
+    use rustix::io::Errno;
+    let code = i32::try_from(take.u32()?).unwrap_or_default();
+    let text = String::from_utf8_lossy(take.bytes()?).into_owned();
+    let full = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
+    if code == 0 || full.contains(&code) {
+        return Ok(io::Error::other(shown(text.as_bytes())));
+    }
+    Ok(io::Error::from_raw_os_error(code))
+}
