@@ -29,4 +29,5 @@ pub mod run; // the wiring; sees every room
 #[cfg(any(test, feature = "testing"))]
 pub mod testing; // a machine in memory
 pub mod trial; // what `pliant try` does, as a client of the driver
-pub mod volume; // the words of the field
+pub mod volume;
+pub mod wire; // the words of the field

@@ -6,7 +6,7 @@ use crate::api::{
     GroupStatus, NodeStorageSpec, PoolOnNode, Quantity, Remove, VolumeOnNode, VolumeRequestSpec,
 };
 use crate::cluster::Source;
-use crate::volume::{DRIVER, NodeKey, VolumeKey};
+use crate::volume::{DRIVER, NodeKey, VolumeId, VolumeKey};
 
 fn id(node: &str, name: &str) -> String {
     VolumeId::new(NodeKey::of(node), VolumeKey::of(name)).to_string()
