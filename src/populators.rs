@@ -25,6 +25,7 @@ mod pvc;
 mod reason;
 pub mod registry;
 mod seen;
+mod sender;
 mod source;
 mod steps;
 pub mod validator;
@@ -38,7 +39,7 @@ pub(crate) use places::nodes_of;
 pub use populator::{Populator, Settings};
 pub use progress::Progress;
 pub use reason::PopulatorReason;
-pub use source::{Fill, Sight, Source};
+pub use source::{Far, Fill, Sight, Source};
 pub use watches::Watches;
 
 /// Who writes, for the API server.

@@ -17,9 +17,10 @@ use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, uid};
 use crate::populators::steps::Step;
 use crate::populators::{
-    FINALIZER, NUDGED, POLICY, POPULATES, PopulatorReason, SELECTED_NODE, SHOWN, Source, WRITER,
-    make,
+    FINALIZER, Fill, NUDGED, POLICY, POPULATES, PopulatorReason, SELECTED_NODE, SHOWN, Source,
+    WRITER, make, sender,
 };
+use crate::wire::Keys;
 
 const SELECTED_NODE_AT: &str = "/metadata/annotations/volume.kubernetes.io~1selected-node";
 
@@ -50,6 +51,8 @@ impl<S: Source> Populator<S> {
             Step::Pin(node) => self.pin(seen, Some(&node)).await,
             Step::Unpin => self.pin(seen, None).await,
             Step::MakePrime => self.make_prime(work).await,
+            Step::MakeKeys => self.make_keys(work).await,
+            Step::MakeSender => self.make_sender(work).await,
             Step::MakePod => self.make_pod(work).await,
             Step::Tell(reason, text) => self.tell(seen, reason, &text).await,
             Step::Note(filling) => self.note(work, Some(*filling)).await,
@@ -64,6 +67,9 @@ impl<S: Source> Populator<S> {
             Step::Rebind => self.rebind(seen).await,
             Step::Nudge => self.nudge(seen).await,
             Step::DropPod => self.remove::<Pod>(seen.pod.as_ref().map(|pod| &pod.metadata)).await,
+            Step::DropSender => {
+                self.remove::<Pod>(seen.sender.as_ref().map(|pod| &pod.metadata)).await
+            }
             Step::DropPrime => {
                 let prime = seen.prime.as_ref().map(|prime| &prime.metadata);
                 self.remove::<PersistentVolumeClaim>(prime).await
@@ -104,8 +110,22 @@ impl<S: Source> Populator<S> {
         writes::make(&self.of(&prime.metadata), &prime, WRITER).await
     }
 
+    async fn make_keys(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
+        let Some(prime) = &work.seen.prime else { return Ok(()) };
+        let keys = sender::keys(&work.seen.claim, prime, work.namespace, &Keys::make(self.now()));
+        writes::make(&self.of(&keys.metadata), &keys, WRITER).await
+    }
+
+    async fn make_sender(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
+        let Some(fill) = work.seen.fill() else { return Ok(()) };
+        let (Some(far), Some(prime)) = (&fill.far, &work.seen.prime) else { return Ok(()) };
+        let image = &self.settings.image;
+        let pod = sender::pod(&work.seen.claim, prime, (fill, far), image, work.namespace);
+        writes::make(&self.of(&pod.metadata), &pod, WRITER).await
+    }
+
     async fn make_pod(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
-        let fill = work.seen.fill().cloned().unwrap_or_default();
+        let Some(fill) = how_to_fill(work.seen) else { return Ok(()) };
         let generation = work.seen.source.as_ref().map_or(0, |source| source.generation);
         let image = &self.settings.image;
         let pod = make::pod(&work.seen.claim, &fill, image, work.namespace, generation);
@@ -249,6 +269,16 @@ impl<S: Source> Populator<S> {
     fn pvs(&self) -> Api<PersistentVolume> {
         Api::all(self.client.clone())
     }
+}
+
+/// What the pod that fills needs: the source itself, or where that is sent from.
+fn how_to_fill(seen: &Seen) -> Option<Fill> {
+    let fill = seen.fill()?;
+    if !seen.is_far() {
+        return Some(fill.clone());
+    }
+    let from = sender::address(seen.sender.as_ref()?)?;
+    Some(sender::receive(fill, fill.far.as_ref()?, seen.prime.as_ref()?, &from))
 }
 
 fn without_finalizer(metadata: &ObjectMeta, annotations: &Value) -> Value {

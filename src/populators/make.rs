@@ -34,7 +34,7 @@ pub(super) fn prime(
     namespace: &str,
 ) -> PersistentVolumeClaim {
     let spec = claim.spec.clone().unwrap_or_default();
-    let mut metadata = metadata(claim, namespace);
+    let mut metadata = metadata(claim, &prime_name(uid(&claim.metadata)), namespace);
     if let Some(node) = selected_node(claim).filter(|_| waits_for_consumer) {
         metadata["annotations"][SELECTED_NODE] = json!(node);
         metadata["annotations"][NODE] = json!(node);
@@ -52,10 +52,11 @@ pub(super) fn prime(
     serde_json::from_value(prime).expect("a claim")
 }
 
-fn metadata(claim: &PersistentVolumeClaim, namespace: &str) -> Value {
+/// Metadata of what is made for a claim.
+pub(super) fn metadata(claim: &PersistentVolumeClaim, name: &str, namespace: &str) -> Value {
     let of = format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
     json!({
-        "name": prime_name(uid(&claim.metadata)),
+        "name": name,
         "namespace": namespace,
         "labels": {
             LABEL: uid(&claim.metadata),
@@ -66,11 +67,26 @@ fn metadata(claim: &PersistentVolumeClaim, namespace: &str) -> Value {
     })
 }
 
+/// What a pod of ours runs, with what, and where.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    pub name: String,
+    pub image: &'a str,
+    pub args: Value,
+    /// The variables that arguments may name.
+    pub env: Value,
+    pub volumes: Vec<Value>,
+    pub mounts: Vec<Value>,
+    pub devices: Vec<Value>,
+    pub capabilities: &'static [&'static str],
+    /// The nodes on which it can run; none are all.
+    pub nodes: Vec<&'a str>,
+}
+
+/// The capabilities that files keep their owners, modes, devices and extended attributes by.
+const WRITES: &[&str] = &["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP"];
+
 /// The pod that fills the volume of the second claim.
-///
-/// It has the capabilities that files keep their owners, modes, devices and extended attributes by, all of
-/// them among those that the policy `baseline` of Kubernetes lets a namespace have; no token, no network
-/// identity, and nothing of its own that could be written but the volume.
 pub(super) fn pod(
     claim: &PersistentVolumeClaim,
     fill: &Fill,
@@ -79,27 +95,23 @@ pub(super) fn pod(
     generation: i64,
 ) -> Pod {
     let name = prime_name(uid(&claim.metadata));
-    let mut metadata = metadata(claim, namespace);
-    metadata["annotations"][GENERATION] = json!(generation.to_string());
-    let mut volumes = json!(fill.volumes);
     let target = json!({"name": "target", "persistentVolumeClaim": {"claimName": name}});
-    volumes.as_array_mut().into_iter().for_each(|all| all.push(target.clone()));
-    let pod = json!({
-        "metadata": metadata,
-        "spec": {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": false,
-            "enableServiceLinks": false,
-            "terminationGracePeriodSeconds": 5,
-            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-            "affinity": affinity(claim, fill),
-            // It goes where the pod of the claim will go, which may tolerate what this does not know.
-            "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
-            "containers": [container(claim, fill, image)],
-            "volumes": volumes,
-        },
-    });
-    let mut pod = serde_json::from_value(pod).expect("a pod");
+    let mut run = Run::of(fill, name, image);
+    run.args = json!(fill.args);
+    run.capabilities = WRITES;
+    run.volumes.push(target);
+    if is_block(claim) {
+        run.devices.push(json!({"name": "target", "devicePath": "/target"}));
+    } else {
+        run.mounts.push(json!({"name": "target", "mountPath": "/target"}));
+    }
+    // The node that is chosen for the claim, or the only one on which the source can be read; where the
+    // volumes are the scheduler knows.
+    let only = fill.nodes.as_ref().filter(|nodes| nodes.len() == 1);
+    let only = only.and_then(|nodes| nodes.first()).map(String::as_str);
+    run.nodes = selected_node(claim).or(only).into_iter().collect();
+    let mut pod = run.pod(claim, namespace);
+    pod.annotations_mut().insert(GENERATION.to_owned(), generation.to_string());
     if fill.ahead_of.is_some() {
         mark_ahead(&mut pod);
     }
@@ -111,48 +123,79 @@ pub(super) fn mark_ahead(pod: &mut Pod) {
     pod.annotations_mut().insert(AHEAD.to_owned(), "true".to_owned());
 }
 
-/// The node that is chosen for the claim, or the only one on which the source can be read; where the
-/// volumes are the scheduler knows.
-fn affinity(claim: &PersistentVolumeClaim, fill: &Fill) -> Value {
-    let only = fill.nodes.as_ref().filter(|nodes| nodes.len() == 1);
-    let only = only.and_then(|nodes| nodes.first()).map(String::as_str);
-    let Some(node) = selected_node(claim).or(only) else { return Value::Null };
-    let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
-    let terms = json!([{"matchFields": [field]}]);
+impl<'a> Run<'a> {
+    /// With what the source needs, and nothing else yet.
+    pub fn of(fill: &Fill, name: String, image: &'a str) -> Run<'a> {
+        let each = |all: Value| all.as_array().cloned().unwrap_or_default();
+        Run {
+            name,
+            image,
+            args: Value::Null,
+            env: Value::Null,
+            volumes: each(json!(fill.volumes)),
+            mounts: each(json!(fill.mounts)),
+            devices: each(json!(fill.devices)),
+            capabilities: &[],
+            nodes: Vec::new(),
+        }
+    }
+
+    /// The pod: its capabilities are among those that the policy `baseline` of Kubernetes lets a namespace
+    /// have; no token, no network identity, and nothing of its own that could be written.
+    pub fn pod(self, claim: &PersistentVolumeClaim, namespace: &str) -> Pod {
+        let pod = json!({
+            "metadata": metadata(claim, &self.name, namespace),
+            "spec": {
+                "restartPolicy": "Never",
+                "automountServiceAccountToken": false,
+                "enableServiceLinks": false,
+                "terminationGracePeriodSeconds": 5,
+                "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+                "affinity": affinity(&self.nodes),
+                // It goes where the pod of a claim will go, which may tolerate what this does not know.
+                "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
+                "containers": [self.container()],
+                "volumes": self.volumes,
+            },
+        });
+        serde_json::from_value(pod).expect("a pod")
+    }
+
+    fn container(&self) -> Value {
+        json!({
+            "name": CONTAINER,
+            "image": self.image,
+            "args": self.args,
+            "env": self.env,
+            "volumeMounts": self.mounts,
+            "volumeDevices": self.devices,
+            "resources": {
+                "requests": {"cpu": "50m", "memory": "64Mi"},
+                "limits": {"memory": "512Mi"},
+            },
+            "securityContext": {
+                "runAsUser": 0,
+                "allowPrivilegeEscalation": false,
+                "readOnlyRootFilesystem": true,
+                "capabilities": {"drop": ["ALL"], "add": self.capabilities},
+            },
+        })
+    }
+}
+
+fn affinity(nodes: &[&str]) -> Value {
+    if nodes.is_empty() {
+        return Value::Null;
+    }
+    // A field can be compared with one value only.
+    let term = |node: &&str| {
+        let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+        json!({"matchFields": [field]})
+    };
+    let terms: Vec<Value> = nodes.iter().map(term).collect();
     json!({"nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms},
     }})
-}
-
-fn container(claim: &PersistentVolumeClaim, fill: &Fill, image: &str) -> Value {
-    let mut mounts = json!(fill.mounts);
-    let mut devices = json!(fill.devices);
-    let (list, target) = if is_block(claim) {
-        (&mut devices, json!({"name": "target", "devicePath": "/target"}))
-    } else {
-        (&mut mounts, json!({"name": "target", "mountPath": "/target"}))
-    };
-    list.as_array_mut().into_iter().for_each(|all| all.push(target.clone()));
-    json!({
-        "name": CONTAINER,
-        "image": image,
-        "args": fill.args,
-        "volumeMounts": mounts,
-        "volumeDevices": devices,
-        "resources": {
-            "requests": {"cpu": "50m", "memory": "64Mi"},
-            "limits": {"memory": "512Mi"},
-        },
-        "securityContext": {
-            "runAsUser": 0,
-            "allowPrivilegeEscalation": false,
-            "readOnlyRootFilesystem": true,
-            "capabilities": {
-                "drop": ["ALL"],
-                "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP"],
-            },
-        },
-    })
 }
 
 /// Whether the workload of a claim sees a raw device.

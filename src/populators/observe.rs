@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, uid};
-use crate::populators::{Outcome, Progress, Source, make, places};
+use crate::populators::{Outcome, Progress, Source, make, places, sender};
 
 /// How long a kubelet has to tell the progress. One that is away must not hold up other claims.
 const LOG: Duration = Duration::from_secs(2);
@@ -39,6 +39,10 @@ impl<S: Source> Populator<S> {
         let prime = self.prime(&claim, &there).await?;
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &there);
         let pod = pods.get_opt(&make::prime_name(uid(&claim.metadata))).await?;
+        let sender = match S::IS_SENT {
+            true => pods.get_opt(&sender::name(uid(&claim.metadata))).await?,
+            false => None,
+        };
         let pv = self.pv(&claim, prime.as_ref()).await?;
         let pv_nodes = match &pv {
             Some(pv) if pod.is_none() => places::nodes_of(&self.client, pv).await?,
@@ -57,6 +61,7 @@ impl<S: Source> Populator<S> {
             pv,
             pv_nodes,
             pod,
+            sender,
         };
         Ok(Some((seen, source)))
     }

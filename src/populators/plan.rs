@@ -1,5 +1,10 @@
 //! What is done next for a claim that is to be filled. Pure; a plan after its own apply is empty.
 
+mod sending;
+mod waiting;
+
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -8,7 +13,7 @@ use crate::api::{FillingPhase, Quantity};
 use crate::bytes::Bytes;
 use crate::populators::seen::{Binding, Seen, SourceSeen, is_ending, is_held, selected_node, uid};
 use crate::populators::steps::Step;
-use crate::populators::{Outcome, PopulatorReason, Sight, make};
+use crate::populators::{Fill, Outcome, PopulatorReason, Sight, make};
 
 /// Decide what is done next.
 pub(super) fn plan(seen: &Seen) -> Vec<Step> {
@@ -27,6 +32,7 @@ pub(super) fn plan(seen: &Seen) -> Vec<Step> {
     }
     match &seen.pod {
         Some(pod) => watch(seen, source, pod),
+        None if seen.sender.is_some() && !sending::is_wanted(seen) => drop_pods(seen),
         None => prepare(seen, source),
     }
 }
@@ -82,7 +88,7 @@ fn prepare(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     if seen.waits_for_consumer {
         match selected_node(&seen.claim) {
             None => return choose(seen, source),
-            Some(node) if fill.nodes.as_ref().is_some_and(|nodes| !nodes.contains(node)) => {
+            Some(node) if is_out_of_reach(fill, &BTreeSet::from([node.to_owned()])) => {
                 return elsewhere(seen, node);
             }
             Some(node) if seen.is_moved(node) => return move_on(seen),
@@ -92,9 +98,23 @@ fn prepare(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     provision(seen, source)
 }
 
+/// Whether the source can neither be read on these nodes nor be sent to them.
+fn is_out_of_reach(fill: &Fill, nodes: &BTreeSet<String>) -> bool {
+    let Some(readable) = &fill.nodes else { return false };
+    readable.is_disjoint(nodes) && (fill.far.is_none() || readable.is_empty())
+}
+
 impl Seen {
-    fn is_readable_only_on(&self, node: &str) -> bool {
-        let nodes = self.fill().and_then(|fill| fill.nodes.as_ref());
+    fn has_pods(&self) -> bool {
+        self.pod.is_some() || self.sender.is_some()
+    }
+
+    /// Whether the volume has to be on this node: nothing sends the source elsewhere, or no pod uses the
+    /// claim yet, so that no scheduler would choose another one.
+    fn stays_on(&self, node: &str) -> bool {
+        let is_early = self.source.as_ref().is_some_and(|source| source.early);
+        let fill = self.fill().filter(|fill| fill.far.is_none() || is_early);
+        let nodes = fill.and_then(|fill| fill.nodes.as_ref());
         nodes.is_some_and(|nodes| nodes.len() == 1 && nodes.contains(node))
     }
 
@@ -144,7 +164,7 @@ fn move_on(seen: &Seen) -> Vec<Step> {
         return discard(seen);
     }
     // Its provisioner found no room and took the node away.
-    if seen.is_readable_only_on(node) {
+    if seen.stays_on(node) {
         let message = format!(
             "no volume could be made on node {node}, and what the claim is filled from can only be \
              read there: have room made on it; it is tried again"
@@ -193,9 +213,8 @@ fn keep_provisioning(seen: &Seen) -> Vec<Step> {
 }
 
 fn start(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
-    let readable = seen.fill().and_then(|fill| fill.nodes.as_ref());
-    if let (Some(readable), Some(usable)) = (readable, &seen.pv_nodes)
-        && readable.is_disjoint(usable)
+    if let (Some(fill), Some(usable)) = (seen.fill(), &seen.pv_nodes)
+        && is_out_of_reach(fill, usable)
     {
         let node = usable.first().map_or("no node that is left", String::as_str);
         return elsewhere(seen, node);
@@ -209,7 +228,8 @@ fn start(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     // Held again, should somebody have taken it off: what is made must not outlive the claim.
     let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);
     let source_held = (!source.is_held).then_some(Step::HoldSource);
-    held.into_iter().chain(source_held).chain([Step::MakePod]).collect()
+    let next = if seen.is_far() { sending::next(seen, source) } else { vec![Step::MakePod] };
+    held.into_iter().chain(source_held).chain(next).collect()
 }
 
 /// While there is a pod: see how far it is, and what has become of it.
@@ -229,7 +249,7 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
             Some(why) => anew(seen, Some(id), &format!("the copy is out of date: {why}")),
             None => bind(seen, id, digest, bytes),
         },
-        Some(Outcome::Ahead(round)) => [seen.end_round(id, round), drop_pod(seen)].concat(),
+        Some(Outcome::Ahead(round)) => [seen.end_round(id, round), drop_pods(seen)].concat(),
         Some(Outcome::Never(PopulatorReason::ContentDiffers, message)) if seen.is_live() => {
             let message = format!("a pod writes to the source while it is copied: {message}");
             again(seen, source, Some(id), &message)
@@ -238,7 +258,7 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
             [seen.fail(reason, &message), clear(seen)].concat()
         }
         Some(Outcome::Failed(message)) => again(seen, source, Some(id), &message),
-        None => match held_up(seen, pod) {
+        None => match waiting::held_up(seen.now, pod, "fills the volume") {
             Some(why) => {
                 let mut filling = seen.filling(FillingPhase::Filling);
                 filling.pod = Some(id.to_owned());
@@ -258,7 +278,7 @@ fn call_off(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     if source.anew {
         steps.extend(drop_prime(seen));
     }
-    steps.extend(drop_pod(seen));
+    steps.extend(drop_pods(seen));
     steps
 }
 
@@ -268,13 +288,13 @@ fn again(seen: &Seen, source: &SourceSeen, pod: Option<&str>, message: &str) -> 
     if source.anew || is_lost {
         return anew(seen, pod, message);
     }
-    [retry_once(seen, pod, message), drop_pod(seen)].concat()
+    [retry_once(seen, pod, message), drop_pods(seen)].concat()
 }
 
 /// The same, and the next try begins with an empty volume.
 fn anew(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
     // The claim first: without its pod nobody would know that it was written to.
-    [retry_once(seen, pod, message), drop_prime(seen), drop_pod(seen)].concat()
+    [retry_once(seen, pod, message), drop_prime(seen), drop_pods(seen)].concat()
 }
 
 fn retry_once(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
@@ -282,34 +302,6 @@ fn retry_once(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
         told.retry_at.is_some() && told.phase == FillingPhase::Waiting && told.pod.as_deref() == pod
     });
     if is_counted { Vec::new() } else { seen.retry(pod, PopulatorReason::FillRetried, message) }
-}
-
-/// What keeps a pod from running, once that is no matter of seconds.
-fn held_up(seen: &Seen, pod: &Pod) -> Option<String> {
-    let status = pod.status.as_ref()?;
-    if status.phase.as_deref() != Some("Pending") {
-        return None;
-    }
-    let created = pod.metadata.creation_timestamp.as_ref()?;
-    if seen.now.duration_since(created.0).as_secs() < 30 {
-        return None;
-    }
-    let container = status.container_statuses.iter().flatten().find_map(|container| {
-        let waiting = container.state.as_ref()?.waiting.as_ref()?;
-        Some((waiting.reason.clone()?, waiting.message.clone().unwrap_or_default()))
-    });
-    let condition = status.conditions.iter().flatten().find_map(|condition| {
-        let is_why = condition.type_ == "PodScheduled" && condition.status == "False";
-        let message = condition.message.clone().unwrap_or_default();
-        is_why.then(|| (condition.reason.clone().unwrap_or_default(), message))
-    });
-    let (reason, message) = container.or(condition)?;
-    let name = pod.name_any();
-    let why = if message.is_empty() { reason } else { format!("{reason}: {message}") };
-    Some(format!(
-        "pod {name}, which fills the volume, does not run: {why}; its events say more: `kubectl describe \
-         pod {name}`"
-    ))
 }
 
 /// The volume is filled: keep it whatever happens, then make it the claim's.
@@ -331,7 +323,7 @@ fn settle(seen: &Seen) -> Vec<Step> {
     let is_ending_claim = is_ending(&seen.claim.metadata);
     let is_bound = is_ending_claim || Binding::of(&seen.claim) == Binding::Bound;
     // A second claim is held by pods that have ended, too.
-    let mut steps = drop_pod(seen);
+    let mut steps = drop_pods(seen);
     match &seen.prime {
         Some(prime) if is_ending(&prime.metadata) => return steps,
         // Not before: a second claim that is deleted while it has the volume may take that along.
@@ -349,7 +341,7 @@ fn settle(seen: &Seen) -> Vec<Step> {
     if seen.is_retained() {
         steps.push(Step::Restore);
     }
-    if seen.pod.is_some() {
+    if seen.has_pods() {
         return steps;
     }
     steps.extend(if is_ending_claim { forget(seen) } else { done(seen) });
@@ -377,7 +369,7 @@ fn done(seen: &Seen) -> Vec<Step> {
 /// Leave nothing behind: pod, second claim, its volume, and at last our finalizer.
 fn clear(seen: &Seen) -> Vec<Step> {
     let mut steps = discard(seen);
-    let is_clear = seen.pod.is_none() && seen.prime.is_none() && !seen.is_retained();
+    let is_clear = !seen.has_pods() && seen.prime.is_none() && !seen.is_retained();
     if is_clear && is_ending(&seen.claim.metadata) {
         steps.extend(forget(seen));
     }
@@ -392,15 +384,17 @@ fn forget(seen: &Seen) -> Vec<Step> {
 
 /// Have the second claim go with its volume, after the pod that writes to it.
 fn discard(seen: &Seen) -> Vec<Step> {
-    if seen.pod.is_some() {
-        return drop_pod(seen);
+    if seen.has_pods() {
+        return drop_pods(seen);
     }
     drop_prime(seen)
 }
 
-fn drop_pod(seen: &Seen) -> Vec<Step> {
-    let pod = seen.pod.as_ref().filter(|pod| !is_ending(&pod.metadata));
-    pod.map(|_| Step::DropPod).into_iter().collect()
+/// Have the pod that fills go, and the one that sends to it.
+fn drop_pods(seen: &Seen) -> Vec<Step> {
+    let goes = |pod: &Option<Pod>| pod.as_ref().is_some_and(|pod| !is_ending(&pod.metadata));
+    let filler = goes(&seen.pod).then_some(Step::DropPod);
+    filler.into_iter().chain(goes(&seen.sender).then_some(Step::DropSender)).collect()
 }
 
 fn drop_prime(seen: &Seen) -> Vec<Step> {

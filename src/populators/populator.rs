@@ -22,8 +22,7 @@ use crate::populators::apply::{Events, Work};
 use crate::populators::notes::TELL_EVERY;
 use crate::populators::plan::plan;
 use crate::populators::seen::{Binding, Seen, is_held, uid};
-use crate::populators::steps::Step;
-use crate::populators::{PopulatorReason, Source, Tally, Watches, make};
+use crate::populators::{PopulatorReason, Source, Tally, Watches, make, sender};
 
 /// Between two looks: what belongs to a claim changes together.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -66,7 +65,7 @@ impl<S: Source> fmt::Debug for Populator<S> {
 
 /// The versions of all that belongs to a claim: while they stay there is nothing new to see.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Versions([Option<String>; 5]);
+struct Versions([Option<String>; 6]);
 
 /// What was last seen of a claim, and when it is to be looked at without a change.
 #[derive(Debug, Clone)]
@@ -176,6 +175,7 @@ impl<S: Source> Populator<S> {
         let prime_claim = places.into_iter().flatten().find_map(|place| find(place));
         let find = |place: &str| self.watches.pods().get_in(place, &prime);
         let pod = places.into_iter().flatten().find_map(|place| find(place));
+        let sender = self.watches.pods().get_in(&own, &sender::name(uid(&claim.metadata)));
         let source = names::<S>(claim).and_then(|name| self.sources.get_in(&own, name));
         let volume = |claim: &PersistentVolumeClaim| claim.spec.as_ref()?.volume_name.clone();
         let pv = prime_claim.as_deref().and_then(volume).or_else(|| volume(claim));
@@ -184,6 +184,7 @@ impl<S: Source> Populator<S> {
             claim.resource_version(),
             prime_claim.and_then(|prime| prime.resource_version()),
             pod.and_then(|pod| pod.resource_version()),
+            sender.and_then(|sender| sender.resource_version()),
             source.and_then(|source| source.resource_version()),
             pv.and_then(|pv| pv.resource_version()),
         ])
@@ -214,7 +215,7 @@ impl<S: Source> Populator<S> {
         let there = self.namespace_of(&seen.claim, source.as_ref());
         let work = Work { seen: &seen, source: source.as_ref(), namespace: &there };
         for step in plan(&seen) {
-            let makes = matches!(step, Step::MakePrime | Step::MakePod);
+            let makes = step.makes();
             match self.apply(step, &work).await {
                 Err(kube::Error::Api(status)) if makes && is_refused(&status) => {
                     self.tell_refusal(&seen, &work, &status.message).await?;

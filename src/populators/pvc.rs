@@ -12,7 +12,7 @@ use kube::{Api, Client, ResourceExt};
 
 use crate::api::{PopulatorStatus, PvcSourcePopulator};
 use crate::populators::seen::Binding;
-use crate::populators::{Fill, PopulatorReason, Sight, Source, consumers, make, places};
+use crate::populators::{Far, Fill, PopulatorReason, Sight, Source, consumers, make, places};
 
 /// The source as it is at this moment.
 struct Seen {
@@ -25,6 +25,7 @@ struct Seen {
 #[async_trait]
 impl Source for PvcSourcePopulator {
     const ANEW: bool = false;
+    const IS_SENT: bool = true;
 
     fn is_near(&self) -> bool {
         true
@@ -178,8 +179,14 @@ fn wrong_mode(name: &str, is_block: bool) -> Sight {
 
 fn fill(name: &str, round: &str, is_block: bool, nodes: Option<BTreeSet<String>>) -> Fill {
     let device = is_block.then_some("--device");
-    let args = ["copy", "/source", "/target", round, "--result", "/dev/termination-log"];
-    let args = args.into_iter().chain(device).map(str::to_owned).collect();
+    let args = |args: &[&str]| {
+        args.iter().copied().chain(device).map(str::to_owned).collect::<Vec<String>>()
+    };
+    let told = ["--result", "/dev/termination-log"];
+    let far = Far {
+        send: args(&["send", "/source"]),
+        receive: args(&[&["copy", "/target", round], &told[..]].concat()),
+    };
     let volume = Volume {
         name: "source".to_owned(),
         persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
@@ -198,7 +205,8 @@ fn fill(name: &str, round: &str, is_block: bool, nodes: Option<BTreeSet<String>>
     };
     let device = VolumeDevice { name: "source".to_owned(), device_path: "/source".to_owned() };
     Fill {
-        args,
+        args: args(&[&["copy", "/source", "/target", round], &told[..]].concat()),
+        far: Some(far),
         volumes: vec![volume],
         mounts: (!is_block).then_some(mount).into_iter().collect(),
         devices: is_block.then_some(device).into_iter().collect(),

@@ -29,6 +29,8 @@ pub(super) struct Seen {
     pub pv_nodes: Option<BTreeSet<String>>,
     /// The pod that fills it.
     pub pod: Option<Pod>,
+    /// The pod that sends the source to it, from another node.
+    pub sender: Option<Pod>,
     /// What the pod told last.
     pub progress: Option<Progress>,
 }
@@ -157,6 +159,12 @@ impl Seen {
     /// Whether a pod may write to what is copied.
     pub fn is_live(&self) -> bool {
         self.fill().is_some_and(|fill| fill.is_live)
+    }
+
+    /// Whether the volume is on none of the nodes on which the source can be read.
+    pub fn is_far(&self) -> bool {
+        let readable = self.fill().and_then(|fill| fill.nodes.as_ref());
+        readable.zip(self.pv_nodes.as_ref()).is_some_and(|(source, here)| source.is_disjoint(here))
     }
 
     /// How the source is to be put into the claim, if that is known.

@@ -28,6 +28,9 @@ pub trait Source:
     /// Whether each try needs an empty volume; without it a try goes on where the one before ended.
     const ANEW: bool;
 
+    /// Whether a pod may have to send it from its node to the one of the volume.
+    const IS_SENT: bool = false;
+
     /// Whether the pod has to be in the namespace of the claim, as it is if it mounts something of it.
     fn is_near(&self) -> bool;
 
@@ -74,10 +77,22 @@ pub struct Fill {
     pub devices: Vec<VolumeDevice>,
     /// The nodes on which it can run; `None` is every node.
     pub nodes: Option<BTreeSet<String>>,
+    /// How the volume is filled on another node than these, if that can be.
+    pub far: Option<Far>,
     /// Whether a pod may write to what it reads.
     pub is_live: bool,
     /// What its pod waits for; the volume is got meanwhile.
     pub held: Option<(PopulatorReason, String)>,
     /// It only copies ahead, in rounds: what the rest waits for.
     pub ahead_of: Option<(PopulatorReason, String)>,
+}
+
+/// How a volume is filled from another node: a pod there sends what the one here would have mounted.
+/// Where they meet, and by which keys, is added to the arguments.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Far {
+    /// Arguments of the `pliant` that sends; it has the volumes of the [`Fill`].
+    pub send: Vec<String>,
+    /// Arguments of the one that fills; it has none of them.
+    pub receive: Vec<String>,
 }

@@ -17,6 +17,10 @@ pub(super) enum Step {
     Unpin,
     /// Make the second claim.
     MakePrime,
+    /// Make the keys by which the pod that sends and the one that fills know each other.
+    MakeKeys,
+    /// Make the pod that sends the source.
+    MakeSender,
     /// Make the pod that fills its volume.
     MakePod,
     /// Write an event on the claim.
@@ -37,10 +41,19 @@ pub(super) enum Step {
     Nudge,
     /// Delete the pod.
     DropPod,
+    /// Delete the pod that sends.
+    DropSender,
     /// Delete the second claim.
     DropPrime,
     /// Make the volume's policy again what it was.
     Restore,
     /// Take our finalizer off the claim.
     Release,
+}
+
+impl Step {
+    /// Whether it makes an object, which the API server may refuse.
+    pub fn makes(&self) -> bool {
+        matches!(self, Step::MakePrime | Step::MakeKeys | Step::MakeSender | Step::MakePod)
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Secret};
 use kube::{Resource, ResourceExt};
 use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
@@ -20,6 +20,9 @@ pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
 /// Has the controller of volumes look at a claim.
 const NUDGED: &str = "pliant.io/volume-handed-over";
+
+/// On a pod that fills a volume, or sends to one that does.
+const FILL: &str = "pliant.io/fill";
 
 /// What is in a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,10 +111,7 @@ pub fn object<K: DeserializeOwned>(json: Value) -> K {
 
 /// The pods that fill volumes.
 pub fn fill_pods(api: &FakeApi) -> Vec<Pod> {
-    api.list::<Pod>()
-        .into_iter()
-        .filter(|pod| pod.labels().contains_key("pliant.io/fill"))
-        .collect()
+    api.list::<Pod>().into_iter().filter(|pod| pod.labels().contains_key(FILL)).collect()
 }
 
 pub fn phase(claim: &PersistentVolumeClaim) -> String {
@@ -151,7 +151,8 @@ fn step(api: &FakeApi, play: &mut Play) -> bool {
     }
     let pvs = api.list::<PersistentVolume>();
     pvs.iter().any(|pv| reclaim(api, play, pv))
-        || fill_pods(api).iter().any(|pod| kubelet(api, play, pod))
+        || fill_pods(api).iter().any(|pod| kubelet(api, play, pod) || send(api, play, pod))
+        || api.list::<Secret>().iter().any(|secret| collect(api, secret))
 }
 
 /// A claim is kept while a pod uses it that is on a node, one that has ended too.
@@ -349,7 +350,8 @@ fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
     if volume_read(api, pod).is_some_and(|source| play.lets(&source) == Use::None) {
         return false;
     }
-    let Some(pv) = target(api, pod).filter(|_| is_runnable(api, pod)) else { return false };
+    let runs = is_runnable(api, pod) && has_keys(api, pod);
+    let Some(pv) = target(api, pod).filter(|_| runs) else { return false };
     let uid = pod.uid().unwrap();
     match now.as_str() {
         "" | "Pending" => {
@@ -389,7 +391,57 @@ fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
     true
 }
 
-/// The volume that a pod copies from.
+/// What belongs to a claim goes with it.
+fn collect(api: &FakeApi, secret: &Secret) -> bool {
+    let owners: Vec<String> = secret.owner_references().iter().map(|one| one.uid.clone()).collect();
+    let claims = api.list::<PersistentVolumeClaim>();
+    let is_owned = claims.iter().filter_map(ResourceExt::uid).any(|uid| owners.contains(&uid));
+    let goes = !owners.is_empty() && !is_owned;
+    if goes {
+        let namespace = secret.namespace().unwrap_or_default();
+        api.delete::<Secret>(&format!("{namespace}/{}", secret.name_any()));
+    }
+    goes
+}
+
+/// A kubelet runs a pod that sends a volume, until that is deleted.
+fn send(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
+    let is_new = pod.status.as_ref().is_none_or(|status| status.phase.is_none());
+    let may_read = volume_read(api, pod).is_some_and(|source| play.lets(&source) != Use::None);
+    let runs = sends(pod) && is_new && may_read && is_runnable(api, pod) && has_keys(api, pod);
+    if runs {
+        let mut changed = serde_json::to_value(pod).unwrap();
+        changed["status"] = json!({"phase": "Running", "podIP": ADDRESS});
+        api.put(&object::<Pod>(changed));
+    }
+    runs
+}
+
+fn sends(pod: &Pod) -> bool {
+    pod.name_any().starts_with("send-")
+}
+
+/// Where all pods are that send.
+const ADDRESS: &str = "10.0.0.7";
+
+/// Whether the Secret is there that a pod mounts, if it mounts one.
+fn has_keys(api: &FakeApi, pod: &Pod) -> bool {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let mut names = volumes.filter_map(|volume| volume.secret.as_ref()?.secret_name.clone());
+    let namespace = pod.namespace().unwrap_or_default();
+    names.all(|name| api.get::<Secret>(&format!("{namespace}/{name}")).is_some())
+}
+
+/// The volume that a pod copies from, also through another that sends it.
+fn volume_copied(api: &FakeApi, pod: &Pod) -> Option<String> {
+    if !told(pod).contains(&format!("--from {ADDRESS}:")) {
+        return volume_read(api, pod);
+    }
+    let is_its = |one: &&Pod| one.labels().get(FILL) == pod.labels().get(FILL) && sends(one);
+    volume_read(api, fill_pods(api).iter().find(is_its)?)
+}
+
+/// The volume that a pod copies from, and mounts.
 pub fn volume_read(api: &FakeApi, pod: &Pod) -> Option<String> {
     let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let named = volumes.find(|one| one.name == "source")?.persistent_volume_claim.clone()?;
@@ -399,7 +451,7 @@ pub fn volume_read(api: &FakeApi, pod: &Pod) -> Option<String> {
 
 /// What is in it.
 fn source(api: &FakeApi, play: &Play, pod: &Pod) -> Option<Content> {
-    let volume = volume_read(api, pod)?;
+    let volume = volume_copied(api, pod)?;
     play.contents.get(&volume).filter(|content| **content != Content::Empty).cloned()
 }
 
@@ -417,14 +469,25 @@ fn target(api: &FakeApi, pod: &Pod) -> Option<String> {
     (owner(&pv) == claim.uid()).then(|| pv.name_any())
 }
 
+/// Whether all volumes of a pod are there, and on one node.
 fn is_runnable(api: &FakeApi, pod: &Pod) -> bool {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let mut claims = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
-    pod.meta().deletion_timestamp.is_none()
-        && claims.all(|named| {
-            let path = format!("{}/{}", pod.namespace().unwrap_or_default(), named.claim_name);
-            api.get::<PersistentVolumeClaim>(&path).is_some_and(|claim| phase(&claim) == "Bound")
-        })
+    let named = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    let namespace = pod.namespace().unwrap_or_default();
+    let claims = named.map(|named| {
+        let claim = api.get::<PersistentVolumeClaim>(&format!("{namespace}/{}", named.claim_name));
+        claim.filter(|claim| phase(claim) == "Bound")
+    });
+    let Some(claims) = claims.collect::<Option<Vec<_>>>() else { return false };
+    let nodes: BTreeSet<String> = claims.iter().filter_map(|claim| node_of(api, claim)).collect();
+    pod.meta().deletion_timestamp.is_none() && nodes.len() <= 1
+}
+
+/// The node of the volume of a claim.
+fn node_of(api: &FakeApi, claim: &PersistentVolumeClaim) -> Option<String> {
+    let pv: PersistentVolume = api.get(claim.spec.as_ref()?.volume_name.as_ref()?)?;
+    let terms = pv.spec?.node_affinity?.required?.node_selector_terms;
+    terms.first()?.match_expressions.as_ref()?.first()?.values.as_ref()?.first().cloned()
 }
 
 fn put_phase(api: &FakeApi, pod: &Pod, phase: &str, terminated: &Value) {

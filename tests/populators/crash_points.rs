@@ -19,6 +19,8 @@ use crate::world::{Content, End as PodEnd, World, phase};
 enum Case {
     Archive,
     Copy,
+    /// The source is sent from another node.
+    Far,
     /// Rounds are copied ahead, then the pod of the source goes and the rest is copied.
     Ahead,
     ClaimDeleted,
@@ -51,9 +53,10 @@ struct End {
     lost: usize,
 }
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     Case::Archive,
     Case::Copy,
+    Case::Far,
     Case::Ahead,
     Case::ClaimDeleted,
     Case::SourceDeleted,
@@ -65,7 +68,7 @@ const CASES: [Case; 8] = [
 impl Case {
     /// What is there before the operator has anything to do.
     async fn begin(self, world: &World) {
-        if matches!(self, Case::Copy | Case::Ahead) {
+        if matches!(self, Case::Copy | Case::Far | Case::Ahead) {
             world.source("old", "alpha").await;
         }
         if self == Case::Ahead {
@@ -80,6 +83,13 @@ impl Case {
             Case::Copy => {
                 world.copy_of("old", &json!({"startEarly": true}));
                 world.claim("web", "fast", "PvcSourcePopulator", "old");
+                return;
+            }
+            Case::Far => {
+                world.put_content("old", "records");
+                world.copy_of("old", &json!({}));
+                world.claim("web", "fast", "PvcSourcePopulator", "old");
+                world.schedule("web", &["beta"]);
                 return;
             }
             Case::Ahead => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use pliant::api::FillingPhase;
 use pliant::populators::Settings;
@@ -227,19 +227,44 @@ async fn an_archive_is_not_unpacked_to_a_raw_device() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_on_another_node_than_its_source_is_refused() {
-    let (world, _operator) = World::with_an_operator().await;
+async fn a_claim_on_another_node_than_its_source_gets_what_a_pod_there_sends() {
+    let (world, operator) = World::with_an_operator().await;
     world.source("old", "alpha").await;
+    world.put_content("old", "records");
     world.copy_of("old", &json!({}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
     world.schedule("new", &["beta"]);
-    refused(&world, "new", "ClaimElsewhere").await;
+    world.filled("new").await;
+    assert_eq!(world.content("new"), Some(Content::Whole("records".to_owned())));
+    assert_eq!((world.left(), operator.counts.of("fill success")), (NOTHING, 1));
+    assert_eq!(world.pods(), 1, "one pod has filled it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_without_room_beside_its_source_is_filled_on_another_node() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.source("old", "alpha").await;
+    world.put_content("old", "records");
+    world.play().full.insert("alpha".to_owned());
+    world.copy_of("old", &json!({}));
+    world.claim("new", "fast", "PvcSourcePopulator", "old");
+    world.schedule("new", &["alpha", "beta"]);
+    world.filled("new").await;
+    assert_eq!(world.content("new"), Some(Content::Whole("records".to_owned())));
+    assert_eq!(world.left(), NOTHING);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_source_has_lost_its_node_is_refused() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.source("old", "alpha").await;
+    world.api.delete::<Node>("alpha");
+    world.copy_of("old", &json!({}));
+    world.claim("new", "fast", "PvcSourcePopulator", "old");
+    world.schedule("new", &["beta"]);
+    world.shows("new", "Failed: ClaimElsewhere").await;
     let told = world.told_of_copy("old").unwrap();
-    assert!(
-        told.message
-            .unwrap()
-            .contains("run on node beta, and the source can only be read on alpha")
-    );
+    assert!(told.message.unwrap().contains("can only be read on a node that is gone"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret,
+};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
@@ -202,7 +204,7 @@ impl World {
 
     /// Let those look who play Kubernetes.
     pub fn poke(&self) {
-        let mut node: Node = self.api.get("alpha").unwrap();
+        let mut node: Node = self.api.get("beta").unwrap();
         let count = node.annotations().get("poke").map_or(0, |text| text.parse().unwrap_or(0));
         node.annotations_mut().insert("poke".to_owned(), (count + 1).to_string());
         self.api.put(&node);
@@ -287,6 +289,12 @@ impl World {
         told
     }
 
+    /// Put this into a claim's volume.
+    pub fn put_content(&self, claim: &str, what: &str) {
+        let volume = self.get_claim(claim).unwrap().spec.unwrap().volume_name.unwrap();
+        self.play().contents.insert(volume, Content::Whole(what.to_owned()));
+    }
+
     /// What a claim's volume contains.
     pub fn content(&self, claim: &str) -> Option<Content> {
         let volume = self.get_claim(claim)?.spec?.volume_name?;
@@ -308,6 +316,8 @@ impl World {
             }
         }
         left.extend(fill_pods(&self.api).iter().map(|pod| format!("pod {}", pod.name_any())));
+        let secrets = self.api.list::<Secret>();
+        left.extend(secrets.iter().map(|secret| format!("secret {}", secret.name_any())));
         let archives = self.api.list::<ArchivePopulator>();
         let held = archives.iter().filter(|one| one.finalizers().contains(&FINALIZER.to_owned()));
         left.extend(held.map(|one| format!("finalizer of archive {}", one.name_any())));
@@ -348,12 +358,16 @@ fn is_allowed(line: &str) -> bool {
     let sources = ["archivepopulators", "pvcsourcepopulators"];
     who.ends_with("operator")
         && match (verb, path.as_slice()) {
-            ("POST", [kind, _]) => ["persistentvolumeclaims", "pods", "events"].contains(kind),
+            ("POST", [kind, _]) => {
+                ["persistentvolumeclaims", "pods", "secrets", "events"].contains(kind)
+            }
             ("PATCH", ["volumepopulators", name]) => name.starts_with("pliant-"),
             ("PATCH", ["persistentvolumeclaims", _, _] | ["persistentvolumes", _]) => true,
             ("PATCH", [kind, _, _] | [kind, _, _, "status"]) => sources.contains(kind),
             // Nothing is deleted that it has not made.
-            ("DELETE", ["persistentvolumeclaims" | "pods", _, name]) => name.starts_with("prime-"),
+            ("DELETE", ["persistentvolumeclaims" | "pods", _, name]) => {
+                name.starts_with("prime-") || name.starts_with("send-")
+            }
             _ => false,
         }
 }

@@ -1,12 +1,18 @@
 //! Claims are filled from archives and from other claims, and the API server keeps what they name.
 
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, TypedObjectReference};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{
+    ConfigMap, PersistentVolumeClaim, Pod, Secret, TypedObjectReference,
+};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use pliant::api::{ArchivePopulator, FillingPhase, PopulatorStatus, PvcSourcePopulator};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tokio::time::{Instant, sleep};
 
+use crate::deaths::NODES;
 use crate::figures::figures;
 use crate::world::{World, run};
 
@@ -131,6 +137,16 @@ impl World {
         assert_eq!((claims.items.len(), pods.items.len()), (0, 0));
     }
 
+    /// Wait until the garbage collector has taken the keys of pods that sent.
+    async fn no_keys_left(&self) {
+        let ours = ListParams::default().labels("pliant.io/fill");
+        let end = Instant::now() + Duration::from_secs(60);
+        while !self.api::<Secret>().list(&ours).await.unwrap().items.is_empty() {
+            assert!(Instant::now() < end, "the keys of a filling are left");
+            sleep(Duration::from_millis(500)).await;
+        }
+    }
+
     /// How often a reason was told on a claim.
     async fn times(&self, claim: &str, reason: &str) -> usize {
         self.events(claim).await.iter().filter(|(told, _)| told == reason).count()
@@ -240,6 +256,58 @@ fn a_raw_device_is_copied() {
         world.filled("new").await;
         world.pod("reader", "new", "sleep 9999", json!({})).await;
         assert_eq!(world.exec("reader", sum).await, before);
+    });
+}
+
+/// The node that a node is not.
+fn other_than(node: &str) -> &'static str {
+    NODES.into_iter().find(|other| *other != node).expect("there are two")
+}
+
+/// The pod of the new claim runs on another node than the volume that it is filled from.
+#[test]
+fn a_claim_is_copied_to_another_node() {
+    run("a_claim_is_copied_to_another_node", |world| async move {
+        let old = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        world.class_named("sent-to-xfs", json!({"pool": "fast", "fs-type": "xfs"})).await;
+        world.claim("old", &old, "512Mi", "Filesystem").await;
+        let script = "dd if=/dev/urandom of=/data/a bs=1M count=20 2>/dev/null; ln /data/a /data/b; \
+                      mkdir /data/d; for i in $(seq 500); do echo $i >/data/d/$i; done; \
+                      ln -s a /data/c; chown 12:34 /data/a; chmod 640 /data/a; sync; sleep 9999";
+        let here = world.pod("writer", "old", script, json!({})).await;
+        let tell = "cd /data && sync && md5sum a b && cat d/* | md5sum && stat -c '%a %u %g %h' a \
+                    && readlink c";
+        let before = world.exec_when_back("writer", &format!("test -L /data/c && {tell}")).await;
+        world.remove_pod("writer").await;
+        world.copy("old", false).await;
+        world.claim_from("new", "sent-to-xfs", "320Mi", "PvcSourcePopulator", "old").await;
+        let there = json!({"nodeSelector": {"kubernetes.io/hostname": other_than(&here)}});
+        let node = world.pod("reader", "new", "sleep 9999", there).await;
+        assert_eq!(node, other_than(&here));
+        assert_eq!(world.exec("reader", tell).await, before);
+        world.filled("new").await;
+        world.no_keys_left().await;
+    });
+}
+
+#[test]
+fn a_raw_device_is_copied_to_another_node() {
+    run("a_raw_device_is_copied_to_another_node", |world| async move {
+        let class = world.class(json!({"pool": "fast"})).await;
+        world.claim("old", &class, "64Mi", "Block").await;
+        let here = world.pod("writer", "old", "sleep 9999", json!({})).await;
+        let sum = "dd if=/dev/data bs=1M count=64 2>/dev/null | md5sum";
+        let fill = "dd if=/dev/urandom of=/dev/data bs=1M count=64 2>/dev/null; sync";
+        let before = world.exec("writer", &format!("{fill}; {sum}")).await;
+        world.remove_pod("writer").await;
+        world.copy("old", false).await;
+        let from = json!({"apiGroup": "pliant.io", "kind": "PvcSourcePopulator", "name": "old"});
+        world.ask("new", &class, "Block", &json!({"dataSourceRef": from})).await.unwrap();
+        let there = json!({"nodeSelector": {"kubernetes.io/hostname": other_than(&here)}});
+        world.pod("reader", "new", "sleep 9999", there).await;
+        assert_eq!(world.exec("reader", sum).await, before);
+        world.filled("new").await;
+        world.no_keys_left().await;
     });
 }
 

@@ -9,7 +9,7 @@ use super::*;
 use crate::api::{Ahead, Filling};
 use crate::populators::seen::SourceSeen;
 use crate::populators::{
-    FINALIZER, Fill, NUDGED, POLICY, POPULATES, Progress, SELECTED_NODE, SHOWN,
+    FINALIZER, Far, Fill, NUDGED, POLICY, POPULATES, Progress, SELECTED_NODE, SHOWN,
 };
 
 fn of<K: DeserializeOwned>(json: Value) -> K {
@@ -92,6 +92,7 @@ fn fresh() -> Box<Seen> {
         pv: None,
         pv_nodes: None,
         pod: None,
+        sender: None,
         progress: None,
     })
 }
@@ -166,10 +167,12 @@ fn only(node: &str) -> BTreeSet<String> {
     BTreeSet::from([node.to_owned()])
 }
 
+fn readable_on(node: &str) -> Sight {
+    Sight::Ready(Box::new(Fill { nodes: Some(only(node)), ..Fill::default() }))
+}
+
 #[test]
 fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
-    let readable_on =
-        |node: &str| Sight::Ready(Box::new(Fill { nodes: Some(only(node)), ..Fill::default() }));
     let reason = PopulatorReason::SourceInUse;
     let no_node = |seen: &mut Seen| seen.claim = claim("Pending", None, None);
     check([
@@ -258,15 +261,123 @@ fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
     ]);
 }
 
+/// A source on beta, which can be sent, and a volume on alpha.
+fn far() -> Box<Seen> {
+    let fill = Fill { nodes: Some(only("beta")), far: Some(Far::default()), ..Fill::default() };
+    provisioned()
+        .with(|seen| seen.pv_nodes = Some(only("alpha")))
+        .sight(Sight::Ready(Box::new(fill)))
+}
+
+/// The pod that sends.
+fn sender(phase: &str) -> Option<Pod> {
+    Some(of(json!({
+        "metadata": {"name": "send-u", "uid": "sender"},
+        "status": {"phase": phase, "podIP": "10.0.0.7", "message": "evicted"},
+    })))
+}
+
+fn held() -> Option<(PopulatorReason, String)> {
+    Some((PopulatorReason::SourcePaused, "x".to_owned()))
+}
+
 #[test]
-fn a_paused_source_gets_a_volume_and_no_pod() {
-    let held = || {
-        let held = Some((PopulatorReason::SourcePaused, "x".to_owned()));
-        Sight::Ready(Box::new(Fill { held, ..Fill::default() }))
+fn a_source_on_another_node_is_sent() {
+    let nodes = |seen: &mut Seen, nodes: BTreeSet<String>| {
+        let Some(Sight::Ready(fill)) = &mut seen.source.as_mut().unwrap().sight else { return };
+        fill.nodes = Some(nodes);
+    };
+    let fill = |seen: &mut Seen, change: fn(&mut Fill)| {
+        if let Some(Sight::Ready(fill)) = &mut seen.source.as_mut().unwrap().sight {
+            change(fill);
+        }
     };
     check([
-        ("fresh", fresh().sight(held()), "Note Provisioning, Show, MakePrime"),
-        ("provisioned", provisioned().sight(held()), "Note Waiting, Show"),
+        (
+            "its volume is made where the claim is",
+            far().with(|seen| (seen.prime, seen.pv, seen.pv_nodes) = (None, None, None)),
+            "Note Provisioning, Show, MakePrime",
+        ),
+        ("nobody sends", far(), "MakeKeys, MakeSender"),
+        ("it starts", far().with(|seen| seen.sender = sender("Pending")), ""),
+        ("it sends", far().with(|seen| seen.sender = sender("Running")), "MakePod"),
+        (
+            "it goes",
+            far().with(|seen| {
+                seen.sender = sender("Running");
+                ending(seen.sender.as_mut().unwrap());
+            }),
+            "",
+        ),
+        (
+            "it has ended",
+            far().with(|seen| seen.sender = sender("Failed")),
+            "Tell FillRetried, Note Waiting, Show, Count retry, DropPrime, DropSender",
+        ),
+        (
+            "its node is gone",
+            far().with(|seen| nodes(seen, BTreeSet::new())),
+            "Tell ClaimElsewhere, Note Failed, Show, Count error, DropPrime",
+        ),
+        (
+            "it is near after all",
+            far().with(|seen| {
+                seen.sender = sender("Running");
+                nodes(seen, only("alpha"));
+            }),
+            "DropSender",
+        ),
+        (
+            "it is paused",
+            far().with(|seen| {
+                seen.sender = sender("Running");
+                fill(seen, |fill| fill.held = held());
+            }),
+            "DropSender",
+        ),
+        (
+            "the claim is deleted",
+            far().with(|seen| {
+                seen.sender = sender("Running");
+                ending(&mut seen.claim);
+            }),
+            "DropSender",
+        ),
+        (
+            "it is filled",
+            running("Succeeded", DONE).with(|seen| {
+                seen.sender = sender("Running");
+                seen.pv = Some(pv("u", true));
+            }),
+            "DropPod, DropSender, Nudge",
+        ),
+        (
+            "no room on the node of the claim",
+            far().with(|seen| {
+                seen.prime = Some(prime("Pending", None));
+                (seen.pv, seen.pv_nodes) = (None, None);
+            }),
+            "Tell FillRescheduled, Note Waiting, Show, Unpin, DropPrime",
+        ),
+        (
+            "no room where it can be read, and nobody would choose another node",
+            far().with(|seen| {
+                seen.prime = Some(prime("Pending", None));
+                (seen.pv, seen.pv_nodes) = (None, None);
+                seen.source.as_mut().unwrap().early = true;
+                nodes(seen, only("alpha"));
+            }),
+            "Tell FillRescheduled, Note Waiting, Show, DropPrime",
+        ),
+    ]);
+}
+
+#[test]
+fn a_paused_source_gets_a_volume_and_no_pod() {
+    let paused = || Sight::Ready(Box::new(Fill { held: held(), ..Fill::default() }));
+    check([
+        ("fresh", fresh().sight(paused()), "Note Provisioning, Show, MakePrime"),
+        ("provisioned", provisioned().sight(paused()), "Note Waiting, Show"),
     ]);
 }
 

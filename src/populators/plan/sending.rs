@@ -1,0 +1,56 @@
+//! What is done so that a source is sent to another node.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+
+use super::{again, waiting};
+use crate::api::FillingPhase;
+use crate::populators::notes::with_reason;
+use crate::populators::seen::{Seen, SourceSeen, is_ending, uid};
+use crate::populators::steps::Step;
+use crate::populators::{PopulatorReason, sender};
+
+/// Whether a pod that sends has something to do: one that has not only keeps the source from others.
+pub(super) fn is_wanted(seen: &Seen) -> bool {
+    let fills_now = seen.fill().is_some_and(|fill| {
+        let is_at_rest = fill.ahead_of.is_some() && seen.is_ahead();
+        fill.far.is_some() && fill.held.is_none() && !is_at_rest
+    });
+    fills_now && seen.is_far() && seen.is_of_prime() && seen.backs_off().is_none()
+}
+
+/// The volume is there, and the source is on another node: have it sent, then filled.
+pub(super) fn next(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
+    let Some(pod) = &seen.sender else { return vec![Step::MakeKeys, Step::MakeSender] };
+    if is_ending(&pod.metadata) {
+        return Vec::new(); // Until it is gone.
+    }
+    if sender::address(pod).is_some() {
+        return vec![Step::MakePod];
+    }
+    if let Some(why) = has_ended(pod) {
+        return again(seen, source, Some(uid(&pod.metadata)), &why);
+    }
+    match waiting::held_up(seen.now, pod, "sends the source from another node") {
+        Some(why) => {
+            let filling = seen.filling(FillingPhase::Provisioning);
+            seen.say(with_reason(filling, PopulatorReason::FillPodWaits, &why))
+        }
+        None => Vec::new(),
+    }
+}
+
+/// What is told of a pod that has ended: it sends until it is deleted.
+fn has_ended(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let phase = status.phase.as_deref().filter(|phase| ["Succeeded", "Failed"].contains(phase))?;
+    let ended = status.container_statuses.iter().flatten().find_map(|container| {
+        let ended = container.state.as_ref()?.terminated.as_ref()?;
+        ended.message.clone().or_else(|| ended.reason.clone())
+    });
+    let why = ended.or_else(|| status.message.clone()).unwrap_or_else(|| phase.to_owned());
+    Some(format!(
+        "pod {}, which sends the source from another node, has ended: {why}",
+        pod.name_any()
+    ))
+}

@@ -1,0 +1,188 @@
+//! The pod that sends a source to the pod that fills on another node, and the keys by which the two know
+//! each other. Pure.
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Volume, VolumeMount};
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::populators::seen::uid;
+use crate::populators::{Far, Fill, make};
+use crate::wire::{Keys, PORT};
+
+/// Where both find their keys.
+const KEYS: &str = "/keys";
+
+/// To read what belongs to anybody, and to leave no trace of it.
+const READS: &[&str] = &["DAC_OVERRIDE", "FOWNER"];
+
+/// The name of the pod that sends to the second claim of a claim.
+pub(super) fn name(uid: &str) -> String {
+    format!("send-{uid}")
+}
+
+/// The Secret with the keys of both, which goes with the second claim.
+pub(super) fn keys(
+    claim: &PersistentVolumeClaim,
+    prime: &PersistentVolumeClaim,
+    namespace: &str,
+    keys: &Keys,
+) -> Secret {
+    let mut metadata = make::metadata(claim, &keys_name(prime), namespace);
+    metadata["ownerReferences"] = owned_by(prime);
+    let secret = json!({
+        "metadata": metadata,
+        "type": "Opaque",
+        "immutable": true,
+        "stringData": {
+            "ca.crt": keys.ca,
+            "source.crt": keys.source.0,
+            "source.key": keys.source.1,
+            "target.crt": keys.target.0,
+            "target.key": keys.target.1,
+        },
+    });
+    serde_json::from_value(secret).expect("a Secret")
+}
+
+/// By the uid: the keys of a second claim that was made anew are others.
+fn keys_name(prime: &PersistentVolumeClaim) -> String {
+    name(uid(&prime.metadata))
+}
+
+fn owned_by(prime: &PersistentVolumeClaim) -> Value {
+    json!([{
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "name": prime.name_any(), "uid": uid(&prime.metadata),
+    }])
+}
+
+/// The pod that sends, on one of the nodes of the source. It has what the pod that fills would have had
+/// there, and can write to nothing.
+pub(super) fn pod(
+    claim: &PersistentVolumeClaim,
+    prime: &PersistentVolumeClaim,
+    (fill, far): (&Fill, &Far),
+    image: &str,
+    namespace: &str,
+) -> Pod {
+    let mut run = make::Run::of(fill, name(uid(&claim.metadata)), image);
+    let listen = format!("$(POD_IP):{PORT}");
+    let where_to = ["--listen", &listen, "--keys", KEYS].map(str::to_owned);
+    run.args = json!([&far.send[..], &where_to].concat());
+    run.env = json!([{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]);
+    run.capabilities = READS;
+    run.nodes = fill.nodes.iter().flatten().map(String::as_str).collect();
+    run.volumes.push(json!(key_volume(prime, "source")));
+    run.mounts.push(json!(key_mount()));
+    let mut pod = run.pod(claim, namespace);
+    pod.metadata.owner_references = serde_json::from_value(owned_by(prime)).ok();
+    pod
+}
+
+/// How the volume is filled from a pod that sends at this address.
+pub(super) fn receive(fill: &Fill, far: &Far, prime: &PersistentVolumeClaim, from: &str) -> Fill {
+    let from = ["--from", from, "--keys", KEYS].map(str::to_owned);
+    Fill {
+        args: [&far.receive[..], &from].concat(),
+        volumes: vec![key_volume(prime, "target")],
+        mounts: vec![key_mount()],
+        devices: Vec::new(),
+        nodes: None,
+        far: None,
+        ..fill.clone()
+    }
+}
+
+/// Where a pod sends, once it runs.
+pub(super) fn address(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let ip = status.pod_ip.as_deref().filter(|_| status.phase.as_deref() == Some("Running"))?;
+    Some(if ip.contains(':') { format!("[{ip}]:{PORT}") } else { format!("{ip}:{PORT}") })
+}
+
+/// Of the keys only those of its own side.
+fn key_volume(prime: &PersistentVolumeClaim, side: &str) -> Volume {
+    let item = |key: String, path: &str| json!({"key": key, "path": path});
+    let items = [
+        item("ca.crt".to_owned(), "ca.crt"),
+        item(format!("{side}.crt"), "tls.crt"),
+        item(format!("{side}.key"), "tls.key"),
+    ];
+    let secret = json!({"secretName": keys_name(prime), "items": items, "defaultMode": 0o400});
+    serde_json::from_value(json!({"name": "keys", "secret": secret})).expect("a volume")
+}
+
+fn key_mount() -> VolumeMount {
+    VolumeMount {
+        name: "keys".to_owned(),
+        mount_path: KEYS.to_owned(),
+        read_only: Some(true),
+        ..VolumeMount::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(name: &str, uid: &str) -> PersistentVolumeClaim {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "shop", "uid": uid}, "spec": {},
+        }))
+        .unwrap()
+    }
+
+    fn fill() -> Fill {
+        let volume = json!({"name": "source", "persistentVolumeClaim": {"claimName": "old", "readOnly": true}});
+        Fill {
+            volumes: vec![serde_json::from_value(volume).unwrap()],
+            nodes: Some(["alpha".to_owned(), "gamma".to_owned()].into()),
+            ..Fill::default()
+        }
+    }
+
+    fn far() -> Far {
+        Far { send: vec!["send".to_owned()], receive: vec!["copy".to_owned()] }
+    }
+
+    #[test]
+    fn who_sends_is_at_the_source_and_has_only_its_own_keys() {
+        let (claim, prime) = (claim("new", "u"), claim("prime-u", "p"));
+        let made =
+            serde_json::to_value(pod(&claim, &prime, (&fill(), &far()), "i", "shop")).unwrap();
+        assert_eq!(made["metadata"]["name"], "send-u");
+        assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "p");
+        let spec = &made["spec"];
+        let args = json!(["send", "--listen", "$(POD_IP):9815", "--keys", "/keys"]);
+        assert_eq!(spec["containers"][0]["args"], args);
+        let volumes = spec["volumes"].to_string();
+        assert!(volumes.contains(r#""claimName":"old","readOnly":true"#), "{volumes}");
+        assert!(volumes.contains("source.key") && !volumes.contains("target."), "{volumes}");
+        let nodes = spec["affinity"].to_string();
+        assert!(nodes.contains("alpha") && nodes.contains("gamma"), "{nodes}");
+        let added = &spec["containers"][0]["securityContext"]["capabilities"]["add"];
+        assert_eq!(*added, json!(["DAC_OVERRIDE", "FOWNER"]));
+    }
+
+    #[test]
+    fn who_fills_from_afar_mounts_nothing_of_the_source() {
+        let made = receive(&fill(), &far(), &claim("prime-u", "p"), "10.0.0.7:9815");
+        assert_eq!(made.args.join(" "), "copy --from 10.0.0.7:9815 --keys /keys");
+        let volumes = serde_json::to_string(&made.volumes).unwrap();
+        assert!(volumes.contains("target.key") && volumes.contains("send-p"), "{volumes}");
+        assert!(!volumes.contains("source.key") && !volumes.contains("old"), "{volumes}");
+        assert_eq!((made.nodes, made.far), (None, None));
+    }
+
+    #[test]
+    fn an_address_is_known_once_the_pod_runs() {
+        let pod = |phase: &str, ip: &str| -> Pod {
+            serde_json::from_value(json!({"metadata": {}, "status": {"phase": phase, "podIP": ip}}))
+                .unwrap()
+        };
+        assert_eq!(address(&pod("Pending", "10.0.0.7")), None);
+        assert_eq!(address(&pod("Running", "10.0.0.7")).as_deref(), Some("10.0.0.7:9815"));
+        assert_eq!(address(&pod("Running", "fd00::7")).as_deref(), Some("[fd00::7]:9815"));
+        assert_eq!(address(&Pod::default()), None);
+    }
+}
