@@ -70,6 +70,8 @@ impl Bench {
             let gone = if is_dir { fs::remove_dir_all(path) } else { fs::remove_file(path) };
             gone.expect("gone");
         }
+        // Without the mark of a copy that was completed: the next one is the first again.
+        let _ = rustix::fs::removexattr(dir, "user.pliant.copied");
         said(Command::new("sync").arg("--file-system").arg(dir)).expect("sync");
     }
 

@@ -21,7 +21,7 @@ mod pages;
 mod people;
 mod tell;
 
-pub use carry::{CarryFlags, CopyRole, SocketsFlag, UnpackRole};
+pub use carry::{CarryFlags, CopyRole, SendRole, SocketsFlag, UnpackRole};
 pub use operator::{OperatorRole, WebhookFlags};
 pub use pages::{candidates, completion, manual, to_complete};
 pub use people::{
@@ -77,6 +77,9 @@ pub enum Command {
     /// Copy all of one volume into another, and compare: content, owners, modes, times, attributes,
     /// links and holes.
     Copy(CopyRole),
+    /// Send a volume to `pliant copy --from` on another machine, until it is told to end: it reads, and
+    /// answers only who has the key.
+    Send(SendRole),
     /// Unpack an archive into an empty volume, if it is the one that was asked for.
     Unpack(UnpackRole),
     /// Print the definitions of the records that Pliant keeps in Kubernetes, as YAML.

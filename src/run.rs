@@ -79,6 +79,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Report(args) => runtime()?.block_on(people::report(&args)),
         Command::Adopt(args) => runtime()?.block_on(people::adopt(args)),
         Command::Copy(args) => carry::copy(&args),
+        Command::Send(args) => carry::send(&args),
         Command::Unpack(args) => carry::unpack(&args),
         Command::Completion(args) => print(&String::from_utf8(cli::completion(args.shell))?),
         Command::Man(args) => people::manual(&args.dir),

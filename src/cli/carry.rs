@@ -1,5 +1,6 @@
 //! The roles that carry bytes: they run in a pod that mounts what they read and what they write.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -12,15 +13,22 @@ use crate::copy::Digest;
 
 /// `pliant copy`.
 #[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
 pub struct CopyRole {
     /// Directory whose content is copied, or with --device a block device
-    #[arg(value_name = "SOURCE")]
-    pub source: PathBuf,
+    #[arg(value_name = "SOURCE", required_unless_present = "from", conflicts_with = "from")]
+    pub source: Option<PathBuf>,
     /// Directory that gets it: empty, or one that an earlier run has marked as its own, where all that the
     /// source does not have is removed. With
     /// --device a block device that is as large or larger
     #[arg(value_name = "TARGET")]
     pub target: PathBuf,
+    /// Host and port where `pliant send` sends the source, in place of a directory or a device here
+    #[arg(long, value_name = "ADDRESS", requires = "keys")]
+    pub from: Option<String>,
+    /// Directory with ca.crt, and with tls.crt and tls.key of who receives
+    #[arg(long, value_name = "DIRECTORY", requires = "from")]
+    pub keys: Option<PathBuf>,
     /// Copy a block device, or an image of one, block by block
     #[arg(long)]
     pub device: bool,
@@ -38,6 +46,23 @@ pub struct CopyRole {
     /// How it is carried and where its end is told.
     #[command(flatten)]
     pub carry: CarryFlags,
+}
+
+/// `pliant send`.
+#[derive(Debug, Args)]
+pub struct SendRole {
+    /// Directory whose content is sent, or with --device a block device
+    #[arg(value_name = "SOURCE")]
+    pub source: PathBuf,
+    /// Address and port to listen on, such as 10.0.0.7:9815
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// Directory with ca.crt, and with tls.crt and tls.key of who sends
+    #[arg(long, value_name = "DIRECTORY")]
+    pub keys: PathBuf,
+    /// Send a block device, or an image of one
+    #[arg(long)]
+    pub device: bool,
 }
 
 /// `pliant unpack`.

@@ -112,7 +112,9 @@ impl<S: Source> Populator<S> {
 
     async fn make_keys(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
         let Some(prime) = &work.seen.prime else { return Ok(()) };
-        let keys = sender::keys(&work.seen.claim, prime, work.namespace, &Keys::make(self.now()));
+        let now = Duration::try_from(self.now().as_duration()).unwrap_or_default();
+        let keys = Keys::make(now).map_err(|error| kube::Error::Service(Box::new(error)))?;
+        let keys = sender::keys(&work.seen.claim, prime, work.namespace, &keys);
         writes::make(&self.of(&keys.metadata), &keys, WRITER).await
     }
 

@@ -1,7 +1,8 @@
-//! `pliant copy` and `pliant unpack`: standard output is for programs, a line of JSON at a time; the last
+//! `pliant copy`, `pliant send` and `pliant unpack`: standard output is for programs, a line of JSON at a time; the last
 //! one is how it ended.
 
 use std::io;
+use std::net::TcpListener;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +13,12 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::archive::{self, Origin};
-use crate::cli::{CarryFlags, CopyRole, SocketsFlag, UnpackRole};
-use crate::copy::{self, CopyError, Hand, Order, Outcome, Progress, Round, Sockets, copy_device};
+use crate::cli::{CarryFlags, CopyRole, SendRole, SocketsFlag, UnpackRole};
+use crate::copy::{
+    self, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy_device,
+};
 use crate::run::print;
+use crate::wire::{Credentials, Remote, RemoteDisk, RemoteTree, Served, serve};
 use crate::{causes, cli};
 
 /// What of a message is kept: with all that JSON adds to it, the end stays below 4096 bytes, which is what
@@ -44,14 +48,44 @@ pub fn copy(args: &CopyRole) -> Result<ExitCode> {
         SocketsFlag::Skip => Sockets::Skip,
         SocketsFlag::Refuse => Sockets::Refuse,
     };
-    let (source, target) = (args.source.as_path(), args.target.as_path());
-    carry(&args.carry, |hand, tell| {
-        if args.device {
-            copy_device(source, target, round, hand, tell)
-        } else {
-            copy::copy(Order { source, target, round, sockets }, hand, tell)
+    let target = args.target.as_path();
+    carry(&args.carry, |hand, tell| match (&args.source, &args.from, &args.keys) {
+        (_, Some(from), Some(keys)) => {
+            let remote = Remote::at(from, &Credentials::read(keys)?, tell.stop())?;
+            if args.device {
+                copy::copy_disk(&RemoteDisk(remote), target, round, hand, tell)
+            } else {
+                copy::copy_from(&RemoteTree(remote), target, (round, sockets), hand, tell)
+            }
         }
+        (Some(source), ..) if args.device => copy_device(source, target, round, hand, tell),
+        (Some(source), ..) => copy::copy(Order { source, target, round, sockets }, hand, tell),
+        _ => Err(CopyError::Refused("a source is missing: name it, or give --from".to_owned())),
     })
+}
+
+/// `pliant send`.
+pub fn send(args: &SendRole) -> Result<ExitCode> {
+    end_on_signals()?;
+    let credentials = Credentials::read(&args.keys)?;
+    let source = if args.device {
+        Served::Device(args.source.clone())
+    } else {
+        Served::Tree(Dir::open(&args.source).with_context(|| {
+            format!("the source could not be opened: {}", args.source.display())
+        })?)
+    };
+    let listener = TcpListener::bind(args.listen)
+        .with_context(|| format!("{} can not be listened on", args.listen))?;
+    let tell = |what: &str| eprintln!("{}: {what}", cli::program());
+    tell(&format!("sends {} at {}", args.source.display(), listener.local_addr()?));
+    match serve(&listener, &source, &credentials, &tell)? {}
+}
+
+/// Nothing is open for writing: a signal may end it anywhere. The first process of a container does not die
+/// of one by itself.
+fn end_on_signals() -> Result<()> {
+    when_told_to_end(|| std::process::exit(0))
 }
 
 /// `pliant unpack`.
@@ -103,20 +137,25 @@ fn cut(text: &str, longest: usize) -> &str {
 /// kubelet would wait for it half a minute.
 fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
+    let told = stop.clone();
+    when_told_to_end(move || told.store(true, Ordering::Relaxed))?;
+    Ok(stop)
+}
+
+fn when_told_to_end(end: impl FnOnce() + Send + 'static) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the runtime could not be started")?;
     let (mut term, mut int) = {
         let _here = runtime.enter();
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
     };
-    let told = stop.clone();
     std::thread::spawn(move || {
         runtime.block_on(async {
             tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
         });
-        told.store(true, Ordering::Relaxed);
+        end();
     });
-    Ok(stop)
+    Ok(())
 }
 
 #[cfg(test)]

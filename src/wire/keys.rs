@@ -22,6 +22,7 @@ use rustls::{
     SignatureScheme,
 };
 
+use super::PROTOCOL;
 use crate::certificates::{Authority, Lasting, Usage};
 use crate::copy::CopyError;
 
@@ -30,8 +31,8 @@ pub const SOURCE: &str = "source";
 /// The name in the certificate of who receives.
 pub const TARGET: &str = "target";
 
-/// How long they are good for.
-const LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long they are good for: longer than any copy takes, with the hot rounds before it.
+const LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long before they were made they begin: clocks differ.
 const EARLY: Duration = Duration::from_secs(3600);
 
@@ -53,7 +54,7 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// Make all of them; `now` is since 1970. They are good for 30 days, and since an hour ago.
+    /// Make all of them; `now` is since 1970. They are good for a year, and since an hour ago.
     ///
     /// # Errors
     /// What keeps the system from making keys.
@@ -119,6 +120,7 @@ impl Credentials {
         let config = config.with_client_auth_cert(self.chain.clone(), self.key.clone_key());
         let mut config = config.map_err(unusable)?;
         config.resumption = Resumption::disabled();
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
         Ok(config)
     }
 
@@ -134,6 +136,7 @@ impl Credentials {
         let mut config = config.map_err(unusable)?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
         Ok(config)
     }
 }
@@ -263,8 +266,8 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_good_for_30_days_and_tell_nothing() {
-        let before = now() - Duration::from_secs(31 * 24 * 3600);
+    fn keys_are_good_for_a_year_and_tell_nothing() {
+        let before = now() - Duration::from_secs(366 * 24 * 3600);
         let keys = Keys::make(before).unwrap();
         let (source, target) =
             (credentials(&keys.ca, &keys.source), credentials(&keys.ca, &keys.target));

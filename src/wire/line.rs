@@ -18,16 +18,14 @@ const LOOK: Duration = Duration::from_millis(200);
 /// After how long a silent connection is asked whether it still is there, and how often.
 const IDLE: Duration = Duration::from_secs(60);
 const ASKED: u32 = 6;
-/// How long what was sent may stay unanswered by the other kernel.
-const UNANSWERED_MS: u32 = 180_000;
 
 /// Either end of TLS.
 #[derive(Debug)]
 pub enum Tls {
     /// Who asks.
-    Client(ClientConnection),
+    Client(Box<ClientConnection>),
     /// Who answers.
-    Server(ServerConnection),
+    Server(Box<ServerConnection>),
 }
 
 /// A connection.
@@ -67,7 +65,6 @@ impl Line {
         rustix::net::sockopt::set_tcp_keepidle(&tcp, IDLE)?;
         rustix::net::sockopt::set_tcp_keepintvl(&tcp, IDLE / ASKED)?;
         rustix::net::sockopt::set_tcp_keepcnt(&tcp, ASKED)?;
-        rustix::net::sockopt::set_tcp_user_timeout(&tcp, UNANSWERED_MS)?;
         Ok(Line { tls, tcp, stop, patience, out: Vec::new() })
     }
 
@@ -163,22 +160,22 @@ impl Line {
 
     fn read_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.tls {
-            Tls::Client(tls) => rustls::Stream::new(tls, &mut self.tcp).read(buffer),
-            Tls::Server(tls) => rustls::Stream::new(tls, &mut self.tcp).read(buffer),
+            Tls::Client(tls) => rustls::Stream::new(tls.as_mut(), &mut self.tcp).read(buffer),
+            Tls::Server(tls) => rustls::Stream::new(tls.as_mut(), &mut self.tcp).read(buffer),
         }
     }
 
     fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
-            Tls::Client(tls) => rustls::Stream::new(tls, &mut self.tcp).write(bytes),
-            Tls::Server(tls) => rustls::Stream::new(tls, &mut self.tcp).write(bytes),
+            Tls::Client(tls) => rustls::Stream::new(tls.as_mut(), &mut self.tcp).write(bytes),
+            Tls::Server(tls) => rustls::Stream::new(tls.as_mut(), &mut self.tcp).write(bytes),
         }
     }
 
     fn write_rest(&mut self) -> io::Result<()> {
         match &mut self.tls {
-            Tls::Client(tls) => rustls::Stream::new(tls, &mut self.tcp).flush(),
-            Tls::Server(tls) => rustls::Stream::new(tls, &mut self.tcp).flush(),
+            Tls::Client(tls) => rustls::Stream::new(tls.as_mut(), &mut self.tcp).flush(),
+            Tls::Server(tls) => rustls::Stream::new(tls.as_mut(), &mut self.tcp).flush(),
         }
     }
 }

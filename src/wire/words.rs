@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
+use std::time::UNIX_EPOCH;
 
 use crate::bytes::Bytes;
 use crate::copy::{Attributes, Digest, Entry, Kind, Meta, Needs, Stamp, Totals};
@@ -21,6 +22,25 @@ pub struct Take<'a>(pub &'a [u8]);
 /// That the other side says what makes no sense.
 pub fn nonsense(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the other side sends {what}"))
+}
+
+/// A name in a directory: never one that leads elsewhere.
+pub fn name(name: &[u8]) -> io::Result<CString> {
+    let is_none =
+        matches!(name, b"" | b"." | b"..") || name.len() > LONGEST_NAME || name.contains(&b'/');
+    if is_none {
+        return Err(nonsense("a name that is none"));
+    }
+    CString::new(name).map_err(|_| nonsense("a name that is none"))
+}
+
+/// What the clock of this machine says.
+pub fn now() -> Stamp {
+    let since = UNIX_EPOCH.elapsed().unwrap_or_default();
+    Stamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanos: since.subsec_nanos(),
+    }
 }
 
 impl Put {
@@ -154,15 +174,9 @@ impl<'a> Take<'a> {
         self.some(usize::try_from(length).unwrap_or(usize::MAX))
     }
 
-    /// A name in a directory: never one that leads elsewhere.
+    /// Read a name in a directory: never one that leads elsewhere.
     pub fn name(&mut self) -> io::Result<CString> {
-        let name = self.bytes()?;
-        let is_none =
-            matches!(name, b"" | b"." | b"..") || name.len() > LONGEST_NAME || name.contains(&b'/');
-        if is_none {
-            return Err(nonsense("a name that is none"));
-        }
-        CString::new(name).map_err(|_| nonsense("a name that is none"))
+        name(self.bytes()?)
     }
 
     /// Read a time.

@@ -5,6 +5,9 @@
 #[path = "../tally/dice.rs"]
 mod dice;
 
+/// Both trees are on this machine.
+const IS_FAR: bool = false;
+
 mod archives;
 mod commands;
 mod cuts;
@@ -12,5 +15,6 @@ mod devices;
 mod differences;
 mod hostile;
 mod rounds;
+mod sender;
 mod trees;
 mod world;

@@ -8,18 +8,27 @@ use std::os::unix::fs::{
     FileExt, FileTypeExt, MetadataExt, PermissionsExt, chown, lchown, symlink,
 };
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use pliant::copy::{CopyError, Hand, Order, Outcome, Progress, Round, Sockets, copy};
+use pliant::copy::{
+    CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy, copy_device, copy_disk,
+    copy_from,
+};
+use pliant::wire::{RemoteDisk, RemoteTree, Served};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use tempfile::TempDir;
 
+use crate::IS_FAR;
 use crate::dice::Dice;
+use crate::sender::Sender;
 
 /// What a copy gives its target.
 const COPIED: &str = "user.pliant.copied";
 
 /// Two directories, and one that must not be touched.
 pub struct World {
+    /// Who sends the source, where it is not here.
+    sender: OnceLock<Sender>,
     dir: TempDir,
 }
 
@@ -29,7 +38,7 @@ impl World {
         for name in ["source", "target", "outside"] {
             fs::create_dir(dir.path().join(name)).expect("a directory");
         }
-        World { dir }
+        World { sender: OnceLock::new(), dir }
     }
 
     pub fn source(&self) -> PathBuf {
@@ -62,8 +71,25 @@ impl World {
         if rustix::fs::getxattr(&target, COPIED, &mut [0; 16]).is_ok() {
             self.mark_target(); // Nobody lives there, also where an earlier copy was completed.
         }
+        if IS_FAR {
+            let send = || Sender::of(Served::Tree(Dir::open(&source).expect("a directory")));
+            let tree = RemoteTree(self.sender.get_or_init(send).remote());
+            return copy_from(&tree, &target, (round, Sockets::Skip), hand, tell);
+        }
         let order = Order { source: &source, target: &target, round, sockets: Sockets::Skip };
         copy(order, hand, tell)
+    }
+
+    /// Copy the image of a device.
+    pub fn copy_disk(&self, hand: &Hand) -> Result<Outcome, CopyError> {
+        let (source, target) = (self.source().join("disk"), self.target().join("disk"));
+        let tell = &mut Progress::silent();
+        if IS_FAR {
+            let send = || Sender::of(Served::Device(source));
+            let disk = RemoteDisk(self.sender.get_or_init(send).remote());
+            return copy_disk(&disk, &target, Round::Final, hand, tell);
+        }
+        copy_device(&source, &target, Round::Final, hand, tell)
     }
 
     /// Let the target be one that an earlier copy has filled.

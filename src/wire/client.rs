@@ -1,0 +1,170 @@
+//! Who receives: connects to a pod that sends, once for each job.
+
+use std::fmt;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+
+use super::ask::Reading;
+use super::job::{Job, word};
+use super::keys::{Credentials, SOURCE};
+use super::line::{Frame, Line, Tls, take_error};
+use super::words::{Put, Take, nonsense, now};
+use crate::copy::{CopyError, Disk, Stamp, Sum, Tick};
+
+/// How long a connection may take to be made, and who sends to say who it is.
+const GREETING: Duration = Duration::from_secs(60);
+/// How long what was sent may stay unanswered by the other kernel: all of it is short and read at once.
+const UNANSWERED_MS: u32 = 180_000;
+
+/// A pod that sends.
+#[derive(Clone)]
+pub struct Remote {
+    address: String,
+    config: Arc<ClientConfig>,
+    stop: Arc<AtomicBool>,
+}
+
+/// A tree that a pod sends.
+#[derive(Debug, Clone)]
+pub struct RemoteTree(pub Remote);
+
+/// A device that a pod sends.
+#[derive(Debug, Clone)]
+pub struct RemoteDisk(pub Remote);
+
+/// A connection for one job.
+pub(super) struct Connection {
+    line: Line,
+    remote: Remote,
+    buffer: Vec<u8>,
+    /// The clock of the source, and that of this machine when it was told.
+    pub(super) clocks: (Stamp, Stamp),
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Remote").field(&self.address).finish()
+    }
+}
+
+impl Remote {
+    /// Who sends at this address, host and port; until `stop` is set.
+    ///
+    /// # Errors
+    /// Keys that can not be used.
+    pub fn at(
+        address: &str,
+        credentials: &Credentials,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Remote, CopyError> {
+        let config = Arc::new(credentials.client()?);
+        Ok(Remote { address: address.to_owned(), config, stop })
+    }
+
+    /// What a failure of the connection is to who copies.
+    pub(super) fn failed(&self, source: io::Error) -> CopyError {
+        if self.stop.load(Ordering::Relaxed) {
+            return CopyError::Stopped;
+        }
+        CopyError::Failed { doing: "receiving from", path: self.address.clone(), source }
+    }
+
+    /// Connect, and say what for.
+    pub(super) fn connect(&self, job: Job) -> Result<Connection, CopyError> {
+        self.try_to_connect(job).map_err(|error| self.failed(error))
+    }
+
+    fn try_to_connect(&self, job: Job) -> io::Result<Connection> {
+        let tcp = self.dial()?;
+        rustix::net::sockopt::set_tcp_user_timeout(&tcp, UNANSWERED_MS)?;
+        let name = ServerName::try_from(SOURCE).map_err(io::Error::other)?;
+        let tls = ClientConnection::new(self.config.clone(), name).map_err(io::Error::other)?;
+        let tls = Tls::Client(Box::new(tls));
+        let mut line = Line::over(tcp, tls, self.stop.clone(), Some(GREETING))?;
+        let mut put = Put::default();
+        job.put(&mut put);
+        line.send(word::JOB, &put.0)?;
+        let mut buffer = Vec::new();
+        let theirs = match line.receive(&mut buffer)? {
+            Frame { word: word::CLOCK, body } => Take(body).stamp()?,
+            _ => return Err(nonsense("no greeting")),
+        };
+        line.set_patience(None);
+        Ok(Connection { line, remote: self.clone(), buffer, clocks: (theirs, now()) })
+    }
+
+    fn dial(&self) -> io::Result<TcpStream> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in self.address.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, GREETING) {
+                Ok(tcp) => return Ok(tcp),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+impl Connection {
+    /// Write a request down; it leaves before the next answer is awaited.
+    pub(super) fn send(&mut self, word: u8, put: &Put) -> io::Result<()> {
+        self.line.send(word, &put.0)
+    }
+
+    /// The next frame.
+    pub(super) fn receive(&mut self) -> io::Result<Frame<'_>> {
+        self.line.receive(&mut self.buffer)
+    }
+
+    /// What of a stream comes next, when an error that was met at the source is one here.
+    pub(super) fn next(&mut self) -> Result<Frame<'_>, CopyError> {
+        let failed = |error| self.remote.failed(error);
+        let frame = self.line.receive(&mut self.buffer).map_err(failed)?;
+        if frame.word == word::ERROR {
+            return Err(take_error(&mut Take(frame.body)).unwrap_or_else(failed));
+        }
+        Ok(frame)
+    }
+
+    /// What can not be understood is a failure of the connection.
+    pub(super) fn said<T>(&self, read: io::Result<T>) -> Result<T, CopyError> {
+        read.map_err(|error| self.remote.failed(error))
+    }
+}
+
+impl Disk for RemoteDisk {
+    type Bytes = super::ask::RemoteBytes;
+
+    fn open(&self) -> Result<(Self::Bytes, u64), CopyError> {
+        Reading::of(&self.0)?.disk()
+    }
+
+    fn sum(&self, size: u64, limit: Option<u64>, tick: Tick) -> Result<Sum, CopyError> {
+        let mut stream = self.0.connect(Job::Sum { size, limit })?;
+        loop {
+            let Frame { word, body } = stream.next()?;
+            let mut take = Take(body);
+            let said = match word {
+                word::TICK => take.u64().map(Ok),
+                word::SUM => {
+                    take.digest().and_then(|digest| Ok(Err(Sum { digest, stored: take.u64()? })))
+                }
+                _ => Err(nonsense("what is no part of a sum")),
+            };
+            match stream.said(said)? {
+                Ok(bytes) => tick(bytes)?,
+                Err(sum) => return Ok(sum),
+            }
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("the device at {}", self.0.address)
+    }
+}
