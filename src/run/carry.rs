@@ -55,7 +55,7 @@ pub fn copy(args: &CopyRole) -> Result<ExitCode> {
             if args.device {
                 copy::copy_disk(&RemoteDisk(remote), target, round, hand, tell)
             } else {
-                copy::copy_from(&RemoteTree(remote), target, (round, sockets), hand, tell)
+                copy::copy_from(&RemoteTree::of(remote), target, (round, sockets), hand, tell)
             }
         }
         (Some(source), ..) if args.device => copy_device(source, target, round, hand, tell),

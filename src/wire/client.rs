@@ -21,6 +21,8 @@ use crate::copy::{CopyError, Disk, Stamp, Sum, Tick};
 const GREETING: Duration = Duration::from_secs(60);
 /// How long what was sent may stay unanswered by the other kernel: all of it is short and read at once.
 const UNANSWERED_MS: u32 = 180_000;
+/// How much earlier than the clocks say is believed: they are compared once, and may drift.
+const DOUBT: Duration = Duration::from_secs(60);
 
 /// A pod that sends.
 #[derive(Clone)]
@@ -32,7 +34,10 @@ pub struct Remote {
 
 /// A tree that a pod sends.
 #[derive(Debug, Clone)]
-pub struct RemoteTree(pub Remote);
+pub struct RemoteTree {
+    pub(super) remote: Remote,
+    pub(super) doubt: Duration,
+}
 
 /// A device that a pod sends.
 #[derive(Debug, Clone)]
@@ -108,6 +113,20 @@ impl Remote {
             }
         }
         Err(last)
+    }
+}
+
+impl RemoteTree {
+    /// A tree whose sender's clock is known to a minute.
+    pub fn of(remote: Remote) -> RemoteTree {
+        RemoteTree { remote, doubt: DOUBT }
+    }
+
+    /// The same with another doubt of the clocks: what changed at the source so long before it was carried is
+    /// compared once more.
+    #[must_use]
+    pub fn with_doubt(self, doubt: Duration) -> RemoteTree {
+        RemoteTree { doubt, ..self }
     }
 }
 

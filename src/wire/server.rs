@@ -167,7 +167,7 @@ impl Stream {
     fn end(self, job: impl FnOnce(&Stream) -> Result<(u8, Put), CopyError>) -> io::Result<()> {
         let ended = job(&self);
         // What was not told yet belongs to it, however it ended.
-        let told = self.tell_ticks();
+        let told = if self.behind.get() > 0 { self.tell_ticks() } else { Ok(()) };
         let (word, put) = ended.and_then(|end| told.map(|()| end)).unwrap_or_else(|error| {
             let mut put = Put::default();
             put_error(&mut put, &error);

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::ffi::CString;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -18,8 +19,6 @@ use crate::copy::{
     Step, Steps, Tick, shown,
 };
 
-/// How much earlier than the clocks say it was is believed: they are compared once, and may drift.
-const DOUBT_S: i64 = 60;
 /// Clocks that differ by more are not to be trusted: a file is compared and not believed.
 const APART_S: i64 = 300;
 
@@ -27,7 +26,7 @@ impl Origin for RemoteTree {
     type Steps = RemoteSteps;
 
     fn needs(&self, live: bool, block: u64, tell: &mut Progress) -> Result<Needs, CopyError> {
-        let mut stream = self.0.connect(Job::Count { live, block })?;
+        let mut stream = self.remote.connect(Job::Count { live, block })?;
         loop {
             let Frame { word, body } = stream.next()?;
             let said = match word {
@@ -43,11 +42,12 @@ impl Origin for RemoteTree {
     }
 
     fn steps(&self, how: copy::How, _: &Dir) -> Result<RemoteSteps, CopyError> {
-        let stream = self.0.connect(Job::Walk { live: how.round == copy::Round::Hot })?;
-        let reading = Rc::new(RefCell::new(Reading::of(&self.0)?));
+        let stream = self.remote.connect(Job::Walk { live: how.round == copy::Round::Hot })?;
+        let reading = Rc::new(RefCell::new(Reading::of(&self.remote)?));
         Ok(RemoteSteps {
             reading,
             clocks: stream.clocks,
+            doubt: self.doubt,
             stream,
             levels: Vec::new(),
             path: Vec::new(),
@@ -58,7 +58,7 @@ impl Origin for RemoteTree {
     }
 
     fn entries(&self, limit: Option<u64>, tick: Tick, take: copy::Take) -> Result<(), CopyError> {
-        let mut stream = self.0.connect(Job::Entries { limit })?;
+        let mut stream = self.remote.connect(Job::Entries { limit })?;
         loop {
             let Frame { word, body } = stream.next()?;
             let mut read = Take(body);
@@ -82,6 +82,7 @@ pub struct RemoteSteps {
     stream: Connection,
     reading: Rc<RefCell<Reading>>,
     clocks: (Stamp, Stamp),
+    doubt: Duration,
     /// Each directory of the way down: its name, what was said of it, and where its path ends.
     levels: Vec<(CString, Meta, usize)>,
     path: Vec<u8>,
@@ -172,7 +173,7 @@ impl Steps for RemoteSteps {
     }
 
     fn as_of(&self, target: Stamp) -> Option<Stamp> {
-        as_of(self.clocks, target)
+        as_of(self.clocks, self.doubt, target)
     }
 }
 
@@ -256,12 +257,13 @@ fn read_names(word: u8, take: &mut Take, names: &mut HashSet<CString>) -> io::Re
 }
 
 /// A time of this machine by the clock of the source, and a while before, if both clocks are of any use.
-fn as_of((theirs, ours): (Stamp, Stamp), then: Stamp) -> Option<Stamp> {
+fn as_of((theirs, ours): (Stamp, Stamp), doubt: Duration, then: Stamp) -> Option<Stamp> {
     let apart = theirs.seconds.checked_sub(ours.seconds)?;
     if apart.abs() > APART_S {
         return None;
     }
-    let seconds = then.seconds.checked_add(apart)?.checked_sub(DOUBT_S)?;
+    let doubt = i64::try_from(doubt.as_secs()).ok()?;
+    let seconds = then.seconds.checked_add(apart)?.checked_sub(doubt)?;
     Some(Stamp { seconds, nanos: then.nanos })
 }
 
@@ -272,6 +274,7 @@ mod tests {
     #[test]
     fn what_the_target_says_is_believed_by_the_clock_of_the_source_and_a_minute_late() {
         let at = |seconds| Stamp { seconds, nanos: 7 };
+        let as_of = |clocks, then| as_of(clocks, Duration::from_secs(60), then);
         assert_eq!(as_of((at(1000), at(1000)), at(500)), Some(at(440)));
         assert_eq!(as_of((at(1200), at(1000)), at(500)), Some(at(640)));
         assert_eq!(as_of((at(800), at(1000)), at(500)), Some(at(240)));

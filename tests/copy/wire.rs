@@ -21,7 +21,7 @@ use crate::world::World;
 fn copy_of(remote: Remote, world: &World) -> Result<Outcome, CopyError> {
     let asked = (Round::Final, Sockets::Skip);
     let (hand, tell) = (Hand::default(), &mut Progress::silent());
-    copy_from(&RemoteTree(remote), &world.target(), asked, &hand, tell)
+    copy_from(&RemoteTree::of(remote), &world.target(), asked, &hand, tell)
 }
 
 fn sender_of(world: &World) -> Sender {

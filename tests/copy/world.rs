@@ -9,6 +9,7 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use pliant::copy::{
     CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy, copy_device, copy_disk,
@@ -73,7 +74,9 @@ impl World {
         }
         if IS_FAR {
             let send = || Sender::of(Served::Tree(Dir::open(&source).expect("a directory")));
-            let tree = RemoteTree(self.sender.get_or_init(send).remote());
+            // Both ends have one clock.
+            let tree =
+                RemoteTree::of(self.sender.get_or_init(send).remote()).with_doubt(Duration::ZERO);
             return copy_from(&tree, &target, (round, Sockets::Skip), hand, tell);
         }
         let order = Order { source: &source, target: &target, round, sockets: Sockets::Skip };
