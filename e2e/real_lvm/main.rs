@@ -39,6 +39,10 @@ mod xfs_copies;
 
 #[path = "../../tests/tally/dice.rs"]
 mod dice;
+/// Copies here are from one group to another of one machine.
+const IS_FAR: bool = false;
+#[path = "../../tests/copy/sender.rs"]
+mod sender;
 #[path = "../../tests/copy/world.rs"]
 #[allow(dead_code)] // Of its trees only some are for here.
 mod world;

@@ -39,9 +39,10 @@ impl<S: Source> Populator<S> {
         let prime = self.prime(&claim, &there).await?;
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &there);
         let pod = pods.get_opt(&make::prime_name(uid(&claim.metadata))).await?;
-        let sender = match S::IS_SENT {
-            true => pods.get_opt(&sender::name(uid(&claim.metadata))).await?,
-            false => None,
+        let sender = if S::IS_SENT {
+            pods.get_opt(&sender::name(uid(&claim.metadata))).await?
+        } else {
+            None
         };
         let pv = self.pv(&claim, prime.as_ref()).await?;
         let pv_nodes = match &pv {

@@ -80,10 +80,8 @@ impl Reading {
         self.ask(word::OPEN, &put, |word, take| {
             expect(word, word::OPENED)?;
             let (meta, attributes) = (take.meta()?, take.attributes()?);
-            let whole = match take.flag()? {
-                true => Some((take.bytes()?.to_vec(), take.flag()?)),
-                false => None,
-            };
+            let is_whole = take.flag()?;
+            let whole = if is_whole { Some((take.bytes()?.to_vec(), take.flag()?)) } else { None };
             Ok(Told { meta, attributes, whole })
         })
     }

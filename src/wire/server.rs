@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -212,7 +212,7 @@ impl Stream {
     }
 }
 
-fn sum(path: &PathBuf, size: u64, stream: &Stream) -> Result<(u8, Put), CopyError> {
+fn sum(path: &Path, size: u64, stream: &Stream) -> Result<(u8, Put), CopyError> {
     let sum = LocalDisk(path).sum(size, None, &mut |bytes| stream.read(bytes))?;
     let mut put = Put::default();
     put.digest(&sum.digest);

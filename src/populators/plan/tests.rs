@@ -270,15 +270,15 @@ fn far() -> Box<Seen> {
 }
 
 /// The pod that sends.
-fn sender(phase: &str) -> Option<Pod> {
-    Some(of(json!({
+fn sender(phase: &str) -> Pod {
+    of(json!({
         "metadata": {"name": "send-u", "uid": "sender"},
         "status": {"phase": phase, "podIP": "10.0.0.7", "message": "evicted"},
-    })))
+    }))
 }
 
-fn held() -> Option<(PopulatorReason, String)> {
-    Some((PopulatorReason::SourcePaused, "x".to_owned()))
+fn held() -> (PopulatorReason, String) {
+    (PopulatorReason::SourcePaused, "x".to_owned())
 }
 
 #[test]
@@ -299,19 +299,19 @@ fn a_source_on_another_node_is_sent() {
             "Note Provisioning, Show, MakePrime",
         ),
         ("nobody sends", far(), "MakeKeys, MakeSender"),
-        ("it starts", far().with(|seen| seen.sender = sender("Pending")), ""),
-        ("it sends", far().with(|seen| seen.sender = sender("Running")), "MakePod"),
+        ("it starts", far().with(|seen| seen.sender = Some(sender("Pending"))), ""),
+        ("it sends", far().with(|seen| seen.sender = Some(sender("Running"))), "MakePod"),
         (
             "it goes",
             far().with(|seen| {
-                seen.sender = sender("Running");
+                seen.sender = Some(sender("Running"));
                 ending(seen.sender.as_mut().unwrap());
             }),
             "",
         ),
         (
             "it has ended",
-            far().with(|seen| seen.sender = sender("Failed")),
+            far().with(|seen| seen.sender = Some(sender("Failed"))),
             "Tell FillRetried, Note Waiting, Show, Count retry, DropPrime, DropSender",
         ),
         (
@@ -322,7 +322,7 @@ fn a_source_on_another_node_is_sent() {
         (
             "it is near after all",
             far().with(|seen| {
-                seen.sender = sender("Running");
+                seen.sender = Some(sender("Running"));
                 nodes(seen, only("alpha"));
             }),
             "DropSender",
@@ -330,15 +330,15 @@ fn a_source_on_another_node_is_sent() {
         (
             "it is paused",
             far().with(|seen| {
-                seen.sender = sender("Running");
-                fill(seen, |fill| fill.held = held());
+                seen.sender = Some(sender("Running"));
+                fill(seen, |fill| fill.held = Some(held()));
             }),
             "DropSender",
         ),
         (
             "the claim is deleted",
             far().with(|seen| {
-                seen.sender = sender("Running");
+                seen.sender = Some(sender("Running"));
                 ending(&mut seen.claim);
             }),
             "DropSender",
@@ -346,7 +346,7 @@ fn a_source_on_another_node_is_sent() {
         (
             "it is filled",
             running("Succeeded", DONE).with(|seen| {
-                seen.sender = sender("Running");
+                seen.sender = Some(sender("Running"));
                 seen.pv = Some(pv("u", true));
             }),
             "DropPod, DropSender, Nudge",
@@ -374,7 +374,7 @@ fn a_source_on_another_node_is_sent() {
 
 #[test]
 fn a_paused_source_gets_a_volume_and_no_pod() {
-    let paused = || Sight::Ready(Box::new(Fill { held: held(), ..Fill::default() }));
+    let paused = || Sight::Ready(Box::new(Fill { held: Some(held()), ..Fill::default() }));
     check([
         ("fresh", fresh().sight(paused()), "Note Provisioning, Show, MakePrime"),
         ("provisioned", provisioned().sight(paused()), "Note Waiting, Show"),
