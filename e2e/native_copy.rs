@@ -11,11 +11,13 @@ mod dice;
 
 use std::fmt::Write;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Child, Command, Stdio};
+use std::time::{Instant, UNIX_EPOCH};
 
 use dice::Dice;
+use pliant::wire::Keys;
 use tempfile::TempDir;
 
 /// How often each thing is done; the median counts.
@@ -75,6 +77,14 @@ impl Bench {
         said(Command::new("sync").arg("--file-system").arg(dir)).expect("sync");
     }
 
+    /// The same with a source that is sent to who copies, over this machine's own network.
+    fn median_sent(&self, pliant: &str) -> Result<f64, String> {
+        let sender = Sender::start(pliant, &self.source.0);
+        let keys = sender.keys.path().join("target");
+        let (from, keys) = (&sender.address, keys.display());
+        self.median(&format!("{pliant} copy --round --from {from} --keys {keys} $2"))
+    }
+
     /// Seconds that a way takes into an empty target: the median.
     fn median(&self, way: &str) -> Result<f64, String> {
         let mut times = Vec::new();
@@ -88,6 +98,45 @@ impl Bench {
         }
         times.sort_by(f64::total_cmp);
         Ok(times[REPEATS / 2])
+    }
+}
+
+/// Who sends the source, and the keys of both sides.
+struct Sender {
+    child: Child,
+    address: String,
+    keys: TempDir,
+}
+
+impl Sender {
+    fn start(pliant: &str, source: &Path) -> Sender {
+        let made = Keys::make(UNIX_EPOCH.elapsed().expect("after 1970")).expect("keys");
+        let keys = tempfile::tempdir().expect("a directory");
+        for (side, pair) in [("source", &made.source), ("target", &made.target)] {
+            let dir = keys.path().join(side);
+            fs::create_dir(&dir).expect("a directory");
+            for (name, pem) in [("ca.crt", &made.ca), ("tls.crt", &pair.0), ("tls.key", &pair.1)] {
+                fs::write(dir.join(name), pem).expect("a key");
+            }
+        }
+        let mut child = Command::new(pliant)
+            .args(["send", "--listen=127.0.0.1:0", "--keys"])
+            .args([&keys.path().join("source"), source])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("who sends");
+        let mut said = String::new();
+        let stderr = child.stderr.take().expect("what it says");
+        BufReader::new(stderr).read_line(&mut said).expect("its address");
+        let address = said.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+        Sender { child, address, keys }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -130,6 +179,11 @@ fn copies_beside_cp_and_rsync() {
         fill(&bench.source.0);
         let ours = bench.median(&round).expect("a round");
         let ours_compared = bench.median(&last).expect("a final round");
+        let sent = bench.median_sent(pliant).expect("a round from a sender");
+        let ratio = ours / sent;
+        let row = format!("{what}, sent by TLS, beside here");
+        println!("{row:<40}{ours:>9.3}{sent:>9.3}{ratio:>8.2}×");
+        writeln!(figures, "copy_rate_ratio_sent{end} {ratio:.3}").expect("a string takes all");
         for (name, way, ours) in [
             ("copy_rate_ratio_cp", cp, ours),
             ("copy_rate_ratio_rsync", rsync, ours),
