@@ -27,7 +27,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("cluster", &["api", "bytes", "volume", "causes"]),
     ("controllers", &["api", "cluster", "node", "volume", "busy", "bytes", "causes"]),
     ("admission", &["api", "causes", "certificates", "cluster"]),
-    ("populators", &["api", "bytes", "causes", "cluster", "volume"]),
+    ("populators", &["api", "bytes", "causes", "cluster", "volume", "wire"]),
     ("autoscaler", &["api", "bytes", "causes", "cluster", "populators", "volume"]),
     ("csi", &["node", "volume", "busy", "bytes", "causes"]),
     ("config", &["bytes", "volume"]),
