@@ -2,7 +2,7 @@
 //! receives decides what it needs.
 //!
 //! Both ends show a certificate of an authority that was made for this one copy, over TLS 1.3. A connection
-//! does one [`Job`]. Of a walk, a manifest, a count and a sum all is streamed as it is found, as fast as it
+//! does one job. Of a walk, a manifest, a count and a sum all is streamed as it is found, as fast as it
 //! is taken; contents are sent piece by piece, as they are asked for.
 
 mod ask;
