@@ -1,6 +1,6 @@
 //! The roles that carry bytes: they run in a pod that mounts what they read and what they write.
 
-use std::net::SocketAddr;
+use std::net::{AddrParseError, IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -10,6 +10,7 @@ use crate::bytes::Bytes;
 use crate::cli::size;
 use crate::config::Rate;
 use crate::copy::Digest;
+use crate::wire::PORT;
 
 /// `pliant copy`.
 #[derive(Debug, Args)]
@@ -54,8 +55,9 @@ pub struct SendRole {
     /// Directory whose content is sent, or with --device a block device
     #[arg(value_name = "SOURCE")]
     pub source: PathBuf,
-    /// Address and port to listen on, such as 10.0.0.7:9815
-    #[arg(long, value_name = "ADDRESS")]
+    /// Address to listen on, such as 10.0.0.7 or fd00::7; with another port than 9815 as 10.0.0.7:80
+    /// or [fd00::7]:80
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub listen: SocketAddr,
     /// Directory with ca.crt, and with tls.crt and tls.key of who sends
     #[arg(long, value_name = "DIRECTORY")]
@@ -111,4 +113,24 @@ pub enum SocketsFlag {
     Skip,
     /// The copy is refused.
     Refuse,
+}
+
+/// Without a port it is an address of either kind: who starts a pod knows no more of its own.
+fn address(text: &str) -> Result<SocketAddr, AddrParseError> {
+    text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, PORT)).or_else(|_| text.parse())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn an_address_has_its_own_port_or_ours() {
+        let read = |text| address(text).map(|at| at.to_string()).unwrap_or_default();
+        assert_eq!(read("10.0.0.7"), "10.0.0.7:9815");
+        assert_eq!(read("fd00::7"), "[fd00::7]:9815");
+        assert_eq!(read("10.0.0.7:80"), "10.0.0.7:80");
+        assert_eq!(read("[fd00::7]:80"), "[fd00::7]:80");
+        assert_eq!(read("alpha"), "");
+    }
 }

@@ -66,8 +66,8 @@ pub(super) fn pod(
     namespace: &str,
 ) -> Pod {
     let mut run = make::Run::of(fill, name(uid(&claim.metadata)), image);
-    let listen = format!("$(POD_IP):{PORT}");
-    let where_to = ["--listen", &listen, "--keys", KEYS].map(str::to_owned);
+    // Without the port: brackets are for an address of IPv6 alone, and which it has is not known yet.
+    let where_to = ["--listen", "$(POD_IP)", "--keys", KEYS].map(str::to_owned);
     run.args = json!([&far.send[..], &where_to].concat());
     run.env = json!([{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]);
     run.capabilities = READS;
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(made["metadata"]["name"], "send-u");
         assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "p");
         let spec = &made["spec"];
-        let args = json!(["send", "--listen", "$(POD_IP):9815", "--keys", "/keys"]);
+        let args = json!(["send", "--listen", "$(POD_IP)", "--keys", "/keys"]);
         assert_eq!(spec["containers"][0]["args"], args);
         let volumes = spec["volumes"].to_string();
         assert!(volumes.contains(r#""claimName":"old","readOnly":true"#), "{volumes}");

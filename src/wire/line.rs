@@ -28,10 +28,43 @@ pub enum Tls {
     Server(Box<ServerConnection>),
 }
 
+/// The bytes below TLS. A greeting that comes byte by byte is read by the loops of TLS itself, so it is here
+/// that it ends.
+struct Socket {
+    tcp: TcpStream,
+    /// When the other side has to be known.
+    until: Option<Instant>,
+}
+
+impl Socket {
+    fn in_time(&self) -> io::Result<&TcpStream> {
+        if self.until.is_some_and(|until| Instant::now() > until) {
+            return Err(io::Error::other("too slow to say who it is and what it wants"));
+        }
+        Ok(&self.tcp)
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.in_time()?.read(buffer)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.in_time()?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A connection.
 pub struct Line {
     tls: Tls,
-    tcp: TcpStream,
+    tcp: Socket,
     stop: Arc<AtomicBool>,
     /// How long the other side may be silent; none waits as long as its kernel answers.
     patience: Option<Duration>,
@@ -48,7 +81,8 @@ pub struct Frame<'a> {
 }
 
 impl Line {
-    /// Speak TLS over a connection.
+    /// Speak TLS over a connection. All up to the first [`Line::set_patience`] has to be done within
+    /// `patience`, however it is cut into pieces.
     ///
     /// # Errors
     /// What the system says of it.
@@ -65,11 +99,13 @@ impl Line {
         rustix::net::sockopt::set_tcp_keepidle(&tcp, IDLE)?;
         rustix::net::sockopt::set_tcp_keepintvl(&tcp, IDLE / ASKED)?;
         rustix::net::sockopt::set_tcp_keepcnt(&tcp, ASKED)?;
+        let tcp = Socket { tcp, until: patience.map(|patience| Instant::now() + patience) };
         Ok(Line { tls, tcp, stop, patience, out: Vec::new() })
     }
 
-    /// From now on the other side may be silent for so long.
+    /// From now on the other side may be silent for so long at a time.
     pub fn set_patience(&mut self, patience: Option<Duration>) {
+        self.tcp.until = None;
         self.patience = patience;
     }
 
@@ -235,4 +271,34 @@ pub fn take_io(take: &mut Take) -> io::Result<io::Error> {
         return Ok(io::Error::other(shown(text.as_bytes())));
     }
     Ok(io::Error::from_raw_os_error(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Shutdown, TcpListener};
+
+    use rustls::ServerConfig;
+    use rustls::server::ResolvesServerCertUsingSni;
+
+    use super::*;
+
+    #[test]
+    fn a_greeting_is_ended_in_time_though_bytes_keep_coming() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        // The head of a record of 64 bytes, and the first of them.
+        theirs.write_all(&[22, 3, 1, 0, 64, 1]).unwrap();
+        theirs.shutdown(Shutdown::Write).unwrap();
+        let config =
+            ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
+        let tls = Tls::Server(Box::new(ServerConnection::new(Arc::new(config)).unwrap()));
+        let (ours, _) = listener.accept().unwrap();
+        let mut line = Line::over(ours, tls, Arc::default(), Some(Duration::ZERO)).unwrap();
+        let error = line.receive(&mut Vec::new()).unwrap_err();
+        assert!(error.to_string().starts_with("too slow"), "{error}");
+    }
 }
