@@ -10,7 +10,6 @@ use crate::bytes::Bytes;
 use crate::cli::size;
 use crate::config::Rate;
 use crate::copy::Digest;
-use crate::wire::PORT;
 
 /// `pliant copy`.
 #[derive(Debug, Args)]
@@ -55,10 +54,10 @@ pub struct SendRole {
     /// Directory whose content is sent, or with --device a block device
     #[arg(value_name = "SOURCE")]
     pub source: PathBuf,
-    /// Address to listen on, such as 10.0.0.7 or fd00::7; with another port than 9815 as 10.0.0.7:80
-    /// or [fd00::7]:80
-    #[arg(long, value_name = "ADDRESS", value_parser = address)]
-    pub listen: SocketAddr,
+    /// Address to listen on, such as 10.0.0.7 or fd00::7; with another port than 9815 as `10.0.0.7:80`
+    /// or `[fd00::7]:80`
+    #[arg(long, value_name = "ADDRESS", value_parser = listen)]
+    pub listen: Listen,
     /// Directory with ca.crt, and with tls.crt and tls.key of who sends
     #[arg(long, value_name = "DIRECTORY")]
     pub keys: PathBuf,
@@ -115,22 +114,35 @@ pub enum SocketsFlag {
     Refuse,
 }
 
+/// Where `pliant send` listens: an address, and a port if one was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listen {
+    /// Of either kind.
+    pub ip: IpAddr,
+    /// None for the usual one.
+    pub port: Option<u16>,
+}
+
 /// Without a port it is an address of either kind: who starts a pod knows no more of its own.
-fn address(text: &str) -> Result<SocketAddr, AddrParseError> {
-    text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, PORT)).or_else(|_| text.parse())
+fn listen(text: &str) -> Result<Listen, AddrParseError> {
+    if let Ok(ip) = text.parse() {
+        return Ok(Listen { ip, port: None });
+    }
+    let at: SocketAddr = text.parse()?;
+    Ok(Listen { ip: at.ip(), port: Some(at.port()) })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::address;
+    use super::listen;
 
     #[test]
-    fn an_address_has_its_own_port_or_ours() {
-        let read = |text| address(text).map(|at| at.to_string()).unwrap_or_default();
-        assert_eq!(read("10.0.0.7"), "10.0.0.7:9815");
-        assert_eq!(read("fd00::7"), "[fd00::7]:9815");
-        assert_eq!(read("10.0.0.7:80"), "10.0.0.7:80");
-        assert_eq!(read("[fd00::7]:80"), "[fd00::7]:80");
-        assert_eq!(read("alpha"), "");
+    fn an_address_has_its_own_port_or_none() {
+        let read = |text| listen(text).map(|at| (at.ip.to_string(), at.port)).ok();
+        assert_eq!(read("10.0.0.7"), Some(("10.0.0.7".to_owned(), None)));
+        assert_eq!(read("fd00::7"), Some(("fd00::7".to_owned(), None)));
+        assert_eq!(read("10.0.0.7:80"), Some(("10.0.0.7".to_owned(), Some(80))));
+        assert_eq!(read("[fd00::7]:80"), Some(("fd00::7".to_owned(), Some(80))));
+        assert_eq!(read("alpha"), None);
     }
 }

@@ -2,7 +2,7 @@
 //! one is how it ended.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use crate::copy::{
     self, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy_device,
 };
 use crate::run::print;
-use crate::wire::{Credentials, Remote, RemoteDisk, RemoteTree, Served, serve};
+use crate::wire::{Credentials, PORT, Remote, RemoteDisk, RemoteTree, Served, serve};
 use crate::{causes, cli};
 
 /// What of a message is kept: with all that JSON adds to it, the end stays below 4096 bytes, which is what
@@ -75,8 +75,9 @@ pub fn send(args: &SendRole) -> Result<ExitCode> {
             format!("the source could not be opened: {}", args.source.display())
         })?)
     };
-    let listener = TcpListener::bind(args.listen)
-        .with_context(|| format!("{} can not be listened on", args.listen))?;
+    let listen = SocketAddr::new(args.listen.ip, args.listen.port.unwrap_or(PORT));
+    let listener =
+        TcpListener::bind(listen).with_context(|| format!("{listen} can not be listened on"))?;
     let tell = |what: &str| eprintln!("{}: {what}", cli::program());
     tell(&format!("sends {} at {}", args.source.display(), listener.local_addr()?));
     match serve(&listener, &source, &credentials, &tell)? {}
