@@ -91,7 +91,7 @@ impl Remote {
         let name = ServerName::try_from(SOURCE).map_err(io::Error::other)?;
         let tls = ClientConnection::new(self.config.clone(), name).map_err(io::Error::other)?;
         let tls = Tls::Client(Box::new(tls));
-        let mut line = Line::over(tcp, tls, self.stop.clone(), Some(GREETING))?;
+        let mut line = Line::over(tcp, tls, self.stop.clone(), GREETING)?;
         let mut put = Put::default();
         job.put(&mut put);
         line.send(word::JOB, &put.0)?;
@@ -100,7 +100,7 @@ impl Remote {
             Frame { word: word::CLOCK, body } => Take(body).stamp()?,
             _ => return Err(nonsense("no greeting")),
         };
-        line.set_patience(None);
+        line.known();
         Ok(Connection { line, remote: self.clone(), buffer, clocks: (theirs, now()) })
     }
 

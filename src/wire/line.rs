@@ -28,16 +28,21 @@ pub enum Tls {
     Server(Box<ServerConnection>),
 }
 
-/// The bytes below TLS. A greeting that comes byte by byte is read by the loops of TLS itself, so it is here
-/// that it ends.
+/// The bytes below TLS, which reads on by itself while bytes come, be it one at a time: what ends a wait is
+/// looked for here.
 struct Socket {
     tcp: TcpStream,
-    /// When the other side has to be known.
+    stop: Arc<AtomicBool>,
+    /// When the other side has to be known; none once it is: then it may be silent as long as its kernel
+    /// answers.
     until: Option<Instant>,
 }
 
 impl Socket {
     fn in_time(&self) -> io::Result<&TcpStream> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(io::Error::other("stopped"));
+        }
         if self.until.is_some_and(|until| Instant::now() > until) {
             return Err(io::Error::other("too slow to say who it is and what it wants"));
         }
@@ -64,10 +69,7 @@ impl Write for Socket {
 /// A connection.
 pub struct Line {
     tls: Tls,
-    tcp: Socket,
-    stop: Arc<AtomicBool>,
-    /// How long the other side may be silent; none waits as long as its kernel answers.
-    patience: Option<Duration>,
+    socket: Socket,
     out: Vec<u8>,
 }
 
@@ -81,8 +83,8 @@ pub struct Frame<'a> {
 }
 
 impl Line {
-    /// Speak TLS over a connection. All up to the first [`Line::set_patience`] has to be done within
-    /// `patience`, however it is cut into pieces.
+    /// Speak TLS over a connection, until `stop`. The other side has to be [`Line::known`] within
+    /// `greeting`.
     ///
     /// # Errors
     /// What the system says of it.
@@ -90,7 +92,7 @@ impl Line {
         tcp: TcpStream,
         tls: Tls,
         stop: Arc<AtomicBool>,
-        patience: Option<Duration>,
+        greeting: Duration,
     ) -> io::Result<Line> {
         tcp.set_nodelay(true)?;
         tcp.set_read_timeout(Some(LOOK))?;
@@ -99,14 +101,13 @@ impl Line {
         rustix::net::sockopt::set_tcp_keepidle(&tcp, IDLE)?;
         rustix::net::sockopt::set_tcp_keepintvl(&tcp, IDLE / ASKED)?;
         rustix::net::sockopt::set_tcp_keepcnt(&tcp, ASKED)?;
-        let tcp = Socket { tcp, until: patience.map(|patience| Instant::now() + patience) };
-        Ok(Line { tls, tcp, stop, patience, out: Vec::new() })
+        let socket = Socket { tcp, stop, until: Some(Instant::now() + greeting) };
+        Ok(Line { tls, socket, out: Vec::new() })
     }
 
-    /// From now on the other side may be silent for so long at a time.
-    pub fn set_patience(&mut self, patience: Option<Duration>) {
-        self.tcp.until = None;
-        self.patience = patience;
+    /// It is known who the other side is and what it wants: from now on it may take its time.
+    pub fn known(&mut self) {
+        self.socket.until = None;
     }
 
     /// Write a frame; it leaves with the next [`Line::flush`], or before if there are many.
@@ -128,7 +129,7 @@ impl Line {
     /// Have all leave.
     ///
     /// # Errors
-    /// What the system says, and who is silent for too long.
+    /// What the system says, a greeting that takes too long, and that it shall stop.
     pub fn flush(&mut self) -> io::Result<()> {
         let out = std::mem::take(&mut self.out);
         let mut done = 0;
@@ -170,48 +171,38 @@ impl Line {
         Ok(())
     }
 
-    /// Try until it works, the other side is silent for too long, or this one shall stop.
+    /// Try until it works, or [`Socket`] says that it is enough.
     fn patiently<T>(&mut self, mut work: impl FnMut(&mut Line) -> io::Result<T>) -> io::Result<T> {
-        let begun = Instant::now();
+        use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+        let gone = Some(rustix::io::Errno::TIMEDOUT.raw_os_error());
         loop {
             match work(self) {
                 Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock
-                            | io::ErrorKind::TimedOut
-                            | io::ErrorKind::Interrupted
-                    ) && error.raw_os_error()
-                        != Some(rustix::io::Errno::TIMEDOUT.raw_os_error()) => {}
+                    if [Interrupted, TimedOut, WouldBlock].contains(&error.kind())
+                        && error.raw_os_error() != gone => {}
                 other => return other,
-            }
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(io::Error::other("stopped"));
-            }
-            if self.patience.is_some_and(|patience| begun.elapsed() > patience) {
-                return Err(io::ErrorKind::TimedOut.into());
             }
         }
     }
 
     fn read_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.tls {
-            Tls::Client(tls) => rustls::Stream::new(tls.as_mut(), &mut self.tcp).read(buffer),
-            Tls::Server(tls) => rustls::Stream::new(tls.as_mut(), &mut self.tcp).read(buffer),
+            Tls::Client(tls) => rustls::Stream::new(tls.as_mut(), &mut self.socket).read(buffer),
+            Tls::Server(tls) => rustls::Stream::new(tls.as_mut(), &mut self.socket).read(buffer),
         }
     }
 
     fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
-            Tls::Client(tls) => rustls::Stream::new(tls.as_mut(), &mut self.tcp).write(bytes),
-            Tls::Server(tls) => rustls::Stream::new(tls.as_mut(), &mut self.tcp).write(bytes),
+            Tls::Client(tls) => rustls::Stream::new(tls.as_mut(), &mut self.socket).write(bytes),
+            Tls::Server(tls) => rustls::Stream::new(tls.as_mut(), &mut self.socket).write(bytes),
         }
     }
 
     fn write_rest(&mut self) -> io::Result<()> {
         match &mut self.tls {
-            Tls::Client(tls) => rustls::Stream::new(tls.as_mut(), &mut self.tcp).flush(),
-            Tls::Server(tls) => rustls::Stream::new(tls.as_mut(), &mut self.tcp).flush(),
+            Tls::Client(tls) => rustls::Stream::new(tls.as_mut(), &mut self.socket).flush(),
+            Tls::Server(tls) => rustls::Stream::new(tls.as_mut(), &mut self.socket).flush(),
         }
     }
 }
@@ -297,7 +288,7 @@ mod tests {
                 .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
         let tls = Tls::Server(Box::new(ServerConnection::new(Arc::new(config)).unwrap()));
         let (ours, _) = listener.accept().unwrap();
-        let mut line = Line::over(ours, tls, Arc::default(), Some(Duration::ZERO)).unwrap();
+        let mut line = Line::over(ours, tls, Arc::default(), Duration::ZERO).unwrap();
         let error = line.receive(&mut Vec::new()).unwrap_err();
         assert!(error.to_string().starts_with("too slow"), "{error}");
     }

@@ -109,13 +109,13 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 /// Answer one connection to its end.
 fn answer(tcp: TcpStream, config: Arc<ServerConfig>, source: &Served) -> io::Result<()> {
     let tls = ServerConnection::new(config).map_err(io::Error::other)?;
-    let mut line = Line::over(tcp, Tls::Server(Box::new(tls)), Arc::default(), Some(GREETING))?;
+    let mut line = Line::over(tcp, Tls::Server(Box::new(tls)), Arc::default(), GREETING)?;
     let mut buffer = Vec::new();
     let Frame { word: word::JOB, body } = line.receive(&mut buffer)? else {
         return Err(nonsense("no job"));
     };
     let job = Job::take(&mut Take(body))?;
-    line.set_patience(None);
+    line.known();
     let mut clock = Put::default();
     clock.stamp(now());
     line.send(word::CLOCK, &clock.0)?;
