@@ -95,6 +95,9 @@ pub struct NodeSettings {
     pub max_volumes: u32,
     /// Whether growing a volume leaves its file system to the node step, always.
     pub two_step: bool,
+    /// Whether who shows a raw device to a workload keeps it from writing to one that it is to read only: a bind
+    /// mount does not. The kubelet does, by the container's rules for devices.
+    pub guarded_devices: bool,
     /// Bytes a second that a wipe may write; `None`: no limit.
     pub wipe_rate: Option<Bytes>,
     /// How long a call waits for a wipe before its caller is told to ask again.

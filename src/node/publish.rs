@@ -87,7 +87,7 @@ impl Node {
         device: &Path,
         info: &DmInfo,
     ) -> Result<(), VolumeError> {
-        if publish.read_only {
+        if publish.read_only && !self.settings.guarded_devices {
             return Err(VolumeError::Invalid {
                 field: "readonly".to_owned(),
                 reason:

@@ -30,17 +30,20 @@ pub struct Started {
     pub metrics: Metrics,
 }
 
-/// Start the node with these pools, and serve its metrics until `stop`.
+/// Start the node with these pools, and serve its metrics until `stop`. Whether its caller guards devices is said
+/// in [`NodeSettings`].
 ///
 /// # Errors
 /// What is missing or in the way, and what to type.
 pub async fn start(
     settings: &Settings,
     plans: Vec<PoolPlan>,
+    guarded_devices: bool,
     stop: &CancellationToken,
 ) -> Result<Started> {
     let host = host(settings)?;
-    let node = Node::start(host.clone(), node_settings(settings), plans)
+    let told = NodeSettings { guarded_devices, ..node_settings(settings) };
+    let node = Node::start(host.clone(), told, plans)
         .await
         .context("the disks of this machine can not be listed")?;
     let metrics = Metrics::default();
@@ -116,6 +119,7 @@ fn node_settings(settings: &Settings) -> NodeSettings {
         key: NodeKey::of(settings.node.as_str()),
         max_volumes: settings.max_volumes,
         two_step: settings.expansion == Expansion::TwoStep,
+        guarded_devices: false,
         wipe_rate: settings.wipe_rate,
         wipe_patience: settings.wipe_patience,
         state_dir: settings.state_dir.as_path().to_owned(),

@@ -13,6 +13,7 @@ pub fn node_settings(name: &str) -> NodeSettings {
         key: NodeKey::of(name),
         max_volumes: 0,
         two_step: false,
+        guarded_devices: false,
         wipe_rate: None,
         wipe_patience: Duration::from_secs(20),
         state_dir: PathBuf::from("/run/pliant"),

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use pliant::bytes::Bytes;
 use pliant::fs::superblock;
 use pliant::host::{Cmd, Host};
-use pliant::node::Node;
 use pliant::node::record::lv_name;
+use pliant::node::{Node, NodeSettings};
 use pliant::testing::FakeHost;
 use pliant::volume::{FsKind, Growth, Mode, Publish, Stage, VolumeError, Volumes, Wanted};
 
 use crate::cuts::block_on;
 use crate::machine::{
-    Disks, LARGE, NEIGHBOUR, Op, STAGING, TARGET, VOLUME, after, growth, id_of, publish, staging,
-    want,
+    Disks, LARGE, NEIGHBOUR, Op, STAGING, Setup, TARGET, VOLUME, after, growth, id_of, publish,
+    staging, want,
 };
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
@@ -84,6 +84,18 @@ fn a_device_is_not_published_read_only() {
         let answer = node.publish(&Publish { read_only: true, ..publish(Mode::Block) }).await;
         assert!(matches!(answer, Err(VolumeError::Invalid { .. })), "{answer:?}");
         assert!(!is_mounted(&host, TARGET));
+    });
+}
+
+#[test]
+fn a_device_is_published_read_only_where_the_caller_guards_it() {
+    block_on(async {
+        let (host, setup, _) = after(&[Op::Create(Mode::Block), Op::Stage(Mode::Block)]).await;
+        let settings = NodeSettings { guarded_devices: true, ..setup.settings.clone() };
+        let node = Setup { settings, ..setup }.start(&host).await;
+        let read_only = Publish { read_only: true, ..publish(Mode::Block) };
+        node.publish(&read_only).await.expect("publish");
+        assert!(is_mounted(&host, TARGET));
     });
 }
 
