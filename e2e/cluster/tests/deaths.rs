@@ -103,12 +103,12 @@ impl Grave {
     async fn take(&self, victim: Victim) -> bool {
         match victim {
             Victim::Process(name, node) => {
-                self.kill(node, &format!("kill -KILL $(pidof {name})")).await
+                self.run(node, &format!("kill -KILL $(pidof {name})")).await
             }
             Victim::One(name, node, number) => {
                 let script =
                     format!("set -- $(pidof {name}); shift $(({number} % $#)); kill -KILL $1");
-                self.kill(node, &script).await
+                self.run(node, &script).await
             }
             Victim::Part(name) => {
                 for verb in ["kill", "start"] {
@@ -125,8 +125,9 @@ impl Grave {
         }
     }
 
-    /// Nobody of this name, or no way to him right now, is no death.
-    async fn kill(&self, node: &str, script: &str) -> bool {
+    /// Run a script on a node, which sees all processes there; whether it succeeded: nobody of a name that is
+    /// to be killed, or no way to him right now, is no death.
+    pub async fn run(&self, node: &str, script: &str) -> bool {
         let reaper = format!("reaper-{node}");
         let args = ["exec", "-n", &self.namespace, &reaper, "--", "sh", "-c", script];
         kubectl(&args).await.is_some_and(|told| told.status.success())

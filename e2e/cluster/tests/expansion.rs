@@ -167,12 +167,14 @@ fn a_pending_claim_keeps_its_size() {
     });
 }
 
-/// No room: told with numbers, and a lower wish is taken at once.
+/// No room: told with numbers, and a lower wish is taken at once. A quota is charged with what is wished
+/// for, and then no longer with what could not be had.
 #[test]
 fn a_wish_beyond_the_room_is_told_and_can_be_lowered() {
     run("a_wish_beyond_the_room_is_told_and_can_be_lowered", |world| async move {
         world.claim("data", "pliant", "64Mi", "Filesystem").await;
         world.pod("app", "data", "sleep 9999", json!({})).await;
+        world.quota("1Ti").await;
         world.resize("data", "900Gi").await.unwrap();
         let refused = world
             .until::<PersistentVolumeClaim>("data", "says that it can not grow so far", |claim| {
@@ -189,12 +191,14 @@ fn a_wish_beyond_the_room_is_told_and_can_be_lowered() {
         for words in ["no room in pool fast", "900 GiB", "is possible"] {
             assert!(said.contains(words), "{words:?} is not in {said}");
         }
+        world.until_charged("900Gi").await;
         world.resize("data", "96Mi").await.unwrap();
         world
             .until::<PersistentVolumeClaim>("data", "has the lower size", |claim| {
                 capacity(claim) == "96Mi"
             })
             .await;
+        world.until_charged("96Mi").await;
     });
 }
 

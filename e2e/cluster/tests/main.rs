@@ -23,6 +23,7 @@ mod figures;
 mod hazards;
 mod in_place;
 mod nodes;
+mod outages;
 mod people;
 mod pools;
 mod populators;

@@ -2,20 +2,23 @@
 
 use std::process::Output;
 
-use k8s_openapi::api::core::v1::PersistentVolume;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use pliant::volume::DRIVER;
 use serde_json::json;
 
 use crate::calls::{output, said, until_swept};
+use crate::claim::capacity;
 use crate::world::{World, run};
 
-async fn pliant(args: &[&str]) -> Output {
+/// Run the command.
+pub async fn pliant(args: &[&str]) -> Output {
     output(env!("CARGO_BIN_EXE_pliant"), args).await
 }
 
-async fn explained(world: &World, claim: &str) -> String {
+/// What `pliant explain` says of a claim.
+pub async fn explained(world: &World, claim: &str) -> String {
     let told = pliant(&["explain", claim, "--namespace", &world.name]).await;
     assert!(told.status.success(), "{told:?}");
     said(&told)
@@ -34,7 +37,16 @@ fn a_claim_that_waits_is_explained() {
     });
 }
 
-async fn keep(world: &World, volume: &str, policy: &str) {
+/// The id by which the driver knows the volume of a PersistentVolume.
+pub async fn handle(world: &World, volume: &str) -> String {
+    let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
+    let source = volumes.get(volume).await.unwrap().spec.unwrap().csi.unwrap();
+    assert_eq!(source.driver, DRIVER);
+    source.volume_handle
+}
+
+/// Change what becomes of a volume whose claim is removed: what was adopted is kept.
+pub async fn keep(world: &World, volume: &str, policy: &str) {
     let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
     let patch = Patch::Merge(json!({"spec": {"persistentVolumeReclaimPolicy": policy}}));
     volumes.patch(volume, &PatchParams::default(), &patch).await.unwrap();
@@ -48,10 +60,7 @@ fn a_volume_that_nobody_names_is_found_and_adopted() {
         world.claim("data", "pliant", "64Mi", "Filesystem").await;
         world.pod("app", "data", "echo kept >/data/file; sync; sleep 9999", json!({})).await;
         let volume = world.get_claim("data").await.spec.unwrap().volume_name.unwrap();
-        let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
-        let source = volumes.get(&volume).await.unwrap().spec.unwrap().csi.unwrap();
-        assert_eq!(source.driver, DRIVER);
-        let id = source.volume_handle;
+        let id = handle(&world, &volume).await;
         keep(&world, &volume, "Retain").await;
         world.remove_pod("app").await;
         world.forget_claim("data").await;
@@ -70,5 +79,52 @@ fn a_volume_that_nobody_names_is_found_and_adopted() {
         assert_eq!(world.exec("again", "cat /data/file").await, "kept");
         let volume = world.get_claim("back").await.spec.unwrap().volume_name.unwrap();
         keep(&world, &volume, "Delete").await;
+    });
+}
+
+/// Remove a PersistentVolume by hand, and what holds it.
+async fn force(world: &World, volume: &str) {
+    let volumes: Api<PersistentVolume> = Api::all(world.client.clone());
+    volumes.delete(volume, &DeleteParams::default()).await.unwrap();
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    volumes.patch(volume, &PatchParams::default(), &patch).await.unwrap();
+}
+
+fn phase(claim: &PersistentVolumeClaim) -> Option<&str> {
+    claim.status.as_ref()?.phase.as_deref()
+}
+
+/// A PersistentVolume, whose policy is Delete, is removed by hand under a pod: the volume stays and is told of,
+/// the pod goes on, and the claim gets its volume back.
+#[test]
+fn a_claim_that_lost_its_volume_gets_it_back() {
+    run("a_claim_that_lost_its_volume_gets_it_back", |world| async move {
+        world.claim("data", "pliant", "64Mi", "Filesystem").await;
+        let node =
+            world.pod("app", "data", "echo kept >/data/file; sync; sleep 9999", json!({})).await;
+        let volume = world.get_claim("data").await.spec.unwrap().volume_name.unwrap();
+        let id = handle(&world, &volume).await;
+        // While a request for it is there, it may be on its way.
+        until_swept(&world.client, |one| one == id || one == volume).await;
+        force(&world, &volume).await;
+        let is = |wanted| move |claim: &PersistentVolumeClaim| phase(claim) == Some(wanted);
+        world.until::<PersistentVolumeClaim>("data", "is Lost", is("Lost")).await;
+
+        let told = pliant(&["doctor", "--cluster"]).await;
+        assert_eq!(told.status.code(), Some(1), "{told:?}");
+        assert!(said(&told).contains(&id), "{told:?}");
+        assert_eq!(world.on_nodes(&volume).await, Some(node));
+
+        let told = pliant(&["adopt", &id]).await;
+        assert!(told.status.success(), "{told:?}");
+        keep(&world, &volume, "Delete").await;
+        world.until::<PersistentVolumeClaim>("data", "is Bound again", is("Bound")).await;
+        world.resize("data", "96Mi").await.unwrap();
+        world
+            .until::<PersistentVolumeClaim>("data", "has its new size", |claim| {
+                capacity(claim) == "96Mi"
+            })
+            .await;
+        assert_eq!(world.exec("app", "cat /data/file").await, "kept");
     });
 }

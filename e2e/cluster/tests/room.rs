@@ -4,18 +4,41 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::json;
 
 use crate::claim::capacity;
+use crate::people::explained;
 use crate::world::run;
 
-/// A node that is full is left alone: the second claim, which would not fit beside the first, goes to
-/// the other node.
+/// Two claims of which no node has room for both go to two nodes, though their pods are asked for at once:
+/// who comes second to a node is told that it is full, which the scheduler knows by then. A third waits and
+/// says for what, and starts by itself when one of the others is deleted.
 #[test]
 fn a_full_node_sends_the_pod_to_another() {
     run("a_full_node_sends_the_pod_to_another", |world| async move {
-        world.claim("first", "pliant", "2500Mi", "Filesystem").await;
-        let first = world.pod("first", "first", "sleep 9999", json!({})).await;
-        world.claim("second", "pliant", "2500Mi", "Filesystem").await;
-        let second = world.pod("second", "second", "sleep 9999", json!({})).await;
+        for name in ["first", "second", "third"] {
+            world.claim(name, "pliant", "2500Mi", "Filesystem").await;
+        }
+        let (first, second) = tokio::join!(
+            world.pod("first", "first", "sleep 9999", json!({})),
+            world.pod("second", "second", "sleep 9999", json!({}))
+        );
         assert_ne!(first, second);
+
+        world.make_pod("third", "third", "sleep 9999").await;
+        world.until_told("third", "FailedScheduling", 1).await;
+        let told = world.events("third").await;
+        let short =
+            |(_, words): &(String, String)| words.contains("did not have enough free storage");
+        assert!(told.iter().any(short), "{told:?}");
+        let told = explained(&world, "third").await;
+        assert!(told.contains("no node that may run its pod") && told.contains("short"), "{told}");
+        world.remove_pod("first").await;
+        world.remove_claim("first").await;
+        world
+            .until::<PersistentVolumeClaim>("third", "has the room of the first", |claim| {
+                capacity(claim) == "2500Mi"
+            })
+            .await;
+        let volume = world.get_claim("third").await.spec.unwrap().volume_name.unwrap();
+        assert_eq!(world.on_nodes(&volume).await, Some(first));
     });
 }
 

@@ -8,12 +8,12 @@ use crate::claim::{capacity, told, told_while_it_grows};
 use crate::expansion::{CHECK, WRITER};
 use crate::world::{World, run};
 
-/// Make, grow and remove claims until the upgrade is through; how many there were.
-async fn lives_during(world: &World, values: &[&str]) -> usize {
-    let mut upgraded = std::pin::pin!(install(values));
+/// Make, grow and remove claims until the change is through; how many there were.
+async fn lives_during(world: &World, change: &str, changed: impl Future<Output = ()>) -> usize {
+    let mut changed = std::pin::pin!(changed);
     let mut lives = 0;
     loop {
-        let claim = format!("short-{lives}-{}", values.len());
+        let claim = format!("{change}-{lives}");
         let life = async {
             world.claim(&claim, "pliant", "32Mi", "Filesystem").await;
             world.pod(&claim, &claim, "sleep 9999", json!({})).await;
@@ -24,7 +24,7 @@ async fn lives_during(world: &World, values: &[&str]) -> usize {
         let mut life = std::pin::pin!(life);
         let through = tokio::select! {
             () = &mut life => false,
-            () = &mut upgraded => true,
+            () = &mut changed => true,
         };
         if through {
             life.await;
@@ -34,6 +34,12 @@ async fn lives_during(world: &World, values: &[&str]) -> usize {
             return lives;
         }
     }
+}
+
+/// Take the last upgrade of the chart back.
+async fn roll_back() {
+    must("helm", &["rollback", "pliant", "-n", "pliant-system"]).await;
+    must("e2e/cluster/rolled-out", &[]).await;
 }
 
 async fn grow(world: &World, claim: &str, size: &str) -> PersistentVolumeClaim {
@@ -51,7 +57,8 @@ fn an_upgrade_under_load_loses_nothing_and_can_be_taken_back() {
         world.claim("data", "pliant", "128Mi", "Filesystem").await;
         world.pod("writer", "data", WRITER, json!({})).await;
 
-        let lives = lives_during(&world, &["--set", "node.expansion=two-step"]).await;
+        let lives =
+            lives_during(&world, "upgrade", install(&["--set", "node.expansion=two-step"])).await;
         eprintln!("{lives} claims lived during the upgrade");
         let seen = told_while_it_grows(&world, "data", "192Mi").await;
         let expected = [
@@ -66,7 +73,7 @@ fn an_upgrade_under_load_loses_nothing_and_can_be_taken_back() {
             world.until_told("data", reason, 1).await;
         }
 
-        let lives = lives_during(&world, &[]).await;
+        let lives = lives_during(&world, "rollback", roll_back()).await;
         eprintln!("{lives} claims lived on the way back");
         grow(&world, "data", "256Mi").await;
         world.until_told("data", "VolumeResizeSuccessful", 1).await;

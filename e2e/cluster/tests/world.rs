@@ -54,9 +54,9 @@ impl World {
         World { patience, ..self.clone() }
     }
 
-    async fn begin(&self) {
+    /// Make the namespace, and first remove that of an earlier run that failed.
+    pub async fn begin(&self) {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        // Of an earlier run that failed.
         if namespaces.get_opt(&self.name).await.unwrap().is_some() {
             let _ = namespaces.delete(&self.name, &DeleteParams::default()).await;
             self.until_gone(namespaces.clone(), &self.name).await;
@@ -180,6 +180,15 @@ impl World {
         self.create(&quotas, json!({"metadata": {"name": "storage"}, "spec": spec})).await;
         self.until::<ResourceQuota>("storage", "is counted", |quota| {
             quota.status.as_ref().is_some_and(|status| status.used.is_some())
+        })
+        .await;
+    }
+
+    /// Wait until the quota of the namespace is charged with so much.
+    pub async fn until_charged(&self, storage: &str) {
+        self.until::<ResourceQuota>("storage", "is charged with the size", |quota| {
+            let used = quota.status.as_ref().and_then(|status| status.used.as_ref());
+            used.and_then(|used| used.get("requests.storage")).is_some_and(|used| used.0 == storage)
         })
         .await;
     }
