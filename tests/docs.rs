@@ -263,6 +263,22 @@ fn every_field_of_a_policy_is_documented() {
     assert_eq!(rows(table), fields);
 }
 
+/// `e2e/cluster/outputs` types what stands in blocks that are marked so, and in no others.
+#[test]
+fn what_kubectl_prints_was_seen_on_a_cluster() {
+    let mut seen = 0;
+    for page in pages() {
+        let text = read(&page);
+        let blocks = text.split("```").skip(1).step_by(2);
+        for (mark, block) in blocks.filter_map(|block| block.split_once('\n')) {
+            let typed = block.lines().any(|line| line.starts_with("$ kubectl "));
+            assert_eq!(typed, mark == "console seen", "{}: {block}", page.display());
+            seen += usize::from(typed);
+        }
+    }
+    assert!(seen > 5, "only {seen} blocks are found");
+}
+
 #[test]
 fn settings_files_in_the_documents_are_taken() {
     let dir = tempfile::tempdir().unwrap();
