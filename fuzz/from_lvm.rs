@@ -1,10 +1,8 @@
 //! Any bytes as what LVM wrote: shared by the fuzz targets and by the test that runs their corpus.
 
-use std::collections::BTreeSet;
-
 use pliant::bytes::Bytes;
 use pliant::lvm::metadata::{checksum, find_label, parse_area, parse_group};
-use pliant::lvm::{Lv, report};
+use pliant::lvm::{Lv, Words, report};
 use pliant::node::record::Record;
 
 const SECTOR: usize = 512;
@@ -66,7 +64,7 @@ pub fn words(bytes: &[u8]) -> bool {
     let lv = Lv {
         name: lines.next().unwrap_or_default(),
         uuid: String::new(),
-        flags: BTreeSet::new(),
+        flags: Words::default(),
         tags: lines.collect(),
         segments: Vec::new(),
     };

@@ -79,23 +79,35 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
     all.iter().map(as_the_server_keeps_it).collect()
 }
 
-/// Leave out `nullable: false`, as the API server does: else whoever applies a definition after another is
-/// in conflict with that one, helm for example after kubectl.
+/// Write a definition as the API server keeps it and as `kubectl explain` reads well.
+///
+/// It leaves out `nullable: false`, as the server does: else whoever applies a definition after another is in
+/// conflict with that one, helm for example after kubectl. And the lines of the code are no lines of a
+/// sentence: `explain` breaks them itself, and only an empty one is kept.
 fn as_the_server_keeps_it(definition: &CustomResourceDefinition) -> CustomResourceDefinition {
     let mut definition = json!(definition);
-    drop_nullable_false(&mut definition);
+    tidy(&mut definition);
     serde_json::from_value(definition).expect("a definition")
 }
 
-fn drop_nullable_false(value: &mut Value) {
+fn tidy(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.retain(|name, value| name != "nullable" || *value != Value::Bool(false));
-            fields.values_mut().for_each(drop_nullable_false);
+            if let Some(Value::String(text)) = fields.get_mut("description") {
+                *text = in_paragraphs(text);
+            }
+            fields.values_mut().for_each(tidy);
         }
-        Value::Array(values) => values.iter_mut().for_each(drop_nullable_false),
+        Value::Array(values) => values.iter_mut().for_each(tidy),
         _ => {}
     }
+}
+
+/// A text whose only line breaks are those between paragraphs.
+fn in_paragraphs(text: &str) -> String {
+    let paragraphs = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
+    paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
 #[cfg(test)]

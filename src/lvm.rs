@@ -15,6 +15,7 @@ mod spent;
 pub mod tags;
 mod torn;
 mod volume_group;
+mod words;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub use scan::{Member, Scan, scan, without_label};
 pub use spent::{STEPS, Spent};
 pub use torn::undo_torn_commits;
 pub use volume_group::{Turn, VolumeGroup};
+pub use words::Words;
 
 /// Why a group could not be read or changed.
 #[derive(Debug, thiserror::Error)]

@@ -41,13 +41,15 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// What stands in `](…)`, outside of code blocks.
+/// What stands in `](…)`, outside of code.
 fn links(text: &str) -> Vec<String> {
-    let prose = text.split("```").step_by(2);
+    let blocks = text.split("```").step_by(2);
+    let prose = blocks.map(|part| part.split('`').step_by(2).collect::<String>());
     prose
-        .flat_map(|part| part.split("](").skip(1))
-        .filter_map(|rest| rest.split_once(')'))
-        .map(|(link, _)| link.to_owned())
+        .flat_map(|part| {
+            let links = part.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+            links.map(|(link, _)| link.to_owned()).collect::<Vec<_>>()
+        })
         .collect()
 }
 
@@ -183,22 +185,65 @@ fn the_table_of_metrics_is_the_one_of_the_code() {
     assert_eq!(rows(&page).len(), TABLE.len());
 }
 
+/// All reasons of events.
+fn reasons() -> BTreeSet<String> {
+    let ours = EventReason::ALL.map(|reason| reason.to_string());
+    let populators = PopulatorReason::ALL.map(|reason| reason.to_string());
+    let autoscalers = AutoscalerReason::ALL.map(|reason| reason.to_string());
+    ours.into_iter().chain(populators).chain(autoscalers).collect()
+}
+
 #[test]
-fn every_reason_of_an_event_has_its_section() {
-    let page = read("docs/src/reference/events.md");
-    let sections: Vec<(&str, &str)> =
-        page.split("\n## ").skip(1).map(|part| part.split_once('\n').unwrap()).collect();
-    let headings: Vec<String> = sections.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let mut reasons: Vec<String> = EventReason::ALL.map(|reason| reason.to_string()).to_vec();
-    reasons.extend(PopulatorReason::ALL.map(|reason| reason.to_string()));
-    reasons.extend(AutoscalerReason::ALL.map(|reason| reason.to_string()));
-    reasons.sort();
-    assert_eq!(headings, reasons);
-    for (name, text) in sections {
-        for word in ["On ", "What to do: "] {
-            assert!(text.contains(word), "{name} does not say `{word}`");
+fn every_reason_of_an_event_has_its_page() {
+    let there: BTreeSet<String> = fs::read_dir("docs/src/reference/events")
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(there, reasons());
+    let index = read("docs/src/reference/events.md");
+    for reason in &there {
+        let row = format!("| [`{reason}`](events/{reason}.md) | ");
+        assert_eq!(index.matches(&row).count(), 1, "{row}");
+    }
+    assert_eq!(index.matches("\n| [`").count(), there.len());
+}
+
+#[test]
+fn every_page_of_an_event_says_on_what_it_is_and_what_to_type() {
+    let cli = Cli::command();
+    for reason in reasons() {
+        let page = read(format!("docs/src/reference/events/{reason}.md"));
+        let (meaning, todo) = page.split_once("\n\n## What to do\n\n").unwrap_or_default();
+        let paragraphs: Vec<&str> = meaning.split("\n\n").collect();
+        let [title, on, _, ..] = paragraphs[..] else {
+            panic!("{reason} does not say what it means")
+        };
+        assert_eq!(title, format!("# {reason}"));
+        assert!(on.starts_with("On ") && on.ends_with('.'), "{reason}: {on}");
+        let commands = todo.split_once("```sh\n").unwrap_or_default().1;
+        assert!(commands.starts_with("kubectl "), "{reason} does not say what to type");
+        for line in commands.lines().filter_map(|line| line.strip_prefix("kubectl pliant ")) {
+            let name = line.split(' ').next().unwrap();
+            assert!(cli.find_subcommand(name).is_some(), "{reason}: {line}");
         }
     }
+}
+
+#[test]
+fn every_page_that_the_code_names_is_there() {
+    let mut texts = sources(Path::new("src"));
+    texts.push(read("charts/pliant/values.yaml"));
+    let mut count = 0;
+    for text in &texts {
+        for (at, _) in text.match_indices("docs/") {
+            let path =
+                text[at..].split(|c: char| c.is_whitespace() || "`\"'),;".contains(c)).next();
+            let path = path.unwrap().trim_end_matches('.');
+            assert!(Path::new(path).exists(), "{path}");
+            count += 1;
+        }
+    }
+    assert!(count > 10, "only {count} are found");
 }
 
 #[test]
@@ -216,6 +261,22 @@ fn every_field_of_a_policy_is_documented() {
     let page = read("docs/src/reference/autoscale.md");
     let table = page.split_once("What is decided").unwrap().0;
     assert_eq!(rows(table), fields);
+}
+
+/// `e2e/cluster/outputs` types what stands in blocks that are marked so, and in no others.
+#[test]
+fn what_kubectl_prints_was_seen_on_a_cluster() {
+    let mut seen = 0;
+    for page in pages() {
+        let text = read(&page);
+        let blocks = text.split("```").skip(1).step_by(2);
+        for (mark, block) in blocks.filter_map(|block| block.split_once('\n')) {
+            let typed = block.lines().any(|line| line.starts_with("$ kubectl "));
+            assert_eq!(typed, mark == "console seen", "{}: {block}", page.display());
+            seen += usize::from(typed);
+        }
+    }
+    assert!(seen > 5, "only {seen} blocks are found");
 }
 
 #[test]
@@ -276,7 +337,7 @@ fn the_image_installs_what_doctor_asks_for() {
 #[test]
 fn the_scripts_of_the_image_are_shell() {
     let dockerfile = read("Dockerfile");
-    for script in ["e2e/image/install", "e2e/image/build", "docs/figures"] {
+    for script in ["e2e/image/install", "e2e/image/build", "docs/figures", "docs/records"] {
         let checked = Command::new("sh").arg("-n").arg(script).status().unwrap();
         assert!(checked.success(), "{script}");
     }

@@ -59,8 +59,7 @@ pub struct Filling {
     /// How far it is.
     #[serde(default)]
     pub phase: FillingPhase,
-    /// Why it waits or has failed, in one word for machines: docs/src/reference/populators.md lists
-    /// them.
+    /// Why it waits or has failed, in one word for machines: docs/src/reference/events.md lists them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub reason: Option<String>,

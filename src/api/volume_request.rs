@@ -124,7 +124,7 @@ pub struct Create {
     /// What the workload sees: `block`, or the file system, such as `ext4`.
     #[schemars(length(max = 16))]
     pub mode: String,
-    /// The parameters of the StorageClass, as `docs/reference/class.md` has them.
+    /// The parameters of the StorageClass, as `docs/src/reference/class.md` has them.
     #[serde(default)]
     pub parameters: std::collections::BTreeMap<String, String>,
 }
@@ -328,7 +328,7 @@ impl Phase {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    /// One word for machines: a row of the table in `docs/reference/errors.md`.
+    /// One word for machines: a row of the table in `docs/src/reference/errors.md`.
     #[schemars(length(max = 64))]
     pub reason: String,
     /// A sentence for people: what, where, how much, what to type.

@@ -1,5 +1,5 @@
 //! Why claims are not as they are wanted, and what was done about them: one word each, which has its
-//! heading in `docs/src/reference/events.md`.
+//! page in `docs/src/reference/events/`.
 
 use std::fmt;
 

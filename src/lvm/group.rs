@@ -1,10 +1,11 @@
 //! A volume group as its metadata text describes it, and the arithmetic of its extents.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::bytes::Bytes;
+use crate::lvm::Words;
 
 /// A volume group at one sequence number.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,9 +19,9 @@ pub struct Group {
     /// Size of an extent.
     pub extent_size: Bytes,
     /// Status flags such as `RESIZEABLE`, `EXPORTED`.
-    pub flags: BTreeSet<String>,
+    pub flags: Words,
     /// Tags of the group.
-    pub tags: BTreeSet<String>,
+    pub tags: Words,
     /// Whether the metadata area of a disk has no room for the text of one more volume. Filled in by
     /// the reader, not by the text.
     pub metadata_full: bool,
@@ -45,9 +46,9 @@ pub struct Pv {
     /// Size of the device when it was last written.
     pub size: Bytes,
     /// Status flags such as `ALLOCATABLE`, `MISSING`.
-    pub flags: BTreeSet<String>,
+    pub flags: Words,
     /// Tags.
-    pub tags: BTreeSet<String>,
+    pub tags: Words,
 }
 
 /// A logical volume.
@@ -58,9 +59,9 @@ pub struct Lv {
     /// Its uuid with dashes.
     pub uuid: String,
     /// Status flags such as `READ`, `WRITE`, `VISIBLE`, `LOCKED`.
-    pub flags: BTreeSet<String>,
+    pub flags: Words,
     /// Tags.
-    pub tags: BTreeSet<String>,
+    pub tags: Words,
     /// Its segments in order.
     pub segments: Vec<Segment>,
 }
@@ -238,7 +239,7 @@ mod tests {
         assert_eq!(layout::largest_new(&whole, Layout::Linear), 107);
         for change in [
             |group: &mut Group| pv(group).device = None,
-            |group: &mut Group| pv(group).flags.clear(),
+            |group: &mut Group| pv(group).flags = Words::default(),
         ] {
             let mut less = group();
             change(&mut less);
@@ -250,9 +251,9 @@ mod tests {
     fn a_group_that_lvm_would_not_change_says_why_and_has_no_room() {
         let table: [(Change, &str); 4] = [
             (|group| pv(group).device = None, "is away, so LVM changes nothing"),
-            (|group| pv(group).flags.extend(["MISSING".to_owned()]), "vgextend --restoremissing a"),
-            (|group| group.flags.extend(["EXPORTED".to_owned()]), "vgimport a"),
-            (|group| group.flags.retain(|flag| flag != "RESIZEABLE"), "vgchange -x y a"),
+            (|group| pv(group).flags.extend(["MISSING"]), "vgextend --restoremissing a"),
+            (|group| group.flags.extend(["EXPORTED"]), "vgimport a"),
+            (|group| assert!(group.flags.remove("RESIZEABLE")), "vgchange -x y a"),
         ];
         for (change, words) in table {
             let mut frozen = group();

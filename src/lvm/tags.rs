@@ -3,8 +3,9 @@
 //! LVM commits a tag together with the volume that carries it, so a volume is never without its
 //! tags, and a driver that lost everything else finds all its volumes again.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
+
+use crate::lvm::Words;
 
 /// All tags of this driver begin with it; tags of others are never touched.
 const PREFIX: &str = "pliant.";
@@ -29,9 +30,9 @@ pub fn tag(key: &str, value: &str) -> String {
 
 /// Read the value of the tag with this key; `None` if it is absent, there more than once, or was not
 /// written by [`tag`].
-pub fn value(tags: &BTreeSet<String>, key: &str) -> Option<String> {
+pub fn value(tags: &Words, key: &str) -> Option<String> {
     let text = |tag| str::strip_prefix(tag, PREFIX)?.strip_prefix(key)?.strip_prefix('=');
-    let mut texts = tags.iter().filter_map(|tag| text(tag));
+    let mut texts = tags.iter().filter_map(text);
     match (texts.next(), texts.next()) {
         (Some(text), None) => decode(text),
         _ => None,
@@ -53,8 +54,8 @@ fn decode(text: &str) -> Option<String> {
 }
 
 /// The exact tag that carries this key now, for removing it.
-pub fn find<'a>(tags: &'a BTreeSet<String>, key: &str) -> Option<&'a str> {
-    tags.iter().map(String::as_str).find(|tag| {
+pub fn find<'a>(tags: &'a Words, key: &str) -> Option<&'a str> {
+    tags.iter().find(|tag| {
         tag.strip_prefix(PREFIX)
             .and_then(|rest| rest.strip_prefix(key))
             .is_some_and(|rest| rest.starts_with('='))
@@ -73,7 +74,7 @@ mod tests {
 
     #[test]
     fn finds_by_the_whole_key() {
-        let tags = BTreeSet::from(["pliant.wiped=1".to_owned(), "other".to_owned()]);
+        let tags = Words::from(["pliant.wiped=1", "other"]);
         assert_eq!(find(&tags, "wipe"), None);
         assert_eq!(find(&tags, "wiped"), Some("pliant.wiped=1"));
     }
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn a_value_that_was_cut_off_is_none() {
         for text in ["a!", "a!4", "a!4x", "!ff"] {
-            let tags = BTreeSet::from([format!("pliant.name={text}")]);
+            let tags = Words::from([format!("pliant.name={text}")]);
             assert_eq!(value(&tags, "name"), None, "{text}");
         }
     }
@@ -91,12 +92,12 @@ mod tests {
         fn values_come_back(text in ".{0,128}") {
             let written = tag("name", &text);
             prop_assert!(written.bytes().all(|b| is_plain(b) || b == b'!'));
-            prop_assert_eq!(value(&BTreeSet::from([written]), "name"), Some(text));
+            prop_assert_eq!(value(&Words::from([written]), "name"), Some(text));
         }
 
         #[test]
         fn any_tag_is_read_or_passed_over(text in ".{0,60}") {
-            let _ = value(&BTreeSet::from([format!("pliant.name={text}")]), "name");
+            let _ = value(&Words::from([format!("pliant.name={text}")]), "name");
         }
     }
 }

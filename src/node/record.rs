@@ -242,9 +242,9 @@ pub fn healable(group: &Group) -> impl Iterator<Item = &Lv> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lvm::Words;
     use crate::volume::FsKind;
     use crate::volume::Wanted;
-    use std::collections::BTreeSet;
 
     #[test]
     fn a_record_comes_back_from_its_tags() {
@@ -259,7 +259,7 @@ mod tests {
         let lv = Lv {
             name: record.lv_name(),
             uuid: String::new(),
-            flags: BTreeSet::new(),
+            flags: Words::default(),
             tags: record.tags().into_iter().collect(),
             segments: Vec::new(),
         };
@@ -267,7 +267,7 @@ mod tests {
 
         let by_hand = |tag: &str| {
             let mut lv = lv.clone();
-            lv.tags.insert(tag.to_owned());
+            lv.tags.extend([tag]);
             Record::read(&lv)
         };
         for doubt in [

@@ -1,5 +1,5 @@
-//! Why a claim waits, has failed or is filled: one word each, which has its heading in
-//! `docs/src/reference/events.md`.
+//! Why a claim waits, has failed or is filled: one word each, which has its page in
+//! `docs/src/reference/events/`.
 
 use std::fmt;
 

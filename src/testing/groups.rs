@@ -8,6 +8,7 @@ use super::World;
 use super::disks::Pages;
 use super::render;
 use crate::bytes::Bytes;
+use crate::lvm::Words;
 use crate::lvm::group::{Group, Lv, Piece, Pv, Segment};
 use crate::lvm::metadata::{self, AreaHeader, Label};
 
@@ -70,7 +71,7 @@ impl World {
             pe_count: data / EXTENT.get(),
             size,
             flags: set(&["ALLOCATABLE"]),
-            tags: BTreeSet::new(),
+            tags: Words::default(),
         }
     }
 
@@ -121,8 +122,8 @@ impl World {
     }
 }
 
-pub(super) fn set(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
+pub(super) fn set(names: &[&str]) -> Words {
+    names.iter().collect()
 }
 
 /// What a disk's own copy of the metadata says, as far as it can be read.

@@ -1,8 +1,8 @@
 //! What LVM writes: labels, metadata areas and texts.
 
-use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
+use crate::lvm::Words;
 use crate::lvm::group::{Group, Lv, Pv, Segment};
 use crate::lvm::metadata::{AreaHeader, SECTOR, checksum};
 
@@ -105,9 +105,8 @@ fn write_group(out: &mut String, group: &Group) -> fmt::Result {
     writeln!(out, "}}")
 }
 
-fn write_flags(out: &mut String, flags: &BTreeSet<String>, tags: &BTreeSet<String>) -> fmt::Result {
-    let (status, flags): (Vec<_>, Vec<_>) =
-        flags.iter().partition(|flag| STATUS.contains(&flag.as_str()));
+fn write_flags(out: &mut String, flags: &Words, tags: &Words) -> fmt::Result {
+    let (status, flags): (Vec<_>, Vec<_>) = flags.iter().partition(|flag| STATUS.contains(flag));
     writeln!(out, "status = {status:?}\nflags = {flags:?}")?;
     if tags.is_empty() {
         return Ok(());
@@ -169,7 +168,7 @@ mod tests {
             uuid: "nIgEtv-1eoz-IRpt-fU8v-1ThI-QQSQ-PPdd0r".to_owned(),
             seqno: 0,
             extent_size: Bytes::mib(4),
-            flags: BTreeSet::new(),
+            flags: Words::default(),
             tags: ["t".repeat(700)].into(),
             metadata_full: false,
             pvs: [].into(),

@@ -1,11 +1,11 @@
 //! What a machine looks like, to compare it with the one of a run without a fault.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::devices::Device;
 use super::{FakeHost, World};
-use crate::lvm::Group;
+use crate::lvm::{Group, Words};
 
 /// Everything that a repeated run must make equal: no sequence numbers, uuids, device numbers or
 /// places on disks.
@@ -25,7 +25,7 @@ pub struct MachineState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupState {
     /// Its tags.
-    pub tags: BTreeSet<String>,
+    pub tags: Words,
     /// Extents in all.
     pub extents: u64,
     /// Whether all its disks have the same metadata.
@@ -38,11 +38,11 @@ pub struct GroupState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeState {
     /// Its tags.
-    pub tags: BTreeSet<String>,
+    pub tags: Words,
     /// Its size.
     pub extents: u64,
     /// Its flags.
-    pub flags: BTreeSet<String>,
+    pub flags: Words,
 }
 
 /// A device.

@@ -1,4 +1,3 @@
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 
@@ -6,6 +5,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::host::{Cmd, Host, HostError, NewMount, PathKind};
+use crate::lvm::Words;
 use crate::lvm::group::Piece;
 
 mod cuts;
@@ -84,8 +84,7 @@ async fn commands_change_the_disks_as_lvm_does() {
     assert_eq!(pieces(&host, "b"), [piece("pv0", 10..15), piece("pv0", 17..19)]);
     let group = host.group(G).unwrap();
     assert_eq!((group.seqno, group.free_extents()), (7, 2 * 251 - 21));
-    let tags = ["pliant.id=a", "pliant.state=ready"].map(str::to_owned);
-    assert_eq!(group.lvs["a"].tags, BTreeSet::from(tags));
+    assert_eq!(group.lvs["a"].tags, Words::from(["pliant.id=a", "pliant.state=ready"]));
     let uuid = group.dm_uuid(&group.lvs["b"]);
     let (_, table) = host.dm_table(&uuid).await.unwrap().unwrap();
     let rows: Vec<_> =
@@ -324,7 +323,7 @@ async fn groups_are_made_extended_and_tagged() {
     lvm(&host, "vgchange -y --addtag y --deltag pliant.pool=x fresh").await;
     lvm(&host, "vgck --updatemetadata fresh").await;
     let expected = GroupState {
-        tags: BTreeSet::from(["y".to_owned()]),
+        tags: Words::from(["y"]),
         extents: 251 + 507,
         level: true,
         volumes: BTreeMap::new(),

@@ -178,7 +178,7 @@ fn a_logical_volume_that_lost_its_tags_is_not_taken_for_a_new_one() {
         }
         let marks = marks(&host);
         let tags = host.group("vg0").expect("a group").lvs[&lv()].tags.clone();
-        let gone: Vec<String> = tags.into_iter().map(|tag| format!("--deltag {tag}")).collect();
+        let gone: Vec<String> = tags.iter().map(|tag| format!("--deltag {tag}")).collect();
         type_in(&host, "vg0", &format!("lvchange -y {} vg0/{}", gone.join(" "), lv())).await;
         let said = Op::Create(EXT4).ask(&host, &node).await.expect_err("it is there");
         assert!(said.contains("already exists"), "{said}");

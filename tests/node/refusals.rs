@@ -192,7 +192,7 @@ fn of_two_volumes_with_one_name_none_is_touched() {
         let other = host.add_disk(Bytes::mib(900));
         host.add_group("vg1", &[other]);
         let tags = host.group("vg0").expect("a group").lvs[&lv()].tags.clone();
-        let tags: Vec<String> = tags.into_iter().map(|tag| format!("--addtag {tag}")).collect();
+        let tags: Vec<String> = tags.iter().map(|tag| format!("--addtag {tag}")).collect();
         let make = "lvcreate -y -Wn -Zn --setautoactivation n -ay -l 80 -n";
         type_in(&host, "vg1", &format!("{make} {} {} vg1", lv(), tags.join(" "))).await;
         setup.plans[0].groups.push(GroupSource::Existing("vg1".to_owned()));

@@ -213,8 +213,11 @@ fn schedule(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> bo
 
 /// A volume that names a claim becomes its volume.
 fn bind(api: &FakeApi, claim: &PersistentVolumeClaim) -> bool {
+    if !is_pending(claim) {
+        return false;
+    }
     let its = api.list::<PersistentVolume>().into_iter().find(|pv| owner(pv) == claim.uid());
-    let Some(pv) = its.filter(|_| is_pending(claim)) else { return false };
+    let Some(pv) = its else { return false };
     let mut changed = serde_json::to_value(claim).unwrap();
     changed["spec"]["volumeName"] = json!(pv.name_any());
     changed["status"]["phase"] = json!("Bound");

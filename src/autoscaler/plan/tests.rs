@@ -20,23 +20,65 @@ mod objects;
 mod operators;
 mod world;
 
-/// Let all happen that always happens, each in its turn, and nothing else.
+/// Let all happen that always happens, each in its turn, and nothing else, until nothing more does.
 fn settle(world: &World) -> World {
-    let mut world = world.clone();
-    world.left = Left { edits: 0, is_hot: world.left.is_hot, ..NOTHING };
-    if world.replicas == 0 {
-        world.replicas = 1;
+    let mut rounds = rounds(world);
+    let mut end = rounds.next().expect("the first");
+    let mut before = end.key();
+    for next in rounds {
+        let key = next.key();
+        end = next;
+        if key == before {
+            break;
+        }
+        before = key;
     }
-    for _ in 0..60 {
-        let before = world.key();
+    end
+}
+
+/// The world after each round in which all happens that always happens, and nothing else.
+fn rounds(world: &World) -> impl Iterator<Item = World> {
+    let mut first = world.clone();
+    first.left = Left { edits: 0, is_hot: world.left.is_hot, ..NOTHING };
+    if first.replicas == 0 {
+        first.replicas = 1;
+    }
+    let next = |world: &World| {
+        let mut world = world.clone();
         for one in MOVES[..FAIR].iter().chain([&Move::Do(1)]) {
             world = world.after(*one).unwrap_or(world);
         }
-        if world.key() == before {
-            break;
+        Some(world)
+    };
+    std::iter::successors(Some(first), next).take(60)
+}
+
+/// The states of which it is known that all ends well from there.
+#[derive(Default)]
+struct EndsWell(HashSet<u64>);
+
+impl EndsWell {
+    /// Let all settle, until a state comes from which others have ended well: the same follows from the same.
+    fn from(&mut self, world: &World) {
+        let mut passed = Vec::new();
+        let mut end = None;
+        for next in rounds(world) {
+            let key = next.key();
+            if self.0.contains(&key) {
+                self.0.extend(passed);
+                return;
+            }
+            let is_settled = passed.last() == Some(&key);
+            end = Some(next);
+            if is_settled {
+                break;
+            }
+            passed.push(key);
         }
+        let is_well = end.as_ref().is_some_and(World::has_ended_well);
+        assert!(is_well, "no good end, from {world:#?} to {end:#?}");
+        self.0.extend(passed);
     }
-    world
 }
 
 /// How many states of a story are explored in the order in which they are reached. Most have fewer. Of two
@@ -50,18 +92,19 @@ const WALKS: (usize, usize) = (200, 1500);
 fn explore(left: Left) -> usize {
     let first = World::new(left);
     let mut known: HashSet<u64> = [first.key()].into();
+    let mut ends_well = EndsWell::default();
     let mut open = VecDeque::from([first.clone()]);
     while let Some(world) = open.pop_front() {
         for next in MOVES.into_iter().filter_map(|one| world.after(one)) {
             if known.insert(next.key()) {
                 if known.len().is_multiple_of(16) {
-                    end_well(&next);
+                    ends_well.from(&next);
                 }
                 open.push_back(next);
             }
         }
         if known.len() > AT_MOST {
-            walk(&first, &mut known);
+            walk(&first, &mut known, &mut ends_well);
             break;
         }
     }
@@ -69,7 +112,7 @@ fn explore(left: Left) -> usize {
 }
 
 /// Go where dice say, again and again: that leads far from the beginning.
-fn walk(first: &World, known: &mut HashSet<u64>) {
+fn walk(first: &World, known: &mut HashSet<u64>, ends_well: &mut EndsWell) {
     let mut dice = Dice::of(7);
     for _ in 0..WALKS.0 {
         let mut world = first.clone();
@@ -79,13 +122,8 @@ fn walk(first: &World, known: &mut HashSet<u64>) {
                 known.insert(world.key());
             }
         }
-        end_well(&world);
+        ends_well.from(&world);
     }
-}
-
-fn end_well(world: &World) {
-    let end = settle(world);
-    assert!(end.has_ended_well(), "no good end, from {world:#?} to {end:#?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What events are told for: one word each, which has its heading in `docs/src/reference/events.md`.
+//! What events are told for: one word each, which has its page in `docs/src/reference/events/`.
 
 use std::fmt;
 

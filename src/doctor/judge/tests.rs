@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::bytes::Bytes;
 use crate::doctor::{Level, print};
-use crate::lvm::Pv;
+use crate::lvm::{Pv, Words};
 
 fn healthy() -> Seen {
     Seen {
@@ -25,8 +25,8 @@ fn found(disk: &str, pv: &str, name: &str, uuid: &str, seqno: u64) -> Found {
         pe_start: 2048,
         pe_count: 256,
         size: Bytes::gib(1),
-        flags: BTreeSet::new(),
-        tags: BTreeSet::new(),
+        flags: Words::default(),
+        tags: Words::default(),
     };
     Found {
         disk: PathBuf::from(disk),
@@ -37,8 +37,8 @@ fn found(disk: &str, pv: &str, name: &str, uuid: &str, seqno: u64) -> Found {
             uuid: uuid.to_owned(),
             seqno,
             extent_size: Bytes::mib(4),
-            flags: BTreeSet::new(),
-            tags: BTreeSet::new(),
+            flags: Words::default(),
+            tags: Words::default(),
             metadata_full: false,
             pvs: BTreeMap::from([("pv0".to_owned(), physical)]),
             lvs: BTreeMap::new(),
@@ -105,7 +105,7 @@ fn each_complaint_says_what_to_type() {
 fn an_exported_group_and_a_disk_that_fails_are_told() {
     let mut seen = healthy();
     if let Some(group) = &mut seen.disks[0].group {
-        group.flags.insert("EXPORTED".to_owned());
+        group.flags.extend(["EXPORTED"]);
     }
     let mut failing = found("/dev/sdc", "pv-c", "x", "x", 1);
     failing.group = None;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::text::{self, Section, Value};
 use super::{MetadataError, SECTOR, malformed};
 use crate::bytes::Bytes;
+use crate::lvm::Words;
 use crate::lvm::group::{Group, Lv, Piece, Pv, Segment};
 
 const PART: &str = "volume group";
@@ -28,7 +29,7 @@ pub fn parse_group(text: &[u8]) -> Result<Group, MetadataError> {
     let lv_names = section.section("logical_volumes");
     let known = Known {
         pvs: &pvs,
-        lvs: lv_names.iter().flat_map(|lvs| lvs.sections()).map(|(name, _)| name).collect(),
+        lvs: lv_names.iter().flat_map(|lvs| lvs.unread()).map(|(name, _)| name).collect(),
     };
     let lvs = named(section, "logical_volumes", |name, lv| known.lv(name, lv))?;
     let extent_size = extent_size(section, &pvs, &lvs)?;
@@ -39,7 +40,7 @@ pub fn parse_group(text: &[u8]) -> Result<Group, MetadataError> {
         seqno: number(section, "seqno")?,
         extent_size,
         flags: flags(section),
-        tags: strings(section, "tags"),
+        tags: strings(section, "tags").collect(),
         metadata_full: false,
         pvs,
         lvs,
@@ -99,7 +100,7 @@ fn parse_pv(pv: &Section) -> Result<Pv, MetadataError> {
         pe_count: extents(pv, "pe_count")?,
         size: sectors(pv, "dev_size")?,
         flags: flags(pv),
-        tags: strings(pv, "tags"),
+        tags: strings(pv, "tags").collect(),
     })
 }
 
@@ -120,6 +121,7 @@ impl Known<'_> {
             .map(|(_, segment)| self.segment(segment))
             .collect::<Result<Vec<_>, _>>()?;
         segments.sort_by_key(|segment| segment.start);
+        segments.shrink_to_fit();
         let mut next = 0;
         for segment in &segments {
             if segment.start != next {
@@ -132,7 +134,7 @@ impl Known<'_> {
             name: plain(name)?,
             uuid: uuid(lv)?,
             flags: flags(lv),
-            tags: strings(lv, "tags"),
+            tags: strings(lv, "tags").collect(),
             segments,
         })
     }
@@ -149,9 +151,10 @@ impl Known<'_> {
             match value {
                 Value::Text(name) => self.name_volume(&mut segment, key, name),
                 Value::Array(items) => self.array(&mut segment, key, items)?,
-                Value::Number(_) | Value::Section(_) => {}
+                Value::Number(_) | Value::Section(_) | Value::Unread(_) => {}
             }
         }
+        segment.pieces.shrink_to_fit();
         Ok(segment)
     }
 
@@ -200,8 +203,8 @@ fn named<T>(
     parse: impl Fn(&str, &Section) -> Result<T, MetadataError>,
 ) -> Result<BTreeMap<String, T>, MetadataError> {
     let mut found = BTreeMap::new();
-    for (name, section) in group.section(list).iter().flat_map(|list| list.sections()) {
-        if found.insert(name.to_owned(), parse(name, section)?).is_some() {
+    for (name, section) in group.section(list).iter().flat_map(|list| list.unread()) {
+        if found.insert(name.to_owned(), parse(name, &section.read()?)?).is_some() {
             return Err(malformed(PART, format!("`{name}` is there twice")));
         }
     }
@@ -238,24 +241,19 @@ fn sectors(section: &Section, key: &str) -> Result<Bytes, MetadataError> {
 }
 
 /// The strings of an array; a string alone counts as an array of one.
-fn strings(section: &Section, key: &str) -> BTreeSet<String> {
+fn strings<'a>(section: &'a Section, key: &str) -> impl Iterator<Item = &'a str> {
     let items = match section.get(key) {
         Some(Value::Array(items)) => items.as_slice(),
         Some(text) => std::slice::from_ref(text),
         None => &[],
     };
-    items
-        .iter()
-        .filter_map(|item| match item {
-            Value::Text(text) => Some(text.clone().into_owned()),
-            _ => None,
-        })
-        .collect()
+    items.iter().filter_map(|item| match item {
+        Value::Text(text) => Some(&**text),
+        _ => None,
+    })
 }
 
 /// Status flags: LVM keeps those that old versions must understand apart from the others.
-fn flags(section: &Section) -> BTreeSet<String> {
-    let mut flags = strings(section, "status");
-    flags.append(&mut strings(section, "flags"));
-    flags
+fn flags(section: &Section) -> Words {
+    strings(section, "status").chain(strings(section, "flags")).collect()
 }

@@ -1,8 +1,7 @@
-use std::collections::BTreeSet;
-
 use proptest::prelude::*;
 
 use super::*;
+use crate::lvm::Words;
 use crate::lvm::group::{Group, Lv, Piece, Segment};
 
 const DISK: &[u8] = include_bytes!("../../../tests/fixtures/metadata/linear-and-snapshot.bin");
@@ -12,8 +11,8 @@ const WRAPPED: &[u8] = include_bytes!("../../../tests/fixtures/metadata/wrapped.
 const WRAPPED_TAIL: &[u8] = include_bytes!("../../../tests/fixtures/metadata/wrapped-tail.bin");
 const TAIL_AT: usize = 65_024;
 
-fn names(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
+fn names(names: &[&str]) -> Words {
+    names.iter().collect()
 }
 
 fn striped(start: u64, extents: u64, pieces: &[(&str, Range<u64>)]) -> Segment {

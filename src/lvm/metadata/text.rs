@@ -2,6 +2,9 @@
 //!
 //! `name { … }` is a section, `name = value` an entry; a value is a number, a quoted string or an
 //! array of those. `#` begins a comment. A zero byte ends the text.
+//!
+//! The tree of a whole text would be three times as large as the text, and a group has a thousand
+//! volumes: sections that lie deep are passed over, and read when they are asked for.
 
 use std::borrow::Cow;
 
@@ -10,6 +13,8 @@ use super::{MetadataError, malformed};
 const PART: &str = "metadata text";
 /// Metadata nests four deep; more is no metadata.
 const MAX_DEPTH: usize = 8;
+/// Where the physical and the logical volumes are: below the file, the group and their list.
+const UNREAD_DEPTH: usize = 3;
 
 /// The right side of an entry, or a section.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +27,23 @@ pub(super) enum Value<'a> {
     Array(Vec<Value<'a>>),
     /// Named values in braces.
     Section(Section<'a>),
+    /// The same, not read yet.
+    Unread(Unread<'a>),
+}
+
+/// A section that was passed over: it ends where it should, and what is in it is not known.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Unread<'a> {
+    text: &'a [u8],
+    /// Of what follows its opening brace.
+    at: usize,
+}
+
+impl<'a> Unread<'a> {
+    /// Read what is in it.
+    pub fn read(&self) -> Result<Section<'a>, MetadataError> {
+        Reader { text: self.text, at: self.at }.section(UNREAD_DEPTH)
+    }
 }
 
 /// Named values in the order of the text, whose words they borrow.
@@ -38,6 +60,14 @@ impl<'a> Section<'a> {
     pub fn sections(&self) -> impl Iterator<Item = (&str, &Section<'a>)> {
         self.0.iter().filter_map(|(name, value)| match value {
             Value::Section(section) => Some((&**name, section)),
+            _ => None,
+        })
+    }
+
+    /// The sections in it that are not read, in the order of the text.
+    pub fn unread(&self) -> impl Iterator<Item = (&str, &Unread<'a>)> {
+        self.0.iter().filter_map(|(name, value)| match value {
+            Value::Unread(section) => Some((&**name, section)),
             _ => None,
         })
     }
@@ -101,11 +131,11 @@ impl<'a> Reader<'a> {
         while self.peek().is_some_and(|byte| byte != b'}') {
             let name = self.name()?;
             let value = if self.accept(b'{') {
-                let inner = self.section(depth + 1)?;
+                let inner = self.inner(depth + 1)?;
                 if !self.accept(b'}') {
                     return Err(self.error("a section without an end"));
                 }
-                Value::Section(inner)
+                inner
             } else if self.accept(b'=') {
                 self.value()?
             } else {
@@ -114,6 +144,36 @@ impl<'a> Reader<'a> {
             section.0.push((name, value));
         }
         Ok(section)
+    }
+
+    /// What is between braces at this depth.
+    fn inner(&mut self, depth: usize) -> Result<Value<'a>, MetadataError> {
+        if depth != UNREAD_DEPTH {
+            return self.section(depth).map(Value::Section);
+        }
+        let unread = Unread { text: self.text, at: self.at };
+        self.pass_over(depth)?;
+        Ok(Value::Unread(unread))
+    }
+
+    /// Go to the brace that ends the section of this depth.
+    fn pass_over(&mut self, outer: usize) -> Result<(), MetadataError> {
+        let mut depth = outer;
+        while let Some(byte) = self.peek() {
+            match byte {
+                b'"' => {
+                    self.string()?;
+                    continue;
+                }
+                b'}' if depth == outer => return Ok(()),
+                b'}' => depth -= 1,
+                b'{' if depth == MAX_DEPTH => return Err(self.error("too many nested sections")),
+                b'{' => depth += 1,
+                _ => {}
+            }
+            self.at += 1;
+        }
+        Err(self.error("a section without an end"))
     }
 
     fn name(&mut self) -> Result<Cow<'a, str>, MetadataError> {
@@ -246,6 +306,27 @@ mod tests {
             "a = 99999999999999999999",
         ] {
             assert!(parse(source.as_bytes()).is_err(), "{source}");
+        }
+    }
+
+    #[test]
+    fn what_lies_deep_is_read_when_it_is_asked_for() {
+        let source = "g { l { v { s = \"}\" # }\n n = 1 inner { m = 2 } } w { x } } after = 3 }";
+        let file = parse(source.as_bytes()).unwrap();
+        let group = file.section("g").unwrap();
+        assert_eq!(group.get("after"), Some(&Value::Number(3)));
+        let volumes: Vec<_> = group.section("l").unwrap().unread().collect();
+        let [("v", whole), ("w", broken)] = volumes[..] else { panic!("{volumes:?}") };
+        let inner = Section(vec![entry("m", Value::Number(2))]);
+        let expected = Section(vec![
+            entry("s", text("}")),
+            entry("n", Value::Number(1)),
+            entry("inner", Value::Section(inner)),
+        ]);
+        assert_eq!(whole.read(), Ok(expected));
+        assert!(broken.read().is_err());
+        for endless in ["g { l { v {", "g { l { v { } }", "g { l { v { s = \"} } } }"] {
+            assert!(parse(endless.as_bytes()).is_err(), "{endless}");
         }
     }
 

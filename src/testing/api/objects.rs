@@ -21,13 +21,13 @@ impl FakeApi {
         K: Kind<DynamicType = ()> + Serialize + DeserializeOwned,
     {
         let object = serde_json::to_value(object).expect("an object is JSON");
-        typed(self.act(|server| server.store.put(&self.resource::<K>(), object)))
+        typed(&self.act(|server| server.store.put(&self.resource::<K>(), object)))
     }
 
     /// Read an object; `None` if there is none of this name.
     pub fn get<K: Kind<DynamicType = ()> + DeserializeOwned>(&self, name: &str) -> Option<K> {
         let key = self.key::<K>(name);
-        self.lock().store.objects.get(&key).cloned().map(typed)
+        self.lock().store.objects.get(&key).map(typed)
     }
 
     /// Read all objects of a kind, by namespace and name.
@@ -35,7 +35,7 @@ impl FakeApi {
         let resource = self.resource::<K>();
         let server = self.lock();
         let all = server.store.objects.iter().filter(|(key, _)| key.is_in(&resource, ""));
-        all.map(|(_, object)| typed(object.clone())).collect()
+        all.map(|(_, object)| typed(object)).collect()
     }
 
     /// Have a container, called `namespace/pod/container`, say this.
@@ -75,6 +75,6 @@ impl FakeApi {
     }
 }
 
-fn typed<K: DeserializeOwned>(object: Value) -> K {
-    serde_json::from_value(object).unwrap_or_else(|error| panic!("not of this kind: {error}"))
+fn typed<K: DeserializeOwned>(object: &Value) -> K {
+    K::deserialize(object).unwrap_or_else(|error| panic!("not of this kind: {error}"))
 }

@@ -41,6 +41,12 @@ impl Resource {
         }
     }
 
+    /// Whether this is what `apiVersion` says; asked for each object of each list.
+    pub fn is_of(&self, api_version: &str) -> bool {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        (self.group.as_str(), self.version.as_str()) == (group, version)
+    }
+
     /// The name as in the server's messages: `pods`, `pools.pliant.io`.
     pub fn full_name(&self) -> String {
         match self.group.as_str() {

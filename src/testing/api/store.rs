@@ -34,7 +34,7 @@ impl Key {
     /// Whether it lies in this collection.
     pub fn is_in(&self, resource: &Resource, namespace: &str) -> bool {
         self.plural == resource.plural
-            && self.api_version == resource.api_version()
+            && resource.is_of(&self.api_version)
             && (namespace.is_empty() || self.namespace == namespace)
     }
 }
@@ -109,10 +109,12 @@ impl Store {
         self.deliver();
     }
 
-    /// All objects as they were at a version.
-    pub fn at(&self, revision: u64) -> BTreeMap<&Key, &Value> {
-        let mut objects: BTreeMap<&Key, &Value> = self.objects.iter().collect();
-        for change in self.history.iter().rev().take_while(|change| change.revision > revision) {
+    /// The objects whose keys are asked for, as they were at a version.
+    pub fn at(&self, revision: u64, asked: impl Fn(&Key) -> bool) -> BTreeMap<&Key, &Value> {
+        let now = self.objects.iter().filter(|(key, _)| asked(key));
+        let mut objects: BTreeMap<&Key, &Value> = now.collect();
+        let later = self.history.iter().rev().take_while(|change| change.revision > revision);
+        for change in later.filter(|change| asked(&change.key)) {
             match &change.before {
                 Some(before) => objects.insert(&change.key, before),
                 None => objects.remove(&change.key),
@@ -123,7 +125,8 @@ impl Store {
 
     pub fn get(&self, call: &Call) -> Result<Value, Refusal> {
         let revision = self.asked_revision(call)?;
-        let found = self.at(revision).get(&call.key()).map(|object| (*object).clone());
+        let key = call.key();
+        let found = self.at(revision, |one| *one == key).into_values().next().cloned();
         found.ok_or_else(|| Refusal::not_found(&call.resource, &call.name))
     }
 
@@ -135,11 +138,9 @@ impl Store {
         };
         let place = |key: &Key| format!("{}/{}", key.namespace, key.name);
         let mut found: Vec<(String, &Value)> = self
-            .at(revision)
+            .at(revision, |key| key.is_in(&call.resource, &call.namespace))
             .into_iter()
-            .filter(|(key, object)| {
-                key.is_in(&call.resource, &call.namespace) && selector.matches(object)
-            })
+            .filter(|(_, object)| selector.matches(object))
             .map(|(key, object)| (place(key), object))
             .filter(|(place, _)| start.is_none_or(|start| place.as_str() >= start))
             .collect();

@@ -93,10 +93,9 @@ impl Store {
                 return Ok(self.in_history(asked));
             }
         };
-        for (key, object) in self.at(now) {
-            if key.is_in(&watch.resource, &watch.namespace) && watch.selector.matches(object) {
-                watch.send("ADDED", object);
-            }
+        let all = self.at(now, |key| key.is_in(&watch.resource, &watch.namespace));
+        for object in all.into_values().filter(|object| watch.selector.matches(object)) {
+            watch.send("ADDED", object);
         }
         Ok(Ok(now))
     }

@@ -7,6 +7,7 @@ use super::super::groups::{allocate, append, new_name, set};
 use super::steps::{Step, commit};
 use super::volumes::{is_snapshot, snapshots_of};
 use super::{Line, Plan, World, no};
+use crate::lvm::Words;
 use crate::lvm::group::{Group, Lv, Segment};
 
 impl World {
@@ -71,7 +72,7 @@ impl World {
             name: name.clone(),
             uuid: self.uuid(),
             flags: set(&["READ", "WRITE", "VISIBLE"]),
-            tags: [].into(),
+            tags: Words::default(),
             segments: vec![segment],
         };
         group.lvs.insert(name, link);

@@ -15,7 +15,7 @@ impl World {
         );
         let mut group = self.changeable(line.target().0)?;
         let mut lv = self.new_lv(&group, line)?;
-        lv.flags.insert("NOAUTOACTIVATE".to_owned());
+        lv.flags.extend(["NOAUTOACTIVATE"]);
         let pieces = allocate(&group, line.extents(), &line.pieces(&group)?, None);
         append(&mut lv, pieces.ok_or_else(|| no_room(&group, line.extents()))?);
         group.lvs.insert(lv.name.clone(), lv.clone());
@@ -238,7 +238,7 @@ fn retagged(mut group: Group, mut lv: Lv, line: &Line) -> Group {
     lv.tags.extend(line.all("--addtag"));
     group.lvs.insert(lv.name.clone(), lv);
     for pv in group.pvs.values_mut().filter(|pv| pv.device.is_none()) {
-        pv.flags.insert("MISSING".to_owned());
+        pv.flags.extend(["MISSING"]);
     }
     group
 }
