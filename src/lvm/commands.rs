@@ -122,7 +122,7 @@ impl Turn {
         let said = self.command(cmd).await?;
         self.expect(lv, said, |lv| {
             new.iter().all(|tag| lv.tags.contains(tag))
-                && !gone.iter().any(|tag| lv.tags.contains(*tag) && !new.iter().any(|n| n == tag))
+                && !gone.iter().any(|tag| lv.tags.contains(tag) && !new.iter().any(|n| n == tag))
         })
         .await
     }
