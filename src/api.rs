@@ -13,6 +13,7 @@ mod autoscale;
 mod claim_template;
 mod elder;
 mod filling;
+mod gate;
 mod hours;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod node_storage;
@@ -42,6 +43,7 @@ pub use claim_template::{
     VolumeMode,
 };
 pub use filling::{Ahead, Filling, FillingPhase, PopulatorStatus};
+pub use gate::{GATE, controlling_stateful_set, is_gated, ordinal_of};
 pub use hours::{Hours, HoursError, Weekday};
 pub use node_storage::{
     AilmentStatus, DiskState, DiskStatus, GroupStatus, Health, LayoutRoom, NodeStorage,
@@ -50,8 +52,8 @@ pub use node_storage::{
 };
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
 pub use pvc_autoscaler::{
-    AutoscalerMode, AutoscalerPhase, Grown, OrdinalStatus, Peak, PvcAutoscaler, PvcAutoscalerSpec,
-    PvcAutoscalerStatus, Rollout,
+    AutoscalerMode, AutoscalerPhase, Grown, Naming, OrdinalStatus, Peak, PvcAutoscaler,
+    PvcAutoscalerSpec, PvcAutoscalerStatus, Rollout,
 };
 pub use pvc_source::{PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
 pub use quantity::Quantity;

@@ -2,8 +2,9 @@
 //!
 //! A [`PvcAutoscaler`](crate::api::PvcAutoscaler) has one template for the claims of a StatefulSet. A
 //! claim that differs grows where it can; else the pod gets another claim, which is filled with a
-//! verified copy by the [populators](crate::populators) while the pod is stopped. The status says which
-//! claim of a pod is the active one, and how far a swap is; it is written before anything is done.
+//! verified copy by the [populators](crate::populators) while the pod is stopped; or, where the workload
+//! makes the claims, its own claim gets the volume with the copy. The status says which claim of a pod is
+//! the active one, and how far a swap is; it is written before anything is done.
 //!
 //! There is no leader: every replica does all of it. Each decision is made from what the API server says
 //! at that moment, each effect names what it was decided from, and one that another replica had already
@@ -13,8 +14,10 @@ mod apply;
 mod asks;
 mod decide;
 mod drift;
+mod exchange;
 mod fence;
 mod forgotten;
+mod gates;
 mod hold;
 mod hot;
 mod in_place;
@@ -25,7 +28,9 @@ mod marks;
 mod observe;
 mod plan;
 mod reason;
+mod remake;
 mod room;
+mod same_name;
 mod seen;
 mod size;
 mod steps;

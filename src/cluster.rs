@@ -34,8 +34,8 @@ mod words;
 pub mod writes;
 
 pub use claim::{
-    RESIZER_WOKEN_FOR, capacity, is_resizing, own_words, refusal, refused_size, requested,
-    resize_error,
+    CLASS, EXCHANGE, RESIZER_WOKEN_FOR, VOLUME, capacity, class_of, is_resizing, own_words,
+    refusal, refused_size, requested, resize_error, volume_name,
 };
 pub use clock::Clock;
 pub use kept::{Differences, Kept};

@@ -3,12 +3,13 @@
 use json_patch::jsonptr::Pointer;
 use json_patch::{AddOperation, Patch, PatchOperation};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaimVolumeSource, Pod, Volume};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaimVolumeSource, Pod, PodSchedulingGate, Volume,
+};
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::api::{OrdinalStatus, PvcAutoscaler};
+use crate::api::{GATE, OrdinalStatus, PvcAutoscaler, is_gated, ordinal_of};
 
 /// What becomes of a pod.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,10 +24,27 @@ pub enum Verdict {
 
 /// Decide what a pod gets: of each PvcAutoscaler of its StatefulSet the claim with its ordinal, as the
 /// volume that has the name of the template. A volume that the StatefulSet's own
-/// `volumeClaimTemplates` have is left to them. Deciding again on the outcome is [`Verdict::AsItIs`].
+/// `volumeClaimTemplates` have is left to them. A pod whose claim keeps its name and gets another volume
+/// gets our scheduling gate. Deciding again on the outcome is [`Verdict::AsItIs`].
 ///
 /// Never the old claim while it is copied: what a pod would write there then would be lost.
 pub fn decide(pod: &Pod, workload: &StatefulSet, autoscalers: &[PvcAutoscaler]) -> Verdict {
+    let changes = volumes(pod, workload, autoscalers)
+        .and_then(|volumes| Ok((volumes, gate(pod, autoscalers)?)))
+        .map(|(volumes, gate)| volumes.into_iter().chain(gate).collect::<Vec<_>>());
+    match changes {
+        Ok(none) if none.is_empty() => Verdict::AsItIs,
+        Ok(changes) => Verdict::With(Patch(changes)),
+        Err(why) => Verdict::Not(why),
+    }
+}
+
+/// The change after which a pod has its claims, if it has not; or why it cannot have them.
+fn volumes(
+    pod: &Pod,
+    workload: &StatefulSet,
+    autoscalers: &[PvcAutoscaler],
+) -> Result<Option<PatchOperation>, String> {
     let (pod_name, workload_name) = (pod.name_any(), workload.name_any());
     let wanted: Vec<&PvcAutoscaler> = autoscalers
         .iter()
@@ -36,42 +54,50 @@ pub fn decide(pod: &Pod, workload: &StatefulSet, autoscalers: &[PvcAutoscaler]) 
         .filter(|one| one.elder(autoscalers).is_none())
         .collect();
     if wanted.is_empty() {
-        return Verdict::AsItIs;
+        return Ok(None);
     }
-    let Some(ordinal) = ordinal(&pod_name, &workload_name) else {
-        return Verdict::Not(format!(
+    let ordinal = ordinal_of(&pod_name, &workload_name).ok_or_else(|| {
+        format!(
             "pod {pod_name} has no ordinal of StatefulSet {workload_name} in its name, so which \
              claims are its own is not known"
-        ));
-    };
+        )
+    })?;
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let had: Vec<Volume> = volumes.cloned().collect();
     let mut volumes = had.clone();
     for autoscaler in wanted {
-        let given = volume_for(&pod_name, ordinal, autoscaler, &volumes);
-        let volume = match given {
-            Ok(volume) => volume,
-            Err(why) => return Verdict::Not(why),
-        };
+        let volume = volume_for(&pod_name, ordinal, autoscaler, &volumes)?;
         volumes.retain(|one| one.name != volume.name);
         volumes.push(volume);
     }
-    if is_same(&volumes, &had) { Verdict::AsItIs } else { Verdict::With(patch(&volumes)) }
+    Ok((!is_same(&volumes, &had)).then(|| set("/spec/volumes", json!(volumes))))
+}
+
+/// The changes after which a pod is not scheduled, if a claim of it gets another volume; or why it is not
+/// made yet.
+fn gate(pod: &Pod, autoscalers: &[PvcAutoscaler]) -> Result<Vec<PatchOperation>, String> {
+    if is_gated(pod) || !autoscalers.iter().any(|one| one.holds(pod)) {
+        return Ok(Vec::new());
+    }
+    let spec = pod.spec.as_ref();
+    if let Some(node) = spec.and_then(|spec| spec.node_name.as_ref()) {
+        return Err(format!(
+            "pod {} names node {node} itself, so that it cannot wait there: it is made when its claim has \
+             another volume",
+            pod.name_any()
+        ));
+    }
+    let mut gates: Vec<PodSchedulingGate> =
+        spec.and_then(|spec| spec.scheduling_gates.clone()).unwrap_or_default();
+    gates.push(PodSchedulingGate { name: GATE.to_owned() });
+    let mut labels = pod.labels().clone();
+    labels.insert(GATE.to_owned(), "true".to_owned());
+    Ok(vec![set("/spec/schedulingGates", json!(gates)), set("/metadata/labels", json!(labels))])
 }
 
 /// Whether these are the same volumes, in any order.
 fn is_same(some: &[Volume], others: &[Volume]) -> bool {
     some.len() == others.len() && some.iter().all(|one| others.contains(one))
-}
-
-/// The StatefulSet that makes a pod, if one does.
-pub(super) fn controlling_stateful_set(pod: &Pod) -> Option<&OwnerReference> {
-    let is_it = |owner: &&OwnerReference| {
-        owner.controller == Some(true)
-            && owner.kind == "StatefulSet"
-            && owner.api_version.starts_with("apps/")
-    };
-    pod.owner_references().iter().find(is_it)
 }
 
 fn template(autoscaler: &PvcAutoscaler) -> &str {
@@ -82,13 +108,6 @@ fn has_own_template(workload: &StatefulSet, name: &str) -> bool {
     let spec = workload.spec.as_ref();
     let mut own = spec.into_iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
     own.any(|template| template.metadata.name.as_deref() == Some(name))
-}
-
-/// The number in `<StatefulSet>-<number>`, as a StatefulSet writes it.
-fn ordinal(pod: &str, workload: &str) -> Option<i32> {
-    let digits = pod.strip_prefix(workload)?.strip_prefix('-')?;
-    let number: i32 = digits.parse().ok()?;
-    (number.to_string() == digits && number >= 0).then_some(number)
 }
 
 /// The volume that a pod has of a PvcAutoscaler; or why it cannot have it.
@@ -137,10 +156,9 @@ fn claim(ordinal: &OrdinalStatus) -> &str {
     }
 }
 
-/// The change after which a pod has these volumes.
-fn patch(volumes: &[Volume]) -> Patch {
-    let path = Pointer::from_static("/spec/volumes").to_buf();
-    Patch(vec![PatchOperation::Add(AddOperation { path, value: json!(volumes) })])
+/// The change after which a field of a pod is this.
+fn set(path: &'static str, value: Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation { path: Pointer::from_static(path).to_buf(), value })
 }
 
 #[cfg(test)]

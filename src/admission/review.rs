@@ -14,9 +14,8 @@ use kube::core::Status;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview, Operation};
 use kube::{Api, Client, ResourceExt};
 
-use super::inject::controlling_stateful_set;
 use super::{Verdict, decide};
-use crate::api::PvcAutoscaler;
+use crate::api::{PvcAutoscaler, controlling_stateful_set};
 use crate::causes;
 
 /// How long is looked: less than the API server waits for the answer.

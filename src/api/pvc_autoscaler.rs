@@ -32,6 +32,7 @@ const MOST_ORDINALS: usize = 1024;
     validation = Rule::new("self.metadata.name.size() <= 63").message("the name of a PvcAutoscaler has at most 63 characters: its claims carry it as a label"),
     validation = Rule::new("has(self.spec.statefulSetName) != has(self.spec.workload)").message("write either spec.statefulSetName or spec.workload: whose claims these are"),
     validation = Rule::new("!has(self.spec.autoscale) || quantity(self.spec.autoscale.maxSize).compareTo(quantity(self.spec.volumeClaimTemplate.spec.resources.requests.storage)) >= 0").message("autoscale.maxSize is to be no less than resources.requests.storage of the template: raise it, or lower that"),
+    validation = Rule::new("!has(self.spec.naming) || has(self.spec.statefulSetName)").message("naming is for the claims of a StatefulSet: pods that name their claims by themselves go on to name them"),
     validation = Rule::new("has(self.spec.statefulSetName) == has(oldSelf.spec.statefulSetName)").message("whose claims these are cannot change; make another PvcAutoscaler"),
     printcolumn(name = "Workload", type_ = "string", json_path = ".status.workload"),
     printcolumn(name = "Claims", type_ = "string", json_path = ".status.claims"),
@@ -60,7 +61,11 @@ pub struct PvcAutoscalerSpec {
     /// none, and only tells of the others what it would do.
     #[serde(default)]
     pub mode: AutoscalerMode,
-    /// How long a claim is kept after another one took its place and was used, such as `7d`.
+    /// What a claim is called when it has become another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub naming: Option<Naming>,
+    /// How long a claim is kept after another one took its place and was used, such as `7d`; with
+    /// `SameName` that is the old volume, under a claim with a digest in its name.
     #[serde(default = "retention")]
     #[schemars(default = "retention")]
     pub retention: Span,
@@ -85,6 +90,19 @@ pub enum AutoscalerMode {
     Enforce,
     /// It is told what would be done.
     Recommend,
+}
+
+/// What a claim is called when it has become smaller or of another class by a swap. `SameName`: as
+/// before; it keeps its name and gets another volume. That is the way of a StatefulSet with a template of
+/// that name among its volumeClaimTemplates. `Hashed`: a new claim with a digest in its name takes its
+/// place, which the webhook gives to the pod. That is the way of a StatefulSet without such a template.
+/// Without this it is what is right for the StatefulSet; what is not right is refused.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+pub enum Naming {
+    /// As before.
+    SameName,
+    /// As before, with a digest behind it.
+    Hashed,
 }
 
 /// Which pods get new claims, and when. One pod after the other does, the highest ordinal first, each

@@ -58,6 +58,9 @@ pub struct Swap {
     /// The claim that is to take the place of the active one.
     #[schemars(length(max = 253))]
     pub claim: String,
+    /// Whether the active claim keeps its name: it gets the volume of the new claim, and that one its.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub keeps_name: bool,
     /// What it is for: the specification that it was begun with.
     pub generation: i64,
     /// What it changes, such as `4Gi → 2Gi, class hdd → ssd`.
@@ -96,13 +99,17 @@ pub struct Swap {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub digest: Option<String>,
+    /// The volume that the claim gets which keeps its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub volume: Option<String>,
 }
 
 /// What a swap took that has ended.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastSwap {
-    /// The claim that the pod got.
+    /// The claim that the pod got, or whose volume its own claim got.
     #[schemars(length(max = 253))]
     pub claim: String,
     /// How many seconds there were from the moment at which the pod was asked to stop until the next one
@@ -128,14 +135,16 @@ pub enum SwapPhase {
     Planned,
     /// The old claim is copied ahead in rounds, while the pod runs on it.
     HotCopy,
-    /// The pod is stopped; the next one gets the new claim, and waits for it.
+    /// The pod is stopped; the next one gets the new claim, and waits for it; or it waits to be scheduled.
     Draining,
     /// The pod is gone: the node of the old volume keeps everybody from writing to it, and proves that
     /// nobody has it open.
     Fenced,
     /// Nobody writes to the old claim: it is copied to the new one, and both are compared.
     FinalCopy,
-    /// The new claim is the active one; its pod starts.
+    /// The new claim has all of it: the claim that keeps its name gets its volume. There is no way back.
+    Exchanging,
+    /// The new claim is the active one, or the active one has its volume; its pod starts.
     Soaking,
     /// The copy has failed: what was made is removed, and the node of the old volume lets the pod in again.
     RollingBack,
@@ -147,8 +156,21 @@ impl Swap {
     /// Whether a pod that is made now gets the new claim: it waits until that is filled, or until the old
     /// one is its own again.
     pub const fn gives_new_claim(&self) -> bool {
+        !self.keeps_name && self.is_away_from_pod()
+    }
+
+    /// Whether a pod that is made now, with the claim that keeps its name, is not to be scheduled yet.
+    pub const fn holds_pod(&self) -> bool {
+        self.keeps_name && self.is_away_from_pod()
+    }
+
+    /// Whether no pod may have the old volume.
+    const fn is_away_from_pod(&self) -> bool {
         match self.phase {
-            SwapPhase::Draining | SwapPhase::Fenced | SwapPhase::FinalCopy => true,
+            SwapPhase::Draining
+            | SwapPhase::Fenced
+            | SwapPhase::FinalCopy
+            | SwapPhase::Exchanging => true,
             SwapPhase::RollingBack => self.fence.is_some(),
             SwapPhase::Planned | SwapPhase::HotCopy | SwapPhase::Soaking | SwapPhase::Failed => {
                 false

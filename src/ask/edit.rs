@@ -5,7 +5,6 @@
 
 use std::str::FromStr;
 
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
@@ -122,7 +121,6 @@ pub struct Unkept {
 pub struct Seen {
     pub(super) program: String,
     pub(super) around: Around,
-    pub(super) sets: Vec<StatefulSet>,
     pub(super) pods: Vec<Pod>,
 }
 
@@ -137,13 +135,10 @@ pub async fn observe(
 ) -> Result<Seen, AskError> {
     let mut around = Around::observe(client, namespace).await?;
     let mut ask = Reader::new(client);
-    let all = ListParams::default;
-    let sets = Api::namespaced(client.clone(), &around.namespace);
     let pods = Api::namespaced(client.clone(), &around.namespace);
-    let sets = ask.list(sets, all(), "statefulsets").await?;
-    let pods = ask.list(pods, all(), "pods").await?;
+    let pods = ask.list(pods, ListParams::default(), "pods").await?;
     around.unseen.extend(ask.unseen);
-    Ok(Seen { program: program.to_owned(), around, sets, pods })
+    Ok(Seen { program: program.to_owned(), around, pods })
 }
 
 /// Write an edit over nothing but what was seen; the PvcAutoscaler as it is then.

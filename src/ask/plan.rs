@@ -13,7 +13,7 @@ use crate::api::{
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLASSES, PVC_AUTOSCALERS};
 use crate::autoscaler::{Drift, wanted};
-use crate::cluster::{capacity, requested};
+use crate::cluster::{capacity, class_of, requested, volume_name};
 use crate::volume::{FsKind, Shrinks};
 
 mod print;
@@ -138,10 +138,10 @@ impl Around {
 
     /// When the volume of a claim can become smaller where it lies, as its node tells.
     pub fn shrinks(&self, claim: &PersistentVolumeClaim) -> Shrinks {
-        let name = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
+        let name = volume_name(claim);
         let told = self.storages.iter().filter_map(|node| node.status.as_ref());
         let mut volumes = told.flat_map(|status| &status.volumes);
-        let volume = volumes.find(|volume| Some(&volume.name) == name);
+        let volume = volumes.find(|volume| Some(&*volume.name) == name);
         let kind = volume.and_then(|volume| volume.mode.parse().ok());
         kind.map_or(Shrinks::Never, FsKind::shrinks)
     }
@@ -243,7 +243,7 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         pod: autoscaler.pod_called(entry.ordinal),
         claim: entry.active_claim.clone(),
         has,
-        class,
+        class: claim.and_then(class_of).cloned(),
         wanted: size,
         wanted_class: template.storage_class_name.clone(),
         by,

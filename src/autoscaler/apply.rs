@@ -87,6 +87,10 @@ impl Keeper {
                 Some(claim) => self.tell_smaller(claim, to).await,
                 None => Ok(()),
             },
+            Step::Exchange { claim, copy } => {
+                let volume = seen.volume_to_be(&claim).unwrap_or_default();
+                self.exchange(&namespace, &claim, &copy, volume).await
+            }
             Step::StartCopy { claim } => {
                 self.edit_source(seen, &claim, json!({"paused": false})).await
             }

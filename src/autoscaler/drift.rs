@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
 use crate::api::{Quantity, TemplateSpec, VolumeMode};
-use crate::cluster::{capacity, refusal, requested};
+use crate::cluster::{capacity, class_of, refusal, requested};
 
 /// How a claim differs from what is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +44,8 @@ impl Drift {
         }
         // Without one in the template whatever was chosen at first is right.
         let class = wanted.storage_class_name.as_ref();
-        if class.is_some_and(|class| spec.storage_class_name.as_ref() != Some(class)) {
-            let before = spec.storage_class_name.as_deref().unwrap_or("none");
+        if class.is_some_and(|class| class_of(claim) != Some(class)) {
+            let before = class_of(claim).map_or("none", String::as_str);
             changes.push(format!("class {before} → {}", class.map_or("none", String::as_str)));
         }
         let modes = spec.access_modes.unwrap_or_default();

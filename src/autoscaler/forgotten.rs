@@ -8,12 +8,14 @@ use kube::api::ListParams;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::api::{OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, Quantity, VolumeOnNode};
+use crate::api::{
+    OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, Quantity, SwapPhase, VolumeOnNode,
+};
 use crate::autoscaler::keeper::{AGAIN, Keeper, PAUSE, until};
 use crate::autoscaler::seen::{VolumeSeen, Wish, uid, uses};
 use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY};
 use crate::causes;
-use crate::cluster::capacity;
+use crate::cluster::{capacity, volume_name};
 use crate::populators;
 use crate::volume::{Fence, Standing, Use};
 
@@ -31,21 +33,27 @@ impl Keeper {
     pub(super) async fn give_back_forgotten(&self) {
         self.watches.known().await;
         tokio::join!(self.autoscalers.known(), self.cluster.known());
+        self.gated.known().await;
         let mut changes = [
             self.cluster.nodes().watched().changes(),
             self.asks.changes(),
             self.autoscalers.changes(),
             self.watches.claims().changes(),
+            self.gated.changes(),
+            self.watches.pvs().changes(),
         ];
         loop {
             changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
             let is_any = self.look_for_forgotten().await | self.let_go_of_forgotten().await;
-            let [nodes, answers, autoscalers, claims] = &mut changes;
+            let is_any = is_any | self.end_forgotten_exchanges().await | self.open_gates().await;
+            let [nodes, answers, autoscalers, claims, gated, volumes] = &mut changes;
             tokio::select! {
                 _ = nodes.changed() => {}
                 _ = autoscalers.changed() => {}
                 _ = answers.changed() => {}
                 _ = claims.changed() => {}
+                _ = gated.changed() => {}
+                _ = volumes.changed() => {}
                 () = until(is_any.then(|| Instant::now() + AGAIN)) => {}
             }
             tokio::time::sleep(PAUSE).await;
@@ -131,15 +139,17 @@ impl Keeper {
         if is_its(status.as_ref(), &claim) {
             return Ok(None);
         }
+        // After the status: whoever exchanges it looks for that after it has written so on the volume.
+        if self.is_in_exchange(&there).await? {
+            return Ok(None);
+        }
         let seen = self.asks.see(uid(&there.metadata), id);
         Ok(Some(Forgotten { namespace, claim: there, status, seen }))
     }
 
-    /// Namespace and name of the claim of a PersistentVolume, and of the PvcAutoscaler that keeps it.
+    /// Namespace and name of the claim of a volume, by the name that it has on its node, and of the PvcAutoscaler that keeps it.
     fn claim_of(&self, volume: &str) -> Option<(String, String, String)> {
-        let is_its = |claim: &PersistentVolumeClaim| {
-            claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()) == Some(volume)
-        };
+        let is_its = |claim: &PersistentVolumeClaim| volume_name(claim) == Some(volume);
         let claim = self.watches.claims().all().into_iter().find(|claim| is_its(claim))?;
         let keeper = claim.labels().get(KEPT_BY)?.clone();
         Some((claim.namespace()?, claim.name_any(), keeper))
@@ -179,8 +189,16 @@ pub(super) fn fence_without_swap(
 
 /// Whether a claim is known to shrink.
 fn shrinks(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool {
-    let is_its = |one: &OrdinalStatus| one.active_claim == claim && one.is_shrinking();
+    let is_its = |one: &OrdinalStatus| {
+        one.active_claim == claim && one.is_shrinking() || is_exchanged(one, claim)
+    };
     status.is_some_and(|status| status.ordinals.iter().any(is_its))
+}
+
+/// Whether a swap exchanges the volume of a claim.
+fn is_exchanged(one: &OrdinalStatus, claim: &str) -> bool {
+    let swap = one.swap.as_ref().filter(|swap| swap.keeps_name && swap.phase != SwapPhase::Failed);
+    swap.is_some_and(|swap| [&one.active_claim, &swap.claim].iter().any(|name| *name == claim))
 }
 
 /// Whether a swap knows that it took the volume of a claim.
@@ -188,6 +206,7 @@ fn names(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool {
     let is_its = |one: &OrdinalStatus| {
         let has_taken = one.swap.as_ref().is_some_and(|swap| swap.fence.is_some());
         one.active_claim == claim && has_taken
+            || has_taken && is_exchanged(one, claim)
             || one.retained.iter().any(|old| old.claim == claim && old.fence.is_some())
     };
     status.is_some_and(|status| status.ordinals.iter().any(is_its))

@@ -36,6 +36,9 @@ impl Turn<'_> {
         if !self.make_missing(&name, &from) {
             return;
         }
+        if let Some(why) = self.outgrows() {
+            return self.give_up(&why);
+        }
         let filling = self.seen.filling(&name).cloned().unwrap_or_default();
         match self.before_the_stop(&name, &filling) {
             Before::Waits if self.is_overtaken(&name, &filling) => {
@@ -127,8 +130,12 @@ impl Turn<'_> {
             (None, None) => String::new(),
         };
         let change = &swap.change;
-        let text =
-            format!("pod {pod} is stopped, to get claim {name} for {from} ({change}){copied}");
+        let what = if swap.keeps_name {
+            format!("for claim {from} to get the volume of claim {name}")
+        } else {
+            format!("to get claim {name} for {from}")
+        };
+        let text = format!("pod {pod} is stopped, {what} ({change}){copied}");
         self.tell(AutoscalerReason::SwapBegun, &name, text);
         // No more than that: a pod that was made until this is written has the old claim.
         self.stop_writers(&from);
@@ -136,12 +143,12 @@ impl Turn<'_> {
     }
 
     /// Tell what the swap took, now that its pod is ready.
-    pub(super) fn sum_up(&mut self, name: &str) {
-        let filling = self.seen.filling(name).cloned().unwrap_or_default();
+    pub(super) fn sum_up(&mut self, name: &str, new: &str) {
+        let filling = self.seen.filling(new).cloned().unwrap_or_default();
         let ready = self.seen.ready_since(self.entry.ordinal, name);
         let stopped = self.swap_mut().stopped_at.clone();
         let last = LastSwap {
-            claim: name.to_owned(),
+            claim: new.to_owned(),
             pause_seconds: pause(stopped, ready),
             bytes: filling.bytes,
             rounds: filling.ahead.map_or(0, |ahead| ahead.rounds),
@@ -151,8 +158,9 @@ impl Turn<'_> {
         let pause = last.pause_seconds.map(|seconds| format!("; it was stopped for {seconds} s"));
         let rounds = Some(last.rounds).filter(|rounds| *rounds > 0);
         let rounds = rounds.map(|rounds| format!("; {} before that", in_rounds(rounds)));
+        let what = if name == new { "" } else { " with another volume" };
         let text = format!(
-            "pod {} has claim {name} ({}){}{}",
+            "pod {} has claim {name}{what} ({}){}{}",
             self.pod(),
             self.swap_mut().change,
             pause.unwrap_or_default(),

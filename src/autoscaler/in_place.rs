@@ -41,7 +41,7 @@ impl Turn<'_> {
         match self.way_of(claim) {
             Way::Now if self.has_failed_in_place() => self.swap(change, may_begin),
             Way::Now => self.begin_in_place(size, change, may_begin),
-            Way::WithoutPod(kind) if self.seen.claims_are_fixed() => {
+            Way::WithoutPod(kind) if self.seen.names_claims() => {
                 let (pod, name) = (self.pod(), claim.name_any());
                 let message = format!(
                     "claim {name} is {kind}, which shrinks only while no pod uses it: stop pod {pod}{}, \
@@ -64,13 +64,11 @@ impl Turn<'_> {
 
     /// What stops the pod, if that is known.
     fn how_to_stop(&self) -> String {
-        let scale = |kind: &str, name: &str, to: i32| {
-            format!(", as with `kubectl scale {kind} {name} --replicas={to}`")
-        };
         match self.seen.autoscaler.spec.workload() {
-            Workload::StatefulSet(name) => scale("statefulset", name, self.entry.ordinal),
-            Workload::Deployment(name) => scale("deployment", name, 0),
-            Workload::Pods(_) => String::new(),
+            Workload::Deployment(name) => {
+                format!(", as with `kubectl scale deployment {name} --replicas=0`")
+            }
+            Workload::StatefulSet(_) | Workload::Pods(_) => String::new(),
         }
     }
 
@@ -215,6 +213,10 @@ impl Turn<'_> {
     fn have_volume_released(&mut self, volume: &VolumeSeen, shrink: &InPlace) {
         match volume.answer_to(&Wish::Release) {
             Some(Ok(_)) => {
+                if self.entry.swap.is_some() {
+                    self.entry.shrink = None; // Which tells of it itself.
+                    return;
+                }
                 let text = format!(
                     "claim {} of pod {} has shrunk where it lies ({})",
                     self.entry.active_claim,
@@ -264,7 +266,7 @@ fn only_unmounted(volume: &VolumeSeen) -> bool {
 }
 
 /// The time as a record keeps it.
-fn in_seconds(now: Timestamp) -> Timestamp {
+pub(super) fn in_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 

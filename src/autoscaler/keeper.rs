@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -29,7 +29,7 @@ use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, WRITER};
 use crate::causes;
-use crate::cluster::{Clock, Cluster, Watched, writes};
+use crate::cluster::{Clock, Cluster, Watched, volume_name, writes};
 use crate::populators::Watches;
 
 /// Between two looks: what belongs to a workload changes together.
@@ -67,6 +67,8 @@ pub struct Keeper {
     sets: Watched<StatefulSet>,
     deployments: Watched<Deployment>,
     sources: Watched<PvcSourcePopulator>,
+    /// Those that are not scheduled yet, because their claims get other volumes.
+    pub(super) gated: Watched<Pod>,
     pub(super) cluster: Arc<Cluster>,
     pub(super) asks: Arc<Asks>,
     pub(super) watches: Arc<Watches>,
@@ -125,6 +127,7 @@ impl Keeper {
                 cut_deployment,
             ),
             sources: Watched::start(Api::all(client.clone()), every(), stop),
+            gated: Watched::start(Api::all(client.clone()), every().labels(api::GATE), stop),
             cluster,
             asks,
             watches: watches.clone(),
@@ -246,7 +249,7 @@ impl Keeper {
         });
         let sizes = autoscaler.spec.autoscale.is_some();
         let full = |claim: &PersistentVolumeClaim| {
-            let volume = claim.spec.as_ref()?.volume_name.as_ref().filter(|_| sizes)?;
+            let volume = volume_name(claim).filter(|_| sizes)?;
             self.usage_of(volume).map(|usage| format!("{usage:?}"))
         };
         let mut of_claims: Vec<String> =
@@ -272,7 +275,7 @@ impl Keeper {
         versions
     }
 
-    /// What the node of a volume told last of how full it is, by the name of the volume.
+    /// What the node of a volume told last of how full it is, by the name that it has there.
     pub(super) fn usage_of(&self, volume: &str) -> Option<Told> {
         let (away, _) = self.cluster.requests().away();
         self.cluster.nodes().watched().all().into_iter().find_map(|node| {

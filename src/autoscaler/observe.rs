@@ -14,7 +14,7 @@ use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
 use crate::autoscaler::seen::{Refusal, Seen, Usage, VolumeSeen, Workload, uid};
 use crate::autoscaler::size;
-use crate::cluster::requested;
+use crate::cluster::{requested, volume_name};
 use crate::volume::{DRIVER, VolumeId};
 
 impl Keeper {
@@ -48,6 +48,8 @@ impl Keeper {
             elder: self.elder_of(&autoscaler),
             left: BTreeSet::new(),
             classes: BTreeMap::new(),
+            foreign: BTreeSet::new(),
+            exchanges: BTreeMap::new(),
             usage: BTreeMap::new(),
             silent: BTreeMap::new(),
             volumes: BTreeMap::new(),
@@ -61,6 +63,7 @@ impl Keeper {
         self.see_sources(&mut seen).await?;
         self.see_classes(&mut seen).await?;
         self.see_volumes(&mut seen).await?;
+        self.see_exchanges(&mut seen).await?;
         self.see_usage(&mut seen);
         Ok(Some(seen))
     }
@@ -154,9 +157,11 @@ impl Keeper {
             let is_changed = one.swap.is_some() || one.is_shrinking();
             let policy = seen.autoscaler.spec.autoscale.as_ref();
             // Its node is asked before it becomes another size.
-            if is_changed || policy.is_some() || is_too_large(seen, one) {
+            if is_changed || policy.is_some() || is_too_large(seen, one) || seen.makes_claims() {
                 named.insert(one.active_claim.clone());
             }
+            let keeps_name = one.swap.as_ref().filter(|swap| swap.keeps_name);
+            named.extend(keeps_name.map(|swap| swap.claim.clone()));
             let closing = one.retained.iter().filter(|old| old.fence.is_some());
             named.extend(closing.map(|old| old.claim.clone()));
         }
@@ -196,6 +201,9 @@ impl Keeper {
             of_claims.chain(template.storage_class_name.clone()).collect();
         for name in names {
             let class = api.get_opt(&name).await?;
+            if class.as_ref().is_some_and(|class| class.provisioner != DRIVER) {
+                seen.foreign.insert(name.clone());
+            }
             let can_grow = class.map(|class| class.allow_volume_expansion.unwrap_or_default());
             seen.classes.extend(can_grow.map(|can_grow| (name, can_grow)));
         }
@@ -207,9 +215,8 @@ impl Keeper {
     /// How full the volumes are; of those of nodes whose agents are away that is not known.
     fn see_usage(&self, seen: &mut Seen) {
         for (name, claim) in &seen.claims {
-            let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
             let name = name.clone();
-            match volume.and_then(|volume| self.usage_of(volume)) {
+            match volume_name(claim).and_then(|volume| self.usage_of(volume)) {
                 Some(Told::Now(usage)) => seen.usage.extend([(name, Usage::from(&usage))]),
                 Some(Told::Before(node)) => seen.silent.extend([(name, node)]),
                 None => {}

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{Resource, ResourceExt};
 
 use crate::api::{
-    self, AutoscalerMode, AutoscalerPhase, OrdinalStatus, PvcAutoscalerStatus, PvcSourcePopulator,
-    Quantity, SwapPhase,
+    self, AutoscalerMode, AutoscalerPhase, Naming, OrdinalStatus, PvcAutoscalerStatus,
+    PvcSourcePopulator, Quantity, SwapPhase,
 };
 use crate::autoscaler::seen::{Seen, Workload, is_bound};
 use crate::autoscaler::steps::Step;
@@ -133,6 +133,9 @@ fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
         );
         return Some((AutoscalerReason::ClaimsMissing, message));
     }
+    if let Some(why) = wrong_naming(seen, workload) {
+        return Some((AutoscalerReason::WrongNaming, why));
+    }
     let needs_us = !seen.claims_are_fixed();
     (needs_us && !seen.is_covered).then(|| {
         let message = format!(
@@ -141,6 +144,24 @@ fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
         );
         (AutoscalerReason::WebhookMissing, message)
     })
+}
+
+/// Why claims cannot be called as it is written.
+fn wrong_naming(seen: &Seen, workload: &Workload) -> Option<String> {
+    let (whose, volume) = (seen.autoscaler.spec.workload().in_words(), seen.volume());
+    match (seen.autoscaler.spec.naming?, workload.makes_claims) {
+        (Naming::SameName, false) if !seen.names_claims() => Some(format!(
+            "spec.naming is SameName, and {whose} has no template {volume} among its volumeClaimTemplates: its \
+             pods get claims with a digest in their names; take spec.naming out, or write Hashed"
+        )),
+        (Naming::Hashed, true) => Some(format!(
+            "spec.naming is Hashed, and {whose} has template {volume} among its volumeClaimTemplates, so its \
+             pods name their claims by themselves: take spec.naming out, or write SameName; or delete it \
+             with `kubectl delete statefulset {} --cascade=orphan` and make it without that template",
+            seen.autoscaler.spec.stateful_set().unwrap_or_default()
+        )),
+        _ => None,
+    }
 }
 
 /// An entry for each pod that is to be, and for each claim that a pod had before the workload was made

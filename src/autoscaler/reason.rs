@@ -49,6 +49,8 @@ pub enum AutoscalerReason {
     VolumeNotFenced,
     /// The volume mode of the template is not that of the claims.
     WrongMode,
+    /// The claims of the workload cannot be called as it is written.
+    WrongNaming,
     /// The pods of the workload do not get their claims yet.
     WebhookMissing,
     /// There is no workload of the name.
@@ -57,7 +59,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 23] = [
+    pub const ALL: [AutoscalerReason; 24] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
@@ -79,6 +81,7 @@ impl AutoscalerReason {
         AutoscalerReason::UsageStale,
         AutoscalerReason::VolumeNotFenced,
         AutoscalerReason::WrongMode,
+        AutoscalerReason::WrongNaming,
         AutoscalerReason::WebhookMissing,
         AutoscalerReason::WorkloadMissing,
     ];

@@ -14,6 +14,7 @@ use crate::api::{
     Filling, FillingPhase, OrdinalStatus, PvcAutoscaler, PvcSourcePopulator, Quantity, VolumeUsage,
 };
 use crate::autoscaler::KEPT_BY;
+use crate::autoscaler::exchange::Exchange;
 use crate::bytes::Bytes;
 use crate::volume::{Fence, Mode, Reason, Use, VolumeId};
 
@@ -37,6 +38,10 @@ pub(super) struct Seen {
     pub pods: Vec<Pod>,
     /// Whether volumes of a class can grow; of a class that is not there nothing is said.
     pub classes: BTreeMap<String, bool>,
+    /// Those of these classes whose volumes are another driver's.
+    pub foreign: BTreeSet<String>,
+    /// By the claim: how far those are that get another volume under their own names.
+    pub exchanges: BTreeMap<String, Exchange>,
     /// What the node says of the volume of a claim, by the name of the claim.
     pub usage: BTreeMap<String, Usage>,
     /// The nodes whose agents are away, by the name of a claim: what they told of it last is old.
@@ -384,6 +389,14 @@ impl Seen {
     pub fn is_kept_for_a_copy(&self, claim: &str) -> bool {
         let fence = self.volume_of(claim).and_then(|volume| volume.fence);
         fence.is_some_and(|fence| fence.lets() == Use::Read)
+    }
+
+    /// The volume that a claim gets which keeps its name.
+    pub fn volume_to_be(&self, claim: &str) -> Option<&str> {
+        let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let swap =
+            ordinals.filter(|one| one.active_claim == claim).find_map(|one| one.swap.as_ref());
+        swap?.volume.as_deref()
     }
 
     /// What is told of the filling of a new claim.

@@ -29,6 +29,8 @@ pub(super) enum Step {
     Hold { claim: String },
     /// Let a claim go that was held; its volume stays if it has the only copy and the claim was deleted.
     LetGo { claim: String, keeps_volume: bool },
+    /// Have a claim get the volume of another one under its own name, and that one its.
+    Exchange { claim: String, copy: String },
     /// Tell a claim and its PersistentVolume that the volume is smaller.
     TellSmaller { claim: String, to: Quantity },
     /// Let the copy begin.

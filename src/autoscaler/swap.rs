@@ -56,6 +56,9 @@ impl Turn<'_> {
         }
         match filling.phase {
             // Only what was compared becomes the active one, whoever has bound the claim.
+            FillingPhase::Filled if is_bound && self.keeps_name() => {
+                return self.begin_exchange(filling.digest);
+            }
             FillingPhase::Filled if is_bound => return self.switch(filling.digest),
             FillingPhase::Failed if !is_paused && self.seen.has_failed(&name) => {
                 return self.give_up(&filling.message.unwrap_or_default());
@@ -165,12 +168,13 @@ impl Turn<'_> {
             self.says.progress = Some(format!("pod {} starts with claim {name}", self.pod()));
             return;
         }
-        if self.entry.last_swap.as_ref().is_none_or(|last| last.claim != name) {
-            self.sum_up(&name);
+        let new = self.new_claim();
+        if self.entry.last_swap.as_ref().is_none_or(|last| last.claim != new) {
+            self.sum_up(&name, &new);
         }
         // As long as the swap is told of, what it was made with is found.
-        if self.seen.sources.contains_key(&name) {
-            self.steps.push(Step::DropSource { claim: name });
+        if self.seen.sources.contains_key(&new) {
+            self.steps.push(Step::DropSource { claim: new });
         } else {
             self.entry.swap = None;
         }
@@ -197,7 +201,12 @@ impl Turn<'_> {
             return;
         }
         if let Some(claim) = self.seen.claim(&name) {
-            if is_bound(claim) {
+            if self.keeps_name() && is_bound(claim) {
+                let message = format!(
+                    "claim {name} has a copy that nobody uses: look what is in it, and delete it"
+                );
+                self.wait(AutoscalerReason::ClaimTaken, message);
+            } else if is_bound(claim) {
                 let message = format!(
                     "claim {name} was bound by somebody although its copy had failed: look what is in it, \
                      and delete it"
@@ -273,9 +282,10 @@ fn seconds_for(pod: &Pod) -> Option<u32> {
     (own == Some(0)).then_some(1)
 }
 
-/// Whether a copy may still be put into a claim.
+/// Whether a copy may still be put into a claim. One that is lost has had a volume, and may have it again.
 pub(super) fn is_fillable(claim: &PersistentVolumeClaim) -> bool {
-    !is_bound(claim) && !is_ending(&claim.metadata)
+    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+    !matches!(phase, Some("Bound" | "Lost")) && !is_ending(&claim.metadata)
 }
 
 /// Why a copy is of no use that somebody has let begin.

@@ -6,6 +6,7 @@ use kube::ResourceExt;
 
 use crate::api::{AutoscalerMode, AutoscalerPhase, OrdinalStatus, Quantity, Swap, SwapPhase};
 use crate::autoscaler::drift::Drift;
+use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::marks::Marks;
 use crate::autoscaler::plan::{Says, size_of};
 use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid, uses};
@@ -32,6 +33,7 @@ impl<'a> Turn<'a> {
             None => turn.keep(may_begin),
             Some(SwapPhase::Planned | SwapPhase::HotCopy) => turn.prepare(),
             Some(SwapPhase::Draining | SwapPhase::Fenced | SwapPhase::FinalCopy) => turn.copy(),
+            Some(SwapPhase::Exchanging) => turn.exchange(),
             Some(SwapPhase::Soaking) => turn.soak(),
             Some(SwapPhase::RollingBack) => turn.roll_back(),
             Some(SwapPhase::Failed) => turn.stay_failed(),
@@ -194,6 +196,7 @@ impl<'a> Turn<'a> {
             }
             Drift::None => {}
             Drift::Grow | Drift::Lower => self.grow(claim, size),
+            Drift::Swap(_) if self.grows_before(claim, size) => self.grow(claim, size),
             Drift::Shrink(change) => self.shrink(claim, size, change, may_begin),
             Drift::Swap(change) => self.swap(change, may_begin),
             Drift::WrongMode => {
@@ -205,6 +208,13 @@ impl<'a> Turn<'a> {
                 self.wait(AutoscalerReason::WrongMode, message);
             }
         }
+    }
+
+    /// Whether a claim that keeps its name grows before it gets another volume: later that has its size.
+    fn grows_before(&self, claim: &PersistentVolumeClaim, size: Quantity) -> bool {
+        let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
+        let can_grow = class.and_then(|class| self.seen.classes.get(class)) == Some(&true);
+        self.seen.makes_claims() && can_grow && size > requested(claim)
     }
 
     fn grow(&mut self, claim: &PersistentVolumeClaim, size: Quantity) {
@@ -236,12 +246,17 @@ impl<'a> Turn<'a> {
             return self.wait(reason, message);
         }
         let (pod, name) = (self.pod(), self.entry.active_claim.clone());
+        let keeps_name = self.seen.makes_claims();
+        let to = if keeps_name { "a new volume, which it gets" } else { "a new one" };
+        let kept = if keeps_name { "; its old volume is" } else { " and" };
         self.says.next = Some(format!(
-            "pod {pod} is stopped, its claim {name} is copied to a new one ({change}) and kept for {}",
+            "pod {pod} is stopped, its claim {name} is copied to {to} ({change}){kept} kept for {}",
             self.seen.autoscaler.spec.retention
         ));
         let is_labelled = self.seen.claim(&name).is_some_and(|claim| self.seen.keeps(claim));
-        if !*may_begin || !self.is_in_partition() || !is_labelled {
+        // Whose volume it is decides whether its claim can keep its name.
+        let is_known = !keeps_name || self.seen.volume_of(&name).is_some();
+        if !*may_begin || !self.is_in_partition() || !is_labelled || !is_known {
             return;
         }
         if self.waits_for_others() {
@@ -254,10 +269,11 @@ impl<'a> Turn<'a> {
         self.entry.swap = Some(Swap {
             phase: SwapPhase::Planned,
             claim: make::hashed_name(self.seen, self.entry.ordinal, generation),
+            keeps_name,
             generation: self.seen.generation(),
             change,
             by_itself,
-            started_at: Some(Time(self.seen.now)),
+            started_at: Some(Time(in_seconds(self.seen.now))),
             ..Swap::default()
         });
         self.prepare();
@@ -275,24 +291,14 @@ impl<'a> Turn<'a> {
             );
             return Some((AutoscalerReason::ClaimsFixed, message));
         }
-        if self.seen.makes_claims() {
-            let message = format!(
-                "{} makes the claims by its own volumeClaimTemplates, so they can only grow, or \
-                 shrink where their volumes lie: delete it with `kubectl delete statefulset {} --cascade=orphan` and make it without \
-                 template {}, which this PvcAutoscaler has; its claims are taken over",
-                spec.workload().in_words(),
-                spec.stateful_set().unwrap_or_default(),
-                self.seen.volume()
-            );
-            return Some((AutoscalerReason::ClaimsFixed, message));
-        }
-        let class = spec.volume_claim_template.spec.storage_class_name.as_ref()?;
-        (!self.seen.classes.contains_key(class)).then(|| {
+        let class = spec.volume_claim_template.spec.storage_class_name.as_ref();
+        if let Some(class) = class.filter(|class| !self.seen.classes.contains_key(*class)) {
             let message = format!(
                 "there is no StorageClass {class}: make it, or choose one of `kubectl get storageclass`"
             );
-            (AutoscalerReason::ClassMissing, message)
-        })
+            return Some((AutoscalerReason::ClassMissing, message));
+        }
+        if self.seen.makes_claims() { self.obstacle_to_same_name() } else { None }
     }
 
     pub(super) fn is_in_partition(&self) -> bool {

@@ -8,6 +8,28 @@ use crate::api::Quantity;
 /// On a claim: the size for which the resizer of Kubernetes was woken.
 pub const RESIZER_WOKEN_FOR: &str = "pliant.io/resizer-woken-for";
 
+/// On a claim that has got another volume under its own name: what its node calls that volume.
+pub const VOLUME: &str = "pliant.io/volume";
+
+/// Beside it: the StorageClass of that volume. What the claim names itself never changes.
+pub const CLASS: &str = "pliant.io/storage-class";
+
+/// On the PersistentVolumes of two claims, while they change their volumes: what both are to be.
+pub const EXCHANGE: &str = "pliant.io/exchange";
+
+/// What its node calls the volume of a claim.
+pub fn volume_name(claim: &PersistentVolumeClaim) -> Option<&str> {
+    let given = claim.metadata.annotations.as_ref().and_then(|notes| notes.get(VOLUME));
+    let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
+    named.map(|named| given.unwrap_or(named).as_str())
+}
+
+/// The class of the volume of a claim.
+pub fn class_of(claim: &PersistentVolumeClaim) -> Option<&String> {
+    let given = claim.metadata.annotations.as_ref().and_then(|notes| notes.get(CLASS));
+    given.or_else(|| claim.spec.as_ref()?.storage_class_name.as_ref())
+}
+
 /// What a claim asks for; nothing is 0.
 pub fn requested(claim: &PersistentVolumeClaim) -> Quantity {
     let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());

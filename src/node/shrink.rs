@@ -27,7 +27,7 @@ impl Node {
     /// Shrink the volume to the wanted size, and keep it from growing beyond; its real size.
     ///
     /// # Errors
-    /// [`VolumeError::Refused`] if what is in it never shrinks, [`VolumeError::InUse`] if it does not
+    /// [`VolumeError::Refused`] if it is larger and what is in it never shrinks, [`VolumeError::InUse`] if it does not
     /// while it is mounted, [`VolumeError::SizeOutOfRange`], or [`VolumeError::Failed`] of an ext, if what
     /// it holds does not fit: it is as before then.
     pub(super) async fn shrink_volume(
@@ -43,13 +43,14 @@ impl Node {
             let limit = found.record.limit.map(|limit| limit.max(size));
             return Ok(self.limit(found, limit).await?.size());
         }
-        let kind = shrinkable(&found)?;
-        if size < kind.smallest() {
-            return Err(too_small(&found, kind, size));
-        }
         let found = if wanted == found.lv.extents() {
+            // So small already, and kept so, whatever is in it.
             self.limit(found, Some(size)).await?
         } else {
+            let kind = shrinkable(&found)?;
+            if size < kind.smallest() {
+                return Err(too_small(&found, kind, size));
+            }
             self.shrink_to(found, kind, size).await?
         };
         if self.mounts_of(&found).await?.is_empty() {

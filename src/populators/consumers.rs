@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{Pod, Volume};
 use kube::ResourceExt;
 
+use crate::api::is_gated;
 use crate::populators::LABEL;
 
 /// Returns the pods that may write to a claim of their namespace: all that use it and have not ended,
-/// but those that can only read it. A pod that was only just made counts too.
+/// but those that can only read it. A pod that was only just made counts too, but not one that waits
+/// behind our gate: it is on no node.
 pub(crate) fn writers(pods: &[Pod], claim: &str) -> Vec<String> {
     writing(pods, claim).map(ResourceExt::name_any).collect()
 }
@@ -30,7 +32,7 @@ fn writing<'a>(pods: &'a [Pod], claim: &'a str) -> impl Iterator<Item = &'a Pod>
         let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
         let name = pod.name_any();
         let uses = volumes.into_iter().any(|volume| is_written(volume, &name, claim));
-        uses && !has_ended && !fills(pod)
+        uses && !has_ended && !fills(pod) && !is_gated(pod)
     };
     pods.iter().filter(writes)
 }

@@ -11,7 +11,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::{RESIZER_WOKEN_FOR, Watched};
+use crate::cluster::{EXCHANGE, RESIZER_WOKEN_FOR, VOLUME, Watched};
 use crate::populators::{LABEL, POPULATES};
 
 /// Claims, volumes and fill pods, cut to what tells when to look.
@@ -44,7 +44,8 @@ impl Watches {
         &self.claims
     }
 
-    pub(super) fn pvs(&self) -> &Watched<PersistentVolume> {
+    /// All volumes, and how to wait for others.
+    pub fn pvs(&self) -> &Watched<PersistentVolume> {
         &self.pvs
     }
 
@@ -73,9 +74,12 @@ fn cut_claim(claim: &mut PersistentVolumeClaim) {
         labels: before.labels.map(|labels| {
             labels.into_iter().filter(|(key, _)| key.starts_with("pliant.io/")).collect()
         }),
-        annotations: before
-            .annotations
-            .map(|notes| notes.into_iter().filter(|(key, _)| key == RESIZER_WOKEN_FOR).collect()),
+        annotations: before.annotations.map(|notes| {
+            notes
+                .into_iter()
+                .filter(|(key, _)| [RESIZER_WOKEN_FOR, VOLUME].contains(&key.as_str()))
+                .collect()
+        }),
         deletion_timestamp: before.deletion_timestamp,
         ..ObjectMeta::default()
     };
@@ -99,7 +103,7 @@ fn cut_pv(pv: &mut PersistentVolume) {
     pv.status = None;
     pv.metadata.labels = None;
     if let Some(marks) = &mut pv.metadata.annotations {
-        marks.retain(|key, _| key == POPULATES);
+        marks.retain(|key, _| key == POPULATES || key == EXCHANGE);
     }
     pv.spec = pv.spec.take().map(|spec| PersistentVolumeSpec {
         claim_ref: spec.claim_ref,

@@ -136,6 +136,22 @@ async fn a_pod_gets_the_claim_that_is_its_own_at_that_moment() {
 }
 
 #[tokio::test]
+async fn a_pod_whose_claim_gets_another_volume_waits_behind_a_gate() {
+    let site = Site::start().await;
+    site.api.hold_events();
+    let swap =
+        json!({"phase": "Draining", "claim": "data-0-bb", "generation": 2, "keepsName": true});
+    workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa", "swap": swap}]));
+    let answer = site.ask("db-0", "CREATE").await;
+    let patch: Vec<u8> = serde_json::from_value(answer["patch"].clone()).unwrap();
+    let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+    let mut made = review("db-0", "CREATE")["request"]["object"].clone();
+    json_patch::patch(&mut made, &patch).unwrap();
+    assert_eq!(made["spec"]["schedulingGates"], json!([{"name": "pliant.io/volume-exchange"}]));
+    assert_eq!(made["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-0-aa");
+}
+
+#[tokio::test]
 async fn what_cannot_be_answered_is_refused_with_a_sentence() {
     let site = Site::start().await;
     let refused = async |pod: &str, why: &str| {

@@ -10,7 +10,7 @@ use pliant::testing::FakeApi;
 use pliant::volume::{DRIVER, Fence, NodeKey};
 use serde_json::json;
 
-use crate::play::{Play, fill_pods, object, volume_read};
+use crate::play::{Play, fill_pods, object, volume_in, volume_read};
 use crate::world::{is_running, volume_of};
 
 /// Do one thing, if there is one to do.
@@ -33,8 +33,7 @@ fn publish(api: &FakeApi, play: &Play) -> bool {
         }))
     });
     let told = node.status.get_or_insert_default();
-    let volumes: Vec<VolumeOnNode> =
-        api.list::<PersistentVolume>().iter().filter_map(|pv| on_node(pv, play)).collect();
+    let volumes = on_node(api, play);
     let is_news = told.volumes != volumes;
     if is_news {
         told.volumes = volumes;
@@ -43,25 +42,33 @@ fn publish(api: &FakeApi, play: &Play) -> bool {
     is_news
 }
 
-/// A volume of ours, as its node tells of it.
-fn on_node(pv: &PersistentVolume, play: &Play) -> Option<VolumeOnNode> {
-    let csi = pv.spec.as_ref()?.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;
-    let fence = play.fences.get(&pv.name_any()).map(|fence| FenceStatus::from(*fence));
-    let size = play.sizes.get(&pv.name_any()).copied().unwrap_or(Bytes::gib(4));
-    Some(object(json!({
-        "id": csi.volume_handle, "name": pv.name_any(), "pool": "p", "size": Quantity(size),
+/// The volumes of ours, as their node tells of them: also those that no PersistentVolume names.
+fn on_node(api: &FakeApi, play: &Play) -> Vec<VolumeOnNode> {
+    let mut all = play.volumes.clone();
+    for pv in api.list::<PersistentVolume>() {
+        let csi = pv.spec.as_ref().and_then(|spec| spec.csi.clone());
+        let csi = csi.filter(|csi| csi.driver == DRIVER);
+        all.extend(csi.map(|csi| (volume_in(&pv), csi.volume_handle)));
+    }
+    all.iter().map(|(name, handle)| volume(name, handle, play)).collect()
+}
+
+fn volume(name: &str, handle: &str, play: &Play) -> VolumeOnNode {
+    let fence = play.fences.get(name).map(|fence| FenceStatus::from(*fence));
+    let size = play.sizes.get(name).copied().unwrap_or(Bytes::gib(4));
+    object(json!({
+        "id": handle, "name": name, "pool": "p", "size": Quantity(size),
         "requested": "4Gi", "mode": play.file_system.unwrap_or("ext4"), "state": "ready",
-        "fence": fence, "limit": play.limits.get(&pv.name_any()).map(|limit| Quantity(*limit)),
-    })))
+        "fence": fence, "limit": play.limits.get(name).map(|limit| Quantity(*limit)),
+    }))
 }
 
 /// The node does what it is asked.
 fn answer(api: &FakeApi, play: &mut Play) -> bool {
     let mut asked = api.list::<VolumeRequest>().into_iter().filter(|one| !one.has_ended());
     let Some(mut request) = asked.next() else { return false };
-    let pvs = api.list::<PersistentVolume>();
-    let mut volumes = pvs.iter().filter_map(|pv| on_node(pv, play));
-    let volume = volumes.find(|volume| volume.id == request.spec.volume);
+    let volumes = on_node(api, play);
+    let volume = volumes.into_iter().find(|volume| volume.id == request.spec.volume);
     let done = match (&request.spec.work, volume) {
         (Work::Fence(fence), Some(volume)) => {
             let now = play.fences.entry(volume.name).or_default();
@@ -97,6 +104,11 @@ fn shrink(
     volume: &VolumeOnNode,
     to: Quantity,
 ) -> serde_json::Value {
+    if volume.size.0 <= to.0 {
+        // So small already, and kept so.
+        play.limits.insert(volume.name.clone(), to.0);
+        return json!({"phase": "Resized", "size": volume.size});
+    }
     if play.is_read_only {
         return failed("InUse", "it is mounted read-only");
     }

@@ -33,13 +33,15 @@ enum Case {
     Scaled,
     /// The claim that its template made becomes smaller where its volume lies.
     InPlace,
+    /// The claim that its template made gets a smaller volume of another class, under its own name.
+    SameName,
     /// Its claim is full, and there is no room for a whole step.
     Refused,
     /// Its claim has grown, and is nearly empty for long.
     Shrunk,
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     Case::Grow,
     Case::Swap,
     Case::Hot,
@@ -47,6 +49,7 @@ const CASES: [Case; 9] = [
     Case::EditedTwice,
     Case::Scaled,
     Case::InPlace,
+    Case::SameName,
     Case::Refused,
     Case::Shrunk,
 ];
@@ -88,7 +91,8 @@ impl Case {
     }
 
     async fn live(self, world: &World) -> End {
-        let own: &[&str] = if self == Case::InPlace { &["www"] } else { &[] };
+        let has_own = matches!(self, Case::InPlace | Case::SameName);
+        let own: &[&str] = if has_own { &["www"] } else { &[] };
         world.set(self.pods(), own);
         let soon = json!({"retention": "5m"});
         world.want("4Gi", "hdd", &soon);
@@ -125,6 +129,7 @@ impl Case {
                 world.play().file_system = Some("btrfs");
                 world.want("2Gi", "hdd", &soon);
             }
+            Case::SameName => world.want("2Gi", "ssd", &soon),
             Case::Refused => {
                 world.play().room = Some(Bytes::gib(10));
                 world.want("4Gi", "hdd", &sizing());
@@ -237,7 +242,10 @@ fn end(world: &World) -> End {
         let spec = claim.spec.unwrap_or_default();
         let requests = spec.resources.and_then(|all| all.requests).unwrap_or_default();
         let size = requests.get("storage").map(|size| size.0.clone()).unwrap_or_default();
-        (size, spec.storage_class_name.unwrap_or_default(), one.generation)
+        let of_volume =
+            claim.metadata.annotations.and_then(|all| all.get("pliant.io/storage-class").cloned());
+        let class = of_volume.or(spec.storage_class_name).unwrap_or_default();
+        (size, class, one.generation)
     });
     let told = [
         "SwapBegun",

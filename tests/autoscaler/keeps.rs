@@ -127,7 +127,7 @@ fn what_would_be_done_is_only_told_if_that_is_wanted() {
 }
 
 #[test]
-fn claims_of_a_statefulset_with_templates_grow_and_are_not_swapped() {
+fn claims_of_a_statefulset_with_templates_grow_and_keep_what_never_changes() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         world.play().file_system = Some("xfs");
@@ -136,10 +136,12 @@ fn claims_of_a_statefulset_with_templates_grow_and_are_not_swapped() {
         world.settled("1/1").await;
         assert_eq!(world.claims(), ["www-nginx-0"]);
         assert_eq!(capacity(&world.active(0)), "8Gi");
-        world.want("2Gi", "hdd", &json!({}));
+        let mut other = world.wanted("8Gi", "hdd", &json!({}));
+        other.spec.volume_claim_template.spec.access_modes = vec!["ReadWriteOncePod".to_owned()];
+        world.api.put(&other);
         world.until("it is told", |status| status.reason.as_deref() == Some("ClaimsFixed")).await;
         let message = world.status().message.unwrap();
-        assert!(message.contains("--cascade=orphan"), "{message}");
+        assert!(message.contains("change the accessModes of a claim"), "{message}");
     });
 }
 

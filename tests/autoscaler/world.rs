@@ -11,13 +11,13 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use pliant::api::{
-    AutoscalerPhase, NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus,
-    PvcSourcePopulator, Swap,
+    AutoscalerPhase, GATE, NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus,
+    PvcSourcePopulator, Swap, is_gated,
 };
 use pliant::autoscaler::{Keeper, Webhook};
 use pliant::populators::{Populator, Settings, Tally, Watches};
 use pliant::testing::FakeApi;
-use pliant::volume::Use;
+use pliant::volume::{DRIVER, Use};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -86,7 +86,8 @@ impl World {
             ("now", "Immediate", true),
         ] {
             api.put(&object::<StorageClass>(json!({
-                "metadata": {"name": class}, "provisioner": "x",
+                "metadata": {"name": class},
+                "provisioner": if class == "fixed" { "other.example.com" } else { DRIVER },
                 "volumeBindingMode": mode, "allowVolumeExpansion": can_grow,
             })));
         }
@@ -255,7 +256,7 @@ impl World {
     }
 
     fn tell(&self, ordinal: i32, usage: &Value) {
-        let volume = self.active(ordinal).spec.unwrap().volume_name.unwrap();
+        let volume = play::volume_of_claim(&self.api, &self.active(ordinal)).unwrap();
         let mut node: NodeStorage =
             self.api.get("alpha").expect("its agent has told of its volumes");
         let told = node.status.as_mut().unwrap();
@@ -298,7 +299,7 @@ impl World {
         let play = self.play();
         let limited = play.limits.keys().map(|volume| format!("{volume} does not grow"));
         let sizes = self.api.list::<PersistentVolumeClaim>().into_iter().filter_map(|claim| {
-            let volume = claim.spec.as_ref()?.volume_name.clone()?;
+            let volume = play::volume_of_claim(&self.api, &claim)?;
             let has = claim.status.as_ref()?.capacity.as_ref()?.get("storage")?.0.clone();
             let size = *play.sizes.get(&volume)?;
             let is_true = has.parse() == Ok(size);
@@ -327,10 +328,19 @@ fn make_pod(api: &FakeApi, set: &StatefulSet) -> bool {
     let claim = if own { Some(own_claim(api, ordinal)) } else { injected(api, ordinal) };
     let Some(claim) = claim else { return false };
     let volume = json!({"name": "www", "persistentVolumeClaim": {"claimName": claim}});
-    api.put(&object::<Pod>(json!({
-        "metadata": {"name": format!("nginx-{ordinal}"), "namespace": SHOP},
+    let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "nginx",
+                       "uid": "of-nginx", "controller": true});
+    let mut pod = json!({
+        "metadata": {"name": format!("nginx-{ordinal}"), "namespace": SHOP,
+                     "ownerReferences": [owner]},
         "spec": {"containers": [], "volumes": [volume]}, "status": {"phase": "Pending"},
-    })));
+    });
+    let keeper: Option<PvcAutoscaler> = api.get(&format!("{SHOP}/nginx"));
+    if keeper.is_some_and(|keeper| keeper.holds(&object(pod.clone()))) {
+        pod["spec"]["schedulingGates"] = json!([{ "name": GATE }]);
+        pod["metadata"]["labels"] = json!({ GATE: "true" });
+    }
+    api.put(&object::<Pod>(pod));
     // Its status tells of the pod, whoever watches only that.
     let mut set = set.clone();
     let count = set.annotations().get("pods").map_or(0, |text| text.parse().unwrap_or(0));
@@ -368,8 +378,10 @@ fn claim_of(api: &FakeApi, pod: &Pod) -> Option<PersistentVolumeClaim> {
 
 /// The scheduler chooses a node for the claim of a pod.
 fn choose_node(api: &FakeApi, pod: &Pod) -> bool {
-    let Some(mut claim) = claim_of(api, pod) else { return false };
-    if phase(&claim) == "Bound" || claim.annotations().contains_key(SELECTED_NODE) {
+    let Some(mut claim) = claim_of(api, pod).filter(|_| !is_gated(pod)) else { return false };
+    if ["Bound", "Lost"].contains(&&*phase(&claim))
+        || claim.annotations().contains_key(SELECTED_NODE)
+    {
         return false;
     }
     claim.annotations_mut().insert(SELECTED_NODE.to_owned(), "alpha".to_owned());
@@ -379,7 +391,7 @@ fn choose_node(api: &FakeApi, pod: &Pod) -> bool {
 
 /// The volume of a pod whose claim is bound.
 pub fn volume_of(api: &FakeApi, pod: &Pod) -> Option<String> {
-    claim_of(api, pod)?.spec?.volume_name
+    play::volume_of_claim(api, &claim_of(api, pod)?)
 }
 
 pub fn is_running(pod: &Pod) -> bool {
@@ -389,7 +401,10 @@ pub fn is_running(pod: &Pod) -> bool {
 /// A kubelet starts a pod whose claim is bound: it finds all that it has ever written, and writes more.
 fn start(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
     let claim = claim_of(api, pod).filter(|claim| phase(claim) == "Bound");
-    if is_running(pod) || claim.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some()) {
+    if is_running(pod)
+        || is_gated(pod)
+        || claim.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some())
+    {
         return false;
     }
     let volume = volume_of(api, pod).unwrap();
@@ -421,7 +436,7 @@ fn start(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
 fn write(api: &FakeApi, play: &mut Play, pod: &Pod) {
     let name = pod.name_any();
     let claim = claim_of(api, pod).unwrap();
-    let volume = claim.spec.clone().unwrap().volume_name.unwrap();
+    let volume = play::volume_of_claim(api, &claim).unwrap();
     let found = match play.contents.get(&volume) {
         Some(Content::Whole(text)) => text.clone(),
         Some(Content::Empty) | None => String::new(),
@@ -461,9 +476,10 @@ fn is_allowed(line: &str) -> bool {
         && match (verb, path.as_slice()) {
             _ if is_request => true,
             ("POST", [kind, _]) => made.contains(kind),
+            ("POST", ["persistentvolumes"]) | ("DELETE", ["persistentvolumes", _]) => true,
             ("POST", ["pods", _, _, "eviction"]) | ("PATCH", ["persistentvolumes", _]) => true,
             ("PATCH", [kind, _, _]) => {
-                ["persistentvolumeclaims", "pvcsourcepopulators"].contains(kind)
+                ["persistentvolumeclaims", "pods", "pvcsourcepopulators"].contains(kind)
             }
             ("PATCH", [kind, _, _, "status"]) => {
                 ["pvcautoscalers", "pvcsourcepopulators", "persistentvolumeclaims"].contains(kind)

@@ -147,6 +147,27 @@ fn a_smaller_volume_is_no_reason_to_grow() {
 }
 
 #[test]
+fn a_volume_that_has_the_size_already_is_kept_at_it_whatever_is_in_it() {
+    block_on(async {
+        for (mode, ops) in [
+            (XFS, &used(XFS)[..]),
+            (Mode::Block, &[Op::Create(Mode::Block)]),
+            (EXT4, &used(EXT4)[..]),
+        ] {
+            let (host, _, node) = after(ops).await;
+            let id = id_of(VOLUME);
+            let size = Bytes::mib(SMALL);
+            assert_eq!(node.shrink(&id, size).await.unwrap(), size, "{mode}");
+            assert!(limit(&host).is_some(), "{mode}");
+            let said = refused(node.grow(&id, growth(LARGE)).await);
+            assert_eq!(said.0, Reason::SizeOutOfRange, "{mode}: {}", said.1);
+            node.release(&id).await.unwrap();
+            node.grow(&id, growth(LARGE)).await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_long_wipe_of_what_is_given_back_is_done_once() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().expect("a runtime");

@@ -18,6 +18,10 @@ pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Keeps a claim for as long as a pod uses it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
+/// Keeps a PersistentVolume for as long as it has its claim.
+const PV_PROTECTION: &str = "kubernetes.io/pv-protection";
+/// On a claim that has got another volume: what its node calls it.
+const GIVEN: &str = "pliant.io/volume";
 /// Has the controller of volumes look at a claim.
 const NUDGED: &str = "pliant.io/volume-handed-over";
 
@@ -60,6 +64,8 @@ pub struct Play {
     /// How many fill pods have run.
     pub pods: usize,
     pub contents: BTreeMap<String, Content>,
+    /// The volumes of this driver that nodes have, with what the driver calls them.
+    pub volumes: BTreeMap<String, String>,
     /// Volumes that were deleted with what was in them.
     pub destroyed: Vec<Content>,
     /// What the pods of workloads have written, by the name of the pod.
@@ -74,7 +80,7 @@ pub struct Play {
     pub is_read_only: bool,
     /// Whether a shrink is not at its end when it is asked for: the next call finds it so.
     pub are_shrinks_slow: bool,
-    /// The sizes of volumes that were shrunk.
+    /// The sizes of volumes of this driver.
     pub sizes: BTreeMap<String, Bytes>,
     /// The sizes beyond which volumes do not grow.
     pub limits: BTreeMap<String, Bytes>,
@@ -143,6 +149,7 @@ fn step(api: &FakeApi, play: &mut Play) -> bool {
             || schedule(api, play, &claim)
             || bind(api, &claim)
             || lose(api, &claim)
+            || find_again(api, &claim)
             || provision(api, play, &claim)
             || resize(api, play, &claim)
         {
@@ -150,7 +157,7 @@ fn step(api: &FakeApi, play: &mut Play) -> bool {
         }
     }
     let pvs = api.list::<PersistentVolume>();
-    pvs.iter().any(|pv| reclaim(api, play, pv))
+    pvs.iter().any(|pv| protect_volume(api, pv) || reclaim(api, play, pv))
         || fill_pods(api).iter().any(|pod| kubelet(api, play, pod) || send(api, play, pod))
         || api.list::<Secret>().iter().any(|secret| collect(api, secret))
 }
@@ -248,6 +255,58 @@ fn lose(api: &FakeApi, claim: &PersistentVolumeClaim) -> bool {
     true
 }
 
+/// A claim that is lost has a volume again when one of its name names it; its controller sees that when the
+/// claim is written to, and the claim then has what that has.
+fn find_again(api: &FakeApi, claim: &PersistentVolumeClaim) -> bool {
+    let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
+    let named = named.filter(|_| phase(claim) == "Lost");
+    let pv = named.and_then(|named| api.get::<PersistentVolume>(&named));
+    let Some(pv) = pv.filter(|pv| owner(pv) == claim.uid()) else { return false };
+    if claim.annotations().get(GIVEN) != Some(&volume_in(&pv)) {
+        return false;
+    }
+    let mut changed = serde_json::to_value(claim).unwrap();
+    changed["status"]["phase"] = json!("Bound");
+    changed["status"]["capacity"] = serde_json::to_value(pv.spec.unwrap().capacity).unwrap();
+    api.put(&object::<PersistentVolumeClaim>(changed));
+    true
+}
+
+/// A PersistentVolume is kept for as long as it has its claim.
+fn protect_volume(api: &FakeApi, pv: &PersistentVolume) -> bool {
+    let is_kept = pv.finalizers().iter().any(|one| one == PV_PROTECTION);
+    let mut changed = pv.clone();
+    if pv.metadata.deletion_timestamp.is_none() {
+        if !is_kept {
+            changed.finalizers_mut().push(PV_PROTECTION.to_owned());
+            api.put(&changed);
+        }
+        return !is_kept;
+    }
+    let claims = api.list::<PersistentVolumeClaim>();
+    let has_owner = claims.iter().any(|claim| claim.uid() == owner(pv));
+    if has_owner || !is_kept {
+        return false;
+    }
+    changed.finalizers_mut().clear();
+    api.put(&changed);
+    api.delete::<PersistentVolume>(&pv.name_any());
+    true
+}
+
+/// What its node calls the volume of a PersistentVolume.
+pub fn volume_in(pv: &PersistentVolume) -> String {
+    let csi = pv.spec.as_ref().and_then(|spec| spec.csi.as_ref());
+    let name = csi.and_then(|csi| csi.volume_attributes.as_ref()?.get("name").cloned());
+    name.unwrap_or_else(|| pv.name_any())
+}
+
+/// What its node calls the volume of a claim.
+pub fn volume_of_claim(api: &FakeApi, claim: &PersistentVolumeClaim) -> Option<String> {
+    let named = claim.spec.as_ref()?.volume_name.clone()?;
+    Some(api.get::<PersistentVolume>(&named).map_or(named, |pv| volume_in(&pv)))
+}
+
 /// The provisioner makes the volume of a claim that has no source, or takes a full node away.
 fn provision(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> bool {
     let spec = claim.spec.clone().unwrap_or_default();
@@ -268,6 +327,7 @@ fn provision(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> b
         return is_taken;
     }
     let name = format!("pv-{}", claim.uid().unwrap());
+    let size = spec.resources.clone().and_then(|all| all.requests).unwrap_or_default();
     let is_ours = spec.storage_class_name.as_deref() != Some("fixed");
     let driver = if is_ours { DRIVER } else { "other.example.com" };
     let handle = VolumeId::new(NodeKey::of(&node), VolumeKey::of(&name)).to_string();
@@ -275,16 +335,22 @@ fn provision(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> b
         {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]},
     ]});
     api.put(&object::<PersistentVolume>(json!({
-        "metadata": {"name": name},
+        "metadata": {"name": name, "finalizers": [PV_PROTECTION]},
         "spec": {
-            "capacity": {"storage": "1Gi"},
+            "capacity": size,
+            "storageClassName": spec.storage_class_name,
             "persistentVolumeReclaimPolicy": "Delete",
             "claimRef": {"namespace": claim.namespace(), "name": claim.name_any(), "uid": claim.uid()},
-            "csi": {"driver": driver, "volumeHandle": handle},
+            "csi": {"driver": driver, "volumeHandle": handle, "volumeAttributes": {"name": name}},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
         },
     })));
-    play.contents.insert(name, Content::Empty);
+    play.contents.insert(name.clone(), Content::Empty);
+    if is_ours {
+        let bytes = size.get("storage").and_then(|size| size.0.parse().ok());
+        play.sizes.extend(bytes.map(|bytes| (name.clone(), bytes)));
+        play.volumes.insert(name, handle);
+    }
     true
 }
 
@@ -298,8 +364,13 @@ fn resize(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> bool
     }
     let size = |all: &Value| all["storage"].as_str().and_then(|text| text.parse::<Bytes>().ok());
     let (has, wants) = (size(&status["capacity"]), size(&wanted));
+    // One that has got a larger volume under its own name has more than it asks for.
+    if has > wants && claim.annotations().contains_key(GIVEN) {
+        return false;
+    }
     assert!(wants > has, "{}: no claim can ask for what it has, or less", claim.name_any());
-    let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).unwrap_or_default();
+    let pv = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).unwrap_or_default();
+    let volume = volume_of_claim(api, claim).unwrap_or_default();
     let limit = play.limits.get(&volume);
     let is_refused = play.room.iter().chain(limit).any(|most| wants > Some(*most));
     if is_refused && status["allocatedResources"] == wanted {
@@ -316,7 +387,7 @@ fn resize(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> bool
         });
     }
     if !is_refused {
-        raise(api, &volume, &wanted);
+        raise(api, &pv, &wanted);
         if let (Some(size), Some(wants)) = (play.sizes.get_mut(&volume), wants) {
             *size = wants.max(*size);
         }
@@ -342,8 +413,12 @@ fn reclaim(api: &FakeApi, play: &mut Play, pv: &PersistentVolume) -> bool {
     if has_owner || !is_deleted {
         return false;
     }
+    let mut freed = pv.clone();
+    freed.finalizers_mut().clear();
+    api.put(&freed);
     api.delete::<PersistentVolume>(&pv.name_any());
-    play.destroyed.extend(play.contents.remove(&pv.name_any()));
+    play.volumes.remove(&volume_in(pv));
+    play.destroyed.extend(play.contents.remove(&volume_in(pv)));
     true
 }
 
@@ -449,7 +524,7 @@ pub fn volume_read(api: &FakeApi, pod: &Pod) -> Option<String> {
     let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let named = volumes.find(|one| one.name == "source")?.persistent_volume_claim.clone()?;
     let path = format!("{}/{}", pod.namespace()?, named.claim_name);
-    api.get::<PersistentVolumeClaim>(&path)?.spec?.volume_name
+    volume_of_claim(api, &api.get::<PersistentVolumeClaim>(&path)?)
 }
 
 /// What is in it.
@@ -469,7 +544,7 @@ fn target(api: &FakeApi, pod: &Pod) -> Option<String> {
     let claim: PersistentVolumeClaim =
         api.get(&format!("{}/{}", pod.namespace()?, pod.name_any()))?;
     let pv: PersistentVolume = api.get(&claim.spec.as_ref()?.volume_name.clone()?)?;
-    (owner(&pv) == claim.uid()).then(|| pv.name_any())
+    (owner(&pv) == claim.uid()).then(|| volume_in(&pv))
 }
 
 /// Whether all volumes of a pod are there, and on one node.

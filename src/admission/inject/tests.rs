@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::PvcAutoscalerStatus;
+use crate::api::controlling_stateful_set;
 
 fn read<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()
@@ -100,6 +101,66 @@ fn each_phase_of_a_swap_has_one_claim() {
     }
 }
 
+/// The gates of the pod that is made, or why none is.
+fn gates(pod: &Value, own: &[&str], sizes: &PvcAutoscaler) -> Result<Value, String> {
+    let mut pod = pod.clone();
+    let sizes = [sizes.clone()];
+    match decide(&read(pod.clone()), &workload(own), &sizes) {
+        Verdict::AsItIs => {}
+        Verdict::With(change) => {
+            patch(&mut pod, &change).unwrap();
+            assert_eq!(decide(&read(pod.clone()), &workload(own), &sizes), Verdict::AsItIs);
+            let is_gated = !pod["spec"]["schedulingGates"].is_null();
+            let label = &pod["metadata"]["labels"][GATE];
+            assert_eq!(label == "true", is_gated, "it is found by that");
+        }
+        Verdict::Not(why) => return Err(why),
+    }
+    Ok(pod["spec"]["schedulingGates"].clone())
+}
+
+#[test]
+fn a_pod_is_not_scheduled_while_its_claim_gets_another_volume() {
+    let fence = json!({"state": "Superseded", "generation": 1});
+    let ours = json!([{ "name": GATE }]);
+    for (phase, fence, is_held) in [
+        ("Planned", &Value::Null, false),
+        ("HotCopy", &Value::Null, false),
+        ("Draining", &Value::Null, true),
+        ("Fenced", &fence, true),
+        ("FinalCopy", &fence, true),
+        ("Exchanging", &fence, true),
+        ("Soaking", &Value::Null, false),
+        ("RollingBack", &fence, true),
+        ("RollingBack", &Value::Null, false),
+        ("Failed", &fence, false),
+    ] {
+        let swap = json!({"phase": phase, "claim": "new", "generation": 1, "fence": fence,
+                          "keepsName": true});
+        let sizes = data(&json!([{"ordinal": 0, "activeClaim": "data-db-0", "swap": swap}]));
+        let expected = if is_held { ours.clone() } else { Value::Null };
+        for own in [&["data"][..], &[]] {
+            let given = gates(&pod("db-0", &Value::Null), own, &sizes);
+            assert_eq!(given, Ok(expected.clone()), "{phase} {own:?}");
+        }
+        // The claim is the one that it names, whoever names it.
+        let given = made(&pod("db-0", &Value::Null), &workload(&[]), &[sizes.clone()]);
+        assert_eq!(given, Ok(json!([volume("data", "data-db-0")])), "{phase}");
+        assert_eq!(gates(&pod("db-1", &Value::Null), &["data"], &sizes), Ok(Value::Null));
+    }
+    let swap = json!({"phase": "Draining", "claim": "new", "generation": 1, "keepsName": true});
+    let sizes = data(&json!([{"ordinal": 0, "activeClaim": "data-db-0", "swap": swap}]));
+    let mut gated = pod("db-0", &Value::Null);
+    gated["spec"]["schedulingGates"] = json!([{"name": "theirs"}]);
+    gated["metadata"]["labels"] = json!({"app": "db"});
+    let both = json!([{"name": "theirs"}, { "name": GATE }]);
+    assert_eq!(gates(&gated, &["data"], &sizes), Ok(both));
+    let mut placed = pod("db-0", &Value::Null);
+    placed["spec"]["nodeName"] = json!("alpha");
+    let why = gates(&placed, &["data"], &sizes).unwrap_err();
+    assert!(why.contains("names node alpha itself"), "{why}");
+}
+
 #[test]
 fn several_templates_are_several_volumes_and_the_own_ones_of_a_stateful_set_are_its_own() {
     let ordinal = |claim: &str| json!([{"ordinal": 0, "activeClaim": claim}]);
@@ -173,7 +234,7 @@ fn only_a_name_of_a_stateful_set_has_an_ordinal() {
         ("db-1-0", None),
         ("web-0", None),
     ] {
-        assert_eq!(ordinal(name, "db"), expected, "{name}");
+        assert_eq!(ordinal_of(name, "db"), expected, "{name}");
     }
     let why = "pod debug has no ordinal of StatefulSet db in its name, so which claims are its own is not known";
     let given = made(&pod("debug", &Value::Null), &workload(&[]), &[data(&json!([]))]);

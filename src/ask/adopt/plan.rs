@@ -13,8 +13,8 @@ use kube::api::ObjectMeta;
 
 use super::Adoption;
 use crate::api::{FenceState, NodeStorage, Quantity, VolumeOnNode, VolumeRequest, Work};
-use crate::cluster::Pv;
 use crate::cluster::audit::{Difference, audit};
+use crate::cluster::{self, Pv, VOLUME, volume_name};
 use crate::volume::{Class, DRIVER, FsKind, State, TOPOLOGY, few};
 
 /// What decides about an adoption.
@@ -53,7 +53,7 @@ pub fn plan(seen: &Seen, id: &str, wish: &Wish) -> Result<Adoption, String> {
     let (node, volume) = find(seen, id)?;
     refuse_if_named(seen, id)?;
     refuse_if_changing(seen, volume)?;
-    let lost = lost_claim(seen, volume);
+    let lost = lost_claim(seen, volume, wish);
     let class = class_of(seen, volume, wish, lost)?;
     let is_it = |one: &&StorageClass| one.metadata.name.as_ref() == Some(&class);
     let mount_options = seen.classes.iter().find(is_it).and_then(|one| one.mount_options.clone());
@@ -63,14 +63,16 @@ pub fn plan(seen: &Seen, id: &str, wish: &Wish) -> Result<Adoption, String> {
         let claim = new_claim(seen, volume, wish, &class)?;
         (reference_to(&claim), Some(claim))
     };
-    let name = object_name(volume);
+    // A claim that has got another volume under its own name has another one's PersistentVolume.
+    let had = lost.and_then(|claim| claim.spec.as_ref()?.volume_name.as_deref());
+    let name = had.unwrap_or(object_name(volume));
     if seen.volumes.iter().any(|pv| pv.metadata.name.as_deref() == Some(name)) {
         return Err(format!(
             "there is a PersistentVolume {name} already, and it is of another volume; see `kubectl \
              get pv {name} --output yaml`"
         ));
     }
-    let mut pv = new_volume(node, volume, &class, reference);
+    let mut pv = new_volume(name, node, volume, &class, reference);
     if let Some(spec) = &mut pv.spec {
         spec.mount_options = mount_options;
         let modes = lost.and_then(|claim| claim.spec.as_ref()?.access_modes.clone());
@@ -130,16 +132,23 @@ fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> 
     }
 }
 
-/// The claim that the volume was made for, if its PersistentVolume was removed under it.
-fn lost_claim<'a>(seen: &'a Seen, volume: &VolumeOnNode) -> Option<&'a PersistentVolumeClaim> {
-    // The provisioner names the volume by the claim's uid.
-    let uid = volume.name.strip_prefix("pvc-")?;
+/// The claim that had the volume, if its PersistentVolume was removed under it. What a claim tells of itself
+/// its tenant can write, so it has to be the one that the volume was made for, by its uid, or one that has
+/// got it in an exchange and that the caller names.
+fn lost_claim<'a>(
+    seen: &'a Seen,
+    volume: &VolumeOnNode,
+    wish: &Wish,
+) -> Option<&'a PersistentVolumeClaim> {
     seen.claims.iter().find(|claim| {
-        let names_it = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
+        let metadata = &claim.metadata;
         let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-        claim.metadata.uid.as_deref() == Some(uid)
-            && names_it == Some(&volume.name)
-            && phase == Some("Lost")
+        let is_made_for = metadata.uid.is_some() && metadata.uid.as_deref() == volume.name.strip_prefix("pvc-");
+        let is_exchanged = metadata.annotations.as_ref().is_some_and(|notes| notes.contains_key(VOLUME));
+        let is_named = wish.claim.is_some() && wish.claim == metadata.name && wish.namespace == metadata.namespace;
+        phase == Some("Lost")
+            && volume_name(claim) == Some(&volume.name)
+            && (is_made_for || (is_exchanged && is_named))
     })
 }
 
@@ -150,8 +159,7 @@ fn class_of(
     lost: Option<&PersistentVolumeClaim>,
 ) -> Result<String, String> {
     if let Some(claim) = lost {
-        let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone());
-        return Ok(class.unwrap_or_default());
+        return Ok(cluster::class_of(claim).cloned().unwrap_or_default());
     }
     let ours = || seen.classes.iter().filter(|class| class.provisioner == DRIVER);
     let names = |classes: Vec<&StorageClass>| -> Vec<String> {
@@ -267,6 +275,7 @@ fn reference_to(claim: &PersistentVolumeClaim) -> ObjectReference {
 /// The PersistentVolume as the provisioner would have written it, but that its volume is kept when the
 /// claim goes.
 fn new_volume(
+    name: &str,
     node: &str,
     volume: &VolumeOnNode,
     class: &str,
@@ -300,7 +309,7 @@ fn new_volume(
     // Without it the provisioner would not remove the volume when one day its policy is Delete.
     let provisioned = ("pv.kubernetes.io/provisioned-by".to_owned(), DRIVER.to_owned());
     let metadata = ObjectMeta {
-        name: Some(object_name(volume).to_owned()),
+        name: Some(name.to_owned()),
         annotations: Some(BTreeMap::from([provisioned])),
         ..ObjectMeta::default()
     };

@@ -149,6 +149,35 @@ fn a_claim_that_has_lost_it_gets_it_back() {
 }
 
 #[test]
+fn a_claim_that_has_exchanged_its_volume_gets_that_and_only_when_it_is_named() {
+    let exchanged = |volume: &str| {
+        let mut claim = claim("u-1", "Lost");
+        claim.spec.as_mut().unwrap().volume_name = Some("pvc-u-9".to_owned());
+        let notes = [("pliant.io/volume", volume), ("pliant.io/storage-class", "fast")];
+        let notes = notes.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        claim.metadata.annotations = Some(notes.into());
+        with(|seen| seen.claims = vec![claim])
+    };
+    let given = plan(&exchanged("pvc-u-1"), &id(), &named()).unwrap();
+    assert_eq!(given.volume.metadata.name.as_deref(), Some("pvc-u-9"), "the one that it names");
+    let spec = given.volume.spec.unwrap();
+    assert_eq!(spec.storage_class_name.as_deref(), Some("fast"), "that of the volume");
+    // It was made for the claim, which has another one now; a tenant can write the annotation.
+    for (seen, wish) in [
+        (exchanged("pvc-u-2"), named()),
+        (
+            with(|seen| {
+                *seen = exchanged("pvc-u-1");
+                seen.claims[0].metadata.uid = Some("u-3".to_owned());
+            }),
+            Wish::default(),
+        ),
+    ] {
+        plan(&seen, &id(), &wish).unwrap_err();
+    }
+}
+
+#[test]
 fn a_name_that_kubernetes_does_not_take_is_replaced_by_the_id() {
     for name in ["Müll", "-a", "a-", "a_b", "", "a/b"] {
         let seen = with(|seen| volume(seen).name = name.to_owned());

@@ -120,7 +120,10 @@ fn of_record(seen: &Seen, status: &NodeStorageStatus, program: &str, name: &str)
     findings.extend(status.volumes.iter().flat_map(|volume| {
         volume.ailments.iter().map(move |ailment| {
             let what = format!("node {name}: volume {}: {}", volume.name, ailment.message);
-            let todo = format!("{program} explain pv/{}", volume.name);
+            // Whose name that is changes with an exchange; its id never does.
+            let its = seen.volumes.iter().find(|pv| pv.handle() == Some(&volume.id));
+            let pv = its.and_then(|pv| pv.metadata.name.as_ref()).unwrap_or(&volume.name);
+            let todo = format!("{program} explain pv/{pv}");
             if ailment.severity == "Degraded" {
                 Finding::warning(what, todo)
             } else {

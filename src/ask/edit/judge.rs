@@ -10,7 +10,7 @@ use crate::ask::AskError;
 use crate::ask::kept::{Kept, Part};
 use crate::ask::plan::{Plan, PodPlan, Procedure, plan_of};
 use crate::bytes::Bytes;
-use crate::cluster::requested;
+use crate::cluster::{requested, volume_name};
 use crate::volume::{Shrinks, few};
 
 /// What is told of how full a claim is.
@@ -163,14 +163,13 @@ fn goes_the_right_way(
     }
 }
 
-/// Claims that the StatefulSet makes keep their names: there is no other one in their place.
+/// Claims that pods name by themselves are what they name: there is no other one in their place.
 fn can_be_swapped(
     seen: &Seen,
     autoscaler: &PvcAutoscaler,
     plan: &Plan,
     wish: &Wish,
 ) -> Result<(), AskError> {
-    let volume = &autoscaler.spec.volume_claim_template.metadata.name;
     // What shrinks only while no pod has it is told by the operator.
     let must_swap = |pod: &&PodPlan| {
         let shrinks = seen.around.claim(&pod.claim).map(|claim| seen.around.shrinks(claim));
@@ -181,32 +180,15 @@ fn can_be_swapped(
     if !swaps && !matches!(wish, Wish::Move(_)) {
         return Ok(());
     }
-    let Some(set) = autoscaler.spec.stateful_set() else {
-        return refused(format!(
-            "{} names its claims by itself, so they can only grow, or shrink where their volumes lie: stop its pods, make a \
-             claim as it is wanted, which is filled from the one that is there by a PvcSourcePopulator, and \
-             name that one there",
-            autoscaler.spec.workload().in_words()
-        ));
-    };
-    if !makes_claims(seen, set, volume) {
+    if autoscaler.spec.stateful_set().is_some() {
         return Ok(());
     }
     refused(format!(
-        "StatefulSet {set} makes its claims by its own volumeClaimTemplates, so they can only grow, \
-         or shrink where their volumes lie: delete it with `kubectl delete statefulset {set} --cascade=orphan --namespace {}` and make it \
-         without template {volume}, which PvcAutoscaler {} has; its pods run on, and its claims are \
-         taken over",
-        seen.around.namespace,
-        autoscaler.name_any()
+        "{} names its claims by itself, so they can only grow, or shrink where their volumes lie: stop its pods, make a \
+         claim as it is wanted, which is filled from the one that is there by a PvcSourcePopulator, and \
+         name that one there",
+        autoscaler.spec.workload().in_words()
     ))
-}
-
-/// Whether a StatefulSet makes the claims of this template by itself.
-pub(super) fn makes_claims(seen: &Seen, set: &str, template: &str) -> bool {
-    let set = seen.sets.iter().find(|one| one.name_any() == set);
-    let own = set.and_then(|set| set.spec.as_ref()?.volume_claim_templates.as_ref());
-    own.is_some_and(|own| own.iter().any(|one| one.name_any() == template))
 }
 
 /// Refuse what cannot hold what is in the claims, as far as their nodes tell.
@@ -242,10 +224,10 @@ fn refuse_full(too_full: &[Usage<'_>], size: Bytes) -> Result<(), AskError> {
 
 /// What the node of a claim told last of how full it is.
 fn usage<'a>(seen: &'a Seen, claim: &str) -> Option<Usage<'a>> {
-    let volume = seen.around.claim(claim)?.spec.as_ref()?.volume_name.as_ref()?;
+    let volume = volume_name(seen.around.claim(claim)?)?;
     let of_node = |node: &'a NodeStorage| {
         let status = node.status.as_ref()?;
-        let id = &status.volumes.iter().find(|one| one.name == *volume)?.id;
+        let id = &status.volumes.iter().find(|one| one.name == volume)?.id;
         let told = status.usage.iter().find(|one| one.volume == *id)?;
         Some(Usage { claim: claim.to_owned(), node: node.name_any(), told })
     };

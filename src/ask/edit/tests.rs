@@ -115,10 +115,9 @@ fn a_shrink_tells_of_all_claims_that_it_concerns() {
 }
 
 #[test]
-fn claims_that_shrink_where_they_lie_stop_no_pod_and_may_be_those_of_a_template() {
+fn claims_that_shrink_where_they_lie_stop_no_pod() {
     let wish = Wish::Shrink(Bytes::gib(4));
-    let of_template = |mode| {
-        let own = json!([{"metadata": {"name": "data"}, "spec": {}}]);
+    let with_mode = |mode| {
         let mut seen = with_usage(with_usage(seen(), "data-db-0", 3), "data-db-1", 1);
         for node in &mut seen.around.storages {
             let volumes = &mut node.status.as_mut().unwrap().volumes;
@@ -126,23 +125,15 @@ fn claims_that_shrink_where_they_lie_stop_no_pod_and_may_be_those_of_a_template(
                 volume.mode = String::from(mode);
             }
         }
-        seen.sets = vec![typed(json!({"metadata": {"name": "db"}, "spec": {
-            "selector": {}, "serviceName": "db", "template": {}, "volumeClaimTemplates": own}}))];
         seen
     };
-    insta::assert_snapshot!(edit(&of_template("btrfs"), "data-db-0", &wish).in_words(&wish), @r"
+    insta::assert_snapshot!(edit(&with_mode("btrfs"), "data-db-0", &wish).in_words(&wish), @r"
     This edits the size in the template of PvcAutoscaler default/db, and so all
     claims that it keeps for StatefulSet db:
       POD   CLAIM      HAS      WANTED   BY
       db-0  data-db-0  8Gi hdd  4Gi hdd  shrinks
       db-1  data-db-1  8Gi hdd  4Gi hdd  shrinks
     ");
-    assert!(judge(&of_template("ext4"), &whose("data-db-0"), &wish).is_ok(), "without its pods");
-    let class = Wish::Move("ssd".to_owned());
-    for (mode, wish) in [("xfs", &wish), ("btrfs", &class)] {
-        let said = refusal(&of_template(mode), "data-db-0", wish);
-        assert!(said.contains("--cascade=orphan"), "{mode}: {said}");
-    }
 }
 
 #[test]
@@ -166,13 +157,6 @@ fn a_growth_and_a_move_tell_it_too() {
 fn what_cannot_be_is_refused_with_what_to_type() {
     let shrink = |gib| Wish::Shrink(Bytes::gib(gib));
     let full = with_usage(seen(), "data-db-1", 5);
-    let template =
-        json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}});
-    let own = Seen {
-        sets: vec![typed(json!({"metadata": {"name": "db"}, "spec": {
-            "selector": {}, "serviceName": "db", "template": {}, "volumeClaimTemplates": [template]}}))],
-        ..seen()
-    };
     let swapping = Seen { around: around(swapping()), ..seen() };
     let mut smaller = seen();
     smaller.around.claims[0] = claim("data-db-0", "4Gi", "hdd");
@@ -196,7 +180,6 @@ fn what_cannot_be_is_refused_with_what_to_type() {
             "4 GiB cannot hold what is in the claims: data-db-1 has 5 GiB in it on node alpha (1 GiB too",
         ),
         (with_usage(seen(), "plain", 5), "plain", shrink(4), "plain has 5 GiB in it"),
-        (own, "data-db-0", shrink(4), "kubectl delete statefulset db --cascade=orphan"),
         (
             Seen { around: around(crate::ask::plan::tests::swapping()), ..Seen::default() },
             "data-db-2",

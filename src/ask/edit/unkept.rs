@@ -4,7 +4,6 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::judge::makes_claims;
 use super::{Seen, Unkept, Wish};
 use crate::api::Quantity;
 use crate::cluster::requested;
@@ -14,19 +13,9 @@ pub(super) fn unkept(seen: &Seen, claim: &PersistentVolumeClaim, wish: &Wish) ->
     let name = claim.name_any();
     let user = seen.pods.iter().find_map(|pod| Some((workload(pod)?, volume(pod, &name)?)));
     let Some((set, volume)) = user else { return by_copy(claim, wish) };
-    let first = if makes_claims(seen, &set, &volume) {
-        format!(
-            " StatefulSet {set} makes its claims by itself: before that, delete it with `kubectl delete \
-             statefulset {set} --cascade=orphan --namespace {}`, and make it anew without template \
-             {volume}; its pods run on.",
-            seen.around.namespace
-        )
-    } else {
-        String::new()
-    };
     let why = format!(
         "no PvcAutoscaler keeps claim {name}, and nothing is changed. The one printed here would keep \
-         the claims of all pods of StatefulSet {set} so, each pod stopped while its claim is copied.{first} \
+         the claims of all pods of StatefulSet {set} so, each pod stopped while its claim is copied. \
          See docs/src/how-to/template.md"
     );
     let autoscaler = json!({

@@ -8,7 +8,7 @@ use crate::api::SwapPhase;
 use crate::volume::Fence;
 use dice::Dice;
 use serde_json::json;
-use world::{FAIR, HOT, Left, MOVES, Move, NOTHING, World};
+use world::{FAIR, HOT, Left, MOVES, Move, NOTHING, SAME, World};
 
 #[path = "../../../tests/tally/dice.rs"]
 mod dice;
@@ -39,7 +39,8 @@ fn settle(world: &World) -> World {
 /// The world after each round in which all happens that always happens, and nothing else.
 fn rounds(world: &World) -> impl Iterator<Item = World> {
     let mut first = world.clone();
-    first.left = Left { edits: 0, is_hot: world.left.is_hot, ..NOTHING };
+    let Left { is_hot, keeps_names, .. } = world.left;
+    first.left = Left { edits: 0, is_hot, keeps_names, ..NOTHING };
     if first.replicas == 0 {
         first.replicas = 1;
     }
@@ -203,6 +204,11 @@ fn in_every_state_nothing_is_lost_and_all_ends_well() {
         Left { claim_deletions: 1, ..HOT },
         Left { claim_deletions: 1, deletions: 1, ..NOTHING },
         Left { failures: 1, operators: 2, is_disordered: true, ..NOTHING },
+        Left { deaths: 1, kills: 1, ..SAME },
+        Left { failures: 1, kills: 1, ..SAME },
+        Left { edits: 2, ..SAME },
+        Left { holds: 1, ..SAME },
+        Left { deletions: 1, ..SAME },
     ];
     let found: Vec<(Left, std::thread::Result<usize>)> = std::thread::scope(|scope| {
         let all = stories.map(|left| (left, scope.spawn(move || explore(left))));

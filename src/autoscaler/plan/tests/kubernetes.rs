@@ -1,26 +1,91 @@
 //! What Kubernetes and the populator do in the explored world.
 
-use super::world::{Claim, FillingPhaseKey, PodModel, Source, World};
-use crate::api::{Swap, SwapPhase};
+use std::collections::BTreeMap;
+
+use super::world::{Claim, FillingPhaseKey, PodModel, Source, TEMPLATES, World};
+use crate::api::{Quantity, Swap, SwapPhase};
+use crate::autoscaler::exchange::Exchange;
+use crate::bytes::Bytes;
 use crate::volume::Use;
 
 impl World {
-    /// The claim that the webhook gives a pod.
-    fn injected(&self) -> Option<String> {
+    /// The claim that the webhook gives a pod, or the one that its workload makes.
+    fn injected(&mut self) -> Option<String> {
+        if self.left.keeps_names {
+            let name = "data-db-0".to_owned();
+            if !self.claims.contains_key(&name) {
+                let size = Quantity(Bytes::gib(TEMPLATES[0].0));
+                self.make_of(name.clone(), size, TEMPLATES[0].1, false);
+                self.change(&name, |claim| claim.has_labels = false);
+            }
+            return Some(name);
+        }
         let entry = self.status.of(0)?;
         let new = entry.swap.as_ref().filter(|swap| swap.gives_new_claim());
         Some(new.map_or(&entry.active_claim, |swap| &swap.claim).clone())
     }
 
     fn writes_to(&self, claim: &str) -> bool {
-        self.pod.as_ref().is_some_and(|pod| pod.claim == claim)
+        self.pod.as_ref().is_some_and(|pod| pod.claim == claim && !pod.is_gated)
     }
 
     pub(super) fn make_pod(&mut self) -> bool {
-        let claim = self.injected().filter(|_| self.pod.is_none() && self.replicas > 0);
-        let Some(claim) = claim else { return false };
+        if self.pod.is_some() || self.replicas == 0 {
+            return false;
+        }
+        let Some(claim) = self.injected() else { return false };
         let uid = self.uid();
-        self.pod = Some(PodModel { uid, claim, is_running: false });
+        let is_gated = self.holds_pod();
+        self.pod = Some(PodModel { uid, claim, is_running: false, is_gated });
+        true
+    }
+
+    /// Whether the status says that the pod is not to be scheduled.
+    fn holds_pod(&self) -> bool {
+        let swap = self.status.of(0).and_then(|entry| entry.swap.as_ref());
+        swap.is_some_and(Swap::holds_pod)
+    }
+
+    /// An operator lets a pod be scheduled that waits for nothing any more.
+    pub(super) fn open_gate(&mut self) -> bool {
+        let claim = self.pod.as_ref().and_then(|pod| self.claims.get(&pod.claim));
+        let is_for_a_copy = claim.is_some_and(|claim| claim.fence.lets() == Use::Read);
+        if self.holds_pod() || self.exchange.is_some() || is_for_a_copy {
+            return false;
+        }
+        self.pod.as_mut().is_some_and(|pod| std::mem::take(&mut pod.is_gated))
+    }
+
+    /// How far the exchange is that a swap knows of.
+    pub(super) fn exchanges(&self) -> BTreeMap<String, Exchange> {
+        let mut all = BTreeMap::new();
+        let Some(entry) = self.status.of(0) else { return all };
+        let swap = entry.swap.as_ref().filter(|swap| swap.phase == SwapPhase::Exchanging);
+        let Some(swap) = swap.filter(|_| !entry.is_shrinking()) else { return all };
+        let (active, copy) = (self.claims.get(&entry.active_claim), self.claims.get(&swap.claim));
+        let has = |claim: Option<&Claim>| claim.map(|claim| claim.id().to_string()) == swap.volume;
+        let exchange = match self.exchange {
+            Some(_) => Exchange::Waits,
+            None if has(active) => Exchange::Done,
+            None if active.is_some() && has(copy) => Exchange::Ready,
+            None => Exchange::Never("it is gone".to_owned()),
+        };
+        all.insert(entry.active_claim.clone(), exchange);
+        all
+    }
+
+    /// Both claims have their volumes; nobody can have used one meanwhile.
+    pub(super) fn end_exchange(&mut self) -> bool {
+        let Some((active, copy)) = self.exchange.take() else { return false };
+        let (Some(one), Some(other)) = (self.claims.get(&active), self.claims.get(&copy)) else {
+            return false;
+        };
+        let runs = self.pod.as_ref().is_some_and(|pod| pod.is_running && pod.claim == active);
+        assert!(!runs, "a pod has a volume that is exchanged, in {self:#?}");
+        assert_eq!(other.content, Some(self.data), "what is exchanged is not all, in {self:#?}");
+        let (one, other) = (one.clone(), other.clone());
+        self.change(&active, |claim| claim.take_volume(&other));
+        self.change(&copy, |claim| claim.take_volume(&one));
         true
     }
 
@@ -29,7 +94,8 @@ impl World {
         if self.replicas == 0 {
             return self.pod.take().is_some();
         }
-        let Some(pod) = self.pod.clone().filter(|pod| !pod.is_running) else { return false };
+        let waits = |pod: &PodModel| !pod.is_running && !pod.is_gated && self.exchange.is_none();
+        let Some(pod) = self.pod.clone().filter(waits) else { return false };
         let Some(claim) = self.claims.get(&pod.claim).filter(|claim| !claim.is_ending) else {
             return false;
         };

@@ -14,15 +14,21 @@ impl World {
     /// The volume of a claim, as an operator knows it.
     pub(super) fn volume(&self, name: &str, n: usize) -> Option<VolumeSeen> {
         let claim = self.claims.get(name).filter(|claim| claim.content.is_some())?;
-        let asked = self.asked[n].get(name).cloned();
+        let asked = self.asked[n].get(&claim.label()).cloned();
         let (mode, fence) = (Some(Mode::Filesystem(FsKind::Xfs)), Some(claim.fence));
-        Some(VolumeSeen { id: id(name), mode, is_limited: false, fence, asked })
+        Some(VolumeSeen { id: claim.id(), mode, is_limited: false, fence, asked })
     }
 
     /// An operator asks: a request that is there is joined, and outlives who has made it.
     pub(super) fn ask(&mut self, n: usize, volume: &VolumeId, wish: Wish) {
-        let Wish::Fence(fence) = wish else { panic!("no volume here shrinks where it lies") };
-        let Some(name) = self.claims.keys().find(|name| id(name) == *volume).cloned() else {
+        let there = self.claims.values().find(|claim| claim.id() == *volume);
+        let Some(name) = there.map(Claim::label) else { return };
+        let Wish::Fence(fence) = wish else {
+            // That a volume is kept at the size that it has is done at once.
+            assert!(self.left.keeps_names, "no volume here shrinks where it lies");
+            let look = Look { node: "alpha".to_owned(), fence: Fence::default(), open_count: 0 };
+            let answer = Some(Ok(look));
+            self.asked[n].insert(name, Asked { wish, answer, is_old: false, is_recent: true });
             return;
         };
         let before = self.asked[n].remove(&name).filter(|asked| asked.wish == wish);
@@ -35,14 +41,21 @@ impl World {
     /// same.
     pub(super) fn forget(&mut self) {
         let World { asked, status, claims, .. } = self;
+        let label = |name: &String| claims.get(name).map(Claim::label).unwrap_or_default();
         let is_told = |name: &String| {
             status.of(0).is_some_and(|one| {
                 let of_swap = one.swap.as_ref().is_some_and(|swap| swap.fence.is_some());
-                one.active_claim == *name && of_swap
-                    || one.retained.iter().any(|old| old.claim == *name && old.fence.is_some())
+                let swap = one.swap.as_ref().filter(|swap| swap.keeps_name);
+                label(&one.active_claim) == *name && (of_swap || one.is_shrinking())
+                    || swap.is_some_and(|swap| label(&swap.claim) == *name)
+                    || one
+                        .retained
+                        .iter()
+                        .any(|old| label(&old.claim) == *name && old.fence.is_some())
             })
         };
-        let is_copied = |name: &String| claims.get(name).is_some_and(|one| one.fence.copying);
+        let is_copied =
+            |name: &String| claims.values().any(|one| one.label() == *name && one.fence.copying);
         asked[..SWEEPER].iter_mut().for_each(|asked| asked.retain(|name, _| is_told(name)));
         asked[SWEEPER].retain(|name, _| is_copied(name));
     }
@@ -52,10 +65,12 @@ impl World {
         let next = if is_last { self.asks.pop_last() } else { self.asks.pop_first() };
         let Some((name, wanted)) = next else { return false };
         let wanted: Fence = wanted.parse().expect("it was written");
-        let is_running = self.pod.as_ref().is_some_and(|pod| pod.is_running && pod.claim == name);
+        let owner = self.claims.iter().find(|(_, claim)| claim.label() == name);
+        let owner = owner.map(|(owner, _)| owner.clone()).unwrap_or_default();
+        let is_running = self.pod.as_ref().is_some_and(|pod| pod.is_running && pod.claim == owner);
         let node = "alpha".to_owned();
         let mut answer = Ok(Look { node: node.clone(), fence: wanted, open_count: 0 });
-        if let Some(claim) = self.claims.get_mut(&name) {
+        if let Some(claim) = self.claims.get_mut(&owner) {
             if wanted.replaces(&claim.fence) {
                 claim.fence = wanted;
                 let open_count =
@@ -88,12 +103,13 @@ impl World {
             return true;
         }
         let pods = self.pods();
-        let to_ask = self.claims.iter().find_map(|(name, claim)| {
-            let volume = self.volume(name, SWEEPER)?;
-            let fence = fence_without_swap(&volume, &claim.object(name), Some(status), &pods)?;
-            let wish = Wish::Fence(fence);
-            volume.is_to_be_asked(&wish).then_some((volume.id, wish))
-        });
+        let to_ask =
+            self.claims.iter().filter(|(_, claim)| !claim.is_lost).find_map(|(name, claim)| {
+                let volume = self.volume(name, SWEEPER)?;
+                let fence = fence_without_swap(&volume, &claim.object(name), Some(status), &pods)?;
+                let wish = Wish::Fence(fence);
+                volume.is_to_be_asked(&wish).then_some((volume.id, wish))
+            });
         to_ask.is_some_and(|(id, wish)| {
             self.ask(SWEEPER, &id, wish);
             true
@@ -161,6 +177,20 @@ impl World {
     }
 }
 
-fn id(claim: &str) -> VolumeId {
-    VolumeId::new(NodeKey::of("alpha"), VolumeKey::of(claim))
+impl Claim {
+    /// What its node calls its volume.
+    pub(super) fn label(&self) -> String {
+        format!("v{}", self.volume)
+    }
+
+    pub(super) fn id(&self) -> VolumeId {
+        VolumeId::new(NodeKey::of("alpha"), VolumeKey::of(&self.label()))
+    }
+
+    /// It gets the volume of another claim, with all that is true of that.
+    pub(super) fn take_volume(&mut self, other: &Claim) {
+        (self.volume, self.class, self.content) = (other.volume, other.class, other.content);
+        (self.fence, self.is_held, self.is_read) = (other.fence, other.is_held, other.is_read);
+        self.is_lost = false;
+    }
 }

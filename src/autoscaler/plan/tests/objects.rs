@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
-    PersistentVolumeClaimVolumeSource, Pod, PodCondition, PodSpec, PodStatus, TypedObjectReference,
-    Volume, VolumeResourceRequirements,
+    PersistentVolumeClaimVolumeSource, Pod, PodCondition, PodSchedulingGate, PodSpec, PodStatus,
+    TypedObjectReference, Volume, VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::world::{Claim, FillingPhaseKey, PodModel, Source};
-use crate::api::{Filling, FillingPhase, PopulatorStatus, PvcSourcePopulator};
+use crate::api::{Filling, FillingPhase, GATE, PopulatorStatus, PvcSourcePopulator};
 use crate::autoscaler::{KEPT_BY, ORDINAL, SUPERSEDED_BY};
 
 impl Claim {
@@ -35,7 +35,11 @@ impl Claim {
         }
         metadata.finalizers = self.has_finalizer.then(|| vec!["pliant.io/swap".to_owned()]);
         metadata.deletion_timestamp = self.is_ending.then_some(Time(Timestamp::UNIX_EPOCH));
-        let phase = if self.content.is_some() { "Bound" } else { "Pending" };
+        let phase = match self.content {
+            Some(_) if self.is_lost => "Lost",
+            Some(_) => "Bound",
+            None => "Pending",
+        };
         PersistentVolumeClaim {
             metadata,
             spec: Some(PersistentVolumeClaimSpec {
@@ -126,6 +130,9 @@ impl PodModel {
             },
             spec: Some(PodSpec {
                 volumes: Some(vec![volume]),
+                scheduling_gates: self
+                    .is_gated
+                    .then(|| vec![PodSchedulingGate { name: GATE.to_owned() }]),
                 node_name: self.is_running.then(|| "alpha".to_owned()),
                 ..PodSpec::default()
             }),

@@ -90,21 +90,48 @@ impl World {
                     self.drop_claim(&claim, &uid);
                 }
             }
+            Step::Exchange { claim, copy } => self.begin_exchange(claim, copy),
+            Step::TellSmaller { claim, to } => {
+                let gib = to.0.get() >> 30;
+                self.change(&claim, |claim| claim.gib = gib);
+            }
             Step::Hold { claim } => {
                 self.change(&claim, |claim| claim.has_finalizer |= !claim.is_ending);
             }
             Step::LetGo { claim, keeps_volume } => self.let_claim_go(&claim, keeps_volume),
-            Step::Mark { .. }
-            | Step::TellSmaller { .. }
-            | Step::Count { .. }
-            | Step::Tell { .. } => {}
+            Step::Mark { .. } | Step::Count { .. } | Step::Tell { .. } => {}
+        }
+    }
+
+    /// Each goes on from what is there by then.
+    fn begin_exchange(&mut self, active: String, copy: String) {
+        let swap = self.status.of(0).and_then(|entry| entry.swap.as_ref());
+        let wanted = swap.and_then(|swap| swap.volume.clone());
+        let copied = self.claims.get(&copy).filter(|one| !one.is_ending);
+        let is_ready = copied.is_some_and(|one| Some(one.id().to_string()) == wanted);
+        let runs = self.pod.as_ref().is_some_and(|pod| pod.claim == active && !pod.is_gated);
+        if self.exchange.is_none() && is_ready && !runs && self.claims.contains_key(&active) {
+            self.change(&active, |claim| claim.is_lost = true);
+            self.change(&copy, |claim| claim.is_lost = true);
+            self.exchange = Some((active, copy));
         }
     }
 
     fn make(&mut self, name: String, size: Quantity, is_copy: bool) {
-        let (uid, class) = (self.uid(), TEMPLATES[self.template].1);
+        self.make_of(name, size, TEMPLATES[self.template].1, is_copy);
+    }
+
+    pub(super) fn make_of(
+        &mut self,
+        name: String,
+        size: Quantity,
+        class: &'static str,
+        is_copy: bool,
+    ) {
+        let uid = self.uid();
         self.claims.entry(name).or_insert(Claim {
             uid,
+            volume: uid,
             gib: size.0.get() >> 30,
             class,
             is_copy,
@@ -112,6 +139,7 @@ impl World {
             has_labels: true,
             superseded: false,
             is_ending: false,
+            is_lost: false,
             fence: Fence::default(),
             is_held: false,
             is_read: false,

@@ -40,6 +40,8 @@ pub(super) struct Left {
     pub is_disordered: bool,
     /// Whether claims are copied ahead.
     pub is_hot: bool,
+    /// Whether the workload makes the claims, so that they keep their names.
+    pub keeps_names: bool,
     /// How many operators there are.
     pub operators: usize,
 }
@@ -57,11 +59,15 @@ pub(super) const NOTHING: Left = Left {
     claim_deletions: 0,
     is_disordered: false,
     is_hot: false,
+    keeps_names: false,
     operators: 1,
 };
 
 /// The same, and the claim is copied ahead while its pod runs.
 pub(super) const HOT: Left = Left { is_hot: true, ..NOTHING };
+
+/// The same, and the claims keep their names.
+pub(super) const SAME: Left = Left { keeps_names: true, ..NOTHING };
 
 /// How much of what was written is in a volume: the number of the last write.
 pub(super) type Data = u8;
@@ -71,6 +77,8 @@ pub(super) type Data = u8;
 pub(super) struct Claim {
     pub uid: u8,
     pub gib: u64,
+    /// The volume that it has, or will have.
+    pub volume: u8,
     pub class: &'static str,
     pub is_copy: bool,
     /// What is in its volume, once it has one.
@@ -78,6 +86,8 @@ pub(super) struct Claim {
     pub has_labels: bool,
     pub superseded: bool,
     pub is_ending: bool,
+    /// Whether its PersistentVolume is being made anew.
+    pub is_lost: bool,
     /// Who may use its volume, as that says itself.
     pub fence: Fence,
     /// Whether somebody whom nobody knows of has its device open.
@@ -119,6 +129,7 @@ pub(super) struct PodModel {
     pub uid: u8,
     pub claim: String,
     pub is_running: bool,
+    pub is_gated: bool,
 }
 
 /// What an operator has decided and not done yet.
@@ -147,6 +158,8 @@ pub(super) struct World {
     pub asked: [BTreeMap<String, Asked>; 3],
     /// The PvcAutoscaler, of those that had its name; `None` while there is none.
     pub keeper: Option<u8>,
+    /// The two claims that change their volumes right now, so that neither has one.
+    pub exchange: Option<(String, String)>,
     /// What is in a volume whose claim was deleted, and that stays.
     pub kept: Option<Data>,
     pub left: Left,
@@ -180,9 +193,13 @@ pub(super) enum Move {
     Delete,
     Create,
     DeleteClaim,
+    Exchange,
+    OpenGate,
 }
 
-pub(super) const MOVES: [Move; 28] = [
+pub(super) const MOVES: [Move; 30] = [
+    Move::Exchange,
+    Move::OpenGate,
     Move::LetGo,
     Move::Unmount,
     Move::Create,
@@ -214,7 +231,7 @@ pub(super) const MOVES: [Move; 28] = [
 ];
 
 /// Those that always happen in the end.
-pub(super) const FAIR: usize = 15;
+pub(super) const FAIR: usize = 17;
 
 impl World {
     pub fn new(left: Left) -> World {
@@ -232,6 +249,7 @@ impl World {
             asks: BTreeSet::new(),
             asked: [const { BTreeMap::new() }; 3],
             keeper: Some(0),
+            exchange: None,
             kept: None,
             left,
         }
@@ -268,7 +286,8 @@ impl World {
     pub fn seen(&self, n: usize) -> Seen {
         let replicas = self.replicas;
         let claims = Claims::Numbered(0..replicas);
-        let workload = Workload { claims, makes_claims: false, has_unnamed: false, min_ready: 0 };
+        let makes_claims = self.left.keeps_names;
+        let workload = Workload { claims, makes_claims, has_unnamed: false, min_ready: 0 };
         let claims = self.claims.iter().map(|(name, claim)| (name.clone(), claim.object(name)));
         let sources = self.sources.iter().map(|(name, source)| {
             (name.clone(), source.object(name, self.claims.get(name).map_or(0, |claim| claim.uid)))
@@ -284,6 +303,8 @@ impl World {
             elder: None,
             left: BTreeSet::new(),
             classes: [("hdd".to_owned(), true), ("ssd".to_owned(), true)].into(),
+            foreign: BTreeSet::new(),
+            exchanges: self.exchanges(),
             usage: BTreeMap::new(),
             silent: BTreeMap::new(),
             volumes: volumes.collect(),
@@ -346,6 +367,8 @@ impl World {
             Move::Delete => next.delete(),
             Move::Create => next.create(),
             Move::DeleteClaim => next.delete_claim(),
+            Move::Exchange => next.end_exchange(),
+            Move::OpenGate => next.open_gate(),
         };
         next.forget();
         is_done.then_some(next)
@@ -371,6 +394,8 @@ impl World {
             Move::Delete => left.deletions > 0,
             Move::DeleteClaim => left.claim_deletions > 0,
             Move::Create => self.keeper.is_none(),
+            Move::Exchange => self.exchange.is_some(),
+            Move::OpenGate => self.pod.as_ref().is_some_and(|pod| pod.is_gated),
             Move::CopyAhead | Move::BeginCopy | Move::EndCopy => !self.sources.is_empty(),
             Move::MakePod => self.pod.is_none(),
             Move::StartPod => self.pod.is_some(),

@@ -1,0 +1,347 @@
+//! A claim keeps its name and gets another volume: its PersistentVolume and that of the claim with the copy
+//! change their volumes. Pure.
+//!
+//! Which volume a PersistentVolume names never changes, nor which PersistentVolume a claim names. So both
+//! PersistentVolumes are made anew under their own names, the one of the pod's claim first, each with the
+//! volume of the other. Neither claim is deleted: the claim with the copy has the old volume then. Before
+//! the first of them goes, both carry the record of what both are to be, so that it is always known, whoever
+//! dies, and whatever becomes of the PvcAutoscaler; and both are retained, so that no volume goes.
+
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use serde::{Deserialize, Serialize};
+
+use crate::api::Quantity;
+use crate::autoscaler::seen::{is_bound, is_ending, uid};
+use crate::cluster::{CLASS, EXCHANGE, VOLUME, capacity, requested, volume_name};
+
+/// What of a PersistentVolume belongs to how it was filled, not to its volume.
+const OF_FILLING: [&str; 2] = ["pliant.io/populates", "pliant.io/reclaim-policy"];
+
+/// One of the two claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// That of the pod.
+    Active,
+    /// That with the copy.
+    Copy,
+}
+
+/// One effect of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Retain a PersistentVolume, and write on it what both are to be.
+    Record(Side),
+    /// Delete it.
+    Delete(Side),
+    /// Take its finalizers off, so that it goes.
+    Free(Side),
+    /// Make it anew, with the volume of the other one.
+    Make(Side),
+    /// Tell its claim, so that its controller looks at it.
+    Nudge(Side),
+    /// Take the record off, and have the policy be as it was.
+    Finish(Side),
+}
+
+/// How far an exchange is.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Exchange {
+    /// Nothing is written yet.
+    Ready,
+    /// It was begun, and goes on with this.
+    Next(Stage),
+    /// Its claims are to be bound again by Kubernetes.
+    Waits,
+    /// The claim has the volume that it was to get.
+    Done,
+    /// It cannot begin, and nothing was written.
+    Never(String),
+    /// Somebody has made a PersistentVolume in its place.
+    Stuck(String),
+}
+
+/// What both PersistentVolumes are to be, as it is written on them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub active: Wanted,
+    pub copy: Wanted,
+}
+
+/// What one of them is to be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Wanted {
+    /// As it is made, with the policy that it has in the end.
+    pub pv: PersistentVolume,
+    /// What its node calls the volume.
+    pub volume: String,
+    /// The class of the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+}
+
+/// Two claims and their PersistentVolumes, as they are now.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Pair {
+    pub active: Half,
+    pub copy: Half,
+}
+
+/// A claim and its PersistentVolume.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Half {
+    pub claim: Option<PersistentVolumeClaim>,
+    pub pv: Option<PersistentVolume>,
+}
+
+/// The volume that a PersistentVolume names.
+pub(super) fn handle(pv: &PersistentVolume) -> Option<&str> {
+    Some(pv.spec.as_ref()?.csi.as_ref()?.volume_handle.as_str())
+}
+
+/// The uid of the claim that a PersistentVolume is for.
+pub(super) fn owner(pv: &PersistentVolume) -> Option<&str> {
+    pv.spec.as_ref()?.claim_ref.as_ref()?.uid.as_deref()
+}
+
+/// What is written on a PersistentVolume, if it is in an exchange.
+pub(super) fn record(pv: &PersistentVolume) -> Option<Record> {
+    serde_json::from_str(pv.annotations().get(EXCHANGE)?).ok()
+}
+
+impl Wanted {
+    fn is(&self, pv: &PersistentVolume) -> bool {
+        handle(pv).is_some() && handle(pv) == handle(&self.pv)
+    }
+}
+
+impl Half {
+    /// Whether the claim has its volume, or waits for none any more.
+    fn is_settled(&self) -> bool {
+        self.claim.as_ref().is_none_or(|claim| is_bound(claim) || is_ending(&claim.metadata))
+    }
+
+    /// Whether both are there, and each is the other one's.
+    fn is_whole(&self) -> bool {
+        let (Some(claim), Some(pv)) = (&self.claim, &self.pv) else { return false };
+        let is_its = owner(pv) == Some(uid(&claim.metadata));
+        is_bound(claim) && !is_ending(&claim.metadata) && is_its
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.pv.as_ref().is_some_and(|pv| record(pv).is_some())
+    }
+
+    /// What it is as the record has it, of a claim with the volume of the other one.
+    fn with(&self, other: &Half, size: Option<Written>) -> Option<Wanted> {
+        let (claim, pv) = (self.claim.as_ref()?, self.pv.as_ref()?);
+        let (other_claim, from) = (other.claim.as_ref()?, other.pv.as_ref()?);
+        let mut annotations = from.annotations().clone();
+        annotations.retain(|key, _| !OF_FILLING.contains(&key.as_str()) && key != EXCHANGE);
+        let mut spec = from.spec.clone()?;
+        spec.claim_ref = Some(ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("PersistentVolumeClaim".to_owned()),
+            namespace: claim.namespace(),
+            name: claim.metadata.name.clone(),
+            uid: claim.metadata.uid.clone(),
+            ..ObjectReference::default()
+        });
+        if let Some(size) = size {
+            spec.capacity.get_or_insert_default().insert("storage".to_owned(), size);
+        }
+        let class = spec.storage_class_name.clone();
+        let metadata = ObjectMeta {
+            name: pv.metadata.name.clone(),
+            labels: from.metadata.labels.clone(),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        };
+        let pv = PersistentVolume { metadata, spec: Some(spec), status: None };
+        Some(Wanted { pv, volume: volume_name(other_claim)?.to_owned(), class })
+    }
+}
+
+impl Pair {
+    pub fn half(&self, side: Side) -> &Half {
+        match side {
+            Side::Active => &self.active,
+            Side::Copy => &self.copy,
+        }
+    }
+
+    /// What is written on one of them.
+    pub fn written(&self) -> Option<Record> {
+        self.active.pv.as_ref().and_then(record).or_else(|| self.copy.pv.as_ref().and_then(record))
+    }
+
+    /// What both are to be: as it is written on one of them, or as it will be written.
+    pub fn record(&self) -> Option<Record> {
+        self.written().or_else(|| {
+            // A byte less than it asks for, so that the resizer asks the driver what it really has.
+            let to = requested(self.copy.claim.as_ref()?).0.get();
+            let shrinks = requested(self.active.claim.as_ref()?).0.get() > to;
+            let less = shrinks.then(|| Written(to.saturating_sub(1).to_string()));
+            let active = self.active.with(&self.copy, less)?;
+            Some(Record { active, copy: self.copy.with(&self.active, None)? })
+        })
+    }
+
+    /// How far it is, for a claim that is to get this volume.
+    pub fn exchange(&self, volume: &str) -> Exchange {
+        if self.active.is_recorded() || self.copy.is_recorded() {
+            return self.further();
+        }
+        let has = self.active.pv.as_ref().and_then(handle);
+        let copy = self.copy.pv.as_ref().filter(|pv| handle(pv) == Some(volume));
+        match (has, copy) {
+            (Some(has), _) if has == volume => Exchange::Done,
+            (Some(_), Some(_)) if self.active.is_whole() && self.copy.is_whole() => Exchange::Ready,
+            _ => Exchange::Never(
+                "one of the two claims or its PersistentVolume was deleted before they could change their \
+                 volumes"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// How one is given up that was begun and of which no swap knows any more, as long as the claim has the
+    /// old volume: that is its pod's again, which may write to it. `None` if it has to go on.
+    pub fn given_up(&self) -> Option<Stage> {
+        let (pv, known) = (self.active.pv.as_ref()?, self.written()?);
+        if known.active.is(pv) || is_ending(&pv.metadata) {
+            return None;
+        }
+        let side = if self.active.is_recorded() { Side::Active } else { Side::Copy };
+        Some(Stage::Finish(side))
+    }
+
+    /// What is done next of one that was begun, whoever knows of it.
+    pub fn further(&self) -> Exchange {
+        let Some(record) = self.record() else { return Exchange::Waits };
+        let all =
+            [(Side::Active, &self.active, &record.active), (Side::Copy, &self.copy, &record.copy)];
+        for (_, half, wanted) in &all {
+            if let Some(pv) = &half.pv
+                && !all.iter().any(|(_, _, one)| one.is(pv))
+            {
+                return Exchange::Stuck(format!(
+                    "somebody has made PersistentVolume {} with another volume: delete it, if it is of no \
+                     use",
+                    wanted.pv.name_any()
+                ));
+            }
+        }
+        let is_last =
+            all.iter().all(|(_, half, wanted)| half.pv.as_ref().is_some_and(|pv| wanted.is(pv)));
+        if is_last {
+            return self.close(&record);
+        }
+        // As long as one of them is not there the other one knows what it is to be.
+        if let Some((side, ..)) = all.iter().find(|(_, half, _)| half.pv.is_none()) {
+            return Exchange::Next(Stage::Make(*side));
+        }
+        if let Some((side, ..)) = all.iter().find(|(_, half, _)| !half.is_recorded()) {
+            return Exchange::Next(Stage::Record(*side));
+        }
+        for (side, half, wanted) in &all {
+            let Some(pv) = &half.pv else { continue };
+            if wanted.is(pv) {
+                match half.told(wanted, *side) {
+                    Some(next) => return next,
+                    None => continue,
+                }
+            }
+            let is_ending = is_ending(&pv.metadata);
+            return Exchange::Next(if is_ending {
+                Stage::Free(*side)
+            } else {
+                Stage::Delete(*side)
+            });
+        }
+        Exchange::Waits
+    }
+
+    /// Both have the volume that they are to have: their claims are told, and then all is as it was.
+    fn close(&self, record: &Record) -> Exchange {
+        let all =
+            [(Side::Active, &self.active, &record.active), (Side::Copy, &self.copy, &record.copy)];
+        if let Some(next) = all.iter().find_map(|(side, half, wanted)| half.told(wanted, *side)) {
+            return next;
+        }
+        // The pod's last: as long as it carries the record its pod waits.
+        let left = all.iter().rev().find(|(_, half, _)| half.is_recorded());
+        left.map_or(Exchange::Done, |(side, ..)| Exchange::Next(Stage::Finish(*side)))
+    }
+}
+
+impl Half {
+    /// What is still to be done until the claim has its new volume.
+    fn told(&self, wanted: &Wanted, side: Side) -> Option<Exchange> {
+        let claim = self.claim.as_ref().filter(|claim| uid(&claim.metadata) == wanted.owner())?;
+        let is = |key: &str, value: Option<&String>| claim.annotations().get(key) == value;
+        if !is(VOLUME, Some(&wanted.volume)) || !is(CLASS, wanted.class.as_ref()) {
+            return Some(Exchange::Next(Stage::Nudge(side)));
+        }
+        // One that was not seen to be lost tells the size of before; the pod's own is told otherwise.
+        if side == Side::Copy && is_bound(claim) && Some(capacity(claim)) != wanted.size() {
+            return Some(Exchange::Next(Stage::Nudge(side)));
+        }
+        (!self.is_settled()).then_some(Exchange::Waits)
+    }
+}
+
+impl Wanted {
+    /// The size that its claim has by it.
+    pub fn size(&self) -> Option<Quantity> {
+        let size = self.pv.spec.as_ref()?.capacity.as_ref()?.get("storage")?;
+        size.0.parse().ok().map(Quantity)
+    }
+
+    fn owner(&self) -> &str {
+        owner(&self.pv).unwrap_or_default()
+    }
+
+    /// It, as it is made: retained, and with the record.
+    pub fn made(&self, record: &Record) -> PersistentVolume {
+        let mut pv = self.pv.clone();
+        pv.annotations_mut().insert(EXCHANGE.to_owned(), written(record));
+        if let Some(spec) = &mut pv.spec {
+            spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
+        }
+        pv
+    }
+}
+
+impl Record {
+    /// The policy that a PersistentVolume has in the end: that of its volume. Without its claim nobody else
+    /// would keep the volume.
+    pub fn policy(&self, half: &Half) -> String {
+        let is_there = half.claim.as_ref().is_some_and(|claim| {
+            let owner = half.pv.as_ref().and_then(owner);
+            owner == claim.metadata.uid.as_deref() && !is_ending(&claim.metadata)
+        });
+        let mut all = [&self.active, &self.copy].into_iter();
+        let its = all.find(|wanted| half.pv.as_ref().is_some_and(|pv| wanted.is(pv)));
+        let spec = its.filter(|_| is_there).and_then(|wanted| wanted.pv.spec.as_ref());
+        let policy = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.clone());
+        policy.unwrap_or_else(|| "Retain".to_owned())
+    }
+
+    pub fn of(&self, side: Side) -> &Wanted {
+        match side {
+            Side::Active => &self.active,
+            Side::Copy => &self.copy,
+        }
+    }
+}
+
+/// A record as it is written on a PersistentVolume.
+pub(super) fn written(record: &Record) -> String {
+    serde_json::to_string(record).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

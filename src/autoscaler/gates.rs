@@ -1,0 +1,84 @@
+//! Has pods scheduled whose claims have the volumes that they were to get, or will get none: also of a
+//! PvcAutoscaler that was deleted midway.
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodSchedulingGate};
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch};
+use serde_json::json;
+
+use crate::api::{GATE, PvcAutoscaler, is_gated};
+use crate::autoscaler::WRITER;
+use crate::autoscaler::keeper::Keeper;
+use crate::causes;
+use crate::cluster::writes;
+use crate::volume::{DRIVER, Use};
+
+impl Keeper {
+    /// Take our gate off every pod that waits for nothing; whether one is left that should not be.
+    pub(super) async fn open_gates(&self) -> bool {
+        let mut is_any = false;
+        for pod in self.gated.all().into_iter().filter(|pod| is_gated(pod)) {
+            let opened = self.open_gate(&pod).await;
+            is_any |= opened.unwrap_or_else(|error| {
+                let (pod, error) = (pod.name_any(), causes::in_full(&error));
+                tracing::warn!(pod, error, "it is not known whether a pod is to be scheduled");
+                true
+            });
+        }
+        is_any
+    }
+
+    async fn open_gate(&self, seen: &Pod) -> Result<bool, kube::Error> {
+        let namespace = seen.namespace().unwrap_or_default();
+        let api = self.of::<Pod>(&namespace);
+        // The pod first: whoever holds it from then on is seen.
+        let there = api.get_opt(&seen.name_any()).await?;
+        let Some(pod) = there.filter(|pod| pod.uid() == seen.uid() && is_gated(pod)) else {
+            return Ok(false);
+        };
+        let all = self.of::<PvcAutoscaler>(&namespace).list(&ListParams::default()).await?.items;
+        if all.iter().any(|one| one.holds(&pod)) {
+            return Ok(false); // Its status says so when it is over, and is watched.
+        }
+        if self.waits_for_volume(&namespace, &pod).await? {
+            return Ok(true);
+        }
+        let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.clone());
+        let mut gates: Vec<PodSchedulingGate> = gates.unwrap_or_default();
+        gates.retain(|gate| gate.name != GATE);
+        let patch = json!({
+            "metadata": {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version,
+                         "labels": { GATE: null }},
+            "spec": {"schedulingGates": gates},
+        });
+        writes::patch(&api, &pod.name_any(), &Patch::Merge(patch), WRITER).await?;
+        Ok(false)
+    }
+
+    /// Whether the volume of a claim may only be read.
+    async fn is_for_a_copy(&self, claim: &PersistentVolumeClaim) -> Result<bool, kube::Error> {
+        let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
+        let Some(named) = named else { return Ok(false) };
+        let csi = self.pvs().get_opt(named).await?.and_then(|pv| pv.spec?.csi);
+        let id =
+            csi.filter(|csi| csi.driver == DRIVER).and_then(|csi| csi.volume_handle.parse().ok());
+        let fence = id.and_then(|id| self.asks.see("", id).fence);
+        Ok(fence.is_some_and(|fence| fence.lets() == Use::Read))
+    }
+
+    /// Whether a claim of a pod has no PersistentVolume right now, or one that is in an exchange, or whose
+    /// volume may only be read, as of a swap that nobody knows of any more: that is given back.
+    async fn waits_for_volume(&self, namespace: &str, pod: &Pod) -> Result<bool, kube::Error> {
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let claims = volumes.filter_map(|one| one.persistent_volume_claim.as_ref());
+        let claims: Vec<String> = claims.map(|named| named.claim_name.clone()).collect();
+        let api = self.of::<PersistentVolumeClaim>(namespace);
+        for name in claims {
+            let Some(claim) = api.get_opt(&name).await? else { continue };
+            if self.is_in_exchange(&claim).await? || self.is_for_a_copy(&claim).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,262 @@
+//! Makes the PersistentVolumes of two claims anew, so that each has the volume of the other. What is done
+//! next is decided after each write from what is there by then.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use crate::api::{PvcAutoscaler, Swap, SwapPhase};
+use crate::autoscaler::WRITER;
+use crate::autoscaler::exchange::{Exchange, Half, Pair, Record, Side, Stage, record, written};
+use crate::autoscaler::keeper::Keeper;
+use crate::autoscaler::seen::{Seen, uid};
+use crate::causes;
+use crate::cluster::{CLASS, EXCHANGE, VOLUME, writes};
+use crate::populators;
+
+/// How many writes an exchange has at most, with some that meet what is there already.
+const WRITES: usize = 20;
+
+impl Keeper {
+    /// How far the exchanges are that swaps know of.
+    pub(super) async fn see_exchanges(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+        let namespace = seen.autoscaler.namespace().unwrap_or_default();
+        let status = seen.autoscaler.status.clone().unwrap_or_default();
+        for one in status.ordinals {
+            let is_it = |swap: &Swap| swap.phase == SwapPhase::Exchanging && !one.is_shrinking();
+            let Some(swap) = one.swap.as_ref().filter(|swap| is_it(swap)) else { continue };
+            let pair = self.pair(&namespace, &one.active_claim, &swap.claim).await?;
+            let exchange = pair.exchange(swap.volume.as_deref().unwrap_or_default());
+            seen.exchanges.insert(one.active_claim.clone(), exchange);
+        }
+        Ok(())
+    }
+
+    /// Two claims and their PersistentVolumes, as they are now. The volumes come last: that one is there
+    /// is known of a claim that was there before.
+    async fn pair(&self, namespace: &str, active: &str, copy: &str) -> Result<Pair, kube::Error> {
+        let mut pair = Pair {
+            active: self.half(namespace, active).await?,
+            copy: self.half(namespace, copy).await?,
+        };
+        // Of a claim that is gone the record of the other one knows the PersistentVolume.
+        if let Some(known) = pair.written() {
+            if pair.active.claim.is_none() {
+                pair.active.pv = self.pvs().get_opt(&known.active.pv.name_any()).await?;
+            }
+            if pair.copy.claim.is_none() {
+                pair.copy.pv = self.pvs().get_opt(&known.copy.pv.name_any()).await?;
+            }
+        }
+        Ok(pair)
+    }
+
+    async fn half(&self, namespace: &str, name: &str) -> Result<Half, kube::Error> {
+        let claim = self.of::<PersistentVolumeClaim>(namespace).get_opt(name).await?;
+        let named = claim.as_ref().and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
+        let pv = match named {
+            Some(named) => self.pvs().get_opt(&named).await?,
+            None => None,
+        };
+        Ok(Half { claim, pv })
+    }
+
+    /// Have a claim get this volume, which another one has, and that one its; as far as that can be done
+    /// without waiting.
+    ///
+    /// # Errors
+    /// What the API server says; a conflict if something was written meanwhile.
+    pub(super) async fn exchange(
+        &self,
+        namespace: &str,
+        active: &str,
+        copy: &str,
+        volume: &str,
+    ) -> Result<(), kube::Error> {
+        let pair = self.pair(namespace, active, copy).await?;
+        if pair.exchange(volume) == Exchange::Ready {
+            // Its own first: the copy is kept before anybody counts on it.
+            self.do_stage(&pair, Stage::Record(Side::Copy)).await?;
+        }
+        self.go_on(namespace, active, copy).await.map(drop)
+    }
+
+    /// Go on with an exchange that was begun; whether it has not ended yet.
+    async fn go_on(&self, namespace: &str, active: &str, copy: &str) -> Result<bool, kube::Error> {
+        for _ in 0..WRITES {
+            let pair = self.pair(namespace, active, copy).await?;
+            if pair.written().is_none() {
+                return Ok(false);
+            }
+            // Its pod may write to the old volume as soon as no swap knows of it. So that is asked after the
+            // record was seen, by which nobody gives the volume back.
+            if let Some(stage) = pair.given_up()
+                && !self.is_known(namespace, active, copy).await?
+            {
+                self.do_stage(&pair, stage).await?;
+                continue;
+            }
+            let Exchange::Next(stage) = pair.further() else { return Ok(true) };
+            let goes = matches!(stage, Stage::Delete(Side::Active) | Stage::Free(Side::Active));
+            if goes && self.has_writers(namespace, active).await? {
+                return Ok(true);
+            }
+            self.do_stage(&pair, stage).await?;
+        }
+        Ok(true)
+    }
+
+    async fn has_writers(&self, namespace: &str, claim: &str) -> Result<bool, kube::Error> {
+        let pods = self.of::<Pod>(namespace).list(&ListParams::default()).await?.items;
+        Ok(!populators::writers(&pods, claim).is_empty())
+    }
+
+    async fn do_stage(&self, pair: &Pair, stage: Stage) -> Result<(), kube::Error> {
+        let Some(known) = pair.record() else { return Ok(()) };
+        let claim = pair.active.claim.as_ref().map(ResourceExt::name_any).unwrap_or_default();
+        tracing::info!(claim, ?stage, "a claim gets another volume");
+        match stage {
+            Stage::Record(side) => self.keep_record(pair.half(side), &known).await,
+            Stage::Delete(side) => match &pair.half(side).pv {
+                Some(pv) => writes::remove(&self.pvs(), &pv.metadata).await,
+                None => Ok(()),
+            },
+            Stage::Free(side) => self.free(pair.half(side)).await,
+            Stage::Make(side) => {
+                writes::make(&self.pvs(), &known.of(side).made(&known), WRITER).await
+            }
+            Stage::Nudge(side) => self.nudge(pair.half(side), &known, side).await,
+            Stage::Finish(side) => self.finish(pair.half(side), &known).await,
+        }
+    }
+
+    /// Retain a PersistentVolume, and write on it what becomes of both.
+    async fn keep_record(&self, half: &Half, known: &Record) -> Result<(), kube::Error> {
+        let Some(pv) = &half.pv else { return Ok(()) };
+        let patch = json!({
+            "metadata": {"uid": pv.metadata.uid, "resourceVersion": pv.metadata.resource_version,
+                         "annotations": { EXCHANGE: written(known) }},
+            "spec": {"persistentVolumeReclaimPolicy": "Retain"},
+        });
+        writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
+    }
+
+    /// Let a PersistentVolume go that was deleted: whoever has a finalizer on it would keep it for as long
+    /// as its claim is bound. It is retained, so nobody deletes its volume.
+    async fn free(&self, half: &Half) -> Result<(), kube::Error> {
+        let Some(pv) = &half.pv else { return Ok(()) };
+        let patch = json!([
+            {"op": "test", "path": "/metadata/uid", "value": uid(&pv.metadata)},
+            {"op": "test", "path": "/metadata/resourceVersion", "value": pv.metadata.resource_version},
+            {"op": "test", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Retain"},
+            {"op": "remove", "path": "/metadata/finalizers"},
+        ]);
+        writes::patch(&self.pvs(), &pv.name_any(), &writes::by_json(patch), WRITER).await
+    }
+
+    /// A write to it lets the claim's controller look at it; by itself it does so every 15 s.
+    async fn nudge(&self, half: &Half, known: &Record, side: Side) -> Result<(), kube::Error> {
+        let Some(claim) = &half.claim else { return Ok(()) };
+        let wanted = known.of(side);
+        let notes = json!({ VOLUME: wanted.volume, CLASS: wanted.class });
+        let patch = json!({"metadata": {"uid": claim.metadata.uid, "annotations": notes}});
+        let api = self.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
+        writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), WRITER).await?;
+        if side == Side::Active {
+            return Ok(()); // It tells its size when it asks for less, too.
+        }
+        let patch = json!({"metadata": {"uid": claim.metadata.uid},
+                           "status": {"capacity": {"storage": wanted.size()}}});
+        let params =
+            PatchParams { field_manager: Some(WRITER.to_owned()), ..PatchParams::default() };
+        api.patch_status(&claim.name_any(), &params, &Patch::Merge(patch)).await.map(drop)
+    }
+
+    async fn finish(&self, half: &Half, known: &Record) -> Result<(), kube::Error> {
+        let Some(pv) = &half.pv else { return Ok(()) };
+        let policy = known.policy(half);
+        let patch = json!({
+            "metadata": {"uid": pv.metadata.uid, "resourceVersion": pv.metadata.resource_version,
+                         "annotations": { EXCHANGE: null }},
+            "spec": {"persistentVolumeReclaimPolicy": policy},
+        });
+        writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
+    }
+
+    /// Bring exchanges to their end of which no swap knows any more; whether there are any.
+    pub(super) async fn end_forgotten_exchanges(&self) -> bool {
+        let mut is_any = false;
+        let all = self.watches.pvs().all();
+        let all: BTreeSet<_> = all.iter().filter_map(|pv| claims_of(pv)).collect();
+        for (namespace, active, copy) in all {
+            let ended = self.end_if_forgotten(&namespace, &active, &copy).await;
+            is_any |= ended.unwrap_or_else(|error| {
+                let error = causes::in_full(&error);
+                tracing::warn!(
+                    namespace,
+                    claim = active,
+                    error,
+                    "an exchange of volumes has not ended"
+                );
+                true
+            });
+        }
+        is_any
+    }
+
+    async fn end_if_forgotten(
+        &self,
+        namespace: &str,
+        active: &str,
+        copy: &str,
+    ) -> Result<bool, kube::Error> {
+        if self.is_known(namespace, active, copy).await? {
+            return Ok(false);
+        }
+        self.go_on(namespace, active, copy).await
+    }
+
+    /// Whether a swap knows of an exchange at this moment.
+    async fn is_known(
+        &self,
+        namespace: &str,
+        active: &str,
+        copy: &str,
+    ) -> Result<bool, kube::Error> {
+        let all = self.of::<PvcAutoscaler>(namespace).list(&ListParams::default()).await?.items;
+        Ok(all.iter().any(|one| knows(one, active, copy)))
+    }
+
+    /// Whether the PersistentVolume of a claim is in an exchange, or being made anew.
+    pub(super) async fn is_in_exchange(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<bool, kube::Error> {
+        let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
+        let Some(named) = named else { return Ok(false) };
+        Ok(self.pvs().get_opt(named).await?.is_none_or(|pv| record(&pv).is_some()))
+    }
+
+    pub(super) fn pvs(&self) -> Api<PersistentVolume> {
+        Api::all(self.client.clone())
+    }
+}
+
+/// Whether a swap knows of an exchange.
+fn knows(keeper: &PvcAutoscaler, active: &str, copy: &str) -> bool {
+    let ordinals = keeper.status.iter().flat_map(|status| &status.ordinals);
+    let mut swaps =
+        ordinals.filter(|one| one.active_claim == active).filter_map(|one| one.swap.as_ref());
+    swaps.any(|swap| swap.phase == SwapPhase::Exchanging && swap.claim == copy)
+}
+
+/// Namespace and names of the claims of an exchange, as a PersistentVolume tells of it.
+fn claims_of(pv: &PersistentVolume) -> Option<(String, String, String)> {
+    let known = record(pv)?;
+    let of = |pv: PersistentVolume| pv.spec?.claim_ref;
+    let (active, copy) = (of(known.active.pv)?, of(known.copy.pv)?);
+    Some((active.namespace?, active.name?, copy.name?))
+}

@@ -1,0 +1,202 @@
+//! A swap under an unchanged name: the claim that a StatefulSet makes by its own template gets the volume
+//! with the copy, and the claim with the copy the old one. Its pod waits behind a scheduling gate. Pure.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+
+use crate::api::{AutoscalerPhase, InPlace, InPlacePhase, Quantity, Retained, SwapPhase};
+use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::exchange::Exchange;
+use crate::autoscaler::plan::size_of;
+use crate::autoscaler::seen::{NotDone, Wish, uid};
+use crate::autoscaler::steps::Step;
+use crate::autoscaler::turn::Turn;
+use crate::cluster::requested;
+
+impl Turn<'_> {
+    /// Whether the claim keeps its name in the swap that is under way.
+    pub(super) fn keeps_name(&self) -> bool {
+        self.entry.swap.as_ref().is_some_and(|swap| swap.keeps_name)
+    }
+
+    /// What makes it impossible that a claim gets another volume under its name, before anything is stopped.
+    pub(super) fn obstacle_to_same_name(&self) -> Option<(AutoscalerReason, String)> {
+        let (seen, name) = (self.seen, &self.entry.active_claim);
+        let claim = seen.claim(name)?;
+        let fixed = |why: String| Some((AutoscalerReason::ClaimsFixed, why));
+        if let Some(field) = self.unchangeable(claim) {
+            return fixed(format!(
+                "claim {name} keeps its name, and Kubernetes lets nobody change the {field} of a claim: write \
+                 in the template what it has"
+            ));
+        }
+        if matches!(seen.volumes.get(name), Some(None)) {
+            return fixed(format!(
+                "claim {name} keeps its name, and its volume is another driver's: only one of this driver can \
+                 be exchanged under it"
+            ));
+        }
+        let class = seen.autoscaler.spec.volume_claim_template.spec.storage_class_name.as_ref();
+        if let Some(class) = class.filter(|class| seen.foreign.contains(*class)) {
+            return fixed(format!(
+                "claim {name} keeps its name, and volumes of class {class} are another driver's: choose a \
+                 class of this driver"
+            ));
+        }
+        let (has, wants) = (requested(claim), size_of(seen, &self.entry));
+        if wants > has {
+            return fixed(format!(
+                "claim {name} keeps its name, and its class lets no claim grow from {has} to {wants}: set \
+                 allowVolumeExpansion of that class, or ask for no more than {has}"
+            ));
+        }
+        (!seen.is_covered).then(|| {
+            let message = format!(
+                "the pods of {} are not kept from starting yet while a claim gets another volume: the \
+                 webhook does not name it; see `kubectl get mutatingwebhookconfiguration pliant-webhook` \
+                 and the log of the operator",
+                seen.autoscaler.spec.workload().in_words()
+            );
+            (AutoscalerReason::WebhookMissing, message)
+        })
+    }
+
+    /// The field of a claim that differs from the template and never changes.
+    fn unchangeable(&self, claim: &PersistentVolumeClaim) -> Option<&'static str> {
+        let (template, spec) =
+            (&self.seen.autoscaler.spec.volume_claim_template.spec, claim.spec.as_ref()?);
+        let sorted = |modes: &[String]| {
+            let mut modes = modes.to_vec();
+            modes.sort();
+            modes
+        };
+        let modes = spec.access_modes.as_deref().unwrap_or_default();
+        if sorted(modes) != sorted(&template.access_modes) {
+            return Some("accessModes");
+        }
+        let attributes = &template.volume_attributes_class_name;
+        let differs = attributes.is_some() && spec.volume_attributes_class_name != *attributes;
+        differs.then_some("volumeAttributesClassName")
+    }
+
+    /// Whether the new claim came to be larger than the one whose volume it is to be: a claim grows only
+    /// as its class lets it.
+    pub(super) fn outgrows(&self) -> Option<String> {
+        let (name, from) = (self.new_claim(), &self.entry.active_claim);
+        let (to, has) = (requested(self.seen.claim(&name)?), requested(self.seen.claim(from)?));
+        (self.keeps_name() && to > has).then(|| {
+            format!("its template was edited meanwhile: claim {name} has {to}, and claim {from} only {has}")
+        })
+    }
+
+    /// The new claim has all of the content: from here on the volumes change their claims.
+    pub(super) fn begin_exchange(&mut self, digest: Option<String>) {
+        let Some(volume) = self.seen.volume_of(&self.new_claim()) else { return };
+        let volume = Some(volume.id.to_string());
+        let swap = self.swap_mut();
+        (swap.phase, swap.digest, swap.volume) = (SwapPhase::Exchanging, digest, volume);
+        self.exchange();
+    }
+
+    /// Have the claims change their volumes, then have the claim tell the size that it has now.
+    pub(super) fn exchange(&mut self) {
+        self.says.phase = Some(AutoscalerPhase::Swapping);
+        self.go_on(SwapPhase::Exchanging, None, None);
+        if self.entry.is_shrinking() {
+            return self.tell_size();
+        }
+        let (seen, from, copy) = (self.seen, self.entry.active_claim.clone(), self.new_claim());
+        self.holds(&from);
+        let next = Step::Exchange { claim: from.clone(), copy };
+        match seen.exchanges.get(&from) {
+            None | Some(Exchange::Waits) => {}
+            Some(Exchange::Ready) => {
+                self.stop_writers(&from);
+                if seen.writers(&from).is_empty() && self.keeps_small() {
+                    self.steps.push(next);
+                }
+            }
+            Some(Exchange::Next(_)) => {
+                self.stop_writers(&from);
+                self.steps.push(next);
+            }
+            Some(Exchange::Done) => self.end_exchange(),
+            Some(Exchange::Never(why)) => {
+                let why = why.clone();
+                self.give_up(&why);
+            }
+            Some(Exchange::Stuck(why)) => self.wait(AutoscalerReason::ClaimTaken, why.clone()),
+        }
+    }
+
+    /// The size that the claim has to come to, if that is less than what it asks for.
+    fn smaller(&self) -> Option<Quantity> {
+        let to = requested(self.seen.claim(&self.new_claim())?);
+        let has = requested(self.seen.claim(&self.entry.active_claim)?);
+        (has > to).then_some(to)
+    }
+
+    /// Whether the node of the new volume keeps it from growing to what the old claim still asks for: the
+    /// resizer of Kubernetes would have it so as soon as that claim has it.
+    fn keeps_small(&mut self) -> bool {
+        let Some(to) = self.smaller() else { return true };
+        let Some(volume) = self.seen.volume_of(&self.new_claim()) else { return false };
+        let started = self.entry.swap.as_ref().and_then(|swap| swap.started_at.as_ref());
+        let begun = started.map_or(self.seen.now, |Time(at)| *at);
+        let wish = Wish::Shrink { to: to.0, begun };
+        match volume.answer_to(&wish) {
+            Some(Ok(_)) => return true,
+            Some(Err(NotDone { why, .. })) => {
+                let message = format!(
+                    "volume {} of pod {} is not kept at {to} yet: {why}",
+                    volume.id,
+                    self.pod()
+                );
+                self.wait(AutoscalerReason::ShrinkWaits, message);
+            }
+            None => {}
+        }
+        self.ask_for(volume, wish);
+        false
+    }
+
+    /// The claim has the new volume, and the one with the copy the old one: that is kept for its time.
+    fn end_exchange(&mut self) {
+        let (seen, copy) = (self.seen, self.new_claim());
+        let new = self.swap_mut().volume.clone().unwrap_or_default();
+        if seen.volume_of(&copy).is_some_and(|volume| volume.id.to_string() == new) {
+            return; // What was looked at first is of before.
+        }
+        let smaller = self.smaller();
+        if let Some(claim) = seen.claim(&copy) {
+            let fence = self.last_fence(&copy);
+            let uid = uid(&claim.metadata).to_owned();
+            self.entry.retained.push(Retained { claim: claim.name_any(), uid, until: None, fence });
+        }
+        self.entry.generation += 1;
+        let swap = self.swap_mut();
+        (swap.fence, swap.unused_at) = (None, None);
+        let (change, generation, started_at) =
+            (swap.change.clone(), swap.generation, swap.started_at.clone());
+        self.entry.shrink = smaller.map(|to| InPlace {
+            phase: InPlacePhase::Telling,
+            to,
+            change,
+            generation,
+            started_at,
+            ..InPlace::default()
+        });
+        self.tell_size();
+    }
+
+    /// Tell the claim that it has less now, as of one that has shrunk where it lies; then its pod may start.
+    fn tell_size(&mut self) {
+        self.shrink_in_place();
+        self.says.phase = Some(AutoscalerPhase::Swapping);
+        if !self.entry.is_shrinking() {
+            self.swap_mut().phase = SwapPhase::Soaking;
+            self.soak();
+        }
+    }
+}
