@@ -74,7 +74,7 @@ pub(super) struct Record {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Wanted {
     /// As it is made, with the policy that it has in the end.
-    pub pv: PersistentVolume,
+    pub pv: Box<PersistentVolume>,
     /// What its node calls the volume.
     pub volume: String,
     /// The class of the volume.
@@ -92,8 +92,8 @@ pub(super) struct Pair {
 /// A claim and its PersistentVolume.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Half {
-    pub claim: Option<PersistentVolumeClaim>,
-    pub pv: Option<PersistentVolume>,
+    pub claim: Option<Box<PersistentVolumeClaim>>,
+    pub pv: Option<Box<PersistentVolume>>,
 }
 
 /// The volume that a PersistentVolume names.
@@ -160,7 +160,7 @@ impl Half {
             ..ObjectMeta::default()
         };
         let pv = PersistentVolume { metadata, spec: Some(spec), status: None };
-        Some(Wanted { pv, volume: volume_name(other_claim)?.to_owned(), class })
+        Some(Wanted { pv: Box::new(pv), volume: volume_name(other_claim)?.to_owned(), class })
     }
 }
 
@@ -174,7 +174,11 @@ impl Pair {
 
     /// What is written on one of them.
     pub fn written(&self) -> Option<Record> {
-        self.active.pv.as_ref().and_then(record).or_else(|| self.copy.pv.as_ref().and_then(record))
+        self.active
+            .pv
+            .as_deref()
+            .and_then(record)
+            .or_else(|| self.copy.pv.as_deref().and_then(record))
     }
 
     /// What both are to be: as it is written on one of them, or as it will be written.
@@ -194,7 +198,7 @@ impl Pair {
         if self.active.is_recorded() || self.copy.is_recorded() {
             return self.further();
         }
-        let has = self.active.pv.as_ref().and_then(handle);
+        let has = self.active.pv.as_deref().and_then(handle);
         let copy = self.copy.pv.as_ref().filter(|pv| handle(pv) == Some(volume));
         match (has, copy) {
             (Some(has), _) if has == volume => Exchange::Done,
@@ -306,7 +310,7 @@ impl Wanted {
 
     /// It, as it is made: retained, and with the record.
     pub fn made(&self, record: &Record) -> PersistentVolume {
-        let mut pv = self.pv.clone();
+        let mut pv = (*self.pv).clone();
         pv.annotations_mut().insert(EXCHANGE.to_owned(), written(record));
         if let Some(spec) = &mut pv.spec {
             spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
@@ -320,7 +324,7 @@ impl Record {
     /// would keep the volume.
     pub fn policy(&self, half: &Half) -> String {
         let is_there = half.claim.as_ref().is_some_and(|claim| {
-            let owner = half.pv.as_ref().and_then(owner);
+            let owner = half.pv.as_deref().and_then(owner);
             owner == claim.metadata.uid.as_deref() && !is_ending(&claim.metadata)
         });
         let mut all = [&self.active, &self.copy].into_iter();

@@ -11,11 +11,12 @@ use tokio::time::Instant;
 use crate::api::{
     OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, Quantity, SwapPhase, VolumeOnNode,
 };
+use crate::autoscaler::exchange::handle;
 use crate::autoscaler::keeper::{AGAIN, Keeper, PAUSE, until};
 use crate::autoscaler::seen::{VolumeSeen, Wish, uid, uses};
 use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY};
 use crate::causes;
-use crate::cluster::{capacity, volume_name};
+use crate::cluster::capacity;
 use crate::populators;
 use crate::volume::{Fence, Standing, Use};
 
@@ -124,7 +125,7 @@ impl Keeper {
         volume: &VolumeOnNode,
         is_its: fn(Option<&PvcAutoscalerStatus>, &str) -> bool,
     ) -> Result<Option<Forgotten>, kube::Error> {
-        let Some((namespace, claim, keeper)) = self.claim_of(&volume.name) else {
+        let Some((namespace, claim, keeper)) = self.claim_of(&volume.id) else {
             return Ok(None);
         };
         let known = self.autoscalers.get_in(&namespace, &keeper);
@@ -140,17 +141,23 @@ impl Keeper {
             return Ok(None);
         }
         // After the status: whoever exchanges it looks for that after it has written so on the volume.
-        if self.is_in_exchange(&there).await? {
+        if !self.holds(&there, &volume.id).await? {
             return Ok(None);
         }
         let seen = self.asks.see(uid(&there.metadata), id);
         Ok(Some(Forgotten { namespace, claim: there, status, seen }))
     }
 
-    /// Namespace and name of the claim of a volume, by the name that it has on its node, and of the PvcAutoscaler that keeps it.
+    /// Namespace and name of the claim of a volume, and the PvcAutoscaler that keeps it. Its PersistentVolume
+    /// says whose it is: what a claim tells of itself its tenant can write.
     fn claim_of(&self, volume: &str) -> Option<(String, String, String)> {
-        let is_its = |claim: &PersistentVolumeClaim| volume_name(claim) == Some(volume);
-        let claim = self.watches.claims().all().into_iter().find(|claim| is_its(claim))?;
+        let pvs = self.watches.pvs().all();
+        let pv = pvs.iter().find(|pv| handle(pv) == Some(volume))?;
+        let its = pv.spec.as_ref()?.claim_ref.as_ref()?;
+        let claim = self.watches.claims().get_in(its.namespace.as_ref()?, its.name.as_ref()?)?;
+        if its.uid != claim.metadata.uid {
+            return None;
+        }
         let keeper = claim.labels().get(KEPT_BY)?.clone();
         Some((claim.namespace()?, claim.name_any(), keeper))
     }
@@ -205,8 +212,7 @@ fn is_exchanged(one: &OrdinalStatus, claim: &str) -> bool {
 fn names(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool {
     let is_its = |one: &OrdinalStatus| {
         let has_taken = one.swap.as_ref().is_some_and(|swap| swap.fence.is_some());
-        one.active_claim == claim && has_taken
-            || has_taken && is_exchanged(one, claim)
+        has_taken && (one.active_claim == claim || is_exchanged(one, claim))
             || one.retained.iter().any(|old| old.claim == claim && old.fence.is_some())
     };
     status.is_some_and(|status| status.ordinals.iter().any(is_its))

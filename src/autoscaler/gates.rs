@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::api::{GATE, PvcAutoscaler, is_gated};
 use crate::autoscaler::WRITER;
+use crate::autoscaler::exchange::record;
 use crate::autoscaler::keeper::Keeper;
 use crate::causes;
 use crate::cluster::writes;
@@ -55,19 +56,21 @@ impl Keeper {
         Ok(false)
     }
 
-    /// Whether the volume of a claim may only be read.
-    async fn is_for_a_copy(&self, claim: &PersistentVolumeClaim) -> Result<bool, kube::Error> {
+    /// Whether a claim has no PersistentVolume right now, or one that is in an exchange, or whose volume may
+    /// only be read.
+    async fn waits(&self, claim: &PersistentVolumeClaim) -> Result<bool, kube::Error> {
         let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
         let Some(named) = named else { return Ok(false) };
-        let csi = self.pvs().get_opt(named).await?.and_then(|pv| pv.spec?.csi);
+        let Some(pv) = self.pvs().get_opt(named).await? else { return Ok(true) };
+        let csi = pv.spec.as_ref().and_then(|spec| spec.csi.as_ref());
         let id =
             csi.filter(|csi| csi.driver == DRIVER).and_then(|csi| csi.volume_handle.parse().ok());
         let fence = id.and_then(|id| self.asks.see("", id).fence);
-        Ok(fence.is_some_and(|fence| fence.lets() == Use::Read))
+        Ok(record(&pv).is_some() || fence.is_some_and(|fence| fence.lets() == Use::Read))
     }
 
-    /// Whether a claim of a pod has no PersistentVolume right now, or one that is in an exchange, or whose
-    /// volume may only be read, as of a swap that nobody knows of any more: that is given back.
+    /// Whether a claim of a pod waits for its volume; one that may only be read for a swap that nobody knows
+    /// of any more is given back.
     async fn waits_for_volume(&self, namespace: &str, pod: &Pod) -> Result<bool, kube::Error> {
         let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
         let claims = volumes.filter_map(|one| one.persistent_volume_claim.as_ref());
@@ -75,7 +78,7 @@ impl Keeper {
         let api = self.of::<PersistentVolumeClaim>(namespace);
         for name in claims {
             let Some(claim) = api.get_opt(&name).await? else { continue };
-            if self.is_in_exchange(&claim).await? || self.is_for_a_copy(&claim).await? {
+            if self.waits(&claim).await? {
                 return Ok(true);
             }
         }

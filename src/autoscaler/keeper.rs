@@ -23,13 +23,14 @@ use crate::api::{
     VolumeUsage,
 };
 use crate::autoscaler::asks::Asks;
+use crate::autoscaler::exchange::{handle, owner};
 use crate::autoscaler::plan::plan;
 use crate::autoscaler::seen::{Refusal, Seen, uid};
 use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, WRITER};
 use crate::causes;
-use crate::cluster::{Clock, Cluster, Watched, volume_name, writes};
+use crate::cluster::{Clock, Cluster, Watched, writes};
 use crate::populators::Watches;
 
 /// Between two looks: what belongs to a workload changes together.
@@ -249,8 +250,7 @@ impl Keeper {
         });
         let sizes = autoscaler.spec.autoscale.is_some();
         let full = |claim: &PersistentVolumeClaim| {
-            let volume = volume_name(claim).filter(|_| sizes)?;
-            self.usage_of(volume).map(|usage| format!("{usage:?}"))
+            self.usage_of(claim).filter(|_| sizes).map(|usage| format!("{usage:?}"))
         };
         let mut of_claims: Vec<String> =
             claims.flat_map(|claim| [claim.resource_version(), full(&claim)]).flatten().collect();
@@ -275,13 +275,16 @@ impl Keeper {
         versions
     }
 
-    /// What the node of a volume told last of how full it is, by the name that it has there.
-    pub(super) fn usage_of(&self, volume: &str) -> Option<Told> {
+    /// What the node of a claim's volume told last of how full that is.
+    pub(super) fn usage_of(&self, claim: &PersistentVolumeClaim) -> Option<Told> {
+        let named = claim.spec.as_ref()?.volume_name.as_ref()?;
+        // Whoever makes a claim writes into it which volume it has; that one says whose it is.
+        let pv = self.watches.pvs().get(named)?;
+        let volume = handle(&pv).filter(|_| owner(&pv) == claim.metadata.uid.as_deref())?;
         let (away, _) = self.cluster.requests().away();
         self.cluster.nodes().watched().all().into_iter().find_map(|node| {
             let status = node.status.as_ref()?;
-            let id = &status.volumes.iter().find(|one| one.name == volume)?.id;
-            let usage = status.usage.iter().find(|one| one.volume == *id)?;
+            let usage = status.usage.iter().find(|one| one.volume == volume)?;
             let name = node.name_any();
             Some(if away.contains(&name) { Told::Before(name) } else { Told::Now(usage.clone()) })
         })

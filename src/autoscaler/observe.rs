@@ -14,7 +14,7 @@ use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
 use crate::autoscaler::seen::{Refusal, Seen, Usage, VolumeSeen, Workload, uid};
 use crate::autoscaler::size;
-use crate::cluster::{requested, volume_name};
+use crate::cluster::requested;
 use crate::volume::{DRIVER, VolumeId};
 
 impl Keeper {
@@ -216,7 +216,7 @@ impl Keeper {
     fn see_usage(&self, seen: &mut Seen) {
         for (name, claim) in &seen.claims {
             let name = name.clone();
-            match volume_name(claim).and_then(|volume| self.usage_of(volume)) {
+            match self.usage_of(claim) {
                 Some(Told::Now(usage)) => seen.usage.extend([(name, Usage::from(&usage))]),
                 Some(Told::Before(node)) => seen.silent.extend([(name, node)]),
                 None => {}

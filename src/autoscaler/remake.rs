@@ -10,7 +10,9 @@ use serde_json::json;
 
 use crate::api::{PvcAutoscaler, Swap, SwapPhase};
 use crate::autoscaler::WRITER;
-use crate::autoscaler::exchange::{Exchange, Half, Pair, Record, Side, Stage, record, written};
+use crate::autoscaler::exchange::{
+    Exchange, Half, Pair, Record, Side, Stage, handle, owner, record, written,
+};
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{Seen, uid};
 use crate::causes;
@@ -45,10 +47,12 @@ impl Keeper {
         // Of a claim that is gone the record of the other one knows the PersistentVolume.
         if let Some(known) = pair.written() {
             if pair.active.claim.is_none() {
-                pair.active.pv = self.pvs().get_opt(&known.active.pv.name_any()).await?;
+                let pv = self.pvs().get_opt(&known.active.pv.name_any()).await?;
+                pair.active.pv = pv.map(Box::new);
             }
             if pair.copy.claim.is_none() {
-                pair.copy.pv = self.pvs().get_opt(&known.copy.pv.name_any()).await?;
+                let pv = self.pvs().get_opt(&known.copy.pv.name_any()).await?;
+                pair.copy.pv = pv.map(Box::new);
             }
         }
         Ok(pair)
@@ -61,7 +65,7 @@ impl Keeper {
             Some(named) => self.pvs().get_opt(&named).await?,
             None => None,
         };
-        Ok(Half { claim, pv })
+        Ok(Half { claim: claim.map(Box::new), pv: pv.map(Box::new) })
     }
 
     /// Have a claim get this volume, which another one has, and that one its; as far as that can be done
@@ -116,7 +120,7 @@ impl Keeper {
 
     async fn do_stage(&self, pair: &Pair, stage: Stage) -> Result<(), kube::Error> {
         let Some(known) = pair.record() else { return Ok(()) };
-        let claim = pair.active.claim.as_ref().map(ResourceExt::name_any).unwrap_or_default();
+        let claim = pair.active.claim.as_deref().map(ResourceExt::name_any).unwrap_or_default();
         tracing::info!(claim, ?stage, "a claim gets another volume");
         match stage {
             Stage::Record(side) => self.keep_record(pair.half(side), &known).await,
@@ -230,14 +234,18 @@ impl Keeper {
         Ok(all.iter().any(|one| knows(one, active, copy)))
     }
 
-    /// Whether the PersistentVolume of a claim is in an exchange, or being made anew.
-    pub(super) async fn is_in_exchange(
+    /// Whether a claim has a volume, by its PersistentVolume, and that is in no exchange.
+    pub(super) async fn holds(
         &self,
         claim: &PersistentVolumeClaim,
+        volume: &str,
     ) -> Result<bool, kube::Error> {
         let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
         let Some(named) = named else { return Ok(false) };
-        Ok(self.pvs().get_opt(named).await?.is_none_or(|pv| record(&pv).is_some()))
+        let pv = self.pvs().get_opt(named).await?;
+        let is_its = |pv: &PersistentVolume| owner(pv) == Some(uid(&claim.metadata));
+        let holds = |pv: &PersistentVolume| handle(pv) == Some(volume) && record(pv).is_none();
+        Ok(pv.is_some_and(|pv| is_its(&pv) && holds(&pv)))
     }
 
     pub(super) fn pvs(&self) -> Api<PersistentVolume> {
@@ -256,7 +264,7 @@ fn knows(keeper: &PvcAutoscaler, active: &str, copy: &str) -> bool {
 /// Namespace and names of the claims of an exchange, as a PersistentVolume tells of it.
 fn claims_of(pv: &PersistentVolume) -> Option<(String, String, String)> {
     let known = record(pv)?;
-    let of = |pv: PersistentVolume| pv.spec?.claim_ref;
+    let of = |pv: Box<PersistentVolume>| pv.spec?.claim_ref;
     let (active, copy) = (of(known.active.pv)?, of(known.copy.pv)?);
     Some((active.namespace?, active.name?, copy.name?))
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, PatchParams, PostParams, Preconditions};
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::json;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{NodeStorage, Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work};
-use crate::cluster::{Lasting, PATIENCE, Watched, not_asked};
+use crate::cluster::{Lasting, PATIENCE, Watched, not_asked, writes};
 use crate::volume::{VolumeError, VolumeId};
 
 /// How soon an agent that is there has told of a request, or of another one of its node: work that waits
@@ -58,7 +58,7 @@ enum Step {
     Join,
     /// It has ended, and the answer was for an earlier wish.
     Replace,
-    /// It is a growth under way: the newer size replaces the older.
+    /// It is a growth, under way or ended: the newer size replaces the older.
     Renew,
     /// It is other work, which has to end first.
     Wait,
@@ -128,6 +128,13 @@ impl Requests {
     async fn enter(&self, wanted: &VolumeRequest) -> Result<Wish, VolumeError> {
         let failed = |error: &kube::Error| not_asked("have work done on a node", error);
         let name = wanted.metadata.name.as_deref().unwrap_or_default();
+        // Of a growth after another one that is one write; every write is made over what was seen.
+        if let Some(there) = self.watched.get(name)
+            && plan(&there, &wanted.spec) == Step::Renew
+            && let Some(wish) = self.renew(&there, wanted).await.map_err(|error| failed(&error))?
+        {
+            return Ok(wish);
+        }
         loop {
             match self.api.create(&self.as_writer(), wanted).await {
                 Ok(made) => return Ok(Wish::of(&made)),
@@ -200,17 +207,17 @@ impl Requests {
         wanted: &VolumeRequest,
     ) -> Result<Option<Wish>, kube::Error> {
         let name = there.metadata.name.as_deref().unwrap_or_default();
-        let patch = json!({
-            "metadata": {"resourceVersion": there.metadata.resource_version},
-            "spec": {"work": wanted.spec.work},
-        });
+        let patch = writes::by_json(json!([
+            {"op": "test", "path": "/metadata/uid", "value": there.metadata.uid},
+            {"op": "test", "path": "/metadata/resourceVersion",
+             "value": there.metadata.resource_version},
+            {"op": "replace", "path": "/spec/work", "value": wanted.spec.work},
+        ]));
         let params =
             PatchParams { field_manager: Some(self.writer.to_owned()), ..Default::default() };
-        match self.api.patch(name, &params, &Patch::Merge(patch)).await {
+        match self.api.patch(name, &params, &patch).await {
             Ok(renewed) => Ok(Some(Wish::of(&renewed))),
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
-                Ok(None)
-            }
+            Err(kube::Error::Api(status)) if writes::is_stale(&status) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -324,9 +331,9 @@ fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> Step {
         (Work::Create(_), _) if there.has_ended() && phase == Some(Phase::Done) && !same_node => {
             Step::Wait
         }
+        (Work::Grow(_), Work::Grow(_)) if same_node && there.spec != *wanted => Step::Renew,
         _ if there.has_ended() => Step::Replace,
         _ if there.spec == *wanted => Step::Join,
-        (Work::Grow(_), Work::Grow(_)) if same_node => Step::Renew,
         _ => Step::Wait,
     }
 }
@@ -421,7 +428,11 @@ mod tests {
             (there(grow(2), Phase::Running, 2), spec("b", grow(3)), Step::Wait),
             // Ended for the wish before: the newer one is still to be done.
             (there(grow(3), Phase::Done, 1), spec("a", grow(3)), Step::Join),
-            (there(grow(2), Phase::Failed, 2), spec("a", grow(3)), Step::Replace),
+            (there(grow(2), Phase::Failed, 2), spec("a", grow(3)), Step::Renew),
+            (there(grow(2), Phase::Resized, 2), spec("a", grow(3)), Step::Renew),
+            // Nothing of it changes, so that nobody would do it again.
+            (there(grow(2), Phase::Failed, 2), spec("a", grow(2)), Step::Replace),
+            (there(grow(2), Phase::Failed, 2), spec("b", grow(3)), Step::Replace),
         ] {
             assert_eq!(plan(&there, &wanted), step, "{there:?}");
         }

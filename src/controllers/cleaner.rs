@@ -126,8 +126,16 @@ impl Seen {
                 Stays::Waits | Stays::Orphaned => plan.given_up.push(request.clone()),
             }
         }
+        // A growth that was renewed tells its earlier end until its agent has something to tell.
+        plan.ended.retain(|phase| !requests.iter().any(|one| is_renewed(one, *phase)));
         plan
     }
+}
+
+/// Whether a request has ended in this phase for an earlier wish, and is wanted again.
+fn is_renewed(request: &VolumeRequest, phase: Phase) -> bool {
+    let told = request.status.as_ref().map(|status| status.phase);
+    told == Some(phase) && !request.has_ended()
 }
 
 async fn apply(requests: &Requests, plan: &Plan) -> Result<(), kube::Error> {
@@ -183,6 +191,10 @@ mod tests {
             (599, vec![request("a", 1, Some((Phase::Running, 1)))], (0, 0, None)),
             (600, vec![request("a", 1, waits)], (0, 0, Some(600))),
             (1200, vec![request("a", 1, waits)], (0, 1, None)),
+            // One that is wanted again would go with those that are due: they stay until it has ended.
+            (1300, vec![request("d", 1, done)], (0, 0, Some(30))),
+            (1330, vec![request("d", 1, done), request("e", 2, done)], (0, 0, None)),
+            (1331, vec![request("d", 1, done), request("e", 1, done)], (1, 0, Some(30))),
         ] {
             assert_eq!(planned(after, &requests), expected, "after {after} s");
         }

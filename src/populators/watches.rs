@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
-    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec,
+    CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec,
     PersistentVolumeClaimStatus, PersistentVolumeSpec, Pod,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -98,7 +98,7 @@ fn cut_claim(claim: &mut PersistentVolumeClaim) {
     });
 }
 
-/// Leave of a volume whose it is.
+/// Leave of a volume whose it is, and which.
 fn cut_pv(pv: &mut PersistentVolume) {
     pv.status = None;
     pv.metadata.labels = None;
@@ -107,6 +107,11 @@ fn cut_pv(pv: &mut PersistentVolume) {
     }
     pv.spec = pv.spec.take().map(|spec| PersistentVolumeSpec {
         claim_ref: spec.claim_ref,
+        csi: spec.csi.map(|csi| CSIPersistentVolumeSource {
+            driver: csi.driver,
+            volume_handle: csi.volume_handle,
+            ..CSIPersistentVolumeSource::default()
+        }),
         ..PersistentVolumeSpec::default()
     });
 }

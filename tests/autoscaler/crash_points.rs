@@ -101,7 +101,7 @@ impl Case {
         let failed = json!({"outcome": "mismatch", "message": "no"}).to_string();
         match self {
             Case::Grow => world.want("8Gi", "hdd", &soon),
-            Case::Swap => world.want("2Gi", "ssd", &soon),
+            Case::Swap | Case::SameName => world.want("2Gi", "ssd", &soon),
             Case::Hot => {
                 world.play().rounds = [1000 << 20, 400 << 20].into();
                 world.want("2Gi", "ssd", &json!({"retention": "5m", "hotCopy": true}));
@@ -129,7 +129,6 @@ impl Case {
                 world.play().file_system = Some("btrfs");
                 world.want("2Gi", "hdd", &soon);
             }
-            Case::SameName => world.want("2Gi", "ssd", &soon),
             Case::Refused => {
                 world.play().room = Some(Bytes::gib(10));
                 world.want("4Gi", "hdd", &sizing());

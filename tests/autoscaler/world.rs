@@ -476,15 +476,12 @@ fn is_allowed(line: &str) -> bool {
         && match (verb, path.as_slice()) {
             _ if is_request => true,
             ("POST", [kind, _]) => made.contains(kind),
-            ("POST", ["persistentvolumes"]) | ("DELETE", ["persistentvolumes", _]) => true,
-            ("POST", ["pods", _, _, "eviction"]) | ("PATCH", ["persistentvolumes", _]) => true,
-            ("PATCH", [kind, _, _]) => {
-                ["persistentvolumeclaims", "pods", "pvcsourcepopulators"].contains(kind)
-            }
+            ("POST", ["persistentvolumes"] | ["pods", _, _, "eviction"])
+            | ("DELETE" | "PATCH", ["persistentvolumes", _]) => true,
             ("PATCH", [kind, _, _, "status"]) => {
                 ["pvcautoscalers", "pvcsourcepopulators", "persistentvolumeclaims"].contains(kind)
             }
-            ("DELETE", [kind, _, _]) => {
+            ("DELETE" | "PATCH", [kind, _, _]) => {
                 ["persistentvolumeclaims", "pods", "pvcsourcepopulators"].contains(kind)
             }
             _ => false,

@@ -144,7 +144,7 @@ fn a_pod_is_not_scheduled_while_its_claim_gets_another_volume() {
             assert_eq!(given, Ok(expected.clone()), "{phase} {own:?}");
         }
         // The claim is the one that it names, whoever names it.
-        let given = made(&pod("db-0", &Value::Null), &workload(&[]), &[sizes.clone()]);
+        let given = made(&pod("db-0", &Value::Null), &workload(&[]), std::slice::from_ref(&sizes));
         assert_eq!(given, Ok(json!([volume("data", "data-db-0")])), "{phase}");
         assert_eq!(gates(&pod("db-1", &Value::Null), &["data"], &sizes), Ok(Value::Null));
     }

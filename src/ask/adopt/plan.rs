@@ -143,9 +143,13 @@ fn lost_claim<'a>(
     seen.claims.iter().find(|claim| {
         let metadata = &claim.metadata;
         let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-        let is_made_for = metadata.uid.is_some() && metadata.uid.as_deref() == volume.name.strip_prefix("pvc-");
-        let is_exchanged = metadata.annotations.as_ref().is_some_and(|notes| notes.contains_key(VOLUME));
-        let is_named = wish.claim.is_some() && wish.claim == metadata.name && wish.namespace == metadata.namespace;
+        let is_made_for =
+            metadata.uid.is_some() && metadata.uid.as_deref() == volume.name.strip_prefix("pvc-");
+        let is_exchanged =
+            metadata.annotations.as_ref().is_some_and(|notes| notes.contains_key(VOLUME));
+        let is_named = wish.claim.is_some()
+            && wish.claim == metadata.name
+            && wish.namespace == metadata.namespace;
         phase == Some("Lost")
             && volume_name(claim) == Some(&volume.name)
             && (is_made_for || (is_exchanged && is_named))

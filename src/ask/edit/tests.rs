@@ -28,7 +28,7 @@ fn seen() -> Seen {
             {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u"}]},
         "spec": {"containers": [], "volumes": volumes},
     });
-    Seen { program: "pliant".to_owned(), around, pods: vec![typed(pod)], ..Seen::default() }
+    Seen { program: "pliant".to_owned(), around, pods: vec![typed(pod)] }
 }
 
 /// The same, with so much in a claim.

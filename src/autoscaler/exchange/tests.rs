@@ -116,8 +116,8 @@ impl World {
 
     fn pair(&self) -> Pair {
         let half = |name: &str, pv: &str| Half {
-            claim: self.claims.get(name).cloned(),
-            pv: self.pvs.get(pv).cloned(),
+            claim: self.claims.get(name).cloned().map(Box::new),
+            pv: self.pvs.get(pv).cloned().map(Box::new),
         };
         let [(_, active, first), (_, copy, second)] = SIDES;
         Pair { active: half(active, first), copy: half(copy, second) }
@@ -183,7 +183,7 @@ impl World {
             }
             return true;
         }
-        if self.pvs.get(pv) != pair.half(side).pv.as_ref() {
+        if self.pvs.get(pv) != pair.half(side).pv.as_deref() {
             return true; // Its version is another one by now.
         }
         let Some(there) = self.pvs.get_mut(pv) else { return true };
@@ -200,13 +200,13 @@ impl World {
                 policy(
                     there,
                     known.policy(&Half {
-                        claim: self.claims.get(name).cloned(),
-                        pv: Some(there.clone()),
+                        claim: self.claims.get(name).cloned().map(Box::new),
+                        pv: Some(Box::new(there.clone())),
                     }),
                 );
             }
             Stage::Delete(_) => {
-                there.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH))
+                there.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
             }
             Stage::Free(_) => drop(self.pvs.remove(pv)),
             Stage::Make(_) | Stage::Nudge(_) => unreachable!("they were done"),
@@ -284,7 +284,7 @@ impl World {
     /// to have is known as long as it has none.
     fn checked(self) -> World {
         let pair = self.pair();
-        let has = pair.active.pv.as_ref().and_then(handle).map(str::to_owned);
+        let has = pair.active.pv.as_deref().and_then(handle).map(str::to_owned);
         let has = has.or_else(|| Some(handle(&pair.written()?.active.pv)?.to_owned()));
         let has = has.unwrap_or_else(|| panic!("nobody knows the volume of the claim: {self:#?}"));
         assert!(["old", "new"].contains(&&*has), "a stranger's volume: {self:#?}");
@@ -314,12 +314,12 @@ impl World {
     fn ends_well(&self) -> bool {
         let end = self.settled();
         let pair = end.pair();
-        let is_bound = |half: &Half| half.claim.as_ref().is_none_or(is_bound);
-        let has = pair.active.pv.as_ref().and_then(handle);
+        let is_bound = |half: &Half| half.claim.as_deref().is_none_or(is_bound);
+        let has = pair.active.pv.as_deref().and_then(handle);
         let is_new = has == Some("new");
         let is_gone = !end.claims.contains_key(SIDES[1].1);
         let is_old = has == Some("old") && (is_gone || !end.is_known);
-        let kept = pair.copy.pv.as_ref().and_then(handle);
+        let kept = pair.copy.pv.as_deref().and_then(handle);
         is_bound(&pair.active)
             && is_bound(&pair.copy)
             && pair.written().is_none()
