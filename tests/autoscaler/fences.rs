@@ -1,6 +1,6 @@
 //! The node of an old volume keeps everybody from it while it is copied, and after that.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase, VolumeRequest};
 use pliant::volume::{Fence, Standing};
 use serde_json::json;
@@ -77,6 +77,35 @@ fn whoever_has_the_device_open_past_kubernetes_is_waited_for() {
         assert_eq!((entry.generation, entry.fence_generation), (1, 2));
         assert_eq!((entry.retained[0].fence, world.told("Swapped")), (None, 1));
         world.write();
+    });
+}
+
+#[test]
+fn a_claim_that_only_says_that_it_has_the_volume_gives_nobody_back_to_it() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world, "hdd").await;
+        let pv = world.active(0).spec.unwrap().volume_name;
+        // Their tenant has pods with them, as whoever got back a volume that nobody knows of.
+        for name in ["a", "b", "c", "d", "e"] {
+            world.api.put(&crate::play::object::<PersistentVolumeClaim>(json!({
+                "metadata": {"name": name, "namespace": "another",
+                             "labels": {"pliant.io/pvc-autoscaler": "mine"},
+                             "annotations": {"pliant.io/volume": old}},
+                "spec": {"volumeName": pv}, "status": {"phase": "Bound"},
+            })));
+            world.api.put(&crate::play::object::<Pod>(json!({
+                "metadata": {"name": name, "namespace": "another"},
+                "spec": {"containers": [], "volumes": [
+                    {"name": "x", "persistentVolumeClaim": {"claimName": name}}]},
+                "status": {"phase": "Running"},
+            })));
+        }
+        world.play().held.insert(old.clone());
+        world.want("2Gi", "hdd", &json!({}));
+        world.until_reason("ClaimInUse").await;
+        world.rest().await;
+        assert_eq!(world.fence(&old), Some(superseded(1, true)));
     });
 }
 
