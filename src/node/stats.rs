@@ -31,10 +31,13 @@ pub(super) struct Look {
 impl Node {
     pub(super) async fn look(&self) -> Result<Look, VolumeError> {
         let table = MountTable::read(self.host.as_ref()).await;
+        let table = table.map_err(failed("the mount table could not be read"))?;
         let devices = self.host.dm_list().await.map_err(failed("device-mapper"))?;
-        let numbers: Vec<_> = devices.iter().map(|device| device.number).collect();
+        // Of most volumes there is nothing to ask: they are not mounted.
+        let numbers = devices.iter().map(|device| device.number);
+        let numbers: Vec<_> = numbers.filter(|one| !self.shown(&table, *one).is_empty()).collect();
         Ok(Look {
-            table: table.map_err(failed("the mount table could not be read"))?,
+            table,
             errors: self.ext_errors(&numbers).await?,
             live: devices.into_iter().map(|device| (device.uuid, device.number)).collect(),
         })
