@@ -105,8 +105,8 @@ pub enum Naming {
     Hashed,
 }
 
-/// Which pods get new claims, and when. One pod after the other does, the highest ordinal first, each
-/// as soon as the one before is ready.
+/// Which pods get new claims, and when: one after the other if nothing else is said, the highest ordinal
+/// first, each as soon as the one before is ready.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
@@ -117,6 +117,15 @@ pub struct Rollout {
     /// No further pod is begun with; one that was begun with is brought to its end.
     #[serde(default)]
     pub paused: bool,
+    /// How many pods may be without their claims, or not ready, at a time. None is begun with after one
+    /// whose swap has failed.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub max_unavailable: u16,
+}
+
+fn one() -> u16 {
+    1
 }
 
 impl PvcAutoscalerSpec {
@@ -127,6 +136,11 @@ impl PvcAutoscalerSpec {
             (None, Some(pods)) => pods.workload(),
             (None, None) => Workload::StatefulSet(""), // The API server takes none such.
         }
+    }
+
+    /// How many pods may be without their claims at a time.
+    pub fn max_unavailable(&self) -> usize {
+        self.rollout.as_ref().map_or(1, |rollout| rollout.max_unavailable.max(1).into())
     }
 
     /// The name of the StatefulSet, if it is one.

@@ -13,8 +13,8 @@ use crate::autoscaler::turn::Turn;
 use crate::cluster::{capacity, refusal, requested};
 
 impl Turn<'_> {
-    /// Decide by how full the claim is. `may_begin` says whether a pod may be stopped.
-    pub(super) fn decide_size(&mut self, claim: &PersistentVolumeClaim, may_begin: bool) {
+    /// Decide by how full the claim is. `may_stop` says whether a pod may be stopped.
+    pub(super) fn decide_size(&mut self, claim: &PersistentVolumeClaim, may_stop: bool) {
         let (seen, refusal) = (self.seen, refusal(claim));
         let Some(policy) = &seen.autoscaler.spec.autoscale else {
             (self.entry.decision, self.entry.grown, self.entry.peak) = (None, None, None);
@@ -44,7 +44,7 @@ impl Turn<'_> {
                 self.says.next = Some(format!("pod {}: {why}", self.pod()));
             }
             Some(Resize::Shrink(to)) => {
-                match self.holds_back(may_begin).or_else(|| self.doubt(claim)) {
+                match self.holds_back(may_stop).or_else(|| self.doubt(claim)) {
                     Some(held) => why = format!("{why}; not yet: {held}"),
                     None => self.resize(claim, AutoscalerReason::ClaimShrinks, to, &why),
                 }
@@ -155,7 +155,7 @@ impl Turn<'_> {
     }
 
     /// Why the pod is not stopped now, so that the claim does not shrink.
-    fn holds_back(&self, may_begin: bool) -> Option<String> {
+    fn holds_back(&self, may_stop: bool) -> Option<String> {
         let rollout = self.seen.autoscaler.spec.rollout.as_ref();
         let says = |why: &str| Some(why.to_owned());
         let obstacle = self.obstacle().filter(|_| !self.can_shrink_in_place());
@@ -168,10 +168,10 @@ impl Turn<'_> {
         if !self.is_in_partition() {
             return says("spec.rollout.partition leaves its pod alone");
         }
-        if !may_begin {
+        if !may_stop {
             return says("another pod gets its claim, or status.message says what stops it");
         }
-        self.unready().map(|other| format!("pod {other} is not ready"))
+        self.too_many_unready().map(|other| format!("pod {other} is not ready"))
     }
 
     /// A growth that was refused, and that is not made do with less.

@@ -36,11 +36,11 @@ impl Turn<'_> {
         claim: &PersistentVolumeClaim,
         size: Quantity,
         change: String,
-        may_begin: &mut bool,
+        may_stop: &mut usize,
     ) {
         match self.way_of(claim) {
-            Way::Now if self.has_failed_in_place() => self.swap(change, may_begin),
-            Way::Now => self.begin_in_place(size, change, may_begin),
+            Way::Now if self.has_failed_in_place() => self.swap(change, may_stop),
+            Way::Now => self.begin_in_place(size, change, may_stop),
             Way::WithoutPod(kind) if self.seen.names_claims() => {
                 let (pod, name) = (self.pod(), claim.name_any());
                 let message = format!(
@@ -51,7 +51,7 @@ impl Turn<'_> {
                 self.says.phase = Some(AutoscalerPhase::Waiting);
                 self.wait(AutoscalerReason::ClaimInUse, message);
             }
-            Way::WithoutPod(_) | Way::Never => self.swap(change, may_begin),
+            Way::WithoutPod(_) | Way::Never => self.swap(change, may_stop),
             Way::Unknown => {
                 self.says.phase = Some(AutoscalerPhase::Waiting);
                 self.says.progress = Some(format!(
@@ -104,7 +104,7 @@ impl Turn<'_> {
         self.entry.shrink.as_ref().is_some_and(|shrink| shrink.phase == InPlacePhase::Failed)
     }
 
-    fn begin_in_place(&mut self, to: Quantity, change: String, may_begin: &mut bool) {
+    fn begin_in_place(&mut self, to: Quantity, change: String, may_stop: &mut usize) {
         let name = self.entry.active_claim.clone();
         self.says.phase = Some(AutoscalerPhase::Waiting);
         self.says.next =
@@ -113,10 +113,10 @@ impl Turn<'_> {
             self.says.phase = Some(AutoscalerPhase::Recommending);
         }
         let is_labelled = self.seen.claim(&name).is_some_and(|claim| self.seen.keeps(claim));
-        if !*may_begin || !self.is_in_partition() || !is_labelled {
+        if *may_stop == 0 || !self.is_in_partition() || !is_labelled {
             return;
         }
-        *may_begin = false;
+        *may_stop -= 1;
         self.entry.shrink = Some(InPlace {
             phase: InPlacePhase::Shrinking,
             to,

@@ -44,11 +44,11 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     }
     let mut status = seen.autoscaler.status.clone().unwrap_or_default();
     let (entries, mut says) = entries(seen, &status.ordinals);
-    let mut may_begin = may_begin(seen, &entries);
+    let mut may_stop = may_stop(seen, &entries);
     let mut steps = Vec::new();
     let mut told: Vec<OrdinalStatus> = Vec::new();
     for entry in entries.into_iter().rev() {
-        let turn = Turn::take(seen, entry, &mut may_begin);
+        let turn = Turn::take(seen, entry, &mut may_stop);
         steps.extend(turn.steps);
         says.push(turn.says);
         told.push(turn.entry);
@@ -263,20 +263,23 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
     }
 }
 
-/// Whether a further pod may be stopped: one after the other is, and none after one that failed.
-fn may_begin(seen: &Seen, entries: &[OrdinalStatus]) -> bool {
+/// How many further pods may be stopped: none after one that failed.
+fn may_stop(seen: &Seen, entries: &[OrdinalStatus]) -> usize {
     let spec = &seen.autoscaler.spec;
-    let is_busy = |one: &OrdinalStatus| {
-        let swap = one.swap.as_ref();
-        one.is_shrinking()
-            || swap.is_some_and(|swap| {
-                swap.phase != SwapPhase::Failed || swap.generation == seen.generation()
-            })
+    let has_failed = |one: &OrdinalStatus| {
+        let swap = one.swap.as_ref().filter(|swap| swap.phase == SwapPhase::Failed);
+        swap.is_some_and(|swap| swap.generation == seen.generation())
     };
-    spec.mode == AutoscalerMode::Enforce
+    let is_busy = |one: &&OrdinalStatus| {
+        let swap = one.swap.as_ref().filter(|swap| swap.phase != SwapPhase::Failed);
+        one.is_shrinking() || swap.is_some()
+    };
+    let may = spec.mode == AutoscalerMode::Enforce
         && !spec.rollout.as_ref().is_some_and(|rollout| rollout.paused)
-        && !entries.iter().any(is_busy)
-        && of_the_whole(seen).is_none()
+        && !entries.iter().any(has_failed)
+        && of_the_whole(seen).is_none();
+    let busy = entries.iter().filter(is_busy).count();
+    if may { spec.max_unavailable().saturating_sub(busy) } else { 0 }
 }
 
 /// Tell of the whole what its parts say.

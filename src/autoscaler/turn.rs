@@ -23,14 +23,14 @@ pub(super) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Decide about one pod. `may_begin` says whether a pod may be stopped, and whether one still may.
-    pub fn take(seen: &'a Seen, entry: OrdinalStatus, may_begin: &mut bool) -> Turn<'a> {
+    /// Decide about one pod. `may_stop` says how many pods may be stopped, and how many still may.
+    pub fn take(seen: &'a Seen, entry: OrdinalStatus, may_stop: &mut usize) -> Turn<'a> {
         let mut turn = Turn { seen, entry, steps: Vec::new(), says: Says::default() };
         turn.forget_failure();
         turn.forget_failure_in_place();
         match turn.entry.swap.as_ref().map(|swap| swap.phase) {
             None if turn.entry.is_shrinking() => turn.shrink_in_place(),
-            None => turn.keep(may_begin),
+            None => turn.keep(may_stop),
             Some(SwapPhase::Planned | SwapPhase::HotCopy) => turn.prepare(),
             Some(SwapPhase::Draining | SwapPhase::Fenced | SwapPhase::FinalCopy) => turn.copy(),
             Some(SwapPhase::Exchanging) => turn.exchange(),
@@ -102,7 +102,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Without a swap: make the claim, let it grow, or begin a swap.
-    fn keep(&mut self, may_begin: &mut bool) {
+    fn keep(&mut self, may_stop: &mut usize) {
         if self.seen.names_claims() && !self.seen.has_pod(self.entry.ordinal) {
             return; // Pods no longer name it, and may again.
         }
@@ -125,8 +125,8 @@ impl<'a> Turn<'a> {
             self.says.progress = Some(format!("claim {} has no volume yet", claim.name_any()));
             return;
         }
-        self.decide_size(claim, *may_begin);
-        self.compare(claim, may_begin);
+        self.decide_size(claim, *may_stop > 0);
+        self.compare(claim, may_stop);
     }
 
     /// Give it the labels and annotations that the template has by now.
@@ -186,7 +186,7 @@ impl<'a> Turn<'a> {
         Drift::of(claim, template, size, can_grow.unwrap_or_default())
     }
 
-    fn compare(&mut self, claim: &PersistentVolumeClaim, may_begin: &mut bool) {
+    fn compare(&mut self, claim: &PersistentVolumeClaim, may_stop: &mut usize) {
         let size = size_of(self.seen, &self.entry);
         match self.drift_of(claim) {
             Drift::None if requested(claim) > capacity(claim) => {
@@ -197,8 +197,8 @@ impl<'a> Turn<'a> {
             Drift::None => {}
             Drift::Grow | Drift::Lower => self.grow(claim, size),
             Drift::Swap(_) if self.grows_before(claim, size) => self.grow(claim, size),
-            Drift::Shrink(change) => self.shrink(claim, size, change, may_begin),
-            Drift::Swap(change) => self.swap(change, may_begin),
+            Drift::Shrink(change) => self.shrink(claim, size, change, may_stop),
+            Drift::Swap(change) => self.swap(change, may_stop),
             Drift::WrongMode => {
                 let message = format!(
                     "claim {} has another volumeMode than the template, and one cannot be copied to the \
@@ -233,7 +233,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The claim has to be another one: say so, and begin if it may.
-    pub(super) fn swap(&mut self, change: String, may_begin: &mut bool) {
+    pub(super) fn swap(&mut self, change: String, may_stop: &mut usize) {
         self.says.phase = Some(AutoscalerPhase::Waiting);
         if self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend {
             self.says.phase = Some(AutoscalerPhase::Recommending);
@@ -256,13 +256,13 @@ impl<'a> Turn<'a> {
         let is_labelled = self.seen.claim(&name).is_some_and(|claim| self.seen.keeps(claim));
         // Whose volume it is decides whether its claim can keep its name.
         let is_known = !keeps_name || self.seen.volume_of(&name).is_some();
-        if !*may_begin || !self.is_in_partition() || !is_labelled || !is_known {
+        if *may_stop == 0 || !self.is_in_partition() || !is_labelled || !is_known {
             return;
         }
         if self.waits_for_others() {
             return;
         }
-        *may_begin = false;
+        *may_stop -= 1;
         let generation = self.entry.generation + 1;
         let by_itself = self.shrinks_by_itself();
         (self.entry.peak, self.entry.shrink) = (None, None);
@@ -306,9 +306,9 @@ impl<'a> Turn<'a> {
         rollout.is_none_or(|rollout| self.entry.ordinal >= rollout.partition)
     }
 
-    /// Whether the pod is not stopped now because another one is not ready.
+    /// Whether the pod is not stopped now because others are not ready.
     pub(super) fn waits_for_others(&mut self) -> bool {
-        let Some(other) = self.unready() else { return false };
+        let Some(other) = self.too_many_unready() else { return false };
         let message = format!(
             "pod {other} is not ready, so pod {} is not stopped: see `kubectl describe pod {other}`",
             self.pod()
@@ -317,15 +317,17 @@ impl<'a> Turn<'a> {
         true
     }
 
-    /// Another pod that is not ready.
-    pub(super) fn unready(&self) -> Option<String> {
+    /// One of the other pods that are not ready, if no further one may be stopped beside them.
+    pub(super) fn too_many_unready(&self) -> Option<String> {
         let status = self.seen.autoscaler.status.as_ref()?;
-        let mut others = status
+        let others = status
             .ordinals
             .iter()
             .filter(|one| one.ordinal != self.entry.ordinal && self.seen.has_pod(one.ordinal))
             .filter(|one| !self.seen.names_claims() || self.seen.pod(one.ordinal).is_some());
-        let other = others.find(|one| !self.seen.is_ready_with(one.ordinal, &one.active_claim))?;
-        Some(self.seen.pod_name(other.ordinal))
+        let mut unready =
+            others.filter(|one| !self.seen.is_ready_with(one.ordinal, &one.active_claim));
+        let last = unready.nth(self.seen.autoscaler.spec.max_unavailable() - 1)?;
+        Some(self.seen.pod_name(last.ordinal))
     }
 }

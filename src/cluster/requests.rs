@@ -38,6 +38,18 @@ struct Wish {
     name: String,
     uid: Option<String>,
     generation: i64,
+    /// Whether the watch has told of it already: not to find it there means then that it is gone.
+    is_seen: bool,
+}
+
+/// What has become of a request of the name that a new one would have.
+enum Taken {
+    /// It is that for which is waited now.
+    Up(Wish),
+    /// It is gone, or no longer what it was when it was read.
+    Away,
+    /// It has to end first.
+    InTheWay,
 }
 
 /// What an agent has told, by the uid of the request.
@@ -126,38 +138,43 @@ impl Requests {
 
     /// Write the request, or find the one that is there.
     async fn enter(&self, wanted: &VolumeRequest) -> Result<Wish, VolumeError> {
-        let failed = |error: &kube::Error| not_asked("have work done on a node", error);
+        let failed = |error: kube::Error| not_asked("have work done on a node", &error);
         let name = wanted.metadata.name.as_deref().unwrap_or_default();
-        // Of a growth after another one that is one write; every write is made over what was seen.
+        // One that is known already need not be met by a write that fails. Whatever is made of it says
+        // what it was made from, so that it does not matter how old that is.
         if let Some(there) = self.watched.get(name)
-            && plan(&there, &wanted.spec) == Step::Renew
-            && let Some(wish) = self.renew(&there, wanted).await.map_err(|error| failed(&error))?
+            && let Taken::Up(wish) = self.take_up(&there, wanted).await.map_err(failed)?
         {
-            return Ok(wish);
+            return Ok(Wish { is_seen: true, ..wish });
         }
         loop {
             match self.api.create(&self.as_writer(), wanted).await {
                 Ok(made) => return Ok(Wish::of(&made)),
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-                Err(error) => return Err(failed(&error)),
+                Err(error) => return Err(failed(error)),
             }
-            let there = self.api.get_opt(name).await.map_err(|error| failed(&error))?;
-            let Some(there) = there else { continue };
-            let entered = match plan(&there, &wanted.spec) {
-                Step::Join => Some(Wish::of(&there)),
-                Step::Replace if self.is_still_gone(&there).await.map_err(|e| failed(&e))? => {
-                    Some(Wish::of(&there))
-                }
-                Step::Replace => {
-                    self.take_away(&there).await.map(|()| None).map_err(|e| failed(&e))?
-                }
-                Step::Renew => self.renew(&there, wanted).await.map_err(|error| failed(&error))?,
-                Step::Wait => return Err(in_the_way(&there)),
-            };
-            if let Some(wish) = entered {
-                return Ok(wish);
+            let Some(there) = self.api.get_opt(name).await.map_err(failed)? else { continue };
+            match self.take_up(&there, wanted).await.map_err(failed)? {
+                Taken::Up(wish) => return Ok(wish),
+                Taken::Away => {}
+                Taken::InTheWay => return Err(in_the_way(&there)),
             }
         }
+    }
+
+    /// Join a request of the name, or make place for another one.
+    async fn take_up(
+        &self,
+        there: &VolumeRequest,
+        wanted: &VolumeRequest,
+    ) -> Result<Taken, kube::Error> {
+        Ok(match plan(there, &wanted.spec) {
+            Step::Join => Taken::Up(Wish::of(there)),
+            Step::Replace if self.is_still_gone(there).await? => Taken::Up(Wish::of(there)),
+            Step::Replace => self.take_away(there).await.map(|()| Taken::Away)?,
+            Step::Renew => self.renew(there, wanted).await?.map_or(Taken::Away, Taken::Up),
+            Step::Wait => Taken::InTheWay,
+        })
     }
 
     fn as_writer(&self) -> PostParams {
@@ -230,7 +247,7 @@ impl Requests {
         late: Instant,
     ) -> Result<Option<VolumeRequestStatus>, VolumeError> {
         let soon = late.min(Instant::now() + TAKE_UP);
-        let (mut seen, before) = (false, self.told_by(&spec.node));
+        let (mut seen, before) = (wish.is_seen, self.told_by(&spec.node));
         let answered = self.watched.until(|all| wish.answer(all, &mut seen, |_| true));
         if timeout_at(soon, answered).await.is_err() && !self.told_by(&spec.node).has_news(&before)
         {
@@ -300,6 +317,7 @@ impl Wish {
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone(),
             generation: metadata.generation.unwrap_or_default(),
+            is_seen: false,
         }
     }
 

@@ -174,6 +174,23 @@ fn nothing_is_stopped_while_another_pod_is_not_ready_or_the_rollout_is_paused() 
 }
 
 #[test]
+fn as_many_pods_as_may_be_away_are_stopped_at_a_time() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        two_pods(&world).await;
+        world.want("2Gi", "hdd", &json!({"rollout": {"maxUnavailable": 2}}));
+        let is_away = |status: &pliant::api::PvcAutoscalerStatus, ordinal| {
+            let swap = status.of(ordinal).and_then(|one| one.swap.as_ref());
+            swap.is_some_and(|swap| swap.phase == SwapPhase::FinalCopy)
+        };
+        world.until("both are copied", |status| is_away(status, 0) && is_away(status, 1)).await;
+        world.settled("2/2").await;
+        world.write();
+        assert_eq!(world.left(), Vec::<String>::new());
+    });
+}
+
+#[test]
 fn somebody_else_who_writes_to_the_old_claim_is_waited_for() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
