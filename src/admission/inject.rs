@@ -76,7 +76,8 @@ fn volumes(
 /// The changes after which a pod is not scheduled, if a claim of it gets another volume; or why it is not
 /// made yet.
 fn gate(pod: &Pod, autoscalers: &[PvcAutoscaler]) -> Result<Vec<PatchOperation>, String> {
-    if is_gated(pod) || !autoscalers.iter().any(|one| one.holds(pod)) {
+    let is_marked = is_gated(pod) && pod.labels().contains_key(GATE);
+    if is_marked || !autoscalers.iter().any(|one| one.holds(pod)) {
         return Ok(Vec::new());
     }
     let spec = pod.spec.as_ref();
@@ -89,7 +90,9 @@ fn gate(pod: &Pod, autoscalers: &[PvcAutoscaler]) -> Result<Vec<PatchOperation>,
     }
     let mut gates: Vec<PodSchedulingGate> =
         spec.and_then(|spec| spec.scheduling_gates.clone()).unwrap_or_default();
-    gates.push(PodSchedulingGate { name: GATE.to_owned() });
+    if !is_gated(pod) {
+        gates.push(PodSchedulingGate { name: GATE.to_owned() });
+    }
     let mut labels = pod.labels().clone();
     labels.insert(GATE.to_owned(), "true".to_owned());
     Ok(vec![set("/spec/schedulingGates", json!(gates)), set("/metadata/labels", json!(labels))])

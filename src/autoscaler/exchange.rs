@@ -227,14 +227,14 @@ impl Pair {
         let Some(record) = self.record() else { return Exchange::Waits };
         let all =
             [(Side::Active, &self.active, &record.active), (Side::Copy, &self.copy, &record.copy)];
-        for (_, half, wanted) in &all {
+        for (_, half, _) in &all {
             if let Some(pv) = &half.pv
                 && !all.iter().any(|(_, _, one)| one.is(pv))
             {
                 return Exchange::Stuck(format!(
                     "somebody has made PersistentVolume {} with another volume: delete it, if it is of no \
                      use",
-                    wanted.pv.name_any()
+                    pv.name_any()
                 ));
             }
         }
@@ -320,6 +320,17 @@ impl Wanted {
 }
 
 impl Record {
+    /// Whether it is that of these two claims.
+    pub fn is_of(&self, namespace: &str, active: &str, copy: &str) -> bool {
+        let names = |wanted: &Wanted, name: &str| {
+            let claim = wanted.pv.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+            claim.is_some_and(|claim| {
+                (claim.namespace.as_deref(), claim.name.as_deref()) == (Some(namespace), Some(name))
+            })
+        };
+        names(&self.active, active) && names(&self.copy, copy)
+    }
+
     /// The policy that a PersistentVolume has in the end: that of its volume. Without its claim nobody else
     /// would keep the volume.
     pub fn policy(&self, half: &Half) -> String {

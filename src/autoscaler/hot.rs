@@ -36,7 +36,7 @@ impl Turn<'_> {
         if !self.make_missing(&name, &from) {
             return;
         }
-        if let Some(why) = self.outgrows() {
+        if let Some(why) = self.outgrows().or_else(|| self.is_foreign()) {
             return self.give_up(&why);
         }
         let filling = self.seen.filling(&name).cloned().unwrap_or_default();

@@ -10,6 +10,7 @@ use kube::{Api, ResourceExt};
 
 use crate::api::{self, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator};
 use crate::autoscaler::KEPT_BY;
+use crate::autoscaler::exchange::owner;
 use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
 use crate::autoscaler::seen::{Refusal, Seen, Usage, VolumeSeen, Workload, uid};
@@ -185,6 +186,8 @@ impl Keeper {
         let Some(named) = named else { return Ok(None) };
         let api: Api<PersistentVolume> = Api::all(self.client.clone());
         let pv = api.get_opt(named).await?;
+        // Whoever makes a claim writes into it which volume it has; that one says whose it is.
+        let pv = pv.filter(|pv| owner(pv) == Some(uid(&claim.metadata)));
         let csi = pv.and_then(|pv| pv.spec?.csi).filter(|csi| csi.driver == DRIVER);
         let id: Option<VolumeId> = csi.and_then(|csi| csi.volume_handle.parse().ok());
         Ok(id.map(|id| self.asks.see(of, id)))

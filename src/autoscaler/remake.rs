@@ -1,7 +1,7 @@
 //! Makes the PersistentVolumes of two claims anew, so that each has the volume of the other. What is done
 //! next is decided after each write from what is there by then.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::api::{PvcAutoscaler, Swap, SwapPhase};
 use crate::autoscaler::WRITER;
 use crate::autoscaler::exchange::{
-    Exchange, Half, Pair, Record, Side, Stage, handle, owner, record, written,
+    Exchange, Half, Pair, Record, Side, Stage, Wanted, handle, owner, record, written,
 };
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{Seen, uid};
@@ -30,29 +30,49 @@ impl Keeper {
         for one in status.ordinals {
             let is_it = |swap: &Swap| swap.phase == SwapPhase::Exchanging && !one.is_shrinking();
             let Some(swap) = one.swap.as_ref().filter(|swap| is_it(swap)) else { continue };
-            let pair = self.pair(&namespace, &one.active_claim, &swap.claim).await?;
-            let exchange = pair.exchange(swap.volume.as_deref().unwrap_or_default());
+            let (active, volume) = (&one.active_claim, swap.volume.as_deref().unwrap_or_default());
+            let pair = self.pair(&namespace, active, &swap.claim, None).await?;
+            let exchange = match pair.exchange(volume) {
+                // Its parts are read one after the other, and another replica may go on meanwhile.
+                Exchange::Never(_)
+                    if self.pair(&namespace, active, &swap.claim, None).await? != pair =>
+                {
+                    Exchange::Waits
+                }
+                exchange => exchange,
+            };
             seen.exchanges.insert(one.active_claim.clone(), exchange);
         }
         Ok(())
     }
 
     /// Two claims and their PersistentVolumes, as they are now. The volumes come last: that one is there
-    /// is known of a claim that was there before.
-    async fn pair(&self, namespace: &str, active: &str, copy: &str) -> Result<Pair, kube::Error> {
+    /// is known of a claim that was there before. `known` is what a PersistentVolume has told of both.
+    async fn pair(
+        &self,
+        namespace: &str,
+        active: &str,
+        copy: &str,
+        known: Option<&Record>,
+    ) -> Result<Pair, kube::Error> {
         let mut pair = Pair {
             active: self.half(namespace, active).await?,
             copy: self.half(namespace, copy).await?,
         };
-        // Of a claim that is gone the record of the other one knows the PersistentVolume.
-        if let Some(known) = pair.written() {
-            if pair.active.claim.is_none() {
-                let pv = self.pvs().get_opt(&known.active.pv.name_any()).await?;
-                pair.active.pv = pv.map(Box::new);
-            }
-            if pair.copy.claim.is_none() {
-                let pv = self.pvs().get_opt(&known.copy.pv.name_any()).await?;
-                pair.copy.pv = pv.map(Box::new);
+        // A claim names what its tenant has written into it: what others exchange is not theirs.
+        for half in [&mut pair.active, &mut pair.copy] {
+            let is_theirs = |known: &Record| known.is_of(namespace, active, copy);
+            half.pv.take_if(|pv| record(pv).is_some_and(|known| !is_theirs(&known)));
+        }
+        // Of a claim that is gone, or was made anew, the record knows the PersistentVolume.
+        if let Some(known) = pair.written().as_ref().or(known) {
+            for (half, wanted) in [(&mut pair.active, &known.active), (&mut pair.copy, &known.copy)]
+            {
+                let claim = half.claim.as_ref().map(|claim| uid(&claim.metadata));
+                if claim != owner(&wanted.pv) {
+                    let pv = self.pvs().get_opt(&wanted.pv.name_any()).await?;
+                    half.pv = pv.map(Box::new);
+                }
             }
         }
         Ok(pair)
@@ -80,27 +100,35 @@ impl Keeper {
         copy: &str,
         volume: &str,
     ) -> Result<(), kube::Error> {
-        let pair = self.pair(namespace, active, copy).await?;
+        let pair = self.pair(namespace, active, copy, None).await?;
         if pair.exchange(volume) == Exchange::Ready {
             // Its own first: the copy is kept before anybody counts on it.
             self.do_stage(&pair, Stage::Record(Side::Copy)).await?;
         }
-        self.go_on(namespace, active, copy).await.map(drop)
+        self.go_on(namespace, active, copy, None).await.map(drop)
     }
 
     /// Go on with an exchange that was begun; whether it has not ended yet.
-    async fn go_on(&self, namespace: &str, active: &str, copy: &str) -> Result<bool, kube::Error> {
+    async fn go_on(
+        &self,
+        namespace: &str,
+        active: &str,
+        copy: &str,
+        known: Option<&Record>,
+    ) -> Result<bool, kube::Error> {
         for _ in 0..WRITES {
-            let pair = self.pair(namespace, active, copy).await?;
+            let pair = self.pair(namespace, active, copy, known).await?;
             if pair.written().is_none() {
                 return Ok(false);
             }
             // Its pod may write to the old volume as soon as no swap knows of it. So that is asked after the
             // record was seen, by which nobody gives the volume back.
-            if let Some(stage) = pair.given_up()
-                && !self.is_known(namespace, active, copy).await?
-            {
-                self.do_stage(&pair, stage).await?;
+            // And what was read before is too old by then: whoever deletes has asked after all that is read now.
+            if pair.given_up().is_some() && !self.is_known(namespace, active, copy).await? {
+                let pair = self.pair(namespace, active, copy, known).await?;
+                if let Some(stage) = pair.given_up() {
+                    self.do_stage(&pair, stage).await?;
+                }
                 continue;
             }
             let Exchange::Next(stage) = pair.further() else { return Ok(true) };
@@ -194,9 +222,9 @@ impl Keeper {
     pub(super) async fn end_forgotten_exchanges(&self) -> bool {
         let mut is_any = false;
         let all = self.watches.pvs().all();
-        let all: BTreeSet<_> = all.iter().filter_map(|pv| claims_of(pv)).collect();
-        for (namespace, active, copy) in all {
-            let ended = self.end_if_forgotten(&namespace, &active, &copy).await;
+        let all: BTreeMap<_, _> = all.iter().filter_map(|pv| claims_of(pv)).collect();
+        for ((namespace, active, copy), known) in all {
+            let ended = self.end_if_forgotten(&namespace, &active, &copy, &known).await;
             is_any |= ended.unwrap_or_else(|error| {
                 let error = causes::in_full(&error);
                 tracing::warn!(
@@ -216,11 +244,12 @@ impl Keeper {
         namespace: &str,
         active: &str,
         copy: &str,
+        known: &Record,
     ) -> Result<bool, kube::Error> {
         if self.is_known(namespace, active, copy).await? {
             return Ok(false);
         }
-        self.go_on(namespace, active, copy).await
+        self.go_on(namespace, active, copy, Some(known)).await
     }
 
     /// Whether a swap knows of an exchange at this moment.
@@ -261,10 +290,10 @@ fn knows(keeper: &PvcAutoscaler, active: &str, copy: &str) -> bool {
     swaps.any(|swap| swap.phase == SwapPhase::Exchanging && swap.claim == copy)
 }
 
-/// Namespace and names of the claims of an exchange, as a PersistentVolume tells of it.
-fn claims_of(pv: &PersistentVolume) -> Option<(String, String, String)> {
+/// Namespace and names of the claims of an exchange, as a PersistentVolume tells of it, and what it tells.
+fn claims_of(pv: &PersistentVolume) -> Option<((String, String, String), Record)> {
     let known = record(pv)?;
-    let of = |pv: Box<PersistentVolume>| pv.spec?.claim_ref;
-    let (active, copy) = (of(known.active.pv)?, of(known.copy.pv)?);
-    Some((active.namespace?, active.name?, copy.name?))
+    let of = |wanted: &Wanted| wanted.pv.spec.as_ref()?.claim_ref.clone();
+    let (active, copy) = (of(&known.active)?, of(&known.copy)?);
+    Some(((active.namespace?, active.name?, copy.name?), known))
 }

@@ -9,7 +9,7 @@ use crate::api::{AutoscalerPhase, InPlace, InPlacePhase, Quantity, Retained, Swa
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::exchange::Exchange;
 use crate::autoscaler::plan::size_of;
-use crate::autoscaler::seen::{NotDone, Wish, uid};
+use crate::autoscaler::seen::{NotDone, Wish, is_bound, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::cluster::requested;
@@ -90,9 +90,29 @@ impl Turn<'_> {
         })
     }
 
+    /// Why the new claim can never give its volume to the one that keeps its name: the template may name no
+    /// class, or have named another one when the swap began.
+    pub(super) fn is_foreign(&self) -> Option<String> {
+        let name = self.new_claim();
+        let class = self.seen.claim(&name)?.spec.as_ref()?.storage_class_name.as_ref()?;
+        (self.keeps_name() && self.seen.foreign.contains(class)).then(|| {
+            format!(
+                "claim {name} has class {class}, whose volumes are another driver's: name a class of this \
+                 driver in the template"
+            )
+        })
+    }
+
     /// The new claim has all of the content: from here on the volumes change their claims.
     pub(super) fn begin_exchange(&mut self, digest: Option<String>) {
-        let Some(volume) = self.seen.volume_of(&self.new_claim()) else { return };
+        let name = self.new_claim();
+        let Some(volume) = self.seen.volume_of(&name) else {
+            let is_bound = self.seen.claim(&name).is_some_and(is_bound);
+            if is_bound && matches!(self.seen.volumes.get(&name), Some(None)) {
+                self.give_up(&format!("the volume of claim {name} is another driver's"));
+            }
+            return;
+        };
         let volume = Some(volume.id.to_string());
         let swap = self.swap_mut();
         (swap.phase, swap.digest, swap.volume) = (SwapPhase::Exchanging, digest, volume);
@@ -111,6 +131,15 @@ impl Turn<'_> {
         let next = Step::Exchange { claim: from.clone(), copy };
         match seen.exchanges.get(&from) {
             None | Some(Exchange::Waits) => {}
+            // Its node lets a raw device be opened for writing, so that the copy may lack something by now.
+            Some(Exchange::Ready) if self.is_raw(&from) && !seen.writers(&from).is_empty() => {
+                let pods: Vec<_> =
+                    seen.writers(&from).into_iter().map(ResourceExt::name_any).collect();
+                self.give_up(&format!(
+                    "pod {} has come to claim {from} after that was copied, and may have written to it",
+                    pods.join(", ")
+                ));
+            }
             Some(Exchange::Ready) => {
                 self.stop_writers(&from);
                 if seen.writers(&from).is_empty() && self.keeps_small() {
@@ -128,6 +157,11 @@ impl Turn<'_> {
             }
             Some(Exchange::Stuck(why)) => self.wait(AutoscalerReason::ClaimTaken, why.clone()),
         }
+    }
+
+    fn is_raw(&self, claim: &str) -> bool {
+        let spec = self.seen.claim(claim).and_then(|claim| claim.spec.as_ref());
+        spec.is_some_and(|spec| spec.volume_mode.as_deref() == Some("Block"))
     }
 
     /// The size that the claim has to come to, if that is less than what it asks for.
@@ -165,7 +199,9 @@ impl Turn<'_> {
     fn end_exchange(&mut self) {
         let (seen, copy) = (self.seen, self.new_claim());
         let new = self.swap_mut().volume.clone().unwrap_or_default();
-        if seen.volume_of(&copy).is_some_and(|volume| volume.id.to_string() == new) {
+        let has_new =
+            |claim: &str| seen.volume_of(claim).is_some_and(|volume| volume.id.to_string() == new);
+        if has_new(&copy) || !has_new(&self.entry.active_claim) {
             return; // What was looked at first is of before.
         }
         let smaller = self.smaller();

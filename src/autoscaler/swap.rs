@@ -200,6 +200,9 @@ impl Turn<'_> {
         if !self.is_given_back() {
             return;
         }
+        if self.keeps_name() {
+            self.swap_mut().fence = None; // Its pod may start, whatever becomes of the copy.
+        }
         if let Some(claim) = self.seen.claim(&name) {
             if self.keeps_name() && is_bound(claim) {
                 let message = format!(

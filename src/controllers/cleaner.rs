@@ -38,8 +38,10 @@ struct Seen(HashMap<(String, Stays), Instant>);
 /// What is due now, and how long it is until the next is.
 #[derive(Debug, Default)]
 struct Plan {
-    /// The phases of those that have ended.
+    /// The phases of those that have ended: all of one go by one call.
     ended: Vec<Phase>,
+    /// Those of a phase that one has which is wanted again: it is not to go with them.
+    singly: Vec<Arc<VolumeRequest>>,
     given_up: Vec<Arc<VolumeRequest>>,
     next: Option<Duration>,
 }
@@ -74,7 +76,7 @@ pub async fn run(requests: &Requests, nodes: &Nodes, stop: CancellationToken) {
 
 impl Plan {
     fn is_due(&self) -> bool {
-        !self.ended.is_empty() || !self.given_up.is_empty()
+        !(self.ended.is_empty() && self.singly.is_empty() && self.given_up.is_empty())
     }
 }
 
@@ -118,21 +120,23 @@ impl Seen {
                     plan.next = Some(plan.next.map_or(left, |next| next.min(left)));
                 }
                 Stays::Ended => {
-                    let phase = request.status.clone().unwrap_or_default().phase;
-                    if !plan.ended.contains(&phase) {
+                    let phase = request.status.as_ref().map(|status| status.phase);
+                    let Some(phase) = phase else { continue };
+                    if requests.iter().any(|one| is_renewed(one, phase)) {
+                        plan.singly.push(request.clone());
+                    } else if !plan.ended.contains(&phase) {
                         plan.ended.push(phase);
                     }
                 }
                 Stays::Waits | Stays::Orphaned => plan.given_up.push(request.clone()),
             }
         }
-        // A growth that was renewed tells its earlier end until its agent has something to tell.
-        plan.ended.retain(|phase| !requests.iter().any(|one| is_renewed(one, *phase)));
         plan
     }
 }
 
-/// Whether a request has ended in this phase for an earlier wish, and is wanted again.
+/// Whether a request has ended in this phase for an earlier wish, and is wanted again: a growth that was
+/// renewed tells its earlier end until its agent has something to tell.
 fn is_renewed(request: &VolumeRequest, phase: Phase) -> bool {
     let told = request.status.as_ref().map(|status| status.phase);
     told == Some(phase) && !request.has_ended()
@@ -141,6 +145,9 @@ fn is_renewed(request: &VolumeRequest, phase: Phase) -> bool {
 async fn apply(requests: &Requests, plan: &Plan) -> Result<(), kube::Error> {
     for phase in &plan.ended {
         requests.clear_ended(*phase).await?;
+    }
+    for request in &plan.singly {
+        requests.clear(request).await?;
     }
     for request in &plan.given_up {
         let name = request.metadata.name.as_deref().unwrap_or_default();
@@ -175,7 +182,8 @@ mod tests {
         let (mut seen, start) = (Seen::default(), Instant::now());
         let mut planned = |after: u64, requests: &[Arc<VolumeRequest>]| {
             let plan = seen.plan(requests, |_| true, start + Duration::from_secs(after));
-            (plan.ended.len(), plan.given_up.len(), plan.next.map(|next| next.as_secs()))
+            let ended = plan.ended.len() + plan.singly.len();
+            (ended, plan.given_up.len(), plan.next.map(|next| next.as_secs()))
         };
         let failed = Some((Phase::Failed, 1));
         for (after, requests, expected) in [
@@ -191,13 +199,20 @@ mod tests {
             (599, vec![request("a", 1, Some((Phase::Running, 1)))], (0, 0, None)),
             (600, vec![request("a", 1, waits)], (0, 0, Some(600))),
             (1200, vec![request("a", 1, waits)], (0, 1, None)),
-            // One that is wanted again would go with those that are due: they stay until it has ended.
-            (1300, vec![request("d", 1, done)], (0, 0, Some(30))),
-            (1330, vec![request("d", 1, done), request("e", 2, done)], (0, 0, None)),
-            (1331, vec![request("d", 1, done), request("e", 1, done)], (1, 0, Some(30))),
         ] {
             assert_eq!(planned(after, &requests), expected, "after {after} s");
         }
+    }
+
+    #[test]
+    fn one_that_is_wanted_again_does_not_go_with_those_of_its_earlier_phase() {
+        let done = Some((Phase::Done, 1));
+        let (mut seen, start) = (Seen::default(), Instant::now());
+        let both = [request("a", 1, done), request("b", 2, done)];
+        seen.plan(&both, |_| true, start);
+        let plan = seen.plan(&both, |_| true, start + READABLE);
+        let singly: Vec<_> = plan.singly.iter().map(|one| one.metadata.uid.clone()).collect();
+        assert_eq!((plan.ended, singly), (vec![], vec![Some("a".to_owned())]));
     }
 
     #[test]

@@ -7,7 +7,31 @@ use pliant::api::{Pool, PoolSpec};
 use serde_json::json;
 
 use crate::claim::capacity;
-use crate::world::run;
+use crate::world::{World, run};
+
+/// A StatefulSet gets claims of this class, in another group and with another file system, and those that it
+/// had before.
+async fn a_workload_moves_there_and_back(world: &World, there: &str) {
+    let here = format!("{there}-here");
+    world.class_named(&here, json!({"pool": "fast", "fs-type": "ext4"})).await;
+    world.workload(1, json!([])).await;
+    world.autoscaler(&here, "400Mi", json!({})).await;
+    world.settled("1/1").await;
+    let mut before = world.records("db-0").await;
+    for (class, kind) in [(there, " xfs "), (&here, " ext4 ")] {
+        world.autoscaler(class, "400Mi", json!({"retention": "5s"})).await;
+        world.settled("1/1").await;
+        let claim = world.active(0).await.spec.unwrap();
+        assert_eq!(claim.storage_class_name.as_deref(), Some(class));
+        assert!(world.exec_when_back("db-0", "grep ' /data ' /proc/mounts").await.contains(kind));
+        let now = world.records("db-0").await;
+        assert!(now > before, "{now} records after {before}");
+        assert_eq!(world.bytes_lost("db-0").await, 0);
+        before = now;
+    }
+    world.until_alone(1).await;
+    world.end_workload().await;
+}
 
 /// The disks of a node that `values.yaml` leaves blank are of 4 GiB each.
 #[test]
@@ -53,6 +77,7 @@ fn a_growth_beyond_the_group_takes_a_spare_disk() {
 
         world.remove_pod("app").await;
         world.remove_claim("data").await;
+        a_workload_moves_there_and_back(&world, &class).await;
         pools.delete(&world.name, &DeleteParams::default()).await.unwrap();
     });
 }
