@@ -1,6 +1,6 @@
 //! The node of an old volume keeps everybody from it while it is copied, and after that.
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase, VolumeRequest};
 use pliant::volume::{Fence, Standing};
 use serde_json::json;
@@ -77,6 +77,20 @@ fn whoever_has_the_device_open_past_kubernetes_is_waited_for() {
         assert_eq!((entry.generation, entry.fence_generation), (1, 2));
         assert_eq!((entry.retained[0].fence, world.told("Swapped")), (None, 1));
         world.write();
+    });
+}
+
+#[test]
+fn a_volume_that_is_somebody_elses_is_not_fenced_for_the_claim_that_names_it() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world, "hdd").await;
+        let mut pv: PersistentVolume = world.api.get(&old).unwrap();
+        pv.spec.as_mut().unwrap().claim_ref.as_mut().unwrap().uid = Some("another".to_owned());
+        world.api.put(&pv);
+        world.want("2Gi", "hdd", &json!({}));
+        world.rest().await;
+        assert_eq!(world.fence(&old), None);
     });
 }
 

@@ -401,3 +401,17 @@ fn somebody_elses_volume_is_never_taken_for_one_of_the_two() {
     unbound.pvs.insert("pv-1".to_owned(), volume("pv-1", "other", "new", "ssd", "2Gi"));
     assert!(matches!(unbound.pair().exchange("new"), Exchange::Never(_)));
 }
+
+#[test]
+fn a_record_is_that_of_its_own_two_claims_only() {
+    let known = World::new(Stranger::Nothing).pair().record().unwrap();
+    let [(_, active, _), (_, copy, _)] = SIDES;
+    let claim = known.active.pv.spec.as_ref().unwrap().claim_ref.as_ref().unwrap();
+    let namespace = claim.namespace.as_deref().unwrap_or_default();
+    assert!(known.is_of(namespace, active, copy));
+    for (namespace, active, copy) in
+        [("another", active, copy), (namespace, copy, active), (namespace, active, active)]
+    {
+        assert!(!known.is_of(namespace, active, copy));
+    }
+}
