@@ -85,10 +85,26 @@ fn a_volume_that_is_somebody_elses_is_not_fenced_for_the_claim_that_names_it() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         let old = one_pod(&world, "hdd").await;
-        let mut pv: PersistentVolume = world.api.get(&old).unwrap();
-        pv.spec.as_mut().unwrap().claim_ref.as_mut().unwrap().uid = Some("another".to_owned());
-        world.api.put(&pv);
+        let claim = json!({"claimName": world.ordinal(0).active_claim});
+        world.api.put(&crate::play::object::<Pod>(json!({
+            "metadata": {"name": "other", "namespace": SHOP},
+            "spec": {"containers": [], "volumes": [{"name": "x", "persistentVolumeClaim": claim}]},
+            "status": {"phase": "Running"},
+        })));
         world.want("2Gi", "hdd", &json!({}));
+        world.until_reason("ClaimInUse").await;
+        assert_eq!(phase(&world.status()), Some(SwapPhase::Draining));
+        // Its tenant has made it anew meanwhile, and wrote the name of another one's volume into it.
+        let mut pv: PersistentVolume = world.api.get(&old).unwrap();
+        world.api.put(&crate::play::object::<PersistentVolumeClaim>(json!({
+            "metadata": {"name": "theirs", "namespace": "another", "uid": "their-uid"},
+            "spec": {"volumeName": old}, "status": {"phase": "Bound"},
+        })));
+        let owner = pv.spec.as_mut().unwrap().claim_ref.as_mut().unwrap();
+        (owner.namespace, owner.name) = (Some("another".to_owned()), Some("theirs".to_owned()));
+        owner.uid = Some("their-uid".to_owned());
+        world.api.put(&pv);
+        world.api.delete::<Pod>("shop/other");
         world.rest().await;
         assert_eq!(world.fence(&old), None);
     });
