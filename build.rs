@@ -1,10 +1,11 @@
-//! Makes Rust of the files in `proto`, without `protoc`.
+//! Makes Rust of the files in `proto`, without `protoc`, and has the functions of the program ordered by use.
 
 use std::error::Error;
 
 use protox::prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
 
 fn main() -> Result<(), Box<dyn Error>> {
+    order_functions()?;
     println!("cargo::rerun-if-changed=proto");
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.include_imports(true).include_source_info(false).open_file("csi.proto")?;
@@ -15,6 +16,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         .generate_default_stubs(true) // What Pliant does not serve answers UNIMPLEMENTED.
         .skip_debug(messages_with_secrets(&compiler.descriptor_pool())?)
         .compile_fds(compiler.file_descriptor_set())?;
+    Ok(())
+}
+
+/// Hand the linker the order of a released program's functions: without it half as much again is resident.
+fn order_functions() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=src/order.ld");
+    if std::env::var("PROFILE")? == "release" {
+        let root = std::env::var("CARGO_MANIFEST_DIR")?;
+        println!("cargo::rustc-link-arg-bins=-Wl,--script={root}/src/order.ld");
+    }
     Ok(())
 }
 
