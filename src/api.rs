@@ -11,6 +11,7 @@
 mod archive;
 mod autoscale;
 mod claim_template;
+mod condition;
 mod elder;
 mod filling;
 mod gate;
@@ -42,6 +43,7 @@ pub use claim_template::{
     ClaimTemplate, Refused, TemplateMetadata, TemplateRequests, TemplateResources, TemplateSpec,
     VolumeMode,
 };
+pub(crate) use condition::{Judged, READY};
 pub use filling::{Ahead, Filling, FillingPhase, PopulatorStatus};
 pub use gate::{GATE, controlling_stateful_set, is_gated, ordinal_of};
 pub use hours::{Hours, HoursError, Weekday};

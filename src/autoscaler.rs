@@ -12,6 +12,7 @@
 
 mod apply;
 mod asks;
+mod conditions;
 mod decide;
 mod drift;
 mod exchange;
@@ -27,6 +28,7 @@ mod make;
 mod marks;
 mod observe;
 mod plan;
+mod preflight;
 mod reason;
 mod remake;
 mod room;

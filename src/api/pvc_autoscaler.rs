@@ -1,6 +1,6 @@
 //! The claims of a workload, as they are wanted.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -202,6 +202,11 @@ pub struct PvcAutoscalerStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
+    /// Ready: all claims are as they are wanted. Stalled: something keeps them from becoming so. Each with
+    /// its reason and a sentence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub conditions: Vec<Condition>,
     /// The claims of the pods, by ordinal.
     #[serde(default)]
     #[schemars(

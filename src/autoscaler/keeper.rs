@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -23,7 +24,9 @@ use crate::api::{
     VolumeUsage,
 };
 use crate::autoscaler::asks::Asks;
+use crate::autoscaler::conditions::conditions;
 use crate::autoscaler::exchange::{handle, owner};
+use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::plan::plan;
 use crate::autoscaler::seen::{Refusal, Seen, uid};
 use crate::autoscaler::size::next_look;
@@ -275,12 +278,17 @@ impl Keeper {
         versions
     }
 
-    /// What the node of a claim's volume told last of how full that is.
-    pub(super) fn usage_of(&self, claim: &PersistentVolumeClaim) -> Option<Told> {
+    /// The handle of a claim's volume, as the watched records have it.
+    pub(super) fn handle_of(&self, claim: &PersistentVolumeClaim) -> Option<String> {
         let named = claim.spec.as_ref()?.volume_name.as_ref()?;
         // Whoever makes a claim writes into it which volume it has; that one says whose it is.
         let pv = self.watches.pvs().get(named)?;
-        let volume = handle(&pv).filter(|_| owner(&pv) == claim.metadata.uid.as_deref())?;
+        handle(&pv).filter(|_| owner(&pv) == claim.metadata.uid.as_deref()).map(str::to_owned)
+    }
+
+    /// What the node of a claim's volume told last of how full that is.
+    pub(super) fn usage_of(&self, claim: &PersistentVolumeClaim) -> Option<Told> {
+        let volume = self.handle_of(claim)?;
         let (away, _) = self.cluster.requests().away();
         self.cluster.nodes().watched().all().into_iter().find_map(|node| {
             let status = node.status.as_ref()?;
@@ -319,7 +327,8 @@ impl Keeper {
         refusal: &mut Option<Refusal>,
     ) -> Result<Option<Duration>, kube::Error> {
         let Some(seen) = self.observe(autoscaler, refusal.take()).await? else { return Ok(None) };
-        let plan = plan(&seen);
+        let mut plan = plan(&seen);
+        plan.status.conditions = conditions(&plan.status, &Time(in_seconds(seen.now)));
         let (told, done): (Vec<Step>, Vec<Step>) =
             plan.steps.into_iter().partition(|step| matches!(step, Step::Tell { .. }));
         // What is told stands before what makes it untold, and what is written before what it means.

@@ -3,20 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use crate::api::{self, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator};
-use crate::autoscaler::KEPT_BY;
 use crate::autoscaler::exchange::owner;
 use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
+use crate::autoscaler::preflight::{Room, Surroundings};
 use crate::autoscaler::seen::{Refusal, Seen, Usage, VolumeSeen, Workload, uid};
 use crate::autoscaler::size;
+use crate::autoscaler::{Drift, KEPT_BY};
 use crate::cluster::requested;
-use crate::volume::{DRIVER, VolumeId};
+use crate::volume::{CapacityQuery, DRIVER, FsKind, VolumeId};
 
 impl Keeper {
     /// Look at the claims of a workload; `None` if the PvcAutoscaler is not there any more, also if
@@ -50,6 +52,7 @@ impl Keeper {
             left: BTreeSet::new(),
             classes: BTreeMap::new(),
             foreign: BTreeSet::new(),
+            around: Surroundings::default(),
             exchanges: BTreeMap::new(),
             usage: BTreeMap::new(),
             silent: BTreeMap::new(),
@@ -66,6 +69,7 @@ impl Keeper {
         self.see_volumes(&mut seen).await?;
         self.see_exchanges(&mut seen).await?;
         self.see_usage(&mut seen);
+        self.look_around(&mut seen).await?;
         Ok(Some(seen))
     }
 
@@ -215,6 +219,35 @@ impl Keeper {
 }
 
 impl Keeper {
+    /// What the swaps depend on that are wanted and not begun.
+    async fn look_around(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+        let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let wanted = ordinals.filter(|one| one.swap.is_none() && wants_swap(seen, one));
+        let claims: Vec<String> = wanted.map(|one| one.active_claim.clone()).collect();
+        if claims.is_empty() {
+            return Ok(());
+        }
+        let (namespace, all) =
+            (seen.autoscaler.namespace().unwrap_or_default(), ListParams::default());
+        seen.around.quotas = self.of::<ResourceQuota>(&namespace).list(&all).await?.items;
+        seen.around.budgets = self.of::<PodDisruptionBudget>(&namespace).list(&all).await?.items;
+        let template = &seen.autoscaler.spec.volume_claim_template.spec;
+        let Some(class) = &template.storage_class_name else { return Ok(()) };
+        let class = Api::<StorageClass>::all(self.client.clone()).get_opt(class).await?;
+        let ours = class.filter(|class| class.provisioner == DRIVER);
+        let parameters = ours.map(|class| class.parameters.unwrap_or_default());
+        let query = parameters.and_then(|all| CapacityQuery::of_class(&all, FsKind::Ext4).ok());
+        let Some(query) = query else { return Ok(()) };
+        for claim in claims {
+            let handle = seen.claim(&claim).and_then(|claim| self.handle_of(claim));
+            let id: Option<VolumeId> = handle.and_then(|handle| handle.parse().ok());
+            let beside = id.and_then(|id| self.cluster.nodes().beside(&id, &query));
+            let room = beside.map(|(node, largest)| Room { node, largest });
+            seen.around.room.extend(room.map(|room| (claim, room)));
+        }
+        Ok(())
+    }
+
     /// How full the volumes are; of those of nodes whose agents are away that is not known.
     fn see_usage(&self, seen: &mut Seen) {
         for (name, claim) in &seen.claims {
@@ -236,6 +269,13 @@ fn named_by(pods: &[Pod], chosen: &PodsOf) -> impl Iterator<Item = String> {
     let claims =
         volumes.filter_map(|one| Some(one.persistent_volume_claim.as_ref()?.claim_name.clone()));
     claims.filter(|name| chosen.has_claim(name))
+}
+
+/// Whether the claim of a pod is to be another one, or to get another volume.
+fn wants_swap(seen: &Seen, one: &OrdinalStatus) -> bool {
+    let claim = seen.claim(&one.active_claim);
+    let drift = claim.map(|claim| seen.drift_of(one, claim));
+    matches!(drift, Some(Drift::Swap(_) | Drift::Shrink(_)))
 }
 
 /// Whether a claim asks for more than what is wanted of it.

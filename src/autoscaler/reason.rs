@@ -27,8 +27,12 @@ pub enum AutoscalerReason {
     GrowthRefused,
     /// A pod is not ready, so that no other one is stopped.
     PodNotReady,
+    /// The node of a claim has no room for the volume that it is to get.
+    NoRoom,
     /// A pod may not be stopped now.
     PodProtected,
+    /// A quota leaves less than a swap takes.
+    QuotaTooSmall,
     /// Somebody else has a claim that is to be copied.
     ClaimInUse,
     /// A pod has another claim now.
@@ -59,7 +63,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 24] = [
+    pub const ALL: [AutoscalerReason; 26] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
@@ -69,8 +73,10 @@ impl AutoscalerReason {
         AutoscalerReason::ClaimsMissing,
         AutoscalerReason::ClassMissing,
         AutoscalerReason::GrowthRefused,
+        AutoscalerReason::NoRoom,
         AutoscalerReason::PodNotReady,
         AutoscalerReason::PodProtected,
+        AutoscalerReason::QuotaTooSmall,
         AutoscalerReason::ClaimInUse,
         AutoscalerReason::Shrunk,
         AutoscalerReason::ShrinkFailed,

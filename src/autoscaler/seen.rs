@@ -13,8 +13,9 @@ use kube::ResourceExt;
 use crate::api::{
     Filling, FillingPhase, OrdinalStatus, PvcAutoscaler, PvcSourcePopulator, Quantity, VolumeUsage,
 };
-use crate::autoscaler::KEPT_BY;
 use crate::autoscaler::exchange::Exchange;
+use crate::autoscaler::preflight::Surroundings;
+use crate::autoscaler::{Drift, KEPT_BY, wanted};
 use crate::bytes::Bytes;
 use crate::volume::{Fence, Mode, Reason, Use, VolumeId};
 
@@ -51,6 +52,8 @@ pub(super) struct Seen {
     pub volumes: BTreeMap<String, Option<VolumeSeen>>,
     /// Whether pods of the workload get their claims from us.
     pub is_covered: bool,
+    /// What swaps depend on that belongs to others; empty while none is wanted.
+    pub around: Surroundings,
     /// What the API server did not let us do the last time.
     pub refusal: Option<Refusal>,
 }
@@ -373,6 +376,15 @@ impl Seen {
 
     pub fn claim(&self, name: &str) -> Option<&PersistentVolumeClaim> {
         self.claims.get(name)
+    }
+
+    /// How the claim of a pod differs from what is wanted.
+    pub fn drift_of(&self, entry: &OrdinalStatus, claim: &PersistentVolumeClaim) -> Drift {
+        let template = &self.autoscaler.spec.volume_claim_template.spec;
+        let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
+        let can_grow = class.and_then(|class| self.classes.get(class)).copied();
+        let size = wanted(&self.autoscaler.spec, entry.grown.as_ref());
+        Drift::of(claim, template, size, can_grow.unwrap_or_default())
     }
 
     /// Whether a claim carries our label.

@@ -179,11 +179,7 @@ impl<'a> Turn<'a> {
 
     /// How a claim differs from what is wanted.
     pub(super) fn drift_of(&self, claim: &PersistentVolumeClaim) -> Drift {
-        let template = &self.seen.autoscaler.spec.volume_claim_template.spec;
-        let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
-        let can_grow = class.and_then(|class| self.seen.classes.get(class)).copied();
-        let size = size_of(self.seen, &self.entry);
-        Drift::of(claim, template, size, can_grow.unwrap_or_default())
+        self.seen.drift_of(&self.entry, claim)
     }
 
     fn compare(&mut self, claim: &PersistentVolumeClaim, may_stop: &mut usize) {
@@ -238,7 +234,8 @@ impl<'a> Turn<'a> {
         if self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend {
             self.says.phase = Some(AutoscalerPhase::Recommending);
         }
-        if let Some((reason, message)) = self.obstacle() {
+        let obstacle = self.obstacle().or_else(|| self.tell_of_what_lacks());
+        if let Some((reason, message)) = obstacle {
             let message = match self.failure_in_place() {
                 Some(why) => format!("{message}; {why}"),
                 None => message,
@@ -249,8 +246,9 @@ impl<'a> Turn<'a> {
         let keeps_name = self.seen.makes_claims();
         let to = if keeps_name { "a new volume, which it gets" } else { "a new one" };
         let kept = if keeps_name { "; its old volume is" } else { " and" };
+        let found: String = self.would_find().iter().map(|found| format!("; {found}")).collect();
         self.says.next = Some(format!(
-            "pod {pod} is stopped, its claim {name} is copied to {to} ({change}){kept} kept for {}",
+            "pod {pod} is stopped, its claim {name} is copied to {to} ({change}){kept} kept for {}{found}",
             self.seen.autoscaler.spec.retention
         ));
         let is_labelled = self.seen.claim(&name).is_some_and(|claim| self.seen.keeps(claim));

@@ -92,6 +92,19 @@ impl Nodes {
         })
     }
 
+    /// The node of a volume, and the largest one that it has room for beside that; `None` without a pool
+    /// for it. Of a node that tells of no pools nothing is known.
+    pub(crate) fn beside(
+        &self,
+        id: &VolumeId,
+        query: &CapacityQuery,
+    ) -> Option<(String, Option<Bytes>)> {
+        let node = self.record_of(id)?;
+        let status = node.status.as_ref().filter(|status| !status.pools.is_empty())?;
+        let largest = capacity_on(status, query).map(|capacity| capacity.largest);
+        Some((name(&node).to_owned(), largest))
+    }
+
     fn record_of(&self, id: &VolumeId) -> Option<Arc<NodeStorage>> {
         self.watched.all().into_iter().find(|node| is_on(node, id))
     }

@@ -2,26 +2,13 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::api::{DiskState, Health, NodeStorageStatus};
+use crate::api::{DiskState, Health, Judged, NodeStorageStatus, READY};
 
 /// A node has the programs, the modules and the rights that its agent needs.
 pub(super) const PREREQUISITES_MET: &str = "PrerequisitesMet";
 
 /// All disks and volume groups of the pools are there and can be read.
 const DISKS_HEALTHY: &str = "DisksHealthy";
-
-/// Volumes of all pools can be made and used: the sum of the others.
-const READY: &str = "Ready";
-
-/// How long a message is at most, in characters.
-const LONGEST_MESSAGE: usize = 1024;
-
-/// Whether something is so, in one word for machines and a sentence for people.
-struct Judged {
-    is_so: bool,
-    reason: &'static str,
-    message: String,
-}
 
 /// The conditions of a node that has this and lacks that; one that is as it was before keeps its time.
 pub(super) fn conditions(
@@ -35,20 +22,7 @@ pub(super) fn conditions(
         (PREREQUISITES_MET, prerequisites(lacking)),
         (DISKS_HEALTHY, disks(status)),
     ];
-    judged.into_iter().map(|(kind, judged)| condition(kind, &judged, before, now)).collect()
-}
-
-fn condition(kind: &str, judged: &Judged, before: &[Condition], now: &Time) -> Condition {
-    let status = if judged.is_so { "True" } else { "False" };
-    let same = before.iter().find(|one| one.type_ == kind && one.status == status);
-    Condition {
-        type_: kind.to_owned(),
-        status: status.to_owned(),
-        reason: judged.reason.to_owned(),
-        message: judged.message.chars().take(LONGEST_MESSAGE).collect(),
-        last_transition_time: same.map_or(now, |one| &one.last_transition_time).clone(),
-        observed_generation: None,
-    }
+    judged.into_iter().map(|(kind, judged)| judged.condition(kind, before, now)).collect()
 }
 
 fn ready(status: &NodeStorageStatus, lacking: &[String]) -> Judged {
@@ -70,15 +44,15 @@ fn ready(status: &NodeStorageStatus, lacking: &[String]) -> Judged {
         Health::Degraded => (true, "PoolDegraded", of(Health::Degraded)),
         Health::Ok => (true, "PoolsUsable", "all pools are as they should be".to_owned()),
     };
-    Judged { is_so, reason, message }
+    Judged { is_so, reason: reason.to_owned(), message }
 }
 
 fn prerequisites(lacking: &[String]) -> Judged {
     if lacking.is_empty() {
         let message = "the programs, modules and rights that are needed are there".to_owned();
-        return Judged { is_so: true, reason: "AllThere", message };
+        return Judged { is_so: true, reason: "AllThere".to_owned(), message };
     }
-    Judged { is_so: false, reason: "Missing", message: lacking.join("; ") }
+    Judged { is_so: false, reason: "Missing".to_owned(), message: lacking.join("; ") }
 }
 
 fn disks(status: &NodeStorageStatus) -> Judged {
@@ -95,7 +69,7 @@ fn disks(status: &NodeStorageStatus) -> Judged {
         (true, false) => (false, "GroupUnavailable", groups.join("; ")),
         (true, true) => (true, "AllThere", "all disks of the pools are there".to_owned()),
     };
-    Judged { is_so, reason, message }
+    Judged { is_so, reason: reason.to_owned(), message }
 }
 
 #[cfg(test)]
@@ -147,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_condition_that_stays_keeps_its_time() {
-        let (nothing, something) = (vec![], vec!["x".repeat(LONGEST_MESSAGE + 1)]);
+        let (nothing, something) = (vec![], vec!["x".repeat(1025)]);
         let status = NodeStorageStatus::default();
         let first = conditions(&status, &nothing, &[], &at(1));
         let same = conditions(&status, &nothing, &first, &at(2));
@@ -155,6 +129,6 @@ mod tests {
         let other = conditions(&status, &something, &same, &at(3));
         let times: Vec<&Time> = other.iter().map(|one| &one.last_transition_time).collect();
         assert_eq!(times, [&at(3), &at(3), &at(1)]);
-        assert_eq!(other[1].message.len(), LONGEST_MESSAGE);
+        assert_eq!(other[1].message.len(), 1024);
     }
 }

@@ -11,6 +11,7 @@ mod keeps;
 #[allow(dead_code)] // Each of the two programs plays something that the other does not.
 #[path = "../play/mod.rs"]
 mod play;
+mod preflight;
 mod same_name;
 mod sizes;
 mod swaps;

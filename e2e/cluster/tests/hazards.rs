@@ -303,8 +303,9 @@ fn quota_is_met_before_a_pod_is_stopped() {
         let uid = world.uid_of_pod("db-0").await;
         world.quota("250Mi").await;
         world.autoscaler(&class, "100Mi", json!({})).await;
-        let status = world.until_waiting_for("ClaimRefused").await;
-        assert!(status.message.unwrap().contains("exceeded quota"));
+        let status = world.until_waiting_for("QuotaTooSmall").await;
+        assert!(status.message.unwrap().starts_with("ResourceQuota storage leaves "));
+        world.until_told("db", "QuotaTooSmall", 1).await;
         assert_eq!(world.uid_of_pod("db-0").await, uid, "it was not stopped");
         world.api::<ResourceQuota>().delete("storage", &DeleteParams::default()).await.unwrap();
         world.settled("1/1").await;

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::api::{
     AutoscalerPhase, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Quantity,
 };
+use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::seen::{Asked, Claims, Seen, Workload};
 use crate::autoscaler::steps::Step;
 use crate::bytes::Bytes;
@@ -304,6 +305,7 @@ impl World {
             left: BTreeSet::new(),
             classes: [("hdd".to_owned(), true), ("ssd".to_owned(), true)].into(),
             foreign: BTreeSet::new(),
+            around: Surroundings::default(),
             exchanges: self.exchanges(),
             usage: BTreeMap::new(),
             silent: BTreeMap::new(),

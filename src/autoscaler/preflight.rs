@@ -1,0 +1,281 @@
+//! What a swap needs besides its claims, looked at before anything is made or stopped: room on the node,
+//! what quotas leave, and leave to stop the pod. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::ResourceExt;
+use kube::core::{Selector, SelectorExt};
+
+use crate::api::Quantity;
+use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::plan::size_of;
+use crate::autoscaler::turn::Turn;
+use crate::bytes::Bytes;
+
+/// How many claims of its size a swap adds for a while: the new one, and the one through which it is filled.
+const CLAIMS_OF_A_SWAP: u64 = 2;
+
+/// What swaps depend on that belongs to others.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Surroundings {
+    /// The quotas of the namespace.
+    pub quotas: Vec<ResourceQuota>,
+    /// The budgets of the namespace: how many pods may be away.
+    pub budgets: Vec<PodDisruptionBudget>,
+    /// By the claim: what the node of its volume has room for in the class of the template.
+    pub room: BTreeMap<String, Room>,
+}
+
+/// What a node has room for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Room {
+    pub node: String,
+    /// The largest volume that could be made there; `None` if it has no pool for it.
+    pub largest: Option<Bytes>,
+}
+
+impl Turn<'_> {
+    /// What a swap of this pod's claim lacks, and would be refused for midway.
+    fn lacks(&self) -> Option<(AutoscalerReason, String)> {
+        self.lacks_room().or_else(|| self.lacks_quota()).or_else(|| self.lacks_leave())
+    }
+
+    /// What a swap lacks, with an event when that is news.
+    pub(super) fn tell_of_what_lacks(&mut self) -> Option<(AutoscalerReason, String)> {
+        let (reason, message) = self.lacks()?;
+        let told = self.seen.autoscaler.status.as_ref().and_then(|status| status.reason.as_ref());
+        if told != Some(&reason.to_string()) {
+            self.tell(reason, &self.seen.generation().to_string(), message.clone());
+        }
+        Some((reason, message))
+    }
+
+    /// What a swap of this pod's claim would find and do, for people.
+    pub(super) fn would_find(&self) -> Vec<String> {
+        let (seen, claim) = (self.seen, &self.entry.active_claim);
+        let mut found = Vec::new();
+        found.extend(seen.usage.get(claim).map(|usage| format!("{} are copied", usage.used)));
+        found.extend(self.room().and_then(|room| {
+            let largest = room.largest?;
+            Some(format!("node {} has room for a volume of {largest}", room.node))
+        }));
+        let (class, around) = (self.wanted_class(), &seen.around);
+        found.extend(around.quotas.iter().filter_map(|quota| {
+            let (_, left) =
+                left_of(quota, class).find(|(key, _)| key.ends_with("requests.storage"))?;
+            Some(format!(
+                "ResourceQuota {} leaves {}",
+                quota.name_any(),
+                Quantity(Bytes::new(left))
+            ))
+        }));
+        let pod = seen.pod(self.entry.ordinal);
+        found.extend(pod.into_iter().flat_map(|pod| budgets_of(&around.budgets, pod)).map(
+            |budget| {
+                let allowed = allowed_by(budget).unwrap_or_default();
+                format!("PodDisruptionBudget {} lets {allowed} be stopped", budget.name_any())
+            },
+        ));
+        found
+    }
+
+    fn wanted_class(&self) -> Option<&str> {
+        self.seen.autoscaler.spec.volume_claim_template.spec.storage_class_name.as_deref()
+    }
+
+    fn room(&self) -> Option<&Room> {
+        self.seen.around.room.get(&self.entry.active_claim)
+    }
+
+    fn lacks_room(&self) -> Option<(AutoscalerReason, String)> {
+        let (room, size) = (self.room()?, size_of(self.seen, &self.entry));
+        let Room { node, largest } = room;
+        let class = self.wanted_class().unwrap_or_default();
+        let lacks = match largest {
+            Some(largest) if *largest >= size.0 => return None,
+            Some(largest) => format!(
+                "has room for {largest}: remove what is not needed there, or give it another disk"
+            ),
+            None => format!(
+                "has no pool for class {class}: choose another class, or make the pool there"
+            ),
+        };
+        let message = format!(
+            "claim {} is to get a volume of {size} of class {class} beside the one that it has, and node \
+             {node} {lacks}; see `kubectl get nodestorage {node}`",
+            self.entry.active_claim,
+        );
+        Some((AutoscalerReason::NoRoom, message))
+    }
+
+    fn lacks_quota(&self) -> Option<(AutoscalerReason, String)> {
+        let size = size_of(self.seen, &self.entry);
+        let class = self.wanted_class();
+        self.seen.around.quotas.iter().find_map(|quota| {
+            let short = left_of(quota, class).find(|(key, left)| *left < needed_of(key, size))?;
+            let ((key, left), name) = (short, quota.name_any());
+            let message = format!(
+                "ResourceQuota {name} leaves {} of {key}, and a swap of claim {} takes {}: the new claim, and \
+                 as much for the one through which it is filled; raise it by `kubectl edit resourcequota \
+                 {name}`, or delete claims that are not needed",
+                in_words(&key, left),
+                self.entry.active_claim,
+                in_words(&key, needed_of(&key, size)),
+            );
+            Some((AutoscalerReason::QuotaTooSmall, message))
+        })
+    }
+
+    /// Nobody asks a pod to go that is not ready, or not there.
+    fn lacks_leave(&self) -> Option<(AutoscalerReason, String)> {
+        let seen = self.seen;
+        seen.ready_since(self.entry.ordinal, &self.entry.active_claim)?;
+        let pod = seen.pod(self.entry.ordinal)?;
+        let budget =
+            budgets_of(&seen.around.budgets, pod).find(|one| allowed_by(one) == Some(0))?;
+        let (name, status) = (budget.name_any(), budget.status.clone().unwrap_or_default());
+        let message = format!(
+            "PodDisruptionBudget {name} lets no pod be stopped now, so pod {} goes on: {} of its pods are \
+             healthy, and {} are to be; see `kubectl describe poddisruptionbudget {name}`",
+            pod.name_any(),
+            status.current_healthy,
+            status.desired_healthy,
+        );
+        Some((AutoscalerReason::PodProtected, message))
+    }
+}
+
+/// What a quota still leaves of all that is counted of claims of a class, by what it calls that.
+fn left_of<'a>(
+    quota: &'a ResourceQuota,
+    class: Option<&str>,
+) -> impl Iterator<Item = (String, u64)> + use<'a> {
+    let spec = quota.spec.as_ref();
+    // One with a scope counts some claims only, and which those are is known when they are made.
+    let is_scoped = spec.is_some_and(|spec| spec.scopes.is_some() || spec.scope_selector.is_some());
+    let of_all = ["requests.storage", "persistentvolumeclaims"].map(str::to_owned);
+    let of_class = class.into_iter().flat_map(|class| {
+        ["requests.storage", "persistentvolumeclaims"]
+            .map(|key| format!("{class}.storageclass.storage.k8s.io/{key}"))
+    });
+    let keys: Vec<String> = of_all.into_iter().chain(of_class).filter(|_| !is_scoped).collect();
+    let status = quota.status.as_ref();
+    let count = |all: Option<&BTreeMap<String, _>>, key: &str| -> Option<u64> {
+        let k8s_openapi::apimachinery::pkg::api::resource::Quantity(text) = all?.get(key)?;
+        Some(text.parse::<Bytes>().ok()?.get())
+    };
+    keys.into_iter().filter_map(move |key| {
+        let (hard, used) = (status?.hard.as_ref(), status?.used.as_ref());
+        let left = count(hard, &key)?.saturating_sub(count(used, &key)?);
+        Some((key, left))
+    })
+}
+
+fn counts_claims(key: &str) -> bool {
+    key.ends_with("persistentvolumeclaims")
+}
+
+/// What a swap to a claim of this size takes of what a quota counts.
+fn needed_of(key: &str, size: Quantity) -> u64 {
+    let of_one = if counts_claims(key) { 1 } else { size.0.get() };
+    CLAIMS_OF_A_SWAP.saturating_mul(of_one)
+}
+
+fn in_words(key: &str, count: u64) -> String {
+    if counts_claims(key) { count.to_string() } else { Quantity(Bytes::new(count)).to_string() }
+}
+
+/// The budgets that protect a pod.
+fn budgets_of<'a>(
+    budgets: &'a [PodDisruptionBudget],
+    pod: &'a Pod,
+) -> impl Iterator<Item = &'a PodDisruptionBudget> {
+    budgets.iter().filter(|budget| {
+        let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone());
+        let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
+        selector.is_some_and(|selector| selector.matches(pod.labels()))
+    })
+}
+
+/// How many pods may be stopped now, if that is told of the budget as it is.
+fn allowed_by(budget: &PodDisruptionBudget) -> Option<i32> {
+    let status = budget.status.as_ref()?;
+    let is_told = status.observed_generation >= budget.metadata.generation;
+    is_told.then_some(status.disruptions_allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn quota(spec: Value, hard: Value, used: Value) -> ResourceQuota {
+        let quota = json!({"metadata": {"name": "storage"}, "spec": spec,
+                           "status": {"hard": hard, "used": used}});
+        serde_json::from_value(quota).unwrap()
+    }
+
+    #[test]
+    fn a_quota_leaves_what_is_not_used_of_what_counts_for_the_class() {
+        let hard = json!({
+            "requests.storage": "10Gi", "persistentvolumeclaims": "5", "pods": "3",
+            "fast.storageclass.storage.k8s.io/requests.storage": "2Gi",
+            "slow.storageclass.storage.k8s.io/requests.storage": "1Gi",
+        });
+        let used = json!({
+            "requests.storage": "4Gi", "persistentvolumeclaims": "6", "pods": "1",
+            "fast.storageclass.storage.k8s.io/requests.storage": "512Mi",
+            "slow.storageclass.storage.k8s.io/requests.storage": "0",
+        });
+        let of = |spec: Value, class| -> Vec<(String, u64)> {
+            left_of(&quota(spec, hard.clone(), used.clone()), class).collect()
+        };
+        let all = [
+            ("requests.storage".to_owned(), 6 << 30),
+            ("persistentvolumeclaims".to_owned(), 0),
+            ("fast.storageclass.storage.k8s.io/requests.storage".to_owned(), 1536 << 20),
+        ];
+        assert_eq!(of(json!({}), Some("fast")), all);
+        assert_eq!(of(json!({}), None), all[..2]);
+        assert_eq!(of(json!({"scopes": ["BestEffort"]}), Some("fast")), [], "it counts pods");
+        let untold = quota(json!({}), hard.clone(), json!({}));
+        assert_eq!(left_of(&untold, None).next(), None, "what is used is not counted yet");
+    }
+
+    #[test]
+    fn a_swap_takes_its_claim_and_the_one_through_which_that_is_filled() {
+        let size = Quantity(Bytes::gib(3));
+        assert_eq!(needed_of("requests.storage", size), 6 << 30);
+        assert_eq!(needed_of("a.storageclass.storage.k8s.io/persistentvolumeclaims", size), 2);
+        assert_eq!(in_words("requests.storage", 6 << 30), "6Gi");
+        assert_eq!(in_words("persistentvolumeclaims", 2), "2");
+    }
+
+    #[test]
+    fn a_budget_protects_the_pods_that_it_selects() {
+        let budget = |selector: Value, observed: i64| -> PodDisruptionBudget {
+            serde_json::from_value(json!({
+                "metadata": {"name": "db", "generation": 2}, "spec": {"selector": selector},
+                "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1,
+                           "expectedPods": 1, "observedGeneration": observed},
+            }))
+            .unwrap()
+        };
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"labels": {"app": "db"}}})).unwrap();
+        for (selector, protects) in [
+            (json!({"matchLabels": {"app": "db"}}), true),
+            (json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]}), true),
+            (json!({}), true),
+            (json!({"matchLabels": {"app": "web"}}), false),
+            (json!(null), false),
+        ] {
+            let budgets = [budget(selector.clone(), 2)];
+            assert_eq!(budgets_of(&budgets, &pod).count() == 1, protects, "{selector}");
+        }
+        assert_eq!(allowed_by(&budget(json!({}), 2)), Some(0));
+        assert_eq!(allowed_by(&budget(json!({}), 1)), None, "it is told of the one before");
+    }
+}

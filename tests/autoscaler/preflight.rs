@@ -1,0 +1,147 @@
+//! A swap that would be refused midway is not begun with, and says what it lacks.
+
+use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use pliant::api::{NodeStorage, PvcAutoscalerStatus};
+use serde_json::{Value, json};
+
+use crate::block_on;
+use crate::play::object;
+use crate::world::{Operator, SHOP, World};
+
+/// One pod with 4 GiB of class hdd, and the sentence in its status once 2 GiB are wanted.
+async fn one_pod() -> (World, Operator) {
+    let (world, operator) = World::with_an_operator();
+    world.set(1, &[]);
+    world.want("4Gi", "hdd", &json!({}));
+    world.settled("1/1").await;
+    world.write();
+    (world, operator)
+}
+
+fn quota(world: &World, hard: &str, used: &str) {
+    let of = |storage: &str| json!({"requests.storage": storage});
+    world.api.put(&object::<ResourceQuota>(json!({
+        "metadata": {"name": "storage", "namespace": SHOP},
+        "status": {"hard": of(hard), "used": of(used)},
+    })));
+}
+
+fn budget(world: &World, allowed: i32) {
+    let mut pod: Pod = world.api.get(&format!("{SHOP}/nginx-0")).unwrap();
+    pod.metadata.labels.get_or_insert_default().insert("app".to_owned(), "nginx".to_owned());
+    world.api.put(&pod);
+    world.api.put(&object::<PodDisruptionBudget>(json!({
+        "metadata": {"name": "web", "namespace": SHOP},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "nginx"}}},
+        "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1,
+                   "expectedPods": 1, "observedGeneration": 9},
+    })));
+}
+
+/// The node tells of a pool with so much room; without a size that it has only another pool.
+fn room(world: &World, largest: Option<&str>) {
+    let mut node: NodeStorage = world.api.get("alpha").unwrap();
+    let name = if largest.is_some() { "default" } else { "fast" };
+    let largest = largest.unwrap_or("1Gi");
+    let mut pools = vec![json!({"name": name, "configured": true, "size": "9Gi", "free": largest,
+        "volumes": 1, "health": "Ok", "extent": "4Mi",
+        "largest": [{"layout": "linear", "size": largest}]})];
+    if name == "fast" {
+        pools.push(json!({"name": "slow", "configured": true, "size": "9Gi", "free": "1Gi",
+            "volumes": 0, "health": "Ok", "extent": "4Mi", "largest": []}));
+    }
+    let status = node.status.as_mut().unwrap();
+    status.pools = pools.into_iter().map(object).collect();
+    world.api.put(&node);
+}
+
+async fn waits_for(world: &World, reason: &str, sentence: &str) {
+    world.until(reason, |status| status.reason.as_deref() == Some(reason)).await;
+    world.rest().await;
+    let status = world.status();
+    let message = status.message.unwrap();
+    assert!(message.contains(sentence), "{message}");
+    assert!(status.ordinals[0].swap.is_none(), "nothing is made");
+    assert_eq!(world.told(reason), 1, "it is told once, and looked at again");
+}
+
+fn condition(status: &PvcAutoscalerStatus, kind: &str) -> Value {
+    let one = status.conditions.iter().find(|one| one.type_ == kind).expect("a condition");
+    json!([one.status, one.reason])
+}
+
+#[test]
+fn a_swap_waits_until_the_node_has_room() {
+    block_on(async {
+        let (world, _operator) = one_pod().await;
+        room(&world, Some("1Gi"));
+        world.want("2Gi", "hdd", &json!({}));
+        waits_for(&world, "NoRoom", "node alpha has room for 1 GiB: remove what is not needed")
+            .await;
+        let status = world.status();
+        assert_eq!(condition(&status, "Ready"), json!(["False", "Waiting"]));
+        assert_eq!(condition(&status, "Stalled"), json!(["True", "NoRoom"]));
+        room(&world, None);
+        world
+            .until("it says which pool", |status| {
+                status.message.as_deref().is_some_and(|text| text.contains("no pool for class hdd"))
+            })
+            .await;
+        room(&world, Some("2Gi"));
+        world.settled("1/1").await;
+        let status = world.status();
+        assert_eq!(condition(&status, "Ready"), json!(["True", "Settled"]));
+        assert_eq!(condition(&status, "Stalled"), json!(["False", "NothingInTheWay"]));
+        world.write();
+    });
+}
+
+#[test]
+fn a_swap_waits_until_the_quota_leaves_enough_for_both_of_its_claims() {
+    block_on(async {
+        let (world, _operator) = one_pod().await;
+        quota(&world, "7Gi", "4Gi");
+        world.want("2Gi", "hdd", &json!({}));
+        let sentence = "ResourceQuota storage leaves 3Gi of requests.storage, and a swap of claim";
+        waits_for(&world, "QuotaTooSmall", sentence).await;
+        quota(&world, "8Gi", "4Gi");
+        world.settled("1/1").await;
+        world.write();
+    });
+}
+
+#[test]
+fn a_swap_waits_until_the_pod_may_be_stopped() {
+    block_on(async {
+        let (world, _operator) = one_pod().await;
+        budget(&world, 0);
+        world.want("2Gi", "hdd", &json!({}));
+        waits_for(&world, "PodProtected", "PodDisruptionBudget web lets no pod be stopped now")
+            .await;
+        budget(&world, 1);
+        world.settled("1/1").await;
+        world.write();
+    });
+}
+
+#[test]
+fn what_a_swap_would_find_is_told_before_it_begins() {
+    block_on(async {
+        let (world, _operator) = one_pod().await;
+        quota(&world, "80Gi", "4Gi");
+        budget(&world, 1);
+        room(&world, Some("9Gi"));
+        world.holds(0, "1Gi", "4Gi");
+        world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
+        world.until("it is told", |status| status.next.is_some()).await;
+        let next = world.status().next.unwrap();
+        let found = "kept for 7d; 1 GiB are copied; node alpha has room for a volume of 9 GiB; \
+                     ResourceQuota storage leaves 76Gi; PodDisruptionBudget web lets 1 be stopped";
+        assert!(next.ends_with(found), "{next}");
+        room(&world, Some("1Gi"));
+        world.until("it would wait", |status| status.reason.as_deref() == Some("NoRoom")).await;
+        world.rest().await;
+        assert!(world.ordinal(0).swap.is_none());
+    });
+}
