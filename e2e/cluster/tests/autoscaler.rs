@@ -69,12 +69,23 @@ impl World {
 
     /// Declare its claims, or edit that.
     pub async fn autoscaler(&self, class: &str, size: &str, more: Value) {
+        self.autoscaler_of("db", "data", (class, size), more).await;
+    }
+
+    /// Declare its claims of a volume by a PvcAutoscaler of this name, or edit that.
+    pub async fn autoscaler_of(
+        &self,
+        name: &str,
+        volume: &str,
+        (class, size): (&str, &str),
+        more: Value,
+    ) {
         let mut spec = json!({
             "statefulSetName": "db",
             "volumeClaimTemplate": {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
-                "metadata": {"name": "data"},
+                "metadata": {"name": volume},
                 "spec": {
                     "accessModes": ["ReadWriteOnce"],
                     "resources": {"requests": {"storage": size}},
@@ -87,15 +98,24 @@ impl World {
         fields.extend(more.as_object().unwrap().clone());
         fields.retain(|_, field| !field.is_null());
         let whole = json!({"apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
-                           "metadata": {"name": "db"}, "spec": spec});
+                           "metadata": {"name": name}, "spec": spec});
         let params = PatchParams::apply("test").force();
         let autoscalers = self.api::<PvcAutoscaler>();
         let patch = Patch::Apply(whole);
-        persist(|| autoscalers.patch("db", &params, &patch)).await.unwrap();
+        persist(|| autoscalers.patch(name, &params, &patch)).await.unwrap();
     }
 
     pub async fn until_status(
         &self,
+        what: &str,
+        is: impl Fn(&PvcAutoscalerStatus) -> bool,
+    ) -> PvcAutoscalerStatus {
+        self.until_status_of("db", what, is).await
+    }
+
+    pub async fn until_status_of(
+        &self,
+        name: &str,
         what: &str,
         is: impl Fn(&PvcAutoscalerStatus) -> bool,
     ) -> PvcAutoscalerStatus {
@@ -105,7 +125,7 @@ impl World {
                 Some(status.observed_generation) == one.metadata.generation && is(status)
             })
         };
-        self.until::<PvcAutoscaler>("db", what, is_so).await.status.unwrap()
+        self.until::<PvcAutoscaler>(name, what, is_so).await.status.unwrap()
     }
 
     /// Wait until all claims are as they are wanted, and all pods ready.

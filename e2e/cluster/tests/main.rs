@@ -20,6 +20,7 @@ mod expansion;
 mod faults;
 #[path = "../../../tests/tally/figures.rs"]
 mod figures;
+mod foreign;
 mod hazards;
 mod in_place;
 mod nodes;
@@ -31,6 +32,7 @@ mod postgresql;
 mod room;
 mod storm;
 mod swap_storm;
+mod two_templates;
 mod upgrade;
 mod webhook;
 mod workloads;
