@@ -6,6 +6,7 @@
 //! starts itself is let go.
 
 #![allow(unsafe_code)] // Between fork and exec.
+#![allow(clippy::disallowed_methods)] // No part of the product.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -101,10 +102,11 @@ fn follow(child: Pid, base: u64, entries: &mut BTreeMap<u64, Entry>) -> Result<(
             WaitStatus::PtraceEvent(who, _, event) if event == nix::libc::PTRACE_EVENT_EXEC => {
                 ptrace::detach(who, None)?;
             }
-            WaitStatus::PtraceEvent(who, _, _) => ptrace::cont(who, None)?,
             WaitStatus::Stopped(who, Signal::SIGTRAP) => enter(who, base, entries)?,
-            // Each new thread begins with it.
-            WaitStatus::Stopped(who, Signal::SIGSTOP) => ptrace::cont(who, None)?,
+            // Each new thread begins with this signal.
+            WaitStatus::PtraceEvent(who, _, _) | WaitStatus::Stopped(who, Signal::SIGSTOP) => {
+                ptrace::cont(who, None)?;
+            }
             WaitStatus::Stopped(who, signal) => ptrace::cont(who, signal)?,
             _ => {}
         }

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn quota(spec: Value, hard: Value, used: Value) -> ResourceQuota {
+    fn quota(spec: &Value, hard: &Value, used: &Value) -> ResourceQuota {
         let quota = json!({"metadata": {"name": "storage"}, "spec": spec,
                            "status": {"hard": hard, "used": used}});
         serde_json::from_value(quota).unwrap()
@@ -230,7 +230,7 @@ mod tests {
             "slow.storageclass.storage.k8s.io/requests.storage": "0",
         });
         let of = |spec: Value, class| -> Vec<(String, u64)> {
-            left_of(&quota(spec, hard.clone(), used.clone()), class).collect()
+            left_of(&quota(&spec, &hard, &used), class).collect()
         };
         let all = [
             ("requests.storage".to_owned(), 6 << 30),
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(of(json!({}), Some("fast")), all);
         assert_eq!(of(json!({}), None), all[..2]);
         assert_eq!(of(json!({"scopes": ["BestEffort"]}), Some("fast")), [], "it counts pods");
-        let untold = quota(json!({}), hard.clone(), json!({}));
+        let untold = quota(&json!({}), &hard, &json!({}));
         assert_eq!(left_of(&untold, None).next(), None, "what is used is not counted yet");
     }
 

@@ -246,11 +246,12 @@ impl<'a> Turn<'a> {
         let keeps_name = self.seen.makes_claims();
         let to = if keeps_name { "a new volume, which it gets" } else { "a new one" };
         let kept = if keeps_name { "; its old volume is" } else { " and" };
-        let found: String = self.would_find().iter().map(|found| format!("; {found}")).collect();
-        self.says.next = Some(format!(
-            "pod {pod} is stopped, its claim {name} is copied to {to} ({change}){kept} kept for {}{found}",
+        let mut told = vec![format!(
+            "pod {pod} is stopped, its claim {name} is copied to {to} ({change}){kept} kept for {}",
             self.seen.autoscaler.spec.retention
-        ));
+        )];
+        told.extend(self.would_find());
+        self.says.next = Some(told.join("; "));
         let is_labelled = self.seen.claim(&name).is_some_and(|claim| self.seen.keeps(claim));
         // Whose volume it is decides whether its claim can keep its name.
         let is_known = !keeps_name || self.seen.volume_of(&name).is_some();

@@ -6,6 +6,10 @@
 #[cfg(target_env = "gnu")]
 const LARGE: i32 = 128 << 10;
 
+/// What is kept at the end of the heap: a call needs it, and the next one again.
+#[cfg(target_env = "gnu")]
+const KEPT: i32 = 1 << 20;
+
 /// Let all threads share one heap of the C library, and keep what is large out of it; again changes
 /// nothing.
 ///
@@ -13,12 +17,14 @@ const LARGE: i32 = 128 << 10;
 /// its thread ever needed: a group of a thousand volumes, read by whichever thread is free, would be
 /// kept many times over. Our threads wait for disks, not for the heap. By default, too, what counts as
 /// large grows to the largest that was ever given back, and the texts of such groups leave holes in the
-/// heap. See mallopt(3).
+/// heap. Who sets that has to set what is kept as well, which would grow with it: else each call faults in
+/// anew what the one before gave back. See mallopt(3).
 pub(super) fn share_one() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes integers and no memory of ours. Called before there is a second thread.
     unsafe {
         nix::libc::mallopt(nix::libc::M_ARENA_MAX, 1);
         nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, LARGE);
+        nix::libc::mallopt(nix::libc::M_TRIM_THRESHOLD, KEPT);
     }
 }

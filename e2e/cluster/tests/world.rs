@@ -386,6 +386,19 @@ impl World {
         }
     }
 
+    /// Wait until an event of this reason with these words in it is told of an object.
+    pub async fn until_said(&self, of: &str, reason: &str, words: &str) {
+        let fields = format!("involvedObject.name={of},reason={reason}");
+        let told = watcher(self.api::<Event>(), watcher::Config::default().fields(&fields));
+        let told = told.default_backoff().touched_objects().filter_map(Result::ok);
+        let says = |event: &Event| event.message.as_ref().is_some_and(|text| text.contains(words));
+        let mut said = Box::pin(told.filter(says));
+        if !matches!(timeout(self.patience, said.next()).await, Ok(Some(_))) {
+            self.tell().await;
+            panic!("waited in vain until {reason} of {}/{of} says: {words}", self.name);
+        }
+    }
+
     /// Wait until so many events of a thing have this reason: who tells them does so in his own time.
     pub async fn until_told(&self, of: &str, reason: &str, times: usize) {
         let fields = format!("involvedObject.name={of},reason={reason}");
