@@ -19,9 +19,9 @@ use crate::world::{World, run};
 /// before it is counted. The last line may have been cut short with the power.
 const RECORDS: &str = "\
     cd /data; n=0; while read -r number; do n=$((n + 1)); \
-        [ \"$number\" = \"$n\" ] || { echo \"record $n is $number\" >&2; exit 1; }; \
+        [ \"$number\" = \"$n\" ] || { echo \"record $n is $number\"; exit 1; }; \
     done <records 2>/dev/null; \
-    [ ! -e count ] || [ \"$n\" -ge \"$(cat count)\" ] || { echo \"only $n records\" >&2; exit 1; }; \
+    [ ! -e count ] || [ \"$n\" -ge \"$(cat count)\" ] || { echo \"only $n records\"; exit 1; }; \
     head -n $n records >records.new 2>/dev/null; sync records.new; mv records.new records; \
     echo ok >/tmp/checked; \
     while true; do n=$((n + 1)); echo $n >>records; sync records; \
@@ -31,7 +31,7 @@ impl World {
     /// A StatefulSet whose pods write records to the volume `data`; `templates` are those of its own.
     pub async fn workload(&self, replicas: i32, templates: Value) {
         let pod = json!({
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": 1,
             "containers": [{
                 "name": "app",
                 "image": "pliant.test/busybox:1",

@@ -62,7 +62,7 @@ impl Grave {
                 "spec": {
                     "nodeName": node,
                     "hostPID": true,
-                    "terminationGracePeriodSeconds": 0,
+                    "terminationGracePeriodSeconds": 1,
                     "containers": [{
                         "name": "reaper",
                         "image": "pliant.test/busybox:1",

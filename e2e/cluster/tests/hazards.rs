@@ -51,7 +51,7 @@ impl World {
             "metadata": {"name": pod},
             "spec": {
                 "nodeName": self.node_of_claim(claim).await,
-                "terminationGracePeriodSeconds": 0,
+                "terminationGracePeriodSeconds": 1,
                 "containers": [{
                     "name": "app",
                     "image": "pliant.test/busybox:1",

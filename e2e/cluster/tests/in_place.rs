@@ -29,18 +29,24 @@ impl World {
 
     /// What Kubernetes and the node tell of the claim is the same, and nothing keeps it from growing.
     async fn is_told_truly(&self, size: &str) {
-        let claim = self.get_claim(CLAIM).await;
-        assert_eq!((capacity(&claim), resize(&claim)), (size.to_owned(), None));
+        let is_so = |claim: &PersistentVolumeClaim| {
+            (capacity(claim), resize(claim)) == (size.to_owned(), None)
+        };
+        let claim = self.until(CLAIM, &format!("tells {size}"), is_so).await;
         let name = claim.spec.unwrap().volume_name.unwrap();
         let pvs: Api<PersistentVolume> = Api::all(self.client.clone());
         let pv = persist(|| pvs.get(&name)).await.unwrap();
         assert_eq!(pv.spec.unwrap().capacity.unwrap()["storage"].0, size);
-        let nodes: Api<NodeStorage> = Api::all(self.client.clone());
-        let all = ListParams::default();
-        let nodes = persist(|| nodes.list(&all)).await.unwrap();
-        let mut volumes = nodes.iter().flat_map(|node| &node.status.as_ref().unwrap().volumes);
-        let volume = volumes.find(|volume| volume.name == name).unwrap();
-        assert_eq!((volume.size.to_string(), volume.limit), (size.to_owned(), None));
+        let node = self.on_nodes(&name).await.expect("a node has it");
+        // It answers to a growth before it has told of it.
+        let is_so = |node: &NodeStorage| {
+            let volumes = node.status.iter().flat_map(|status| &status.volumes);
+            volumes
+                .filter(|volume| volume.name == name)
+                .any(|volume| (volume.size.to_string(), volume.limit) == (size.to_owned(), None))
+        };
+        let nodes = Api::<NodeStorage>::all(self.client.clone());
+        self.until_named(&nodes, &node, &format!("has {name} with {size}"), is_so).await;
     }
 }
 

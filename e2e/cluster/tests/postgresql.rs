@@ -34,7 +34,7 @@ const CHECK: &str = "pg_amcheck --all --install-missing --heapallindexed --paren
 
 fn server() -> Value {
     json!({
-        "terminationGracePeriodSeconds": 0,
+        "terminationGracePeriodSeconds": 1,
         "securityContext": {"runAsUser": 999, "runAsGroup": 999, "fsGroup": 999,
                             "fsGroupChangePolicy": "OnRootMismatch"},
         "containers": [{

@@ -29,7 +29,7 @@ impl World {
                 "template": {
                     "metadata": {"labels": {"app": "db"}},
                     "spec": {
-                        "terminationGracePeriodSeconds": 0,
+                        "terminationGracePeriodSeconds": 1,
                         "dnsPolicy": "Default",
                         "containers": [{
                             "name": "app", "image": "pliant.test/busybox:1", "command": ["sleep", "9999"],

@@ -1,7 +1,9 @@
 //! A namespace of a test: makes things, waits for them, and says what happened when it fails.
 
 use std::fmt::Debug;
+use std::fs::File;
 use std::future::Future;
+use std::io::Write;
 use std::process::Output;
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ use tokio_stream::StreamExt;
 
 use crate::calls::{self, PATIENCE, kubectl, persist, said};
 
-/// The label of a class: the test whose it is.
+/// The label of a namespace and of a class: the test whose it is.
 const OF_TEST: &str = "pliant.test/of";
 
 /// A namespace, and the way to it.
@@ -61,14 +63,14 @@ impl World {
             let _ = namespaces.delete(&self.name, &DeleteParams::default()).await;
             self.until_gone(namespaces.clone(), &self.name).await;
         }
-        self.create(&namespaces, json!({"metadata": {"name": self.name}})).await;
+        let metadata = json!({"name": self.name, "labels": {OF_TEST: self.name}});
+        self.create(&namespaces, json!({"metadata": metadata})).await;
     }
 
     async fn end(&self) {
         let pods = self.api::<Pod>();
         let claims = self.api::<PersistentVolumeClaim>();
-        let now = DeleteParams { grace_period_seconds: Some(0), ..Default::default() };
-        let all = ListParams::default();
+        let (all, params) = (ListParams::default(), DeleteParams::default());
         let volumes: Vec<String> = claims
             .list(&all)
             .await
@@ -76,17 +78,17 @@ impl World {
             .into_iter()
             .filter_map(|claim| claim.spec?.volume_name)
             .collect();
-        pods.delete_collection(&now, &all).await.unwrap();
-        claims.delete_collection(&now, &all).await.unwrap();
+        pods.delete_collection(&params, &all).await.unwrap();
+        claims.delete_collection(&params, &all).await.unwrap();
         for volume in volumes {
             self.until_gone(Api::<PersistentVolume>::all(self.client.clone()), &volume).await;
             assert_eq!(self.on_nodes(&volume).await, None, "the volume of {volume} is left");
         }
         let classes: Api<StorageClass> = Api::all(self.client.clone());
         let ours = ListParams::default().labels(&format!("{OF_TEST}={}", self.name));
-        classes.delete_collection(&DeleteParams::default(), &ours).await.unwrap();
+        classes.delete_collection(&params, &ours).await.unwrap();
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        namespaces.delete(&self.name, &DeleteParams::default()).await.unwrap();
+        namespaces.delete(&self.name, &params).await.unwrap();
     }
 
     /// The node on which a volume of this name is, as the nodes tell it.
@@ -212,9 +214,9 @@ impl World {
             (json!([]), json!([{"name": "data", "mountPath": "/data"}]))
         };
         let mut pod = json!({
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": {"app": name}},
             "spec": {
-                "terminationGracePeriodSeconds": 0,
+                "terminationGracePeriodSeconds": 1,
                 "dnsPolicy": "Default",
                 "containers": [{
                     "name": "app",
@@ -269,8 +271,9 @@ impl World {
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
-        let now = DeleteParams { grace_period_seconds: Some(0), ..Default::default() };
-        match persist(|| api.delete(name, &now)).await {
+        // With the time that a pod has to end: without any, it would be gone while it still runs.
+        let params = DeleteParams::default();
+        match persist(|| api.delete(name, &params)).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             gone => drop(gone.unwrap()),
         }
@@ -420,54 +423,41 @@ impl World {
         events.into_iter().map(told).collect()
     }
 
-    /// Show what happened in the namespace and in the driver.
+    /// Show what happened in the namespace, and write beside it what the cluster and the driver said.
     async fn tell(&self) {
-        for args in [
-            &["get", "events", "-n", &self.name, "--sort-by=.lastTimestamp"][..],
-            &["get", "pvc,pods", "-n", &self.name, "-o", "wide"],
-            &["get", "vreq,nst,pools"],
-            &["get", "pods", "-A", "-o", "wide"],
-            &[
-                "logs",
-                "-n",
-                "pliant-system",
-                "-l",
-                "app.kubernetes.io/component=node",
-                "--tail=30",
-                "--prefix",
-            ],
-            &[
-                "logs",
-                "-n",
-                "pliant-system",
-                "-l",
-                "app.kubernetes.io/component=controller",
-                "-c",
-                "controller",
-                "--tail=30",
-                "--prefix",
-            ],
-            &[
-                "get",
-                "archivepopulators,pvcsourcepopulators,pvcautoscalers",
-                "-n",
-                &self.name,
-                "-o",
-                "yaml",
-            ],
-            &[
-                "logs",
-                "-n",
-                "pliant-system",
-                "-l",
-                "app.kubernetes.io/component=operator",
-                "--tail=50",
-                "--prefix",
-            ],
-        ] {
-            let told = kubectl(args).await;
-            let told = told.as_ref().map_or_else(|| "no end".to_owned(), said);
-            eprintln!("$ kubectl {}\n{told}", args.join(" "));
+        let of_test = [
+            "get events --sort-by=.lastTimestamp",
+            "get pvc,pods -o wide",
+            "logs -l app --all-containers --prefix --ignore-errors",
+            "logs -l app --all-containers --prefix --ignore-errors --previous",
+            "get pvcautoscalers,pvcsourcepopulators,archivepopulators -o yaml",
+        ]
+        .map(|args| format!("{args} -n {}", self.name));
+        let of_cluster = [
+            "get vreq,nst,pools",
+            "get pods -A -o wide",
+            "logs -n pliant-system -l app.kubernetes.io/component=node --tail=100 --prefix",
+            "logs -n pliant-system -l app.kubernetes.io/component=controller -c controller --tail=100 \
+             --prefix",
+            "logs -n pliant-system -l app.kubernetes.io/component=operator --tail=200 --prefix",
+        ];
+        let path = format!("target/cluster/logs/{}.txt", self.name);
+        let mut more = File::create(&path).unwrap();
+        for args in of_test {
+            let told = shown(&args).await;
+            eprint!("{told}");
+            more.write_all(told.as_bytes()).unwrap();
         }
+        for args in of_cluster {
+            more.write_all(shown(args).await.as_bytes()).unwrap();
+        }
+        eprintln!("what the cluster and its drivers said: {path}");
     }
+}
+
+/// A kubectl command as it is typed, and what it says.
+async fn shown(args: &str) -> String {
+    let told = kubectl(&args.split_whitespace().collect::<Vec<_>>()).await;
+    let told = told.as_ref().map_or_else(|| "no end".to_owned(), said);
+    format!("$ kubectl {args}\n{told}\n")
 }
