@@ -119,7 +119,7 @@ pub struct Filling {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
-fn is_zero(count: &i32) -> bool {
+pub(super) fn is_zero(count: &i32) -> bool {
     *count == 0
 }
 

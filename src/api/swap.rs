@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api::filling::is_zero;
 use crate::api::{FenceStatus, Quantity};
 
 /// The longest sentence, in characters.
@@ -78,6 +79,16 @@ pub struct Swap {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
+    /// Why the copy has failed, in the word that its claim had for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub reason: Option<String>,
+    /// How many copies for this specification have failed, one after the other.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failures: i32,
+    /// When a swap that has failed is tried again. Absent if another try would come to the same end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Time>,
     /// When it began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,

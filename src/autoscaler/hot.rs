@@ -22,6 +22,8 @@ enum Before {
     Nothing(Option<String>),
     /// The swap cannot be, so the pod is not stopped at all.
     Never(String),
+    /// The copy has failed with which the pod was not to be stopped.
+    Failed,
 }
 
 impl Turn<'_> {
@@ -51,6 +53,7 @@ impl Turn<'_> {
             Before::Nothing(_) if !self.holds(&from) => {}
             Before::Nothing(cold) => self.stop(cold, filling.ahead.as_ref()),
             Before::Never(why) => self.give_up(&why),
+            Before::Failed => self.fail(filling),
         }
     }
 
@@ -86,9 +89,7 @@ impl Turn<'_> {
             // Rounds that nobody wants any more.
             FillingPhase::Filling if !is_hot => Before::Nothing(None),
             // It would be refused with the pod stopped, too.
-            FillingPhase::Failed if !is_hot || is(PopulatorReason::ContentRefused) => {
-                Before::Never(why())
-            }
+            FillingPhase::Failed if !is_hot || is(PopulatorReason::ContentRefused) => Before::Failed,
             FillingPhase::Failed => Before::Nothing(Some(why())),
             // It has its volume.
             FillingPhase::Waiting if is(PopulatorReason::SourcePaused) => Before::Nothing(None),
@@ -136,7 +137,7 @@ impl Turn<'_> {
             format!("to get claim {name} for {from}")
         };
         let text = format!("pod {pod} is stopped, {what} ({change}){copied}");
-        self.tell(AutoscalerReason::SwapBegun, &name, text);
+        self.tell(AutoscalerReason::SwapBegun, &self.attempt(), text);
         // No more than that: a pod that was made until this is written has the old claim.
         self.stop_writers(&from);
         self.go_on(SwapPhase::Draining, None, None);

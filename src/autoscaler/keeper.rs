@@ -425,15 +425,20 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
         if old.fence.is_some() {
             return AGAIN; // Its node is asked.
         }
-        let left = old.until.as_ref().map(|until| until.0.duration_since(seen.now));
-        // Its pod is not ready yet with the new claim.
-        left.map_or(AGAIN, |left| Duration::try_from(left).unwrap_or_default() + PAUSE)
+        // Without that, its pod is not ready yet with the new claim.
+        old.until.as_ref().map_or(AGAIN, |Time(at)| time_to(*at, seen.now))
     });
+    let tries = status.ordinals.iter().filter_map(|one| one.swap.as_ref()?.retry_at.as_ref());
+    let tries = tries.map(|Time(at)| time_to(*at, seen.now));
     let policy = seen.autoscaler.spec.autoscale.as_ref();
     let looks = status.ordinals.iter().filter_map(|one| {
-        let left = next_look(policy?, one, seen.now)?.duration_since(seen.now);
-        Some(Duration::try_from(left).unwrap_or_default() + PAUSE)
+        Some(time_to(next_look(policy?, one, seen.now)?, seen.now))
     });
     let unnamed = seen.workload.as_ref().filter(|workload| workload.has_unnamed).map(|_| NAMED);
-    ends.chain(looks).chain(unnamed).min()
+    ends.chain(tries).chain(looks).chain(unnamed).min()
+}
+
+/// How long it is until a time has surely come.
+fn time_to(at: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or_default() + PAUSE
 }

@@ -11,7 +11,7 @@ use crate::api::{
 };
 use crate::autoscaler::seen::{Seen, Workload, is_bound};
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::swap::{drop_unbound, is_fillable};
+use crate::autoscaler::swap::{drop_unbound, is_due, is_fillable};
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, make};
 use crate::cluster::{capacity, requested};
@@ -268,7 +268,7 @@ fn may_stop(seen: &Seen, entries: &[OrdinalStatus]) -> usize {
     let spec = &seen.autoscaler.spec;
     let has_failed = |one: &OrdinalStatus| {
         let swap = one.swap.as_ref().filter(|swap| swap.phase == SwapPhase::Failed);
-        swap.is_some_and(|swap| swap.generation == seen.generation())
+        swap.is_some_and(|swap| swap.generation == seen.generation() && !is_due(swap, seen.now))
     };
     let is_busy = |one: &&OrdinalStatus| {
         let swap = one.swap.as_ref().filter(|swap| swap.phase != SwapPhase::Failed);

@@ -2,15 +2,17 @@
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::SignedDuration;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
-use crate::api::{AutoscalerPhase, FillingPhase, Retained, Swap, SwapPhase};
+use crate::api::{AutoscalerPhase, Filling, FillingPhase, Retained, Swap, SwapPhase};
+use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::plan::{bounded, size_of};
 use crate::autoscaler::seen::{is_bound, is_ending, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
+use crate::populators::PopulatorReason;
 
 impl Turn<'_> {
     pub(super) fn swap_mut(&mut self) -> &mut Swap {
@@ -61,7 +63,7 @@ impl Turn<'_> {
             }
             FillingPhase::Filled if is_bound => return self.switch(filling.digest),
             FillingPhase::Failed if !is_paused && self.seen.has_failed(&name) => {
-                return self.give_up(&filling.message.unwrap_or_default());
+                return self.fail(filling);
             }
             _ => {}
         }
@@ -180,6 +182,21 @@ impl Turn<'_> {
         }
     }
 
+    /// The new claim, and how many have failed before: each try is told.
+    pub(super) fn attempt(&self) -> String {
+        let failures = self.entry.swap.as_ref().map_or(0, |swap| swap.failures);
+        let before = if failures > 0 { format!("/{failures}") } else { String::new() };
+        format!("{}{before}", self.new_claim())
+    }
+
+    /// The copy has failed.
+    pub(super) fn fail(&mut self, filling: Filling) {
+        let swap = self.swap_mut();
+        swap.failures += 1;
+        swap.reason = filling.reason;
+        self.give_up(&filling.message.unwrap_or_default());
+    }
+
     pub(super) fn give_up(&mut self, why: &str) {
         let swap = self.swap_mut();
         (swap.phase, swap.progress, swap.message) =
@@ -230,22 +247,40 @@ impl Turn<'_> {
             return;
         }
         let why = swap.message.clone().unwrap_or_default();
-        self.swap_mut().phase = SwapPhase::Failed;
+        let retry_at = retry_after(swap).and_then(|after| self.seen.now.checked_add(after).ok());
+        let swap = self.swap_mut();
+        (swap.phase, swap.retry_at) = (SwapPhase::Failed, retry_at.map(|at| Time(in_seconds(at))));
         let text = format!("pod {} keeps claim {}: {why}", self.pod(), self.entry.active_claim);
-        self.tell(AutoscalerReason::SwapFailed, &name, text);
+        self.tell(AutoscalerReason::SwapFailed, &self.attempt(), text);
         self.stay_failed();
     }
 
     pub(super) fn stay_failed(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Failed);
-        let why = self.entry.swap.as_ref().and_then(|swap| swap.message.clone());
-        let message = format!(
-            "the swap of pod {} has failed, and it has its old claim: {}; edit the template to have it \
-             tried again",
-            self.pod(),
-            why.unwrap_or_default()
-        );
+        let swap = self.swap_mut();
+        let why = swap.message.clone().unwrap_or_default();
+        let again = match &swap.retry_at {
+            Some(Time(at)) => {
+                format!("it is tried again at {at}, and as soon as the template is edited")
+            }
+            None => "edit the template to have it tried again".to_owned(),
+        };
+        let message =
+            format!("the swap of pod {} has failed, and it has its old claim: {why}; {again}", self.pod());
         self.wait(AutoscalerReason::SwapFailed, message);
+    }
+
+    /// The time has come for another try. It begins as the first one did, as soon as a pod may be stopped for
+    /// it; until then it stays the one that has failed.
+    pub(super) fn try_again(&mut self, may_stop: &mut usize) {
+        let failed = self.entry.swap.take();
+        self.failures = failed.as_ref().map_or(0, |swap| swap.failures);
+        self.keep(may_stop);
+        let claim = self.seen.claim(&self.entry.active_claim);
+        let is_wanted = claim.is_some_and(|claim| self.wants_another(claim));
+        if self.entry.swap.is_none() && !self.entry.is_shrinking() && is_wanted {
+            self.entry.swap = failed;
+        }
     }
 
     /// Claims that others have taken the place of go after their time, once that one was used.
@@ -322,4 +357,22 @@ mod tests {
         assert_eq!((within(0), within(1), within(30)), (Some(1), None, None));
         assert_eq!(seconds_for(&pod(json!({"containers": []}))), None);
     }
+}
+
+/// After how many failures in a row a swap is tried no more.
+const TRIES: i32 = 4;
+
+/// How long after a failure a swap is tried again: an hour, then four, then sixteen, since each try stops
+/// the pod. What is refused, or cannot be, is so at the next try as well.
+fn retry_after(swap: &Swap) -> Option<SignedDuration> {
+    let word = swap.reason.as_deref()?;
+    let may_pass = [PopulatorReason::ContentDiffers, PopulatorReason::TooManyFailures];
+    let may_pass = may_pass.iter().any(|reason| reason.to_string() == word);
+    let hours = 4_i64.checked_pow(u32::try_from(swap.failures - 1).ok()?)?;
+    (may_pass && swap.failures < TRIES).then(|| SignedDuration::from_hours(hours))
+}
+
+/// Whether a swap has failed whose next try is due.
+pub(super) fn is_due(swap: &Swap, now: Timestamp) -> bool {
+    swap.phase == SwapPhase::Failed && swap.retry_at.as_ref().is_some_and(|Time(at)| *at <= now)
 }

@@ -11,6 +11,7 @@ use crate::autoscaler::marks::Marks;
 use crate::autoscaler::plan::{Says, size_of};
 use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid, uses};
 use crate::autoscaler::steps::Step;
+use crate::autoscaler::swap::is_due;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, make};
 use crate::cluster::{capacity, requested};
 
@@ -20,12 +21,14 @@ pub(super) struct Turn<'a> {
     pub entry: OrdinalStatus,
     pub steps: Vec<Step>,
     pub says: Says,
+    /// How many swaps for the specification as it is have failed before one that begins now.
+    pub failures: i32,
 }
 
 impl<'a> Turn<'a> {
     /// Decide about one pod. `may_stop` says how many pods may be stopped, and how many still may.
     pub fn take(seen: &'a Seen, entry: OrdinalStatus, may_stop: &mut usize) -> Turn<'a> {
-        let mut turn = Turn { seen, entry, steps: Vec::new(), says: Says::default() };
+        let mut turn = Turn { seen, entry, steps: Vec::new(), says: Says::default(), failures: 0 };
         turn.forget_failure();
         turn.forget_failure_in_place();
         match turn.entry.swap.as_ref().map(|swap| swap.phase) {
@@ -36,6 +39,7 @@ impl<'a> Turn<'a> {
             Some(SwapPhase::Exchanging) => turn.exchange(),
             Some(SwapPhase::Soaking) => turn.soak(),
             Some(SwapPhase::RollingBack) => turn.roll_back(),
+            Some(SwapPhase::Failed) if turn.is_due() => turn.try_again(may_stop),
             Some(SwapPhase::Failed) => turn.stay_failed(),
         }
         turn.replace_waiting_pod();
@@ -88,6 +92,10 @@ impl<'a> Turn<'a> {
         }
     }
 
+    fn is_due(&self) -> bool {
+        self.entry.swap.as_ref().is_some_and(|swap| is_due(swap, self.seen.now))
+    }
+
     pub(super) fn tell(&mut self, reason: AutoscalerReason, subject: &str, text: String) {
         let subject = format!("{}/{}/{subject}", self.entry.ordinal, self.entry.generation);
         self.steps.push(Step::Tell { reason, subject, text });
@@ -102,7 +110,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Without a swap: make the claim, let it grow, or begin a swap.
-    fn keep(&mut self, may_stop: &mut usize) {
+    pub(super) fn keep(&mut self, may_stop: &mut usize) {
         if self.seen.names_claims() && !self.seen.has_pod(self.entry.ordinal) {
             return; // Pods no longer name it, and may again.
         }
@@ -180,6 +188,11 @@ impl<'a> Turn<'a> {
     /// How a claim differs from what is wanted.
     pub(super) fn drift_of(&self, claim: &PersistentVolumeClaim) -> Drift {
         self.seen.drift_of(&self.entry, claim)
+    }
+
+    /// Whether another claim, or another volume, is to take the place of a claim.
+    pub(super) fn wants_another(&self, claim: &PersistentVolumeClaim) -> bool {
+        matches!(self.drift_of(claim), Drift::Swap(_) | Drift::Shrink(_))
     }
 
     fn compare(&mut self, claim: &PersistentVolumeClaim, may_stop: &mut usize) {
@@ -272,6 +285,7 @@ impl<'a> Turn<'a> {
             generation: self.seen.generation(),
             change,
             by_itself,
+            failures: self.failures,
             started_at: Some(Time(in_seconds(self.seen.now))),
             ..Swap::default()
         });

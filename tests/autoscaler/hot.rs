@@ -94,7 +94,9 @@ fn what_does_not_fit_is_known_before_a_pod_is_stopped() {
         world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
         world.rest().await;
         assert_eq!((world.pod("nginx-0"), world.ordinal(0).active_claim), (pod, old));
-        assert!(world.ordinal(0).swap.unwrap().message.unwrap().contains("too small"));
+        let swap = world.ordinal(0).swap.unwrap();
+        assert!(swap.message.unwrap().contains("too small"));
+        assert_eq!((swap.reason.as_deref(), swap.retry_at), (Some("ContentRefused"), None));
         assert_eq!((world.told("SwapBegun"), world.told("SwapFailed")), (0, 1));
         world.write();
         assert_eq!((world.claims().len(), world.left()), (1, vec![]));

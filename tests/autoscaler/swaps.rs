@@ -1,6 +1,8 @@
 //! Pods get other claims, with all that was written.
 
-use pliant::api::{AutoscalerPhase, SwapPhase};
+use std::time::Duration;
+
+use pliant::api::{AutoscalerPhase, PvcAutoscalerStatus, SwapPhase};
 use serde_json::json;
 
 use crate::block_on;
@@ -88,9 +90,9 @@ fn the_old_claim_goes_after_its_time_and_not_before() {
         let old = world.ordinal(1).active_claim;
         world.want("2Gi", "hdd", &json!({"retention": "1h"}));
         world.settled("2/2").await;
-        tokio::time::sleep(std::time::Duration::from_secs(3000)).await;
+        tokio::time::sleep(Duration::from_secs(3000)).await;
         assert!(world.claim(&old).is_some());
-        tokio::time::sleep(std::time::Duration::from_secs(700)).await;
+        tokio::time::sleep(Duration::from_secs(700)).await;
         assert!(world.claim(&old).is_none());
         assert!(world.ordinal(1).retained.is_empty());
         assert_eq!(world.claims().len(), 2);
@@ -121,6 +123,65 @@ fn a_copy_that_fails_gives_the_pod_its_old_claim_and_stops_the_rollout() {
         world.write();
         // Another template is tried.
         world.want("3Gi", "hdd", &json!({}));
+        world.settled("2/2").await;
+        world.write();
+    });
+}
+
+/// A copy that came out different, as the pod that makes it says it.
+fn differs() -> End {
+    End::Failed(json!({"outcome": "mismatch", "message": "a.txt differs"}).to_string())
+}
+
+#[test]
+fn a_copy_that_came_out_different_is_made_again_after_an_hour() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        two_pods(&world).await;
+        let pod = world.pod("nginx-0");
+        world.play().ends.push_back(differs());
+        world.want("2Gi", "hdd", &json!({}));
+        world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        let failed = world.ordinal(1).swap.unwrap();
+        assert_eq!((failed.reason.as_deref(), failed.failures), (Some("ContentDiffers"), 1));
+        let at = failed.retry_at.unwrap().0;
+        assert!(world.status().message.unwrap().contains(&format!("tried again at {at}")));
+        tokio::time::sleep(Duration::from_secs(3400)).await;
+        assert_eq!(world.ordinal(1).swap.unwrap().phase, SwapPhase::Failed);
+        assert_eq!(world.pod("nginx-0"), pod, "no further pod is stopped before");
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        world.settled("2/2").await;
+        assert_eq!((world.told("SwapFailed"), world.told("Swapped")), (1, 2));
+        assert_eq!(world.left(), Vec::<String>::new());
+        world.write();
+    });
+}
+
+#[test]
+fn a_copy_that_comes_out_different_each_time_is_given_up() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        two_pods(&world).await;
+        let old = world.ordinal(1).active_claim;
+        world.play().ends.extend([differs(), differs(), differs(), differs()]);
+        world.want("2Gi", "hdd", &json!({}));
+        for (times, hours) in [(1, 1), (2, 4), (3, 16), (4, 64)] {
+            let has_failed = |status: &PvcAutoscalerStatus| {
+                let swap = status.of(1).and_then(|entry| entry.swap.as_ref());
+                swap.is_some_and(|swap| swap.phase == SwapPhase::Failed && swap.failures == times)
+            };
+            world.until(&format!("it has failed {times} times"), has_failed).await;
+            tokio::time::sleep(Duration::from_hours(hours)).await;
+        }
+        let entry = world.ordinal(1);
+        assert_eq!((entry.active_claim, entry.swap.unwrap().retry_at), (old, None));
+        assert_eq!(world.told("SwapFailed"), 4);
+        assert_eq!((world.claims().len(), world.left()), (2, vec![]));
+        world.write();
+        // Another template has all its tries.
+        world.play().ends.push_back(differs());
+        world.want("3Gi", "hdd", &json!({}));
+        tokio::time::sleep(Duration::from_hours(2)).await;
         world.settled("2/2").await;
         world.write();
     });
