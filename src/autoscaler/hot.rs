@@ -89,7 +89,9 @@ impl Turn<'_> {
             // Rounds that nobody wants any more.
             FillingPhase::Filling if !is_hot => Before::Nothing(None),
             // It would be refused with the pod stopped, too.
-            FillingPhase::Failed if !is_hot || is(PopulatorReason::ContentRefused) => Before::Failed,
+            FillingPhase::Failed if !is_hot || is(PopulatorReason::ContentRefused) => {
+                Before::Failed
+            }
             FillingPhase::Failed => Before::Nothing(Some(why())),
             // It has its volume.
             FillingPhase::Waiting if is(PopulatorReason::SourcePaused) => Before::Nothing(None),

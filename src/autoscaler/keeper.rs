@@ -431,9 +431,10 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
     let tries = status.ordinals.iter().filter_map(|one| one.swap.as_ref()?.retry_at.as_ref());
     let tries = tries.map(|Time(at)| time_to(*at, seen.now));
     let policy = seen.autoscaler.spec.autoscale.as_ref();
-    let looks = status.ordinals.iter().filter_map(|one| {
-        Some(time_to(next_look(policy?, one, seen.now)?, seen.now))
-    });
+    let looks = status
+        .ordinals
+        .iter()
+        .filter_map(|one| Some(time_to(next_look(policy?, one, seen.now)?, seen.now)));
     let unnamed = seen.workload.as_ref().filter(|workload| workload.has_unnamed).map(|_| NAMED);
     ends.chain(tries).chain(looks).chain(unnamed).min()
 }

@@ -265,8 +265,10 @@ impl Turn<'_> {
             }
             None => "edit the template to have it tried again".to_owned(),
         };
-        let message =
-            format!("the swap of pod {} has failed, and it has its old claim: {why}; {again}", self.pod());
+        let message = format!(
+            "the swap of pod {} has failed, and it has its old claim: {why}; {again}",
+            self.pod()
+        );
         self.wait(AutoscalerReason::SwapFailed, message);
     }
 

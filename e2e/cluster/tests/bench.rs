@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use pliant::api::NodeStorage;
 use pliant::volume::{NodeKey, VolumeId, VolumeKey};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::calls::{SETTLED, install, kubectl, must, persist, until_swept};
+use crate::calls::{SETTLED, get, install, kubectl, must, persist, pods_of, scraped, until_swept};
 use crate::claim::capacity;
 use crate::world::{World, run};
 
@@ -336,27 +336,9 @@ struct Calls {
 }
 
 async fn calls(client: &Client, method: &str) -> Calls {
-    let mut told = String::new();
-    for pod in pods_of(client, "controller").await {
-        let path = format!("/api/v1/namespaces/pliant-system/pods/{pod}:9809/proxy/metrics");
-        told += &get(client, &path).await.unwrap_or_default();
-    }
+    let told = scraped(client, "controller").await;
     let sum = |what| sum_of(&told, &format!("pliant_rpc_duration_seconds_{what}"), &[method]);
     Calls { number: sum("count"), seconds: sum("sum") }
-}
-
-/// The names of the pods of a component of ours.
-async fn pods_of(client: &Client, component: &str) -> Vec<String> {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), "pliant-system");
-    let ours = format!("app.kubernetes.io/component={component}");
-    let ours = ListParams::default().labels(&ours);
-    let pods = persist(|| pods.list(&ours)).await.unwrap();
-    pods.into_iter().filter_map(|pod| pod.metadata.name).collect()
-}
-
-async fn get(client: &Client, path: &str) -> Result<String, kube::Error> {
-    let request = http::Request::get(path).body(Vec::new()).expect("a path");
-    client.request_text(request).await
 }
 
 /// The sum over the series of a metric that have all of these words.

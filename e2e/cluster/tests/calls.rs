@@ -4,6 +4,7 @@ use std::future::Future;
 use std::process::Output;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, Config};
 use pliant::api::{VolumeRequest, Work};
@@ -98,4 +99,29 @@ pub async fn until_swept(client: &Client, of: impl Fn(&str) -> bool) {
         assert!(Instant::now() < end, "requests are left");
         sleep(Duration::from_secs(1)).await;
     }
+}
+
+/// What the pods of a component of ours tell as metrics.
+pub async fn scraped(client: &Client, component: &str) -> String {
+    let port = if component == "node" { 9808 } else { 9809 };
+    let mut told = String::new();
+    for pod in pods_of(client, component).await {
+        let path = format!("/api/v1/namespaces/pliant-system/pods/{pod}:{port}/proxy/metrics");
+        told += &get(client, &path).await.unwrap_or_default();
+    }
+    told
+}
+
+/// The names of the pods of a component of ours.
+pub async fn pods_of(client: &Client, component: &str) -> Vec<String> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "pliant-system");
+    let ours = format!("app.kubernetes.io/component={component}");
+    let ours = ListParams::default().labels(&ours);
+    let pods = persist(|| pods.list(&ours)).await.unwrap();
+    pods.into_iter().filter_map(|pod| pod.metadata.name).collect()
+}
+
+pub async fn get(client: &Client, path: &str) -> Result<String, kube::Error> {
+    let request = http::Request::get(path).body(Vec::new()).expect("a path");
+    client.request_text(request).await
 }

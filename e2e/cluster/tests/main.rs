@@ -23,6 +23,7 @@ mod figures;
 mod foreign;
 mod hazards;
 mod in_place;
+mod metrics;
 mod nodes;
 mod outages;
 mod people;

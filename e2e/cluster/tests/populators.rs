@@ -60,7 +60,7 @@ fn tar(name: &str, content: &[u8]) -> Vec<u8> {
 impl World {
     /// An archive in a ConfigMap, and the populator of it; with a checksum that is not its own if
     /// `wrong`.
-    async fn archive(&self, wrong: bool) {
+    pub async fn archive(&self, wrong: bool) {
         let archive = tar("hello", b"kept\n");
         let sum = format!("{:x}", Sha256::digest(&archive));
         let sum = if wrong { "0".repeat(64) } else { sum };
@@ -113,7 +113,7 @@ impl World {
         })
     }
 
-    async fn claim_from(&self, name: &str, class: &str, size: &str, kind: &str, from: &str) {
+    pub async fn claim_from(&self, name: &str, class: &str, size: &str, kind: &str, from: &str) {
         let more = json!({
             "dataSourceRef": {"apiGroup": "pliant.io", "kind": kind, "name": from},
             "resources": {"requests": {"storage": size}},
@@ -122,7 +122,7 @@ impl World {
     }
 
     /// Wait until a claim has its volume and nothing of the filling is left.
-    async fn filled(&self, name: &str) {
+    pub async fn filled(&self, name: &str) {
         self.until::<PersistentVolumeClaim>(name, "is filled", |claim| {
             phase(claim) == "Bound" && !claim.finalizers().iter().any(|one| one == FINALIZER)
         })
