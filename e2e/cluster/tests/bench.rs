@@ -30,6 +30,12 @@ const NODES: usize = 1000;
 const VOLUMES_OF_A_NODE: usize = 100;
 /// How long kubelets and sidecars are busy with an installation that has just ended.
 const INSTALLED: Duration = Duration::from_secs(60);
+/// Until the watches have brought the last of what was written.
+const WATCHED: Duration = Duration::from_secs(10);
+/// Metrics of the API server: its memory, and what it has sent to those who watch.
+const RESIDENT: &str = "process_resident_memory_bytes";
+const WATCHED_BYTES: &str = "apiserver_watch_events_sizes_sum";
+const MIB: f64 = 1024.0 * 1024.0;
 /// Calls under way at once while objects are made.
 const AT_ONCE: usize = 48;
 
@@ -246,25 +252,48 @@ async fn a_thousand_nodes(world: &World, figures: &mut Figures) {
         .for_each_concurrent(AT_ONCE, |number| simulate(&nodes, &volumes, number))
         .await;
     println!("{NODES} nodes after {:.0} s", begun.elapsed().as_secs_f64());
-    sleep(Duration::from_secs(10)).await; // The watches bring the last of them.
-    figures.tell("controller_rss_mib_100000_volumes", resident(&world.client, "controller").await);
+    sleep(WATCHED).await;
+    let (controller, server) = (
+        resident(&world.client, "controller").await,
+        of_api_server(&world.client, RESIDENT, &[]).await,
+    );
+    figures.tell("controller_rss_mib_100000_volumes", controller);
+    figures.tell("api_server_rss_mib_100000_volumes", server / MIB);
 
+    let before = of_api_server(&world.client, WATCHED_BYTES, &["nodestorages"]).await;
+    stream::iter(0..NODES)
+        .for_each_concurrent(AT_ONCE, |number| fuller(&nodes, number, VOLUMES_OF_A_NODE + 1))
+        .await;
+    sleep(WATCHED).await;
+    let watched = of_api_server(&world.client, WATCHED_BYTES, &["nodestorages"]).await - before;
+    figures.tell("watched_mib_of_1000_nodes", watched / MIB);
+
+    // All at once: the controllers, and the API server whose answers they live by.
     let begun = Instant::now();
     let before = calls(&world.client, "").await.number;
     for pod in pods_of(&world.client, "controller").await {
-        // What answers is a new process, and not before it knows all records.
         let end =
             ["exec", "-n", "pliant-system", &pod, "-c", "controller", "--", "bash", "-c", "kill 1"];
         let _ = kubectl(&end).await;
     }
+    for verb in ["kill", "start"] {
+        must("e2e/cluster/control", &["kube-apiserver", verb]).await;
+    }
     loop {
+        // What counts anew is a new process, and it answers no call before it knows all records.
         let now = calls(&world.client, "").await.number;
         if now > 0.0 && now < before {
             break;
         }
         sleep(Duration::from_millis(200)).await;
     }
-    figures.tell("controller_restart_seconds_100000_volumes", begun.elapsed().as_secs_f64());
+    figures.tell("whole_again_seconds_100000_volumes", begun.elapsed().as_secs_f64());
+}
+
+/// What the API server tells of itself, summed up.
+async fn of_api_server(client: &Client, name: &str, words: &[&str]) -> f64 {
+    let told = persist(|| get(client, "/metrics")).await.expect("the API server answers");
+    sum_of(&told, name, words)
 }
 
 /// What the larger one of our processes of a name has in memory, in MiB.
@@ -279,6 +308,13 @@ async fn resident(client: &Client, component: &str) -> f64 {
         largest = largest.max(kib / 1024.0);
     }
     largest
+}
+
+/// Have the record of a node tell of so many volumes, as its agent does when it has made one.
+async fn fuller(nodes: &Api<NodeStorage>, number: usize, volumes: usize) {
+    let (node, merge) = (format!("simulated-{number}"), PatchParams::default());
+    let status = Patch::Merge(json!({"status": {"volumeCount": volumes}}));
+    persist(|| nodes.patch_status(&node, &merge, &status)).await.unwrap();
 }
 
 /// The record of a node and its volumes, as its agent and the provisioner would write them.
