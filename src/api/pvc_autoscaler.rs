@@ -239,7 +239,7 @@ pub enum AutoscalerPhase {
     Swapping,
     /// Something would be done if mode were Enforce.
     Recommending,
-    /// A swap has failed, and nothing more is begun until the specification changes.
+    /// A swap has failed, and nothing more is begun until it is tried again, or the specification changes.
     Failed,
 }
 

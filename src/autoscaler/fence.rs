@@ -172,7 +172,7 @@ impl Turn<'_> {
         let before =
             self.seen.autoscaler.status.as_ref().and_then(|status| status.message.as_ref());
         if before != Some(&bounded(&message)) {
-            self.tell(AutoscalerReason::ClaimInUse, &self.new_claim(), message.clone());
+            self.tell(AutoscalerReason::ClaimInUse, &self.attempt(), message.clone());
         }
         self.wait(AutoscalerReason::ClaimInUse, message);
     }

@@ -39,7 +39,9 @@ impl Turn<'_> {
         may_stop: &mut usize,
     ) {
         match self.way_of(claim) {
-            Way::Now if self.has_failed_in_place() => self.swap(change, may_stop),
+            Way::Now if self.has_failed_in_place() || self.failures > 0 => {
+                self.swap(change, may_stop);
+            }
             Way::Now => self.begin_in_place(size, change, may_stop),
             Way::WithoutPod(kind) if self.seen.names_claims() => {
                 let (pod, name) = (self.pod(), claim.name_any());

@@ -429,7 +429,8 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
         old.until.as_ref().map_or(AGAIN, |Time(at)| time_to(*at, seen.now))
     });
     let tries = status.ordinals.iter().filter_map(|one| one.swap.as_ref()?.retry_at.as_ref());
-    let tries = tries.map(|Time(at)| time_to(*at, seen.now));
+    // What holds up one that is due, such as a pod that is not ready, may be watched by nobody.
+    let tries = tries.map(|Time(at)| if *at > seen.now { time_to(*at, seen.now) } else { AGAIN });
     let policy = seen.autoscaler.spec.autoscale.as_ref();
     let looks = status
         .ordinals

@@ -9,7 +9,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
-use crate::api::{self, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator};
+use crate::api::{self, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator, Swap, SwapPhase};
 use crate::autoscaler::exchange::owner;
 use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
@@ -222,7 +222,9 @@ impl Keeper {
     /// What the swaps depend on that are wanted and not begun.
     async fn look_around(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        let wanted = ordinals.filter(|one| one.swap.is_none() && wants_swap(seen, one));
+        let is_begun = |swap: &Swap| swap.phase != SwapPhase::Failed;
+        let wanted = ordinals
+            .filter(|one| !one.swap.as_ref().is_some_and(is_begun) && wants_swap(seen, one));
         let claims: Vec<String> = wanted.map(|one| one.active_claim.clone()).collect();
         if claims.is_empty() {
             return Ok(());

@@ -11,7 +11,7 @@ use crate::api::{
 };
 use crate::autoscaler::seen::{Seen, Workload, is_bound};
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::swap::{drop_unbound, is_due, is_fillable};
+use crate::autoscaler::swap::{drop_unbound, is_fillable};
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, make};
 use crate::cluster::{capacity, requested};
@@ -45,10 +45,11 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     let mut status = seen.autoscaler.status.clone().unwrap_or_default();
     let (entries, mut says) = entries(seen, &status.ordinals);
     let mut may_stop = may_stop(seen, &entries);
+    let others_wait = entries.iter().any(|one| holds_others_up(seen, one));
     let mut steps = Vec::new();
     let mut told: Vec<OrdinalStatus> = Vec::new();
     for entry in entries.into_iter().rev() {
-        let turn = Turn::take(seen, entry, &mut may_stop);
+        let turn = Turn::take(seen, entry, &mut may_stop, others_wait);
         steps.extend(turn.steps);
         says.push(turn.says);
         told.push(turn.entry);
@@ -263,23 +264,26 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
     }
 }
 
-/// How many further pods may be stopped: none after one that failed.
+/// How many further pods may be stopped.
 fn may_stop(seen: &Seen, entries: &[OrdinalStatus]) -> usize {
     let spec = &seen.autoscaler.spec;
-    let has_failed = |one: &OrdinalStatus| {
-        let swap = one.swap.as_ref().filter(|swap| swap.phase == SwapPhase::Failed);
-        swap.is_some_and(|swap| swap.generation == seen.generation() && !is_due(swap, seen.now))
-    };
     let is_busy = |one: &&OrdinalStatus| {
         let swap = one.swap.as_ref().filter(|swap| swap.phase != SwapPhase::Failed);
         one.is_shrinking() || swap.is_some()
     };
     let may = spec.mode == AutoscalerMode::Enforce
         && !spec.rollout.as_ref().is_some_and(|rollout| rollout.paused)
-        && !entries.iter().any(has_failed)
         && of_the_whole(seen).is_none();
     let busy = entries.iter().filter(is_busy).count();
     if may { spec.max_unavailable().saturating_sub(busy) } else { 0 }
+}
+
+/// Whether no pod but its own is stopped: its swap has failed, and no try of it has come to a good end since.
+fn holds_others_up(seen: &Seen, one: &OrdinalStatus) -> bool {
+    let swap = one.swap.as_ref().filter(|swap| swap.generation == seen.generation());
+    swap.is_some_and(|swap| {
+        swap.phase == SwapPhase::Failed || swap.failures > 0 && swap.phase != SwapPhase::Soaking
+    })
 }
 
 /// Tell of the whole what its parts say.

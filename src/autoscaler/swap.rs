@@ -182,11 +182,11 @@ impl Turn<'_> {
         }
     }
 
-    /// The new claim, and how many have failed before: each try is told.
+    /// What is told of a try: each has its own events.
     pub(super) fn attempt(&self) -> String {
-        let failures = self.entry.swap.as_ref().map_or(0, |swap| swap.failures);
-        let before = if failures > 0 { format!("/{failures}") } else { String::new() };
-        format!("{}{before}", self.new_claim())
+        let begun = self.entry.swap.as_ref().and_then(|swap| swap.started_at.as_ref());
+        let begun = begun.map_or(0, |Time(at)| at.as_second());
+        format!("{}/{begun}", self.new_claim())
     }
 
     /// The copy has failed.
@@ -257,9 +257,10 @@ impl Turn<'_> {
 
     pub(super) fn stay_failed(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Failed);
-        let swap = self.swap_mut();
+        let swap = self.entry.swap.clone().unwrap_or_default();
         let why = swap.message.clone().unwrap_or_default();
         let again = match &swap.retry_at {
+            Some(Time(at)) if *at <= self.seen.now => "another try is due".to_owned(),
             Some(Time(at)) => {
                 format!("it is tried again at {at}, and as soon as the template is edited")
             }
@@ -282,6 +283,9 @@ impl Turn<'_> {
         let is_wanted = claim.is_some_and(|claim| self.wants_another(claim));
         if self.entry.swap.is_none() && !self.entry.is_shrinking() && is_wanted {
             self.entry.swap = failed;
+            if self.says.problem.is_none() {
+                self.stay_failed();
+            }
         }
     }
 
@@ -342,6 +346,24 @@ pub(super) fn drop_unbound(claim: &PersistentVolumeClaim) -> Step {
     Step::DropClaim { claim: claim.name_any(), uid, unbound: claim.resource_version() }
 }
 
+/// After how many failures in a row a swap is tried no more.
+const TRIES: i32 = 4;
+
+/// How long after a failure a swap is tried again: an hour, then four, then sixteen, since each try stops
+/// the pod. What is refused, or cannot be, is so at the next try as well.
+fn retry_after(swap: &Swap) -> Option<SignedDuration> {
+    let word = swap.reason.as_deref()?;
+    let may_pass = [PopulatorReason::ContentDiffers, PopulatorReason::TooManyFailures];
+    let may_pass = may_pass.iter().any(|reason| reason.to_string() == word);
+    let hours = 4_i64.checked_pow(u32::try_from(swap.failures - 1).ok()?)?;
+    (may_pass && swap.failures < TRIES).then(|| SignedDuration::from_hours(hours))
+}
+
+/// Whether a swap has failed whose next try is due.
+pub(super) fn is_due(swap: &Swap, now: Timestamp) -> bool {
+    swap.phase == SwapPhase::Failed && swap.retry_at.as_ref().is_some_and(|Time(at)| *at <= now)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,22 +381,4 @@ mod tests {
         assert_eq!((within(0), within(1), within(30)), (Some(1), None, None));
         assert_eq!(seconds_for(&pod(json!({"containers": []}))), None);
     }
-}
-
-/// After how many failures in a row a swap is tried no more.
-const TRIES: i32 = 4;
-
-/// How long after a failure a swap is tried again: an hour, then four, then sixteen, since each try stops
-/// the pod. What is refused, or cannot be, is so at the next try as well.
-fn retry_after(swap: &Swap) -> Option<SignedDuration> {
-    let word = swap.reason.as_deref()?;
-    let may_pass = [PopulatorReason::ContentDiffers, PopulatorReason::TooManyFailures];
-    let may_pass = may_pass.iter().any(|reason| reason.to_string() == word);
-    let hours = 4_i64.checked_pow(u32::try_from(swap.failures - 1).ok()?)?;
-    (may_pass && swap.failures < TRIES).then(|| SignedDuration::from_hours(hours))
-}
-
-/// Whether a swap has failed whose next try is due.
-pub(super) fn is_due(swap: &Swap, now: Timestamp) -> bool {
-    swap.phase == SwapPhase::Failed && swap.retry_at.as_ref().is_some_and(|Time(at)| *at <= now)
 }

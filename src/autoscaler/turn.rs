@@ -26,13 +26,20 @@ pub(super) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Decide about one pod. `may_stop` says how many pods may be stopped, and how many still may.
-    pub fn take(seen: &'a Seen, entry: OrdinalStatus, may_stop: &mut usize) -> Turn<'a> {
+    /// Decide about one pod. `may_stop` says how many pods may be stopped, and how many still may; where others
+    /// wait for one that has failed, that is for its next try.
+    pub fn take(
+        seen: &'a Seen,
+        entry: OrdinalStatus,
+        may_stop: &mut usize,
+        others_wait: bool,
+    ) -> Turn<'a> {
         let mut turn = Turn { seen, entry, steps: Vec::new(), says: Says::default(), failures: 0 };
         turn.forget_failure();
         turn.forget_failure_in_place();
         match turn.entry.swap.as_ref().map(|swap| swap.phase) {
             None if turn.entry.is_shrinking() => turn.shrink_in_place(),
+            None if others_wait => turn.keep(&mut 0),
             None => turn.keep(may_stop),
             Some(SwapPhase::Planned | SwapPhase::HotCopy) => turn.prepare(),
             Some(SwapPhase::Draining | SwapPhase::Fenced | SwapPhase::FinalCopy) => turn.copy(),

@@ -1,12 +1,14 @@
 //! A swap that would be refused midway is not begun with, and says what it lacks.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use pliant::api::{NodeStorage, PvcAutoscalerStatus};
+use pliant::api::{AutoscalerPhase, NodeStorage, PvcAutoscalerStatus};
 use serde_json::{Value, json};
 
 use crate::block_on;
-use crate::play::object;
+use crate::play::{End, object};
 use crate::world::{Operator, SHOP, World};
 
 /// One pod with 4 GiB of class hdd, and the sentence in its status once 2 GiB are wanted.
@@ -121,6 +123,29 @@ fn a_swap_waits_until_the_pod_may_be_stopped() {
             .await;
         budget(&world, 1);
         world.settled("1/1").await;
+        world.write();
+    });
+}
+
+#[test]
+fn another_try_waits_as_the_first_one_would() {
+    block_on(async {
+        let (world, _operator) = one_pod().await;
+        let said = json!({"outcome": "mismatch", "message": "a.txt differs"}).to_string();
+        world.play().ends.push_back(End::Failed(said));
+        world.want("2Gi", "hdd", &json!({}));
+        let has_failed = |status: &PvcAutoscalerStatus| status.phase == AutoscalerPhase::Failed;
+        world.until("it has failed", has_failed).await;
+        world.rest().await;
+        budget(&world, 0);
+        tokio::time::sleep(Duration::from_hours(2)).await;
+        let status = world.status();
+        let swap = status.ordinals[0].swap.clone().unwrap();
+        assert_eq!((status.reason.as_deref(), swap.failures), (Some("PodProtected"), 1));
+        assert_eq!((world.told("PodProtected"), world.told("SwapBegun")), (1, 1));
+        budget(&world, 1);
+        world.settled("1/1").await;
+        assert_eq!(world.told("SwapBegun"), 2);
         world.write();
     });
 }

@@ -188,6 +188,40 @@ fn a_copy_that_comes_out_different_each_time_is_given_up() {
 }
 
 #[test]
+fn no_other_pod_is_stopped_before_a_copy_that_failed_has_come_to_a_good_end() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(3, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("3/3").await;
+        world.write();
+        world.play().ends.push_back(differs());
+        world.want("2Gi", "hdd", &json!({"rollout": {"maxUnavailable": 2}}));
+        let phase = |status: &PvcAutoscalerStatus, ordinal| {
+            status.of(ordinal).and_then(|entry| entry.swap.as_ref()).map(|swap| swap.phase)
+        };
+        world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        world.rest().await;
+        let failed = if phase(&world.status(), 2) == Some(SwapPhase::Failed) { 2 } else { 1 };
+        let other = 3 - failed;
+        assert_eq!((phase(&world.status(), 0), world.ordinal(other).generation), (None, 1));
+        world.play().ends.push_back(End::Hangs);
+        tokio::time::sleep(Duration::from_mins(61)).await;
+        let is_copied =
+            |status: &PvcAutoscalerStatus| phase(status, failed) == Some(SwapPhase::FinalCopy);
+        world.until("it is copied again", is_copied).await;
+        world.rest().await;
+        assert_eq!(phase(&world.status(), 0), None);
+        world.play().end_hanging();
+        // What the play has changed is nothing that is watched.
+        let pod = format!("shop/nginx-{failed}");
+        world.api.put(&world.api.get::<k8s_openapi::api::core::v1::Pod>(&pod).unwrap());
+        world.settled("3/3").await;
+        world.write();
+    });
+}
+
+#[test]
 fn a_template_that_is_edited_twice_ends_at_the_newest() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
