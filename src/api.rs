@@ -55,7 +55,7 @@ pub use node_storage::{
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
 pub use pvc_autoscaler::{
     AutoscalerMode, AutoscalerPhase, Grown, Naming, OrdinalStatus, Peak, PvcAutoscaler,
-    PvcAutoscalerSpec, PvcAutoscalerStatus, Rollout,
+    PvcAutoscalerSpec, PvcAutoscalerStatus, RollBack, RolledBack, Rollout,
 };
 pub use pvc_source::{PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
 pub use quantity::Quantity;

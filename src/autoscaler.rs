@@ -19,6 +19,7 @@ mod exchange;
 mod fence;
 mod forgotten;
 mod gates;
+mod go_back;
 mod hold;
 mod hot;
 mod in_place;
@@ -43,6 +44,7 @@ mod turn;
 use std::time::Duration;
 
 pub(crate) use drift::Drift;
+pub(crate) use go_back::{is_rolled_back, is_wanted_back};
 pub use keeper::{Keeper, Webhook};
 pub use reason::AutoscalerReason;
 pub(crate) use size::wanted;

@@ -25,7 +25,8 @@ pub use carry::{CarryFlags, CopyRole, SendRole, SocketsFlag, UnpackRole};
 pub use operator::{OperatorRole, WebhookFlags};
 pub use pages::{candidates, completion, manual, to_complete};
 pub use people::{
-    Adopt, Completion, Doctor, Edit, Explain, Grow, Man, Move, Output, Plan, Report, Shrink, Status,
+    Adopt, Completion, Doctor, Edit, Explain, Grow, Man, Move, Output, Plan, Report, Rollback,
+    Shrink, Status,
 };
 pub use tell::TellFlags;
 
@@ -60,6 +61,9 @@ pub enum Command {
     /// Have the claims of a PvcAutoscaler be of another class: by new ones with a verified copy, a pod
     /// at a time.
     Move(Move),
+    /// Have pods get again what they had before their last swap, as it was then: what they have written
+    /// since is left behind.
+    Rollback(Rollback),
     /// Show what each PvcAutoscaler does with its claims, and would do next.
     Plan(Plan),
     /// Gather what is needed to look into a fault, for a bug report: no secrets, and it says what is

@@ -47,6 +47,7 @@ fn each_role_has_help() {
         "grow",
         "shrink",
         "move",
+        "rollback",
         "plan",
         "adopt",
         "report",

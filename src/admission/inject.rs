@@ -125,9 +125,12 @@ fn volume_for(
 ) -> Result<Volume, String> {
     let template = template(autoscaler);
     let status = autoscaler.status.as_ref().and_then(|status| status.of(ordinal));
-    let claim = status.map(claim).filter(|claim| !claim.is_empty()).ok_or_else(|| {
-        format!("the claim {template} of pod {pod} is not there yet; it is made within seconds")
-    })?;
+    let claim = status
+        .map(OrdinalStatus::claim_of_pod)
+        .filter(|claim| !claim.is_empty())
+        .ok_or_else(|| {
+            format!("the claim {template} of pod {pod} is not there yet; it is made within seconds")
+        })?;
     let there = volumes.iter().find(|volume| volume.name == template);
     let is_of_use = |volume: &Volume| {
         let named = volume.persistent_volume_claim.as_ref();
@@ -149,14 +152,6 @@ fn volume_for(
          gives it; take that volume out of what makes the pod, have it name claim {template}, which \
          stands for that, or delete the PvcAutoscaler"
     ))
-}
-
-/// The claim that a pod with this ordinal may use now.
-fn claim(ordinal: &OrdinalStatus) -> &str {
-    match &ordinal.swap {
-        Some(swap) if swap.gives_new_claim() => &swap.claim,
-        _ => &ordinal.active_claim,
-    }
 }
 
 /// The change after which a field of a pod is this.

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
-use crate::api::{PvcAutoscaler, Swap};
+use crate::api::{OrdinalStatus, PvcAutoscaler, Swap};
 
 /// The scheduling gate of a pod whose claim gets another volume. The label of that name finds such pods.
 pub const GATE: &str = "pliant.io/volume-exchange";
@@ -35,14 +35,27 @@ pub fn ordinal_of(pod: &str, stateful_set: &str) -> Option<i32> {
 
 impl PvcAutoscaler {
     /// Whether a pod of its namespace is not to be scheduled yet, because the claim that it names gets
-    /// another volume.
+    /// another volume, or is not open yet.
     pub fn holds(&self, pod: &Pod) -> bool {
-        let set = controlling_stateful_set(pod).map(|owner| owner.name.as_str());
-        let set = set.filter(|set| self.spec.stateful_set() == Some(set));
-        let ordinal = set.and_then(|set| ordinal_of(&pod.name_any(), set));
-        let status = self.status.as_ref();
-        let entry = ordinal.and_then(|ordinal| status?.of(ordinal));
-        let swap = entry.and_then(|entry| entry.swap.as_ref());
+        let swap = self.told_of(pod).and_then(|entry| entry.swap.as_ref());
         swap.is_some_and(Swap::holds_pod)
+    }
+
+    /// Whether a pod of its namespace names another claim than the one that it is to have by now: it is
+    /// made anew, and never to be scheduled.
+    pub fn outdates(&self, pod: &Pod) -> bool {
+        let volume = &self.spec.volume_claim_template.metadata.name;
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let mut named = volumes.filter(|one| one.name == *volume);
+        let named = named.find_map(|one| one.persistent_volume_claim.as_ref());
+        let entry = self.told_of(pod).zip(named);
+        entry.is_some_and(|(entry, named)| entry.claim_of_pod() != named.claim_name)
+    }
+
+    /// What is told of a pod of its StatefulSet.
+    fn told_of(&self, pod: &Pod) -> Option<&OrdinalStatus> {
+        let set = controlling_stateful_set(pod)?;
+        let set = self.spec.stateful_set().filter(|name| set.name == **name)?;
+        self.status.as_ref()?.of(ordinal_of(&pod.name_any(), set)?)
     }
 }

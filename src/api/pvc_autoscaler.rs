@@ -33,6 +33,7 @@ const MOST_ORDINALS: usize = 1024;
     validation = Rule::new("has(self.spec.statefulSetName) != has(self.spec.workload)").message("write either spec.statefulSetName or spec.workload: whose claims these are"),
     validation = Rule::new("!has(self.spec.autoscale) || quantity(self.spec.autoscale.maxSize).compareTo(quantity(self.spec.volumeClaimTemplate.spec.resources.requests.storage)) >= 0").message("autoscale.maxSize is to be no less than resources.requests.storage of the template: raise it, or lower that"),
     validation = Rule::new("!has(self.spec.naming) || has(self.spec.statefulSetName)").message("naming is for the claims of a StatefulSet: pods that name their claims by themselves go on to name them"),
+    validation = Rule::new("!has(self.spec.rollBack) || has(self.spec.statefulSetName)").message("rollBack is for the claims of a StatefulSet: those that pods name by themselves never became others"),
     validation = Rule::new("has(self.spec.statefulSetName) == has(oldSelf.spec.statefulSetName)").message("whose claims these are cannot change; make another PvcAutoscaler"),
     printcolumn(name = "Workload", type_ = "string", json_path = ".status.workload"),
     printcolumn(name = "Claims", type_ = "string", json_path = ".status.claims"),
@@ -72,6 +73,14 @@ pub struct PvcAutoscalerSpec {
     /// Which pods get new claims, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
+    /// Pods that are to have again what they had before, as it was then: what they have written since is left
+    /// behind. Such a pod keeps that until the template is edited, and no further pod gets another claim.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = MOST_ORDINALS),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ordinal"])
+    )]
+    pub roll_back: Vec<RollBack>,
     /// Whether a claim is copied in rounds while its pod runs, so that the pod is stopped only for what
     /// has changed since, and for comparing all. Raw devices and claims that only one pod may have are
     /// copied while it is stopped.
@@ -122,6 +131,18 @@ pub struct Rollout {
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub max_unavailable: u16,
+}
+
+/// A pod that is to have again what it had before its last swap.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+pub struct RollBack {
+    /// The ordinal of the pod.
+    #[schemars(range(min = 0))]
+    pub ordinal: i32,
+    /// What `status.ordinals[].generation` says of the pod now: that is left. Another number means
+    /// nothing, so that it happens once.
+    #[schemars(range(min = 1))]
+    pub generation: i64,
 }
 
 fn one() -> u16 {
@@ -274,7 +295,10 @@ pub struct OrdinalStatus {
     /// What the last swap that has ended took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_swap: Option<LastSwap>,
-    /// The claims that it had before and that still exist.
+    /// What was asked for by `spec.rollBack` and done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rolled_back: Option<RolledBack>,
+    /// The claims that it had before and that still exist, the last one as the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub retained: Vec<Retained>,
@@ -285,10 +309,28 @@ pub struct OrdinalStatus {
 }
 
 impl OrdinalStatus {
+    /// The claim that a pod may use that is made now: it waits until that is filled, or its own again.
+    pub fn claim_of_pod(&self) -> &str {
+        match &self.swap {
+            Some(swap) if swap.gives_new_claim() => &swap.claim,
+            _ => &self.active_claim,
+        }
+    }
+
     /// Whether its claim is becoming smaller where its volume lies.
     pub fn is_shrinking(&self) -> bool {
         self.shrink.as_ref().is_some_and(|shrink| shrink.phase != InPlacePhase::Failed)
     }
+}
+
+/// A pod that has again what it had before.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+pub struct RolledBack {
+    /// When that was begun.
+    pub at: Time,
+    /// A digest of the template of then: as long as that stays, the pod keeps what it has.
+    #[schemars(length(max = 64))]
+    pub template: String,
 }
 
 /// A size that a claim has come to by itself.

@@ -62,6 +62,9 @@ pub struct Swap {
     /// Whether the active claim keeps its name: it gets the volume of the new claim, and that one its.
     #[serde(default, skip_serializing_if = "is_false")]
     pub keeps_name: bool,
+    /// Whether nothing is copied: the pod gets again what it had before, and `claim` has that.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub returns: bool,
     /// What it is for: the specification that it was begun with.
     pub generation: i64,
     /// What it changes, such as `4Gi → 2Gi, class hdd → ssd`.
@@ -103,6 +106,9 @@ pub struct Swap {
     /// other drivers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceStatus>,
+    /// What the volume is told to be that a pod gets again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reopened: Option<FenceStatus>,
     /// When the node of the old volume had proved that nobody has it open, and that nobody else will.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unused_at: Option<Time>,
@@ -110,6 +116,9 @@ pub struct Swap {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub digest: Option<String>,
+    /// The size that a claim comes to which keeps its name and gets again what it had before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Quantity>,
     /// The volume that the claim gets which keeps its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
@@ -170,9 +179,10 @@ impl Swap {
         !self.keeps_name && self.is_away_from_pod()
     }
 
-    /// Whether a pod that is made now, with the claim that keeps its name, is not to be scheduled yet.
+    /// Whether a pod that is made now is not to be scheduled yet: its claim has a volume, and not the one that
+    /// it is to have, or one that is not open yet.
     pub const fn holds_pod(&self) -> bool {
-        self.keeps_name && self.is_away_from_pod()
+        (self.keeps_name || self.returns) && self.is_away_from_pod()
     }
 
     /// Whether no pod may have the old volume.

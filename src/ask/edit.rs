@@ -1,4 +1,5 @@
-//! Edit the template of the PvcAutoscaler that keeps a claim: the claims of all its pods follow it.
+//! Edit the PvcAutoscaler that keeps a claim: the claims of all its pods follow its template, and a pod gets
+//! again what it had before.
 //!
 //! [`observe`] asks the API server, [`judge`] decides, [`apply`] writes, [`follow`] waits: only the second
 //! needs no cluster.
@@ -10,12 +11,13 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::api::{PvcAutoscaler, Quantity};
+use crate::api::{PvcAutoscaler, Quantity, RollBack};
 use crate::ask::plan::{Around, Plan};
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLASSES, PVC_AUTOSCALERS, kept, kind_and_name};
 use crate::bytes::Bytes;
 
+mod back;
 mod follow;
 mod judge;
 #[cfg(test)]
@@ -63,6 +65,8 @@ pub enum Wish {
     Shrink(Bytes),
     /// Of another class.
     Move(String),
+    /// What they were before their last swap.
+    RollBack,
 }
 
 impl Wish {
@@ -70,17 +74,19 @@ impl Wish {
     fn size(&self) -> Option<Bytes> {
         match self {
             Wish::Grow(size) | Wish::Shrink(size) => Some(*size),
-            Wish::Move(_) => None,
+            Wish::Move(_) | Wish::RollBack => None,
         }
     }
 
-    /// What of a template it changes.
-    fn patch(&self) -> Value {
+    /// What of the specification it changes; `back` are the pods that are rolled back.
+    fn patch(&self, back: &[RollBack]) -> Value {
+        let of_template = |spec: Value| json!({"volumeClaimTemplate": {"spec": spec}});
         match self {
             Wish::Grow(size) | Wish::Shrink(size) => {
-                json!({"resources": {"requests": {"storage": Quantity(*size)}}})
+                of_template(json!({"resources": {"requests": {"storage": Quantity(*size)}}}))
             }
-            Wish::Move(class) => json!({ "storageClassName": class }),
+            Wish::Move(class) => of_template(json!({ "storageClassName": class })),
+            Wish::RollBack => json!({ "rollBack": back }),
         }
     }
 }
@@ -94,12 +100,12 @@ pub enum Answer {
     Unkept(Unkept),
 }
 
-/// An edit of a template.
+/// An edit of a PvcAutoscaler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edit {
     /// The PvcAutoscaler, as it was seen.
     pub autoscaler: PvcAutoscaler,
-    /// What of the `spec` of its template changes.
+    /// What of its `spec` changes.
     pub patch: Value,
     /// What would be done with each claim by it.
     pub plan: Plan,
@@ -151,7 +157,7 @@ pub async fn apply(client: &Client, edit: &Edit) -> Result<PvcAutoscaler, AskErr
         (metadata.namespace.clone().unwrap_or_default(), edit.autoscaler.name_any());
     let patch = json!({
         "metadata": {"resourceVersion": metadata.resource_version, "uid": metadata.uid},
-        "spec": {"volumeClaimTemplate": {"spec": edit.patch}},
+        "spec": edit.patch,
     });
     let api: Api<PvcAutoscaler> = Api::namespaced(client.clone(), &namespace);
     let params = PatchParams { field_manager: Some(EDITOR.to_owned()), ..PatchParams::default() };

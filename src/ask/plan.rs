@@ -12,7 +12,7 @@ use crate::api::{
 };
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLASSES, PVC_AUTOSCALERS};
-use crate::autoscaler::{Drift, wanted};
+use crate::autoscaler::{Drift, is_rolled_back, is_wanted_back, wanted};
 use crate::cluster::{capacity, class_of, requested, volume_name};
 use crate::volume::{FsKind, Shrinks};
 
@@ -102,6 +102,8 @@ pub enum Procedure {
     Shrink,
     /// Another claim takes its place, with a verified copy, while its pod is stopped.
     Swap,
+    /// The pod gets again what it had before.
+    RollBack,
     /// No claim can be made of it that is as it is wanted.
     Impossible,
 }
@@ -219,7 +221,9 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         (drift, requested(claim) > capacity(claim))
     });
     let shrinks = claim.map(|claim| around.shrinks(claim));
+    let is_back = is_rolled_back(spec, entry);
     let (by, change) = match drift {
+        _ if is_wanted_back(spec, entry) => (Procedure::RollBack, None),
         None | Some((Drift::None, _)) if has.is_none() => (Procedure::Make, None),
         None | Some((Drift::None, false)) => (Procedure::Nothing, None),
         Some((Drift::None, true) | (Drift::Grow | Drift::Lower, _)) => (Procedure::Grow, None),
@@ -238,6 +242,8 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
     let for_pod = (by == Procedure::Shrink && shrinks == Some(Shrinks::Unmounted))
         .then(|| "while no pod has it".to_owned());
     let is_change = matches!(by, Procedure::Swap | Procedure::Shrink);
+    let back =
+        is_back.then(|| "it was rolled back, and the template was not edited since".to_owned());
     let waits = is_change && entry.swap.is_none() && !entry.is_shrinking();
     PodPlan {
         pod: autoscaler.pod_called(entry.ordinal),
@@ -248,7 +254,7 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         wanted_class: template.storage_class_name.clone(),
         by,
         change,
-        held: held(autoscaler, entry.ordinal).or(for_pod).filter(|_| waits),
+        held: back.or(held(autoscaler, entry.ordinal)).or(for_pod).filter(|_| waits),
         swap: entry.swap.clone(),
         decision: entry.decision.clone(),
         retained: entry.retained.clone(),

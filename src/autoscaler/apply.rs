@@ -103,6 +103,10 @@ impl Keeper {
                 let patch = json!({"metadata": {"annotations": { SUPERSEDED_BY: by }}});
                 self.patch_claim(seen, &claim, patch).await
             }
+            Step::Reinstate { claim } => {
+                let patch = json!({"metadata": {"annotations": { SUPERSEDED_BY: null }}});
+                self.patch_claim(seen, &claim, patch).await
+            }
             Step::DropSource { claim } => match seen.sources.get(&claim) {
                 Some(source) => {
                     let seen = named(&claim, uid(source.meta()));

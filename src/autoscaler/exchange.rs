@@ -101,6 +101,12 @@ pub(super) fn handle(pv: &PersistentVolume) -> Option<&str> {
     Some(pv.spec.as_ref()?.csi.as_ref()?.volume_handle.as_str())
 }
 
+/// The size that a claim comes to by the volume of this one: what that was made for. Of one that was
+/// exchanged before, another claim has asked.
+pub(super) fn size_with(copy: &PersistentVolumeClaim) -> Quantity {
+    if copy.annotations().contains_key(VOLUME) { capacity(copy) } else { requested(copy) }
+}
+
 /// The uid of the claim that a PersistentVolume is for.
 pub(super) fn owner(pv: &PersistentVolume) -> Option<&str> {
     pv.spec.as_ref()?.claim_ref.as_ref()?.uid.as_deref()
@@ -185,7 +191,7 @@ impl Pair {
     pub fn record(&self) -> Option<Record> {
         self.written().or_else(|| {
             // A byte less than it asks for, so that the resizer asks the driver what it really has.
-            let to = requested(self.copy.claim.as_ref()?).0.get();
+            let to = size_with(self.copy.claim.as_ref()?).0.get();
             let shrinks = requested(self.active.claim.as_ref()?).0.get() > to;
             let less = shrinks.then(|| Written(to.saturating_sub(1).to_string()));
             let active = self.active.with(&self.copy, less)?;
@@ -289,8 +295,9 @@ impl Half {
         if !is(VOLUME, Some(&wanted.volume)) || !is(CLASS, wanted.class.as_ref()) {
             return Some(Exchange::Next(Stage::Nudge(side)));
         }
-        // One that was not seen to be lost tells the size of before; the pod's own is told otherwise.
-        if side == Side::Copy && is_bound(claim) && Some(capacity(claim)) != wanted.size() {
+        // One that was not seen to be lost tells the size of before.
+        let is_told = Some(capacity(claim)) == wanted.size() || !wanted.tells_size(side, claim);
+        if is_bound(claim) && !is_told {
             return Some(Exchange::Next(Stage::Nudge(side)));
         }
         (!self.is_settled()).then_some(Exchange::Waits)
@@ -302,6 +309,12 @@ impl Wanted {
     pub fn size(&self) -> Option<Quantity> {
         let size = self.pv.spec.as_ref()?.capacity.as_ref()?.get("storage")?;
         size.0.parse().ok().map(Quantity)
+    }
+
+    /// Whether its claim is told its size with it. The pod's own is so when it asks for less, too, if it asks
+    /// for more than that.
+    pub fn tells_size(&self, side: Side, claim: &PersistentVolumeClaim) -> bool {
+        side == Side::Copy || self.size() >= Some(requested(claim))
     }
 
     fn owner(&self) -> &str {

@@ -124,7 +124,7 @@ impl Turn<'_> {
     }
 
     /// Have a node tell a volume what it is, and look at it.
-    fn ask(&mut self, volume: &VolumeSeen, fence: FenceStatus) {
+    pub(super) fn ask(&mut self, volume: &VolumeSeen, fence: FenceStatus) {
         let wanted = Fence::from(&fence);
         if let Some(why) = volume.failure_of(&wanted) {
             let message = format!(
@@ -139,12 +139,17 @@ impl Turn<'_> {
     }
 
     /// The same under a higher number, if the volume was told another thing since.
-    fn renumbered(&mut self, volume: &VolumeSeen, told: FenceStatus) -> FenceStatus {
+    pub(super) fn renumbered(&mut self, volume: &VolumeSeen, told: FenceStatus) -> FenceStatus {
         let gives_way = volume.fence.is_none_or(|now| Fence::from(&told).replaces(&now));
         if gives_way { told } else { self.next_fence(volume, told.state, told.copying) }
     }
 
-    fn next_fence(&mut self, volume: &VolumeSeen, state: FenceState, copying: bool) -> FenceStatus {
+    pub(super) fn next_fence(
+        &mut self,
+        volume: &VolumeSeen,
+        state: FenceState,
+        copying: bool,
+    ) -> FenceStatus {
         let now = volume.fence.map_or(0, |fence| fence.generation);
         let generation = self.entry.fence_generation.max(now) + 1;
         self.entry.fence_generation = generation;

@@ -38,7 +38,7 @@ impl Keeper {
             return Ok(false);
         };
         let all = self.of::<PvcAutoscaler>(&namespace).list(&ListParams::default()).await?.items;
-        if all.iter().any(|one| one.holds(&pod)) {
+        if all.iter().any(|one| one.holds(&pod) || one.outdates(&pod)) {
             return Ok(false); // Its status says so when it is over, and is watched.
         }
         if self.waits_for_volume(&namespace, &pod).await? {

@@ -147,7 +147,9 @@ impl Turn<'_> {
 
     /// Tell what the swap took, now that its pod is ready.
     pub(super) fn sum_up(&mut self, name: &str, new: &str) {
-        let filling = self.seen.filling(new).cloned().unwrap_or_default();
+        // What a pod gets again was copied at another time.
+        let filling =
+            self.seen.filling(new).filter(|_| !self.returns()).cloned().unwrap_or_default();
         let ready = self.seen.ready_since(self.entry.ordinal, name);
         let stopped = self.swap_mut().stopped_at.clone();
         let last = LastSwap {

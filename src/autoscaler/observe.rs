@@ -165,8 +165,8 @@ impl Keeper {
             if is_changed || policy.is_some() || is_too_large(seen, one) || seen.makes_claims() {
                 named.insert(one.active_claim.clone());
             }
-            let keeps_name = one.swap.as_ref().filter(|swap| swap.keeps_name);
-            named.extend(keeps_name.map(|swap| swap.claim.clone()));
+            let has_volume = one.swap.as_ref().filter(|swap| swap.keeps_name || swap.returns);
+            named.extend(has_volume.map(|swap| swap.claim.clone()));
             let closing = one.retained.iter().filter(|old| old.fence.is_some());
             named.extend(closing.map(|old| old.claim.clone()));
         }

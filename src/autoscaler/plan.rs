@@ -264,6 +264,14 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
     }
 }
 
+/// Whether anything may be begun for which a pod is stopped.
+pub(super) fn may_begin(seen: &Seen) -> bool {
+    let spec = &seen.autoscaler.spec;
+    spec.mode == AutoscalerMode::Enforce
+        && !spec.rollout.as_ref().is_some_and(|rollout| rollout.paused)
+        && of_the_whole(seen).is_none()
+}
+
 /// How many further pods may be stopped.
 fn may_stop(seen: &Seen, entries: &[OrdinalStatus]) -> usize {
     let spec = &seen.autoscaler.spec;
@@ -271,15 +279,16 @@ fn may_stop(seen: &Seen, entries: &[OrdinalStatus]) -> usize {
         let swap = one.swap.as_ref().filter(|swap| swap.phase != SwapPhase::Failed);
         one.is_shrinking() || swap.is_some()
     };
-    let may = spec.mode == AutoscalerMode::Enforce
-        && !spec.rollout.as_ref().is_some_and(|rollout| rollout.paused)
-        && of_the_whole(seen).is_none();
     let busy = entries.iter().filter(is_busy).count();
-    if may { spec.max_unavailable().saturating_sub(busy) } else { 0 }
+    if may_begin(seen) { spec.max_unavailable().saturating_sub(busy) } else { 0 }
 }
 
-/// Whether no pod but its own is stopped: its swap has failed, and no try of it has come to a good end since.
+/// Whether no pod but its own is stopped: its swap has failed, and no try of it has come to a good end since;
+/// or somebody did not want what it had got.
 fn holds_others_up(seen: &Seen, one: &OrdinalStatus) -> bool {
+    if seen.is_rolled_back(one) || seen.is_wanted_back(one) {
+        return true;
+    }
     let swap = one.swap.as_ref().filter(|swap| swap.generation == seen.generation());
     swap.is_some_and(|swap| {
         swap.phase == SwapPhase::Failed || swap.failures > 0 && swap.phase != SwapPhase::Soaking

@@ -43,6 +43,10 @@ pub enum AutoscalerReason {
     ShrinkFailed,
     /// A volume does not shrink yet, or does not grow again yet.
     ShrinkWaits,
+    /// A pod that is to have again what it had before does not get it.
+    RollBackWaits,
+    /// A pod keeps what it has got again, although the template has another thing.
+    RolledBack,
     /// The pods of a swap are stopped.
     SwapBegun,
     /// A copy has failed, and the pod has its old claim.
@@ -63,7 +67,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 26] = [
+    pub const ALL: [AutoscalerReason; 28] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
@@ -81,6 +85,8 @@ impl AutoscalerReason {
         AutoscalerReason::Shrunk,
         AutoscalerReason::ShrinkFailed,
         AutoscalerReason::ShrinkWaits,
+        AutoscalerReason::RollBackWaits,
+        AutoscalerReason::RolledBack,
         AutoscalerReason::Swapped,
         AutoscalerReason::SwapBegun,
         AutoscalerReason::SwapFailed,

@@ -197,8 +197,8 @@ impl Keeper {
         let patch = json!({"metadata": {"uid": claim.metadata.uid, "annotations": notes}});
         let api = self.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
         writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), WRITER).await?;
-        if side == Side::Active {
-            return Ok(()); // It tells its size when it asks for less, too.
+        if !wanted.tells_size(side, claim) {
+            return Ok(());
         }
         let patch = json!({"metadata": {"uid": claim.metadata.uid},
                            "status": {"capacity": {"storage": wanted.size()}}});

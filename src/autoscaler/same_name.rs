@@ -7,7 +7,7 @@ use kube::ResourceExt;
 
 use crate::api::{AutoscalerPhase, InPlace, InPlacePhase, Quantity, Retained, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
-use crate::autoscaler::exchange::Exchange;
+use crate::autoscaler::exchange::{Exchange, size_with};
 use crate::autoscaler::plan::size_of;
 use crate::autoscaler::seen::{NotDone, Wish, is_bound, uid};
 use crate::autoscaler::steps::Step;
@@ -114,8 +114,10 @@ impl Turn<'_> {
             return;
         };
         let volume = Some(volume.id.to_string());
+        let size = self.seen.claim(&name).filter(|_| self.returns()).map(size_with);
         let swap = self.swap_mut();
         (swap.phase, swap.digest, swap.volume) = (SwapPhase::Exchanging, digest, volume);
+        swap.size = size;
         self.exchange();
     }
 
@@ -132,7 +134,9 @@ impl Turn<'_> {
         match seen.exchanges.get(&from) {
             None | Some(Exchange::Waits) => {}
             // Its node lets a raw device be opened for writing, so that the copy may lack something by now.
-            Some(Exchange::Ready) if self.is_raw(&from) && !seen.writers(&from).is_empty() => {
+            Some(Exchange::Ready)
+                if self.is_raw(&from) && !self.returns() && !seen.writers(&from).is_empty() =>
+            {
                 let pods: Vec<_> =
                     seen.writers(&from).into_iter().map(ResourceExt::name_any).collect();
                 self.give_up(&format!(
@@ -166,7 +170,8 @@ impl Turn<'_> {
 
     /// The size that the claim has to come to, if that is less than what it asks for.
     fn smaller(&self) -> Option<Quantity> {
-        let to = requested(self.seen.claim(&self.new_claim())?);
+        let swap = self.entry.swap.as_ref()?;
+        let to = swap.size.unwrap_or(requested(self.seen.claim(&swap.claim)?));
         let has = requested(self.seen.claim(&self.entry.active_claim)?);
         (has > to).then_some(to)
     }
@@ -208,11 +213,15 @@ impl Turn<'_> {
         if let Some(claim) = seen.claim(&copy) {
             let fence = self.last_fence(&copy);
             let uid = uid(&claim.metadata).to_owned();
+            self.entry.retained.retain(|old| old.claim != copy);
             self.entry.retained.push(Retained { claim: claim.name_any(), uid, until: None, fence });
         }
         self.entry.generation += 1;
+        if self.returns() {
+            self.note_return();
+        }
         let swap = self.swap_mut();
-        (swap.fence, swap.unused_at) = (None, None);
+        (swap.fence, swap.unused_at, swap.reopened) = (None, None, None);
         let (change, generation, started_at) =
             (swap.change.clone(), swap.generation, swap.started_at.clone());
         self.entry.shrink = smaller.map(|to| InPlace {

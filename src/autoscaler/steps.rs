@@ -41,6 +41,8 @@ pub(super) enum Step {
     DropPod { pod: String, uid: String, version: Option<String> },
     /// Say on a claim which one has taken its place.
     Supersede { claim: String, by: String },
+    /// Take from a claim that another one has taken its place.
+    Reinstate { claim: String },
     /// Delete what a claim was filled from.
     DropSource { claim: String },
     /// Delete a claim; one without a volume only for as long as it has none.

@@ -1,5 +1,7 @@
 //! A swap: another claim takes the place of a pod's, with all that is in it. Pure.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -170,6 +172,9 @@ impl Turn<'_> {
             self.says.progress = Some(format!("pod {} starts with claim {name}", self.pod()));
             return;
         }
+        if self.asks_for_less_than_it_has(&name) {
+            return;
+        }
         let new = self.new_claim();
         if self.entry.last_swap.as_ref().is_none_or(|last| last.claim != new) {
             self.sum_up(&name, &new);
@@ -211,14 +216,17 @@ impl Turn<'_> {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         self.says.progress = Some(format!("pod {}: RollingBack", self.pod()));
         let name = self.new_claim();
-        if let Some(claim) = self.seen.claim(&name).filter(|claim| is_fillable(claim)) {
-            self.steps.push(drop_unbound(claim));
-        }
+        let copy = self.seen.claim(&name).filter(|claim| !self.returns() && is_fillable(claim));
+        self.steps.extend(copy.map(drop_unbound));
         if !self.is_given_back() {
             return;
         }
-        if self.keeps_name() {
+        if self.keeps_name() || self.returns() {
             self.swap_mut().fence = None; // Its pod may start, whatever becomes of the copy.
+        }
+        if self.returns() {
+            self.close_again();
+            return self.end_roll_back();
         }
         if let Some(claim) = self.seen.claim(&name) {
             if self.keeps_name() && is_bound(claim) {
@@ -239,6 +247,11 @@ impl Turn<'_> {
             self.steps.push(Step::DropSource { claim: name });
             return;
         }
+        self.end_roll_back();
+    }
+
+    /// Nothing of it is left: it has failed, if its pod knows of it.
+    fn end_roll_back(&mut self) {
         self.says.progress = None;
         let generation = self.seen.generation();
         let swap = self.swap_mut();
@@ -298,11 +311,15 @@ impl Turn<'_> {
         let until = SignedDuration::try_from(keeps_for).ok();
         let until = until.and_then(|keeps| self.seen.now.checked_add(keeps).ok()).map(Time);
         let seen = self.seen;
+        let retained = self.entry.retained.iter().map(|old| &old.claim);
+        let needed: BTreeSet<String> =
+            retained.filter(|claim| self.is_needed_again(claim)).cloned().collect();
         let steps = &mut self.steps;
         self.entry.retained.retain_mut(|old| {
             let there = seen.claim(&old.claim).filter(|claim| uid(&claim.metadata) == old.uid);
             let Some(claim) = there else { return false };
-            if !claim.annotations().contains_key(SUPERSEDED_BY) {
+            let is_needed = needed.contains(&old.claim);
+            if !is_needed && !claim.annotations().contains_key(SUPERSEDED_BY) {
                 let (claim, by) = (old.claim.clone(), active.clone());
                 steps.push(Step::Supersede { claim, by });
             }
@@ -310,7 +327,7 @@ impl Turn<'_> {
                 old.until.clone_from(&until);
             }
             let is_over = old.until.as_ref().is_some_and(|Time(at)| *at <= seen.now);
-            if is_over && has_active && !is_ending(&claim.metadata) {
+            if is_over && !is_needed && has_active && !is_ending(&claim.metadata) {
                 let (claim, uid) = (old.claim.clone(), old.uid.clone());
                 steps.push(Step::DropClaim { claim, uid, unbound: None });
             }

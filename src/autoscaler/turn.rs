@@ -37,10 +37,18 @@ impl<'a> Turn<'a> {
         let mut turn = Turn { seen, entry, steps: Vec::new(), says: Says::default(), failures: 0 };
         turn.forget_failure();
         turn.forget_failure_in_place();
+        turn.forget_return();
+        let waits_to_return = turn.is_to_return() && !turn.may_return(*may_stop);
         match turn.entry.swap.as_ref().map(|swap| swap.phase) {
+            _ if turn.is_to_return() && !waits_to_return => turn.turn_round(may_stop),
             None if turn.entry.is_shrinking() => turn.shrink_in_place(),
             None if others_wait => turn.keep(&mut 0),
             None => turn.keep(may_stop),
+            Some(SwapPhase::Planned | SwapPhase::Draining | SwapPhase::Fenced)
+                if turn.returns() =>
+            {
+                turn.go_back();
+            }
             Some(SwapPhase::Planned | SwapPhase::HotCopy) => turn.prepare(),
             Some(SwapPhase::Draining | SwapPhase::Fenced | SwapPhase::FinalCopy) => turn.copy(),
             Some(SwapPhase::Exchanging) => turn.exchange(),
@@ -48,6 +56,9 @@ impl<'a> Turn<'a> {
             Some(SwapPhase::RollingBack) => turn.roll_back(),
             Some(SwapPhase::Failed) if turn.is_due() => turn.try_again(may_stop),
             Some(SwapPhase::Failed) => turn.stay_failed(),
+        }
+        if waits_to_return {
+            turn.tell_of_return();
         }
         turn.replace_waiting_pod();
         turn.close_retained();
@@ -59,10 +70,7 @@ impl<'a> Turn<'a> {
     /// A pod that was made before the webhook was asked for it waits for a claim that is not its own, and
     /// always will. It was never on a node.
     fn replace_waiting_pod(&mut self) {
-        let expected = match &self.entry.swap {
-            Some(swap) if swap.gives_new_claim() => &swap.claim,
-            _ => &self.entry.active_claim,
-        };
+        let expected = self.entry.claim_of_pod();
         let waits = |pod: &&Pod| {
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
             node.is_none() && !is_ending(&pod.metadata) && !uses(pod, expected)
@@ -212,6 +220,7 @@ impl<'a> Turn<'a> {
             }
             Drift::None => {}
             Drift::Grow | Drift::Lower => self.grow(claim, size),
+            Drift::Shrink(_) | Drift::Swap(_) if self.stays_rolled_back() => {}
             Drift::Swap(_) if self.grows_before(claim, size) => self.grow(claim, size),
             Drift::Shrink(change) => self.shrink(claim, size, change, may_stop),
             Drift::Swap(change) => self.swap(change, may_stop),

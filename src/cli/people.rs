@@ -66,7 +66,18 @@ pub struct Move {
     pub edit: Edit,
 }
 
-/// How a template is edited.
+/// `pliant rollback`.
+#[derive(Debug, Args)]
+pub struct Rollback {
+    /// The claim of a pod, or sts/NAME for all pods of a workload that have another claim than before
+    #[arg(value_name = "CLAIM")]
+    pub whose: Whose,
+    /// How it is done.
+    #[command(flatten)]
+    pub edit: Edit,
+}
+
+/// How a PvcAutoscaler is edited.
 #[derive(Debug, Args)]
 pub struct Edit {
     /// Its namespace [default: that of the kubeconfig]

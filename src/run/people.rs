@@ -9,7 +9,9 @@ use kube::Client;
 use serde::Serialize;
 
 use crate::ask::edit::{Answer, Whose, Wish};
-use crate::cli::{Adopt, Doctor, Edit, Explain, Grow, Move, Output, Plan, Report, Shrink, Status};
+use crate::cli::{
+    Adopt, Doctor, Edit, Explain, Grow, Move, Output, Plan, Report, Rollback, Shrink, Status,
+};
 use crate::doctor::{self, Finding, Level};
 use crate::run::{node, print};
 use crate::{ask, cli};
@@ -74,7 +76,14 @@ pub async fn move_claims(args: &Move) -> Result<ExitCode> {
     edit(&client, &seen, &args.whose, &Wish::Move(args.class.clone()), &args.edit).await
 }
 
-/// Edit a template, or print what would be done; the status says whether what was asked for is begun.
+/// `pliant rollback`.
+pub async fn rollback(args: &Rollback) -> Result<ExitCode> {
+    let client = node::client().await?;
+    let seen = ask::edit::observe(&client, cli::program(), args.edit.namespace.as_deref()).await?;
+    edit(&client, &seen, &args.whose, &Wish::RollBack, &args.edit).await
+}
+
+/// Edit a PvcAutoscaler, or print what would be done; the status says whether what was asked for is begun.
 async fn edit(
     client: &Client,
     seen: &ask::edit::Seen,
@@ -94,7 +103,7 @@ async fn edit(
         bail!("nothing is changed yet: write --yes behind it to have it done");
     }
     let edited = ask::edit::apply(client, &edit).await?;
-    tell_line("template    edited");
+    tell_line(if *wish == Wish::RollBack { "rollBack    written" } else { "template    edited" });
     match how.wait {
         Some(wait) => ask::edit::follow(client, &edited, wait.0, tell_line).await?,
         None => tell_line(&format!(

@@ -5,6 +5,7 @@ mod agents;
 mod crash_points;
 mod deleted;
 mod fences;
+mod go_back;
 mod hot;
 mod in_place;
 mod keeps;

@@ -8,8 +8,9 @@ use kube::{Api, Client, ResourceExt};
 use tokio::time::{Instant, timeout};
 use tokio_stream::StreamExt;
 
-use crate::api::{AutoscalerPhase, PvcAutoscaler};
+use crate::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus};
 use crate::ask::AskError;
+use crate::autoscaler::AutoscalerReason;
 
 /// What a PvcAutoscaler says of an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +75,12 @@ fn gone() -> News {
     News::Stopped("the PvcAutoscaler was deleted; its claims stay as they are".to_owned())
 }
 
+/// Whether nothing goes on any more, since pods have what they had before.
+fn is_back(status: &PvcAutoscalerStatus) -> bool {
+    let is_told = status.reason == Some(AutoscalerReason::RolledBack.to_string());
+    is_told && status.ordinals.iter().all(|one| one.swap.is_none())
+}
+
 /// What is said of the edit that made the specification this generation.
 pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> News {
     let status = match &autoscaler.status {
@@ -83,6 +90,9 @@ pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> News {
     let says = status.progress.clone().or(status.message.clone()).or(status.next.clone());
     let says = says.unwrap_or_default();
     match status.phase {
+        AutoscalerPhase::Waiting if is_back(&status) => {
+            News::Done(format!("claims      {} as before", status.claims))
+        }
         AutoscalerPhase::Settled => News::Done(format!("claims      {} as wanted", status.claims)),
         AutoscalerPhase::Failed => News::Stopped(status.message.unwrap_or(says)),
         AutoscalerPhase::Recommending => News::Stopped(format!(

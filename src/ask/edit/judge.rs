@@ -3,9 +3,10 @@
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 
+use super::back::back;
 use super::unkept::unkept;
 use super::{Answer, Edit, Seen, Whose, Wish};
-use crate::api::{NodeStorage, PvcAutoscaler, Quantity, VolumeUsage, Workload};
+use crate::api::{NodeStorage, PvcAutoscaler, Quantity, RollBack, VolumeUsage, Workload};
 use crate::ask::AskError;
 use crate::ask::kept::{Kept, Part};
 use crate::ask::plan::{Plan, PodPlan, Procedure, plan_of};
@@ -30,6 +31,11 @@ pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError
         Whose::Claim(name) => {
             let claim = find_claim(seen, name)?;
             let Some(kept) = Kept::find(&seen.around.autoscalers, claim) else {
+                if *wish == Wish::RollBack {
+                    return refused(format!(
+                        "no PvcAutoscaler keeps claim {name}: there is nothing of before"
+                    ));
+                }
                 fits_one(seen, claim, wish)?;
                 return Ok(Answer::Unkept(unkept(seen, claim, wish)));
             };
@@ -38,14 +44,18 @@ pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError
         Whose::StatefulSet(name) => (of_workload(seen, Workload::StatefulSet(name))?, None),
         Whose::Deployment(name) => (of_workload(seen, Workload::Deployment(name))?, None),
     };
-    let edited = edited(autoscaler, wish);
+    let back = if *wish == Wish::RollBack { back(autoscaler, claim)? } else { Vec::new() };
+    let edited = edited(autoscaler, wish, &back);
     let plan = plan_of(&seen.around, &edited);
     goes_the_right_way(seen, autoscaler, claim, wish)?;
     can_be_swapped(seen, autoscaler, &plan, wish)?;
     fits(seen, &plan, wish)?;
-    let notes = notes(seen, autoscaler, &plan, wish);
+    let notes = match wish {
+        Wish::RollBack => super::back::notes(autoscaler, &back),
+        _ => notes(seen, autoscaler, &plan, wish),
+    };
     let autoscaler = autoscaler.clone();
-    Ok(Answer::Edit(Box::new(Edit { autoscaler, patch: wish.patch(), plan, notes })))
+    Ok(Answer::Edit(Box::new(Edit { autoscaler, patch: wish.patch(&back), plan, notes })))
 }
 
 fn refused<T>(reason: impl Into<String>) -> Result<T, AskError> {
@@ -109,8 +119,8 @@ fn of_workload<'a>(seen: &'a Seen, whose: Workload<'_>) -> Result<&'a PvcAutosca
     }
 }
 
-/// The PvcAutoscaler with the wish in its template.
-fn edited(autoscaler: &PvcAutoscaler, wish: &Wish) -> PvcAutoscaler {
+/// The PvcAutoscaler with the wish in it.
+fn edited(autoscaler: &PvcAutoscaler, wish: &Wish, back: &[RollBack]) -> PvcAutoscaler {
     let mut edited = autoscaler.clone();
     let template = &mut edited.spec.volume_claim_template.spec;
     match wish {
@@ -118,6 +128,7 @@ fn edited(autoscaler: &PvcAutoscaler, wish: &Wish) -> PvcAutoscaler {
             template.resources.requests.storage = Quantity(*size);
         }
         Wish::Move(class) => template.storage_class_name = Some(class.clone()),
+        Wish::RollBack => edited.spec.roll_back = back.to_vec(),
     }
     edited
 }
@@ -277,12 +288,20 @@ impl Edit {
         let what = match wish {
             Wish::Grow(_) | Wish::Shrink(_) => "the size",
             Wish::Move(_) => "the class",
+            Wish::RollBack => "",
         };
-        let head = format!(
-            "This edits {what} in the template of PvcAutoscaler {}/{}, and so all claims that it keeps \
-             for {}:",
-            self.plan.namespace, self.plan.name, self.plan.workload
-        );
+        let (namespace, name, whose) = (&self.plan.namespace, &self.plan.name, &self.plan.workload);
+        let head = if *wish == Wish::RollBack {
+            format!(
+                "This has pods of {whose} get again what they had before their last swap, by PvcAutoscaler \
+                 {namespace}/{name}:"
+            )
+        } else {
+            format!(
+                "This edits {what} in the template of PvcAutoscaler {namespace}/{name}, and so all claims \
+                 that it keeps for {whose}:"
+            )
+        };
         let notes = self.notes.iter().map(|note| wrapped(note, "", WIDTH));
         wrapped(&head, "", WIDTH)
             + &crate::ask::plan::table(&self.plan)

@@ -99,7 +99,8 @@ fn a_shrink_tells_of_all_claims_that_it_concerns() {
     let wish = Wish::Shrink(Bytes::gib(4));
     let seen = with_usage(seen(), "data-db-0", 3);
     let edit = edit(&seen, "data-db-0", &wish);
-    assert_eq!(edit.patch, json!({"resources": {"requests": {"storage": "4Gi"}}}));
+    let spec = json!({"resources": {"requests": {"storage": "4Gi"}}});
+    assert_eq!(edit.patch, json!({"volumeClaimTemplate": { "spec": spec }}));
     insta::assert_snapshot!(edit.in_words(&wish), @r"
     This edits the size in the template of PvcAutoscaler default/db, and so all
     claims that it keeps for StatefulSet db:
@@ -148,7 +149,8 @@ fn a_growth_and_a_move_tell_it_too() {
     ");
     let class = Wish::Move("ssd".to_owned());
     let edit = edit(&seen(), "data-db-0", &class);
-    assert_eq!(edit.patch, json!({"storageClassName": "ssd"}));
+    let spec = json!({"storageClassName": "ssd"});
+    assert_eq!(edit.patch, json!({"volumeClaimTemplate": { "spec": spec }}));
     assert_eq!(edit.plan.pods[0].change.as_deref(), Some("8Gi → 6Gi, class hdd → ssd"));
     assert_eq!(edit.plan.pods[1].change.as_deref(), Some("class hdd → ssd"));
 }
@@ -240,4 +242,34 @@ fn an_edit_is_followed_from_the_moment_the_operator_has_seen_it() {
     );
     let recommends = said(json!({"phase": "Recommending", "next": "pod db-0 is stopped"}));
     assert!(matches!(recommends, News::Stopped(why) if why.contains("mode is Recommend")));
+}
+
+#[test]
+fn what_a_roll_back_leaves_behind_is_told() {
+    let mut swapped = seen();
+    let old = json!({"claim": "data-db-0-0a1b2", "uid": "u", "until": "2026-11-08T10:00:00Z"});
+    let status = json!({"phase": "Settled", "claims": "2/2", "ordinals": [
+        {"ordinal": 0, "activeClaim": "data-db-0", "generation": 3, "retained": [old],
+         "lastSwap": {"claim": "data-db-0", "finishedAt": "2026-11-01T10:00:00Z"}},
+        {"ordinal": 1, "activeClaim": "data-db-1"}]});
+    swapped.around.autoscalers[0].status = serde_json::from_value(status).unwrap();
+    let edit = edit(&swapped, "sts/db", &Wish::RollBack);
+    assert_eq!(edit.patch, json!({"rollBack": [{"ordinal": 0, "generation": 3}]}));
+    insta::assert_snapshot!(edit.in_words(&Wish::RollBack), @r"
+    This has pods of StatefulSet db get again what they had before their last swap,
+    by PvcAutoscaler default/db:
+      POD   CLAIM      HAS      WANTED   BY
+      db-0  data-db-0  8Gi hdd  6Gi hdd  is rolled back
+      db-1  data-db-1  8Gi hdd  6Gi hdd  swap
+    Pod db-0 is stopped and does not find what it has written since
+    2026-11-01T10:00:00Z: that is kept for 7d.
+    The template stays as it is, and these pods are left alone until it is edited:
+    write in it what they have then, or what they are to become. No other pod gets
+    another claim before.
+    ");
+    assert_eq!(self::edit(&swapped, "data-db-0", &Wish::RollBack), edit);
+    let none = refusal(&swapped, "data-db-1", &Wish::RollBack);
+    assert!(none.contains("nothing is kept that pod db-1 had before"), "{none}");
+    let unkept = refusal(&swapped, "plain", &Wish::RollBack);
+    assert!(unkept.contains("no PvcAutoscaler keeps claim plain"), "{unkept}");
 }

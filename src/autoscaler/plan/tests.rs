@@ -209,6 +209,15 @@ fn in_every_state_nothing_is_lost_and_all_ends_well() {
         Left { edits: 2, ..SAME },
         Left { holds: 1, ..SAME },
         Left { deletions: 1, ..SAME },
+        Left { backs: 1, deaths: 1, ..NOTHING },
+        Left { backs: 1, kills: 1, days: 1, ..NOTHING },
+        Left { backs: 1, holds: 1, ..NOTHING },
+        Left { backs: 1, edits: 2, ..NOTHING },
+        Left { backs: 1, deletions: 1, ..NOTHING },
+        Left { backs: 1, claim_deletions: 1, ..NOTHING },
+        Left { backs: 1, operators: 2, is_disordered: true, ..NOTHING },
+        Left { backs: 1, deaths: 1, kills: 1, ..SAME },
+        Left { backs: 1, operators: 2, ..SAME },
     ];
     let found: Vec<(Left, std::thread::Result<usize>)> = std::thread::scope(|scope| {
         let all = stories.map(|left| (left, scope.spawn(move || explore(left))));

@@ -82,7 +82,8 @@ impl World {
         };
         let runs = self.pod.as_ref().is_some_and(|pod| pod.is_running && pod.claim == active);
         assert!(!runs, "a pod has a volume that is exchanged, in {self:#?}");
-        assert_eq!(other.content, Some(self.data), "what is exchanged is not all, in {self:#?}");
+        let is_all = |content| content == self.data || self.is_wanted_back(content);
+        assert!(other.content.is_some_and(is_all), "what is exchanged is not all, in {self:#?}");
         let (one, other) = (one.clone(), other.clone());
         self.change(&active, |claim| claim.take_volume(&other));
         self.change(&copy, |claim| claim.take_volume(&one));
@@ -107,7 +108,7 @@ impl World {
         }
         // Who deletes claim and PvcAutoscaler begins anew; what was written stays in a volume.
         let begins_anew = self.kept == Some(self.data);
-        let has_all = content == self.data || begins_anew;
+        let has_all = content == self.data || begins_anew || self.is_wanted_back(content);
         assert!(has_all, "a pod starts without what was written, in {self:#?}");
         assert!(!claim.superseded, "a pod starts on a superseded claim, in {self:#?}");
         self.data += 1;
@@ -204,7 +205,8 @@ impl World {
             return false;
         };
         let Some(gone) = self.claims.remove(&name) else { return false };
-        let is_there = self.claims.values().any(|claim| claim.content == Some(self.data));
+        let is_of_use = |content| content == self.data || self.is_wanted_back(content);
+        let is_there = self.claims.values().any(|claim| claim.content.is_some_and(is_of_use));
         let is_last = gone.content == Some(self.data) && !is_there;
         assert!(!is_last || gone.is_volume_kept, "the only copy, {name}, goes in {self:#?}");
         if is_last {

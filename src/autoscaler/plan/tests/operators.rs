@@ -83,6 +83,7 @@ impl World {
                 self.pod.take_if(|pod| pod.uid.to_string() == uid && !pod.is_running);
             }
             Step::Supersede { claim, .. } => self.change(&claim, |claim| claim.superseded = true),
+            Step::Reinstate { claim } => self.change(&claim, |claim| claim.superseded = false),
             Step::DropSource { claim } => drop(self.sources.remove(&claim)),
             Step::DropClaim { claim, uid, unbound } => {
                 let is_bound = self.claims.get(&claim).is_some_and(|one| one.content.is_some());

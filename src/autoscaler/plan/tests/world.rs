@@ -11,7 +11,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
 use crate::api::{
-    AutoscalerPhase, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Quantity,
+    AutoscalerPhase, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Quantity, RollBack,
 };
 use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::seen::{Asked, Claims, Seen, Workload};
@@ -37,6 +37,8 @@ pub(super) struct Left {
     pub deletions: u8,
     /// How often the claim of a pod that is to get another one is deleted.
     pub claim_deletions: u8,
+    /// How often somebody wants the pod to have again what it had before.
+    pub backs: u8,
     /// Whether nodes do what they are asked in another order, too.
     pub is_disordered: bool,
     /// Whether claims are copied ahead.
@@ -58,6 +60,7 @@ pub(super) const NOTHING: Left = Left {
     holds: 0,
     deletions: 0,
     claim_deletions: 0,
+    backs: 0,
     is_disordered: false,
     is_hot: false,
     keeps_names: false,
@@ -161,6 +164,8 @@ pub(super) struct World {
     pub keeper: Option<u8>,
     /// The two claims that change their volumes right now, so that neither has one.
     pub exchange: Option<(String, String)>,
+    /// The generation that somebody wants to be left, and what the pod had before that.
+    pub back: Option<(i64, Data)>,
     /// What is in a volume whose claim was deleted, and that stays.
     pub kept: Option<Data>,
     pub left: Left,
@@ -196,9 +201,10 @@ pub(super) enum Move {
     DeleteClaim,
     Exchange,
     OpenGate,
+    RollBack,
 }
 
-pub(super) const MOVES: [Move; 30] = [
+pub(super) const MOVES: [Move; 31] = [
     Move::Exchange,
     Move::OpenGate,
     Move::LetGo,
@@ -229,6 +235,7 @@ pub(super) const MOVES: [Move; 30] = [
     Move::Hold,
     Move::Delete,
     Move::DeleteClaim,
+    Move::RollBack,
 ];
 
 /// Those that always happen in the end.
@@ -251,6 +258,7 @@ impl World {
             asked: [const { BTreeMap::new() }; 3],
             keeper: Some(0),
             exchange: None,
+            back: None,
             kept: None,
             left,
         }
@@ -270,11 +278,14 @@ impl World {
         let mut autoscaler = PvcAutoscaler::new("db", PvcAutoscalerSpec::default());
         autoscaler.metadata.namespace = Some("shop".to_owned());
         autoscaler.metadata.uid = self.keeper.map(|uid| uid.to_string());
-        autoscaler.metadata.generation = Some(i64::try_from(self.template).unwrap() + 1);
+        let edits = self.template + usize::from(self.back.is_some());
+        autoscaler.metadata.generation = Some(i64::try_from(edits).unwrap() + 1);
         let spec = &mut autoscaler.spec;
         spec.stateful_set_name = Some("db".to_owned());
         spec.retention = "1h".parse().unwrap();
         spec.hot_copy = self.left.is_hot;
+        let back = self.back.map(|(generation, _)| RollBack { ordinal: 0, generation });
+        spec.roll_back = back.into_iter().collect();
         let template = &mut spec.volume_claim_template;
         template.metadata.name = "data".to_owned();
         template.spec.access_modes = vec!["ReadWriteOnce".to_owned()];
@@ -371,6 +382,7 @@ impl World {
             Move::DeleteClaim => next.delete_claim(),
             Move::Exchange => next.end_exchange(),
             Move::OpenGate => next.open_gate(),
+            Move::RollBack => next.ask_for_before(),
         };
         next.forget();
         is_done.then_some(next)
@@ -394,6 +406,7 @@ impl World {
             Move::AnswerLast => left.is_disordered && self.asks.len() > 1,
             Move::Hold => left.holds > 0,
             Move::Delete => left.deletions > 0,
+            Move::RollBack => left.backs > 0,
             Move::DeleteClaim => left.claim_deletions > 0,
             Move::Create => self.keeper.is_none(),
             Move::Exchange => self.exchange.is_some(),
@@ -441,6 +454,23 @@ impl World {
         true
     }
 
+    /// Somebody wants the pod to have again what it had before.
+    fn ask_for_before(&mut self) -> bool {
+        let entry = self.status.of(0).filter(|entry| entry.generation > 0);
+        let asked = entry.and_then(|entry| {
+            let before = self.claims.get(&entry.retained.last()?.claim)?;
+            Some((entry.generation, before.content?))
+        });
+        self.left.backs -= 1;
+        self.back = asked;
+        asked.is_some()
+    }
+
+    /// Whether this is what the pod had before, and somebody wants it to have that again.
+    pub(super) fn is_wanted_back(&self, content: Data) -> bool {
+        self.back.is_some_and(|(_, before)| before == content)
+    }
+
     /// Whether all is as the newest template has it, or the swap to it has failed; and nothing is left.
     pub fn has_ended_well(&self) -> bool {
         let is_ambiguous = self.status.reason.as_deref() == Some("ClaimAmbiguous");
@@ -457,7 +487,8 @@ impl World {
         let is_kept_back = self.kept == Some(self.data);
         // Deleted under its pod, it goes when that ends; only then there is another one.
         let waits = runs && active.is_some_and(|claim| claim.is_ending);
-        (is_wanted || has_failed || waits)
+        let is_back = entry.rolled_back.is_some() && entry.swap.is_none();
+        (is_wanted || has_failed || waits || is_back)
             && is_clean
             && (runs || is_kept_back || self.replicas == 0)
     }

@@ -1,0 +1,51 @@
+//! Which pods get again what they had before their last swap. Pure.
+
+use crate::api::{OrdinalStatus, PvcAutoscaler, RollBack};
+use crate::ask::AskError;
+use crate::volume::few;
+
+/// The pods to be rolled back: that of a claim, or all that have another claim than before.
+///
+/// # Errors
+/// [`AskError::Refused`] if nothing of before is kept.
+pub(super) fn back(
+    autoscaler: &PvcAutoscaler,
+    claim: Option<&str>,
+) -> Result<Vec<RollBack>, AskError> {
+    let of_claim = |one: &&OrdinalStatus| claim.is_none_or(|claim| one.active_claim == claim);
+    let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals).filter(of_claim);
+    let (kept, gone): (Vec<_>, Vec<_>) = ordinals.partition(|one| !one.retained.is_empty());
+    if kept.is_empty() {
+        let pods = gone.iter().map(|one| autoscaler.pod_called(one.ordinal));
+        return Err(AskError::Refused {
+            reason: format!(
+                "nothing is kept that pod {} had before a swap: there is nothing to go back to",
+                few(pods)
+            ),
+        });
+    }
+    let asked = kept.iter().map(|one| (one.ordinal, one.generation));
+    Ok(asked.map(|(ordinal, generation)| RollBack { ordinal, generation }).collect())
+}
+
+/// What is lost by it, for people.
+pub(super) fn notes(autoscaler: &PvcAutoscaler, back: &[RollBack]) -> Vec<String> {
+    let told = back.iter().filter_map(|one| autoscaler.status.as_ref()?.of(one.ordinal));
+    let mut notes: Vec<String> = told.map(|one| note(autoscaler, one)).collect();
+    notes.push(
+        "The template stays as it is, and these pods are left alone until it is edited: write in it what \
+         they have then, or what they are to become. No other pod gets another claim before."
+            .to_owned(),
+    );
+    notes
+}
+
+fn note(autoscaler: &PvcAutoscaler, one: &OrdinalStatus) -> String {
+    let since = one.last_swap.as_ref().and_then(|last| last.finished_at.as_ref());
+    let since = since.map_or_else(|| "its last swap".to_owned(), |at| at.0.to_string());
+    format!(
+        "Pod {} is stopped and does not find what it has written since {since}: that is kept for {}.",
+        autoscaler.pod_called(one.ordinal),
+        autoscaler.spec.retention
+    )
+}

@@ -1,0 +1,336 @@
+//! A pod gets again what it had before its last swap, since a person says so: nothing is copied, and what was
+//! written since is left behind. Pure.
+//!
+//! Its claim is left as an old one is in a swap: the pod is stopped, and its node proves that nobody has the
+//! volume open. Then the node of the volume from before is told that it may be used again, and only when it
+//! has that so, the pod may start. It waits behind a scheduling gate meanwhile.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use sha2::{Digest, Sha256};
+
+use crate::api::{
+    AutoscalerMode, AutoscalerPhase, FenceState, OrdinalStatus, PvcAutoscalerSpec, Retained,
+    RolledBack, Swap, SwapPhase,
+};
+use crate::autoscaler::in_place::in_seconds;
+use crate::autoscaler::plan::may_begin;
+use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid};
+use crate::autoscaler::steps::Step;
+use crate::autoscaler::turn::Turn;
+use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
+use crate::cluster::{capacity, requested};
+use crate::volume::Fence;
+
+/// Whether a pod was rolled back from the template as it is, so that it keeps what it has.
+pub(crate) fn is_rolled_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
+    one.rolled_back.as_ref().is_some_and(|done| done.template == digest(spec))
+}
+
+/// Whether somebody wants a pod to have again what it had before.
+pub(crate) fn is_wanted_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
+    let mut asked = spec.roll_back.iter();
+    asked.any(|back| (back.ordinal, back.generation) == (one.ordinal, one.generation))
+}
+
+/// A digest of the template, without the labels and annotations of its claims.
+fn digest(spec: &PvcAutoscalerSpec) -> String {
+    let written = serde_json::to_vec(&spec.volume_claim_template.spec).unwrap_or_default();
+    Sha256::digest(written).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Seen {
+    /// Whether a pod was rolled back from the template as it is.
+    pub fn is_rolled_back(&self, one: &OrdinalStatus) -> bool {
+        is_rolled_back(&self.autoscaler.spec, one)
+    }
+
+    /// Whether somebody wants a pod to have again what it had before.
+    pub fn is_wanted_back(&self, one: &OrdinalStatus) -> bool {
+        is_wanted_back(&self.autoscaler.spec, one)
+    }
+}
+
+impl Turn<'_> {
+    /// Whether the swap under way only gives the pod what it had before.
+    pub(super) fn returns(&self) -> bool {
+        self.entry.swap.as_ref().is_some_and(|swap| swap.returns)
+    }
+
+    /// Whether the pod is to have what it had before, and nothing leads there yet.
+    pub(super) fn is_to_return(&self) -> bool {
+        self.seen.is_wanted_back(&self.entry) && !self.returns() && !self.entry.is_shrinking()
+    }
+
+    /// Whether a claim has what the pod is to have again, or has it right now on its way.
+    pub(super) fn is_needed_again(&self, claim: &str) -> bool {
+        let is_last = self.entry.retained.last().is_some_and(|last| last.claim == claim);
+        self.returns() && self.new_claim() == claim
+            || is_last && self.seen.is_wanted_back(&self.entry)
+    }
+
+    /// Whether that can begin now, or a swap that is under way is to make way for it.
+    pub(super) fn may_return(&self, may_stop: usize) -> bool {
+        let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
+        let may_begin = may_begin(self.seen)
+            && match phase {
+                // Its pod counts as stopped already.
+                Some(SwapPhase::Soaking) => true,
+                None | Some(SwapPhase::Failed) => may_stop > 0,
+                Some(_) => return self.obstacle_to_return().is_none(),
+            };
+        may_begin && self.obstacle_to_return().is_none()
+    }
+
+    /// Say what would be done, or why nothing is.
+    pub(super) fn tell_of_return(&mut self) {
+        if let Some(why) = self.obstacle_to_return() {
+            return self.wait(AutoscalerReason::RollBackWaits, why);
+        }
+        let is_recommended = self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend;
+        self.says.phase = Some(if is_recommended {
+            AutoscalerPhase::Recommending
+        } else {
+            AutoscalerPhase::Waiting
+        });
+        let before = self.entry.retained.last().map(|before| before.claim.clone());
+        self.says.next = before.map(|before| self.what_is_left(&before));
+    }
+
+    fn obstacle_to_return(&self) -> Option<String> {
+        let Some(before) = self.entry.retained.last() else {
+            return Some(format!(
+                "pod {} is to be rolled back from generation {}, and what it had before is kept no more: take \
+                 it out of spec.rollBack",
+                self.pod(),
+                self.entry.generation
+            ));
+        };
+        self.lacks_before(&before.claim, &before.uid).or_else(|| self.lacks_webhook())
+    }
+
+    /// Turn round, from wherever a swap is: one that is not over is given up first.
+    pub(super) fn turn_round(&mut self, may_stop: &mut usize) {
+        match self.entry.swap.as_ref().map(|swap| swap.phase) {
+            None | Some(SwapPhase::Failed) => {
+                *may_stop -= 1;
+                self.begin_return();
+            }
+            Some(SwapPhase::Soaking) => self.begin_return(),
+            Some(SwapPhase::RollingBack) => self.roll_back(),
+            Some(SwapPhase::Exchanging) => self.exchange(),
+            Some(_) => self.give_up("spec.rollBack asks for what the pod had before"),
+        }
+    }
+
+    fn begin_return(&mut self) {
+        let Some(before) = self.entry.retained.last_mut() else { return };
+        before.fence = None; // It is to be opened, and no longer to be closed.
+        let claim = before.claim.clone();
+        self.says.next = Some(self.what_is_left(&claim));
+        (self.entry.peak, self.entry.shrink, self.entry.last_swap) = (None, None, None);
+        self.entry.swap = Some(Swap {
+            claim,
+            keeps_name: self.seen.makes_claims(),
+            returns: true,
+            generation: self.seen.generation(),
+            change: format!("back from generation {}", self.entry.generation),
+            started_at: Some(Time(in_seconds(self.seen.now))),
+            ..Swap::default()
+        });
+        self.go_back();
+    }
+
+    /// What happens, for people who have asked for it.
+    fn what_is_left(&self, before: &str) -> String {
+        let (pod, from) = (self.pod(), &self.entry.active_claim);
+        let since = self.entry.last_swap.as_ref().and_then(|last| last.finished_at.as_ref());
+        let since = since.map(|Time(at)| format!(" since {}", in_seconds(*at))).unwrap_or_default();
+        let what = if self.seen.makes_claims() {
+            format!("claim {from} gets again the volume of claim {before}")
+        } else {
+            format!("it gets claim {before} again for {from}")
+        };
+        format!(
+            "pod {pod} is stopped, and {what}, as it was; what was written{since} is not in it, and is kept \
+             for {}",
+            self.seen.autoscaler.spec.retention
+        )
+    }
+
+    /// Why a claim cannot be the pod's again.
+    fn lacks_before(&self, claim: &str, uid: &str) -> Option<String> {
+        let there = self.seen.claim(claim).filter(|there| self::uid(&there.metadata) == uid);
+        let is_whole = there.is_some_and(|there| is_bound(there) && !is_ending(&there.metadata));
+        (!is_whole).then(|| {
+            format!(
+                "claim {claim}, which has what pod {} had before, was deleted or has no volume: take the pod \
+                 out of spec.rollBack",
+                self.pod()
+            )
+        })
+    }
+
+    /// A pod that starts meanwhile is kept waiting by the webhook.
+    fn lacks_webhook(&self) -> Option<String> {
+        (!self.seen.is_covered).then(|| {
+            format!(
+                "pod {} would not be kept from starting meanwhile: the webhook does not name its workload; see \
+                 `kubectl get mutatingwebhookconfiguration pliant-webhook` and the log of the operator",
+                self.pod()
+            )
+        })
+    }
+
+    /// Stop the pod, prove that nobody has its volume, and open the one from before.
+    pub(super) fn go_back(&mut self) {
+        self.says.phase = Some(AutoscalerPhase::Swapping);
+        let (to, from) = (self.new_claim(), self.entry.active_claim.clone());
+        let known = self.entry.retained.iter().find(|old| old.claim == to);
+        let known = known.map(|old| old.uid.clone()).unwrap_or_default();
+        if let Some(why) = self.lacks_before(&to, &known) {
+            return self.give_up(&why);
+        }
+        if !self.is_gone(&from) && !self.holds(&from) {
+            return self.go_on(SwapPhase::Planned, None, None);
+        }
+        let is_begun = self.swap_mut().stopped_at.is_some();
+        if !is_begun {
+            self.swap_mut().stopped_at = Some(Time(self.seen.now));
+            let text = self.what_is_left(&to);
+            self.tell(AutoscalerReason::SwapBegun, &self.attempt(), text);
+        }
+        self.stop_writers(&from);
+        // A pod that was made until this is written is scheduled with what is left.
+        if !is_begun || !self.seen.writers(&from).is_empty() {
+            return self.go_on(SwapPhase::Draining, None, None);
+        }
+        if self.is_proved_unused(&from) && self.is_free(&to) && self.is_reopened(&to) {
+            if self.keeps_name() {
+                return self.begin_exchange(None);
+            }
+            if self.is_reinstated(&to) {
+                return self.switch_back();
+            }
+        }
+        let waits = self.says.problem.clone().map(|(_, message)| message);
+        self.go_on(SwapPhase::Fenced, None, waits);
+    }
+
+    /// Whether what is left is somebody else's to keep: he has deleted it.
+    fn is_gone(&self, claim: &str) -> bool {
+        self.seen.claim(claim).is_none_or(|there| is_ending(&there.metadata))
+    }
+
+    /// Whether nobody but the pod is to have what it gets again.
+    fn is_free(&mut self, claim: &str) -> bool {
+        let (ours, seen) = (self.pod(), self.seen);
+        let others = seen.writers(claim).into_iter().map(ResourceExt::name_any);
+        let Some(other) = others.into_iter().find(|name| *name != ours) else { return true };
+        let message = format!(
+            "pod {other} uses claim {claim}, which pod {ours} is to have again: stop it, or wait until it ends"
+        );
+        self.wait(AutoscalerReason::ClaimInUse, message);
+        false
+    }
+
+    /// Whether the node of a volume lets a pod have it again that another one took the place of. Until then
+    /// it is asked.
+    fn is_reopened(&mut self, claim: &str) -> bool {
+        let seen = self.seen;
+        let Some(looked_up) = seen.volumes.get(claim) else { return false };
+        let Some(volume) = looked_up else { return true };
+        let fence = match self.swap_mut().reopened {
+            Some(fence) => self.renumbered(volume, fence),
+            None => self.next_fence(volume, FenceState::Active, false),
+        };
+        self.swap_mut().reopened = Some(fence);
+        if volume.is(&Fence::from(&fence)) {
+            return true;
+        }
+        self.ask(volume, fence);
+        false
+    }
+
+    /// The claim from before is the active one again, and the one that was is kept for its time.
+    fn switch_back(&mut self) {
+        let (to, from) = (self.new_claim(), self.entry.active_claim.clone());
+        let left = self.seen.claim(&from).map(|claim| uid(&claim.metadata).to_owned());
+        let fence = self.last_fence(&from);
+        self.entry.retained.retain(|old| old.claim != to);
+        let left = Retained { claim: from, uid: left.unwrap_or_default(), until: None, fence };
+        self.entry.retained.push(left);
+        self.entry.generation += 1;
+        self.entry.active_claim = to;
+        let swap = self.swap_mut();
+        (swap.phase, swap.progress, swap.message) = (SwapPhase::Soaking, None, None);
+        (swap.fence, swap.unused_at, swap.reopened) = (None, None, None);
+        self.note_return();
+        self.soak();
+    }
+
+    /// Whether a claim still asks for the size that it had before it got a larger volume again; it is asked to
+    /// ask for what it has, if its class lets it.
+    pub(super) fn asks_for_less_than_it_has(&mut self, name: &str) -> bool {
+        let claim = self.seen.claim(name).filter(|_| self.returns() && self.keeps_name());
+        let Some(claim) = claim.filter(|claim| requested(claim) < capacity(claim)) else {
+            return false;
+        };
+        let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
+        let can_grow = class.and_then(|class| self.seen.classes.get(class)) == Some(&true);
+        let (claim, size) = (name.to_owned(), capacity(claim));
+        self.steps.extend(can_grow.then_some(Step::Grow { claim, size }));
+        can_grow
+    }
+
+    /// Remember that it was asked for, so that the template does not undo it.
+    pub(super) fn note_return(&mut self) {
+        let template = digest(&self.seen.autoscaler.spec);
+        self.entry.rolled_back = Some(RolledBack { at: Time(in_seconds(self.seen.now)), template });
+        if self.shrinks_by_itself() {
+            self.take_back_shrink();
+        }
+    }
+
+    /// The volume that was to come back stays closed: the pod keeps what it has.
+    pub(super) fn close_again(&mut self) {
+        let to = self.new_claim();
+        let is_opened = self.swap_mut().reopened.take().is_some();
+        let volume = self.seen.volume_of(&to).filter(|_| is_opened);
+        let fence = volume.map(|volume| self.next_fence(volume, FenceState::Superseded, false));
+        if let Some(old) = self.entry.retained.iter_mut().find(|old| old.claim == to) {
+            old.fence = fence.or(old.fence);
+        }
+    }
+
+    /// Whether a claim does not say any more that another one has taken its place.
+    fn is_reinstated(&mut self, claim: &str) -> bool {
+        let there = self.seen.claim(claim);
+        let is_marked = there.is_some_and(|it| it.annotations().contains_key(SUPERSEDED_BY));
+        self.steps.extend(is_marked.then(|| Step::Reinstate { claim: claim.to_owned() }));
+        !is_marked
+    }
+
+    /// Forget that a pod was rolled back from a template that was edited since.
+    pub(super) fn forget_return(&mut self) {
+        if !self.seen.is_rolled_back(&self.entry) {
+            self.entry.rolled_back = None;
+        }
+    }
+
+    /// Whether the claim stays as it is, although the template has another one: it was rolled back.
+    pub(super) fn stays_rolled_back(&mut self) -> bool {
+        let is_back = self.seen.is_rolled_back(&self.entry);
+        if is_back {
+            self.says.phase = Some(AutoscalerPhase::Waiting);
+            let message = format!(
+                "pod {} was rolled back to what it had before, and keeps that until the template is edited: \
+                 write in it what claim {} has, or what it is to become",
+                self.pod(),
+                self.entry.active_claim
+            );
+            self.wait(AutoscalerReason::RolledBack, message);
+        }
+        is_back
+    }
+}
