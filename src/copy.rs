@@ -26,6 +26,7 @@ mod ours;
 mod outcome;
 mod progress;
 mod room;
+mod summing;
 mod tree;
 mod verify;
 mod walk;

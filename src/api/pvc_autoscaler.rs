@@ -82,8 +82,8 @@ pub struct PvcAutoscalerSpec {
     )]
     pub roll_back: Vec<RollBack>,
     /// Whether a claim is copied in rounds while its pod runs, so that the pod is stopped only for what
-    /// has changed since, and for comparing all. Raw devices and claims that only one pod may have are
-    /// copied while it is stopped.
+    /// has changed since, and for comparing all. Claims that only one pod may have are copied while it is
+    /// stopped.
     #[serde(default)]
     pub hot_copy: bool,
     /// When a claim becomes larger or smaller by itself. Without this only the template makes it so.

@@ -49,8 +49,8 @@ pub struct PvcSourcePopulatorSpec {
     /// the next one carries on.
     #[serde(default)]
     pub paused: bool,
-    /// Whether, while it is paused, files are copied ahead in rounds although pods use the source. Little
-    /// is left then for the last copy, which is made, and compared, when it is not paused any more.
+    /// Whether, while it is paused, it is copied ahead in rounds although pods use the source. Little is
+    /// left then for the last copy, which is made, and compared, when it is not paused any more.
     #[serde(default)]
     pub copy_ahead: bool,
 }

@@ -15,6 +15,7 @@ use super::manifest::Digest;
 use super::origin::{Content, Piece};
 use super::outcome::{At, CopyError};
 use super::progress::Progress;
+use super::summing::Summing;
 
 /// How much is read and written at a time: it stays in the cache of a processor, and more is no quicker.
 pub const PIECE: usize = 256 << 10;
@@ -48,6 +49,8 @@ pub struct Porter<'a> {
     pub tell: &'a mut Progress,
     /// Bytes that were written.
     pub written: u64,
+    /// Sums up what the source has, for who wants to know whether that changes.
+    pub source: Option<Summing>,
     /// Whether the kernel copies between these two file systems by itself.
     kernel_copies: bool,
     ours: Vec<u8>,
@@ -71,7 +74,8 @@ impl<'a> Porter<'a> {
     /// Has not carried anything yet.
     pub fn new(hand: &'a Hand, tell: &'a mut Progress) -> Porter<'a> {
         let ours = vec![0; PIECE];
-        Porter { hand, tell, written: 0, kernel_copies: true, ours, theirs: Vec::new() }
+        let (kernel_copies, theirs) = (true, Vec::new());
+        Porter { hand, tell, written: 0, source: None, kernel_copies, ours, theirs }
     }
 
     /// Make the target's content that of the source: data as data, holes as holes. Where the target
@@ -163,14 +167,28 @@ impl<'a> Porter<'a> {
         let there = (goal.target, goal.before);
         let piece = source.piece(&mut self.ours[..length], at, there).at("reading", goal.path)?;
         let read = match piece {
-            Piece::Same(length) => return Ok(length),
+            Piece::Same(length) => {
+                self.sum_up_target(goal, at, length).at("reading back", goal.path)?;
+                return Ok(length);
+            }
             Piece::Read(read) => read,
         };
+        if let Some(sum) = &mut self.source {
+            sum.add(&self.ours[..read], at);
+        }
         if !self.is_there(goal, at, read).at("reading back", goal.path)? {
             self.hand.write(goal.target, &self.ours[..read], at).at("writing", goal.path)?;
             self.written += read as u64;
         }
         Ok(read)
+    }
+
+    /// Of a piece that the source did not send: it has the same.
+    fn sum_up_target(&mut self, goal: Goal, at: u64, length: usize) -> io::Result<()> {
+        let Some(sum) = &mut self.source else { return Ok(()) };
+        let read = read_full(goal.target, &mut self.ours[..length], at)?;
+        sum.add(&self.ours[..read], at);
+        Ok(())
     }
 
     fn is_there(&mut self, goal: Goal, at: u64, length: usize) -> io::Result<bool> {
@@ -242,7 +260,8 @@ pub fn sum(
     Ok(ended(hash, size, stored))
 }
 
-fn add(hash: &mut Sha256, bytes: &[u8], at: u64) {
+/// Add what begins there, at a grain.
+pub(super) fn add(hash: &mut Sha256, bytes: &[u8], at: u64) {
     for (number, grain) in bytes.chunks(GRAIN).enumerate() {
         if *grain != ZEROES[..grain.len()] {
             hash.update((at / GRAIN as u64 + number as u64).to_le_bytes());
@@ -251,7 +270,8 @@ fn add(hash: &mut Sha256, bytes: &[u8], at: u64) {
     }
 }
 
-fn ended(mut hash: Sha256, size: u64, stored: u64) -> Sum {
+/// The sum of so many bytes.
+pub(super) fn ended(mut hash: Sha256, size: u64, stored: u64) -> Sum {
     hash.update(size.to_le_bytes());
     Sum { digest: Digest(hash.finalize().into()), stored }
 }

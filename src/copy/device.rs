@@ -12,18 +12,22 @@ use rustix::io::Errno;
 
 use crate::bytes::Bytes;
 
-use super::content::{Goal, Porter, Sum, forget, sum};
+use super::content::{Goal, Porter, forget, sum};
 use super::hand::Hand;
 use super::local::LocalDisk;
+use super::manifest::Digest;
 use super::order::Round;
 use super::origin::Disk;
 use super::outcome::{At, CopyError, Outcome};
 use super::progress::{Progress, Totals};
+use super::summing::Summing;
 use super::verify::Difference;
 
 /// Make the beginning of the target what the source is, durably. Only blocks that differ are written, so
 /// that zeroes take no room in a thin volume, and a run that was cut short is carried on. After a final round
-/// both are read again and compared.
+/// both are read again, at the same time, and compared: the source because nothing else tells that somebody
+/// has written to a device meanwhile, and the target because it has to come from the disk after all was
+/// written.
 ///
 /// # Errors
 /// [`CopyError::Refused`] with numbers if the target is smaller, or somebody else has it open;
@@ -64,13 +68,15 @@ pub fn copy_disk<D: Disk>(
     tell.begin("copy", totals);
     let path = target.as_os_str().as_bytes();
     let mut porter = Porter::new(hand, tell);
+    porter.source = (round == Round::Final).then(Summing::begin);
     porter.carry(&mut from, Goal { target: &to, size, before: size, path })?;
-    let bytes = porter.written;
+    let (bytes, was) = (porter.written, porter.source.take());
     hand.flush(&to).at("flushing", path)?;
     let mut outcome = Outcome { bytes, files: 1, ..Outcome::default() };
-    if round == Round::Final {
+    if let Some(was) = was.map(|was| was.end(size)) {
         tell.begin("verify", totals);
-        outcome.digest = Some(compare(source, (&to, target), size, tell)?.digest);
+        compare(source, (&to, target), (size, was), tell)?;
+        outcome.digest = Some(was);
     }
     tell.file_done()?;
     Ok(outcome)
@@ -104,13 +110,13 @@ pub fn open(path: &Path, flags: OFlags, write: bool) -> Result<(File, u64), Copy
     Ok((file, size))
 }
 
-/// Read both and compare.
+/// Read both and compare them with what the source was when it was carried.
 fn compare<D: Disk>(
     source: &D,
     target: (&File, &Path),
-    size: u64,
+    (size, was): (u64, Digest),
     tell: &mut Progress,
-) -> Result<Sum, CopyError> {
+) -> Result<(), CopyError> {
     let (limit, path) = (tell.limit(), target.1.as_os_str().as_bytes());
     forget(target.0);
     let (theirs, ours) = thread::scope(|scope| {
@@ -121,13 +127,13 @@ fn compare<D: Disk>(
         (theirs.join().unwrap_or(Err(CopyError::Stopped)), ours)
     });
     let (theirs, ours) = (theirs?, ours?);
-    if theirs.digest == ours.digest {
-        return Ok(ours);
-    }
-    if source.sum(size, limit, &mut |bytes| tell.passed(bytes))?.digest != theirs.digest {
+    if theirs.digest != was {
         return Err(CopyError::Changed { path: source.name() });
     }
-    let what = format!("its sha256 is {} and that of the source {}", ours.digest, theirs.digest);
-    let first = vec![Difference { path: target.1.display().to_string(), what }];
-    Err(CopyError::Mismatch { count: 1, first })
+    if ours.digest != was {
+        let what = format!("its sha256 is {} and that of the source {was}", ours.digest);
+        let first = vec![Difference { path: target.1.display().to_string(), what }];
+        return Err(CopyError::Mismatch { count: 1, first });
+    }
+    Ok(())
 }

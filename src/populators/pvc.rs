@@ -127,7 +127,7 @@ fn paused(source: &PvcSourcePopulator) -> String {
 /// What can be copied while it is paused and pods use it.
 fn ahead(source: &PvcSourcePopulator, from: &PersistentVolumeClaim, seen: &Seen) -> Fill {
     let name = &source.spec.source_pvc_ref.name;
-    let mut fill = fill(name, "--round", false, seen.nodes.clone());
+    let mut fill = fill(name, "--round", make::is_block(from), seen.nodes.clone());
     if !modes_of(from).any(|mode| mode.ends_with("Many")) && !seen.nodes_of_writers.is_empty() {
         // Its volume is attached to their node, and to no other one.
         fill.nodes = Some(seen.nodes_of_writers.clone());
@@ -154,11 +154,6 @@ fn not_ahead(
 /// Why a source cannot be read while a pod writes to it.
 fn not_readable_live(from: &PersistentVolumeClaim) -> Option<String> {
     let name = from.name_any();
-    if make::is_block(from) {
-        return Some(format!(
-            "claim {name} is a raw device, of which no file can be told to have changed"
-        ));
-    }
     let is_of_one = modes_of(from).any(|mode| mode == "ReadWriteOncePod");
     is_of_one
         .then(|| format!("claim {name} is ReadWriteOncePod, so only one pod can have it at a time"))
@@ -278,14 +273,16 @@ mod tests {
             old.spec.as_mut().unwrap().access_modes = Some(vec![access.to_owned()]);
             Some(old)
         };
-        let files = "Filesystem";
+        let (files, raw) = ("Filesystem", "Block");
         for (ahead, mode, from, expected) in [
             (false, files, old(files, "ReadWriteOnce"), Some(SourcePaused)),
             (true, files, None, Some(SourceMissing)),
-            (true, "Block", old("Block", "ReadWriteOnce"), Some(CannotCopyAhead)),
             (true, files, old(files, "ReadWriteOncePod"), Some(CannotCopyAhead)),
+            (true, raw, old(raw, "ReadWriteOncePod"), Some(CannotCopyAhead)),
             (true, files, old(files, "ReadWriteOnce"), None),
             (true, files, old(files, "ReadWriteMany"), None),
+            (true, raw, old(raw, "ReadWriteOnce"), None),
+            (true, raw, old(raw, "ReadWriteMany"), None),
         ] {
             let is_many =
                 from.as_ref().is_some_and(|from| modes_of(from).any(|one| one.ends_with("Many")));
@@ -300,10 +297,11 @@ mod tests {
                 }
                 Sight::Ready(fill) => {
                     assert_eq!(expected, None);
-                    assert_eq!(
-                        fill.args.join(" "),
-                        "copy /source /target --round --result /dev/termination-log"
-                    );
+                    let device = if mode == raw { " --device" } else { "" };
+                    let copy = "copy /source /target --round --result /dev/termination-log";
+                    assert_eq!(fill.args.join(" "), format!("{copy}{device}"));
+                    let (devices, mounts) = (fill.devices.len(), fill.mounts.len());
+                    assert_eq!((devices, mounts), if mode == raw { (1, 0) } else { (0, 1) });
                     assert_eq!(fill.ahead_of.unwrap().0, SourcePaused);
                     let node = if is_many { "alpha" } else { "beta" };
                     assert_eq!(

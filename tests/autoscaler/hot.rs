@@ -17,6 +17,15 @@ async fn one_pod(world: &World, more: &Value) {
     world.write();
 }
 
+/// Claims of this access mode and volume mode, which are copied ahead.
+fn hot_copy_of(access: &str, mode: &str, size: &str) -> Value {
+    json!({"hotCopy": true, "volumeClaimTemplate": {
+        "metadata": {"name": "www"},
+        "spec": {"accessModes": [access], "storageClassName": "hdd", "volumeMode": mode,
+                 "resources": {"requests": {"storage": size}}},
+    }})
+}
+
 /// What was told for this reason.
 fn text(world: &World, reason: &str) -> String {
     let all = world.api.list::<Event>();
@@ -59,16 +68,38 @@ fn a_pod_runs_and_writes_while_its_claim_is_copied_ahead() {
 }
 
 #[test]
+fn a_raw_device_is_copied_ahead_while_its_pod_runs() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.play().file_system = Some("block");
+        let raw = |size: &str| hot_copy_of("ReadWriteOnce", "Block", size);
+        one_pod(&world, &raw("4Gi")).await;
+        let pod = world.pod("nginx-0");
+        world.play().rounds = [1000 << 20, 300 << 20, 200 << 20].into();
+        world.want("", "", &raw("2Gi"));
+        world.api.until("a fill pod runs", |api| !crate::play::fill_pods(api).is_empty()).await;
+        let fill = crate::play::fill_pods(&world.api).remove(0).spec.unwrap().containers.remove(0);
+        assert_eq!(
+            fill.args.unwrap().join(" "),
+            "copy /source /target --round --result /dev/termination-log --device"
+        );
+        world.write();
+        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod.clone(), 0));
+        world.settled("1/1").await;
+        assert_eq!(world.ordinal(0).last_swap.unwrap().rounds, 3);
+        assert_ne!(world.pod("nginx-0"), pod);
+        let begun = text(&world, "SwapBegun");
+        assert!(begun.ends_with("; it was copied in 3 rounds while it ran"), "{begun}");
+        world.write();
+        assert_eq!(world.left(), Vec::<String>::new());
+    });
+}
+
+#[test]
 fn a_claim_that_cannot_be_copied_ahead_is_copied_while_its_pod_is_stopped() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        let of_one = |size: &str| {
-            json!({"hotCopy": true, "volumeClaimTemplate": {
-                "metadata": {"name": "www"},
-                "spec": {"accessModes": ["ReadWriteOncePod"], "storageClassName": "hdd",
-                         "volumeMode": "Filesystem", "resources": {"requests": {"storage": size}}},
-            }})
-        };
+        let of_one = |size: &str| hot_copy_of("ReadWriteOncePod", "Filesystem", size);
         one_pod(&world, &of_one("4Gi")).await;
         world.want("", "", &of_one("2Gi"));
         world.settled("1/1").await;

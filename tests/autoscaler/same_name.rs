@@ -1,11 +1,12 @@
 //! Claims that a StatefulSet makes by its own template get other volumes under their own names.
 
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use pliant::api::{AutoscalerPhase, SwapPhase};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::block_on;
-use crate::play::{Content, volume_of_claim};
+use crate::play::{Content, End, object, volume_of_claim};
 use crate::world::World;
 
 async fn one_pod(world: &World) {
@@ -154,5 +155,109 @@ fn what_cannot_be_is_refused_and_nothing_is_stopped() {
         world.set(1, &[]);
         world.want("4Gi", "hdd", &json!({"naming": "SameName"}));
         world.until("it is told", |status| status.reason.as_deref() == Some("WrongNaming")).await;
+    });
+}
+
+/// Claims of raw devices.
+fn raw(size: &str) -> Value {
+    json!({"volumeClaimTemplate": {
+        "metadata": {"name": "www"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "hdd", "volumeMode": "Block",
+                 "resources": {"requests": {"storage": size}}},
+    }})
+}
+
+/// A pod that somebody has made by hand runs with a claim.
+fn put_stranger(world: &World, claim: &str) {
+    let volume = json!({"name": "www", "persistentVolumeClaim": {"claimName": claim}});
+    world.api.put(&object::<Pod>(json!({
+        "metadata": {"name": "stranger", "namespace": "shop"},
+        "spec": {"containers": [], "nodeName": "alpha", "volumes": [volume]},
+        "status": {"phase": "Running"},
+    })));
+}
+
+/// Its node lets who comes to a raw device after the copy write to it, so the copy may lack that.
+#[test]
+fn a_raw_device_that_a_pod_has_opened_since_its_copy_is_not_exchanged() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.play().file_system = Some("block");
+        world.api.put(&object::<PersistentVolumeClaim>(json!({
+            "metadata": {"name": "www-nginx-0", "namespace": "shop"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "hdd", "volumeMode": "Block",
+                     "resources": {"requests": {"storage": "4Gi"}}},
+            "status": {"phase": "Pending"},
+        })));
+        world.set(1, &["www"]);
+        world.want("", "", &raw("4Gi"));
+        world.settled("1/1").await;
+        world.write();
+        let old = volume(&world, "www-nginx-0");
+        let phase = |status: &pliant::api::PvcAutoscalerStatus| {
+            status.of(0).and_then(|one| one.swap.as_ref()).map(|swap| swap.phase)
+        };
+        world.play().ends.push_back(End::Hangs);
+        world.want("", "", &raw("2Gi"));
+        world.until("it is copied", |status| phase(status) == Some(SwapPhase::FinalCopy)).await;
+        world.rest().await;
+        // The new volume is not kept at its size before they answer, and so is not given to the claim.
+        world.play().are_agents_away = true;
+        world.play().end_hanging();
+        world.api.put(&world.api.get::<Pod>("shop/nginx-0").unwrap());
+        world
+            .until("it is to be exchanged", |status| phase(status) == Some(SwapPhase::Exchanging))
+            .await;
+        world.rest().await;
+        assert_eq!(phase(&world.status()), Some(SwapPhase::Exchanging), "or nobody can come");
+        put_stranger(&world, "www-nginx-0");
+        world.until("it is given up", |status| phase(status) == Some(SwapPhase::RollingBack)).await;
+        let why = world.ordinal(0).swap.unwrap().message.unwrap();
+        let says = "pod stranger has come to claim www-nginx-0 after that was copied";
+        assert!(why.starts_with(says), "{why}");
+        world.api.delete::<Pod>("shop/stranger");
+        world.play().are_agents_away = false;
+        world
+            .until("the copy is left to people", |status| {
+                status.reason.as_deref() == Some("ClaimTaken")
+            })
+            .await;
+        world.rest().await;
+        assert_eq!((volume(&world, "www-nginx-0"), world.told("Swapped")), (old, 0));
+        world.write();
+        let copy = world.ordinal(0).swap.unwrap().claim;
+        world.api.delete::<PersistentVolumeClaim>(&format!("shop/{copy}"));
+        world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        world.rest().await;
+        world.write();
+        assert_eq!(world.left(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_class_of_another_driver_that_the_template_does_not_name_is_refused_before_the_pod_is_stopped()
+{
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        one_pod(&world).await;
+        let (pod, old) = (world.pod("nginx-0"), volume(&world, "www-nginx-0"));
+        world.play().default_class = Some("fixed");
+        world.want(
+            "",
+            "",
+            &json!({"volumeClaimTemplate": {
+                "metadata": {"name": "www"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem",
+                         "resources": {"requests": {"storage": "2Gi"}}},
+            }}),
+        );
+        world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        world.rest().await;
+        let why = world.ordinal(0).swap.unwrap().message.unwrap();
+        assert!(why.contains("has class fixed, whose volumes are another driver's"), "{why}");
+        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 0));
+        assert_eq!(volume(&world, "www-nginx-0"), old);
+        world.write();
+        assert_eq!(world.left(), Vec::<String>::new());
     });
 }

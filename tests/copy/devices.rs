@@ -2,12 +2,16 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 
 use pliant::copy::{CopyError, Hand, Outcome, Progress, Round, copy_device};
 
+use crate::rounds::Meddler;
 use crate::world::{World, sparse};
 
 const SIZE: u64 = 8 << 20;
+
+type Copied = Result<Outcome, CopyError>;
 
 fn carry(world: &World, hand: &Hand) -> Result<Outcome, CopyError> {
     world.copy_disk(hand)
@@ -33,6 +37,62 @@ fn a_device_arrives_and_zeroes_take_no_room() {
     assert_eq!(fs::read(&source).unwrap(), fs::read(&target).unwrap()[..8 << 20]);
     assert!(fs::metadata(&target).unwrap().blocks() * 512 <= 9 * (256 << 10));
     assert_eq!(carry(&world, &Hand::default()).unwrap().bytes, 0);
+}
+
+/// Images of three MiB without a hole.
+fn full() -> World {
+    let world = World::new();
+    fs::write(world.source().join("disk"), vec![1; 3 << 20]).unwrap();
+    fs::write(world.target().join("disk"), vec![0; 3 << 20]).unwrap();
+    world
+}
+
+fn meddled(world: &World, side: &Path, phase: &'static str, round: Round) -> Copied {
+    Meddler::meets(side.join("disk"), phase, |tell| {
+        world.copy_disk_telling(&Hand::default(), round, tell)
+    })
+}
+
+#[test]
+fn a_device_that_changes_while_it_is_read_is_left_to_the_next_round() {
+    let world = full();
+    let hot = meddled(&world, &world.source(), "copy", Round::Hot).unwrap();
+    assert_eq!((hot.bytes, hot.digest), (3 << 20, None));
+    // The piece that was meddled with, and no other.
+    let silent = &mut Progress::silent();
+    let hot = world.copy_disk_telling(&Hand::default(), Round::Hot, silent).unwrap();
+    assert_eq!((hot.bytes, hot.digest), (256 << 10, None));
+    let last = carry(&world, &Hand::default()).unwrap();
+    assert!(last.bytes == 0 && last.digest.is_some());
+    let [source, target] = [world.source(), world.target()].map(|dir| fs::read(dir.join("disk")));
+    assert_eq!(source.unwrap(), target.unwrap());
+}
+
+#[test]
+fn a_device_that_changes_in_a_final_round_is_an_error() {
+    let world = full();
+    let error = meddled(&world, &world.source(), "copy", Round::Final).unwrap_err();
+    assert_eq!((error.code(), error.word()), (4, "source-changed"), "{error}");
+    carry(&world, &Hand::default()).unwrap();
+}
+
+#[test]
+fn a_device_that_does_not_keep_what_was_written_is_told() {
+    let world = full();
+    let error = meddled(&world, &world.target(), "copy", Round::Final).unwrap_err();
+    assert_eq!((error.code(), error.word()), (3, "mismatch"), "{error}");
+    carry(&world, &Hand::default()).unwrap();
+}
+
+/// What an earlier round has written is read back too.
+#[test]
+fn a_device_that_has_lost_what_a_round_has_written_gets_it_again() {
+    let world = full();
+    let silent = &mut Progress::silent();
+    world.copy_disk_telling(&Hand::default(), Round::Hot, silent).unwrap();
+    let target = File::options().write(true).open(world.target().join("disk")).unwrap();
+    target.write_all_at(b"lost", (1 << 20) + 7).unwrap();
+    assert_eq!(carry(&world, &Hand::default()).unwrap().bytes, 256 << 10);
 }
 
 #[test]

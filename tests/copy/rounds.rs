@@ -13,14 +13,35 @@ use crate::world::{World, set_time};
 
 const MIB: usize = 1 << 20;
 
-/// Writes into a file of the source when the progress is told: that is in the midst of it.
-struct Meddler {
+/// Writes into a file when the progress is told: that is in the midst of it.
+pub struct Meddler {
     file: PathBuf,
+    /// The phase of the progress in which it does so.
+    phase: &'static str,
     told: Arc<AtomicBool>,
+}
+
+impl Meddler {
+    /// Have it meet a copy at one MiB a second; of three MiB the progress is told while the second one waits.
+    pub fn meets<T>(
+        file: PathBuf,
+        phase: &'static str,
+        copy: impl FnOnce(&mut Progress) -> T,
+    ) -> T {
+        let told = Arc::new(AtomicBool::new(false));
+        let meddler = Meddler { file, phase, told: told.clone() };
+        let mut tell = Progress::new(Box::new(meddler), Some(MIB as u64), Arc::default());
+        let ended = copy(&mut tell);
+        assert!(told.load(Ordering::Relaxed), "nobody has meddled");
+        ended
+    }
 }
 
 impl Write for Meddler {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if !String::from_utf8_lossy(line).contains(self.phase) {
+            return Ok(line.len());
+        }
         let file = File::options().write(true).open(&self.file)?;
         file.write_all_at(b"meddled", 10)?;
         self.told.store(true, Ordering::Relaxed);
@@ -32,14 +53,10 @@ impl Write for Meddler {
     }
 }
 
-/// A copy of three MiB at one a second: it is told while the second one waits.
 fn meddled(world: &World, round: Round) -> Result<pliant::copy::Outcome, CopyError> {
-    let told = Arc::new(AtomicBool::new(false));
-    let meddler = Meddler { file: world.source().join("f"), told: told.clone() };
-    let mut tell = Progress::new(Box::new(meddler), Some(MIB as u64), Arc::default());
-    let ended = world.copy_telling(&Hand::default(), round, &mut tell);
-    assert!(told.load(Ordering::Relaxed), "nobody has meddled");
-    ended
+    Meddler::meets(world.source().join("f"), "", |tell| {
+        world.copy_telling(&Hand::default(), round, tell)
+    })
 }
 
 #[test]

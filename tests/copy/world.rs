@@ -85,14 +85,22 @@ impl World {
 
     /// Copy the image of a device.
     pub fn copy_disk(&self, hand: &Hand) -> Result<Outcome, CopyError> {
+        self.copy_disk_telling(hand, Round::Final, &mut Progress::silent())
+    }
+
+    pub fn copy_disk_telling(
+        &self,
+        hand: &Hand,
+        round: Round,
+        tell: &mut Progress,
+    ) -> Result<Outcome, CopyError> {
         let (source, target) = (self.source().join("disk"), self.target().join("disk"));
-        let tell = &mut Progress::silent();
         if IS_FAR {
             let send = || Sender::of(Served::Device(source));
             let disk = RemoteDisk(self.sender.get_or_init(send).remote());
-            return copy_disk(&disk, &target, Round::Final, hand, tell);
+            return copy_disk(&disk, &target, round, hand, tell);
         }
-        copy_device(&source, &target, Round::Final, hand, tell)
+        copy_device(&source, &target, round, hand, tell)
     }
 
     /// Let the target be one that an earlier copy has filled.

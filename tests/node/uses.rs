@@ -120,6 +120,21 @@ fn a_volume_for_one_workload_is_published_once() {
 }
 
 #[test]
+fn a_device_that_a_pod_has_is_shown_to_a_copy_beside_it() {
+    block_on(async {
+        let (host, _, node) = after(&[Op::Create(Mode::Block), Op::Stage(Mode::Block)]).await;
+        let pod = Publish { alone: false, ..publish(Mode::Block) };
+        let copy = Publish { target: ELSEWHERE.into(), ..pod.clone() };
+        for shown in [&pod, &copy, &copy] {
+            node.publish(shown).await.expect("publish");
+        }
+        assert!(is_mounted(&host, TARGET) && is_mounted(&host, ELSEWHERE));
+        node.unpublish(&id_of(VOLUME), Path::new(ELSEWHERE)).await.expect("a round has ended");
+        assert!(is_mounted(&host, TARGET) && !is_mounted(&host, ELSEWHERE));
+    });
+}
+
+#[test]
 fn a_path_that_shows_another_volume_is_not_taken_for_this_one() {
     block_on(async {
         let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4)]).await;

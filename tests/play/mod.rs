@@ -53,6 +53,8 @@ pub enum End {
 pub struct Play {
     /// Where pods of a claim are scheduled to, in order.
     pub nodes: BTreeMap<String, Vec<String>>,
+    /// The class that claims without one get.
+    pub default_class: Option<&'static str>,
     /// Nodes without room.
     pub full: BTreeSet<String>,
     /// The largest size to which a volume can grow; without one there is room for all.
@@ -145,7 +147,8 @@ pub async fn run(api: FakeApi, play: Arc<Mutex<Play>>, more: fn(&FakeApi, &mut P
 /// Do one thing, if there is one to do.
 fn step(api: &FakeApi, play: &mut Play) -> bool {
     for claim in api.list::<PersistentVolumeClaim>() {
-        if protect(api, &claim)
+        if give_class(api, play, &claim)
+            || protect(api, &claim)
             || schedule(api, play, &claim)
             || bind(api, &claim)
             || lose(api, &claim)
@@ -160,6 +163,18 @@ fn step(api: &FakeApi, play: &mut Play) -> bool {
     pvs.iter().any(|pv| protect_volume(api, pv) || reclaim(api, play, pv))
         || fill_pods(api).iter().any(|pod| kubelet(api, play, pod) || send(api, play, pod))
         || api.list::<Secret>().iter().any(|secret| collect(api, secret))
+}
+
+/// A claim without a class gets the default one, if there is one.
+fn give_class(api: &FakeApi, play: &Play, claim: &PersistentVolumeClaim) -> bool {
+    let spec = claim.spec.clone().unwrap_or_default();
+    let Some(class) = play.default_class.filter(|_| spec.storage_class_name.is_none()) else {
+        return false;
+    };
+    let mut changed = claim.clone();
+    changed.spec.get_or_insert_default().storage_class_name = Some(class.to_owned());
+    api.put(&changed);
+    true
 }
 
 /// A claim is kept while a pod uses it that is on a node, one that has ended too.
@@ -418,6 +433,7 @@ fn reclaim(api: &FakeApi, play: &mut Play, pv: &PersistentVolume) -> bool {
     api.put(&freed);
     api.delete::<PersistentVolume>(&pv.name_any());
     play.volumes.remove(&volume_in(pv));
+    play.limits.remove(&volume_in(pv));
     play.destroyed.extend(play.contents.remove(&volume_in(pv)));
     true
 }

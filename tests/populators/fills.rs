@@ -118,17 +118,41 @@ async fn a_paused_source_has_its_room_before_anything_is_copied() {
     assert_eq!((world.left(), world.pods()), (NOTHING, 1));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_raw_device_is_not_copied_ahead_and_that_is_told() {
-    let (world, _operator) = World::with_an_operator().await;
-    let raw = json!({"volumeMode": "Block"});
+/// A claim of a raw device that is to be copied ahead while it is paused.
+async fn raw_devices(world: &World, access: &str) {
+    let raw = json!({"volumeMode": "Block", "accessModes": [access]});
     world.play().nodes.insert("old".to_owned(), vec!["alpha".to_owned()]);
     world.claim_of("old", "fast", &Value::Null, &raw);
     world.until("old", "is bound", |claim| phase(claim) == "Bound").await;
+    world.pod_of("shop-0", "old", "Running");
     world.copy_of("old", &json!({"startEarly": true, "paused": true, "copyAhead": true}));
     let from = json!({"apiGroup": "pliant.io", "kind": "PvcSourcePopulator", "name": "old"});
     world.claim_of("new", "fast", &from, &raw);
-    world.shows("new", "Waiting: CannotCopyAhead: claim old is a raw device").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raw_device_is_copied_ahead_too() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.play().rounds = [1000 << 20, 40 << 20].into();
+    raw_devices(&world, "ReadWriteOnce").await;
+    world.shows("new", "Ahead: SourcePaused: PvcSourcePopulator old is paused").await;
+    world.settled().await;
+    let ahead = world.told_of_copy("old").unwrap().ahead.unwrap();
+    assert_eq!((ahead.rounds, ahead.bytes.0.get() >> 20, world.pods()), (2, 40, 2));
+    world.api.delete::<Pod>("shop/shop-0");
+    world.unpause("old");
+    world.filled("new").await;
+    let whole = "copy /source /target --final --result /dev/termination-log --device".to_owned();
+    assert_eq!(world.content("new"), Some(Content::Whole(whole)));
+    assert_eq!((world.left(), world.pods()), (NOTHING, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_raw_device_of_one_pod_is_not_copied_ahead_and_that_is_told() {
+    let (world, _operator) = World::with_an_operator().await;
+    raw_devices(&world, "ReadWriteOncePod").await;
+    world.shows("new", "Waiting: CannotCopyAhead: claim old is ReadWriteOncePod").await;
+    world.api.delete::<Pod>("shop/shop-0");
     world.unpause("old");
     world.filled("new").await;
     assert_eq!((world.left(), world.pods()), (NOTHING, 1));

@@ -27,7 +27,34 @@ const RECORDS: &str = "\
     while true; do n=$((n + 1)); echo $n >>records; sync records; \
         echo $n >count.new; sync count.new; mv count.new count; sleep 0.1; done";
 
+/// The same in blocks of a raw device, behind what the test puts there; the number of the last record is
+/// in the first of them.
+const RAW_RECORDS: &str = "\
+    record() { dd if=/dev/data bs=512 skip=$1 count=1 2>/dev/null | tr -d '\\0 '; }; \
+    put() { printf '%-512s' $2 | dd of=/dev/data bs=512 seek=$1 conv=notrunc,fsync 2>/dev/null; }; \
+    n=$(record 0); n=${n:-0}; i=0; \
+    while [ $i -lt $n ]; do i=$((i + 1)); \
+        [ \"$(record $i)\" = $i ] || { echo \"record $i is $(record $i)\"; exit 1; }; done; \
+    echo ok >/tmp/checked; \
+    while true; do [ $n -ge 2000 ] || { n=$((n + 1)); put $n $n; put 0 $n; }; sleep 0.1; done";
+
 impl World {
+    /// A StatefulSet of one pod that writes records to the raw device `data`.
+    async fn raw_workload(&self) {
+        let pod = json!({
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{
+                "name": "app",
+                "image": "pliant.test/busybox:1",
+                "command": ["sh", "-c", RAW_RECORDS],
+                "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/checked"]},
+                                   "periodSeconds": 1},
+                "volumeDevices": [{"name": "data", "devicePath": "/dev/data"}],
+            }],
+        });
+        self.workload_of(pod, 1, json!([])).await;
+    }
+
     /// A StatefulSet whose pods write records to the volume `data`; `templates` are those of its own.
     pub async fn workload(&self, replicas: i32, templates: Value) {
         let pod = json!({
@@ -333,6 +360,48 @@ fn a_hot_copy_stops_the_pod_for_less() {
         assert_eq!(world.exec("db-0", "wc -c </data/big").await, "100000000");
         assert!(world.records("db-0").await > before);
         assert_eq!(capacity(&world.active(0).await), "320Mi");
+        world.end_workload().await;
+    });
+}
+
+/// Its first MiB is written to all the time, and what is behind it has to arrive as it was.
+#[test]
+fn a_hot_copy_of_a_raw_device_loses_no_block() {
+    run("a_hot_copy_of_a_raw_device", |world| async move {
+        let hdd = world.class(json!({"pool": "fast"})).await;
+        let ssd = format!("{hdd}-ssd");
+        world.class_named(&ssd, json!({"pool": "fast"})).await;
+        let raw = |class: &str, size: &str| {
+            json!({"hotCopy": true, "volumeClaimTemplate": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "data"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block",
+                         "resources": {"requests": {"storage": size}}, "storageClassName": class},
+            }})
+        };
+        world.raw_workload().await;
+        world.autoscaler(&hdd, "200Mi", raw(&hdd, "200Mi")).await;
+        world.settled("1/1").await;
+        // More than a last copy is left with.
+        let blocks =
+            "dd if=/dev/urandom of=/dev/data bs=1M seek=1 count=90 conv=notrunc,fsync 2>/dev/null";
+        world.exec_when_back("db-0", blocks).await;
+        let sum = "dd if=/dev/data bs=1M skip=1 count=90 2>/dev/null | md5sum";
+        let before = world.exec_when_back("db-0", sum).await;
+        let records = "dd if=/dev/data bs=512 count=1 2>/dev/null | tr -d '\\0 '";
+        let written: u64 = world.exec_when_back("db-0", records).await.parse().unwrap();
+        world.autoscaler(&ssd, "200Mi", raw(&ssd, "200Mi")).await;
+        let status = world.settled("1/1").await;
+        let entry = status.of(0).unwrap();
+        let last = entry.last_swap.clone().unwrap();
+        assert_eq!((entry.generation, &last.claim), (1, &entry.active_claim));
+        assert!(last.rounds >= 1, "{last:?}");
+        assert!(last.bytes.unwrap().0.get() < 90 << 20, "the last copy has it all: {last:?}");
+        println!("hot_copy_of_a_raw_device_pause_seconds {}", last.pause_seconds.unwrap());
+        assert_eq!(world.exec_when_back("db-0", sum).await, before);
+        let after: u64 = world.exec_when_back("db-0", records).await.parse().unwrap();
+        assert!(after > written, "{after} records, and {written} before");
         world.end_workload().await;
     });
 }
