@@ -290,8 +290,10 @@ fn holds_others_up(seen: &Seen, one: &OrdinalStatus) -> bool {
         return true;
     }
     let swap = one.swap.as_ref().filter(|swap| swap.generation == seen.generation());
-    swap.is_some_and(|swap| {
-        swap.phase == SwapPhase::Failed || swap.failures > 0 && swap.phase != SwapPhase::Soaking
+    swap.is_some_and(|swap| match swap.phase {
+        SwapPhase::RollingBack | SwapPhase::Failed => true,
+        SwapPhase::Soaking => false,
+        _ => swap.failures > 0,
     })
 }
 

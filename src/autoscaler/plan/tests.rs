@@ -18,6 +18,7 @@ mod kubernetes;
 mod nodes;
 mod objects;
 mod operators;
+mod others;
 mod world;
 
 /// Let all happen that always happens, each in its turn, and nothing else, until nothing more does.

@@ -269,7 +269,7 @@ impl World {
         u64::from_be_bytes(digest[..8].try_into().expect("eight bytes"))
     }
 
-    fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         Timestamp::UNIX_EPOCH + SignedDuration::from_hours(self.hours)
     }
 

@@ -1,0 +1,86 @@
+//! Another pod beside the one that the explored world has, which runs on a claim as that was.
+
+use super::settle;
+use super::world::{NOTHING, PodModel, TEMPLATES, World};
+use crate::api::{OrdinalStatus, Quantity, Rollout, Swap, SwapPhase};
+use crate::autoscaler::ORDINAL;
+use crate::autoscaler::plan::plan;
+use crate::autoscaler::seen::{Claims, Seen};
+use crate::bytes::Bytes;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
+use kube::ResourceExt;
+
+/// The ordinal of the other pod, and what its claim is called.
+const ANOTHER: (i32, &str) = (1, "data-db-1");
+
+impl World {
+    /// What an operator sees if there is another pod, and so many may be away at a time.
+    pub(super) fn seen_with_another(&self, n: usize, may_be_away: u16) -> Seen {
+        let (ordinal, name) = ANOTHER;
+        let mut world = self.clone();
+        let (gib, class) = TEMPLATES[0];
+        world.make_of(name.to_owned(), Quantity(Bytes::gib(gib)), class, false);
+        world.change(name, |claim| claim.content = Some(0));
+        let mut seen = world.seen(n);
+        let claim = seen.claims.get_mut(name).expect("it was made");
+        claim.labels_mut().insert(ORDINAL.to_owned(), ordinal.to_string());
+        let pod = PodModel { uid: 0, claim: name.to_owned(), is_running: true, is_gated: false };
+        let mut pod = pod.object();
+        pod.metadata.name = Some(format!("db-{ordinal}"));
+        seen.pods.push(pod);
+        seen.workload.as_mut().expect("there is one").claims = Claims::Numbered(0..ordinal + 1);
+        let active_claim = name.to_owned();
+        let entry = OrdinalStatus { ordinal, active_claim, ..OrdinalStatus::default() };
+        seen.autoscaler.status.as_mut().expect("there is one").ordinals.push(entry);
+        let rollout = Rollout { partition: 0, paused: false, max_unavailable: may_be_away };
+        seen.autoscaler.spec.rollout = Some(rollout);
+        seen
+    }
+}
+
+/// Whether the claim of the other pod is begun with.
+pub(super) fn begins_with_another(seen: &Seen) -> bool {
+    plan(seen).status.of(ANOTHER.0).is_some_and(|entry| entry.swap.is_some())
+}
+
+/// Whether another pod is begun with beside one whose swap is so; the template was edited before.
+fn begins_beside(swap: Option<Swap>, may_be_away: u16) -> bool {
+    let mut world = settle(&World::new(NOTHING));
+    world.template = 1;
+    world.status.ordinals[0].swap = swap;
+    begins_with_another(&world.seen_with_another(0, may_be_away))
+}
+
+/// A swap for the template as it is edited; so many have failed for it.
+fn swap(phase: SwapPhase, failures: i32) -> Swap {
+    Swap { phase, failures, generation: 2, claim: "new".to_owned(), ..Swap::default() }
+}
+
+#[test]
+fn nobody_else_is_stopped_from_a_failure_until_a_try_has_come_to_a_good_end() {
+    use SwapPhase::{
+        Draining, Exchanging, Failed, Fenced, FinalCopy, HotCopy, Planned, RollingBack, Soaking,
+    };
+    let under_way = [Planned, HotCopy, Draining, Fenced, FinalCopy, Exchanging];
+    for phase in under_way {
+        assert!(begins_beside(Some(swap(phase, 0)), 2), "{phase:?} of the first try");
+        assert!(!begins_beside(Some(swap(phase, 0)), 1), "{phase:?}, and one may be away");
+        assert!(!begins_beside(Some(swap(phase, 1)), 2), "{phase:?} of another try");
+    }
+    for failures in [0, 1] {
+        assert!(!begins_beside(Some(swap(RollingBack, failures)), 2), "{failures} failures");
+        assert!(begins_beside(Some(swap(Soaking, failures)), 2), "{failures} failures");
+    }
+    let now = World::new(NOTHING).now();
+    for may_be_away in [1, 2] {
+        assert!(begins_beside(None, may_be_away));
+        for hours in [None, Some(-1), Some(0), Some(1)] {
+            let retry_at = hours.map(|hours| Time(now + SignedDuration::from_hours(hours)));
+            let failed = Swap { retry_at, ..swap(Failed, 1) };
+            assert!(!begins_beside(Some(failed.clone()), may_be_away), "tried again at {hours:?}");
+            let before = Swap { generation: 1, ..failed };
+            assert!(begins_beside(Some(before), may_be_away), "it was for another template");
+        }
+    }
+}
