@@ -8,7 +8,7 @@ use crate::api::SwapPhase;
 use crate::volume::Fence;
 use dice::Dice;
 use serde_json::json;
-use world::{FAIR, HOT, Left, MOVES, Move, NOTHING, SAME, World};
+use world::{FAIR, FillingPhaseKey, HOT, Left, MOVES, Move, NOTHING, RETRIED, SAME, Source, World};
 
 #[path = "../../../tests/tally/dice.rs"]
 mod dice;
@@ -19,6 +19,7 @@ mod nodes;
 mod objects;
 mod operators;
 mod others;
+mod retries;
 mod world;
 
 /// Let all happen that always happens, each in its turn, and nothing else, until nothing more does.
@@ -40,8 +41,8 @@ fn settle(world: &World) -> World {
 /// The world after each round in which all happens that always happens, and nothing else.
 fn rounds(world: &World) -> impl Iterator<Item = World> {
     let mut first = world.clone();
-    let Left { is_hot, keeps_names, .. } = world.left;
-    first.left = Left { edits: 0, is_hot, keeps_names, ..NOTHING };
+    let Left { is_hot, keeps_names, differs, .. } = world.left;
+    first.left = Left { edits: 0, is_hot, keeps_names, differs, ..NOTHING };
     if first.replicas == 0 {
         first.replicas = 1;
     }
@@ -87,12 +88,14 @@ impl EndsWell {
 /// operators each look and effect can be between any of the other's, so walks go on from there.
 const AT_MOST: usize = 60_000;
 
+/// How many of one in which a swap is tried again.
+const AT_MOST_RETRIED: usize = 8_000;
+
 /// How many walks there are then, and how many moves each tries: most cannot be, and a swap takes some fifty.
 const WALKS: (usize, usize) = (200, 1500);
 
 /// Explore what can be reached; how many states that are.
-fn explore(left: Left) -> usize {
-    let first = World::new(left);
+fn explore(first: &World, at_most: usize) -> usize {
     let mut known: HashSet<u64> = [first.key()].into();
     let mut ends_well = EndsWell::default();
     let mut open = VecDeque::from([first.clone()]);
@@ -105,8 +108,8 @@ fn explore(left: Left) -> usize {
                 open.push_back(next);
             }
         }
-        if known.len() > AT_MOST {
-            walk(&first, &mut known, &mut ends_well);
+        if known.len() > at_most {
+            walk(first, &mut known, &mut ends_well);
             break;
         }
     }
@@ -145,24 +148,27 @@ fn what_is_restored_or_filled_by_others_was_not_made_for_a_swap() {
     }
 }
 
-/// Until a copy has begun, one thing after the other.
-fn copied() -> World {
-    let mut world = settle(&World::new(NOTHING));
-    world.left = NOTHING;
-    let is_begun = |world: &World| world.sources.values().any(|source| !source.paused);
+/// Until a copy has begun, one thing after the other; so many have come out different before it.
+fn copied_after(failures: u8, left: Left) -> World {
+    let mut world = settle(&World::new(left));
+    world.left.failures = failures;
+    world.left.edits = 1;
+    let is_begun = |source: &Source| source.phase == FillingPhaseKey::Filling;
     let all = [Move::Edit].iter().chain(MOVES[..FAIR].iter().cycle());
-    for one in all.take(1000) {
-        if is_begun(&world) {
-            return world;
+    for one in all.take(5000) {
+        let is_begun = world.sources.values().any(is_begun);
+        if is_begun && world.left.failures == 0 {
+            return World { left: Left { edits: left.edits - 1, ..left }, ..world };
         }
-        world = world.after(*one).unwrap_or(world);
+        let next = if is_begun { Move::FailCopy } else { *one };
+        world = world.after(next).unwrap_or(world);
     }
     panic!("no copy has begun in {world:#?}");
 }
 
 #[test]
 fn a_copy_that_a_version_before_fences_has_begun_goes_on() {
-    let mut world = copied();
+    let mut world = copied_after(0, NOTHING);
     world.operators = [None, None];
     world.asks.clear();
     world.asked.iter_mut().for_each(BTreeMap::clear);
@@ -177,6 +183,26 @@ fn a_copy_that_a_version_before_fences_has_begun_goes_on() {
     assert_ne!(swap.phase, SwapPhase::RollingBack, "{swap:?}");
     let end = settle(&world);
     assert!(end.has_ended_well() && end.status.ordinals[0].generation == 1, "{end:#?}");
+}
+
+/// Stories in which swaps are tried again. They begin where the copy of a try goes on, after so many tries
+/// that have failed: all that comes before is that of the stories above.
+fn retried() -> impl Iterator<Item = (String, World, usize)> {
+    let once = Left { failures: 1, ..RETRIED };
+    let stories = [
+        (0, Left { deaths: 1, ..once }),
+        (0, Left { operators: 2, is_disordered: true, ..once }),
+        (0, Left { kills: 1, ..once }),
+        (0, Left { edits: 2, ..once }),
+        (0, Left { scalings: 1, ..once }),
+        (0, Left { is_hot: true, failures: 2, ..once }),
+        (0, Left { keeps_names: true, deaths: 1, ..once }),
+        (2, Left { failures: 2, ..once }),
+        (3, Left { deaths: 1, ..once }),
+    ];
+    stories.into_iter().map(|(failed, left)| {
+        (format!("{left:?} after {failed} failures"), copied_after(failed, left), AT_MOST_RETRIED)
+    })
 }
 
 #[test]
@@ -220,13 +246,17 @@ fn in_every_state_nothing_is_lost_and_all_ends_well() {
         Left { backs: 1, deaths: 1, kills: 1, ..SAME },
         Left { backs: 1, operators: 2, ..SAME },
     ];
-    let found: Vec<(Left, std::thread::Result<usize>)> = std::thread::scope(|scope| {
-        let all = stories.map(|left| (left, scope.spawn(move || explore(left))));
-        all.map(|(left, explored)| (left, explored.join())).into()
+    let stories = stories.map(|left| (format!("{left:?}"), World::new(left), AT_MOST));
+    let all = stories.into_iter().chain(retried());
+    let found: Vec<(String, std::thread::Result<usize>)> = std::thread::scope(|scope| {
+        let all = all
+            .map(|(story, first, at_most)| (story, scope.spawn(move || explore(&first, at_most))));
+        let all: Vec<_> = all.collect();
+        all.into_iter().map(|(story, explored)| (story, explored.join())).collect()
     });
     let (mut states, mut broken) = (0, 0);
-    for (left, explored) in found {
-        println!("{explored:?} states with {left:?}");
+    for (story, explored) in found {
+        println!("{explored:?} states with {story}");
         states += explored.as_ref().unwrap_or(&0);
         broken += usize::from(explored.is_err());
     }

@@ -189,7 +189,8 @@ impl World {
     pub(super) fn fail_copy(&mut self) -> bool {
         let runs = |source: &&mut Source| source.phase == FillingPhaseKey::Filling;
         let Some(source) = self.sources.values_mut().find(runs) else { return false };
-        source.phase = FillingPhaseKey::Failed;
+        let differs = self.left.differs;
+        source.phase = if differs { FillingPhaseKey::Different } else { FillingPhaseKey::Failed };
         true
     }
 

@@ -15,6 +15,7 @@ use serde_json::json;
 use super::world::{Claim, FillingPhaseKey, PodModel, Source};
 use crate::api::{Filling, FillingPhase, GATE, PopulatorStatus, PvcSourcePopulator};
 use crate::autoscaler::{KEPT_BY, ORDINAL, SUPERSEDED_BY};
+use crate::populators::PopulatorReason;
 
 impl Claim {
     pub fn object(&self, name: &str) -> PersistentVolumeClaim {
@@ -73,14 +74,19 @@ impl Source {
             FillingPhaseKey::Filling => FillingPhase::Filling,
             FillingPhaseKey::Ahead => FillingPhase::Ahead,
             FillingPhaseKey::Filled => FillingPhase::Filled,
-            FillingPhaseKey::Failed => FillingPhase::Failed,
+            FillingPhaseKey::Failed | FillingPhaseKey::Different => FillingPhase::Failed,
+        };
+        let reason = match self.phase {
+            FillingPhaseKey::Held => Some(PopulatorReason::SourcePaused),
+            FillingPhaseKey::Different => Some(PopulatorReason::ContentDiffers),
+            _ => None,
         };
         let filling = Filling {
             claim: name.to_owned(),
             uid: claim.to_string(),
             phase,
             generation: if self.paused || self.is_told_of_before { 1 } else { 2 },
-            reason: (self.phase == FillingPhaseKey::Held).then(|| "SourcePaused".to_owned()),
+            reason: reason.map(|reason| reason.to_string()),
             digest: Some("d".to_owned()),
             ..Filling::default()
         };

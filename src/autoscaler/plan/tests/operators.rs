@@ -11,6 +11,7 @@ use crate::volume::Fence;
 impl World {
     pub(super) fn look(&mut self, n: usize) -> bool {
         let plan = plan(&self.seen(n));
+        self.holds_others_up(n);
         let note = (plan.status != self.status).then(|| (self.status.clone(), plan.status));
         let steps: VecDeque<Step> =
             plan.steps.into_iter().filter(|step| !matches!(step, Step::Tell { .. })).collect();
@@ -30,6 +31,7 @@ impl World {
                 return true;
             }
             self.status = after;
+            self.count_tries(&before);
         } else if let Some(step) = decided.steps.pop_front() {
             self.apply(n, step);
         }

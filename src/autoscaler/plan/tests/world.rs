@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
+use super::retries::Tries;
 use crate::api::{
     AutoscalerPhase, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Quantity, RollBack,
 };
@@ -24,6 +25,7 @@ pub(super) const TEMPLATES: [(u64, &str); 3] = [(4, "hdd"), (2, "ssd"), (8, "ssd
 
 /// How often each of what need not happen does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
 pub(super) struct Left {
     pub edits: u8,
     pub kills: u8,
@@ -45,6 +47,8 @@ pub(super) struct Left {
     pub is_hot: bool,
     /// Whether the workload makes the claims, so that they keep their names.
     pub keeps_names: bool,
+    /// Whether a copy that fails came out different, so that it is tried again.
+    pub differs: bool,
     /// How many operators there are.
     pub operators: usize,
 }
@@ -64,6 +68,7 @@ pub(super) const NOTHING: Left = Left {
     is_disordered: false,
     is_hot: false,
     keeps_names: false,
+    differs: false,
     operators: 1,
 };
 
@@ -72,6 +77,9 @@ pub(super) const HOT: Left = Left { is_hot: true, ..NOTHING };
 
 /// The same, and the claims keep their names.
 pub(super) const SAME: Left = Left { keeps_names: true, ..NOTHING };
+
+/// The same, and a copy that fails is tried again after hours.
+pub(super) const RETRIED: Left = Left { differs: true, ..NOTHING };
 
 /// How much of what was written is in a volume: the number of the last write.
 pub(super) type Data = u8;
@@ -126,6 +134,8 @@ pub(super) enum FillingPhaseKey {
     Ahead,
     Filled,
     Failed,
+    /// What was copied is not what was read.
+    Different,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -168,6 +178,8 @@ pub(super) struct World {
     pub back: Option<(i64, Data)>,
     /// What is in a volume whose claim was deleted, and that stays.
     pub kept: Option<Data>,
+    /// How swaps came out that are tried again.
+    pub tries: Tries,
     pub left: Left,
 }
 
@@ -202,9 +214,10 @@ pub(super) enum Move {
     Exchange,
     OpenGate,
     RollBack,
+    AwaitRetry,
 }
 
-pub(super) const MOVES: [Move; 31] = [
+pub(super) const MOVES: [Move; 32] = [
     Move::Exchange,
     Move::OpenGate,
     Move::LetGo,
@@ -222,6 +235,7 @@ pub(super) const MOVES: [Move; 31] = [
     Move::EndCopy,
     Move::Vanish,
     Move::Wait,
+    Move::AwaitRetry,
     Move::Look(1),
     Move::Do(1),
     Move::Die(0),
@@ -239,7 +253,7 @@ pub(super) const MOVES: [Move; 31] = [
 ];
 
 /// Those that always happen in the end.
-pub(super) const FAIR: usize = 17;
+pub(super) const FAIR: usize = 18;
 
 impl World {
     pub fn new(left: Left) -> World {
@@ -260,6 +274,7 @@ impl World {
             exchange: None,
             back: None,
             kept: None,
+            tries: Tries::default(),
             left,
         }
     }
@@ -383,6 +398,7 @@ impl World {
             Move::Exchange => next.end_exchange(),
             Move::OpenGate => next.open_gate(),
             Move::RollBack => next.ask_for_before(),
+            Move::AwaitRetry => next.await_retry(),
         };
         next.forget();
         is_done.then_some(next)
@@ -411,6 +427,7 @@ impl World {
             Move::Create => self.keeper.is_none(),
             Move::Exchange => self.exchange.is_some(),
             Move::OpenGate => self.pod.as_ref().is_some_and(|pod| pod.is_gated),
+            Move::AwaitRetry => self.next_try().is_some(),
             Move::CopyAhead | Move::BeginCopy | Move::EndCopy => !self.sources.is_empty(),
             Move::MakePod => self.pod.is_none(),
             Move::StartPod => self.pod.is_some(),
@@ -478,7 +495,7 @@ impl World {
         let (gib, class) = TEMPLATES[self.template];
         let active = self.claims.get(&entry.active_claim);
         let is_wanted = active.is_some_and(|claim| (claim.gib, claim.class) == (gib, class));
-        let has_failed = self.status.phase == AutoscalerPhase::Failed;
+        let has_failed = self.status.phase == AutoscalerPhase::Failed && self.is_given_up();
         let runs = self.pod.as_ref().is_some_and(|pod| pod.is_running);
         // Of a PvcAutoscaler that was deleted nobody knows how long the claims before are kept.
         let is_first = self.keeper == Some(0);
