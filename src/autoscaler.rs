@@ -11,7 +11,6 @@
 //! is none.
 
 mod apply;
-mod asks;
 mod conditions;
 mod decide;
 mod drift;

@@ -18,6 +18,7 @@ use crate::volume::{
     Reason, Volume, VolumeError, VolumeId, VolumeStatus, Volumes,
 };
 
+mod asks;
 pub mod audit;
 mod capacities;
 mod claim;
@@ -29,10 +30,12 @@ mod once;
 mod placement;
 mod pv;
 mod requests;
+mod seen;
 mod watched;
 mod words;
 pub mod writes;
 
+pub use asks::Asks;
 pub use claim::{
     CLASS, EXCHANGE, RESIZER_WOKEN_FOR, VOLUME, capacity, class_of, is_resizing, own_words,
     refusal, refused_size, requested, resize_error, volume_name,
@@ -43,8 +46,10 @@ pub use lasting::Lasting;
 pub(crate) use nodes::is_on;
 pub use nodes::{Nodes, largest, pool_of};
 pub use once::{OnceEvent, TELLS};
+pub(crate) use pv::volume_of;
 pub use pv::{ClaimRef, Pv, PvSpec, Source};
 pub use requests::Requests;
+pub use seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 pub use watched::{Pauses, Watched};
 pub use words::{inspection_status, new_volume, usage_status, volume_on_node};
 

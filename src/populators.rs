@@ -13,6 +13,7 @@ mod ahead;
 mod apply;
 mod archive;
 mod consumers;
+mod fence;
 mod make;
 mod notes;
 mod observe;

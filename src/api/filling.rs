@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::Quantity;
+use crate::api::{FenceStatus, Quantity};
 
 /// The most claims that are listed: with more of them the oldest that are filled are left out.
 const MOST_CLAIMS: usize = 256;
@@ -103,6 +103,9 @@ pub struct Filling {
     /// What was copied ahead, while pods could use the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead: Option<Ahead>,
+    /// What its volume was told last of who may use it; a volume of another driver is told nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<FenceStatus>,
     /// The generation of the populator that was last tried: a newer one lets a failed claim be tried
     /// again.
     #[serde(default)]

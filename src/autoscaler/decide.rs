@@ -7,9 +7,9 @@ use kube::ResourceExt;
 use crate::api::{AutoscalerMode, AutoscalerPhase, Grown, Quantity};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
-use crate::autoscaler::seen::{NotDone, Wish};
 use crate::autoscaler::size::{self, Decision, Resize, Sized};
 use crate::autoscaler::turn::Turn;
+use crate::cluster::{NotDone, Wish};
 use crate::cluster::{capacity, refusal, requested};
 
 impl Turn<'_> {

@@ -9,9 +9,9 @@ use kube::ResourceExt;
 use crate::api::{FenceState, FenceStatus, Retained, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
-use crate::autoscaler::seen::{Look, VolumeSeen, Wish};
 use crate::autoscaler::swap::is_fillable;
 use crate::autoscaler::turn::Turn;
+use crate::cluster::{Look, VolumeSeen, Wish};
 use crate::volume::{Fence, VolumeId};
 
 impl Turn<'_> {
@@ -140,8 +140,8 @@ impl Turn<'_> {
 
     /// The same under a higher number, if the volume was told another thing since.
     pub(super) fn renumbered(&mut self, volume: &VolumeSeen, told: FenceStatus) -> FenceStatus {
-        let gives_way = volume.fence.is_none_or(|now| Fence::from(&told).replaces(&now));
-        if gives_way { told } else { self.next_fence(volume, told.state, told.copying) }
+        let is_up_to_date = volume.takes(&Fence::from(&told));
+        if is_up_to_date { told } else { self.next_fence(volume, told.state, told.copying) }
     }
 
     pub(super) fn next_fence(
@@ -150,8 +150,7 @@ impl Turn<'_> {
         state: FenceState,
         copying: bool,
     ) -> FenceStatus {
-        let now = volume.fence.map_or(0, |fence| fence.generation);
-        let generation = self.entry.fence_generation.max(now) + 1;
+        let generation = volume.next_generation(self.entry.fence_generation);
         self.entry.fence_generation = generation;
         FenceStatus { state, generation, copying }
     }

@@ -13,10 +13,10 @@ use crate::api::{
 };
 use crate::autoscaler::exchange::handle;
 use crate::autoscaler::keeper::{AGAIN, Keeper, PAUSE, until};
-use crate::autoscaler::seen::{VolumeSeen, Wish, uid, uses};
+use crate::autoscaler::seen::{uid, uses};
 use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY};
 use crate::causes;
-use crate::cluster::capacity;
+use crate::cluster::{VolumeSeen, Wish, capacity};
 use crate::populators;
 use crate::volume::{Fence, Standing, Use};
 

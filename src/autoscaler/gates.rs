@@ -11,8 +11,8 @@ use crate::autoscaler::WRITER;
 use crate::autoscaler::exchange::record;
 use crate::autoscaler::keeper::Keeper;
 use crate::causes;
-use crate::cluster::writes;
-use crate::volume::{DRIVER, Use};
+use crate::cluster::{volume_of, writes};
+use crate::volume::Use;
 
 impl Keeper {
     /// Take our gate off every pod that waits for nothing; whether one is left that should not be.
@@ -62,10 +62,7 @@ impl Keeper {
         let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
         let Some(named) = named else { return Ok(false) };
         let Some(pv) = self.pvs().get_opt(named).await? else { return Ok(true) };
-        let csi = pv.spec.as_ref().and_then(|spec| spec.csi.as_ref());
-        let id =
-            csi.filter(|csi| csi.driver == DRIVER).and_then(|csi| csi.volume_handle.parse().ok());
-        let fence = id.and_then(|id| self.asks.see("", id).fence);
+        let fence = volume_of(&pv).and_then(|id| self.asks.see("", id).fence);
         Ok(record(&pv).is_some() || fence.is_some_and(|fence| fence.lets() == Use::Read))
     }
 

@@ -13,10 +13,10 @@ use kube::ResourceExt;
 use crate::api::{AutoscalerMode, AutoscalerPhase, InPlace, InPlacePhase, Quantity, Workload};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
-use crate::autoscaler::seen::{NotDone, VolumeSeen, Wish, has_ended, is_bound};
+use crate::autoscaler::seen::{has_ended, is_bound};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
-use crate::cluster::{capacity, is_resizing, requested};
+use crate::cluster::{NotDone, VolumeSeen, Wish, capacity, is_resizing, requested};
 use crate::volume::{FsKind, Mode, Reason, Shrinks};
 
 /// Whether a volume can become smaller where it lies.

@@ -23,7 +23,6 @@ use crate::api::{
     self, AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Swap, SwapPhase,
     VolumeUsage,
 };
-use crate::autoscaler::asks::Asks;
 use crate::autoscaler::conditions::conditions;
 use crate::autoscaler::exchange::{handle, owner};
 use crate::autoscaler::in_place::in_seconds;
@@ -31,9 +30,9 @@ use crate::autoscaler::plan::plan;
 use crate::autoscaler::seen::{Refusal, Seen, uid};
 use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, WRITER};
+use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally};
 use crate::causes;
-use crate::cluster::{Clock, Cluster, Watched, writes};
+use crate::cluster::{Asks, Clock, Cluster, Watched, writes};
 use crate::populators::Watches;
 
 /// Between two looks: what belongs to a workload changes together.
@@ -109,17 +108,17 @@ pub(super) enum Told {
 type Attended = (String, Option<Duration>, Option<Refusal>);
 
 impl Keeper {
-    /// Begin to watch, until `stop`; the claims are watched for the populators, too.
+    /// Begin to watch, until `stop`; the claims are watched, and nodes asked, for the
+    /// populators, too.
     pub fn start(
         client: &Client,
         watches: &Arc<Watches>,
+        asks: &Arc<Asks>,
         webhook: Arc<dyn Webhook>,
         tally: Arc<dyn Tally>,
         stop: &CancellationToken,
     ) -> Arc<Keeper> {
         let every = watcher::Config::default;
-        let cluster = Arc::new(Cluster::watch(client, WRITER, stop));
-        let asks = Asks::new(&cluster, stop);
         Arc::new(Keeper {
             client: client.clone(),
             autoscalers: Watched::start(Api::all(client.clone()), every(), stop),
@@ -132,8 +131,8 @@ impl Keeper {
             ),
             sources: Watched::start(Api::all(client.clone()), every(), stop),
             gated: Watched::start(Api::all(client.clone()), every().labels(api::GATE), stop),
-            cluster,
-            asks,
+            cluster: asks.cluster().clone(),
+            asks: asks.clone(),
             watches: watches.clone(),
             webhook,
             tally,

@@ -14,10 +14,10 @@ use crate::autoscaler::exchange::owner;
 use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
 use crate::autoscaler::preflight::{Room, Surroundings};
-use crate::autoscaler::seen::{Refusal, Seen, Usage, VolumeSeen, Workload, uid};
+use crate::autoscaler::seen::{Refusal, Seen, Usage, Workload, uid};
 use crate::autoscaler::size;
 use crate::autoscaler::{Drift, KEPT_BY};
-use crate::cluster::requested;
+use crate::cluster::{VolumeSeen, requested, volume_of};
 use crate::volume::{CapacityQuery, DRIVER, FsKind, VolumeId};
 
 impl Keeper {
@@ -192,9 +192,7 @@ impl Keeper {
         let pv = api.get_opt(named).await?;
         // Whoever makes a claim writes into it which volume it has; that one says whose it is.
         let pv = pv.filter(|pv| owner(pv) == Some(uid(&claim.metadata)));
-        let csi = pv.and_then(|pv| pv.spec?.csi).filter(|csi| csi.driver == DRIVER);
-        let id: Option<VolumeId> = csi.and_then(|csi| csi.volume_handle.parse().ok());
-        Ok(id.map(|id| self.asks.see(of, id)))
+        Ok(pv.as_ref().and_then(volume_of).map(|id| self.asks.see(of, id)))
     }
 
     /// The classes of the claims and of the template.

@@ -9,10 +9,10 @@ use crate::api::{AutoscalerPhase, InPlace, InPlacePhase, Quantity, Retained, Swa
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::exchange::{Exchange, size_with};
 use crate::autoscaler::plan::size_of;
-use crate::autoscaler::seen::{NotDone, Wish, is_bound, uid};
+use crate::autoscaler::seen::{is_bound, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
-use crate::cluster::requested;
+use crate::cluster::{NotDone, Wish, requested};
 
 impl Turn<'_> {
     /// Whether the claim keeps its name in the swap that is under way.

@@ -17,7 +17,8 @@ use crate::autoscaler::exchange::Exchange;
 use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::{Drift, KEPT_BY, wanted};
 use crate::bytes::Bytes;
-use crate::volume::{Fence, Mode, Reason, Use, VolumeId};
+use crate::cluster::VolumeSeen;
+use crate::volume::Use;
 
 /// The claims of a workload, and all that belongs to them.
 #[derive(Debug, Clone)]
@@ -106,109 +107,6 @@ pub(super) struct UsedBefore {
     pub at: Timestamp,
     pub used: Bytes,
     pub inodes_used: u64,
-}
-
-/// A volume of this driver.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct VolumeSeen {
-    pub id: VolumeId,
-    /// What workloads see of it, as its node tells; `None` if that tells of no such volume.
-    pub mode: Option<Mode>,
-    /// Whether its node keeps it from growing, because it was shrunk, or is about to be.
-    pub is_limited: bool,
-    /// Who may use it, as its node told last; `None` if that tells of no such volume.
-    pub fence: Option<Fence>,
-    /// What its node was asked last.
-    pub asked: Option<Asked>,
-}
-
-/// What a node is asked to do to a volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
-    /// To tell it who may use it.
-    Fence(Fence),
-    /// To shrink it, and to keep it from growing. What was answered to a shrink that began at another
-    /// time does not count.
-    Shrink { to: Bytes, begun: Timestamp },
-    /// To let it grow again.
-    Release,
-    /// Only to look at it: who does is there, and tells how full its volumes are.
-    Look,
-}
-
-impl fmt::Display for Wish {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Wish::Fence(fence) => fence.fmt(f),
-            Wish::Shrink { to, begun } => write!(f, "shrink:{to}:{begun}"),
-            Wish::Release => f.write_str("release"),
-            Wish::Look => f.write_str("look"),
-        }
-    }
-}
-
-/// What a node was asked to do to a volume.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Asked {
-    pub wish: Wish,
-    /// What it saw then, or why it was not done; `None` while it is under way.
-    pub answer: Option<Result<Look, NotDone>>,
-    /// Whether that is so old that it may be different by now.
-    pub is_old: bool,
-    /// Whether the answer is of the last minute.
-    pub is_recent: bool,
-}
-
-/// Why a node has not done what it was asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NotDone {
-    pub reason: Reason,
-    pub why: String,
-}
-
-/// What a node saw of a volume. One that is not there is used by nobody.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Look {
-    pub node: String,
-    /// The fence that the look came after.
-    pub fence: Fence,
-    /// How often its device was open, by whomever.
-    pub open_count: u32,
-}
-
-impl VolumeSeen {
-    /// Whether its node has it so.
-    pub fn is(&self, wanted: &Fence) -> bool {
-        self.fence.as_ref() == Some(wanted) || self.look_after(wanted).is_some()
-    }
-
-    /// What its node saw when nobody could begin to use it any more whom this fence keeps out.
-    pub fn look_after(&self, wanted: &Fence) -> Option<&Look> {
-        let look = self.asked.as_ref()?.answer.as_ref()?.as_ref().ok()?;
-        (look.fence == *wanted).then_some(look)
-    }
-
-    /// What its node has answered to a wish.
-    pub fn answer_to(&self, wish: &Wish) -> Option<Result<&Look, &NotDone>> {
-        let asked = self.asked.as_ref().filter(|asked| asked.wish == *wish)?;
-        Some(asked.answer.as_ref()?.as_ref())
-    }
-
-    /// What its node has answered to a wish within the last minute.
-    pub fn recent_answer_to(&self, wish: &Wish) -> Option<Result<&Look, &NotDone>> {
-        self.asked.as_ref().filter(|asked| asked.is_recent)?;
-        self.answer_to(wish)
-    }
-
-    /// Why its node has not told it what it is.
-    pub fn failure_of(&self, wanted: &Fence) -> Option<&String> {
-        Some(&self.answer_to(&Wish::Fence(*wanted))?.err()?.why)
-    }
-
-    /// Whether its node is to be asked, for the first time or again.
-    pub fn is_to_be_asked(&self, wish: &Wish) -> bool {
-        self.asked.as_ref().is_none_or(|asked| asked.wish != *wish || asked.is_old)
-    }
 }
 
 impl fmt::Display for Refusal {

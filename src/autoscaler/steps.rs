@@ -3,7 +3,7 @@
 use crate::api::Quantity;
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::marks::Marks;
-use crate::autoscaler::seen::Wish;
+use crate::cluster::Wish;
 use crate::volume::VolumeId;
 
 /// One effect. All of them come after the status that says so.

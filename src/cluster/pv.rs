@@ -5,7 +5,7 @@ use kube::Resource;
 use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use crate::volume::DRIVER;
+use crate::volume::{DRIVER, VolumeId};
 
 /// A PersistentVolume without all that nobody here asks for.
 ///
@@ -51,6 +51,12 @@ pub struct Source {
     pub driver: String,
     /// What the driver calls it.
     pub volume_handle: String,
+}
+
+/// The volume that a PersistentVolume names, if that is one of this driver.
+pub(crate) fn volume_of(pv: &PersistentVolume) -> Option<VolumeId> {
+    let csi = pv.spec.as_ref()?.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;
+    csi.volume_handle.parse().ok()
 }
 
 impl Pv {

@@ -54,6 +54,10 @@ impl<S: Source> Populator<S> {
             Step::MakeKeys => self.make_keys(work).await,
             Step::MakeSender => self.make_sender(work).await,
             Step::MakePod => self.make_pod(work).await,
+            Step::Ask { volume, wish } => {
+                self.asks.ask(seen.uid(), volume, wish);
+                Ok(())
+            }
             Step::Tell(reason, text) => self.tell(seen, reason, &text).await,
             Step::Note(filling) => self.note(work, Some(*filling)).await,
             Step::Forget => self.note(work, None).await,

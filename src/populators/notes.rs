@@ -38,7 +38,7 @@ impl Seen {
             generation,
             ..Filling::default()
         };
-        let base = Filling { ahead: before.ahead, ..base };
+        let base = Filling { ahead: before.ahead, fence: before.fence, ..base };
         if again {
             return base; // Another wish: the failures of the one before do not count.
         }

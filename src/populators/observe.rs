@@ -8,6 +8,7 @@ use kube::api::LogParams;
 use kube::{Api, ResourceExt};
 use tokio::time::timeout;
 
+use crate::cluster::volume_of;
 use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, uid};
 use crate::populators::{Outcome, Progress, Source, make, places, sender};
@@ -49,6 +50,8 @@ impl<S: Source> Populator<S> {
             Some(pv) if pod.is_none() => places::nodes_of(&self.client, pv).await?,
             _ => None,
         };
+        let volume = pv.as_ref().and_then(volume_of);
+        let volume = volume.map(|id| self.asks.see(uid(&claim.metadata), id));
         let seen = Seen {
             now: self.now(),
             waits_for_consumer: self.waits_for_consumer(&claim).await?,
@@ -61,6 +64,7 @@ impl<S: Source> Populator<S> {
             prime,
             pv,
             pv_nodes,
+            volume,
             pod,
             sender,
         };

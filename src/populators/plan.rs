@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use crate::api::{FillingPhase, Quantity};
+use crate::api::{FenceState, FillingPhase, Quantity};
 use crate::bytes::Bytes;
 use crate::populators::seen::{Binding, Seen, SourceSeen, is_ending, is_held, selected_node, uid};
 use crate::populators::steps::Step;
@@ -185,7 +185,8 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         }
         let mut filling = seen.filling(FillingPhase::Provisioning);
         filling.started_at = filling.started_at.or(Some(Time(seen.now)));
-        (filling.retry_at, filling.pod, filling.ahead) = (None, None, None);
+        (filling.retry_at, filling.pod) = (None, None);
+        (filling.ahead, filling.fence) = (None, None); // Those of another volume.
         let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);
         let source_held = (!source.is_held).then_some(Step::HoldSource);
         let held = held.into_iter().chain(source_held);
@@ -221,6 +222,11 @@ fn start(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     }
     if seen.backs_off().is_some() || !seen.is_of_prime() {
         return Vec::new();
+    }
+    // Also while it waits: a pod that is to be stopped for it is stopped only when all else is done.
+    let half_copied = seen.fence(FenceState::HalfCopied, seen.filling(FillingPhase::Provisioning));
+    if let Some(steps) = half_copied {
+        return steps;
     }
     if let Some((reason, message)) = seen.fill().and_then(|fill| fill.held.as_ref()) {
         return seen.wait(*reason, message);
@@ -309,12 +315,16 @@ fn bind(seen: &Seen, pod: &str, digest: Option<String>, bytes: u64) -> Vec<Step>
     let mut filling = seen.filling(FillingPhase::Binding);
     (filling.pod, filling.digest, filling.retry_at) = (Some(pod.to_owned()), digest, None);
     filling.bytes = Some(Quantity(Bytes::new(bytes)));
-    let mut steps = seen.say(filling);
     if !seen.is_of_prime() {
-        return steps; // It is not known to be bound yet.
+        return seen.say(filling); // It is not known to be bound yet.
     }
+    let told = seen.fence(FenceState::Active, filling.clone());
+    let is_active = told.is_none();
+    let mut steps = told.unwrap_or_else(|| seen.say(filling));
     // One after the other: to retain it lets others write it too, and what is bound is decided anew.
-    steps.push(if seen.is_retained() { Step::Rebind } else { Step::Retain });
+    let next =
+        if seen.is_retained() { is_active.then_some(Step::Rebind) } else { Some(Step::Retain) };
+    steps.extend(next);
     steps
 }
 
@@ -343,6 +353,12 @@ fn settle(seen: &Seen) -> Vec<Step> {
     }
     if seen.has_pods() {
         return steps;
+    }
+    // A replica of a version that knew of no fence has handed it over.
+    if seen.is_half_copied()
+        && let Some(told) = seen.fence(FenceState::Active, seen.filling(FillingPhase::Binding))
+    {
+        return [steps, told].concat();
     }
     steps.extend(if is_ending_claim { forget(seen) } else { done(seen) });
     steps.extend(is_held(&seen.claim.metadata).then_some(Step::Release));

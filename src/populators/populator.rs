@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::FillingPhase;
 use crate::causes;
 use crate::cluster::writes::{is_refused, is_stale};
-use crate::cluster::{Clock, Watched};
+use crate::cluster::{Asks, Clock, Watched};
 use crate::populators::apply::{Events, Work};
 use crate::populators::notes::TELL_EVERY;
 use crate::populators::plan::plan;
@@ -51,6 +51,7 @@ pub struct Populator<S: Source> {
     pub(super) client: Client,
     pub(super) settings: Settings,
     pub(super) watches: Arc<Watches>,
+    pub(super) asks: Arc<Asks>,
     pub(super) sources: Watched<S>,
     pub(super) tally: Arc<dyn Tally>,
     pub(super) events: Events,
@@ -65,7 +66,7 @@ impl<S: Source> fmt::Debug for Populator<S> {
 
 /// The versions of all that belongs to a claim: while they stay there is nothing new to see.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Versions([Option<String>; 6]);
+struct Versions([Option<String>; 7]);
 
 /// What was last seen of a claim, and when it is to be looked at without a change.
 #[derive(Debug, Clone)]
@@ -75,11 +76,13 @@ struct Known {
 }
 
 impl<S: Source> Populator<S> {
-    /// Begin to watch the sources, until `stop`; the claims are watched for all kinds together.
+    /// Begin to watch the sources, until `stop`; the claims are watched, and nodes asked, for all kinds
+    /// together.
     pub fn start(
         client: &Client,
         settings: &Settings,
         watches: &Arc<Watches>,
+        asks: &Arc<Asks>,
         tally: &Arc<dyn Tally>,
         stop: &CancellationToken,
     ) -> Arc<Self> {
@@ -87,6 +90,7 @@ impl<S: Source> Populator<S> {
             client: client.clone(),
             settings: settings.clone(),
             watches: watches.clone(),
+            asks: asks.clone(),
             sources: Watched::start(Api::all(client.clone()), watcher::Config::default(), stop),
             tally: tally.clone(),
             events: Events { client: client.clone() },
@@ -98,24 +102,26 @@ impl<S: Source> Populator<S> {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let filled = async {
             self.watches.known().await;
-            self.sources.known().await;
+            tokio::join!(self.sources.known(), self.asks.cluster().known());
             let mut changes = [
                 self.watches.claims().changes(),
                 self.watches.pvs().changes(),
                 self.watches.pods().changes(),
                 self.sources.changes(),
+                self.asks.changes(),
             ];
             let mut known = HashMap::new();
             loop {
                 changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
                 self.look(&mut known).await;
                 let due = known.values().filter_map(|one: &Known| one.due).min();
-                let [claims, pvs, pods, sources] = &mut changes;
+                let [claims, pvs, pods, sources, answers] = &mut changes;
                 tokio::select! {
                     _ = claims.changed() => {}
                     _ = pvs.changed() => {}
                     _ = pods.changed() => {}
                     _ = sources.changed() => {}
+                    _ = answers.changed() => {}
                     () = until(due) => {}
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -187,6 +193,7 @@ impl<S: Source> Populator<S> {
             sender.and_then(|sender| sender.resource_version()),
             source.and_then(|source| source.resource_version()),
             pv.and_then(|pv| pv.resource_version()),
+            Some(self.asks.versions(uid(&claim.metadata)).join(" ")),
         ])
     }
 

@@ -36,6 +36,8 @@ pub enum PopulatorReason {
     TooManyFailures,
     /// Nobody has registered the kind that the claim names.
     UnrecognizedDataSourceKind,
+    /// The node of the volume has not written on it what it is.
+    VolumeNotFenced,
     /// The claim waits for a pod that uses it.
     WaitsForConsumer,
     /// The claim has not the volume mode that the source needs.
@@ -44,7 +46,7 @@ pub enum PopulatorReason {
 
 impl PopulatorReason {
     /// All of them.
-    pub const ALL: [PopulatorReason; 17] = [
+    pub const ALL: [PopulatorReason; 18] = [
         PopulatorReason::CannotCopyAhead,
         PopulatorReason::ClaimElsewhere,
         PopulatorReason::ContentDiffers,
@@ -60,6 +62,7 @@ impl PopulatorReason {
         PopulatorReason::SourcePaused,
         PopulatorReason::TooManyFailures,
         PopulatorReason::UnrecognizedDataSourceKind,
+        PopulatorReason::VolumeNotFenced,
         PopulatorReason::WaitsForConsumer,
         PopulatorReason::WrongVolumeMode,
     ];

@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::api::{Filling, FillingPhase};
+use crate::cluster::VolumeSeen;
 use crate::populators::{
     FINALIZER, Fill, NUDGED, POLICY, POPULATES, Progress, SELECTED_NODE, Sight,
 };
@@ -27,6 +28,8 @@ pub(super) struct Seen {
     pub pv: Option<PersistentVolume>,
     /// The nodes on which that volume can be used; `None` is every node.
     pub pv_nodes: Option<BTreeSet<String>>,
+    /// What is known of it below Kubernetes; `None` if it is another driver's.
+    pub volume: Option<VolumeSeen>,
     /// The pod that fills it.
     pub pod: Option<Pod>,
     /// The pod that sends the source to it, from another node.

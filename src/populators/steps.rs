@@ -1,7 +1,9 @@
 //! What can be done for a claim that is to be filled.
 
 use crate::api::Filling;
+use crate::cluster::Wish;
 use crate::populators::PopulatorReason;
+use crate::volume::VolumeId;
 
 /// One effect. The order in a plan matters: what is told stands before what it makes untold, and what
 /// holds an object before what needs it held.
@@ -23,6 +25,8 @@ pub(super) enum Step {
     MakeSender,
     /// Make the pod that fills its volume.
     MakePod,
+    /// Have the node of the volume do something to it, without waiting for that.
+    Ask { volume: VolumeId, wish: Wish },
     /// Write an event on the claim.
     Tell(PopulatorReason, String),
     /// Write the status of the source.

@@ -15,7 +15,7 @@ use crate::admission::{self, Keeper, Service, Shown, Workload};
 use crate::api::{ArchivePopulator, PvcAutoscaler, PvcSourcePopulator};
 use crate::autoscaler;
 use crate::cli::{OperatorRole, WebhookFlags};
-use crate::cluster::Watched;
+use crate::cluster::{Asks, Watched};
 use crate::controllers::nudge::wake_resizer;
 use crate::metrics::{FigureSource, Figures, Metrics};
 use crate::populators::validator::Mode;
@@ -39,13 +39,14 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
     let counts = Arc::new(Counts(metrics));
     let tally: Arc<dyn Tally> = counts.clone();
     let watches = Arc::new(Watches::start(&client, &stop));
+    let asks = Asks::start(&client, &stop);
     let archives: Arc<Populator<ArchivePopulator>> =
-        Populator::start(&client, &settings, &watches, &tally, &stop);
+        Populator::start(&client, &settings, &watches, &asks, &tally, &stop);
     let copies: Arc<Populator<PvcSourcePopulator>> =
-        Populator::start(&client, &settings, &watches, &tally, &stop);
+        Populator::start(&client, &settings, &watches, &asks, &tally, &stop);
     let service = role.webhook.webhook_service.clone();
     let webhook = Arc::new(Covered { client: client.clone(), service });
-    let claims = autoscaler::Keeper::start(&client, &watches, webhook, counts, &stop);
+    let claims = autoscaler::Keeper::start(&client, &watches, &asks, webhook, counts, &stop);
     let loops = async {
         tokio::join!(
             claims.run(stop.clone()),

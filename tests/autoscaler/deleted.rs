@@ -79,7 +79,7 @@ fn a_copy_that_runs_is_ended_and_the_pod_has_all() {
         world
             .api
             .until("a fill pod runs", |api| {
-                crate::play::fill_pods(api).iter().any(crate::world::is_running)
+                crate::play::fill_pods(api).iter().any(crate::play::is_running)
             })
             .await;
         delete(&world, &old);

@@ -1,7 +1,6 @@
 //! Claims of workloads: the operator, an API server in memory, and what of Kubernetes has to do with
 //! claims and with StatefulSets, played.
 
-mod agents;
 mod crash_points;
 mod deleted;
 mod fences;

@@ -15,6 +15,7 @@ use pliant::api::{
     PvcSourcePopulator, Swap, is_gated,
 };
 use pliant::autoscaler::{Keeper, Webhook};
+use pliant::cluster::Asks;
 use pliant::populators::{Populator, Settings, Tally, Watches};
 use pliant::testing::FakeApi;
 use pliant::volume::{DRIVER, Use};
@@ -22,8 +23,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::agents;
-use crate::play::{self, Content, Play, SELECTED_NODE, object, phase};
+use crate::play::{self, Content, Play, SELECTED_NODE, agents, object, phase};
+use crate::play::{claim_of, is_running, volume_of};
 
 /// The namespace of all here.
 pub const SHOP: &str = "shop";
@@ -113,10 +114,11 @@ impl World {
         let settings = Settings { image: "pliant:test".to_owned(), ..Settings::default() };
         let tally: Arc<dyn Tally> = Arc::new(Nobody);
         let watches = Arc::new(Watches::start(&client, &stop));
+        let asks = Asks::start(&client, &stop);
         let copies: Arc<Populator<PvcSourcePopulator>> =
-            Populator::start(&client, &settings, &watches, &tally, &stop);
+            Populator::start(&client, &settings, &watches, &asks, &tally, &stop);
         let (webhook, pauses) = (Arc::new(Everything), self.pauses.clone());
-        let keeper = Keeper::start(&client, &watches, webhook, pauses, &stop);
+        let keeper = Keeper::start(&client, &watches, &asks, webhook, pauses, &stop);
         let mut tasks = JoinSet::new();
         tasks.spawn(copies.run(stop.clone()));
         tasks.spawn(keeper.run(stop.clone()));
@@ -370,12 +372,6 @@ fn injected(api: &FakeApi, ordinal: i32) -> Option<String> {
     Some(new.unwrap_or(entry.active_claim))
 }
 
-fn claim_of(api: &FakeApi, pod: &Pod) -> Option<PersistentVolumeClaim> {
-    let volume = pod.spec.as_ref()?.volumes.as_ref()?.first()?;
-    let name = &volume.persistent_volume_claim.as_ref()?.claim_name;
-    api.get(&format!("{SHOP}/{name}"))
-}
-
 /// The scheduler chooses a node for the claim of a pod.
 fn choose_node(api: &FakeApi, pod: &Pod) -> bool {
     let Some(mut claim) = claim_of(api, pod).filter(|_| !is_gated(pod)) else { return false };
@@ -387,15 +383,6 @@ fn choose_node(api: &FakeApi, pod: &Pod) -> bool {
     claim.annotations_mut().insert(SELECTED_NODE.to_owned(), "alpha".to_owned());
     api.put(&claim);
     true
-}
-
-/// The volume of a pod whose claim is bound.
-pub fn volume_of(api: &FakeApi, pod: &Pod) -> Option<String> {
-    play::volume_of_claim(api, &claim_of(api, pod)?)
-}
-
-pub fn is_running(pod: &Pod) -> bool {
-    pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
 }
 
 /// A kubelet starts a pod whose claim is bound: it finds all that it has ever written, and writes more.

@@ -1,6 +1,8 @@
 //! Who plays Kubernetes: what its controllers do to claims and volumes, and kubelets to fill pods. They
 //! write past all clients, so they take no number among the writes of the operator.
 
+pub mod agents;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +11,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, S
 use kube::{Resource, ResourceExt};
 use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
-use pliant::volume::{DRIVER, Fence, NodeKey, Use, VolumeId, VolumeKey};
+use pliant::volume::{DRIVER, Fence, NodeKey, Standing, Use, VolumeId, VolumeKey};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -103,6 +105,11 @@ impl Play {
     pub fn lets(&self, volume: &str) -> Use {
         self.fences.get(volume).map_or(Use::Any, Fence::lets)
     }
+
+    /// Whether a volume says on itself that it is no whole; those of other drivers say nothing.
+    fn is_half_copied(&self, volume: &str) -> bool {
+        self.fences.get(volume).is_some_and(|fence| fence.standing == Standing::HalfCopied)
+    }
 }
 
 impl Play {
@@ -150,7 +157,7 @@ fn step(api: &FakeApi, play: &mut Play) -> bool {
         if give_class(api, play, &claim)
             || protect(api, &claim)
             || schedule(api, play, &claim)
-            || bind(api, &claim)
+            || bind(api, play, &claim)
             || lose(api, &claim)
             || find_again(api, &claim)
             || provision(api, play, &claim)
@@ -234,12 +241,15 @@ fn schedule(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> bo
 }
 
 /// A volume that names a claim becomes its volume.
-fn bind(api: &FakeApi, claim: &PersistentVolumeClaim) -> bool {
+fn bind(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> bool {
     if !is_pending(claim) {
         return false;
     }
     let its = api.list::<PersistentVolume>().into_iter().find(|pv| owner(pv) == claim.uid());
     let Some(pv) = its else { return false };
+    if play.is_half_copied(&volume_in(&pv)) {
+        play.wrong.push(format!("{} gets a volume that is half copied", claim.name_any()));
+    }
     let mut changed = serde_json::to_value(claim).unwrap();
     changed["spec"]["volumeName"] = json!(pv.name_any());
     changed["status"]["phase"] = json!("Bound");
@@ -450,6 +460,9 @@ fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
     match now.as_str() {
         "" | "Pending" => {
             play.pods += 1;
+            if play.volumes.contains_key(&pv) && !play.is_half_copied(&pv) {
+                play.wrong.push(format!("{} fills a volume that seems whole", pod.name_any()));
+            }
             let end = play.ends.pop_front().unwrap_or(End::Done);
             play.running.insert(uid.clone(), end);
             // What it reads is what is there when it begins.
@@ -547,6 +560,22 @@ pub fn volume_read(api: &FakeApi, pod: &Pod) -> Option<String> {
 fn source(api: &FakeApi, play: &Play, pod: &Pod) -> Option<Content> {
     let volume = volume_copied(api, pod)?;
     play.contents.get(&volume).filter(|content| **content != Content::Empty).cloned()
+}
+
+/// The claim that a pod has first of all.
+pub fn claim_of(api: &FakeApi, pod: &Pod) -> Option<PersistentVolumeClaim> {
+    let volume = pod.spec.as_ref()?.volumes.as_ref()?.first()?;
+    let name = &volume.persistent_volume_claim.as_ref()?.claim_name;
+    api.get(&format!("{}/{name}", pod.namespace()?))
+}
+
+/// The volume of a pod whose claim is bound.
+pub fn volume_of(api: &FakeApi, pod: &Pod) -> Option<String> {
+    volume_of_claim(api, &claim_of(api, pod)?)
+}
+
+pub fn is_running(pod: &Pod) -> bool {
+    pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
 }
 
 /// What a pod was told to put there.

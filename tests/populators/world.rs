@@ -11,6 +11,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use pliant::api::{ArchivePopulator, Filling, PvcSourcePopulator};
+use pliant::cluster::Asks;
 use pliant::populators::validator::Mode;
 use pliant::populators::{Populator, Settings, Tally, Watches, registry, validator};
 use pliant::testing::FakeApi;
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::play;
+use crate::play::{self, agents};
 
 pub use crate::play::{Content, End, Play, SELECTED_NODE, fill_pods, object, phase};
 
@@ -81,7 +82,7 @@ impl World {
         }
         let play = Arc::new(Mutex::new(Play::default()));
         let mut kubernetes = JoinSet::new();
-        kubernetes.spawn(play::run(api.clone(), play.clone(), |_, _| false));
+        kubernetes.spawn(play::run(api.clone(), play.clone(), agents::step));
         World { api, play, _kubernetes: kubernetes }
     }
 
@@ -117,10 +118,11 @@ impl World {
         let counts = Arc::new(Counts::default());
         let tally: Arc<dyn Tally> = counts.clone();
         let watches = Arc::new(Watches::start(&client, &stop));
+        let asks = Asks::start(&client, &stop);
         let archives: Arc<Populator<ArchivePopulator>> =
-            Populator::start(&client, &settings, &watches, &tally, &stop);
+            Populator::start(&client, &settings, &watches, &asks, &tally, &stop);
         let copies: Arc<Populator<PvcSourcePopulator>> =
-            Populator::start(&client, &settings, &watches, &tally, &stop);
+            Populator::start(&client, &settings, &watches, &asks, &tally, &stop);
         let mut tasks = JoinSet::new();
         tasks.spawn(archives.run(stop.clone()));
         tasks.spawn(copies.run(stop.clone()));
@@ -340,13 +342,14 @@ impl World {
     }
 }
 
-/// In every test the operator writes only what is its own.
+/// In every test the operator writes only what is its own, and no volume is used that is half copied.
 impl Drop for World {
     fn drop(&mut self) {
         let writes = self.api.writes();
         let strange = writes.iter().find(|line| !is_allowed(line));
         if !std::thread::panicking() {
             assert_eq!(strange, None, "in {writes:#?}");
+            assert_eq!(self.play().wrong, Vec::<String>::new());
         }
     }
 }
@@ -361,6 +364,7 @@ fn is_allowed(line: &str) -> bool {
             ("POST", [kind, _]) => {
                 ["persistentvolumeclaims", "pods", "secrets", "events"].contains(kind)
             }
+            ("POST", ["volumerequests"]) | ("DELETE", ["volumerequests", _]) => true,
             ("PATCH", ["volumepopulators", name]) => name.starts_with("pliant-"),
             ("PATCH", ["persistentvolumeclaims", _, _] | ["persistentvolumes", _]) => true,
             ("PATCH", [kind, _, _] | [kind, _, _, "status"]) => sources.contains(kind),

@@ -6,11 +6,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{Ahead, Filling};
+use crate::api::{Ahead, FenceStatus, Filling};
+use crate::cluster::{Asked, Look, NotDone, VolumeSeen, Wish};
 use crate::populators::seen::SourceSeen;
 use crate::populators::{
     FINALIZER, Far, Fill, NUDGED, POLICY, POPULATES, Progress, SELECTED_NODE, SHOWN,
 };
+use crate::volume::{Fence, NodeKey, Reason, VolumeId, VolumeKey};
 
 fn of<K: DeserializeOwned>(json: Value) -> K {
     serde_json::from_value(json).unwrap()
@@ -91,6 +93,7 @@ fn fresh() -> Box<Seen> {
         prime: None,
         pv: None,
         pv_nodes: None,
+        volume: None,
         pod: None,
         sender: None,
         progress: None,
@@ -152,6 +155,7 @@ fn names(steps: &[Step]) -> String {
         Step::Count(result, _) => format!("Count {result}"),
         Step::Pin(node) => format!("Pin {node}"),
         Step::Show(_) => "Show".to_owned(),
+        Step::Ask { wish, .. } => format!("Ask {wish}"),
         other => format!("{other:?}"),
     };
     steps.iter().map(name).collect::<Vec<_>>().join(", ")
@@ -715,4 +719,195 @@ fn the_longer_there_is_no_room_the_seldomer_it_is_tried() {
         let left = noted.expect("it is tried again").0.duration_since(seen.now);
         assert_eq!(left, SignedDuration::from_secs(pause), "after {waited} s");
     }
+}
+
+/// A fence as it stands on the volume.
+fn fence(text: &str) -> Fence {
+    text.parse().unwrap()
+}
+
+/// Its volume is one of this driver, of which its node tells this, and the status that.
+fn ours(seen: Box<Seen>, node: Option<&str>, told: Option<&str>) -> Box<Seen> {
+    let id = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("v"));
+    let fence = node.map(self::fence);
+    let told = told.map(|told| FenceStatus::from(self::fence(told)));
+    let before = seen.told().cloned().unwrap_or_else(|| seen.filling(FillingPhase::Waiting));
+    let told = Filling { fence: told, ..before };
+    seen.with(|seen| {
+        seen.source.as_mut().unwrap().told = Some(told);
+        seen.volume = Some(VolumeSeen { id, mode: None, is_limited: false, fence, asked: None });
+    })
+}
+
+impl Seen {
+    /// Its node was asked this, and has answered so.
+    fn asked(self: Box<Self>, wish: &str, answer: Option<Result<&str, &str>>) -> Box<Seen> {
+        let look = |text| Look { node: "alpha".to_owned(), fence: fence(text), open_count: 0 };
+        let failed = |why: &str| NotDone { reason: Reason::Unavailable, why: why.to_owned() };
+        let answer = answer.map(|answer| answer.map(look).map_err(failed));
+        let wish = Wish::Fence(fence(wish));
+        let asked = Asked { wish, answer, is_old: false, is_recent: true };
+        self.with(|seen| seen.volume.as_mut().unwrap().asked = Some(asked))
+    }
+}
+
+#[test]
+fn a_volume_is_half_copied_before_a_pod_gets_it() {
+    let bound = |node: Option<&str>, told: Option<&str>| ours(provisioned(), node, told);
+    let (half, whole) = ("half-copied:1:copying", "active:2");
+    let paused = Sight::Ready(Box::new(Fill { held: Some(held()), ..Fill::default() }));
+    check([
+        (
+            "nothing is told yet",
+            bound(Some("active:0"), None),
+            "Note Provisioning, Show, Ask half-copied:1:copying",
+        ),
+        (
+            "its node does not tell of it yet",
+            bound(None, None),
+            "Note Provisioning, Show, Ask half-copied:1:copying",
+        ),
+        (
+            "also while the source is paused",
+            bound(None, None).sight(paused),
+            "Note Provisioning, Show, Ask half-copied:1:copying",
+        ),
+        (
+            "who wrote so died before its node was asked",
+            bound(Some("active:0"), Some(half)),
+            "Note Provisioning, Show, Ask half-copied:1:copying",
+        ),
+        ("its node tells so", bound(Some(half), Some(half)), "MakePod"),
+        (
+            "its node has answered, and tells so later",
+            bound(Some("active:0"), Some(half)).asked(half, Some(Ok(half))),
+            "MakePod",
+        ),
+        (
+            "it has an older number",
+            bound(Some("half-copied:4:copying"), None),
+            "Note Provisioning, Show, Ask half-copied:5:copying",
+        ),
+        (
+            "what was told came before what its node tells",
+            bound(Some("active:7"), Some(half)),
+            "Note Provisioning, Show, Ask half-copied:8:copying",
+        ),
+        (
+            "it was filled, and its pod vanished before it was the claim's",
+            bound(Some(half), Some(whole)),
+            "Note Provisioning, Show, Ask half-copied:3:copying",
+        ),
+        ("a round goes on with it", bound(Some(half), Some(half)), "MakePod"),
+        ("another driver's", provisioned(), "MakePod"),
+        (
+            "it waits for the next try",
+            bound(None, None)
+                .tells(|told| {
+                    told.retry_at = Some(Time(at(1005)));
+                })
+                .with(|seen| seen.source.as_mut().unwrap().anew = false),
+            "",
+        ),
+    ]);
+}
+
+#[test]
+fn a_volume_is_active_before_it_is_the_claims() {
+    let filled = |node: &str, told: Option<&str>| {
+        let ended = ours(running("Succeeded", DONE), Some(node), told);
+        ended.with(|seen| seen.pv = Some(pv("p", true)))
+    };
+    let (half, whole) = ("half-copied:1:copying", "active:2");
+    check([
+        ("filled", filled(half, Some(half)), "Note Binding, Show, Ask active:2"),
+        (
+            "it is retained meanwhile",
+            filled(half, Some(half)).with(|seen| seen.pv = Some(pv("p", false))),
+            "Note Binding, Show, Ask active:2, Retain",
+        ),
+        ("its node tells so", filled(whole, Some(whole)), "Note Binding, Show, Rebind"),
+        (
+            "its node has answered, and tells so later",
+            filled(half, Some(whole)).asked(whole, Some(Ok(whole))),
+            "Note Binding, Show, Rebind",
+        ),
+        (
+            "a version that knew of no fence has begun it",
+            filled("active:0", None),
+            "Note Binding, Show, Ask active:1",
+        ),
+        (
+            "one that knew of none has handed it over",
+            ours(rebound("Bound", None), Some(half), Some(half)),
+            "Restore, Note Binding, Show, Ask active:2",
+        ),
+        (
+            "and its node has answered",
+            ours(rebound("Bound", None), Some(half), Some(whole)).asked(whole, Some(Ok(whole))),
+            "Restore, Tell Filled, Note Filled, Count success, Release",
+        ),
+        (
+            "a pod came to the source",
+            filled(whole, Some(whole))
+                .sight(Sight::Waits(PopulatorReason::SourceInUse, "x".to_owned())),
+            "Tell FillRetried, Note Waiting, Show, Count retry, Restore, DropPrime, DropPod",
+        ),
+    ]);
+}
+
+#[test]
+fn while_a_node_does_not_answer_nothing_goes_on_and_that_is_told_once() {
+    let (half, whole) = ("half-copied:1:copying", "active:2");
+    let away = |seen: Box<Seen>, wish| seen.asked(wish, Some(Err("it is away")));
+    let before = away(ours(provisioned(), Some("active:0"), Some(half)), half);
+    let after = ours(running("Succeeded", DONE), Some(half), Some(whole));
+    let after = away(after.with(|seen| seen.pv = Some(pv("p", true))), whole);
+    for (seen, phase, what) in
+        [(before, "Provisioning", "half copied"), (after, "Binding", "active")]
+    {
+        let steps = plan(&seen);
+        assert_eq!(names(&steps), format!("Tell VolumeNotFenced, Note {phase}, Show"));
+        let said =
+            format!("is to be {what}, and its node has not written that on it yet: it is away");
+        assert!(format!("{steps:?}").contains(&said), "{steps:?}");
+        let is_told = steps.into_iter().fold(seen, |seen, step| match step {
+            Step::Note(filling) => seen.tells(|told| *told = *filling),
+            Step::Show(shown) => {
+                seen.with(|seen| seen.claim = claim("Pending", Some("alpha"), Some(&shown)))
+            }
+            _ => seen,
+        });
+        assert_eq!(names(&plan(&is_told)), "");
+        let asked_again = is_told.with(|seen| {
+            seen.volume.as_mut().unwrap().asked.as_mut().unwrap().is_old = true;
+        });
+        let again = names(&plan(&asked_again));
+        assert!(again.starts_with("Ask ") && !again.contains(", "), "{again}");
+    }
+}
+
+#[test]
+fn while_a_node_is_asked_it_is_waited_for() {
+    let half = "half-copied:1:copying";
+    let asked = ours(provisioned(), None, Some(half)).tells(|told| {
+        told.phase = FillingPhase::Provisioning;
+        told.fence = Some(FenceStatus::from(fence(half)));
+    });
+    let shown = |seen: &mut Seen| {
+        seen.claim = claim("Pending", Some("alpha"), Some("Provisioning"));
+    };
+    assert_eq!(names(&plan(&asked.with(shown).asked(half, None))), "");
+}
+
+#[test]
+fn a_volume_that_is_made_anew_is_told_from_the_beginning() {
+    let gone = ours(provisioned(), None, Some("active:2")).with(|seen| {
+        (seen.prime, seen.pv, seen.volume) = (None, None, None);
+    });
+    let told = plan(&gone).into_iter().find_map(|step| match step {
+        Step::Note(filling) => Some(filling),
+        _ => None,
+    });
+    assert_eq!(told.unwrap().fence, None);
 }

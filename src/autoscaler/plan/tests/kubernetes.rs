@@ -6,7 +6,7 @@ use super::world::{Claim, FillingPhaseKey, PodModel, Source, TEMPLATES, World};
 use crate::api::{Quantity, Swap, SwapPhase};
 use crate::autoscaler::exchange::Exchange;
 use crate::bytes::Bytes;
-use crate::volume::Use;
+use crate::volume::{Fence, Use};
 
 impl World {
     /// The claim that the webhook gives a pod, or the one that its workload makes.
@@ -182,7 +182,9 @@ impl World {
         let Some(name) = self.source_that(is_it) else { return false };
         self.tell(&name, FillingPhaseKey::Filled);
         let read = self.sources[&name].read;
-        self.change(&name, |claim| claim.content = read);
+        // Its node was told that it is half copied, and then that it is not.
+        let fence = Fence { generation: 2, ..Fence::default() };
+        self.change(&name, |claim| (claim.content, claim.fence) = (read, fence));
         true
     }
 

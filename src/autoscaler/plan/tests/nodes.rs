@@ -4,7 +4,7 @@ use super::world::{Claim, FillingPhaseKey, Source, World};
 use crate::api::PvcAutoscalerStatus;
 use crate::autoscaler::forgotten::fence_without_swap;
 use crate::autoscaler::hold::is_told;
-use crate::autoscaler::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
+use crate::cluster::{Asked, Look, NotDone, VolumeSeen, Wish};
 use crate::volume::{Fence, FsKind, Mode, NodeKey, Reason, Use, VolumeId, VolumeKey};
 
 /// Who asks for no swap.

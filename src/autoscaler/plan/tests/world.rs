@@ -15,9 +15,10 @@ use crate::api::{
     AutoscalerPhase, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Quantity, RollBack,
 };
 use crate::autoscaler::preflight::Surroundings;
-use crate::autoscaler::seen::{Asked, Claims, Seen, Workload};
+use crate::autoscaler::seen::{Claims, Seen, Workload};
 use crate::autoscaler::steps::Step;
 use crate::bytes::Bytes;
+use crate::cluster::Asked;
 use crate::volume::Fence;
 
 /// The templates, in the order in which they are edited: size in GiB and class.

@@ -1,5 +1,5 @@
 //! Has nodes do something to volumes, and look at them, without waiting for them: a node that is
-//! away holds up no other workload. What was asked and answered is kept in memory only; a replica that
+//! away holds up nothing else. What was asked and answered is kept in memory only; a replica that
 //! starts anew asks again, and what is done already is done.
 
 use std::collections::HashMap;
@@ -7,13 +7,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use kube::Client;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::VolumeOnNode;
-use crate::autoscaler::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 use crate::causes;
+use crate::cluster::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 use crate::cluster::{Cluster, is_on};
 use crate::volume::{Fence, Reason, VolumeId, Volumes};
 
@@ -27,15 +28,18 @@ const RECENT: Duration = Duration::from_secs(60);
 /// How long it is known what a node answered.
 const KNOWN: Duration = Duration::from_secs(600);
 
+/// Who asks, for the API server.
+const WRITER: &str = "pliant-operator";
+
 /// What nodes were asked, and the way to them.
-pub(super) struct Asks {
+pub struct Asks {
     cluster: Arc<Cluster>,
     asked: Mutex<HashMap<VolumeId, Ask>>,
     answers: watch::Sender<()>,
     stop: CancellationToken,
 }
 
-/// What was asked of one volume, by one workload.
+/// What was asked of one volume, for one object: a workload, or a claim that is filled.
 struct Ask {
     of: String,
     wish: Wish,
@@ -49,23 +53,28 @@ struct Ask {
 }
 
 impl Asks {
-    /// Ask nodes until `stop`.
-    pub fn new(cluster: &Arc<Cluster>, stop: &CancellationToken) -> Arc<Asks> {
+    /// Begin to watch the records of the cluster, and ask nodes, until `stop`.
+    pub fn start(client: &Client, stop: &CancellationToken) -> Arc<Asks> {
         Arc::new(Asks {
-            cluster: cluster.clone(),
+            cluster: Arc::new(Cluster::watch(client, WRITER, stop)),
             asked: Mutex::default(),
             answers: watch::Sender::new(()),
             stop: stop.clone(),
         })
     }
 
+    /// The records by which nodes are asked and tell.
+    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
     /// Tells of every answer from now on.
-    pub fn changes(&self) -> watch::Receiver<()> {
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.answers.subscribe()
     }
 
-    /// How many answers there were to what was asked for a workload, by volume: they change with each.
-    pub fn versions(&self, of: &str) -> Vec<String> {
+    /// How many answers there were to what was asked for `of`, by volume: they change with each.
+    pub(crate) fn versions(&self, of: &str) -> Vec<String> {
         let asked = self.asked();
         let ours = asked.iter().filter(|(_, ask)| ask.of == of);
         let mut versions: Vec<String> =
@@ -74,8 +83,8 @@ impl Asks {
         versions
     }
 
-    /// What is known of a volume; of what was asked only what was for the workload `of`.
-    pub fn see(&self, of: &str, id: VolumeId) -> VolumeSeen {
+    /// What is known of a volume; of what was asked only what was for `of`.
+    pub(crate) fn see(&self, of: &str, id: VolumeId) -> VolumeSeen {
         let asked = self.asked().get(&id).filter(|ask| ask.of == of).map(Ask::seen);
         let told = self.told(&id);
         let fence =
@@ -93,9 +102,9 @@ impl Asks {
         node.status.as_ref()?.volumes.iter().find(|one| one.id == id).cloned()
     }
 
-    /// Have a node do something to a volume, and look at it then, for the workload `of`. While something
-    /// else is under way for the volume, nothing is asked.
-    pub fn ask(self: &Arc<Self>, of: &str, id: VolumeId, wish: Wish) {
+    /// Have a node do something to a volume, and look at it then, for `of`. While something else is under
+    /// way for the volume, nothing is asked.
+    pub(crate) fn ask(self: &Arc<Self>, of: &str, id: VolumeId, wish: Wish) {
         let now = Instant::now();
         let mut asked = self.asked();
         asked.retain(|_, ask| ask.is_under_way || now - ask.last < KNOWN);

@@ -1,17 +1,16 @@
 //! Who plays the agents of nodes: they tell of their volumes, fence them, and look who has them open.
 
-use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
 use kube::ResourceExt;
 use pliant::api::{
     FenceStatus, NodeStorage, Quantity, VolumeOnNode, VolumeRequest, VolumeRequestStatus, Work,
 };
 use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
-use pliant::volume::{DRIVER, Fence, NodeKey};
+use pliant::volume::{DRIVER, Fence, NodeKey, VolumeId};
 use serde_json::json;
 
-use crate::play::{Play, fill_pods, object, volume_in, volume_read};
-use crate::world::{is_running, volume_of};
+use super::{Play, fill_pods, is_running, object, volume_in, volume_of, volume_read};
 
 /// Do one thing, if there is one to do.
 pub fn step(api: &FakeApi, play: &mut Play) -> bool {
@@ -24,16 +23,25 @@ pub fn is_read(api: &FakeApi, volume: &str) -> bool {
     fill_pods(api).iter().any(reads)
 }
 
-/// The node tells of its volumes; whether that is news.
+/// The nodes tell of their volumes; whether that is news.
 fn publish(api: &FakeApi, play: &Play) -> bool {
-    let mut node: NodeStorage = api.get("alpha").unwrap_or_else(|| {
+    let nodes = api.list::<Node>();
+    nodes.iter().fold(false, |is_news, node| is_news | publish_of(api, play, &node.name_any()))
+}
+
+fn publish_of(api: &FakeApi, play: &Play, name: &str) -> bool {
+    let key = NodeKey::of(name);
+    let mut node: NodeStorage = api.get(name).unwrap_or_else(|| {
         object(json!({
-            "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "alpha"},
-            "spec": {"key": NodeKey::of("alpha").as_str()}, "status": {},
+            "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": name},
+            "spec": {"key": key.as_str()}, "status": {},
         }))
     });
+    let is_here =
+        |volume: &VolumeOnNode| volume.id.parse::<VolumeId>().is_ok_and(|id| *id.node() == key);
     let told = node.status.get_or_insert_default();
-    let volumes = on_node(api, play);
+    let mut volumes = on_nodes(api, play);
+    volumes.retain(is_here);
     let is_news = told.volumes != volumes;
     if is_news {
         told.volumes = volumes;
@@ -42,8 +50,8 @@ fn publish(api: &FakeApi, play: &Play) -> bool {
     is_news
 }
 
-/// The volumes of ours, as their node tells of them: also those that no PersistentVolume names.
-fn on_node(api: &FakeApi, play: &Play) -> Vec<VolumeOnNode> {
+/// The volumes of ours, as their nodes tell of them: also those that no PersistentVolume names.
+fn on_nodes(api: &FakeApi, play: &Play) -> Vec<VolumeOnNode> {
     let mut all = play.volumes.clone();
     for pv in api.list::<PersistentVolume>() {
         let csi = pv.spec.as_ref().and_then(|spec| spec.csi.clone());
@@ -67,7 +75,7 @@ fn volume(name: &str, handle: &str, play: &Play) -> VolumeOnNode {
 fn answer(api: &FakeApi, play: &mut Play) -> bool {
     let mut asked = api.list::<VolumeRequest>().into_iter().filter(|one| !one.has_ended());
     let Some(mut request) = asked.next() else { return false };
-    let volumes = on_node(api, play);
+    let volumes = on_nodes(api, play);
     let volume = volumes.into_iter().find(|volume| volume.id == request.spec.volume);
     let done = match (&request.spec.work, volume) {
         (Work::Fence(fence), Some(volume)) => {
