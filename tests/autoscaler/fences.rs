@@ -81,6 +81,35 @@ fn whoever_has_the_device_open_past_kubernetes_is_waited_for() {
 }
 
 #[test]
+fn the_new_volume_is_half_copied_until_it_has_all_and_the_next_swap_counts_on() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        one_pod(&world, "hdd").await;
+        world.play().ends.push_back(End::Hangs);
+        world.want("2Gi", "hdd", &json!({}));
+        world.until("it is copied", |status| phase(status) == Some(SwapPhase::FinalCopy)).await;
+        world.rest().await;
+        let half = Fence { generation: 1, standing: Standing::HalfCopied, copying: true };
+        let fences = world.play().fences.clone();
+        let mut filled = fences.iter().filter(|(_, fence)| **fence == half);
+        let new = filled.next().expect("a volume that is filled").0;
+        world.play().end_hanging();
+        // What the play has changed is nothing that is watched.
+        world.api.put(&world.api.get::<PersistentVolume>(new).unwrap());
+        world.settled("1/1").await;
+        assert_eq!(world.active(0).spec.unwrap().volume_name.as_ref(), Some(new));
+        assert_eq!(world.fence(new), Some(active(2)));
+        world.write();
+        world.want("3Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        assert_eq!(world.fence(new), Some(superseded(4, false)));
+        let newest = world.active(0).spec.unwrap().volume_name.unwrap();
+        assert_eq!(world.fence(&newest), Some(active(2)));
+        world.write();
+    });
+}
+
+#[test]
 fn a_volume_that_is_somebody_elses_is_not_fenced_for_the_claim_that_names_it() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();

@@ -3,6 +3,7 @@
 
 mod crash_points;
 mod faults;
+mod fences;
 mod fills;
 #[allow(dead_code)] // Each of the two programs plays something that the other does not.
 #[path = "../play/mod.rs"]

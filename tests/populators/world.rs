@@ -68,14 +68,19 @@ impl Tally for Counts {
 }
 
 impl World {
-    /// Two nodes, and a class of each binding mode: `fast` waits for a pod, `now` does not.
+    /// Two nodes, and a class of each binding mode: `fast` waits for a pod, `now` does not; `fixed` is another
+    /// driver's.
     pub fn new() -> World {
         let api = FakeApi::new();
         for node in ["alpha", "beta"] {
             let labels = json!({"kubernetes.io/hostname": node});
             api.put(&object::<Node>(json!({"metadata": {"name": node, "labels": labels}})));
         }
-        for (class, mode) in [("fast", "WaitForFirstConsumer"), ("now", "Immediate")] {
+        for (class, mode) in [
+            ("fast", "WaitForFirstConsumer"),
+            ("now", "Immediate"),
+            ("fixed", "WaitForFirstConsumer"),
+        ] {
             let class =
                 json!({"metadata": {"name": class}, "provisioner": "x", "volumeBindingMode": mode});
             api.put(&object::<StorageClass>(class));
