@@ -2,7 +2,8 @@
 //!
 //! [`validator`] tells a claim that nobody will fill it, [`registry`] says which kinds are filled here,
 //! and [`Populator`] fills the claims of one kind: a second claim without the data source gets a volume,
-//! a pod fills that, and the volume becomes the first claim's. What is particular of a kind is its
+//! a pod fills that, and the volume becomes the first claim's; one of this driver says on itself that it is
+//! half copied until then. What is particular of a kind is its
 //! [`Source`].
 //!
 //! There is no leader: every replica does all of it. Each decision is made from what the API server says

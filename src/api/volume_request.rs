@@ -169,7 +169,7 @@ pub struct Inspect {}
 pub struct FenceStatus {
     /// What the volume is to its claim.
     pub state: FenceState,
-    /// The number of the swap that says so. A lower one than the volume has is refused, and so is with
+    /// The number of the swap, or of the filling, that says so. A lower one than the volume has is refused, and so is with
     /// the same number a state that comes before the volume's.
     #[schemars(range(min = 1))]
     pub generation: i64,
@@ -182,7 +182,7 @@ pub struct FenceStatus {
 /// What a volume is to the claim whose volumes are swapped, in this order within one generation.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 pub enum FenceState {
-    /// It is being filled, and no pod can use it.
+    /// It is being filled, and no pod can use it but one that fills it.
     HalfCopied,
     /// Pods can use it.
     Active,

@@ -355,7 +355,8 @@ fn settle(seen: &Seen) -> Vec<Step> {
         return steps;
     }
     // A replica of a version that knew of no fence has handed it over.
-    if seen.is_half_copied()
+    if !is_ending_claim
+        && seen.is_half_copied()
         && let Some(told) = seen.fence(FenceState::Active, seen.filling(FillingPhase::Binding))
     {
         return [steps, told].concat();

@@ -72,12 +72,13 @@ impl PopulatorReason {
         self.is_told() && self != PopulatorReason::Filled
     }
 
-    /// Whether it is told as an event; what is usual is only told in the status.
+    /// Whether it is told as an event; what is usual, or over in a moment, is only told in the status.
     pub fn is_told(self) -> bool {
         !matches!(
             self,
             PopulatorReason::CannotCopyAhead
                 | PopulatorReason::SourcePaused
+                | PopulatorReason::VolumeNotFenced
                 | PopulatorReason::WaitsForConsumer
         )
     }

@@ -100,7 +100,7 @@ fn the_new_volume_is_half_copied_until_it_has_all_and_the_next_swap_counts_on() 
         assert_eq!(world.active(0).spec.unwrap().volume_name.as_ref(), Some(new));
         assert_eq!(world.fence(new), Some(active(2)));
         world.write();
-        world.want("3Gi", "hdd", &json!({}));
+        world.want("1Gi", "hdd", &json!({}));
         world.settled("1/1").await;
         assert_eq!(world.fence(new), Some(superseded(4, false)));
         let newest = world.active(0).spec.unwrap().volume_name.unwrap();
@@ -213,14 +213,38 @@ fn a_node_that_does_not_answer_is_waited_for() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         let old = one_pod(&world, "hdd").await;
-        world.play().are_agents_away = true;
         world.want("2Gi", "hdd", &json!({}));
+        let stops = |status: &PvcAutoscalerStatus| phase(status) == Some(SwapPhase::Draining);
+        world.until("its pod is stopped", stops).await;
+        world.play().are_agents_away = true;
         let message = world.until_reason("VolumeNotFenced").await;
         assert!(message.contains("the agent of node alpha has not taken up"), "{message}");
         assert_eq!((world.fence(&old), world.play().pods), (None, 0));
         world.play().are_agents_away = false;
         world.settled("1/1").await;
         assert_eq!(world.fence(&old), Some(superseded(2, false)));
+    });
+}
+
+#[test]
+fn no_pod_is_stopped_before_its_node_knows_the_new_volume_as_half_copied() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world, "hdd").await;
+        let pod = world.pod("nginx-0");
+        world.play().are_agents_away = true;
+        world.want("2Gi", "hdd", &json!({}));
+        let says = |text: &String| text.contains("is to be half copied, and its node has not");
+        world
+            .until("it waits for the node", |status| status.progress.as_ref().is_some_and(says))
+            .await;
+        world.rest().await;
+        assert_eq!(phase(&world.status()), Some(SwapPhase::Planned));
+        assert_eq!((world.pod("nginx-0"), world.fence(&old)), (pod, None));
+        world.play().are_agents_away = false;
+        world.settled("1/1").await;
+        assert_eq!(world.fence(&old), Some(superseded(2, false)));
+        world.write();
     });
 }
 

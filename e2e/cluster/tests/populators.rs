@@ -5,9 +5,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolumeClaim, Pod, Secret, TypedObjectReference,
 };
-use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams, PostParams};
-use pliant::api::{ArchivePopulator, FillingPhase, PopulatorStatus, PvcSourcePopulator};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use pliant::api::{
+    ArchivePopulator, FenceState, FillingPhase, NodeStorage, PopulatorStatus, PvcSourcePopulator,
+};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep};
@@ -80,13 +82,44 @@ impl World {
 
     /// A populator that copies a claim.
     async fn copy(&self, source: &str, early: bool) {
+        self.copy_with(source, early, false).await;
+    }
+
+    async fn copy_with(&self, source: &str, early: bool, paused: bool) {
         let populator = json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "PvcSourcePopulator",
             "metadata": {"name": source},
-            "spec": {"sourcePvcRef": {"name": source}, "startEarly": early},
+            "spec": {"sourcePvcRef": {"name": source}, "startEarly": early, "paused": paused},
         });
         let populator: PvcSourcePopulator = serde_json::from_value(populator).unwrap();
         self.api::<PvcSourcePopulator>().create(&PostParams::default(), &populator).await.unwrap();
+    }
+
+    /// Let a copy begin that was paused.
+    async fn unpause(&self, source: &str) {
+        let patch = Patch::Merge(json!({"spec": {"paused": false}}));
+        let copies = self.api::<PvcSourcePopulator>();
+        copies.patch(source, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// The volume of the second claim, of which there is one.
+    async fn filled_volume(&self) -> String {
+        let ours = ListParams::default().labels("pliant.io/fill");
+        let claims = self.api::<PersistentVolumeClaim>().list(&ours).await.unwrap().items;
+        let [only] = claims.as_slice() else { panic!("one second claim, not {claims:#?}") };
+        only.spec.clone().unwrap().volume_name.expect("it has a volume")
+    }
+
+    /// Wait until the node of a volume tells this of it.
+    async fn until_fenced(&self, volume: &str, state: FenceState, copying: bool) {
+        let is_so = |node: &NodeStorage| {
+            let volumes = node.status.iter().flat_map(|status| &status.volumes);
+            let fence = volumes.filter(|one| one.name == volume).find_map(|one| one.fence);
+            fence.is_some_and(|fence| (fence.state, fence.copying) == (state, copying))
+        };
+        let node = self.on_nodes(volume).await.expect("a node has it");
+        let nodes = Api::<NodeStorage>::all(self.client.clone());
+        self.until_named(&nodes, &node, &format!("has {volume} as {state:?}"), is_so).await;
     }
 
     /// Ask for a claim with these sources; what the API server keeps of it, or its code.
@@ -237,6 +270,34 @@ fn a_claim_is_copied_into_a_smaller_one_with_another_file_system() {
             world.exec("reader", "awk '$2 == \"/data\" {print $3}' /proc/mounts").await,
             "xfs"
         );
+    });
+}
+
+/// What is filled, or is about to be, says so below Kubernetes.
+#[test]
+fn a_volume_is_half_copied_until_the_claim_has_it() {
+    run("a_volume_is_half_copied_until_the_claim_has_it", |world| async move {
+        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        world.claim("old", &class, "320Mi", "Filesystem").await;
+        world.pod("writer", "old", "echo kept >/data/a; sync; sleep 9999", json!({})).await;
+        world.exec_when_back("writer", "cat /data/a").await;
+        world.remove_pod("writer").await;
+        world.copy_with("old", true, true).await;
+        world.claim_from("new", &class, "320Mi", "PvcSourcePopulator", "old").await;
+        let paused = Some((FillingPhase::Waiting, Some("SourcePaused".to_owned())));
+        world
+            .until::<PvcSourcePopulator>("old", "has its room", |one| {
+                reason(one.status.as_ref()) == paused
+            })
+            .await;
+        let volume = world.filled_volume().await;
+        world.until_fenced(&volume, FenceState::HalfCopied, true).await;
+        world.unpause("old").await;
+        world.filled("new").await;
+        world.until_fenced(&volume, FenceState::Active, false).await;
+        world.pod("reader", "new", "sleep 9999", json!({})).await;
+        assert_eq!(world.exec("reader", "cat /data/a").await, "kept");
+        assert_eq!(world.get_claim("new").await.spec.unwrap().volume_name, Some(volume));
     });
 }
 

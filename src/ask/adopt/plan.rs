@@ -113,11 +113,12 @@ fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> 
         return Err(format!("volume {id} is {}: there is nothing to adopt", volume.state));
     }
     if let Some(fence) = volume.fence.filter(|fence| fence.state != FenceState::Active) {
-        return Err(format!(
-            "volume {id} is {} since generation {}, so no pod could use it",
-            fence.state.words(),
-            fence.generation
-        ));
+        let so = match fence.state {
+            FenceState::HalfCopied => "what it holds is no whole",
+            FenceState::Active | FenceState::Superseded => "no pod could use it",
+        };
+        let (is, generation) = (fence.state.words(), fence.generation);
+        return Err(format!("volume {id} is {is} since generation {generation}, so {so}"));
     }
     let changes = |one: &&VolumeRequest| {
         let work = &one.spec.work;

@@ -7,11 +7,11 @@ use super::gather::{Facts, STORAGES, VOLUMES};
 use super::growth::growth;
 use super::pending::{look_at_agents, unschedulable};
 use super::{Explanation, State, Todo};
-use crate::api::{FenceState, NodeStorage, VolumeOnNode};
+use crate::api::{FenceStatus, NodeStorage, VolumeOnNode};
 use crate::bytes::Bytes;
 use crate::cluster::audit::is_complete;
 use crate::cluster::is_on;
-use crate::volume::{NodeKey, VolumeId, few};
+use crate::volume::{Fence, NodeKey, Use, VolumeId, few};
 
 /// Where the volume of a claim is, and how.
 pub(super) struct Place<'a> {
@@ -114,7 +114,9 @@ fn gone(facts: &Facts, storage: &NodeStorage, place: &Place<'_>) -> Option<Expla
 
 /// Pods are kept from the volume, whatever else is the matter with it.
 fn fenced(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
-    let fence = place.volume?.fence.filter(|fence| fence.state != FenceState::Active)?;
+    // What is half copied is shown to who fills it.
+    let is_shut = |fence: &FenceStatus| Fence::from(fence).lets() != Use::Any;
+    let fence = place.volume?.fence.filter(is_shut)?;
     let why = format!(
         "is Bound to a volume on node {} that is {} since generation {} of its swap, so no pod can be \
          started with it.",

@@ -857,7 +857,7 @@ fn a_volume_is_active_before_it_is_the_claims() {
 }
 
 #[test]
-fn while_a_node_does_not_answer_nothing_goes_on_and_that_is_told_once() {
+fn while_a_node_does_not_answer_nothing_goes_on_and_the_status_says_so() {
     let (half, whole) = ("half-copied:1:copying", "active:2");
     let away = |seen: Box<Seen>, wish| seen.asked(wish, Some(Err("it is away")));
     let before = away(ours(provisioned(), Some("active:0"), Some(half)), half);
@@ -867,7 +867,7 @@ fn while_a_node_does_not_answer_nothing_goes_on_and_that_is_told_once() {
         [(before, "Provisioning", "half copied"), (after, "Binding", "active")]
     {
         let steps = plan(&seen);
-        assert_eq!(names(&steps), format!("Tell VolumeNotFenced, Note {phase}, Show"));
+        assert_eq!(names(&steps), format!("Note {phase}, Show"));
         let said =
             format!("is to be {what}, and its node has not written that on it yet: it is away");
         assert!(format!("{steps:?}").contains(&said), "{steps:?}");

@@ -181,12 +181,16 @@ fn a_volume_that_pods_are_kept_from_is_told() {
     let mut let_in = bound();
     let_in.storages[0].status.as_mut().unwrap().volumes[0].fence =
         typed(json!({"state": "Active", "generation": 3}));
-    let cases = vec![(fenced, State::VolumeFenced), (let_in, State::Fine)];
+    let mut filled = bound();
+    filled.storages[0].status.as_mut().unwrap().volumes[0].fence =
+        typed(json!({"state": "HalfCopied", "generation": 1, "copying": true}));
+    let cases = vec![(fenced, State::VolumeFenced), (let_in, State::Fine), (filled, State::Fine)];
     insta::assert_snapshot!(all(cases), @r"
     default/db-2 is Bound to a volume on node alpha that is superseded since
     generation 3 of its swap, so no pod can be started with it.
     What to do:
       let the swap go on, or undo it
+    default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, used by db-0.
     default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, used by db-0.
     ");
 }
