@@ -42,7 +42,9 @@ impl Seen {
 
     /// What it was told already, or under a higher number if it was told another thing since.
     fn fence_to_be(&self, volume: &VolumeSeen, state: FenceState) -> FenceStatus {
-        let told = self.told().and_then(|told| told.fence);
+        // Where the status has lost it, or no place for it yet, what its node tells has to do.
+        let by_node = volume.fence.filter(|now| now.generation > 0).map(FenceStatus::from);
+        let told = self.told().and_then(|told| told.fence).or(by_node);
         let is_it = |told: &FenceStatus| told.state == state && volume.takes(&Fence::from(told));
         told.filter(is_it).unwrap_or_else(|| FenceStatus {
             state,

@@ -784,8 +784,8 @@ fn a_volume_is_half_copied_before_a_pod_gets_it() {
             "MakePod",
         ),
         (
-            "it has an older number",
-            bound(Some("half-copied:4:copying"), None),
+            "another one has told it something",
+            bound(Some("superseded:4"), None),
             "Note Provisioning, Show, Ask half-copied:5:copying",
         ),
         (
@@ -798,7 +798,7 @@ fn a_volume_is_half_copied_before_a_pod_gets_it() {
             bound(Some(half), Some(whole)),
             "Note Provisioning, Show, Ask half-copied:3:copying",
         ),
-        ("a round goes on with it", bound(Some(half), Some(half)), "MakePod"),
+        ("the status has lost what it was told", bound(Some(half), None), "MakePod"),
         ("another driver's", provisioned(), "MakePod"),
         (
             "it waits for the next try",
@@ -827,6 +827,7 @@ fn a_volume_is_active_before_it_is_the_claims() {
             "Note Binding, Show, Ask active:2, Retain",
         ),
         ("its node tells so", filled(whole, Some(whole)), "Note Binding, Show, Rebind"),
+        ("the status has lost what it was told", filled(whole, None), "Note Binding, Show, Rebind"),
         (
             "its node has answered, and tells so later",
             filled(half, Some(whole)).asked(whole, Some(Ok(whole))),
