@@ -205,7 +205,9 @@ impl Turn<'_> {
         if !is_begun || !self.seen.writers(&from).is_empty() {
             return self.go_on(SwapPhase::Draining, None, None);
         }
-        if self.is_proved_unused(&from) && self.is_free(&to) && self.is_reopened(&to) {
+        // No pod can start with a claim that is not there.
+        let is_left = self.seen.claim(&from).is_none() || self.is_proved_unused(&from);
+        if is_left && self.is_free(&to) && self.is_reopened(&to) {
             if self.keeps_name() {
                 return self.begin_exchange(None);
             }
