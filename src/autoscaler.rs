@@ -27,6 +27,8 @@ mod left;
 mod make;
 mod marks;
 mod observe;
+mod pause;
+mod places;
 mod plan;
 mod preflight;
 mod reason;

@@ -37,9 +37,10 @@ use std::time::Duration;
 
 pub(crate) use consumers::{fills, writers};
 pub use outcome::{Outcome, Round};
-pub(crate) use places::nodes_of;
+pub(crate) use places::{nodes_of, nodes_with};
 pub use populator::{Populator, Settings};
 pub use progress::Progress;
+pub(crate) use pvc::not_readable_live;
 pub use reason::PopulatorReason;
 pub use source::{Far, Fill, Sight, Source};
 pub use watches::Watches;

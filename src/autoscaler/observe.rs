@@ -13,11 +13,13 @@ use crate::api::{self, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator,
 use crate::autoscaler::exchange::owner;
 use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
+use crate::autoscaler::places::Place;
 use crate::autoscaler::preflight::{Room, Surroundings};
 use crate::autoscaler::seen::{Refusal, Seen, Usage, Workload, uid};
 use crate::autoscaler::size;
 use crate::autoscaler::{Drift, KEPT_BY};
 use crate::cluster::{VolumeSeen, requested, volume_of};
+use crate::populators;
 use crate::volume::{CapacityQuery, DRIVER, FsKind, VolumeId};
 
 impl Keeper {
@@ -162,7 +164,8 @@ impl Keeper {
             let is_changed = one.swap.is_some() || one.is_shrinking();
             let policy = seen.autoscaler.spec.autoscale.as_ref();
             // Its node is asked before it becomes another size.
-            if is_changed || policy.is_some() || is_too_large(seen, one) || seen.makes_claims() {
+            let is_to_change = policy.is_some() || is_too_large(seen, one) || wants_swap(seen, one);
+            if is_changed || is_to_change || seen.makes_claims() {
                 named.insert(one.active_claim.clone());
             }
             let has_volume = one.swap.as_ref().filter(|swap| swap.keeps_name || swap.returns);
@@ -232,8 +235,14 @@ impl Keeper {
         seen.around.quotas = self.of::<ResourceQuota>(&namespace).list(&all).await?.items;
         seen.around.budgets = self.of::<PodDisruptionBudget>(&namespace).list(&all).await?.items;
         let template = &seen.autoscaler.spec.volume_claim_template.spec;
-        let Some(class) = &template.storage_class_name else { return Ok(()) };
-        let class = Api::<StorageClass>::all(self.client.clone()).get_opt(class).await?;
+        let class = match &template.storage_class_name {
+            Some(class) => Api::<StorageClass>::all(self.client.clone()).get_opt(class).await?,
+            None => None,
+        };
+        for claim in &claims {
+            let places = self.places_of(seen.claim(claim), class.as_ref()).await?;
+            seen.around.places.insert(claim.clone(), places);
+        }
         let ours = class.filter(|class| class.provisioner == DRIVER);
         let parameters = ours.map(|class| class.parameters.unwrap_or_default());
         let query = parameters.and_then(|all| CapacityQuery::of_class(&all, FsKind::Ext4).ok());
@@ -246,6 +255,20 @@ impl Keeper {
             seen.around.room.extend(room.map(|room| (claim, room)));
         }
         Ok(())
+    }
+
+    /// The nodes on which the volume of a claim can be read; none if that is everywhere or not known.
+    async fn places_of(
+        &self,
+        claim: Option<&PersistentVolumeClaim>,
+        class: Option<&StorageClass>,
+    ) -> Result<Vec<Place>, kube::Error> {
+        let named = claim.and_then(|claim| claim.spec.as_ref()?.volume_name.as_deref());
+        let Some(named) = named else { return Ok(Vec::new()) };
+        let pv = Api::<PersistentVolume>::all(self.client.clone()).get_opt(named).await?;
+        let Some(pv) = pv else { return Ok(Vec::new()) };
+        let nodes = populators::nodes_with(&self.client, &pv).await?.unwrap_or_default();
+        Ok(nodes.iter().map(|node| Place::of(node, class)).collect())
     }
 
     /// How full the volumes are; of those of nodes whose agents are away that is not known.

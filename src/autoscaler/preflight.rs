@@ -1,5 +1,5 @@
-//! What a swap needs besides its claims, looked at before anything is made or stopped: room on the node,
-//! what quotas leave, and leave to stop the pod. Pure.
+//! What a swap needs besides its claims, looked at before anything is made or stopped: a node for both, room
+//! there, what quotas leave, leave to stop the pod, and nobody else who writes. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use kube::core::{Selector, SelectorExt};
 
 use crate::api::Quantity;
 use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::places::Place;
 use crate::autoscaler::plan::size_of;
 use crate::autoscaler::turn::Turn;
 use crate::bytes::Bytes;
@@ -26,6 +27,8 @@ pub(super) struct Surroundings {
     pub budgets: Vec<PodDisruptionBudget>,
     /// By the claim: what the node of its volume has room for in the class of the template.
     pub room: BTreeMap<String, Room>,
+    /// By the claim: the nodes on which its volume can be read; none if that is everywhere or not known.
+    pub places: BTreeMap<String, Vec<Place>>,
 }
 
 /// What a node has room for.
@@ -39,17 +42,26 @@ pub(super) struct Room {
 impl Turn<'_> {
     /// What a swap of this pod's claim lacks, and would be refused for midway.
     fn lacks(&self) -> Option<(AutoscalerReason, String)> {
-        self.lacks_room().or_else(|| self.lacks_quota()).or_else(|| self.lacks_leave())
+        self.lacks_place()
+            .or_else(|| self.lacks_room())
+            .or_else(|| self.lacks_quota())
+            .or_else(|| self.lacks_leave())
+            .or_else(|| self.lacks_peace())
     }
 
     /// What a swap lacks, with an event when that is news.
     pub(super) fn tell_of_what_lacks(&mut self) -> Option<(AutoscalerReason, String)> {
         let (reason, message) = self.lacks()?;
+        self.tell_of_lack(reason, &message);
+        Some((reason, message))
+    }
+
+    /// Write an event of what lacks, when it is news.
+    pub(super) fn tell_of_lack(&mut self, reason: AutoscalerReason, message: &str) {
         let told = self.seen.autoscaler.status.as_ref().and_then(|status| status.reason.as_ref());
         if told != Some(&reason.to_string()) {
-            self.tell(reason, &self.seen.generation().to_string(), message.clone());
+            self.tell(reason, &self.seen.generation().to_string(), message.to_owned());
         }
-        Some((reason, message))
     }
 
     /// What a swap of this pod's claim would find and do, for people.
@@ -57,6 +69,9 @@ impl Turn<'_> {
         let (seen, claim) = (self.seen, &self.entry.active_claim);
         let mut found = Vec::new();
         found.extend(seen.usage.get(claim).map(|usage| format!("{} are copied", usage.used)));
+        found.extend(self.would_pause());
+        found.extend(self.would_copy_cold());
+        found.extend(self.does_not_fit().map(|why| format!("that would fail: {why}")));
         found.extend(self.room().and_then(|room| {
             let largest = room.largest?;
             Some(format!("node {} has room for a volume of {largest}", room.node))
@@ -81,7 +96,7 @@ impl Turn<'_> {
         found
     }
 
-    fn wanted_class(&self) -> Option<&str> {
+    pub(super) fn wanted_class(&self) -> Option<&str> {
         self.seen.autoscaler.spec.volume_claim_template.spec.storage_class_name.as_deref()
     }
 
@@ -144,6 +159,20 @@ impl Turn<'_> {
             status.desired_healthy,
         );
         Some((AutoscalerReason::PodProtected, message))
+    }
+}
+
+impl Turn<'_> {
+    /// Whether somebody else writes to the claim: he would be waited for with the pod stopped.
+    fn lacks_peace(&self) -> Option<(AutoscalerReason, String)> {
+        let (pod, claim) = (self.pod(), &self.entry.active_claim);
+        let other = self.seen.writers(claim).into_iter().find(|one| one.name_any() != pod)?;
+        let message = format!(
+            "pod {} writes to claim {claim}, too, which is to be copied, so pod {pod} is not stopped: stop it, \
+             or wait until it ends",
+            other.name_any()
+        );
+        Some((AutoscalerReason::ClaimInUse, message))
     }
 }
 

@@ -21,6 +21,8 @@ pub enum AutoscalerReason {
     ClaimsFixed,
     /// The workload names no claim that could be kept.
     ClaimsMissing,
+    /// The class of the template makes no volumes where a claim can be read.
+    ClassElsewhere,
     /// The StorageClass of the template is not there.
     ClassMissing,
     /// There is no room for what a claim asks for.
@@ -29,6 +31,8 @@ pub enum AutoscalerReason {
     PodNotReady,
     /// The node of a claim has no room for the volume that it is to get.
     NoRoom,
+    /// The node of a claim is not there, takes no pods, or its agent does not answer.
+    NodeUnavailable,
     /// A pod may not be stopped now.
     PodProtected,
     /// A quota leaves less than a swap takes.
@@ -75,9 +79,11 @@ impl AutoscalerReason {
         AutoscalerReason::ClaimShrinks,
         AutoscalerReason::ClaimsFixed,
         AutoscalerReason::ClaimsMissing,
+        AutoscalerReason::ClassElsewhere,
         AutoscalerReason::ClassMissing,
         AutoscalerReason::GrowthRefused,
         AutoscalerReason::NoRoom,
+        AutoscalerReason::NodeUnavailable,
         AutoscalerReason::PodNotReady,
         AutoscalerReason::PodProtected,
         AutoscalerReason::QuotaTooSmall,

@@ -287,7 +287,7 @@ impl<'a> Turn<'a> {
         if *may_stop == 0 || !self.is_in_partition() || !is_labelled || !is_known {
             return;
         }
-        if self.waits_for_others() {
+        if self.waits_for_others() || !self.hears_from_node(may_stop) {
             return;
         }
         *may_stop -= 1;

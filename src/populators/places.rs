@@ -15,12 +15,23 @@ pub(crate) async fn nodes_of(
     client: &Client,
     pv: &PersistentVolume,
 ) -> Result<Option<BTreeSet<String>>, kube::Error> {
+    let nodes = nodes_with(client, pv).await?;
+    Ok(nodes.map(|nodes| nodes.iter().map(ResourceExt::name_any).collect()))
+}
+
+/// As [`nodes_of`], the nodes as they are.
+///
+/// # Errors
+/// What the API server says.
+pub(crate) async fn nodes_with(
+    client: &Client,
+    pv: &PersistentVolume,
+) -> Result<Option<Vec<Node>>, kube::Error> {
     let Some(labels) = labels_of(pv) else { return Ok(None) };
     let api: Api<Node> = Api::all(client.clone());
-    let mut nodes = BTreeSet::new();
+    let mut nodes = Vec::new();
     for label in labels {
-        let found = api.list(&ListParams::default().labels(&label)).await?;
-        nodes.extend(found.iter().map(ResourceExt::name_any));
+        nodes.extend(api.list(&ListParams::default().labels(&label)).await?);
     }
     Ok(Some(nodes))
 }

@@ -152,7 +152,7 @@ fn not_ahead(
 }
 
 /// Why a source cannot be read while a pod writes to it.
-fn not_readable_live(from: &PersistentVolumeClaim) -> Option<String> {
+pub(crate) fn not_readable_live(from: &PersistentVolumeClaim) -> Option<String> {
     let name = from.name_any();
     let is_of_one = modes_of(from).any(|mode| mode == "ReadWriteOncePod");
     is_of_one

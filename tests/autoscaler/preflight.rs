@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use pliant::api::{AutoscalerPhase, NodeStorage, PvcAutoscalerStatus};
+use k8s_openapi::api::storage::v1::StorageClass;
+use pliant::api::{AutoscalerPhase, NodeStorage, PvcAutoscaler, PvcAutoscalerStatus};
+use pliant::volume::{DRIVER, TOPOLOGY};
 use serde_json::{Value, json};
 
 use crate::block_on;
@@ -168,5 +170,122 @@ fn what_a_swap_would_find_is_told_before_it_begins() {
         world.until("it would wait", |status| status.reason.as_deref() == Some("NoRoom")).await;
         world.rest().await;
         assert!(world.ordinal(0).swap.is_none());
+    });
+}
+
+/// A class whose volumes are made only where a label has one of these values.
+fn class_of(world: &World, provisioner: &str, key: &str, values: &[&str]) {
+    world.api.put(&object::<StorageClass>(json!({
+        "metadata": {"name": "near"}, "provisioner": provisioner,
+        "volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": true,
+        "allowedTopologies": [{"matchLabelExpressions": [{"key": key, "values": values}]}],
+    })));
+}
+
+/// The node has the label of its zone, and is as it says.
+fn node(world: &World, spec: &Value, ready: &str) {
+    let labels = json!({"kubernetes.io/hostname": "alpha", "topology.kubernetes.io/zone": "eu-1"});
+    world.api.put(&object::<Node>(json!({
+        "metadata": {"name": "alpha", "labels": labels}, "spec": spec,
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    })));
+}
+
+#[test]
+fn a_swap_waits_for_a_class_that_makes_volumes_where_the_claim_can_be_read() {
+    let zone = "topology.kubernetes.io/zone";
+    let ours = (DRIVER, TOPOLOGY, "beta", "alpha");
+    for (provisioner, key, other, own) in [ours, ("other.example.com", zone, "eu-2", "eu-1")] {
+        block_on(async {
+            let (world, _operator) = one_pod().await;
+            node(&world, &json!({}), "True");
+            class_of(&world, provisioner, key, &[other]);
+            world.want("2Gi", "near", &json!({}));
+            let sentence = "can be read on node alpha only, and the allowedTopologies of class near \
+                            leave that out: name another class by `kubectl edit pvcautoscaler nginx`";
+            waits_for(&world, "ClassElsewhere", sentence).await;
+            class_of(&world, provisioner, key, &[other, own]);
+            world.settled("1/1").await;
+            world.write();
+        });
+    }
+}
+
+#[test]
+fn a_swap_waits_until_the_node_of_the_volume_is_ready_and_takes_pods() {
+    let cordoned = json!({"unschedulable": true});
+    for (spec, ready, sentence) in [
+        (
+            json!({}),
+            "Unknown",
+            "is not ready, so pod nginx-0 is not stopped: see `kubectl describe",
+        ),
+        (
+            cordoned,
+            "True",
+            "pod nginx-0 could not start there again: type `kubectl uncordon alpha`",
+        ),
+    ] {
+        block_on(async {
+            let (world, _operator) = one_pod().await;
+            node(&world, &spec, ready);
+            world.want("2Gi", "hdd", &json!({}));
+            waits_for(&world, "NodeUnavailable", sentence).await;
+            node(&world, &json!({}), "True");
+            world.settled("1/1").await;
+            world.write();
+        });
+    }
+}
+
+#[test]
+fn a_swap_waits_until_the_agent_of_the_volume_answers() {
+    block_on(async {
+        let (world, _operator) = one_pod().await;
+        world.play().are_agents_away = true;
+        world.want("2Gi", "hdd", &json!({}));
+        let sentence =
+            "the agent of node alpha has not taken up the work within 15 s; see `kubectl get pods";
+        waits_for(&world, "NodeUnavailable", sentence).await;
+        assert_eq!(world.told("SwapBegun"), 0);
+        world.play().are_agents_away = false;
+        world.settled("1/1").await;
+        world.write();
+    });
+}
+
+#[test]
+fn for_how_long_a_pod_would_be_stopped_is_told_by_the_swap_before() {
+    block_on(async {
+        let (world, _operator) = one_pod().await;
+        world.holds(0, "1Gi", "4Gi");
+        let mut told: PvcAutoscaler = world.api.get(&format!("{SHOP}/nginx")).unwrap();
+        let entry = &mut told.status.as_mut().unwrap().ordinals[0];
+        entry.last_swap = Some(object(json!({"claim": "before", "pauseSeconds": 42,
+            "bytes": "512Mi", "rounds": 0, "finishedAt": "2026-01-01T00:00:00Z"})));
+        world.api.put(&told);
+        world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
+        world.until("it is told", |status| status.next.is_some()).await;
+        let next = world.status().next.unwrap();
+        let found = "1 GiB are copied; stopped for up to about 84 s, as pod nginx-0 was stopped for \
+                     42 s while 512 MiB were copied";
+        assert!(next.contains(found), "{next}");
+        // Copied ahead it would be another pause.
+        world.want("2Gi", "hdd", &json!({"mode": "Recommend", "hotCopy": true}));
+        let says_less =
+            |status: &PvcAutoscalerStatus| !status.next.as_ref().unwrap().contains("42 s");
+        world.until("nothing is concluded", says_less).await;
+    });
+}
+
+#[test]
+fn a_size_into_which_the_content_does_not_fit_is_told_before_anybody_tries() {
+    block_on(async {
+        let (world, _operator) = one_pod().await;
+        world.holds(0, "3Gi", "4Gi");
+        world.want("1Gi", "hdd", &json!({"mode": "Recommend"}));
+        world.until("it is told", |status| status.next.is_some()).await;
+        let next = world.status().next.unwrap();
+        assert!(next.contains("; that would fail: the target is too small"), "{next}");
     });
 }

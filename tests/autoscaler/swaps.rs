@@ -297,6 +297,7 @@ fn somebody_else_who_writes_to_the_old_claim_is_waited_for() {
         let (world, _operator) = World::with_an_operator();
         two_pods(&world).await;
         let old = world.ordinal(1).active_claim;
+        let pod = world.pod("nginx-1");
         let volume = json!({"name": "x", "persistentVolumeClaim": {"claimName": old}});
         world.api.put(&crate::play::object::<k8s_openapi::api::core::v1::Pod>(json!({
             "metadata": {"name": "debug", "namespace": "shop"},
@@ -307,6 +308,7 @@ fn somebody_else_who_writes_to_the_old_claim_is_waited_for() {
         world.rest().await;
         assert_eq!(world.ordinal(1).active_claim, old);
         assert!(world.status().message.unwrap().contains("pod debug"));
+        assert_eq!((world.pod("nginx-1"), world.told("ClaimInUse")), (pod, 1), "its pod goes on");
         world.api.delete::<k8s_openapi::api::core::v1::Pod>("shop/debug");
         world.settled("2/2").await;
     });

@@ -1,15 +1,18 @@
 //! Another pod beside the one that the explored world has, which runs on a claim as that was.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
+use kube::ResourceExt;
+
 use super::settle;
 use super::world::{NOTHING, PodModel, TEMPLATES, World};
 use crate::api::{OrdinalStatus, Quantity, Rollout, Swap, SwapPhase};
 use crate::autoscaler::ORDINAL;
+use crate::autoscaler::places::Place;
 use crate::autoscaler::plan::plan;
-use crate::autoscaler::seen::{Claims, Seen};
+use crate::autoscaler::seen::{Asked, Claims, Look, NotDone, Seen, Wish};
 use crate::bytes::Bytes;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::SignedDuration;
-use kube::ResourceExt;
+use crate::volume::{Fence, Reason};
 
 /// The ordinal of the other pod, and what its claim is called.
 const ANOTHER: (i32, &str) = (1, "data-db-1");
@@ -83,4 +86,27 @@ fn nobody_else_is_stopped_from_a_failure_until_a_try_has_come_to_a_good_end() {
             assert!(begins_beside(Some(before), may_be_away), "it was for another template");
         }
     }
+}
+
+#[test]
+fn the_node_of_the_highest_pod_is_waited_for_and_not_for_long() {
+    let mut world = settle(&World::new(NOTHING));
+    world.template = 1;
+    let (name, node) = (ANOTHER.1, "alpha".to_owned());
+    let begins = |answer: Option<Result<Look, NotDone>>| {
+        let mut seen = world.seen_with_another(0, 1);
+        let place =
+            Place { node: node.clone(), is_allowed: true, is_ready: true, takes_pods: true };
+        seen.around.places.insert(name.to_owned(), vec![place]);
+        let volume = seen.volumes.get_mut(name).and_then(Option::as_mut).expect("it has one");
+        let (wish, is_old) = (Wish::Look, false);
+        volume.asked = Some(Asked { wish, answer, is_old, is_recent: true });
+        let told = plan(&seen).status;
+        [0, ANOTHER.0].map(|ordinal| told.of(ordinal).unwrap().swap.is_some())
+    };
+    let look = Look { node: node.clone(), fence: Fence::default(), open_count: 1 };
+    let away = NotDone { reason: Reason::Unavailable, why: "its agent is away".to_owned() };
+    assert_eq!(begins(None), [false, false], "it is asked, and nobody else is stopped before");
+    assert_eq!(begins(Some(Ok(look))), [false, true]);
+    assert_eq!(begins(Some(Err(away))), [true, false], "the other one has another node, maybe");
 }

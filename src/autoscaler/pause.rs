@@ -1,0 +1,108 @@
+//! For how long a swap would stop a pod, as far as swaps of the same workload tell. Pure.
+
+use crate::api::{LastSwap, Quantity};
+use crate::autoscaler::turn::Turn;
+use crate::bytes::Bytes;
+use crate::populators::not_readable_live;
+
+/// Up to how many times as much as was copied before anything is concluded from that: a pause of some
+/// seconds for some files is the pod's own start, and says nothing about a hundred times as much.
+const COMPARABLE: u64 = 10;
+
+impl Turn<'_> {
+    /// For how long the pod would be stopped, by the last swap of the workload that was done in the same way.
+    /// Without one nothing is said.
+    pub(super) fn would_pause(&self) -> Option<String> {
+        let ordinals = self.seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let all = ordinals.filter_map(|one| Some((one.ordinal, one.last_swap.as_ref()?)));
+        let alike = all.filter(|(_, last)| (last.rounds > 0) == self.is_copied_ahead());
+        let told = alike.filter_map(|(ordinal, last)| Some((ordinal, last, last.pause_seconds?)));
+        let (ordinal, last, pause) =
+            told.max_by_key(|(_, last, _)| last.finished_at.as_ref().map(|at| at.0))?;
+        let usage = self.seen.usage.get(&self.entry.active_claim);
+        let pause = pause.unsigned_abs();
+        Some(sentence(&self.seen.pod_name(ordinal), last, pause, usage.map(|usage| usage.used)))
+    }
+
+    /// Why nothing is copied while the pod runs, although that is asked for.
+    pub(super) fn would_copy_cold(&self) -> Option<String> {
+        let claim = self.seen.claim(&self.entry.active_claim)?;
+        let is_asked_for = self.seen.autoscaler.spec.hot_copy;
+        let why = not_readable_live(claim).filter(|_| is_asked_for)?;
+        Some(format!("nothing is copied while it runs: {why}"))
+    }
+
+    fn is_copied_ahead(&self) -> bool {
+        self.seen.autoscaler.spec.hot_copy && self.would_copy_cold().is_none()
+    }
+}
+
+/// What is known of a pause, and what follows for one in which so much is copied.
+fn sentence(pod: &str, last: &LastSwap, pause: u64, to_copy: Option<Bytes>) -> String {
+    if last.rounds > 0 {
+        // How much changes until the stop is not known, and both sides are read as a whole.
+        return format!("pod {pod}, copied ahead as well, was stopped for {pause} s");
+    }
+    let copied = last.bytes.map(|Quantity(bytes)| bytes).filter(|bytes| *bytes > Bytes::ZERO);
+    let Some(copied) = copied else { return format!("pod {pod} was stopped for {pause} s") };
+    let known = format!("pod {pod} was stopped for {pause} s while {copied} were copied");
+    match to_copy.and_then(|to_copy| at_most(pause, copied, to_copy)) {
+        Some(seconds) => format!("stopped for up to about {}, as {known}", in_words(seconds)),
+        None => known,
+    }
+}
+
+/// How many seconds it takes at most, if it is as fast as the one before. A part of that was no copying, so
+/// less to copy takes no longer, and more not as many times as long.
+fn at_most(pause: u64, copied: Bytes, to_copy: Bytes) -> Option<u64> {
+    if to_copy <= copied {
+        return Some(pause);
+    }
+    let is_comparable = to_copy.get() / COMPARABLE <= copied.get();
+    let scaled = u128::from(pause) * u128::from(to_copy.get());
+    let scaled = scaled.div_ceil(u128::from(copied.get()));
+    u64::try_from(scaled).ok().filter(|_| is_comparable)
+}
+
+/// Seconds in a unit of which there are few, rounded up.
+fn in_words(seconds: u64) -> String {
+    match seconds {
+        0..=90 => format!("{seconds} s"),
+        91..=5400 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{} h", seconds.div_ceil(3600)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_concluded_from_one_that_is_comparable() {
+        let mib = |bytes: u64| Quantity(Bytes::mib(bytes));
+        let cold = |bytes| LastSwap { bytes, ..LastSwap::default() };
+        let gib = Some(Bytes::gib(1));
+        let of = |last: &LastSwap, to_copy| sentence("db-1", last, 42, to_copy);
+        let (half, tiny) = (cold(Some(mib(512))), cold(Some(mib(1))));
+        let known = "pod db-1 was stopped for 42 s while 512 MiB were copied";
+        assert_eq!(of(&half, None), known);
+        assert_eq!(of(&half, gib), format!("stopped for up to about 84 s, as {known}"));
+        assert_eq!(
+            of(&half, Some(Bytes::mib(1))),
+            format!("stopped for up to about 42 s, as {known}")
+        );
+        assert_eq!(of(&tiny, gib), "pod db-1 was stopped for 42 s while 1 MiB were copied");
+        assert_eq!(of(&cold(None), gib), "pod db-1 was stopped for 42 s");
+        assert_eq!(of(&cold(Some(mib(0))), gib), "pod db-1 was stopped for 42 s");
+        let hot = LastSwap { rounds: 2, ..half };
+        assert_eq!(of(&hot, gib), "pod db-1, copied ahead as well, was stopped for 42 s");
+    }
+
+    #[test]
+    fn a_length_of_time_is_rounded_up() {
+        let words = [42, 90, 91, 420, 421, 5401, 10_000].map(in_words);
+        assert_eq!(words, ["42 s", "90 s", "2 min", "7 min", "8 min", "2 h", "3 h"]);
+        assert_eq!(at_most(10, Bytes::new(3), Bytes::new(4)), Some(14));
+        assert_eq!(at_most(10, Bytes::new(1), Bytes::new(u64::MAX)), None);
+    }
+}

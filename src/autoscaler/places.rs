@@ -1,0 +1,207 @@
+//! Whether a swap can be done where the volume of a claim lies: the class of the template makes volumes
+//! there, and the node and its agent are there. Looked at before anything is made or stopped. Pure.
+
+use k8s_openapi::api::core::v1::{Node, Pod, TopologySelectorLabelRequirement};
+use k8s_openapi::api::storage::v1::StorageClass;
+use kube::ResourceExt;
+
+use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::seen::{NotDone, Wish};
+use crate::autoscaler::turn::Turn;
+use crate::volume::{DRIVER, TOPOLOGY, few};
+
+/// What Kubernetes puts on a node that takes no pods.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// A node on which the volume of a claim can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub node: String,
+    /// Whether the class of the template makes volumes there.
+    pub is_allowed: bool,
+    pub is_ready: bool,
+    /// Whether pods are scheduled there that do not tolerate that none are.
+    pub takes_pods: bool,
+}
+
+impl Place {
+    /// What matters of a node for a swap to a class.
+    pub fn of(node: &Node, class: Option<&StorageClass>) -> Place {
+        let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let mut ready = conditions.filter(|one| one.type_ == "Ready");
+        let is_closed = node.spec.as_ref().and_then(|spec| spec.unschedulable);
+        Place {
+            node: node.name_any(),
+            is_allowed: class.is_none_or(|class| allows(class, node)),
+            is_ready: ready.all(|one| one.status == "True"),
+            takes_pods: is_closed != Some(true),
+        }
+    }
+}
+
+/// Whether the `allowedTopologies` of a class have a node among them.
+fn allows(class: &StorageClass, node: &Node) -> bool {
+    let terms = class.allowed_topologies.as_deref().unwrap_or_default();
+    let is_ours = class.provisioner == DRIVER;
+    let holds = |one: &TopologySelectorLabelRequirement| {
+        let is_named = |name: &String| one.values.contains(name);
+        if is_ours {
+            // It tells of no other topology.
+            return one.key == TOPOLOGY && is_named(&node.name_any());
+        }
+        node.labels().get(&one.key).is_some_and(is_named)
+    };
+    let mut expressions = terms.iter().map(|term| term.match_label_expressions.iter().flatten());
+    terms.is_empty() || expressions.any(|mut all| all.all(holds))
+}
+
+impl Turn<'_> {
+    fn places(&self) -> &[Place] {
+        let places = self.seen.around.places.get(&self.entry.active_claim);
+        places.map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether there is no node on which both volumes can be, and that can be used now.
+    pub(super) fn lacks_place(&self) -> Option<(AutoscalerReason, String)> {
+        let places = self.places();
+        if places.is_empty() {
+            return None; // It can be read everywhere, or nobody knows where.
+        }
+        let allowed: Vec<&Place> = places.iter().filter(|place| place.is_allowed).collect();
+        let Some(first) = allowed.first() else { return Some(self.is_elsewhere(places)) };
+        let tolerates = self.seen.pod(self.entry.ordinal).is_some_and(tolerates);
+        let is_fit = |place: &&Place| place.is_ready && (place.takes_pods || tolerates);
+        (!allowed.iter().any(is_fit)).then(|| self.is_unavailable(first))
+    }
+
+    fn is_elsewhere(&self, places: &[Place]) -> (AutoscalerReason, String) {
+        let (nodes, claim) = (few(places.iter().map(|one| &one.node)), &self.entry.active_claim);
+        let class = self.wanted_class().unwrap_or_default();
+        let message = format!(
+            "claim {claim} can be read on node {nodes} only, and the allowedTopologies of class {class} leave \
+             that out: name another class by `kubectl edit pvcautoscaler {}`, or that node by `kubectl edit \
+             storageclass {class}`",
+            self.seen.autoscaler.name_any(),
+        );
+        (AutoscalerReason::ClassElsewhere, message)
+    }
+
+    fn is_unavailable(&self, place: &Place) -> (AutoscalerReason, String) {
+        let (node, claim, pod) = (&place.node, &self.entry.active_claim, self.pod());
+        let message = if place.is_ready {
+            format!(
+                "node {node}, on which the volume of claim {claim} is, takes no pods, so pod {pod} could not \
+                 start there again: type `kubectl uncordon {node}`"
+            )
+        } else {
+            format!(
+                "node {node}, on which the volume of claim {claim} is, is not ready, so pod {pod} is not \
+                 stopped: see `kubectl describe node {node}`"
+            )
+        };
+        (AutoscalerReason::NodeUnavailable, message)
+    }
+
+    /// Whether the agent of the volume's node has just answered. Until then it is asked, and no other pod is
+    /// begun with in the place of this one; if it is away, others are.
+    pub(super) fn hears_from_node(&mut self, may_stop: &mut usize) -> bool {
+        let seen = self.seen;
+        // Of a volume that lies nowhere in particular no node is asked.
+        let is_placed = !self.places().is_empty();
+        let volume = seen.volume_of(&self.entry.active_claim).filter(|_| is_placed);
+        let Some(volume) = volume else { return true };
+        match volume.recent_answer_to(&Wish::Look) {
+            Some(Ok(_)) => return true,
+            Some(Err(NotDone { why, .. })) => {
+                let message = format!(
+                    "the node of claim {} does not answer, so pod {} is not stopped: {why}",
+                    self.entry.active_claim,
+                    self.pod()
+                );
+                self.tell_of_lack(AutoscalerReason::NodeUnavailable, &message);
+                self.wait(AutoscalerReason::NodeUnavailable, message);
+            }
+            None => *may_stop -= 1,
+        }
+        self.ask_for(volume, Wish::Look);
+        false
+    }
+}
+
+/// Whether a pod is scheduled to nodes that take no others.
+fn tolerates(pod: &Pod) -> bool {
+    let all = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
+    all.into_iter().any(|one| {
+        let is_of_all = one.key.is_none() && one.operator.as_deref() == Some("Exists");
+        let is_of_effect = one.effect.as_deref().is_none_or(|effect| effect == "NoSchedule");
+        (is_of_all || one.key.as_deref() == Some(UNSCHEDULABLE)) && is_of_effect
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn node(spec: &Value, ready: &str) -> Node {
+        let labels = json!({"topology.kubernetes.io/zone": "eu-1", "disk": "fast"});
+        let conditions = json!([{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": ready}]);
+        let metadata = json!({"name": "alpha", "labels": labels});
+        let node =
+            json!({"metadata": metadata, "spec": spec, "status": {"conditions": conditions}});
+        serde_json::from_value(node).unwrap()
+    }
+
+    #[test]
+    fn a_class_allows_the_nodes_of_which_one_of_its_terms_holds() {
+        let class = |provisioner: &str, terms: &Value| -> StorageClass {
+            let class = json!({"metadata": {"name": "fast"}, "provisioner": provisioner,
+                               "allowedTopologies": terms});
+            serde_json::from_value(class).unwrap()
+        };
+        let one = |key: &str, values: &[&str]| json!({"key": key, "values": values});
+        let zone = |values: &[&str]| one("topology.kubernetes.io/zone", values);
+        let (others, term) =
+            ("other.example.com", |all: &[Value]| json!({"matchLabelExpressions": all}));
+        for (provisioner, terms, allows_it) in [
+            (others, json!(null), true),
+            (others, json!([]), true),
+            (others, json!([term(&[zone(&["eu-2", "eu-1"])])]), true),
+            (others, json!([term(&[zone(&["eu-2"])])]), false),
+            (others, json!([term(&[zone(&["eu-2"])]), term(&[zone(&["eu-1"])])]), true),
+            (others, json!([term(&[zone(&["eu-1"]), one("disk", &["slow"])])]), false),
+            (others, json!([term(&[one("rack", &["7"])])]), false),
+            (DRIVER, json!([term(&[one(TOPOLOGY, &["beta", "alpha"])])]), true),
+            (DRIVER, json!([term(&[one(TOPOLOGY, &["beta"])])]), false),
+            (DRIVER, json!([term(&[zone(&["eu-1"])])]), false), // It has no zones.
+        ] {
+            let class = class(provisioner, &terms);
+            assert_eq!(allows(&class, &node(&json!({}), "True")), allows_it, "{terms}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_ready_and_takes_pods_unless_it_says_otherwise() {
+        let of = |node: &Node| {
+            let Place { is_ready, takes_pods, .. } = Place::of(node, None);
+            (is_ready, takes_pods)
+        };
+        assert_eq!(of(&node(&json!({}), "True")), (true, true));
+        assert_eq!(of(&node(&json!({}), "Unknown")), (false, true));
+        assert_eq!(of(&node(&json!({"unschedulable": true}), "True")), (true, false));
+        let untold = json!({"metadata": {"name": "alpha"}});
+        assert_eq!(of(&serde_json::from_value(untold).unwrap()), (true, true));
+    }
+
+    #[test]
+    fn a_pod_may_tolerate_that_a_node_takes_no_others() {
+        let pod = |toleration: Value| -> Pod {
+            let spec = json!({"containers": [], "tolerations": [toleration]});
+            serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap()
+        };
+        assert!(tolerates(&pod(json!({"operator": "Exists"}))));
+        assert!(tolerates(&pod(json!({"key": UNSCHEDULABLE, "effect": "NoSchedule"}))));
+        assert!(!tolerates(&pod(json!({"operator": "Exists", "effect": "NoExecute"}))));
+        assert!(!tolerates(&pod(json!({"key": "mine", "operator": "Exists"}))));
+    }
+}
