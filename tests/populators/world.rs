@@ -369,9 +369,10 @@ fn is_allowed(line: &str) -> bool {
             ("POST", [kind, _]) => {
                 ["persistentvolumeclaims", "pods", "secrets", "events"].contains(kind)
             }
-            ("POST", ["volumerequests"]) | ("DELETE", ["volumerequests", _]) => true,
             ("PATCH", ["volumepopulators", name]) => name.starts_with("pliant-"),
-            ("PATCH", ["persistentvolumeclaims", _, _] | ["persistentvolumes", _]) => true,
+            ("PATCH", ["persistentvolumeclaims", _, _] | ["persistentvolumes", _])
+            | ("POST", ["volumerequests"])
+            | ("DELETE", ["volumerequests", _]) => true,
             ("PATCH", [kind, _, _] | [kind, _, _, "status"]) => sources.contains(kind),
             // Nothing is deleted that it has not made.
             ("DELETE", ["persistentvolumeclaims" | "pods", _, name]) => {
