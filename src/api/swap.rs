@@ -62,6 +62,10 @@ pub struct Swap {
     /// Whether the active claim keeps its name: it gets the volume of the new claim, and that one its.
     #[serde(default, skip_serializing_if = "is_false")]
     pub keeps_name: bool,
+    /// The node that the content goes to: the class has no pool on that of the old volume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub node: Option<String>,
     /// Whether nothing is copied: the pod gets again what it had before, and `claim` has that.
     #[serde(default, skip_serializing_if = "is_false")]
     pub returns: bool,

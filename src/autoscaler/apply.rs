@@ -49,8 +49,11 @@ impl Keeper {
                 let claim = make::claim(autoscaler, ordinal, &claim, size);
                 writes::make(&claims, &claim, WRITER).await
             }
-            Step::MakeCopy { ordinal, claim, size, from } => {
-                let node = self.only_node_of(seen, &from).await?;
+            Step::MakeCopy { ordinal, claim, size, from, node } => {
+                let node = match node {
+                    Some(node) => Some(node),
+                    None => self.only_node_of(seen, &from).await?,
+                };
                 let claim = make::copy(autoscaler, ordinal, &claim, size, node.as_deref());
                 writes::make(&claims, &claim, WRITER).await
             }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{
+    Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::ListParams;
@@ -13,7 +15,7 @@ use crate::api::{self, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator,
 use crate::autoscaler::exchange::owner;
 use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
-use crate::autoscaler::places::Place;
+use crate::autoscaler::places::{Elsewhere, Place, is_fit};
 use crate::autoscaler::preflight::{Room, Surroundings};
 use crate::autoscaler::seen::{Refusal, Seen, Usage, Workload, uid};
 use crate::autoscaler::size;
@@ -243,18 +245,43 @@ impl Keeper {
             let places = self.places_of(seen.claim(claim), class.as_ref()).await?;
             seen.around.places.insert(claim.clone(), places);
         }
-        let ours = class.filter(|class| class.provisioner == DRIVER);
-        let parameters = ours.map(|class| class.parameters.unwrap_or_default());
-        let query = parameters.and_then(|all| CapacityQuery::of_class(&all, FsKind::Ext4).ok());
-        let Some(query) = query else { return Ok(()) };
+        let Some(class) = class.filter(|class| class.provisioner == DRIVER) else { return Ok(()) };
+        let parameters = class.parameters.clone().unwrap_or_default();
+        let Ok(query) = CapacityQuery::of_class(&parameters, FsKind::Ext4) else { return Ok(()) };
         for claim in claims {
             let handle = seen.claim(&claim).and_then(|claim| self.handle_of(claim));
             let id: Option<VolumeId> = handle.and_then(|handle| handle.parse().ok());
             let beside = id.and_then(|id| self.cluster.nodes().beside(&id, &query));
             let room = beside.map(|(node, largest)| Room { node, largest });
+            let is_left_out = |places: &Vec<Place>| !places.iter().any(|place| place.is_allowed);
+            let is_left_out = seen.around.places.get(&claim).is_some_and(is_left_out);
+            let has_none = room.as_ref().is_some_and(|room| room.largest.is_none() || is_left_out);
+            if has_none && let Some(found) = self.elsewhere(seen, &claim, &query, &class).await? {
+                seen.around.elsewhere.insert(claim.clone(), found);
+            }
             seen.around.room.extend(room.map(|room| (claim, room)));
         }
         Ok(())
+    }
+
+    /// The node with most room for a volume of a class on which the pod of a claim may run.
+    async fn elsewhere(
+        &self,
+        seen: &Seen,
+        claim: &str,
+        query: &CapacityQuery,
+        class: &StorageClass,
+    ) -> Result<Option<Elsewhere>, kube::Error> {
+        let (away, _) = self.cluster.requests().away();
+        let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await?;
+        let pod = seen.pods_with(claim).find(|pod| !populators::fills(pod));
+        let fits = |name: &String| {
+            let mut named = nodes.iter().filter(|node| node.name_any() == *name);
+            !away.contains(name) && named.any(|node| is_fit(node, Some(class), pod))
+        };
+        let mut with_room = self.cluster.nodes().with_room(query).into_iter();
+        let found = with_room.find(|(name, _)| fits(name));
+        Ok(found.map(|(node, largest)| Elsewhere { node, largest }))
     }
 
     /// The nodes on which the volume of a claim can be read; none if that is everywhere or not known.

@@ -1,13 +1,16 @@
 //! Whether a swap can be done where the volume of a claim lies: the class of the template makes volumes
 //! there, and the node and its agent are there. Looked at before anything is made or stopped. Pure.
 
-use k8s_openapi::api::core::v1::{Node, Pod, TopologySelectorLabelRequirement};
+use k8s_openapi::api::core::v1::{
+    Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, TopologySelectorLabelRequirement,
+};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 
 use crate::autoscaler::AutoscalerReason;
-use crate::autoscaler::seen::{NotDone, Wish};
 use crate::autoscaler::turn::Turn;
+use crate::bytes::Bytes;
+use crate::cluster::{NotDone, Wish};
 use crate::volume::{DRIVER, TOPOLOGY, few};
 
 /// What Kubernetes puts on a node that takes no pods.
@@ -55,7 +58,65 @@ fn allows(class: &StorageClass, node: &Node) -> bool {
     terms.is_empty() || expressions.any(|mut all| all.all(holds))
 }
 
+/// A node on which the new volume can be, if it cannot be on that of the old one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Elsewhere {
+    pub node: String,
+    /// The largest volume that could be made there.
+    pub largest: Bytes,
+}
+
+/// Whether a pod may run on a node where the class of the template makes volumes: as far as the pod says it
+/// by its nodeSelector and what it requires of nodes, and the node takes pods.
+pub(super) fn is_fit(node: &Node, class: Option<&StorageClass>, pod: Option<&Pod>) -> bool {
+    let place = Place::of(node, class);
+    let is_open = place.takes_pods || pod.is_some_and(tolerates);
+    place.is_allowed && place.is_ready && is_open && pod.is_none_or(|pod| may_run_on(pod, node))
+}
+
+/// Whether a pod lets itself be scheduled to a node.
+fn may_run_on(pod: &Pod, node: &Node) -> bool {
+    let Some(spec) = &pod.spec else { return true };
+    let mut selected = spec.node_selector.iter().flatten();
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required =
+        affinity.and_then(|one| one.required_during_scheduling_ignored_during_execution.as_ref());
+    selected.all(|(key, value)| node.labels().get(key) == Some(value))
+        && required.is_none_or(|required| {
+            required.node_selector_terms.iter().any(|term| holds(term, node))
+        })
+}
+
+/// Whether a term is one of a node; of fields there is its name only.
+fn holds(term: &NodeSelectorTerm, node: &Node) -> bool {
+    let labels = term.match_expressions.iter().flatten();
+    let fields = term.match_fields.iter().flatten();
+    let name = node.name_any();
+    let is_empty = term.match_expressions.iter().flatten().next().is_none()
+        && term.match_fields.iter().flatten().next().is_none();
+    !is_empty
+        && labels.into_iter().all(|one| meets(one, node.labels().get(&one.key)))
+        && fields.into_iter().all(|one| meets(one, Some(&name)))
+}
+
+/// Whether what a node has meets a requirement. Numbers are not compared: that counts as not met.
+fn meets(wanted: &NodeSelectorRequirement, has: Option<&String>) -> bool {
+    let is_named = has.is_some_and(|has| wanted.values.iter().flatten().any(|one| one == has));
+    match wanted.operator.as_str() {
+        "In" => is_named,
+        "NotIn" => !is_named,
+        "Exists" => has.is_some(),
+        "DoesNotExist" => has.is_none(),
+        _ => false,
+    }
+}
+
 impl Turn<'_> {
+    /// The node for the new volume, if it is another one than that of the old one.
+    pub(super) fn elsewhere(&self) -> Option<&Elsewhere> {
+        self.seen.around.elsewhere.get(&self.entry.active_claim)
+    }
+
     fn places(&self) -> &[Place] {
         let places = self.seen.around.places.get(&self.entry.active_claim);
         places.map(Vec::as_slice).unwrap_or_default()
@@ -68,6 +129,9 @@ impl Turn<'_> {
             return None; // It can be read everywhere, or nobody knows where.
         }
         let allowed: Vec<&Place> = places.iter().filter(|place| place.is_allowed).collect();
+        if self.elsewhere().is_some() {
+            return None;
+        }
         let Some(first) = allowed.first() else { return Some(self.is_elsewhere(places)) };
         let tolerates = self.seen.pod(self.entry.ordinal).is_some_and(tolerates);
         let is_fit = |place: &&Place| place.is_ready && (place.takes_pods || tolerates);
@@ -178,6 +242,37 @@ mod tests {
             let class = class(provisioner, &terms);
             assert_eq!(allows(&class, &node(&json!({}), "True")), allows_it, "{terms}");
         }
+    }
+
+    #[test]
+    fn a_pod_runs_where_it_lets_itself_be_scheduled() {
+        let runs = |spec: Value| {
+            let mut spec = spec;
+            spec["containers"] = json!([]);
+            let pod = json!({"metadata": {}, "spec": spec});
+            may_run_on(&serde_json::from_value(pod).unwrap(), &node(&json!({}), "True"))
+        };
+        let requires = |terms: Value| {
+            let required = json!({"nodeSelectorTerms": terms});
+            runs(json!({"affinity": {"nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": required}}}))
+        };
+        let one = |key: &str, operator: &str, values: Value| json!({"key": key, "operator": operator, "values": values});
+        let labels = |all: &[Value]| json!([{ "matchExpressions": all }]);
+        assert!(runs(json!({})) && runs(json!({"nodeSelector": {"disk": "fast"}})));
+        assert!(!runs(json!({"nodeSelector": {"disk": "fast", "rack": "7"}})));
+        assert!(requires(labels(&[one("disk", "In", json!(["fast", "slow"]))])));
+        assert!(!requires(labels(&[one("disk", "NotIn", json!(["fast"]))])));
+        assert!(requires(labels(&[one("rack", "DoesNotExist", json!(null))])));
+        assert!(!requires(labels(&[
+            one("disk", "Exists", json!(null)),
+            one("rack", "Exists", json!(null))
+        ])));
+        assert!(!requires(labels(&[one("disk", "Gt", json!(["1"]))])), "numbers are not compared");
+        let named =
+            |name: &str| json!([{"matchFields": [one("metadata.name", "In", json!([name]))]}]);
+        assert!(requires(named("alpha")) && !requires(named("beta")));
+        assert!(!requires(json!([{}])), "an empty term is of no node");
     }
 
     #[test]

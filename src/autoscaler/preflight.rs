@@ -10,7 +10,7 @@ use kube::core::{Selector, SelectorExt};
 
 use crate::api::Quantity;
 use crate::autoscaler::AutoscalerReason;
-use crate::autoscaler::places::Place;
+use crate::autoscaler::places::{Elsewhere, Place};
 use crate::autoscaler::plan::size_of;
 use crate::autoscaler::turn::Turn;
 use crate::bytes::Bytes;
@@ -29,6 +29,8 @@ pub(super) struct Surroundings {
     pub room: BTreeMap<String, Room>,
     /// By the claim: the nodes on which its volume can be read; none if that is everywhere or not known.
     pub places: BTreeMap<String, Vec<Place>>,
+    /// By the claim: where its new volume can be, if it cannot be on the node of the old one.
+    pub elsewhere: BTreeMap<String, Elsewhere>,
 }
 
 /// What a node has room for.
@@ -72,10 +74,16 @@ impl Turn<'_> {
         found.extend(self.would_pause());
         found.extend(self.would_copy_cold());
         found.extend(self.does_not_fit().map(|why| format!("that would fail: {why}")));
-        found.extend(self.room().and_then(|room| {
-            let largest = room.largest?;
-            Some(format!("node {} has room for a volume of {largest}", room.node))
-        }));
+        found.extend(match self.elsewhere() {
+            Some(Elsewhere { node, largest }) => Some(format!(
+                "it is sent to node {node}, which has room for a volume of {largest}: the class has none on \
+                 its own, and the pod starts there"
+            )),
+            None => self.room().and_then(|room| {
+                let largest = room.largest?;
+                Some(format!("node {} has room for a volume of {largest}", room.node))
+            }),
+        });
         let (class, around) = (self.wanted_class(), &seen.around);
         found.extend(around.quotas.iter().filter_map(|quota| {
             let (_, left) =
@@ -106,15 +114,19 @@ impl Turn<'_> {
 
     fn lacks_room(&self) -> Option<(AutoscalerReason, String)> {
         let (room, size) = (self.room()?, size_of(self.seen, &self.entry));
-        let Room { node, largest } = room;
+        let (node, largest) = match self.elsewhere() {
+            Some(Elsewhere { node, largest }) => (node, Some(*largest)),
+            None => (&room.node, room.largest),
+        };
         let class = self.wanted_class().unwrap_or_default();
         let lacks = match largest {
-            Some(largest) if *largest >= size.0 => return None,
+            Some(largest) if largest >= size.0 => return None,
             Some(largest) => format!(
                 "has room for {largest}: remove what is not needed there, or give it another disk"
             ),
             None => format!(
-                "has no pool for class {class}: choose another class, or make the pool there"
+                "has no pool for class {class}, nor has another node on which its pod could run: choose \
+                 another class, or make the pool there"
             ),
         };
         let message = format!(

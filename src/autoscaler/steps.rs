@@ -19,8 +19,8 @@ pub(super) enum Step {
     Grow { claim: String, size: Quantity },
     /// Make what the new claim is filled from.
     MakeSource { ordinal: i32, claim: String, from: String },
-    /// Make the new claim, which is filled from the old one.
-    MakeCopy { ordinal: i32, claim: String, size: Quantity, from: String },
+    /// Make the new claim, which is filled from the old one; on a node, if it cannot be on that of the old one.
+    MakeCopy { ordinal: i32, claim: String, size: Quantity, from: String, node: Option<String> },
     /// Have nothing more copied while the pod still runs.
     EndRounds { claim: String },
     /// Have a node do something to a volume, and look at it.

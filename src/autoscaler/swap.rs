@@ -34,7 +34,8 @@ impl Turn<'_> {
             self.steps.push(Step::MakeSource { ordinal, claim, from });
         }
         let Some(there) = self.seen.claim(name) else {
-            self.steps.push(Step::MakeCopy { ordinal, claim, size, from: from.to_owned() });
+            let (from, node) = (from.to_owned(), self.swap_mut().node.clone());
+            self.steps.push(Step::MakeCopy { ordinal, claim, size, from, node });
             return false;
         };
         if self.seen.keeps(there) {

@@ -298,6 +298,7 @@ impl<'a> Turn<'a> {
             phase: SwapPhase::Planned,
             claim: make::hashed_name(self.seen, self.entry.ordinal, generation),
             keeps_name,
+            node: self.elsewhere().map(|place| place.node.clone()),
             generation: self.seen.generation(),
             change,
             by_itself,

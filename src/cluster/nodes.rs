@@ -105,6 +105,19 @@ impl Nodes {
         Some((name(&node).to_owned(), largest))
     }
 
+    /// The nodes that have a pool for such volumes, and the largest one that each has room for; the one with
+    /// most room first.
+    pub(crate) fn with_room(&self, query: &CapacityQuery) -> Vec<(String, Bytes)> {
+        let all = self.watched.all();
+        let of = |node: &NodeStorage| {
+            let capacity = capacity_on(node.status.as_ref()?, query)?;
+            Some((name(node).to_owned(), capacity.largest))
+        };
+        let mut nodes: Vec<(String, Bytes)> = all.iter().filter_map(|node| of(node)).collect();
+        nodes.sort_by(|(one, room), (other, more)| (more, one).cmp(&(room, other)));
+        nodes
+    }
+
     fn record_of(&self, id: &VolumeId) -> Option<Arc<NodeStorage>> {
         self.watched.all().into_iter().find(|node| is_on(node, id))
     }

@@ -10,8 +10,9 @@ use crate::api::{OrdinalStatus, Quantity, Rollout, Swap, SwapPhase};
 use crate::autoscaler::ORDINAL;
 use crate::autoscaler::places::Place;
 use crate::autoscaler::plan::plan;
-use crate::autoscaler::seen::{Asked, Claims, Look, NotDone, Seen, Wish};
+use crate::autoscaler::seen::{Claims, Seen};
 use crate::bytes::Bytes;
+use crate::cluster::{Asked, Look, NotDone, Wish};
 use crate::volume::{Fence, Reason};
 
 /// The ordinal of the other pod, and what its claim is called.
