@@ -102,14 +102,8 @@ impl Keeper {
                 let seen = ObjectMeta { resource_version: version, ..named(&pod, &uid) };
                 writes::remove(&self.of::<Pod>(&namespace), &seen).await
             }
-            Step::Supersede { claim, by } => {
-                let patch = json!({"metadata": {"annotations": { SUPERSEDED_BY: by }}});
-                self.patch_claim(seen, &claim, patch).await
-            }
-            Step::Reinstate { claim } => {
-                let patch = json!({"metadata": {"annotations": { SUPERSEDED_BY: null }}});
-                self.patch_claim(seen, &claim, patch).await
-            }
+            Step::Supersede { claim, by } => self.mark_superseded(seen, &claim, Some(&by)).await,
+            Step::Reinstate { claim } => self.mark_superseded(seen, &claim, None).await,
             Step::DropSource { claim } => match seen.sources.get(&claim) {
                 Some(source) => {
                     let seen = named(&claim, uid(source.meta()));
@@ -159,6 +153,20 @@ impl Keeper {
         patch["metadata"]["uid"] = json!(claim.metadata.uid);
         let api = self.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
         writes::patch(&api, name, &Patch::Merge(patch), WRITER).await
+    }
+
+    /// Say on a claim which one has taken its place, or that none has; for as long as it is as it was seen: what
+    /// another replica has decided before, late, would say the contrary.
+    async fn mark_superseded(
+        &self,
+        seen: &Seen,
+        name: &str,
+        by: Option<&String>,
+    ) -> Result<(), kube::Error> {
+        let version = seen.claim(name).and_then(ResourceExt::resource_version);
+        let patch = json!({"metadata": {"resourceVersion": version,
+                                        "annotations": { SUPERSEDED_BY: by }}});
+        self.patch_claim(seen, name, patch).await
     }
 
     async fn edit_source(&self, seen: &Seen, claim: &str, spec: Value) -> Result<(), kube::Error> {

@@ -191,10 +191,11 @@ impl Turn<'_> {
         if let Some(why) = self.lacks_before(&to, &known) {
             return self.give_up(&why);
         }
-        if !self.is_gone(&from) && !self.holds(&from) {
+        let is_begun = self.swap_mut().stopped_at.is_some();
+        let is_kept = self.is_gone(&from) || self.holds(&from);
+        if !is_begun && !is_kept {
             return self.go_on(SwapPhase::Planned, None, None);
         }
-        let is_begun = self.swap_mut().stopped_at.is_some();
         if !is_begun {
             self.swap_mut().stopped_at = Some(Time(self.seen.now));
             let text = self.what_is_left(&to);
@@ -269,6 +270,16 @@ impl Turn<'_> {
         (swap.fence, swap.unused_at, swap.reopened) = (None, None, None);
         self.note_return();
         self.soak();
+    }
+
+    /// The active claim says nowhere that another one has taken its place: what another replica had decided
+    /// before it came back may be done late.
+    pub(super) fn reinstate(&mut self) {
+        let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
+        if matches!(phase, None | Some(SwapPhase::Soaking | SwapPhase::Failed)) {
+            let active = self.entry.active_claim.clone();
+            self.is_reinstated(&active);
+        }
     }
 
     /// Whether a claim still asks for the size that it had before it got a larger volume again; it is asked to

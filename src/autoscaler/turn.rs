@@ -61,6 +61,7 @@ impl<'a> Turn<'a> {
             turn.tell_of_return();
         }
         turn.replace_waiting_pod();
+        turn.reinstate();
         turn.close_retained();
         turn.let_go();
         turn.retire();

@@ -115,12 +115,13 @@ fn a_volume_that_is_somebody_elses_is_not_fenced_for_the_claim_that_names_it() {
         let (world, _operator) = World::with_an_operator();
         let old = one_pod(&world, "hdd").await;
         let claim = json!({"claimName": world.ordinal(0).active_claim});
+        world.want("2Gi", "hdd", &json!({}));
+        world.until("it is begun with", |status| phase(status).is_some()).await;
         world.api.put(&crate::play::object::<Pod>(json!({
             "metadata": {"name": "other", "namespace": SHOP},
             "spec": {"containers": [], "volumes": [{"name": "x", "persistentVolumeClaim": claim}]},
             "status": {"phase": "Running"},
         })));
-        world.want("2Gi", "hdd", &json!({}));
         world.until_reason("ClaimInUse").await;
         assert_eq!(phase(&world.status()), Some(SwapPhase::Draining));
         // Its tenant has made it anew meanwhile, and wrote the name of another one's volume into it.
@@ -232,8 +233,10 @@ fn no_pod_is_stopped_before_its_node_knows_the_new_volume_as_half_copied() {
         let (world, _operator) = World::with_an_operator();
         let old = one_pod(&world, "hdd").await;
         let pod = world.pod("nginx-0");
-        world.play().are_agents_away = true;
         world.want("2Gi", "hdd", &json!({}));
+        // It has answered just before.
+        world.until("it is begun with", |status| phase(status).is_some()).await;
+        world.play().are_agents_away = true;
         let says = |text: &String| text.contains("is to be half copied, and its node has not");
         world
             .until("it waits for the node", |status| status.progress.as_ref().is_some_and(says))

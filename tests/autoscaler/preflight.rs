@@ -5,12 +5,13 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
+use kube::ResourceExt;
 use pliant::api::{AutoscalerPhase, NodeStorage, PvcAutoscaler, PvcAutoscalerStatus};
-use pliant::volume::{DRIVER, TOPOLOGY};
+use pliant::volume::{DRIVER, NodeKey, TOPOLOGY};
 use serde_json::{Value, json};
 
 use crate::block_on;
-use crate::play::{End, object};
+use crate::play::{End, SELECTED_NODE, object};
 use crate::world::{Operator, SHOP, World};
 
 /// One pod with 4 GiB of class hdd, and the sentence in its status once 2 GiB are wanted.
@@ -98,6 +99,48 @@ fn a_swap_waits_until_the_node_has_room() {
         assert_eq!(condition(&status, "Ready"), json!(["True", "Settled"]));
         assert_eq!(condition(&status, "Stalled"), json!(["False", "NothingInTheWay"]));
         world.write();
+    });
+}
+
+/// Another node, whose agent tells of a pool of which the first one has none.
+fn another_node(world: &World) {
+    let labels = json!({"kubernetes.io/hostname": "beta"});
+    world.api.put(&object::<Node>(json!({"metadata": {"name": "beta", "labels": labels}})));
+    let pool = json!({"name": "default", "configured": true, "size": "9Gi", "free": "3Gi",
+                      "volumes": 0, "health": "Ok", "extent": "4Mi",
+                      "largest": [{"layout": "linear", "size": "3Gi"}]});
+    world.api.put(&object::<NodeStorage>(json!({
+        "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "beta"},
+        "spec": {"key": NodeKey::of("beta").as_str()}, "status": {"pools": [pool]},
+    })));
+}
+
+#[test]
+fn a_claim_goes_to_another_node_if_its_own_has_no_pool_and_its_pod_may_run_there() {
+    block_on(async {
+        let (world, _operator) = one_pod().await;
+        room(&world, None);
+        another_node(&world);
+        let mut pod: Pod = world.api.get(&format!("{SHOP}/nginx-0")).unwrap();
+        let stays = [("kubernetes.io/hostname".to_owned(), "alpha".to_owned())];
+        pod.spec.as_mut().unwrap().node_selector = Some(stays.into());
+        world.api.put(&pod);
+        world.want("2Gi", "hdd", &json!({}));
+        let sentence = "no pool for class hdd, nor has another node on which its pod could run";
+        waits_for(&world, "NoRoom", sentence).await;
+
+        let mut pod: Pod = world.api.get(&format!("{SHOP}/nginx-0")).unwrap();
+        pod.spec.as_mut().unwrap().node_selector = None;
+        world.api.put(&pod);
+        let begun = |status: &PvcAutoscalerStatus| status.of(0).and_then(|one| one.swap.clone());
+        world.until("it is begun with", |status| begun(status).is_some()).await;
+        let status = world.status();
+        assert!(status.next.unwrap().contains("it is sent to node beta, which has room for a"));
+        let swap = status.ordinals[0].swap.clone().unwrap();
+        assert_eq!(swap.node.as_deref(), Some("beta"));
+        world.rest().await;
+        let made = world.claim(&swap.claim).unwrap();
+        assert_eq!(made.annotations().get(SELECTED_NODE).map(String::as_str), Some("beta"));
     });
 }
 

@@ -24,6 +24,7 @@ mod foreign;
 mod hazards;
 mod in_place;
 mod metrics;
+mod moves;
 mod nodes;
 mod outages;
 mod people;

@@ -139,16 +139,29 @@ impl World {
         self.make_class(name, "WaitForFirstConsumer", parameters).await;
     }
 
+    /// Make a class of any name, whose volumes are on one node only.
+    pub async fn class_on(&self, name: &str, node: &str, parameters: Value) {
+        let key = pliant::volume::TOPOLOGY;
+        let only = json!([{"matchLabelExpressions": [{"key": key, "values": [node]}]}]);
+        self.make_class_of(name, json!({"parameters": parameters, "allowedTopologies": only}))
+            .await;
+    }
+
     async fn make_class(&self, name: &str, binding: &str, parameters: Value) {
+        let more = json!({"volumeBindingMode": binding, "parameters": parameters});
+        self.make_class_of(name, more).await;
+    }
+
+    async fn make_class_of(&self, name: &str, more: Value) {
         let classes: Api<StorageClass> = Api::all(self.client.clone());
         let _ = classes.delete(name, &DeleteParams::default()).await;
-        let class = json!({
+        let mut class = json!({
             "metadata": {"name": name, "labels": { OF_TEST: self.name }},
             "provisioner": "lvm.csi.pliant.io",
             "allowVolumeExpansion": true,
-            "volumeBindingMode": binding,
-            "parameters": parameters,
+            "volumeBindingMode": "WaitForFirstConsumer",
         });
+        class.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         self.create(&classes, class).await;
     }
 

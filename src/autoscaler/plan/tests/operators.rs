@@ -1,6 +1,6 @@
 //! What operators do in the explored world.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::world::{Claim, Decided, FillingPhaseKey, Source, TEMPLATES, World};
 use crate::api::{Quantity, SwapPhase};
@@ -17,7 +17,8 @@ impl World {
             plan.steps.into_iter().filter(|step| !matches!(step, Step::Tell { .. })).collect();
         let is_new = note.is_some() || !steps.is_empty();
         if is_new {
-            self.operators[n] = Some(Decided { note, steps });
+            let marks = self.claims.iter().map(|(name, claim)| (name.clone(), claim.marks));
+            self.operators[n] = Some(Decided { note, steps, marks: marks.collect() });
         }
         is_new
     }
@@ -33,7 +34,7 @@ impl World {
             self.status = after;
             self.count_tries(&before);
         } else if let Some(step) = decided.steps.pop_front() {
-            self.apply(n, step);
+            self.apply(n, step, &decided.marks);
         }
         if !decided.steps.is_empty() {
             self.operators[n] = Some(decided);
@@ -41,7 +42,7 @@ impl World {
         true
     }
 
-    fn apply(&mut self, n: usize, step: Step) {
+    fn apply(&mut self, n: usize, step: Step, marks: &BTreeMap<String, u8>) {
         match step {
             Step::MakeClaim { claim, size, .. } => self.make(claim, size, false),
             Step::MakeCopy { claim, size, .. } => self.make(claim, size, true),
@@ -84,8 +85,8 @@ impl World {
                 // One that was started meanwhile is another one than was seen.
                 self.pod.take_if(|pod| pod.uid.to_string() == uid && !pod.is_running);
             }
-            Step::Supersede { claim, .. } => self.change(&claim, |claim| claim.superseded = true),
-            Step::Reinstate { claim } => self.change(&claim, |claim| claim.superseded = false),
+            Step::Supersede { claim, .. } => self.mark(&claim, true, marks),
+            Step::Reinstate { claim } => self.mark(&claim, false, marks),
             Step::DropSource { claim } => drop(self.sources.remove(&claim)),
             Step::DropClaim { claim, uid, unbound } => {
                 let is_bound = self.claims.get(&claim).is_some_and(|one| one.content.is_some());
@@ -104,6 +105,15 @@ impl World {
             Step::LetGo { claim, keeps_volume } => self.let_claim_go(&claim, keeps_volume),
             Step::Mark { .. } | Step::Count { .. } | Step::Tell { .. } => {}
         }
+    }
+
+    fn mark(&mut self, claim: &str, superseded: bool, seen: &BTreeMap<String, u8>) {
+        let seen = seen.get(claim).copied();
+        self.change(claim, |claim| {
+            if Some(claim.marks) == seen {
+                (claim.superseded, claim.marks) = (superseded, claim.marks + 1);
+            }
+        });
     }
 
     /// Each goes on from what is there by then.
@@ -141,6 +151,7 @@ impl World {
             content: None,
             has_labels: true,
             superseded: false,
+            marks: 0,
             is_ending: false,
             is_lost: false,
             fence: Fence::default(),

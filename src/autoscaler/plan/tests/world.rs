@@ -98,6 +98,8 @@ pub(super) struct Claim {
     pub content: Option<Data>,
     pub has_labels: bool,
     pub superseded: bool,
+    /// How often that was changed: who has seen it before does not change it.
+    pub marks: u8,
     pub is_ending: bool,
     /// Whether its PersistentVolume is being made anew.
     pub is_lost: bool,
@@ -152,6 +154,8 @@ pub(super) struct PodModel {
 pub(super) struct Decided {
     /// The status that it saw, and the one that it writes first.
     pub note: Option<(PvcAutoscalerStatus, PvcAutoscalerStatus)>,
+    /// How often each claim had been marked then.
+    pub marks: BTreeMap<String, u8>,
     pub steps: VecDeque<Step>,
 }
 
@@ -501,7 +505,8 @@ impl World {
         // Of a PvcAutoscaler that was deleted nobody knows how long the claims before are kept.
         let is_first = self.keeper == Some(0);
         let is_kept = !is_first || self.claims.len() <= 1 + entry.retained.len();
-        let is_clean = self.sources.is_empty() && is_kept;
+        let is_marked = active.is_some_and(|claim| claim.superseded);
+        let is_clean = self.sources.is_empty() && is_kept && !is_marked;
         let is_kept_back = self.kept == Some(self.data);
         // Deleted under its pod, it goes when that ends; only then there is another one.
         let waits = runs && active.is_some_and(|claim| claim.is_ending);
