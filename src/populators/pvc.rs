@@ -100,7 +100,11 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
     }
     if source.spec.paused {
         return Sight::Ready(Box::new(match not_ahead(source, from) {
-            Some(held) => Fill { held: Some(held), nodes: seen.nodes.clone(), ..Fill::default() },
+            // Its volume may be made on another node meanwhile.
+            Some(held) => {
+                let fill = fill(name, "--final", make::is_block(from), seen.nodes.clone());
+                Fill { held: Some(held), ..fill }
+            }
             None => ahead(source, from, seen),
         }));
     }

@@ -132,15 +132,21 @@ fn a_claim_goes_to_another_node_if_its_own_has_no_pool_and_its_pod_may_run_there
         let mut pod: Pod = world.api.get(&format!("{SHOP}/nginx-0")).unwrap();
         pod.spec.as_mut().unwrap().node_selector = None;
         world.api.put(&pod);
+        world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
+        let sent = "it is sent to node beta, which has room for a volume of 3 GiB";
+        let says = |next: &String| next.contains(sent);
+        world.until("it says where to", |status| status.next.as_ref().is_some_and(says)).await;
+        world.want("2Gi", "hdd", &json!({}));
         let begun = |status: &PvcAutoscalerStatus| status.of(0).and_then(|one| one.swap.clone());
         world.until("it is begun with", |status| begun(status).is_some()).await;
-        let status = world.status();
-        assert!(status.next.unwrap().contains("it is sent to node beta, which has room for a"));
-        let swap = status.ordinals[0].swap.clone().unwrap();
+        let swap = world.ordinal(0).swap.unwrap();
         assert_eq!(swap.node.as_deref(), Some("beta"));
-        world.rest().await;
-        let made = world.claim(&swap.claim).unwrap();
+        world.settled("1/1").await;
+        let made = world.active(0);
+        assert_eq!(made.name_any(), swap.claim);
         assert_eq!(made.annotations().get(SELECTED_NODE).map(String::as_str), Some("beta"));
+        world.write();
+        assert_eq!(world.left(), Vec::<String>::new());
     });
 }
 

@@ -201,8 +201,8 @@ fn a_raw_device_that_a_pod_has_opened_since_its_copy_is_not_exchanged() {
         world.want("", "", &raw("2Gi"));
         world.until("it is copied", |status| phase(status) == Some(SwapPhase::FinalCopy)).await;
         world.rest().await;
-        // The new volume is not kept at its size before they answer, and so is not given to the claim.
-        world.play().are_agents_away = true;
+        // The new volume is not kept at its size before that is answered, and so is not given to the claim.
+        world.play().are_shrinks_left = true;
         world.play().end_hanging();
         world.api.put(&world.api.get::<Pod>("shop/nginx-0").unwrap());
         world
@@ -216,7 +216,7 @@ fn a_raw_device_that_a_pod_has_opened_since_its_copy_is_not_exchanged() {
         let says = "pod stranger has come to claim www-nginx-0 after that was copied";
         assert!(why.starts_with(says), "{why}");
         world.api.delete::<Pod>("shop/stranger");
-        world.play().are_agents_away = false;
+        world.play().are_shrinks_left = false;
         world
             .until("the copy is left to people", |status| {
                 status.reason.as_deref() == Some("ClaimTaken")

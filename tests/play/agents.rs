@@ -73,7 +73,10 @@ fn volume(name: &str, handle: &str, play: &Play) -> VolumeOnNode {
 
 /// The node does what it is asked.
 fn answer(api: &FakeApi, play: &mut Play) -> bool {
-    let mut asked = api.list::<VolumeRequest>().into_iter().filter(|one| !one.has_ended());
+    let is_left =
+        |one: &VolumeRequest| play.are_shrinks_left && matches!(one.spec.work, Work::Shrink(_));
+    let asked = api.list::<VolumeRequest>().into_iter();
+    let mut asked = asked.filter(|one| !one.has_ended() && !is_left(one));
     let Some(mut request) = asked.next() else { return false };
     let volumes = on_nodes(api, play);
     let volume = volumes.into_iter().find(|volume| volume.id == request.spec.volume);

@@ -90,6 +90,8 @@ pub struct Play {
     pub limits: BTreeMap<String, Bytes>,
     /// Volumes that somebody has open whom nobody knows of.
     pub held: BTreeSet<String>,
+    /// Whether agents leave it unanswered that a volume is to shrink.
+    pub are_shrinks_left: bool,
     /// Whether the agents of nodes do nothing.
     pub are_agents_away: bool,
     /// What was seen that must not be.

@@ -20,7 +20,8 @@ impl World {
     /// A node other than this one.
     async fn another_node(&self, than: &str) -> String {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let all = persist(|| nodes.list(&ListParams::default())).await.unwrap();
+        let all = ListParams::default();
+        let all = persist(|| nodes.list(&all)).await.unwrap();
         let names = all.iter().map(ResourceExt::name_any);
         names.into_iter().find(|name| name != than).expect("two nodes")
     }
