@@ -101,11 +101,12 @@ fn a_pod_goes_back_to_what_it_had_before_its_swap() {
             let found = world.exec_when_back("db-0", "ls /data; grep ' /data ' /proc/mounts").await;
             assert!(!found.contains("since") && found.contains(" xfs "), "{found}");
             assert_eq!(world.bytes_lost("db-0").await, 0);
-            // Written to it again, and kept by an edit of the template.
+            // It writes to that again, and an edit of the template keeps it.
             let records = world.records("db-0").await;
-            world.autoscaler(&class, "400Mi", json!({"retention": "1s"})).await;
+            world.autoscaler(&class, "400Mi", json!({})).await;
             world.settled("1/1").await;
             assert!(world.records("db-0").await >= records);
+            world.remove_claim(&entry.retained[0].claim).await;
             world.until_alone(1).await;
             let claim = world.active(0).await.name_any();
             world.end_workload().await;
