@@ -36,7 +36,9 @@ pub(crate) fn is_wanted_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> b
 /// A digest of the template, without the labels and annotations of its claims.
 fn digest(spec: &PvcAutoscalerSpec) -> String {
     let written = serde_json::to_vec(&spec.volume_claim_template.spec).unwrap_or_default();
-    Sha256::digest(written).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    let digest = Sha256::digest(written);
+    let first = <[u8; 8]>::try_from(&digest[..8]).unwrap_or_default();
+    format!("{:016x}", u64::from_be_bytes(first))
 }
 
 impl Seen {

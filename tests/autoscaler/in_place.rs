@@ -5,6 +5,7 @@ use pliant::bytes::Bytes;
 use serde_json::json;
 
 use crate::block_on;
+use crate::play::Shrinks;
 use crate::sizes;
 use crate::world::{Operator, SHOP, World};
 
@@ -155,7 +156,7 @@ fn a_claim_that_is_nearly_empty_shrinks_by_itself_under_its_pod() {
 fn a_slow_shrink_is_waited_for_and_a_node_that_cannot_now_is_asked_seldom() {
     block_on(async {
         let (world, _operator) = settled("btrfs", &["www"]).await;
-        world.play().are_shrinks_slow = true;
+        world.play().shrinks = Shrinks::Slow;
         world.want("2Gi", "hdd", &json!({}));
         world.until("it is told", |status| status.reason.as_deref() == Some("ShrinkWaits")).await;
         world.settled("1/1").await;
@@ -181,7 +182,7 @@ fn a_volume_that_shrank_for_nobody_grows_again() {
     for (phase, slow) in phases.into_iter().flat_map(|phase| [(phase, false), (phase, true)]) {
         block_on(async {
             let (world, _operator) = settled("btrfs", &["www"]).await;
-            world.play().are_shrinks_slow = slow;
+            world.play().shrinks = if slow { Shrinks::Slow } else { Shrinks::AtOnce };
             world.want("2Gi", "hdd", &json!({}));
             world
                 .until("it is on its way", |status| {

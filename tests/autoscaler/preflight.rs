@@ -134,8 +134,8 @@ fn a_claim_goes_to_another_node_if_its_own_has_no_pool_and_its_pod_may_run_there
         world.api.put(&pod);
         world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
         let sent = "it is sent to node beta, which has room for a volume of 3 GiB";
-        let says = |next: &String| next.contains(sent);
-        world.until("it says where to", |status| status.next.as_ref().is_some_and(says)).await;
+        let is_sent = |next: &String| next.contains(sent);
+        world.until("it says where to", |status| status.next.as_ref().is_some_and(is_sent)).await;
         world.want("2Gi", "hdd", &json!({}));
         let begun = |status: &PvcAutoscalerStatus| status.of(0).and_then(|one| one.swap.clone());
         world.until("it is begun with", |status| begun(status).is_some()).await;

@@ -6,7 +6,7 @@ use pliant::api::{AutoscalerPhase, SwapPhase};
 use serde_json::{Value, json};
 
 use crate::block_on;
-use crate::play::{Content, End, object, volume_of_claim};
+use crate::play::{Content, End, Shrinks, object, volume_of_claim};
 use crate::world::World;
 
 async fn one_pod(world: &World) {
@@ -202,7 +202,7 @@ fn a_raw_device_that_a_pod_has_opened_since_its_copy_is_not_exchanged() {
         world.until("it is copied", |status| phase(status) == Some(SwapPhase::FinalCopy)).await;
         world.rest().await;
         // The new volume is not kept at its size before that is answered, and so is not given to the claim.
-        world.play().are_shrinks_left = true;
+        world.play().shrinks = Shrinks::Left;
         world.play().end_hanging();
         world.api.put(&world.api.get::<Pod>("shop/nginx-0").unwrap());
         world
@@ -216,7 +216,7 @@ fn a_raw_device_that_a_pod_has_opened_since_its_copy_is_not_exchanged() {
         let says = "pod stranger has come to claim www-nginx-0 after that was copied";
         assert!(why.starts_with(says), "{why}");
         world.api.delete::<Pod>("shop/stranger");
-        world.play().are_shrinks_left = false;
+        world.play().shrinks = Shrinks::AtOnce;
         world
             .until("the copy is left to people", |status| {
                 status.reason.as_deref() == Some("ClaimTaken")

@@ -10,7 +10,7 @@ use pliant::testing::FakeApi;
 use pliant::volume::{DRIVER, Fence, NodeKey, VolumeId};
 use serde_json::json;
 
-use super::{Play, fill_pods, is_running, object, volume_in, volume_of, volume_read};
+use super::{Play, Shrinks, fill_pods, is_running, object, volume_in, volume_of, volume_read};
 
 /// Do one thing, if there is one to do.
 pub fn step(api: &FakeApi, play: &mut Play) -> bool {
@@ -73,8 +73,9 @@ fn volume(name: &str, handle: &str, play: &Play) -> VolumeOnNode {
 
 /// The node does what it is asked.
 fn answer(api: &FakeApi, play: &mut Play) -> bool {
-    let is_left =
-        |one: &VolumeRequest| play.are_shrinks_left && matches!(one.spec.work, Work::Shrink(_));
+    let is_left = |one: &VolumeRequest| {
+        play.shrinks == Shrinks::Left && matches!(one.spec.work, Work::Shrink(_))
+    };
     let asked = api.list::<VolumeRequest>().into_iter();
     let mut asked = asked.filter(|one| !one.has_ended() && !is_left(one));
     let Some(mut request) = asked.next() else { return false };
@@ -130,7 +131,7 @@ fn shrink(
         return failed("SizeOutOfRange", "what it holds does not fit");
     }
     let before = play.limits.insert(volume.name.clone(), to.0);
-    if play.are_shrinks_slow && before.is_none() {
+    if play.shrinks == Shrinks::Slow && before.is_none() {
         play.sizes.insert(volume.name.clone(), volume.size.0);
         return failed("Working", "what it gives back is being wiped");
     }

@@ -40,6 +40,18 @@ pub enum Content {
     Whole(String),
 }
 
+/// What becomes of shrinks that agents are asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(dead_code)] // Not all who play ask for all of them.
+pub enum Shrinks {
+    #[default]
+    AtOnce,
+    /// They are not at their end when they are asked for: the next call finds them so.
+    Slow,
+    /// They are left unanswered.
+    Left,
+}
+
 /// How a fill pod ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
@@ -82,16 +94,14 @@ pub struct Play {
     pub used: Bytes,
     /// Whether file systems refuse to be written, and so to shrink.
     pub is_read_only: bool,
-    /// Whether a shrink is not at its end when it is asked for: the next call finds it so.
-    pub are_shrinks_slow: bool,
+    /// What becomes of shrinks that agents are asked for.
+    pub shrinks: Shrinks,
     /// The sizes of volumes of this driver.
     pub sizes: BTreeMap<String, Bytes>,
     /// The sizes beyond which volumes do not grow.
     pub limits: BTreeMap<String, Bytes>,
     /// Volumes that somebody has open whom nobody knows of.
     pub held: BTreeSet<String>,
-    /// Whether agents leave it unanswered that a volume is to shrink.
-    pub are_shrinks_left: bool,
     /// Whether the agents of nodes do nothing.
     pub are_agents_away: bool,
     /// What was seen that must not be.
