@@ -100,10 +100,10 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
     }
     if source.spec.paused {
         return Sight::Ready(Box::new(match not_ahead(source, from) {
-            // Its volume may be made on another node meanwhile.
+            // Its volume may be made on a node to which it is sent later.
             Some(held) => {
-                let fill = fill(name, "--final", make::is_block(from), seen.nodes.clone());
-                Fill { held: Some(held), ..fill }
+                let later = fill(name, "--final", make::is_block(from), seen.nodes.clone());
+                Fill { held: Some(held), nodes: later.nodes, far: later.far, ..Fill::default() }
             }
             None => ahead(source, from, seen),
         }));
@@ -298,6 +298,7 @@ mod tests {
                 Sight::Ready(fill) if fill.held.is_some() => {
                     assert_eq!(Some(fill.held.unwrap().0), expected);
                     assert!(fill.args.is_empty() && fill.nodes.is_some(), "only a volume is got");
+                    assert!(fill.far.is_some(), "that may be on a node to which it is sent later");
                 }
                 Sight::Ready(fill) => {
                     assert_eq!(expected, None);
