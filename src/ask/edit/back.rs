@@ -2,6 +2,7 @@
 
 use crate::api::{OrdinalStatus, PvcAutoscaler, RollBack};
 use crate::ask::AskError;
+use crate::autoscaler::is_wanted_back;
 use crate::volume::few;
 
 /// The pods to be rolled back: that of a claim, or all that have another claim than before.
@@ -25,7 +26,16 @@ pub(super) fn back(
         });
     }
     let asked = kept.iter().map(|one| (one.ordinal, one.generation));
-    Ok(asked.map(|(ordinal, generation)| RollBack { ordinal, generation }).collect())
+    let mut back: Vec<RollBack> =
+        asked.map(|(ordinal, generation)| RollBack { ordinal, generation }).collect();
+    // Others that have not had their turn yet.
+    let told = |ordinal| autoscaler.status.as_ref().and_then(|status| status.of(ordinal));
+    let waits = autoscaler.spec.roll_back.iter().filter(|one| {
+        told(one.ordinal).is_some_and(|told| is_wanted_back(&autoscaler.spec, told))
+            && !kept.iter().any(|kept| kept.ordinal == one.ordinal)
+    });
+    back.extend(waits.cloned());
+    Ok(back)
 }
 
 /// What is lost by it, for people.

@@ -268,6 +268,14 @@ fn what_a_roll_back_leaves_behind_is_told() {
     another claim before.
     ");
     assert_eq!(self::edit(&swapped, "data-db-0", &Wish::RollBack), edit);
+    let mut waiting = swapped.around.autoscalers[0].clone();
+    waiting.spec.roll_back =
+        typed(json!([{"ordinal": 1, "generation": 2}, {"ordinal": 4, "generation": 1}]));
+    waiting.status.as_mut().unwrap().ordinals[1].generation = 2;
+    let mut others = seen();
+    others.around.autoscalers[0] = waiting;
+    let both = json!([{"ordinal": 0, "generation": 3}, {"ordinal": 1, "generation": 2}]);
+    assert_eq!(self::edit(&others, "data-db-0", &Wish::RollBack).patch, json!({"rollBack": both}));
     let none = refusal(&swapped, "data-db-1", &Wish::RollBack);
     assert!(none.contains("nothing is kept that pod db-1 had before"), "{none}");
     let unkept = refusal(&swapped, "plain", &Wish::RollBack);
