@@ -50,6 +50,12 @@ impl Keeper {
         let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
         let pvs: Api<PersistentVolume> = Api::all(self.client.clone());
         let pv = pvs.get(volume.unwrap_or_default()).await?;
+        // After the PersistentVolume: another replica may have told the claim since, and then the resizer has
+        // told that one its size, which is the right one.
+        let now = api.get(&claim.name_any()).await?;
+        if now.resource_version() != claim.resource_version() {
+            return Err(writes::outdated("the claim has changed since it was looked at"));
+        }
         let patch = json!([
             {"op": "test", "path": "/metadata/resourceVersion", "value": pv.resource_version()},
             {"op": "test", "path": "/spec/claimRef/uid", "value": uid(&claim.metadata)},

@@ -76,6 +76,11 @@ pub fn is_refused(status: &kube::core::Status) -> bool {
     (400..=422).contains(&status.code) && !status.is_conflict() && !status.is_not_found()
 }
 
+/// What the API server would say if it compared an object with what was seen of another one.
+pub fn outdated(what: &str) -> kube::Error {
+    kube::Error::Api(Box::new(kube::core::Status::failure(what, "Conflict").with_code(409)))
+}
+
 /// Whether something was written meanwhile: a JSON patch whose test fails is invalid, not a conflict.
 pub fn is_stale(status: &kube::core::Status) -> bool {
     status.is_conflict() || status.is_invalid() || status.is_not_found()
