@@ -73,15 +73,13 @@ impl Turn<'_> {
 
     /// Whether that can begin now, or a swap that is under way is to make way for it.
     pub(super) fn may_return(&self, may_stop: usize) -> bool {
-        let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
-        let may_begin = may_begin(self.seen)
-            && match phase {
-                // Its pod counts as stopped already.
-                Some(SwapPhase::Soaking) => true,
-                None | Some(SwapPhase::Failed) => may_stop > 0,
-                Some(_) => return self.obstacle_to_return().is_none(),
-            };
-        may_begin && self.obstacle_to_return().is_none()
+        let may = match self.entry.swap.as_ref().map(|swap| swap.phase) {
+            None | Some(SwapPhase::Failed) => may_begin(self.seen) && may_stop > 0,
+            // Its pod counts as stopped already.
+            Some(SwapPhase::Soaking) => may_begin(self.seen),
+            Some(_) => true,
+        };
+        may && self.obstacle_to_return().is_none()
     }
 
     /// Say what would be done, or why nothing is.
@@ -130,7 +128,7 @@ impl Turn<'_> {
         before.fence = None; // It is to be opened, and no longer to be closed.
         let claim = before.claim.clone();
         self.says.next = Some(self.what_is_left(&claim));
-        (self.entry.peak, self.entry.shrink, self.entry.last_swap) = (None, None, None);
+        (self.entry.peak, self.entry.shrink) = (None, None);
         self.entry.swap = Some(Swap {
             claim,
             keeps_name: self.seen.makes_claims(),
@@ -302,6 +300,7 @@ impl Turn<'_> {
     pub(super) fn note_return(&mut self) {
         let template = digest(&self.seen.autoscaler.spec);
         self.entry.rolled_back = Some(RolledBack { at: Time(in_seconds(self.seen.now)), template });
+        self.entry.last_swap = None; // It may be told of the same claim.
         if self.shrinks_by_itself() {
             self.take_back_shrink();
         }

@@ -89,14 +89,12 @@ fn may_run_on(pod: &Pod, node: &Node) -> bool {
 
 /// Whether a term is one of a node; of fields there is its name only.
 fn holds(term: &NodeSelectorTerm, node: &Node) -> bool {
-    let labels = term.match_expressions.iter().flatten();
-    let fields = term.match_fields.iter().flatten();
     let name = node.name_any();
-    let is_empty = term.match_expressions.iter().flatten().next().is_none()
-        && term.match_fields.iter().flatten().next().is_none();
-    !is_empty
-        && labels.into_iter().all(|one| meets(one, node.labels().get(&one.key)))
-        && fields.into_iter().all(|one| meets(one, Some(&name)))
+    let labels = term.match_expressions.iter().flatten();
+    let labels = labels.map(|one| meets(one, node.labels().get(&one.key)));
+    let fields = term.match_fields.iter().flatten().map(|one| meets(one, Some(&name)));
+    let mut all = labels.chain(fields).peekable();
+    all.peek().is_some() && all.all(|is_met| is_met)
 }
 
 /// Whether what a node has meets a requirement. Numbers are not compared: that counts as not met.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use pliant::api::{AutoscalerPhase, PvcAutoscalerStatus, SwapPhase};
 use serde_json::{Value, json};
@@ -69,6 +70,11 @@ fn a_pod_gets_its_old_claim_again_with_what_that_had_then() {
         assert_eq!(world.play().contents[&volume(&world, &new)], Content::Whole(since));
         assert!(!world.active(0).annotations().contains_key("pliant.io/superseded-by"));
         assert_eq!((world.told("SwapBegun"), world.told("Swapped")), (2, 2));
+        let events = world.api.list::<Event>();
+        let since = |event: &Event| {
+            event.note.as_deref().is_some_and(|note| note.contains("what was written since 20"))
+        };
+        assert!(events.iter().any(since), "it is told from when on it has less");
         world.write();
 
         // The template still wants another one, and the pod is left alone with what it has.
