@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use crate::api::{Health, NodeStorage, NodeStorageStatus, VolumeRequest, Work};
 use crate::bytes::Bytes;
-use crate::cluster::{Pv, is_on};
+use crate::cluster::Pv;
+use crate::cluster::nodes::key;
+use crate::volume::{NodeKey, VolumeId};
 
 /// How long a difference lasts before it is told. The provisioner writes a PersistentVolume seconds
 /// after its volume is made, and minutes after if it was started anew between the two.
@@ -75,7 +77,7 @@ where
     R: Borrow<VolumeRequest>,
 {
     let changing = changing(requests);
-    let named = named(pvs);
+    let named = Named::of(pvs);
     let told =
         nodes.iter().filter_map(|node| Some((node.borrow(), node.borrow().status.as_ref()?)));
     let mut found = Vec::new();
@@ -112,9 +114,38 @@ pub(crate) fn changing<R: Borrow<VolumeRequest>>(requests: &[R]) -> HashSet<&str
     requests.iter().filter_map(|one| changes(one.borrow())).collect()
 }
 
-/// The PersistentVolumes by the volume that they name.
-pub(crate) fn named<P: Borrow<Pv>>(pvs: &[P]) -> HashMap<&str, &Pv> {
-    pvs.iter().filter_map(|pv| Some((pv.borrow().handle()?, pv.borrow()))).collect()
+/// The PersistentVolumes by the volume that they name. They are sorted once: there may be a hundred thousand,
+/// and a thousand nodes that ask for theirs.
+#[derive(Debug)]
+pub(crate) struct Named<'a> {
+    by_volume: HashMap<&'a str, &'a Pv>,
+    by_node: HashMap<NodeKey, Vec<&'a str>>,
+}
+
+impl<'a> Named<'a> {
+    /// Sort them.
+    pub fn of<P: Borrow<Pv>>(pvs: &'a [P]) -> Named<'a> {
+        let named = pvs.iter().filter_map(|pv| Some((pv.borrow().handle()?, pv.borrow())));
+        let by_volume: HashMap<&str, &Pv> = named.collect();
+        let mut by_node: HashMap<NodeKey, Vec<&str>> = HashMap::new();
+        for volume in by_volume.keys() {
+            if let Ok(id) = volume.parse::<VolumeId>() {
+                by_node.entry(id.node().clone()).or_default().push(volume);
+            }
+        }
+        Named { by_volume, by_node }
+    }
+
+    /// That of a volume.
+    pub fn get(&self, volume: &str) -> Option<&'a Pv> {
+        self.by_volume.get(volume).copied()
+    }
+
+    /// Those of the volumes of a node.
+    fn on(&self, node: &NodeStorage) -> impl Iterator<Item = (&'a str, &'a Pv)> {
+        let volumes = self.by_node.get(&key(node)).into_iter().flatten();
+        volumes.filter_map(|volume| Some((*volume, self.get(volume)?)))
+    }
 }
 
 /// The volume that a request lets come or go.
@@ -127,12 +158,8 @@ fn changes(request: &VolumeRequest) -> Option<&str> {
     }
 }
 
-fn without_pv(
-    node: &NodeStorage,
-    status: &NodeStorageStatus,
-    named: &HashMap<&str, &Pv>,
-) -> Vec<Difference> {
-    let leaked = status.volumes.iter().filter(|one| !named.contains_key(one.id.as_str()));
+fn without_pv(node: &NodeStorage, status: &NodeStorageStatus, named: &Named) -> Vec<Difference> {
+    let leaked = status.volumes.iter().filter(|one| named.get(&one.id).is_none());
     let told = leaked.map(|one| Difference::VolumeWithoutPv {
         node: name(node),
         volume: one.id.clone(),
@@ -146,7 +173,7 @@ fn without_pv(
 fn without_volume(
     node: &NodeStorage,
     status: &NodeStorageStatus,
-    named: &HashMap<&str, &Pv>,
+    named: &Named,
 ) -> Vec<Difference> {
     if !is_complete(status) {
         return Vec::new();
@@ -164,14 +191,13 @@ fn without_volume(
 pub(crate) fn not_listed<'a>(
     node: &NodeStorage,
     status: &NodeStorageStatus,
-    named: &HashMap<&'a str, &'a Pv>,
+    named: &Named<'a>,
 ) -> Vec<(&'a str, &'a Pv)> {
     let listed: HashSet<&str> = status.volumes.iter().map(|one| one.id.as_str()).collect();
-    let is_here = |id: &str| id.parse().is_ok_and(|id| is_on(node, &id));
-    let missing = named.iter().filter(|(id, pv)| {
-        is_here(id) && !listed.contains(*id) && pv.metadata.deletion_timestamp.is_none()
-    });
-    missing.map(|(id, pv)| (*id, *pv)).collect()
+    let missing = named
+        .on(node)
+        .filter(|(id, pv)| !listed.contains(id) && pv.metadata.deletion_timestamp.is_none());
+    missing.collect()
 }
 
 /// Whether a volume that is not listed is not there: all could be read, and nothing is away.

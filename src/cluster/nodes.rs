@@ -188,7 +188,12 @@ impl Nodes {
 /// An agent writes the key into its record itself, so that whoever has its token could tell that of
 /// another node there; the name is given.
 pub(crate) fn is_on(record: &NodeStorage, id: &VolumeId) -> bool {
-    NodeKey::of(name(record)) == *id.node()
+    key(record) == *id.node()
+}
+
+/// The key of the node that a record is of, by the name of that: see [`is_on`].
+pub(crate) fn key(record: &NodeStorage) -> NodeKey {
+    NodeKey::of(name(record))
 }
 
 /// The node that has the volume of this name.

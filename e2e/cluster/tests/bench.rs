@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
 use pliant::api::NodeStorage;
 use pliant::volume::{NodeKey, VolumeId, VolumeKey};
 use serde_json::{Value, json};
@@ -36,6 +36,8 @@ const WATCHED: Duration = Duration::from_secs(10);
 const RESIDENT: &str = "process_resident_memory_bytes";
 const WATCHED_BYTES: &str = "apiserver_watch_events_sizes_sum";
 const MIB: f64 = 1024.0 * 1024.0;
+/// Far longer than it takes.
+const WHILE_ALL_COMES_BACK: Duration = Duration::from_secs(900);
 /// Calls under way at once while objects are made.
 const AT_ONCE: usize = 48;
 
@@ -268,9 +270,11 @@ async fn a_thousand_nodes(world: &World, figures: &mut Figures) {
     let watched = of_api_server(&world.client, WATCHED_BYTES, &["nodestorages"]).await - before;
     figures.tell("watched_mib_of_1000_nodes", watched / MIB);
 
+    // Who is too busy to answer is killed by the kubelet.
+    let before = starts(&world.client).await;
+    assert!(before.values().all(|starts| *starts == 0), "started anew: {before:?}");
     // All at once: the controllers, and the API server whose answers they live by.
     let begun = Instant::now();
-    let before = calls(&world.client, "").await.number;
     for pod in pods_of(&world.client, "controller").await {
         let end =
             ["exec", "-n", "pliant-system", &pod, "-c", "controller", "--", "bash", "-c", "kill 1"];
@@ -279,15 +283,30 @@ async fn a_thousand_nodes(world: &World, figures: &mut Figures) {
     for verb in ["kill", "start"] {
         must("e2e/cluster/control", &["kube-apiserver", verb]).await;
     }
-    loop {
-        // What counts anew is a new process, and it answers no call before it knows all records.
-        let now = calls(&world.client, "").await.number;
-        if now > 0.0 && now < before {
-            break;
-        }
+    // A new process answers no call before it knows all records.
+    let is_new = |now: &BTreeMap<String, i32>| {
+        let mut controllers = now.iter().filter(|(one, _)| one.ends_with(" controller"));
+        controllers.all(|(one, starts)| before.get(one) < Some(starts))
+    };
+    while !is_new(&starts(&world.client).await) || calls(&world.client, "").await.number == 0.0 {
+        assert!(begun.elapsed() < WHILE_ALL_COMES_BACK, "no controller has answered a call");
         sleep(Duration::from_millis(200)).await;
     }
     figures.tell("whole_again_seconds_100000_volumes", begun.elapsed().as_secs_f64());
+}
+
+/// How often our program was started anew, by the pod and the container.
+async fn starts(client: &Client) -> BTreeMap<String, i32> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "pliant-system");
+    let every = ListParams::default();
+    let all = persist(|| pods.list(&every)).await.unwrap();
+    let starts = all.iter().flat_map(|pod| {
+        let containers = pod.status.iter().flat_map(|one| one.container_statuses.iter().flatten());
+        let ours =
+            containers.filter(|one| ["controller", "operator", "node"].contains(&&*one.name));
+        ours.map(|one| (format!("{} {}", pod.name_any(), one.name), one.restart_count))
+    });
+    starts.collect()
 }
 
 /// What the API server tells of itself, summed up.

@@ -13,7 +13,7 @@ use crate::api::{
 };
 use crate::bytes::Bytes;
 use crate::cluster::Pv;
-use crate::cluster::audit::{self, Difference};
+use crate::cluster::audit::{self, Difference, Named};
 use crate::controllers::conditions::PREREQUISITES_MET;
 use crate::controllers::events::EventReason;
 
@@ -162,7 +162,7 @@ impl<'a> Sights<'a> {
 
 /// All facts.
 pub(super) fn facts(seen: &Seen<'_>) -> Vec<Fact> {
-    let (pvs, changing) = (audit::named(seen.pvs), audit::changing(seen.requests));
+    let (pvs, changing) = (Named::of(seen.pvs), audit::changing(seen.requests));
     let nodes = seen.nodes.iter().filter_map(|node| Some((&**node, node.status.as_ref()?)));
     let mut facts: Vec<Fact> = Vec::new();
     for (node, status) in nodes {
@@ -180,8 +180,11 @@ pub(super) fn facts(seen: &Seen<'_>) -> Vec<Fact> {
 
 /// What these differences are to whom they concern.
 pub(super) fn differences(seen: &Seen<'_>, found: &[Difference]) -> Vec<Fact> {
-    let pvs = audit::named(seen.pvs);
-    found.iter().flat_map(|one| difference(seen.nodes, &pvs, one)).collect()
+    let pvs = Named::of(seen.pvs);
+    let named =
+        seen.nodes.iter().filter_map(|node| Some((node.metadata.name.as_deref()?, &**node)));
+    let nodes: HashMap<&str, &NodeStorage> = named.collect();
+    found.iter().flat_map(|one| difference(&nodes, &pvs, one)).collect()
 }
 
 fn of_pool(node: &NodeStorage, pool: &PoolOnNode) -> Option<Fact> {
@@ -223,13 +226,9 @@ fn of_condition(node: &NodeStorage, condition: &Condition) -> Option<Fact> {
     Some(Fact { about, reason, subject, text })
 }
 
-fn of_volumes(
-    node: &NodeStorage,
-    status: &NodeStorageStatus,
-    pvs: &HashMap<&str, &Pv>,
-) -> Vec<Fact> {
+fn of_volumes(node: &NodeStorage, status: &NodeStorageStatus, pvs: &Named) -> Vec<Fact> {
     let ailing = status.volumes.iter().filter(|volume| !volume.ailments.is_empty());
-    let kept = ailing.filter_map(|volume| Some((volume, *pvs.get(volume.id.as_str())?)));
+    let kept = ailing.filter_map(|volume| Some((volume, pvs.get(&volume.id)?)));
     kept.flat_map(|(volume, pv)| ailments(node, volume, pv)).collect()
 }
 
@@ -248,7 +247,7 @@ fn ailments(node: &NodeStorage, volume: &VolumeOnNode, pv: &Pv) -> Vec<Fact> {
 fn unseen(
     node: &NodeStorage,
     status: &NodeStorageStatus,
-    pvs: &HashMap<&str, &Pv>,
+    pvs: &Named,
     changing: &HashSet<&str>,
 ) -> Vec<Fact> {
     if audit::is_complete(status) {
@@ -288,29 +287,27 @@ fn away(nodes: &[Arc<NodeStorage>], name: &str) -> Option<Fact> {
     Some(Fact { about: About::node(node), reason: EventReason::NodeAgentAway, subject, text })
 }
 
-fn difference(nodes: &[Arc<NodeStorage>], pvs: &HashMap<&str, &Pv>, one: &Difference) -> Vec<Fact> {
+fn difference(nodes: &HashMap<&str, &NodeStorage>, pvs: &Named, one: &Difference) -> Vec<Fact> {
     let (subject, text) = (format!("volume {}", one.volume()), one.to_string());
     match one {
         Difference::VolumeWithoutPv { node, .. } => {
-            let has_it = nodes.iter().find(|one| one.metadata.name.as_ref() == Some(node));
-            let fact = |node: &Arc<NodeStorage>| {
+            let fact = |node: &&NodeStorage| {
                 let (about, reason) = (About::node(node), EventReason::VolumeLeaked);
                 Fact { about, reason, subject, text }
             };
-            has_it.map(fact).into_iter().collect()
+            nodes.get(node.as_str()).map(fact).into_iter().collect()
         }
         Difference::PvWithoutVolume { volume, .. } => {
-            let named = pvs.get(volume.as_str()).copied();
             let told = |pv| of_both(pv, EventReason::VolumeMissing, &subject, &text);
-            named.map(told).unwrap_or_default()
+            pvs.get(volume).map(told).unwrap_or_default()
         }
     }
 }
 
 /// A growth that lasts: the agent tells nothing of one that is done at once.
-fn growth(request: &VolumeRequest, pvs: &HashMap<&str, &Pv>) -> Vec<Fact> {
+fn growth(request: &VolumeRequest, pvs: &Named) -> Vec<Fact> {
     let Work::Grow(grow) = &request.spec.work else { return Vec::new() };
-    let Some(pv) = pvs.get(request.spec.volume.as_str()) else { return Vec::new() };
+    let Some(pv) = pvs.get(&request.spec.volume) else { return Vec::new() };
     let status = request.status.clone().unwrap_or_default();
     let (volume, node, size) = (&request.spec.volume, &request.spec.node, grow.at_least.0);
     let how = match status.phase {
