@@ -14,6 +14,7 @@ use crate::api::{
 use crate::autoscaler::exchange::handle;
 use crate::autoscaler::keeper::{AGAIN, Keeper, PAUSE, until};
 use crate::autoscaler::seen::{uid, uses};
+use crate::autoscaler::tell::lower;
 use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY};
 use crate::causes;
 use crate::cluster::{VolumeSeen, Wish, capacity};
@@ -112,7 +113,7 @@ impl Keeper {
             let name = claim.name_any();
             tracing::info!(claim = name, namespace, %limit, "nobody knows of the shrink of a volume");
             if volume.size <= limit && capacity(&claim) > limit {
-                self.lower(&self.of(&namespace), &claim, limit).await?;
+                lower(&self.client, &claim, limit).await?;
             }
             self.asks.ask(uid(&claim.metadata), seen.id, Wish::Release);
         }
