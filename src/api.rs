@@ -57,7 +57,7 @@ pub use pvc_autoscaler::{
     AutoscalerMode, AutoscalerPhase, Grown, Naming, OrdinalStatus, Peak, PvcAutoscaler,
     PvcAutoscalerSpec, PvcAutoscalerStatus, RollBack, RolledBack, Rollout,
 };
-pub use pvc_source::{PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
+pub use pvc_source::{Compare, PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
 pub use quantity::Quantity;
 pub use share::{Share, ShareError};
 pub use span::{Span, SpanError};

@@ -21,7 +21,7 @@ mod pages;
 mod people;
 mod tell;
 
-pub use carry::{CarryFlags, CopyRole, SendRole, SocketsFlag, UnpackRole};
+pub use carry::{CarryFlags, CompareFlag, CopyRole, SendRole, SocketsFlag, UnpackRole};
 pub use operator::{OperatorRole, WebhookFlags};
 pub use pages::{candidates, completion, manual, to_complete};
 pub use people::{

@@ -6,17 +6,18 @@
 //!
 //! # What tells whether a file has to be carried again
 //!
-//! No index is kept, neither in memory nor in a file: the target is the index. A file gets the times of
+//! No list is kept, neither in memory nor in a file: the target is the list. A file gets the times of
 //! its source as the last thing, so that one with the same size and modification time was carried whole,
 //! and its own change time, which nobody can set, says when. What has changed in the source since has a
 //! later change time. That takes no memory, no room, and outlives any process and any pod. What it cannot
 //! see, such as an old directory moved into the place of another, a final round finds by comparing all
-//! contents, and carries again.
+//! contents, and carries again; or by an index of what was compared, see `index.rs`, if that is wanted.
 
 mod content;
 mod device;
 mod dir;
 mod hand;
+mod index;
 mod local;
 mod manifest;
 mod mirror;
@@ -35,22 +36,25 @@ mod xattr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use index::{Index, remove_index};
 use ours::Mark;
+use verify::compare_ahead;
 
 pub use content::{GRAIN, PIECE, Sum, next_data, read_full, sum};
 pub use device::{copy_device, copy_disk};
 pub use dir::{Dir, Kind, LOST_AND_FOUND, Meta, Names, Stamp};
 pub use hand::{Hand, Node};
+pub use index::{Reader, Thing};
 pub use local::{LocalDisk, LocalFile};
 pub use manifest::{Digest, Entry, Manifest};
 pub use mirror::{dress, remove_all};
-pub use order::{Carried, How, Order, Round, Sockets};
+pub use order::{Carried, Compare, How, Order, Round, Sockets};
 pub use origin::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
 pub use outcome::{At, CopyError, Outcome, shown};
 pub use progress::{Progress, Totals};
 pub use room::{Needs, room_for};
 pub use tree::{copy_tree, is_whole};
-pub use verify::{Difference, verify};
+pub use verify::{Difference, Verified, verify};
 pub use walk::{Descent, Found, Step, Walk};
 pub use xattr::{Attributes, attributes, is_carried};
 
@@ -62,10 +66,14 @@ pub use xattr::{Attributes, attributes, is_carried};
 /// Each kind of [`CopyError`].
 pub fn copy(order: Order, hand: &Hand, tell: &mut Progress) -> Result<Outcome, CopyError> {
     let (source, target) = open_both(order.source, order.target)?;
-    fill(&source, &target, (order.round, order.sockets), hand, tell)
+    let index = match order.compare {
+        Compare::All => None,
+        Compare::Changed { still_for } => Index::between(&source, still_for)?,
+    };
+    fill(&source, &target, (order.round, order.sockets), index.as_ref(), hand, tell)
 }
 
-/// The same from anywhere.
+/// The same from anywhere, and all is compared in the end.
 ///
 /// # Errors
 /// As for [`copy`].
@@ -76,19 +84,20 @@ pub fn copy_from<O: Origin>(
     hand: &Hand,
     tell: &mut Progress,
 ) -> Result<Outcome, CopyError> {
-    fill(source, &open(target)?, asked, hand, tell)
+    fill(source, &open(target)?, asked, None, hand, tell)
 }
 
 fn fill<O: Origin>(
     source: &O,
     target: &Dir,
     (round, sockets): (Round, Sockets),
+    index: Option<&Index>,
     hand: &Hand,
     tell: &mut Progress,
 ) -> Result<Outcome, CopyError> {
     tell.begin("count", Totals::default());
     let needs = room_for(source, target, round == Round::Hot, tell)?;
-    let mut how = How { round, sockets, trust: true };
+    let mut how = How { round, sockets, trust: true, has_index: index.is_some() };
     if ours::mark(target, hand)? == Mark::Done {
         return done_before(source, target, round, needs.totals, tell);
     }
@@ -96,22 +105,33 @@ fn fill<O: Origin>(
     let carried = copy_tree(source, target, how, hand, tell)?;
     let mut outcome = carried.outcome();
     if round == Round::Hot {
+        if let Some(index) = index {
+            tell.begin("verify", needs.totals);
+            compare_ahead(index, target, hand, tell)?;
+        }
         return Ok(outcome);
     }
     tell.begin("verify", needs.totals);
-    let mut verified = verify(source, target, tell);
+    let mut verified = verify(source, target, index, tell);
     if carried.kept > 0 && matches!(verified, Err(CopyError::Mismatch { .. })) {
         how.trust = false;
         tell.begin("copy", needs.totals);
         let again = copy_tree(source, target, how, hand, tell)?;
         let bytes = carried.bytes + again.bytes;
         outcome = Carried { bytes, removed: carried.removed + again.removed, ..again }.outcome();
+        // Nor is what was compared before: it did not see this.
+        if index.is_some() {
+            remove_index(target, hand)?;
+        }
         tell.begin("verify", needs.totals);
-        verified = verify(source, target, tell);
+        verified = verify(source, target, index, tell);
     }
-    let digest = verified?;
+    let Verified { digest, known } = verified?;
+    if index.is_some() {
+        remove_index(target, hand)?;
+    }
     ours::mark_done(target, hand)?;
-    Ok(Outcome { digest: Some(digest), ..outcome })
+    Ok(Outcome { digest: Some(digest), known, ..outcome })
 }
 
 /// Again, after a copy whose end may not have been heard of: it is done if both are the same.
@@ -126,8 +146,8 @@ fn done_before<O: Origin>(
         return Err(ours::lived_in());
     }
     tell.begin("verify", totals);
-    match verify(source, target, tell) {
-        Ok(digest) => Ok(Outcome { digest: Some(digest), ..Outcome::default() }),
+    match verify(source, target, None, tell) {
+        Ok(same) => Ok(Outcome { digest: Some(same.digest), ..Outcome::default() }),
         Err(CopyError::Mismatch { .. }) => Err(ours::lived_in()),
         Err(error) => Err(error),
     }

@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use pliant::copy::{Compare, Hand, Order, Progress, Round, Sockets};
 use serde_json::Value;
 
 use crate::machine::{Disk, run, sha256};
@@ -184,4 +186,48 @@ fn a_device_becomes_a_larger_device() {
     let said = end["message"].as_str().expect("a message");
     assert!(said.contains("is in use: it is mounted"), "{said}");
     assert_eq!(code, Some(2));
+}
+
+/// A program that writes through a page which it has mapped: the kernel sets the time of change at the first
+/// store to a clean page, and not again until that is flushed.
+#[expect(unsafe_code, reason = "nobody else cuts the file")]
+fn mapped(mkfs: &[&str]) {
+    let (source, target) = (Mounted::new("a", 320, mkfs), Mounted::new("b", 320, EXT4));
+    let path = source.dir.join("mapped");
+    fs::write(&path, vec![1; 1 << 20]).expect("a file");
+    fs::write(source.dir.join("still"), vec![2; 1 << 20]).expect("a file");
+    run("sync", &[]);
+    let file = fs::File::options().read(true).write(true).open(&path).expect("a file");
+    let mut map = unsafe { memmap2::MmapMut::map_mut(&file) }.expect("a map");
+    map[5000] = 3;
+    let copied = |round| {
+        let compare = Compare::Changed { still_for: Duration::ZERO };
+        let (source, target, sockets) = (&source.dir, &target.dir, Sockets::Skip);
+        let order = Order { source, target, round, sockets, compare };
+        pliant::copy::copy(order, &Hand::default(), &mut Progress::silent()).expect("a copy")
+    };
+    copied(Round::Hot);
+    map[5001] = 4;
+    let last = copied(Round::Final);
+    assert_eq!(last.known, 1, "the one that nobody has written to");
+    let found = fs::read(target.dir.join("mapped")).expect("a file");
+    assert_eq!((found[5000], found[5001]), (3, 4));
+}
+
+#[test]
+#[ignore = "needs the throw-away kernel: e2e/real-lvm"]
+fn a_store_to_a_mapped_page_of_ext4_is_seen() {
+    mapped(EXT4);
+}
+
+#[test]
+#[ignore = "needs the throw-away kernel: e2e/real-lvm"]
+fn a_store_to_a_mapped_page_of_xfs_is_seen() {
+    mapped(XFS);
+}
+
+#[test]
+#[ignore = "needs the throw-away kernel: e2e/real-lvm"]
+fn a_store_to_a_mapped_page_of_btrfs_is_seen() {
+    mapped(BTRFS);
 }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::swap::LONGEST_SENTENCE;
 use crate::api::{
-    Autoscale, ClaimTemplate, InPlace, InPlacePhase, LastSwap, PodsOf, Quantity, Retained, Span,
-    Swap, Workload,
+    Autoscale, ClaimTemplate, Compare, InPlace, InPlacePhase, LastSwap, PodsOf, Quantity, Retained,
+    Span, Swap, Workload,
 };
 
 /// The most ordinals of one workload that are told of.
@@ -34,6 +34,7 @@ const MOST_ORDINALS: usize = 1024;
     validation = Rule::new("!has(self.spec.autoscale) || quantity(self.spec.autoscale.maxSize).compareTo(quantity(self.spec.volumeClaimTemplate.spec.resources.requests.storage)) >= 0").message("autoscale.maxSize is to be no less than resources.requests.storage of the template: raise it, or lower that"),
     validation = Rule::new("!has(self.spec.naming) || has(self.spec.statefulSetName)").message("naming is for the claims of a StatefulSet: pods that name their claims by themselves go on to name them"),
     validation = Rule::new("!has(self.spec.rollBack) || has(self.spec.statefulSetName)").message("rollBack is for the claims of a StatefulSet: those that pods name by themselves never became others"),
+    validation = Rule::new("self.spec.compare == 'All' || self.spec.hotCopy").message("compare: Changed is for claims that are copied while their pods run: set hotCopy to true, or write All"),
     validation = Rule::new("has(self.spec.statefulSetName) == has(oldSelf.spec.statefulSetName)").message("whose claims these are cannot change; make another PvcAutoscaler"),
     printcolumn(name = "Workload", type_ = "string", json_path = ".status.workload"),
     printcolumn(name = "Claims", type_ = "string", json_path = ".status.claims"),
@@ -82,10 +83,16 @@ pub struct PvcAutoscalerSpec {
     )]
     pub roll_back: Vec<RollBack>,
     /// Whether a claim is copied in rounds while its pod runs, so that the pod is stopped only for what
-    /// has changed since, and for comparing all. Claims that only one pod may have are copied while it is
+    /// has changed since, and for comparing. Claims that only one pod may have are copied while it is
     /// stopped.
     #[serde(default)]
     pub hot_copy: bool,
+    /// Which contents are compared while the pod is stopped. `All`: those of both sides. `Changed`: those that
+    /// have changed since a round of the hot copy compared them, or in the minute before that; it takes
+    /// the times of change for true, which the kernel sets. All else of each file is always compared, and so
+    /// is the whole of a raw device and of what is sent to another node.
+    #[serde(default)]
+    pub compare: Compare,
     /// When a claim becomes larger or smaller by itself. Without this only the template makes it so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscale: Option<Autoscale>,

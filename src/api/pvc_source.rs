@@ -53,6 +53,22 @@ pub struct PvcSourcePopulatorSpec {
     /// left then for the last copy, which is made, and compared, when it is not paused any more.
     #[serde(default)]
     pub copy_ahead: bool,
+    /// Which contents are compared by the last copy. `All`: those of both sides. `Changed`: those that have
+    /// changed since a round of the copy ahead compared them, or in the minute before that; it takes the
+    /// times of change for true, which the kernel sets. All else of each file is always compared, and so is the
+    /// whole of a raw device and of what is sent to another node.
+    #[serde(default)]
+    pub compare: Compare,
+}
+
+/// Which contents of a claim are compared when nobody writes to it any more.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+pub enum Compare {
+    /// Those of both sides.
+    #[default]
+    All,
+    /// Those that have changed.
+    Changed,
 }
 
 /// A claim by its name.

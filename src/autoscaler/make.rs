@@ -93,6 +93,7 @@ pub(super) fn source(
         start_early: true,
         paused: true, // Until the status says that the next pod gets the new claim.
         copy_ahead: autoscaler.spec.hot_copy,
+        compare: autoscaler.spec.compare,
     };
     let mut source = PvcSourcePopulator::new(name, spec);
     source.metadata.namespace = autoscaler.namespace();

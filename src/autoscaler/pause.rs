@@ -40,7 +40,7 @@ impl Turn<'_> {
 /// What is known of a pause, and what follows for one in which so much is copied.
 fn sentence(pod: &str, last: &LastSwap, pause: u64, to_copy: Option<Bytes>) -> String {
     if last.rounds > 0 {
-        // How much changes until the stop is not known, and both sides are read as a whole.
+        // How much changes until the stop is not known.
         return format!("pod {pod}, copied ahead as well, was stopped for {pause} s");
     }
     let copied = last.bytes.map(|Quantity(bytes)| bytes).filter(|bytes| *bytes > Bytes::ZERO);

@@ -33,13 +33,17 @@ pub struct CopyRole {
     #[arg(long)]
     pub device: bool,
     /// Copy while somebody may be writing: what changes is left to the next run, and nothing is
-    /// compared
+    /// compared if --compare does not say so
     #[arg(long, conflicts_with = "last")]
     pub round: bool,
     /// Copy what has changed since the last round, and compare all: a change of the source meanwhile
     /// is an error [the default]
     #[arg(long = "final")]
     pub last: bool,
+    /// Which contents are compared: `all` in the end; `changed` those that have changed, in each round and in
+    /// the end. Devices, and what comes --from elsewhere, are always compared in whole
+    #[arg(long, value_name = "WHAT", default_value = "all")]
+    pub compare: CompareFlag,
     /// What is done about sockets in the tree
     #[arg(long, value_name = "WHAT", default_value = "skip")]
     pub sockets: SocketsFlag,
@@ -103,6 +107,15 @@ pub struct CarryFlags {
     /// Bytes a second that are carried at most, such as 200Mi [default: unlimited]
     #[arg(long, value_name = "BYTES")]
     pub max_rate: Option<Rate>,
+}
+
+/// Which contents are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CompareFlag {
+    /// All of them, in the end.
+    All,
+    /// In each round those that have changed since the one before.
+    Changed,
 }
 
 /// What is done about sockets.

@@ -4,8 +4,11 @@ use std::ffi::CStr;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::num::ParseIntError;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
@@ -283,6 +286,31 @@ impl Names {
 
 fn name_at(text: &[u8], start: usize) -> &CStr {
     CStr::from_bytes_until_nul(&text[start..]).unwrap_or_default()
+}
+
+impl Stamp {
+    /// This moment, by the clock of the kernel that sets the times of files; it is never before those.
+    pub fn now() -> Stamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+        Stamp { seconds, nanos: since.subsec_nanos() }
+    }
+
+    /// The time that was so long before, to the second.
+    pub fn earlier(self, by: Duration) -> Stamp {
+        let by = i64::try_from(by.as_secs()).unwrap_or(i64::MAX);
+        Stamp { seconds: self.seconds.saturating_sub(by), nanos: self.nanos }
+    }
+}
+
+/// As it is displayed.
+impl FromStr for Stamp {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Stamp, ParseIntError> {
+        let (seconds, nanos) = text.split_once('.').unwrap_or((text, ""));
+        Ok(Stamp { seconds: seconds.parse()?, nanos: nanos.parse()? })
+    }
 }
 
 impl fmt::Display for Stamp {

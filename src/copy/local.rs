@@ -15,6 +15,7 @@ use super::content::{Sum, next_data, read_full, sum};
 use super::device::open;
 use super::dir::{Dir, Kind, Meta, Names, Stamp, meta_of};
 use super::hand::Node;
+use super::index::Reader;
 use super::manifest::{Manifest, Side};
 use super::order::{How, Round};
 use super::origin::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
@@ -35,8 +36,14 @@ impl Origin for Dir {
         Walk::over(self.again().at("reading", b"")?, how.round == Round::Hot)
     }
 
-    fn entries(&self, _: Option<u64>, tick: Tick, take: Take) -> Result<(), CopyError> {
-        let mut manifest = Manifest::of(self, Side::Source, tick)?;
+    fn entries(
+        &self,
+        known: Option<Reader>,
+        _: Option<u64>,
+        tick: Tick,
+        take: Take,
+    ) -> Result<(), CopyError> {
+        let mut manifest = Manifest::of(self, (Side::Source, known), tick)?;
         while let Some(entry) = manifest.next_entry()? {
             take(entry)?;
         }

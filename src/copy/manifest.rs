@@ -11,7 +11,10 @@ use sha2::{Digest as _, Sha256};
 use super::content::{forget, sum};
 use super::dir::{Dir, Kind, Meta, Stamp};
 use super::hand::Node;
+use super::index::{Reader, Thing, is_index};
 use super::outcome::{At, CopyError, shown};
+use super::tree::is_gone;
+use super::verify::Verified;
 use super::walk::{Found, Step, Walk};
 use super::xattr::attributes;
 
@@ -50,12 +53,18 @@ pub struct Entry {
     pub stored: u64,
     /// Bytes that the file system holds for it; not part of the text either.
     pub allocated: u64,
+    /// Which thing of this machine it is; not part of the text, and not told to other machines.
+    pub thing: Option<Thing>,
 }
 
 /// Reads a tree, thing by thing, in an order that only its names determine.
 pub struct Manifest<'a> {
     walk: Walk,
     side: Side,
+    /// What need not be read, because it was compared before.
+    index: Option<Reader>,
+    /// How many files were not read for that.
+    known: u64,
     /// Of things with several names: the first, and how many have not been met yet.
     links: HashMap<(u64, u64), (Vec<u8>, u32)>,
     buffer: Vec<u8>,
@@ -68,25 +77,31 @@ pub struct Manifest<'a> {
 pub enum Side {
     /// As it is.
     Source,
+    /// The same while somebody may be writing: what goes or changes meanwhile is left out.
+    Live,
     /// What lies on the disk, and not what memory still holds of it.
-    Target,
+    Target {
+        /// Whether what is called like an index is one, and no part of the tree.
+        has_index: bool,
+    },
 }
 
 impl<'a> Manifest<'a> {
-    /// Begin; `tick` hears how many bytes are behind.
+    /// Begin, with what need not be read; `tick` hears how many bytes are behind.
     ///
     /// # Errors
     /// What the system says of the top.
     pub fn of(
         top: &Dir,
-        side: Side,
+        (side, index): (Side, Option<Reader>),
         tick: &'a mut dyn FnMut(u64) -> Result<(), CopyError>,
     ) -> Result<Manifest<'a>, CopyError> {
-        let walk = Walk::over(top.again().at("reading", b"")?, false)?;
+        let walk = Walk::over(top.again().at("reading", b"")?, side == Side::Live)?;
         let mut hash = Sha256::new();
         hash.update(HEADER);
         hash.update("\n");
-        Ok(Manifest { walk, side, links: HashMap::new(), buffer: Vec::new(), hash, tick })
+        let (links, buffer) = (HashMap::new(), Vec::new());
+        Ok(Manifest { walk, side, index, known: 0, links, buffer, hash, tick })
     }
 
     /// The next thing; none at the end.
@@ -95,25 +110,36 @@ impl<'a> Manifest<'a> {
     /// What the system says, and [`CopyError::Changed`] if somebody writes there.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, CopyError> {
         while let Some(found) = self.walk.step()? {
-            let is_left_out = match found.step {
-                Step::Leave => true,
-                Step::Enter => false,
-                // Sockets and other file systems are not carried.
-                Step::Thing => matches!(found.meta.kind, Kind::Socket | Kind::Directory),
-            };
-            if !is_left_out {
-                let entry = self.entry(&found)?;
-                self.hash.update(entry.to_string());
-                self.hash.update("\n");
-                return Ok(Some(entry));
+            if self.is_left_out(&found) {
+                continue;
             }
+            let entry = match self.entry(&found) {
+                Err(error) if self.side == Side::Live && is_no_longer(&error) => continue,
+                entry => entry?,
+            };
+            self.hash.update(entry.to_string());
+            self.hash.update("\n");
+            return Ok(Some(entry));
         }
         Ok(None)
     }
 
-    /// The digest of all that was read until now.
-    pub fn digest(self) -> Digest {
-        Digest(self.hash.finalize().into())
+    fn is_left_out(&self, found: &Found) -> bool {
+        match found.step {
+            Step::Leave => true,
+            Step::Enter => false,
+            Step::Thing => match (found.meta.kind, self.side) {
+                // Sockets and other file systems are not carried.
+                (Kind::Socket | Kind::Directory, _) => true,
+                (_, Side::Target { has_index }) => has_index && is_index(self.walk.path()),
+                _ => false,
+            },
+        }
+    }
+
+    /// What is to be told of all that was met until now.
+    pub fn verified(self) -> Verified {
+        Verified { digest: Digest(self.hash.finalize().into()), known: self.known }
     }
 
     fn entry(&mut self, found: &Found) -> Result<Entry, CopyError> {
@@ -155,10 +181,18 @@ impl<'a> Manifest<'a> {
     fn read(&mut self, name: &CStr, entry: &mut Entry, meta: &Meta) -> Result<Node, CopyError> {
         let path = self.walk.path();
         let file = self.walk.here().read(name).at("reading", path)?;
-        if self.side == Side::Target {
-            forget(&file);
-        }
-        let summed = sum((&file, meta.size), path, &mut self.buffer, self.tick)?;
+        let is_target = matches!(self.side, Side::Target { .. });
+        let known = self.index.as_mut().and_then(|index| index.sum(is_target, path, meta));
+        self.known += u64::from(known.is_some());
+        let summed = if let Some(known) = known {
+            (self.tick)(0)?;
+            known
+        } else {
+            if is_target {
+                forget(&file);
+            }
+            sum((&file, meta.size), path, &mut self.buffer, self.tick)?
+        };
         let node = Node::open(file);
         let now = node.meta().at("reading", path)?;
         if (now.id, now.changed, now.kind) != (meta.id, meta.changed, meta.kind) {
@@ -186,7 +220,17 @@ impl Entry {
             attributes: BTreeMap::new(),
             stored: 0,
             allocated: if is_file { meta.allocated } else { 0 },
+            thing: Some(Thing::of(meta)),
         }
+    }
+}
+
+/// Whether a thing has changed since it was met, or is gone.
+fn is_no_longer(error: &CopyError) -> bool {
+    match error {
+        CopyError::Changed { .. } => true,
+        CopyError::Failed { source, .. } => is_gone(source),
+        _ => false,
     }
 }
 
@@ -291,6 +335,7 @@ mod tests {
             attributes: BTreeMap::from([(b"user.a b,c".to_vec(), Digest([1; 32]))]),
             stored: 65536,
             allocated: 4096,
+            thing: None,
         };
         let (content, value) = ("ab".repeat(32), "01".repeat(32));
         let expected = format!(

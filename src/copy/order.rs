@@ -1,6 +1,7 @@
 //! What is asked of a copy of a tree, and what it did.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::outcome::Outcome;
 
@@ -15,6 +16,25 @@ pub struct Order<'a> {
     pub round: Round,
     /// What is done about sockets.
     pub sockets: Sockets,
+    /// What is compared.
+    pub compare: Compare,
+}
+
+/// What is compared of contents; all else is compared always.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compare {
+    /// All of them, in the end.
+    All,
+    /// In each round those that have changed since the one before.
+    Changed {
+        /// What had changed less than so long before is compared once more.
+        still_for: Duration,
+    },
+}
+
+impl Compare {
+    /// With the time that each write is given to reach the file after it has set the time of change.
+    pub const CHANGED: Compare = Compare::Changed { still_for: Duration::from_secs(60) };
 }
 
 /// Which copy of several it is.
@@ -44,6 +64,8 @@ pub struct How {
     pub sockets: Sockets,
     /// Whether times and size of an earlier copy are believed, or its content is compared.
     pub trust: bool,
+    /// Whether the target has an index at its top, which is no part of the tree.
+    pub has_index: bool,
 }
 
 /// What was done.
@@ -67,6 +89,6 @@ impl Carried {
     /// How it ended.
     pub fn outcome(self) -> Outcome {
         let Carried { bytes, files, kept, removed, changing, skipped } = self;
-        Outcome { bytes, files, kept, removed, changing, skipped, digest: None }
+        Outcome { bytes, files, kept, removed, changing, skipped, ..Outcome::default() }
     }
 }

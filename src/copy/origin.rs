@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use super::content::Sum;
 use super::dir::{Dir, Meta, Names, Stamp};
+use super::index::Reader;
 use super::manifest::Entry;
 use super::order::How;
 use super::outcome::CopyError;
@@ -38,12 +39,19 @@ pub trait Origin: Sync {
     /// What the system says of the top.
     fn steps(&self, how: How, target: &Dir) -> Result<Self::Steps, CopyError>;
 
-    /// Read all of it, contents too, and hand over what it holds, at most `limit` bytes a second.
+    /// Read all of it, contents too, and hand over what it holds, at most `limit` bytes a second. What was
+    /// compared before need not be read again.
     ///
     /// # Errors
     /// What the system says and what is said of an entry or a tick, and [`CopyError::Changed`] if somebody
     /// writes there.
-    fn entries(&self, limit: Option<u64>, tick: Tick, take: Take) -> Result<(), CopyError>;
+    fn entries(
+        &self,
+        known: Option<Reader>,
+        limit: Option<u64>,
+        tick: Tick,
+        take: Take,
+    ) -> Result<(), CopyError>;
 }
 
 /// A walk through a tree, in an order that only its names determine.

@@ -105,6 +105,9 @@ pub struct Outcome {
     /// Sockets and other file systems, which are not carried.
     #[serde(skip_serializing_if = "is_zero")]
     pub skipped: u64,
+    /// Files that were not read again in the end, because an earlier round had compared them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub known: u64,
     /// Of all that both sides hold, if they were compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,

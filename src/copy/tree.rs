@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use super::content::{Goal, Porter};
 use super::dir::{Dir, Kind, LOST_AND_FOUND, Meta, Stamp};
 use super::hand::{Hand, Node};
+use super::index::is_index;
 use super::mirror::{dress, remove_all, remove_below, stamp};
 use super::order::{Carried, How, Round, Sockets};
 use super::origin::{Opened, Origin, Steps};
@@ -87,11 +88,21 @@ impl<S: Steps> Tree<'_, S> {
         self.walk.path()
     }
 
+    fn is_at_the_top(&self) -> bool {
+        self.way.depth() == 1
+    }
+
+    /// Whether a name here is not part of the tree, but ours.
+    fn is_index(&self, name: &CStr) -> bool {
+        self.how.has_index && self.is_at_the_top() && is_index(name.to_bytes())
+    }
+
     fn is_hot(&self) -> bool {
         self.how.round == Round::Hot
     }
 
     fn enter(&mut self, found: &Found) -> Result<(), CopyError> {
+        self.keep_index_apart(found)?;
         if !found.name.is_empty() {
             let there = self.here().find(&found.name).at("reading", self.walk.path())?;
             match there {
@@ -122,9 +133,9 @@ impl<S: Steps> Tree<'_, S> {
     fn remove_what_is_not_there(&mut self) -> Result<(), CopyError> {
         let theirs = self.here().names().at("reading", self.path())?;
         for name in self.walk.gone(&theirs)? {
-            if self.way.depth() == 1 && *name == *LOST_AND_FOUND {
+            if self.is_at_the_top() && *name == *LOST_AND_FOUND {
                 self.empty_lost_and_found()?;
-            } else {
+            } else if !self.is_index(&name) {
                 self.remove(&name)?;
             }
         }
@@ -164,7 +175,13 @@ impl<S: Steps> Tree<'_, S> {
         leaving.at("reading", self.walk.path())
     }
 
+    /// The source had nothing of that name when this began.
+    fn keep_index_apart(&self, found: &Found) -> Result<(), CopyError> {
+        if self.is_index(&found.name) { Err(self.walk.changed()) } else { Ok(()) }
+    }
+
     fn thing(&mut self, found: &Found) -> Result<(), CopyError> {
+        self.keep_index_apart(found)?;
         self.porter.tell.file_done()?;
         let meta = &found.meta;
         match meta.kind {
@@ -346,7 +363,8 @@ pub fn is_whole(source: &Meta, target: &Meta, as_of: impl FnOnce(Stamp) -> Optio
         && as_of(target.changed).is_some_and(|then| source.changed < then)
 }
 
-fn is_gone(error: &std::io::Error) -> bool {
+/// Whether something is not there any more.
+pub fn is_gone(error: &std::io::Error) -> bool {
     let gone = [Errno::NOENT, Errno::STALE, Errno::LOOP, Errno::NXIO, Errno::NOTDIR];
     error.raw_os_error().is_some_and(|code| gone.iter().any(|one| one.raw_os_error() == code))
 }

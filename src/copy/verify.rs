@@ -9,10 +9,13 @@ use std::thread;
 
 use super::content::GRAIN;
 use super::dir::{Dir, Kind};
+use super::hand::Hand;
+use super::index::{Index, Reader, remove_index};
 use super::manifest::{Digest, Entry, Manifest, Side};
-use super::origin::Origin;
+use super::origin::{Origin, Take, Tick};
 use super::outcome::{CopyError, shown};
 use super::progress::Progress;
+use super::walk::in_a_walk;
 
 /// How many differences are told.
 const TOLD: usize = 8;
@@ -34,8 +37,17 @@ impl fmt::Display for Difference {
     }
 }
 
+/// What a comparison has found to be the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verified {
+    /// Of both sides: another machine gets it from the same tree.
+    pub digest: Digest,
+    /// Files of the target that were not read, because an earlier round had compared them.
+    pub known: u64,
+}
+
 /// Compare two trees: content, mode, owner, modification times, extended attributes with ACLs, links and
-/// holes. Returns the digest of both, which another machine gets from the same tree.
+/// holes. Contents that an earlier round has compared are not read again, if there is an index of them.
 ///
 /// A target may be less dense than its source, never denser: each file system that Pliant makes has holes.
 ///
@@ -45,50 +57,118 @@ impl fmt::Display for Difference {
 pub fn verify<O: Origin>(
     source: &O,
     target: &Dir,
+    index: Option<&Index>,
     tell: &mut Progress,
-) -> Result<Digest, CopyError> {
+) -> Result<Verified, CopyError> {
+    let known = || index.and_then(|index| index.known(target));
+    let (limit, of_source) = (tell.limit(), known());
+    let read = |tick: Tick, take: Take| source.entries(of_source, limit, tick, take);
+    let side = Side::Target { has_index: index.is_some() };
+    let mut seen = Differences::default();
+    let verified = meet(read, target, (side, known()), tell, &mut |pair| {
+        seen.see(pair);
+        Ok(())
+    })?;
+    seen.none().map(|()| verified)
+}
+
+/// Compare contents while somebody may be writing to the source, and keep what is the same: a last round need
+/// not read that again. What differs is left to that, too.
+///
+/// # Errors
+/// What the system says. There is no index if there is no room for it, which is no error.
+pub fn compare_ahead(
+    index: &Index,
+    target: &Dir,
+    hand: &Hand,
+    tell: &mut Progress,
+) -> Result<(), CopyError> {
+    match kept_while_compared(index, target, hand, tell) {
+        Err(CopyError::Refused(_)) => remove_index(target, hand),
+        other => other,
+    }
+}
+
+fn kept_while_compared(
+    index: &Index,
+    target: &Dir,
+    hand: &Hand,
+    tell: &mut Progress,
+) -> Result<(), CopyError> {
+    let mut writer = index.begin(target, hand)?;
+    let of_source = index.known(target);
+    let read = |tick: Tick, take: Take| {
+        let mut manifest = Manifest::of(index.source, (Side::Live, of_source), tick)?;
+        while let Some(entry) = manifest.next_entry()? {
+            take(entry)?;
+        }
+        Ok(())
+    };
+    let side = (Side::Target { has_index: true }, index.known(target));
+    meet(read, target, side, tell, &mut |pair| match pair {
+        Pair::Both(source, target) => writer.keep(source, target),
+        Pair::Source(_) | Pair::Target(_) => Ok(()),
+    })?;
+    writer.end()
+}
+
+/// What both sides have, or one of them.
+#[derive(Clone, Copy)]
+enum Pair<'a> {
+    Both(&'a Entry, &'a Entry),
+    Source(&'a Entry),
+    Target(&'a Entry),
+}
+
+/// Read both at the same time, and see each thing of either.
+fn meet(
+    read: impl FnOnce(Tick, Take) -> Result<(), CopyError> + Send,
+    target: &Dir,
+    ours: (Side, Option<Reader>),
+    tell: &mut Progress,
+    see: &mut dyn FnMut(Pair) -> Result<(), CopyError>,
+) -> Result<Verified, CopyError> {
     let over = &AtomicBool::new(false);
     thread::scope(|scope| {
         let (sender, entries) = sync_channel(AHEAD);
         let mut beside = tell.beside();
-        let read = scope.spawn(move || send_all(source, &sender, &mut beside, over));
-        let compared = compare(&entries, target, tell);
+        let read = scope.spawn(move || send_all(read, &sender, &mut beside, over));
+        let met = meet_all(&entries, target, ours, tell, see);
         over.store(true, atomic::Ordering::Relaxed);
         drop(entries);
         let theirs = read.join().unwrap_or(Err(CopyError::Stopped));
-        // What the reader of the source met is why the comparison found nothing, or too much.
-        let is_compared = matches!(compared, Ok(_) | Err(CopyError::Mismatch { .. }));
+        // What the reader of the source met is why nothing was found of it.
         match theirs {
-            Err(error) if is_compared => Err(error),
-            _ => compared,
+            Err(error) if met.is_ok() => Err(error),
+            _ => met,
         }
     })
 }
 
-fn send_all<O: Origin>(
-    source: &O,
+fn send_all(
+    read: impl FnOnce(Tick, Take) -> Result<(), CopyError>,
     sender: &SyncSender<Entry>,
     beside: &mut Progress,
     over: &AtomicBool,
 ) -> Result<(), CopyError> {
-    let limit = beside.limit();
     let mut tick = |bytes| {
         let is_over = over.load(atomic::Ordering::Relaxed);
         if is_over { Err(CopyError::Stopped) } else { beside.moved(bytes) }
     };
     let mut take = |entry| sender.send(entry).map_err(|_| CopyError::Stopped);
-    source.entries(limit, &mut tick, &mut take)
+    read(&mut tick, &mut take)
 }
 
-fn compare(
+fn meet_all(
     theirs: &Receiver<Entry>,
     target: &Dir,
+    ours: (Side, Option<Reader>),
     tell: &mut Progress,
-) -> Result<Digest, CopyError> {
+    see: &mut dyn FnMut(Pair) -> Result<(), CopyError>,
+) -> Result<Verified, CopyError> {
     let tell = RefCell::new(tell);
     let mut tick = |bytes| tell.borrow_mut().moved(bytes);
-    let mut ours = Manifest::of(target, Side::Target, &mut tick)?;
-    let mut seen = Differences::default();
+    let mut ours = Manifest::of(target, ours, &mut tick)?;
     let (mut source, mut target) = (theirs.recv().ok(), ours.next_entry()?);
     loop {
         let order = match (&source, &target) {
@@ -98,9 +178,9 @@ fn compare(
             (Some(one), Some(other)) => in_a_walk(&one.path).cmp(in_a_walk(&other.path)),
         };
         match (order, &source, &target) {
-            (Ordering::Less, Some(entry), _) => seen.add(&entry.path, "is not in the target"),
-            (Ordering::Greater, _, Some(entry)) => seen.add(&entry.path, "is not in the source"),
-            (_, Some(one), Some(other)) => seen.compare(one, other),
+            (Ordering::Less, Some(entry), _) => see(Pair::Source(entry))?,
+            (Ordering::Greater, _, Some(entry)) => see(Pair::Target(entry))?,
+            (_, Some(one), Some(other)) => see(Pair::Both(one, other))?,
             _ => {}
         }
         if order != Ordering::Greater {
@@ -113,12 +193,7 @@ fn compare(
             target = ours.next_entry()?;
         }
     }
-    seen.none().map(|()| ours.digest())
-}
-
-/// A path as the walk orders it: what is in a directory comes right after it.
-fn in_a_walk(path: &[u8]) -> impl Iterator<Item = u8> + '_ {
-    path.iter().map(|byte| if *byte == b'/' { 0 } else { *byte })
+    Ok(ours.verified())
 }
 
 #[derive(Debug, Default)]
@@ -142,9 +217,15 @@ impl Differences {
         }
     }
 
-    fn compare(&mut self, source: &Entry, target: &Entry) {
-        for what in differences(source, target) {
-            self.add(&source.path, what);
+    fn see(&mut self, pair: Pair) {
+        match pair {
+            Pair::Source(entry) => self.add(&entry.path, "is not in the target"),
+            Pair::Target(entry) => self.add(&entry.path, "is not in the source"),
+            Pair::Both(source, target) => {
+                for what in differences(source, target) {
+                    self.add(&source.path, what);
+                }
+            }
         }
     }
 }
@@ -186,17 +267,4 @@ fn differences(source: &Entry, target: &Entry) -> Vec<String> {
 fn is_denser(target: &Entry, source: &Entry) -> bool {
     target.stored > source.stored
         && target.allocated > source.allocated.next_multiple_of(GRAIN as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_ordered_as_a_walk_meets_them() {
-        let mut paths = ["a", "a/b", "a/b/c", "a.b", "a0", "b"];
-        let walked = paths;
-        paths.sort_by(|one, other| in_a_walk(one.as_bytes()).cmp(in_a_walk(other.as_bytes())));
-        assert_eq!(paths, walked);
-    }
 }

@@ -64,6 +64,16 @@ impl Descent {
     }
 }
 
+/// Whether a walk meets the first of two paths before the other one.
+pub fn is_before(path: &[u8], other: &[u8]) -> bool {
+    in_a_walk(path).lt(in_a_walk(other))
+}
+
+/// A path as the walk orders it: what is in a directory comes right after it.
+pub fn in_a_walk(path: &[u8]) -> impl Iterator<Item = u8> + '_ {
+    path.iter().map(|byte| if *byte == b'/' { 0 } else { *byte })
+}
+
 /// What a walk meets.
 #[derive(Debug)]
 pub enum Step {
@@ -210,5 +220,19 @@ impl Walk {
         let level = &self.levels[self.levels.len() - 1];
         self.path.truncate(level.length);
         Found { step, name: level.name.clone(), meta: level.meta.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_ordered_as_a_walk_meets_them() {
+        let mut paths = ["a", "a/b", "a/b/c", "a.b", "a0", "b"];
+        let walked = paths;
+        paths.sort_by(|one, other| in_a_walk(one.as_bytes()).cmp(in_a_walk(other.as_bytes())));
+        assert_eq!(paths, walked);
+        assert!(is_before(b"a/b", b"a.b") && !is_before(b"a", b"a"));
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
-use crate::api::{PopulatorStatus, PvcSourcePopulator};
+use crate::api::{Compare, PopulatorStatus, PvcSourcePopulator};
 use crate::populators::seen::Binding;
 use crate::populators::{Far, Fill, PopulatorReason, Sight, Source, consumers, make, places};
 
@@ -102,7 +102,7 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
         return Sight::Ready(Box::new(match not_ahead(source, from) {
             // Its volume may be made on a node to which it is sent later.
             Some(held) => {
-                let later = fill(name, "--final", make::is_block(from), seen.nodes.clone());
+                let later = fill(source, "--final", make::is_block(from), seen.nodes.clone());
                 Fill { held: Some(held), nodes: later.nodes, far: later.far, ..Fill::default() }
             }
             None => ahead(source, from, seen),
@@ -117,7 +117,7 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
         );
         return Sight::Waits(PopulatorReason::SourceInUse, message);
     }
-    let fill = fill(name, "--final", make::is_block(from), seen.nodes.clone());
+    let fill = fill(source, "--final", make::is_block(from), seen.nodes.clone());
     Sight::Ready(Box::new(Fill { is_live: !seen.writers.is_empty(), ..fill }))
 }
 
@@ -130,8 +130,7 @@ fn paused(source: &PvcSourcePopulator) -> String {
 
 /// What can be copied while it is paused and pods use it.
 fn ahead(source: &PvcSourcePopulator, from: &PersistentVolumeClaim, seen: &Seen) -> Fill {
-    let name = &source.spec.source_pvc_ref.name;
-    let mut fill = fill(name, "--round", make::is_block(from), seen.nodes.clone());
+    let mut fill = fill(source, "--round", make::is_block(from), seen.nodes.clone());
     if !modes_of(from).any(|mode| mode.ends_with("Many")) && !seen.nodes_of_writers.is_empty() {
         // Its volume is attached to their node, and to no other one.
         fill.nodes = Some(seen.nodes_of_writers.clone());
@@ -176,12 +175,22 @@ fn wrong_mode(name: &str, is_block: bool) -> Sight {
     Sight::Never(PopulatorReason::WrongVolumeMode, message)
 }
 
-fn fill(name: &str, round: &str, is_block: bool, nodes: Option<BTreeSet<String>>) -> Fill {
+fn fill(
+    source: &PvcSourcePopulator,
+    round: &str,
+    is_block: bool,
+    nodes: Option<BTreeSet<String>>,
+) -> Fill {
+    let name = &source.spec.source_pvc_ref.name;
     let device = is_block.then_some("--device");
     let args = |args: &[&str]| {
         args.iter().copied().chain(device).map(str::to_owned).collect::<Vec<String>>()
     };
     let told = ["--result", "/dev/termination-log"];
+    let compare: &[&str] = match source.spec.compare {
+        Compare::Changed if !is_block => &["--compare", "changed"],
+        Compare::Changed | Compare::All => &[],
+    };
     let far = Far {
         send: args(&["send", "/source"]),
         receive: args(&[&["copy", "/target", round], &told[..]].concat()),
@@ -189,7 +198,7 @@ fn fill(name: &str, round: &str, is_block: bool, nodes: Option<BTreeSet<String>>
     let volume = Volume {
         name: "source".to_owned(),
         persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
-            claim_name: name.to_owned(),
+            claim_name: name.clone(),
             // Whoever has a device can write to it, so drivers refuse to publish one for reading only. The
             // copy opens its source for nothing else.
             read_only: (!is_block).then_some(true),
@@ -204,7 +213,7 @@ fn fill(name: &str, round: &str, is_block: bool, nodes: Option<BTreeSet<String>>
     };
     let device = VolumeDevice { name: "source".to_owned(), device_path: "/source".to_owned() };
     Fill {
-        args: args(&[&["copy", "/source", "/target", round], &told[..]].concat()),
+        args: args(&[&["copy", "/source", "/target", round], compare, &told[..]].concat()),
         far: Some(far),
         volumes: vec![volume],
         mounts: (!is_block).then_some(mount).into_iter().collect(),
@@ -323,16 +332,28 @@ mod tests {
 
     #[test]
     fn the_source_is_only_read() {
-        let fill = fill("old", "--final", false, None);
+        let fill = fill(&source(false), "--final", false, None);
         assert_eq!(
             fill.args.join(" "),
             "copy /source /target --final --result /dev/termination-log"
         );
         assert_eq!(fill.volumes[0].persistent_volume_claim.as_ref().unwrap().read_only, Some(true));
         assert_eq!((fill.mounts[0].read_only, fill.devices.len()), (Some(true), 0));
-        let raw = super::fill("old", "--final", true, None);
+        let raw = super::fill(&source(false), "--final", true, None);
         assert_eq!(raw.devices[0].device_path, "/source");
         assert_eq!(raw.volumes[0].persistent_volume_claim.as_ref().unwrap().read_only, None);
         assert_eq!(raw.args.last().map(String::as_str), Some("--device"));
+    }
+    #[test]
+    fn files_near_by_can_be_compared_in_rounds() {
+        let mut source = source(false);
+        source.spec.compare = Compare::Changed;
+        let of = |is_block| fill(&source, "--round", is_block, None);
+        let changed =
+            "copy /source /target --round --compare changed --result /dev/termination-log";
+        assert_eq!(of(false).args.join(" "), changed);
+        for all in [of(true).args, of(false).far.unwrap().receive] {
+            assert!(!all.contains(&"--compare".to_owned()), "{all:?}");
+        }
     }
 }

@@ -13,9 +13,9 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::archive::{self, Origin};
-use crate::cli::{CarryFlags, CopyRole, SendRole, SocketsFlag, UnpackRole};
+use crate::cli::{CarryFlags, CompareFlag, CopyRole, SendRole, SocketsFlag, UnpackRole};
 use crate::copy::{
-    self, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy_device,
+    self, Compare, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy_device,
 };
 use crate::run::print;
 use crate::wire::{Credentials, PORT, Remote, RemoteDisk, RemoteTree, Served, serve};
@@ -48,6 +48,10 @@ pub fn copy(args: &CopyRole) -> Result<ExitCode> {
         SocketsFlag::Skip => Sockets::Skip,
         SocketsFlag::Refuse => Sockets::Refuse,
     };
+    let compare = match args.compare {
+        CompareFlag::All => Compare::All,
+        CompareFlag::Changed => Compare::CHANGED,
+    };
     let target = args.target.as_path();
     carry(&args.carry, |hand, tell| match (&args.source, &args.from, &args.keys) {
         (_, Some(from), Some(keys)) => {
@@ -59,7 +63,9 @@ pub fn copy(args: &CopyRole) -> Result<ExitCode> {
             }
         }
         (Some(source), ..) if args.device => copy_device(source, target, round, hand, tell),
-        (Some(source), ..) => copy::copy(Order { source, target, round, sockets }, hand, tell),
+        (Some(source), ..) => {
+            copy::copy(Order { source, target, round, sockets, compare }, hand, tell)
+        }
         _ => Err(CopyError::Refused("a source is missing: name it, or give --from".to_owned())),
     })
 }

@@ -227,7 +227,7 @@ fn count(top: &Dir, live: bool, block: u64, stream: &Stream) -> Result<(u8, Put)
 }
 
 fn entries(top: &Dir, stream: &Stream) -> Result<(u8, Put), CopyError> {
-    top.entries(None, &mut |bytes| stream.read(bytes), &mut |entry| {
+    top.entries(None, None, &mut |bytes| stream.read(bytes), &mut |entry| {
         let mut put = Put::default();
         put.entry(&entry);
         stream.say(word::ENTRY, &put)

@@ -57,7 +57,13 @@ impl Origin for RemoteTree {
         })
     }
 
-    fn entries(&self, limit: Option<u64>, tick: Tick, take: copy::Take) -> Result<(), CopyError> {
+    fn entries(
+        &self,
+        _: Option<copy::Reader>,
+        limit: Option<u64>,
+        tick: Tick,
+        take: copy::Take,
+    ) -> Result<(), CopyError> {
         let mut stream = self.remote.connect(Job::Entries { limit })?;
         loop {
             let Frame { word, body } = stream.next()?;

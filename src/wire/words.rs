@@ -248,6 +248,7 @@ impl<'a> Take<'a> {
             device: (self.flag()?, (self.u32()?, self.u32()?)).into_option(),
             same_as: (self.flag()?, self.bytes()?.to_vec()).into_option(),
             attributes: self.digests()?,
+            thing: None,
         })
     }
 
@@ -349,6 +350,7 @@ mod tests {
             attributes: BTreeMap::from([(b"user.x".to_vec(), Digest([8; 32]))]),
             stored: 9,
             allocated: 10,
+            thing: None,
         };
         let bare = Entry { content: None, device: None, same_as: None, ..entry.clone() };
         for entry in [entry, bare] {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::events::v1::Event;
-use pliant::api::{AutoscalerPhase, SwapPhase};
+use pliant::api::{AutoscalerPhase, Compare, PvcSourcePopulator, SwapPhase};
 use serde_json::{Value, json};
 
 use crate::block_on;
@@ -40,12 +40,15 @@ fn a_pod_runs_and_writes_while_its_claim_is_copied_ahead() {
         one_pod(&world, &json!({})).await;
         let (pod, old) = (world.pod("nginx-0"), world.ordinal(0).active_claim);
         world.play().rounds = [1000 << 20, 400 << 20, 300 << 20].into();
-        world.want("2Gi", "ssd", &json!({"hotCopy": true}));
+        world.want("2Gi", "ssd", &json!({"hotCopy": true, "compare": "Changed"}));
         let phase = |status: &pliant::api::PvcAutoscalerStatus| {
             status.of(0).and_then(|one| one.swap.as_ref()).map(|swap| swap.phase)
         };
         world.until("it is copied ahead", |status| phase(status) == Some(SwapPhase::HotCopy)).await;
         world.api.until("a fill pod runs", |api| !crate::play::fill_pods(api).is_empty()).await;
+        let sources = world.api.list::<PvcSourcePopulator>();
+        let compare: Vec<_> = sources.iter().map(|source| source.spec.compare).collect();
+        assert_eq!(compare, [Compare::Changed]);
         world.write();
         assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod.clone(), 0));
         world.settled("1/1").await;

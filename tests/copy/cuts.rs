@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pliant::copy::{Hand, Round};
+use pliant::copy::{Compare, Hand, Order, Progress, Round, Sockets, copy};
 
 use crate::world::{Maker, World, snapshot};
 
@@ -44,11 +44,9 @@ fn a_copy_that_died_anywhere_is_carried_on_to_the_same_end() {
 /// The target of one becomes that of the other.
 fn copy_tree(from: &World, to: &World) {
     let (source, target) = (from.target(), to.target());
-    let sockets = pliant::copy::Sockets::Skip;
-    let order =
-        pliant::copy::Order { source: &source, target: &target, round: Round::Final, sockets };
-    let mut silent = pliant::copy::Progress::silent();
-    pliant::copy::copy(order, &Hand::default(), &mut silent).unwrap();
+    let (round, sockets, compare) = (Round::Final, Sockets::Skip, Compare::All);
+    let order = Order { source: &source, target: &target, round, sockets, compare };
+    copy(order, &Hand::default(), &mut Progress::silent()).unwrap();
     assert_eq!(snapshot(&source).len(), snapshot(&target).len());
     assert!(fs::read_dir(&target).unwrap().count() > 0);
 }

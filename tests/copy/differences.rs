@@ -39,7 +39,7 @@ fn told(change: impl FnOnce(&Path)) -> String {
     }
     let (source, target) =
         (Dir::open(&world.source()).unwrap(), Dir::open(&world.target()).unwrap());
-    match verify(&source, &target, &mut Progress::silent()) {
+    match verify(&source, &target, None, &mut Progress::silent()) {
         Err(CopyError::Mismatch { first, count }) => {
             assert_eq!(count, first.len() as u64);
             first.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use pliant::copy::{CopyError, Hand, Order, Progress, Round, Sockets, copy};
+use pliant::copy::{Compare, CopyError, Hand, Order, Progress, Round, Sockets, copy};
 use rustix::fs::FileType;
 
 use crate::world::{World, is_root, make_node, odd, snapshot};
@@ -100,7 +100,13 @@ fn a_target_that_was_completed_is_left_as_it_is() {
     let world = World::new();
     let (source, target) = (world.source(), world.target());
     let again = |round| {
-        let order = Order { source: &source, target: &target, round, sockets: Sockets::Skip };
+        let order = Order {
+            source: &source,
+            target: &target,
+            round,
+            sockets: Sockets::Skip,
+            compare: Compare::All,
+        };
         copy(order, &Hand::default(), &mut Progress::silent())
     };
     fs::write(source.join("data"), "data").unwrap();

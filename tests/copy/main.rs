@@ -14,6 +14,7 @@ mod cuts;
 mod devices;
 mod differences;
 mod hostile;
+mod index;
 mod rounds;
 mod sender;
 mod trees;

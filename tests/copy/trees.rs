@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use pliant::copy::{CopyError, Dir, Hand, Order, Progress, Round, Sockets, copy};
+use pliant::copy::{Compare, CopyError, Dir, Hand, Order, Progress, Round, Sockets, copy};
 
 use crate::world::{Maker, World, snapshot, sparse};
 
@@ -131,7 +131,13 @@ fn sockets_are_left_out_or_refused() {
     let (source, target) = (world.source(), world.target());
     let sockets = Sockets::Refuse;
     world.mark_target();
-    let order = Order { source: &source, target: &target, round: Round::Final, sockets };
+    let order = Order {
+        source: &source,
+        target: &target,
+        round: Round::Final,
+        sockets,
+        compare: Compare::All,
+    };
     let error = copy(order, &Hand::default(), &mut Progress::silent()).unwrap_err();
     assert!(error.to_string().starts_with("s is a socket; "), "{error}");
 }
@@ -142,7 +148,13 @@ fn a_tree_is_not_copied_into_itself() {
     fs::create_dir_all(world.source().join("a/b")).unwrap();
     let (source, below) = (world.source(), world.source().join("a/b"));
     for (source, target) in [(&source, &below), (&below, &source), (&source, &source)] {
-        let order = Order { source, target, round: Round::Hot, sockets: Sockets::Skip };
+        let order = Order {
+            source,
+            target,
+            round: Round::Hot,
+            sockets: Sockets::Skip,
+            compare: Compare::All,
+        };
         let refused = copy(order, &Hand::default(), &mut Progress::silent());
         assert!(matches!(refused, Err(CopyError::Refused(_))), "{refused:?}");
     }

@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use pliant::copy::{
-    CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy, copy_device, copy_disk,
-    copy_from,
+    Compare, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy, copy_device,
+    copy_disk, copy_from,
 };
 use pliant::wire::{RemoteDisk, RemoteTree, Served};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
@@ -68,6 +68,17 @@ impl World {
         round: Round,
         tell: &mut Progress,
     ) -> Result<Outcome, CopyError> {
+        self.copy_as(round, Compare::All, hand, tell)
+    }
+
+    /// Of what is sent from elsewhere all is compared.
+    pub fn copy_as(
+        &self,
+        round: Round,
+        compare: Compare,
+        hand: &Hand,
+        tell: &mut Progress,
+    ) -> Result<Outcome, CopyError> {
         let (source, target) = (self.source(), self.target());
         if rustix::fs::getxattr(&target, COPIED, &mut [0; 16]).is_ok() {
             self.mark_target(); // Nobody lives there, also where an earlier copy was completed.
@@ -79,7 +90,8 @@ impl World {
                 RemoteTree::of(self.sender.get_or_init(send).remote()).with_doubt(Duration::ZERO);
             return copy_from(&tree, &target, (round, Sockets::Skip), hand, tell);
         }
-        let order = Order { source: &source, target: &target, round, sockets: Sockets::Skip };
+        let sockets = Sockets::Skip;
+        let order = Order { source: &source, target: &target, round, sockets, compare };
         copy(order, hand, tell)
     }
 

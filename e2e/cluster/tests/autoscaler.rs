@@ -348,7 +348,7 @@ fn a_hot_copy_stops_the_pod_for_less() {
         // More than a last copy is left with.
         world.exec_when_back("db-0", "head -c 100000000 /dev/urandom >/data/big; sync").await;
         let before = world.records("db-0").await;
-        world.autoscaler(&ssd, "320Mi", json!({"hotCopy": true})).await;
+        world.autoscaler(&ssd, "320Mi", json!({"hotCopy": true, "compare": "Changed"})).await;
         let status = world.settled("1/1").await;
         let entry = status.of(0).unwrap();
         let last = entry.last_swap.clone().unwrap();

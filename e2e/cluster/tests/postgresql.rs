@@ -83,7 +83,7 @@ fn keeps_what_it_has_acknowledged_through_a_swap_and_a_growth() {
     run("postgresql", |world| async move {
         let class = world.class(json!({"pool": "fast", "fs-type": "xfs"})).await;
         world.workload_of(server(), 1, json!([])).await;
-        let hot = json!({"hotCopy": true, "retention": "1s"});
+        let hot = json!({"hotCopy": true, "compare": "Changed", "retention": "1s"});
         world.autoscaler(&class, "700Mi", hot.clone()).await;
         world.settled("1/1").await;
         world.sql("pgbench --initialize --scale 4 --quiet 2>&1").await;

@@ -18,8 +18,12 @@ use super::{AT_ONCE, Figures, Writes, resident, written};
 use crate::calls::{must, persist};
 use crate::world::World;
 
-/// What is copied ahead of a swap and in it, in MiB. The whole group has 4 GiB, for the old and the new one.
-const SIZES: [usize; 2] = [256, 1280];
+/// What is copied ahead of a swap and in it, in MiB. The whole group has 16 GiB, for the old and the new one.
+const SIZES: [usize; 3] = [256, 1280, 6144];
+/// The size that tells what a busy pod makes of it: a writer for each of them would take an hour.
+const BUSY_SIZE: usize = SIZES[1];
+/// What was written a shorter time ago is compared once more, which a volume in use has behind it.
+const AGED: Duration = Duration::from_secs(75);
 /// What changes meanwhile, if something does: 4 MiB a second, in place.
 const BUSY: &str = "\
     dd if=/dev/urandom of=/data/busy bs=1M count=64 2>/dev/null; n=0; \
@@ -49,7 +53,7 @@ pub async fn pauses(world: &World, figures: &mut Figures) {
         world.class_named(class, json!({"pool": "fast", "fs-type": fs})).await;
     }
     world.workload(1, json!([])).await;
-    world.autoscaler("bench-swaps-ext4", "1800Mi", json!({"retention": "1s"})).await;
+    world.autoscaler("bench-swaps-ext4", "7600Mi", json!({"retention": "1s"})).await;
     world.settled("1/1").await;
     let mut filled = 0;
     for size in SIZES {
@@ -59,20 +63,40 @@ pub async fn pauses(world: &World, figures: &mut Figures) {
         world.exec_when_back("db-0", &fill).await;
         filled = size;
         for (busy, of) in [(false, "idle"), (true, "busy")] {
-            let cold = there_and_back(world, false, busy).await;
-            let hot = there_and_back(world, true, busy).await;
+            if busy && size != BUSY_SIZE {
+                continue;
+            }
+            let cold = there_and_back(world, How::Cold, busy).await;
+            let all = there_and_back(world, How::Hot, busy).await;
+            let changed = there_and_back(world, How::HotCompared, busy).await;
             println!(
-                "{size} MiB, {of}: {:.1} s stopped cold, {:.1} s hot ({} rounds), {} and {} writes",
-                cold.pause, hot.pause, hot.rounds, cold.writes, hot.writes
+                "{size} MiB, {of}: {:.1} s stopped cold, {:.1} s hot, {:.1} s hot and compared ahead ({} rounds); \
+                 {} writes, {} and {}",
+                cold.pause,
+                all.pause,
+                changed.pause,
+                changed.rounds,
+                cold.writes,
+                all.writes,
+                changed.writes
             );
-            if (size, busy) == (SIZES[1], false) {
+            if (size, busy) == (SIZES[2], false) {
                 figures.tell("swap_pause_seconds_cold", cold.pause);
-                figures.tell("swap_pause_seconds_hot", hot.pause);
+                figures.tell("swap_pause_seconds_hot_compare_all", all.pause);
+                figures.tell("swap_pause_seconds_hot", changed.pause);
                 figures.tell("api_writes_per_swap", cold.writes);
             }
         }
     }
     world.end_workload().await;
+}
+
+/// How a swap is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Cold,
+    Hot,
+    HotCompared,
 }
 
 /// What a swap takes, in the mean.
@@ -83,9 +107,9 @@ struct Cost {
 }
 
 /// To the other class and back: the pod is as it was, and no direction is favoured.
-async fn there_and_back(world: &World, hot: bool, busy: bool) -> Cost {
-    let there = swap(world, ("bench-swaps-xfs", "1700Mi"), hot, busy).await;
-    let back = swap(world, ("bench-swaps-ext4", "1800Mi"), hot, busy).await;
+async fn there_and_back(world: &World, how: How, busy: bool) -> Cost {
+    let there = swap(world, ("bench-swaps-xfs", "7500Mi"), how, busy).await;
+    let back = swap(world, ("bench-swaps-ext4", "7600Mi"), how, busy).await;
     Cost {
         pause: f64::midpoint(there.pause, back.pause),
         rounds: there.rounds.max(back.rounds),
@@ -93,13 +117,20 @@ async fn there_and_back(world: &World, hot: bool, busy: bool) -> Cost {
     }
 }
 
-async fn swap(world: &World, (class, size): (&str, &str), hot: bool, busy: bool) -> Cost {
+async fn swap(world: &World, (class, size): (&str, &str), how: How, busy: bool) -> Cost {
+    if how == How::HotCompared {
+        sleep(AGED).await;
+    }
     if busy {
         // It ends with its pod.
         world.exec_when_back("db-0", &format!("({BUSY}) </dev/null >/dev/null 2>&1 &")).await;
     }
     let before = of_swaps(&written(&world.client).await);
-    world.autoscaler(class, size, json!({"retention": "1s", "hotCopy": hot})).await;
+    let mut more = json!({"retention": "1s", "hotCopy": how != How::Cold});
+    if how == How::HotCompared {
+        more["compare"] = json!("Changed");
+    }
+    world.autoscaler(class, size, more).await;
     let status = world.settled("1/1").await;
     let last: LastSwap = status.of(0).and_then(|one| one.last_swap.clone()).expect("a swap");
     world.until_alone(1).await;

@@ -1,0 +1,292 @@
+//! What an earlier round has compared, so that the last one need not read it again.
+//!
+//! It is a file at the top of the target, from the first round that compares to the end of the last one. For each
+//! file that was the same on both sides it says which two things these were, when each was changed last,
+//! and the sum of their content. A side that still is that thing, with that time of change, is not read
+//! again; the other one is, if it is not.
+//!
+//! What makes that a proof is the time of change, which the kernel sets at each write and nobody else can:
+//! - A page that a program has mapped is written without a new time for as long as it is dirty. So the source is
+//!   flushed before it is read: the first store after that sets the time.
+//! - A write may take a while after it has set the time. So what changed shortly before is not kept here.
+//! - A directory that is moved leaves the times of its files alone. So the things are told, not only their
+//!   paths.
+//! - A power cut may leave what was written without the time of it. So nothing of this counts after a
+//!   start of the machine.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::content::Sum;
+use super::dir::{Dir, Kind, Meta, Stamp};
+use super::hand::{Hand, Node};
+use super::manifest::{Digest, Entry};
+use super::mirror::stamp;
+use super::outcome::{At, CopyError};
+use super::walk::is_before;
+
+/// Where it is, at the top of the target.
+const NAME: &CStr = c".pliant-compared";
+/// Where the next one is written.
+const NEXT: &CStr = c".pliant-compared.next";
+/// The first word of it; a change of the form changes it.
+const HEADER: &str = "pliant-compared-1";
+/// Ends each record: no path has it.
+const END: u8 = 0;
+/// How much is written at a time.
+const WRITTEN_AT_ONCE: usize = 256 << 10;
+/// Says which start of the machine this is.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Whether a name at the top of a target is that of an index.
+pub fn is_index(name: &[u8]) -> bool {
+    name == NAME.to_bytes() || name == NEXT.to_bytes()
+}
+
+/// The index of a copy on one machine.
+#[derive(Debug)]
+pub struct Index<'a> {
+    /// What is copied.
+    pub source: &'a Dir,
+    boot: String,
+    still_for: Duration,
+}
+
+/// Which thing of its file system something is, and since when it is as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thing {
+    /// The number of its inode.
+    pub inode: u64,
+    /// When anything of it was changed last.
+    pub changed: Stamp,
+}
+
+/// One side of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Half {
+    thing: Thing,
+    stored: u64,
+}
+
+/// A file that is the same on both sides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Record {
+    path: Vec<u8>,
+    source: Half,
+    target: Half,
+    modified: Stamp,
+    size: u64,
+    content: Digest,
+}
+
+impl Thing {
+    /// Which one the kernel tells of.
+    pub fn of(meta: &Meta) -> Thing {
+        Thing { inode: meta.id.1, changed: meta.changed }
+    }
+}
+
+impl Index<'_> {
+    /// The one of a copy. What has changed less than `still_for` before it was compared is compared once more.
+    /// None if the source has something of that name itself, or the machine does not tell when it was
+    /// started: then all is compared.
+    ///
+    /// # Errors
+    /// What the system says of the source.
+    pub fn between(source: &Dir, still_for: Duration) -> Result<Option<Index<'_>>, CopyError> {
+        for name in [NAME, NEXT] {
+            if source.find(name).at("reading", name.to_bytes())?.is_some() {
+                return Ok(None);
+            }
+        }
+        let boot = std::fs::read_to_string(BOOT).map(|boot| boot.trim().to_owned());
+        let boot = boot.ok().filter(|boot| !boot.is_empty());
+        Ok(boot.map(|boot| Index { source, boot, still_for }))
+    }
+
+    /// What was compared; nothing if no round has done so since the machine was started.
+    pub fn known(&self, target: &Dir) -> Option<Reader> {
+        let mut records = BufReader::new(target.read(NAME).ok()?);
+        let mut header = Vec::new();
+        records.read_until(END, &mut header).ok()?;
+        (header == self.header()).then(|| Reader { records, next: None })
+    }
+
+    fn header(&self) -> Vec<u8> {
+        format!("{HEADER} {}\0", self.boot).into_bytes()
+    }
+
+    /// Begin with a new one. All that the source has in memory is written to its disk first.
+    ///
+    /// # Errors
+    /// What the system says, and [`CopyError::Refused`] if the target is full.
+    pub fn begin<'w>(&self, target: &'w Dir, hand: &'w Hand) -> Result<Writer<'w>, CopyError> {
+        let before = Stamp::now().earlier(self.still_for);
+        rustix::fs::syncfs(self.source).at("flushing", b"")?;
+        take_away(target, hand, NEXT)?;
+        let file = hand.make_file(target, NEXT).at("making", NEXT.to_bytes())?;
+        Ok(Writer { hand, target, file, text: self.header(), written: 0, before })
+    }
+}
+
+/// Take the index of a target away, and leave its top as it was: the times of that are those of the source.
+///
+/// # Errors
+/// What the system says.
+pub fn remove_index(target: &Dir, hand: &Hand) -> Result<(), CopyError> {
+    let top = Node::open(target.again().at("reading", b"")?);
+    let was = top.meta().at("reading", b"")?;
+    [NAME, NEXT].iter().try_for_each(|name| take_away(target, hand, name))?;
+    stamp(hand, &top, (was.read, was.modified), b"")
+}
+
+fn take_away(target: &Dir, hand: &Hand, name: &CStr) -> Result<(), CopyError> {
+    match hand.remove(target, name) {
+        Err(Errno::NOENT) => Ok(()),
+        removed => removed.at("removing", name.to_bytes()),
+    }
+}
+
+/// Writes an index.
+pub struct Writer<'a> {
+    hand: &'a Hand,
+    target: &'a Dir,
+    file: File,
+    text: Vec<u8>,
+    written: u64,
+    /// What has changed since is not kept.
+    before: Stamp,
+}
+
+impl Writer<'_> {
+    /// Keep a file that is the same on both sides; others are passed over.
+    ///
+    /// # Errors
+    /// What the system says, and [`CopyError::Refused`] if the target is full.
+    pub fn keep(&mut self, source: &Entry, target: &Entry) -> Result<(), CopyError> {
+        if let Some(record) = Record::of(source, target, self.before) {
+            record.write(&mut self.text);
+        }
+        if self.text.len() >= WRITTEN_AT_ONCE { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), CopyError> {
+        self.hand.write(&self.file, &self.text, self.written).at("writing", NEXT.to_bytes())?;
+        self.written += self.text.len() as u64;
+        self.text.clear();
+        Ok(())
+    }
+
+    /// Put it into the place of the one before. It is not made durable: it counts until the machine ends.
+    ///
+    /// # Errors
+    /// As for [`Self::keep`].
+    pub fn end(mut self) -> Result<(), CopyError> {
+        self.write()?;
+        take_away(self.target, self.hand, NAME)?;
+        let moved = self.hand.rename((self.target, NEXT), (self.target, NAME));
+        moved.at("renaming", NEXT.to_bytes())
+    }
+}
+
+/// Reads an index, in the order of a walk.
+#[derive(Debug)]
+pub struct Reader {
+    records: BufReader<File>,
+    next: Option<Record>,
+}
+
+impl Reader {
+    /// The sum of a file, if this very thing was compared and is as it was then. To be asked in the order of a
+    /// walk.
+    pub fn sum(&mut self, is_target: bool, path: &[u8], meta: &Meta) -> Option<Sum> {
+        while self.next.as_ref().is_none_or(|record| is_before(&record.path, path)) {
+            self.next = Some(self.read()?);
+        }
+        let record = self.next.as_ref().filter(|record| record.path == path)?;
+        let half = if is_target { record.target } else { record.source };
+        let is_it = half.thing == Thing::of(meta)
+            && (record.modified, record.size) == (meta.modified, meta.size);
+        is_it.then_some(Sum { digest: record.content, stored: half.stored })
+    }
+
+    /// Nothing at the end, or if it makes no sense.
+    fn read(&mut self) -> Option<Record> {
+        let mut text = Vec::new();
+        self.records.read_until(END, &mut text).ok()?;
+        Record::read(text.strip_suffix(&[END])?)
+    }
+}
+
+impl Record {
+    fn of(source: &Entry, target: &Entry, before: Stamp) -> Option<Record> {
+        let is_the_same = (source.kind, target.kind) == (Kind::File, Kind::File)
+            && (source.modified, source.size) == (target.modified, target.size)
+            && source.content == target.content;
+        let thing = source.thing.filter(|thing| is_the_same && thing.changed < before)?;
+        Some(Record {
+            path: source.path.clone(),
+            source: Half { thing, stored: source.stored },
+            target: Half { thing: target.thing?, stored: target.stored },
+            modified: source.modified,
+            size: source.size,
+            content: source.content?,
+        })
+    }
+
+    fn write(&self, text: &mut Vec<u8>) {
+        for half in [self.source, self.target] {
+            let Half { thing: Thing { inode, changed }, stored } = half;
+            text.extend_from_slice(format!("{inode} {changed} {stored} ").as_bytes());
+        }
+        let rest = format!("{} {} {} ", self.modified, self.size, self.content);
+        text.extend_from_slice(rest.as_bytes());
+        text.extend_from_slice(&self.path);
+        text.push(END);
+    }
+
+    fn read(text: &[u8]) -> Option<Record> {
+        let mut words = text.splitn(10, |byte| *byte == b' ');
+        let mut word = || std::str::from_utf8(words.next()?).ok();
+        let mut half = || {
+            let thing = Thing { inode: word()?.parse().ok()?, changed: word()?.parse().ok()? };
+            Some(Half { thing, stored: word()?.parse().ok()? })
+        };
+        let (source, target) = (half()?, half()?);
+        let (modified, size) = (word()?.parse().ok()?, word()?.parse().ok()?);
+        let content = word()?.parse().ok()?;
+        Some(Record { path: words.next()?.to_vec(), source, target, modified, size, content })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let half = |inode, seconds| {
+            let changed = Stamp { seconds, nanos: 5 };
+            Half { thing: Thing { inode, changed }, stored: inode + 1 }
+        };
+        let record = Record {
+            path: b"a b\nc\xff".to_vec(),
+            source: half(7, -3),
+            target: half(u64::MAX - 1, 1_600_000_000),
+            modified: Stamp { seconds: i64::MIN, nanos: 999_999_999 },
+            size: 3,
+            content: Digest([0xab; 32]),
+        };
+        let mut text = Vec::new();
+        record.write(&mut text);
+        let whole = text.strip_suffix(&[END]).unwrap();
+        assert_eq!(Record::read(whole), Some(record));
+        for length in 0..whole.len() - 6 {
+            assert_eq!(Record::read(&whole[..length]), None, "{length}");
+        }
+    }
+}

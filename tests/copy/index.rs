@@ -1,0 +1,206 @@
+//! Rounds that compare what they have copied, and last ones that do not read it again.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use pliant::copy::{Compare, CopyError, Hand, Outcome, Progress, Round};
+
+use crate::world::{Maker, World, set_time};
+
+const INDEX: &str = ".pliant-compared";
+
+fn copy(world: &World, round: Round) -> Outcome {
+    copy_by(&Hand::default(), world, round).unwrap()
+}
+
+/// What has changed at any time before it was compared is believed.
+fn copy_by(hand: &Hand, world: &World, round: Round) -> Result<Outcome, CopyError> {
+    let compare = Compare::Changed { still_for: Duration::ZERO };
+    world.copy_as(round, compare, hand, &mut Progress::silent())
+}
+
+/// Nothing of the index is left where a workload will be.
+#[track_caller]
+fn is_same_and_clean(world: &World) {
+    world.assert_same();
+    let names = fs::read_dir(world.target()).unwrap().map(|name| name.unwrap().file_name());
+    let left: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with(".pliant")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn three_files() -> World {
+    let world = World::new();
+    fs::create_dir(world.source().join("d")).unwrap();
+    for name in ["a", "d/b", "c"] {
+        fs::write(world.source().join(name), [name.as_bytes(), &[7; 100]].concat()).unwrap();
+    }
+    world
+}
+
+/// Write other content of the same size, and set the time of modification back.
+fn change_unseen(file: &Path) {
+    let modified = fs::metadata(file).unwrap().modified().unwrap();
+    let open = File::options().write(true).open(file).unwrap();
+    open.write_all_at(b"other", 20).unwrap();
+    open.set_times(fs::FileTimes::new().set_modified(modified)).unwrap();
+}
+
+#[test]
+fn what_a_round_has_compared_is_not_read_again() {
+    let world = three_files();
+    assert_eq!(copy(&world, Round::Hot).known, 0);
+    assert!(world.target().join(INDEX).exists());
+    let last = copy(&world, Round::Final);
+    assert_eq!(last.known, 3);
+    is_same_and_clean(&world);
+    // The digest is that of the tree, however it was come by.
+    world.clear();
+    assert_eq!(world.copy(Round::Final).unwrap().digest, last.digest);
+}
+
+#[test]
+fn what_has_changed_on_either_side_is_read_again() {
+    let world = three_files();
+    copy(&world, Round::Hot);
+    change_unseen(&world.source().join("a"));
+    change_unseen(&world.target().join("d/b"));
+    let last = copy(&world, Round::Final);
+    assert_eq!(
+        last.known, 0,
+        "the comparison has found what nobody knew of, so nothing was believed"
+    );
+    is_same_and_clean(&world);
+
+    let world = three_files();
+    copy(&world, Round::Hot);
+    change_unseen(&world.source().join("a"));
+    assert_eq!(copy(&world, Round::Hot).bytes, 101);
+    change_unseen(&world.source().join("c"));
+    assert_eq!(copy(&world, Round::Final).known, 2, "of two rounds");
+    is_same_and_clean(&world);
+}
+
+/// The times of their files are those of before.
+#[test]
+fn a_directory_in_the_place_of_another_is_seen() {
+    let world = World::new();
+    let source = world.source();
+    for (dir, text) in [("a", "one"), ("b", "two")] {
+        fs::create_dir(source.join(dir)).unwrap();
+        fs::write(source.join(dir).join("f"), text).unwrap();
+        set_time(&source.join(dir).join("f"), 1_600_000_000, 5);
+        set_time(&source.join(dir), 1_600_000_000, 5);
+    }
+    copy(&world, Round::Hot);
+    let compared = (0..100).map(|_| copy(&world, Round::Hot).kept);
+    assert!(compared.into_iter().any(|kept| kept == 2), "or there is nothing to be seen");
+    for (from, to) in [("a", "c"), ("b", "a"), ("c", "b")] {
+        fs::rename(source.join(from), source.join(to)).unwrap();
+    }
+    let last = copy(&world, Round::Final);
+    assert_eq!(last.bytes, 6);
+    is_same_and_clean(&world);
+}
+
+#[test]
+fn what_has_changed_shortly_before_is_compared_once_more() {
+    let world = three_files();
+    let copy = |round| {
+        let mut silent = Progress::silent();
+        world.copy_as(round, Compare::CHANGED, &Hand::default(), &mut silent).unwrap()
+    };
+    copy(Round::Hot);
+    assert_eq!(copy(Round::Final).known, 0);
+    is_same_and_clean(&world);
+}
+
+/// A power cut may have kept what was written, and not the time of it.
+#[test]
+fn nothing_is_known_after_another_start_of_the_machine() {
+    let world = three_files();
+    copy(&world, Round::Hot);
+    let index = world.target().join(INDEX);
+    let text = fs::read(&index).unwrap();
+    let header = text.iter().position(|byte| *byte == 0).unwrap();
+    let other = b"pliant-compared-1 6e2a1f57-0000-4000-8000-000000000000";
+    fs::write(&index, [&other[..], &text[header..]].concat()).unwrap();
+    assert_eq!(copy(&world, Round::Final).known, 0);
+    is_same_and_clean(&world);
+}
+
+#[test]
+fn an_index_that_makes_no_sense_is_not_believed() {
+    let world = three_files();
+    copy(&world, Round::Hot);
+    let index = world.target().join(INDEX);
+    let text = fs::read(&index).unwrap();
+    for length in 0..text.len() {
+        fs::write(&index, &text[..length]).unwrap();
+        world.copy(Round::Hot).unwrap_or_default();
+        assert!(!index.exists(), "a round that compares nothing takes it away");
+        fs::write(&index, &text[..length]).unwrap();
+        assert!(copy(&world, Round::Final).known < 3, "{length}");
+        is_same_and_clean(&world);
+        world.mark_target();
+    }
+}
+
+#[test]
+fn a_source_with_that_name_keeps_what_it_has() {
+    let world = three_files();
+    fs::write(world.source().join(INDEX), "mine").unwrap();
+    copy(&world, Round::Hot);
+    assert_eq!(copy(&world, Round::Final).known, 0);
+    world.assert_same();
+    // One that comes by it later is met by the next round.
+    let world = three_files();
+    copy(&world, Round::Hot);
+    fs::create_dir(world.source().join(INDEX)).unwrap();
+    copy(&world, Round::Hot);
+    copy(&world, Round::Final);
+    world.assert_same();
+}
+
+#[test]
+fn rounds_that_die_anywhere_are_carried_on_to_the_same_end() {
+    let stirred = || {
+        let world = World::new();
+        let mut maker = Maker::of(7);
+        maker.fill(&world.source(), 12);
+        copy(&world, Round::Hot);
+        maker.stir(&world.source());
+        world
+    };
+    let mut points = 0;
+    for round in [Round::Hot, Round::Final] {
+        for calls in 0.. {
+            let world = stirred();
+            let cut = copy_by(&Hand::dying_after(calls), &world, round);
+            copy(&world, Round::Final);
+            is_same_and_clean(&world);
+            if cut.is_ok() {
+                break;
+            }
+            points += 1;
+        }
+    }
+    println!("{points} points");
+    assert!(points > 50, "{points}");
+}
+
+#[test]
+fn rounds_under_a_writer_end_with_what_it_has_left() {
+    for seed in 0..20 {
+        let world = World::new();
+        let mut maker = Maker::of(seed);
+        maker.fill(&world.source(), 30);
+        for _ in 0..4 {
+            copy(&world, Round::Hot);
+            maker.stir(&world.source());
+        }
+        copy(&world, Round::Final);
+        is_same_and_clean(&world);
+    }
+}
