@@ -48,7 +48,7 @@ pub use index::{Reader, Thing};
 pub use local::{LocalDisk, LocalFile};
 pub use manifest::{Digest, Entry, Manifest};
 pub use mirror::{dress, remove_all};
-pub use order::{Carried, Compare, How, Order, Round, Sockets};
+pub use order::{Carried, Changed, Compare, How, Order, Round, Sockets};
 pub use origin::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
 pub use outcome::{At, CopyError, Outcome, shown};
 pub use progress::{Progress, Totals};
@@ -68,7 +68,7 @@ pub fn copy(order: Order, hand: &Hand, tell: &mut Progress) -> Result<Outcome, C
     let (source, target) = open_both(order.source, order.target)?;
     let index = match order.compare {
         Compare::All => None,
-        Compare::Changed { still_for } => Index::between(&source, still_for)?,
+        Compare::Changed(changed) => Index::of(&source, changed)?,
     };
     fill(&source, &target, (order.round, order.sockets), index.as_ref(), hand, tell)
 }
@@ -102,7 +102,14 @@ fn fill<O: Origin>(
         return done_before(source, target, round, needs.totals, tell);
     }
     tell.begin("copy", needs.totals);
-    let carried = copy_tree(source, target, how, hand, tell)?;
+    let mut carried = copy_tree(source, target, how, hand, tell);
+    if index.is_some() && matches!(carried, Err(CopyError::Refused(_))) {
+        // The index takes room, too, and there is enough without it.
+        remove_index(target, hand)?;
+        tell.begin("copy", needs.totals);
+        carried = copy_tree(source, target, how, hand, tell);
+    }
+    let carried = carried?;
     let mut outcome = carried.outcome();
     if round == Round::Hot {
         if let Some(index) = index {

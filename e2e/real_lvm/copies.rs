@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use pliant::copy::{Compare, Hand, Order, Progress, Round, Sockets};
+use pliant::copy::{Changed, Compare, Hand, Order, Progress, Round, Sockets};
 use serde_json::Value;
 
 use crate::machine::{Disk, run, sha256};
@@ -201,7 +201,7 @@ fn mapped(mkfs: &[&str]) {
     let mut map = unsafe { memmap2::MmapMut::map_mut(&file) }.expect("a map");
     map[5000] = 3;
     let copied = |round| {
-        let compare = Compare::Changed { still_for: Duration::ZERO };
+        let compare = Compare::Changed(Changed { still_for: Duration::ZERO, anywhere: false });
         let (source, target, sockets) = (&source.dir, &target.dir, Sockets::Skip);
         let order = Order { source, target, round, sockets, compare };
         pliant::copy::copy(order, &Hand::default(), &mut Progress::silent()).expect("a copy")

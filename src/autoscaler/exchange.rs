@@ -113,7 +113,7 @@ pub(super) fn owner(pv: &PersistentVolume) -> Option<&str> {
 }
 
 /// What is written on a PersistentVolume, if it is in an exchange.
-pub(super) fn record(pv: &PersistentVolume) -> Option<Record> {
+pub(super) fn record(pv: &impl ResourceExt) -> Option<Record> {
     serde_json::from_str(pv.annotations().get(EXCHANGE)?).ok()
 }
 
@@ -137,7 +137,7 @@ impl Half {
     }
 
     fn is_recorded(&self) -> bool {
-        self.pv.as_ref().is_some_and(|pv| record(pv).is_some())
+        self.pv.as_deref().is_some_and(|pv| record(pv).is_some())
     }
 
     /// What it is as the record has it, of a claim with the volume of the other one.

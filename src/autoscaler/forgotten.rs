@@ -11,7 +11,6 @@ use tokio::time::Instant;
 use crate::api::{
     OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, Quantity, SwapPhase, VolumeOnNode,
 };
-use crate::autoscaler::exchange::handle;
 use crate::autoscaler::keeper::{AGAIN, Keeper, PAUSE, until};
 use crate::autoscaler::seen::{uid, uses};
 use crate::autoscaler::tell::lower;
@@ -153,9 +152,9 @@ impl Keeper {
     /// says whose it is: what a claim tells of itself its tenant can write.
     fn claim_of(&self, volume: &str) -> Option<(String, String, String)> {
         let pvs = self.watches.pvs().all();
-        let pv = pvs.iter().find(|pv| handle(pv) == Some(volume))?;
-        let its = pv.spec.as_ref()?.claim_ref.as_ref()?;
-        let claim = self.watches.claims().get_in(its.namespace.as_ref()?, its.name.as_ref()?)?;
+        let pv = pvs.iter().find(|pv| pv.handle() == Some(volume))?;
+        let its = pv.spec.claim_ref.as_ref()?;
+        let claim = self.watches.claims().get_in(&its.namespace, &its.name)?;
         if its.uid != claim.metadata.uid {
             return None;
         }

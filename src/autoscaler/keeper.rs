@@ -24,7 +24,6 @@ use crate::api::{
     VolumeUsage,
 };
 use crate::autoscaler::conditions::conditions;
-use crate::autoscaler::exchange::{handle, owner};
 use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::plan::plan;
 use crate::autoscaler::seen::{Refusal, Seen, uid};
@@ -282,7 +281,7 @@ impl Keeper {
         let named = claim.spec.as_ref()?.volume_name.as_ref()?;
         // Whoever makes a claim writes into it which volume it has; that one says whose it is.
         let pv = self.watches.pvs().get(named)?;
-        handle(&pv).filter(|_| owner(&pv) == claim.metadata.uid.as_deref()).map(str::to_owned)
+        pv.handle().filter(|_| pv.owner() == claim.metadata.uid.as_deref()).map(str::to_owned)
     }
 
     /// What the node of a claim's volume told last of how full that is.

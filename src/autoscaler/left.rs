@@ -1,6 +1,8 @@
 //! Claims that another PvcAutoscaler has kept for the same pods, and keeps no more: it was deleted, or
 //! stands back behind this one. They have the content, so they are taken over.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use kube::api::ListParams;
@@ -9,6 +11,9 @@ use crate::api::PvcAutoscaler;
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{Seen, Workload};
 use crate::autoscaler::{KEPT_BY, ORDINAL, SUPERSEDED_BY, make};
+
+/// How many claims are read at a time.
+const PAGE: u32 = 200;
 
 /// How many characters of a digest are in the name of a claim.
 const DIGEST: usize = 5;
@@ -26,18 +31,34 @@ impl Keeper {
         if new.is_empty() || seen.names_claims() || seen.elder.is_some() {
             return Ok(());
         }
-        let namespace = seen.autoscaler.namespace().unwrap_or_default();
-        let kept = ListParams::default().labels(KEPT_BY);
-        for claim in self.of::<PersistentVolumeClaim>(&namespace).list(&kept).await?.items {
-            let is_its = new
-                .iter()
-                .any(|ordinal| is_of(&claim, &make::plain_name(seen, *ordinal), *ordinal));
-            if is_its && !seen.keeps(&claim) && self.is_let_go(seen, &claim).await? {
-                seen.left.insert(claim.name_any());
-                seen.claims.insert(claim.name_any(), claim);
+        let names: BTreeMap<i32, String> =
+            new.into_iter().map(|one| (one, make::plain_name(seen, one))).collect();
+        let api =
+            self.of::<PersistentVolumeClaim>(&seen.autoscaler.namespace().unwrap_or_default());
+        // A namespace may have ten thousand, of which hardly ever one is left.
+        let mut page = ListParams::default().labels(KEPT_BY).limit(PAGE);
+        loop {
+            let read = api.list_metadata(&page).await?;
+            for found in read.items.iter().filter(|claim| is_of_any(*claim, &names)) {
+                let Some(claim) = api.get_opt(&found.name_any()).await? else { continue };
+                if is_of_any(&claim, &names) && self.is_left(seen, &claim).await? {
+                    seen.left.insert(claim.name_any());
+                    seen.claims.insert(claim.name_any(), claim);
+                }
+            }
+            match read.metadata.continue_.filter(|rest| !rest.is_empty()) {
+                Some(rest) => page.continue_token = Some(rest),
+                None => return Ok(()),
             }
         }
-        Ok(())
+    }
+
+    async fn is_left(
+        &self,
+        seen: &Seen,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<bool, kube::Error> {
+        Ok(!seen.keeps(claim) && self.is_let_go(seen, claim).await?)
     }
 
     /// Whether who kept a claim does so no more.
@@ -54,9 +75,16 @@ impl Keeper {
     }
 }
 
+/// Whether a claim was made for one of the pods with these ordinals and names of their first claims.
+fn is_of_any(claim: &impl ResourceExt, names: &BTreeMap<i32, String>) -> bool {
+    let ordinal = claim.labels().get(ORDINAL).and_then(|ordinal| ordinal.parse().ok());
+    let its = ordinal.and_then(|ordinal| Some((ordinal, names.get(&ordinal)?)));
+    its.is_some_and(|(ordinal, plain)| is_of(claim, plain, ordinal))
+}
+
 /// Whether a claim was made for the pod of which `plain` is the name of the first claim, and none has taken
 /// its place.
-fn is_of(claim: &PersistentVolumeClaim, plain: &str, ordinal: i32) -> bool {
+fn is_of(claim: &impl ResourceExt, plain: &str, ordinal: i32) -> bool {
     let name = claim.name_any();
     let is_named = name.strip_prefix(plain).is_some_and(|rest| {
         let digest = rest.strip_prefix('-').unwrap_or("");

@@ -16,7 +16,7 @@ use crate::autoscaler::exchange::{
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{Seen, uid};
 use crate::causes;
-use crate::cluster::{CLASS, EXCHANGE, VOLUME, writes};
+use crate::cluster::{CLASS, EXCHANGE, Pv, VOLUME, writes};
 use crate::populators;
 
 /// How many writes an exchange has at most, with some that meet what is there already.
@@ -62,7 +62,7 @@ impl Keeper {
         // A claim names what its tenant has written into it: what others exchange is not theirs.
         for half in [&mut pair.active, &mut pair.copy] {
             let is_theirs = |known: &Record| known.is_of(namespace, active, copy);
-            half.pv.take_if(|pv| record(pv).is_some_and(|known| !is_theirs(&known)));
+            half.pv.take_if(|pv| record(&**pv).is_some_and(|known| !is_theirs(&known)));
         }
         // Of a claim that is gone, or was made anew, the record knows the PersistentVolume.
         if let Some(known) = pair.written().as_ref().or(known) {
@@ -291,7 +291,7 @@ fn knows(keeper: &PvcAutoscaler, active: &str, copy: &str) -> bool {
 }
 
 /// Namespace and names of the claims of an exchange, as a PersistentVolume tells of it, and what it tells.
-fn claims_of(pv: &PersistentVolume) -> Option<((String, String, String), Record)> {
+fn claims_of(pv: &Pv) -> Option<((String, String, String), Record)> {
     let known = record(pv)?;
     let of = |wanted: &Wanted| wanted.pv.spec.as_ref()?.claim_ref.clone();
     let (active, copy) = (of(&known.active)?, of(&known.copy)?);

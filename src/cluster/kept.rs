@@ -39,7 +39,8 @@ impl Kept {
     /// Begin to watch them, until `stop`.
     pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
         let api = Api::all(client.clone());
-        let watched = Watched::start_cut(api, watcher::Config::default(), stop, Pv::cut);
+        let watched =
+            Watched::start_cut(api, watcher::Config::default(), stop, |pv: &mut Pv| pv.cut(&[]));
         Kept { watched, lasting: Mutex::new(Lasting::new(GRACE)) }
     }
 

@@ -66,14 +66,24 @@ impl Pv {
         (source.driver == DRIVER).then_some(source.volume_handle.as_str())
     }
 
-    /// Leave of it which volume it names and whose it is; of those of other drivers the name.
-    pub(super) fn cut(&mut self) {
+    /// The uid of the claim that has it.
+    pub fn owner(&self) -> Option<&str> {
+        self.spec.claim_ref.as_ref()?.uid.as_deref()
+    }
+
+    /// Leave of it which volume it names and whose it is, and these annotations; of those of other drivers
+    /// the name and these annotations.
+    pub(crate) fn cut(&mut self, notes: &[&str]) {
         let metadata = std::mem::take(&mut self.metadata);
         self.metadata = ObjectMeta {
             name: metadata.name,
             uid: metadata.uid,
             resource_version: metadata.resource_version,
             deletion_timestamp: metadata.deletion_timestamp,
+            annotations: metadata.annotations.and_then(|mut all| {
+                all.retain(|key, _| notes.contains(&key.as_str()));
+                (!all.is_empty()).then_some(all)
+            }),
             ..ObjectMeta::default()
         };
         if self.handle().is_none() {
@@ -92,7 +102,7 @@ mod tests {
     fn of_a_persistent_volume_only_the_names_are_kept() {
         let cut = |driver: &str| {
             let mut pv: Pv = serde_json::from_value(json!({
-                "metadata": {"name": "pvc-1", "uid": "u", "annotations": {"a": "b"}},
+                "metadata": {"name": "pvc-1", "uid": "u", "annotations": {"a": "b", "c": "d"}},
                 "spec": {
                     "capacity": {"storage": "1Gi"},
                     "claimRef": {"kind": "x", "namespace": "n", "name": "c", "uid": "v"},
@@ -101,10 +111,10 @@ mod tests {
                 "status": {"phase": "Bound"},
             }))
             .unwrap();
-            pv.cut();
+            pv.cut(&["c"]);
             serde_json::to_value(pv).unwrap()
         };
-        let metadata = json!({"name": "pvc-1", "uid": "u"});
+        let metadata = json!({"name": "pvc-1", "uid": "u", "annotations": {"c": "d"}});
         let spec = json!({
             "claimRef": {"namespace": "n", "name": "c", "uid": "v"},
             "csi": {"driver": DRIVER, "volumeHandle": "h"},

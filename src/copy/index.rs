@@ -19,13 +19,12 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
-use rustix::io::Errno;
-
 use super::content::Sum;
 use super::dir::{Dir, Kind, Meta, Stamp};
 use super::hand::{Hand, Node};
 use super::manifest::{Digest, Entry};
-use super::mirror::stamp;
+use super::mirror::{remove_all, stamp};
+use super::order::Changed;
 use super::outcome::{At, CopyError};
 use super::walk::is_before;
 
@@ -39,6 +38,10 @@ const HEADER: &str = "pliant-compared-1";
 const END: u8 = 0;
 /// How much is written at a time.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
+/// What `statfs` calls them; ext4 includes ext2 and ext3. Source: `linux/magic.h`.
+const EXT4: u32 = 0xef53;
+const XFS: u32 = 0x5846_5342;
+const BTRFS: u32 = 0x9123_683e;
 /// Says which start of the machine this is.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -53,6 +56,7 @@ pub struct Index<'a> {
     /// What is copied.
     pub source: &'a Dir,
     boot: String,
+    /// What has changed less than so long before it was compared is compared once more.
     still_for: Duration,
 }
 
@@ -91,13 +95,16 @@ impl Thing {
 }
 
 impl Index<'_> {
-    /// The one of a copy. What has changed less than `still_for` before it was compared is compared once more.
-    /// None if the source has something of that name itself, or the machine does not tell when it was
-    /// started: then all is compared.
+    /// The one of a copy. None if the times of the source cannot be relied on, if it has something of that
+    /// name itself, or if the machine does not tell when it was started: then all is compared.
     ///
     /// # Errors
     /// What the system says of the source.
-    pub fn between(source: &Dir, still_for: Duration) -> Result<Option<Index<'_>>, CopyError> {
+    pub fn of(source: &Dir, changed: Changed) -> Result<Option<Index<'_>>, CopyError> {
+        let Changed { still_for, anywhere } = changed;
+        if !anywhere && !sets_times(source).at("measuring", b"")? {
+            return Ok(None);
+        }
         for name in [NAME, NEXT] {
             if source.find(name).at("reading", name.to_bytes())?.is_some() {
                 return Ok(None);
@@ -144,11 +151,16 @@ pub fn remove_index(target: &Dir, hand: &Hand) -> Result<(), CopyError> {
     stamp(hand, &top, (was.read, was.modified), b"")
 }
 
+/// Also what an earlier round has carried under that name.
 fn take_away(target: &Dir, hand: &Hand, name: &CStr) -> Result<(), CopyError> {
-    match hand.remove(target, name) {
-        Err(Errno::NOENT) => Ok(()),
-        removed => removed.at("removing", name.to_bytes()),
-    }
+    remove_all(hand, target, name).map(drop).at("removing", name.to_bytes())
+}
+
+/// Whether the kernel sets the time of change at each write, and nobody but this machine writes: elsewhere a
+/// page that is mapped may change without it, or a server may set it by another clock.
+fn sets_times(dir: &Dir) -> rustix::io::Result<bool> {
+    let kind = rustix::fs::fstatfs(dir)?.f_type;
+    Ok([EXT4, XFS, BTRFS].iter().any(|known| i128::from(kind) == i128::from(*known)))
 }
 
 /// Writes an index.
@@ -159,7 +171,7 @@ pub struct Writer<'a> {
     text: Vec<u8>,
     written: u64,
     /// What has changed since is not kept.
-    before: Stamp,
+    pub before: Stamp,
 }
 
 impl Writer<'_> {

@@ -16,7 +16,7 @@ use super::device::open;
 use super::dir::{Dir, Kind, Meta, Names, Stamp, meta_of};
 use super::hand::Node;
 use super::index::Reader;
-use super::manifest::{Manifest, Side};
+use super::manifest::{Manifest, Reading, Side};
 use super::order::{How, Round};
 use super::origin::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
 use super::outcome::{At, CopyError};
@@ -38,12 +38,13 @@ impl Origin for Dir {
 
     fn entries(
         &self,
-        known: Option<Reader>,
+        index: Option<Reader>,
         _: Option<u64>,
         tick: Tick,
         take: Take,
     ) -> Result<(), CopyError> {
-        let mut manifest = Manifest::of(self, (Side::Source, known), tick)?;
+        let reading = Reading { side: Side::Source, index, before: None };
+        let mut manifest = Manifest::of(self, reading, tick)?;
         while let Some(entry) = manifest.next_entry()? {
             take(entry)?;
         }

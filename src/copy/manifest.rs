@@ -60,9 +60,7 @@ pub struct Entry {
 /// Reads a tree, thing by thing, in an order that only its names determine.
 pub struct Manifest<'a> {
     walk: Walk,
-    side: Side,
-    /// What need not be read, because it was compared before.
-    index: Option<Reader>,
+    reading: Reading,
     /// How many files were not read for that.
     known: u64,
     /// Of things with several names: the first, and how many have not been met yet.
@@ -70,6 +68,17 @@ pub struct Manifest<'a> {
     buffer: Vec<u8>,
     hash: Sha256,
     tick: &'a mut dyn FnMut(u64) -> Result<(), CopyError>,
+}
+
+/// What of a tree is read.
+#[derive(Debug)]
+pub struct Reading {
+    /// Which side it is.
+    pub side: Side,
+    /// What need not be read, because it was compared before.
+    pub index: Option<Reader>,
+    /// Contents that have changed since are not read; none are without this.
+    pub before: Option<Stamp>,
 }
 
 /// Which side of a copy is read.
@@ -87,21 +96,21 @@ pub enum Side {
 }
 
 impl<'a> Manifest<'a> {
-    /// Begin, with what need not be read; `tick` hears how many bytes are behind.
+    /// Begin; `tick` hears how many bytes are behind.
     ///
     /// # Errors
     /// What the system says of the top.
     pub fn of(
         top: &Dir,
-        (side, index): (Side, Option<Reader>),
+        reading: Reading,
         tick: &'a mut dyn FnMut(u64) -> Result<(), CopyError>,
     ) -> Result<Manifest<'a>, CopyError> {
-        let walk = Walk::over(top.again().at("reading", b"")?, side == Side::Live)?;
+        let walk = Walk::over(top.again().at("reading", b"")?, reading.side == Side::Live)?;
         let mut hash = Sha256::new();
         hash.update(HEADER);
         hash.update("\n");
         let (links, buffer) = (HashMap::new(), Vec::new());
-        Ok(Manifest { walk, side, index, known: 0, links, buffer, hash, tick })
+        Ok(Manifest { walk, reading, known: 0, links, buffer, hash, tick })
     }
 
     /// The next thing; none at the end.
@@ -114,7 +123,7 @@ impl<'a> Manifest<'a> {
                 continue;
             }
             let entry = match self.entry(&found) {
-                Err(error) if self.side == Side::Live && is_no_longer(&error) => continue,
+                Err(error) if self.reading.side == Side::Live && is_no_longer(&error) => continue,
                 entry => entry?,
             };
             self.hash.update(entry.to_string());
@@ -128,7 +137,7 @@ impl<'a> Manifest<'a> {
         match found.step {
             Step::Leave => true,
             Step::Enter => false,
-            Step::Thing => match (found.meta.kind, self.side) {
+            Step::Thing => match (found.meta.kind, self.reading.side) {
                 // Sockets and other file systems are not carried.
                 (Kind::Socket | Kind::Directory, _) => true,
                 (_, Side::Target { has_index }) => has_index && is_index(self.walk.path()),
@@ -181,8 +190,15 @@ impl<'a> Manifest<'a> {
     fn read(&mut self, name: &CStr, entry: &mut Entry, meta: &Meta) -> Result<Node, CopyError> {
         let path = self.walk.path();
         let file = self.walk.here().read(name).at("reading", path)?;
-        let is_target = matches!(self.side, Side::Target { .. });
-        let known = self.index.as_mut().and_then(|index| index.sum(is_target, path, meta));
+        let is_target = matches!(self.reading.side, Side::Target { .. });
+        // A target has the time of modification of its source, and another one of change.
+        let since = if is_target { meta.modified } else { meta.changed };
+        if self.reading.before.is_some_and(|before| since >= before) {
+            (self.tick)(meta.size)?;
+            return Ok(Node::open(file));
+        }
+        let known = self.reading.index.as_mut();
+        let known = known.and_then(|index| index.sum(is_target, path, meta));
         self.known += u64::from(known.is_some());
         let summed = if let Some(known) = known {
             (self.tick)(0)?;

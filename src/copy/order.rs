@@ -26,15 +26,22 @@ pub enum Compare {
     /// All of them, in the end.
     All,
     /// In each round those that have changed since the one before.
-    Changed {
-        /// What had changed less than so long before is compared once more.
-        still_for: Duration,
-    },
+    Changed(Changed),
+}
+
+/// What is believed of times of change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Changed {
+    /// What had changed less than so long before it was compared is compared once more.
+    pub still_for: Duration,
+    /// Whether they are believed also on file systems of which it is not known that each write sets them.
+    pub anywhere: bool,
 }
 
 impl Compare {
     /// With the time that each write is given to reach the file after it has set the time of change.
-    pub const CHANGED: Compare = Compare::Changed { still_for: Duration::from_secs(60) };
+    pub const CHANGED: Compare =
+        Compare::Changed(Changed { still_for: Duration::from_secs(60), anywhere: false });
 }
 
 /// Which copy of several it is.

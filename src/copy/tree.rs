@@ -304,7 +304,10 @@ impl<S: Steps> Tree<'_, S> {
         let was = source.meta();
         dress(self.hand, (&attributes, was), &target, path)?;
         if is_kept {
-            stamp(self.hand, &target, (was.read, was.modified), path)?;
+            // To note that somebody has read it would have all of it compared anew.
+            if !self.how.has_index {
+                stamp(self.hand, &target, (was.read, was.modified), path)?;
+            }
         } else {
             // Also where they are right already: this is when the content was known to be.
             let set = self.hand.set_times(&target, was.read, was.modified);

@@ -10,8 +10,8 @@ use std::thread;
 use super::content::GRAIN;
 use super::dir::{Dir, Kind};
 use super::hand::Hand;
-use super::index::{Index, Reader, remove_index};
-use super::manifest::{Digest, Entry, Manifest, Side};
+use super::index::{Index, remove_index};
+use super::manifest::{Digest, Entry, Manifest, Reading, Side};
 use super::origin::{Origin, Take, Tick};
 use super::outcome::{CopyError, shown};
 use super::progress::Progress;
@@ -64,8 +64,9 @@ pub fn verify<O: Origin>(
     let (limit, of_source) = (tell.limit(), known());
     let read = |tick: Tick, take: Take| source.entries(of_source, limit, tick, take);
     let side = Side::Target { has_index: index.is_some() };
+    let ours = Reading { side, index: known(), before: None };
     let mut seen = Differences::default();
-    let verified = meet(read, target, (side, known()), tell, &mut |pair| {
+    let verified = meet(read, target, ours, tell, &mut |pair| {
         seen.see(pair);
         Ok(())
     })?;
@@ -73,10 +74,11 @@ pub fn verify<O: Origin>(
 }
 
 /// Compare contents while somebody may be writing to the source, and keep what is the same: a last round need
-/// not read that again. What differs is left to that, too.
+/// not read that again. What differs is left to that, and so is all if this cannot be done: then there is no
+/// index, which is no error.
 ///
 /// # Errors
-/// What the system says. There is no index if there is no room for it, which is no error.
+/// [`CopyError::Stopped`] if that was demanded, and what the system says of the index.
 pub fn compare_ahead(
     index: &Index,
     target: &Dir,
@@ -84,8 +86,9 @@ pub fn compare_ahead(
     tell: &mut Progress,
 ) -> Result<(), CopyError> {
     match kept_while_compared(index, target, hand, tell) {
-        Err(CopyError::Refused(_)) => remove_index(target, hand),
-        other => other,
+        Err(CopyError::Stopped) => Err(CopyError::Stopped),
+        Err(_) => remove_index(target, hand),
+        Ok(()) => Ok(()),
     }
 }
 
@@ -96,16 +99,18 @@ fn kept_while_compared(
     tell: &mut Progress,
 ) -> Result<(), CopyError> {
     let mut writer = index.begin(target, hand)?;
-    let of_source = index.known(target);
+    let before = Some(writer.before);
+    let of_source = Reading { side: Side::Live, index: index.known(target), before };
     let read = |tick: Tick, take: Take| {
-        let mut manifest = Manifest::of(index.source, (Side::Live, of_source), tick)?;
+        let mut manifest = Manifest::of(index.source, of_source, tick)?;
         while let Some(entry) = manifest.next_entry()? {
             take(entry)?;
         }
         Ok(())
     };
-    let side = (Side::Target { has_index: true }, index.known(target));
-    meet(read, target, side, tell, &mut |pair| match pair {
+    let side = Side::Target { has_index: true };
+    let ours = Reading { side, index: index.known(target), before };
+    meet(read, target, ours, tell, &mut |pair| match pair {
         Pair::Both(source, target) => writer.keep(source, target),
         Pair::Source(_) | Pair::Target(_) => Ok(()),
     })?;
@@ -124,7 +129,7 @@ enum Pair<'a> {
 fn meet(
     read: impl FnOnce(Tick, Take) -> Result<(), CopyError> + Send,
     target: &Dir,
-    ours: (Side, Option<Reader>),
+    ours: Reading,
     tell: &mut Progress,
     see: &mut dyn FnMut(Pair) -> Result<(), CopyError>,
 ) -> Result<Verified, CopyError> {
@@ -162,7 +167,7 @@ fn send_all(
 fn meet_all(
     theirs: &Receiver<Entry>,
     target: &Dir,
-    ours: (Side, Option<Reader>),
+    ours: Reading,
     tell: &mut Progress,
     see: &mut dyn FnMut(Pair) -> Result<(), CopyError>,
 ) -> Result<Verified, CopyError> {

@@ -69,6 +69,11 @@ impl Outcome {
             Some("Succeeded") if make::is_ahead(pod) => Some(ahead(told)),
             Some("Succeeded") => Some(done(told)),
             Some("Failed") => Some(failed(pod, &ended, told)),
+            // That the pod has ended is told when all of it is taken down, a second or two later; and its
+            // next one has the same volume.
+            Some("Running") if ended.exit_code == 0 && !make::is_ahead(pod) => {
+                Some(done(told)).filter(|outcome| matches!(outcome, Outcome::Done { .. }))
+            }
             _ => None,
         }
     }
@@ -170,13 +175,13 @@ mod tests {
         let failed = |said: &str| Outcome::Failed(said.to_owned());
         let never = |reason, said: &str| Outcome::Never(reason, said.to_owned());
         let unsaid = "its pod ended with status 137: OOMKilled";
+        let done = r#"{"outcome":"done","digest":"d","bytes":7}"#;
+        let filled = Outcome::Done { digest: Some("d".to_owned()), bytes: 7 };
         for (phase, ended, expected) in [
             ("Running", json!({"exitCode": 0}), None),
-            (
-                "Succeeded",
-                json!({"exitCode": 0, "message": r#"{"outcome":"done","digest":"d","bytes":7}"#}),
-                Some(Outcome::Done { digest: Some("d".to_owned()), bytes: 7 }),
-            ),
+            ("Running", json!({"exitCode": 5, "message": done}), None),
+            ("Running", json!({"exitCode": 0, "message": done}), Some(filled.clone())),
+            ("Succeeded", json!({"exitCode": 0, "message": done}), Some(filled.clone())),
             ("Succeeded", json!({"exitCode": 0}), Some(failed(UNSAID))),
             (
                 "Succeeded",

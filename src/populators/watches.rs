@@ -3,22 +3,21 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
-    CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec,
-    PersistentVolumeClaimStatus, PersistentVolumeSpec, Pod,
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus, Pod,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::{EXCHANGE, RESIZER_WOKEN_FOR, VOLUME, Watched};
+use crate::cluster::{EXCHANGE, Pv, RESIZER_WOKEN_FOR, VOLUME, Watched};
 use crate::populators::{LABEL, POPULATES};
 
 /// Claims, volumes and fill pods, cut to what tells when to look.
 #[derive(Debug)]
 pub struct Watches {
     claims: Watched<PersistentVolumeClaim>,
-    pvs: Watched<PersistentVolume>,
+    pvs: Watched<Pv>,
     pods: Watched<Pod>,
 }
 
@@ -29,7 +28,9 @@ impl Watches {
         let ours = watcher::Config::default().labels(LABEL);
         Watches {
             claims: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_claim),
-            pvs: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_pv),
+            pvs: Watched::start_cut(Api::all(client.clone()), every(), stop, |pv: &mut Pv| {
+                pv.cut(&[POPULATES, EXCHANGE]);
+            }),
             pods: Watched::start_cut(Api::all(client.clone()), ours, stop, |pod| pod.spec = None),
         }
     }
@@ -45,7 +46,7 @@ impl Watches {
     }
 
     /// All volumes, and how to wait for others.
-    pub fn pvs(&self) -> &Watched<PersistentVolume> {
+    pub fn pvs(&self) -> &Watched<Pv> {
         &self.pvs
     }
 
@@ -54,10 +55,9 @@ impl Watches {
     }
 
     /// The volume that is being filled for a claim and marked so.
-    pub(super) fn pv_for(&self, uid: &str) -> Option<Arc<PersistentVolume>> {
-        let is_it = |pv: &Arc<PersistentVolume>| {
-            pv.annotations().get(POPULATES).is_some_and(|claim| claim == uid)
-        };
+    pub(super) fn pv_for(&self, uid: &str) -> Option<Arc<Pv>> {
+        let is_it =
+            |pv: &Arc<Pv>| pv.annotations().get(POPULATES).is_some_and(|claim| claim == uid);
         self.pvs.all().into_iter().find(is_it)
     }
 }
@@ -95,23 +95,5 @@ fn cut_claim(claim: &mut PersistentVolumeClaim) {
         allocated_resources: status.allocated_resources,
         allocated_resource_statuses: status.allocated_resource_statuses,
         ..PersistentVolumeClaimStatus::default()
-    });
-}
-
-/// Leave of a volume whose it is, and which.
-fn cut_pv(pv: &mut PersistentVolume) {
-    pv.status = None;
-    pv.metadata.labels = None;
-    if let Some(marks) = &mut pv.metadata.annotations {
-        marks.retain(|key, _| key == POPULATES || key == EXCHANGE);
-    }
-    pv.spec = pv.spec.take().map(|spec| PersistentVolumeSpec {
-        claim_ref: spec.claim_ref,
-        csi: spec.csi.map(|csi| CSIPersistentVolumeSource {
-            driver: csi.driver,
-            volume_handle: csi.volume_handle,
-            ..CSIPersistentVolumeSource::default()
-        }),
-        ..PersistentVolumeSpec::default()
     });
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use pliant::copy::{Compare, CopyError, Hand, Outcome, Progress, Round};
+use pliant::copy::{Changed, Compare, CopyError, Hand, Outcome, Progress, Round};
 
 use crate::world::{Maker, World, set_time};
 
@@ -17,7 +17,7 @@ fn copy(world: &World, round: Round) -> Outcome {
 
 /// What has changed at any time before it was compared is believed.
 fn copy_by(hand: &Hand, world: &World, round: Round) -> Result<Outcome, CopyError> {
-    let compare = Compare::Changed { still_for: Duration::ZERO };
+    let compare = Compare::Changed(Changed { still_for: Duration::ZERO, anywhere: true });
     world.copy_as(round, compare, hand, &mut Progress::silent())
 }
 
@@ -107,12 +107,48 @@ fn a_directory_in_the_place_of_another_is_seen() {
 #[test]
 fn what_has_changed_shortly_before_is_compared_once_more() {
     let world = three_files();
+    let changed = Changed { still_for: Duration::from_secs(60), anywhere: true };
+    let compare = Compare::Changed(changed);
     let copy = |round| {
         let mut silent = Progress::silent();
-        world.copy_as(round, Compare::CHANGED, &Hand::default(), &mut silent).unwrap()
+        world.copy_as(round, compare, &Hand::default(), &mut silent).unwrap()
     };
     copy(Round::Hot);
     assert_eq!(copy(Round::Final).known, 0);
+    is_same_and_clean(&world);
+}
+
+/// In memory a page that is mapped may change without it.
+#[test]
+fn times_are_believed_only_where_each_write_sets_them() {
+    let world = three_files();
+    let is_in_memory = world.source().starts_with("/dev/shm");
+    let changed = Changed { still_for: Duration::ZERO, anywhere: false };
+    let copy = |round| {
+        let (compare, mut silent) = (Compare::Changed(changed), Progress::silent());
+        world.copy_as(round, compare, &Hand::default(), &mut silent).unwrap()
+    };
+    copy(Round::Hot);
+    let known = copy(Round::Final).known;
+    assert!(known == 0 || !is_in_memory, "{known}");
+    is_same_and_clean(&world);
+}
+
+#[test]
+fn who_only_reads_has_nothing_compared_again() {
+    let world = three_files();
+    copy(&world, Round::Hot);
+    let read = |name| {
+        let accessed = || fs::metadata(world.source().join(name)).unwrap().accessed().unwrap();
+        let before = accessed();
+        fs::read(world.source().join(name)).unwrap();
+        accessed() > before
+    };
+    if !["a", "d/b", "c"].map(read).iter().all(|is_noted| *is_noted) {
+        return eprintln!("skipped: nobody notes here when a file is read");
+    }
+    copy(&world, Round::Hot);
+    assert_eq!(copy(&world, Round::Final).known, 3);
     is_same_and_clean(&world);
 }
 
@@ -154,6 +190,15 @@ fn a_source_with_that_name_keeps_what_it_has() {
     copy(&world, Round::Hot);
     assert_eq!(copy(&world, Round::Final).known, 0);
     world.assert_same();
+    // Also one that was carried goes when the source has it no longer.
+    let world = three_files();
+    fs::create_dir(world.source().join(INDEX)).unwrap();
+    fs::write(world.source().join(INDEX).join("f"), "mine").unwrap();
+    copy(&world, Round::Hot);
+    fs::remove_dir_all(world.source().join(INDEX)).unwrap();
+    copy(&world, Round::Hot);
+    copy(&world, Round::Final);
+    is_same_and_clean(&world);
     // One that comes by it later is met by the next round.
     let world = three_files();
     copy(&world, Round::Hot);

@@ -18,12 +18,11 @@ use super::{AT_ONCE, Figures, Writes, resident, written};
 use crate::calls::{must, persist};
 use crate::world::World;
 
-/// What is copied ahead of a swap and in it, in MiB. The whole group has 16 GiB, for the old and the new one.
-const SIZES: [usize; 3] = [256, 1280, 6144];
-/// The size that tells what a busy pod makes of it: a writer for each of them would take an hour.
-const BUSY_SIZE: usize = SIZES[1];
+/// What is copied ahead of a swap and in it, in MiB. The whole group has 24 GiB, for the old and the new one.
+const SMALL: usize = 1280;
+const LARGE: usize = 10 * 1024;
 /// What was written a shorter time ago is compared once more, which a volume in use has behind it.
-const AGED: Duration = Duration::from_secs(75);
+const AGED: Duration = Duration::from_secs(60);
 /// What changes meanwhile, if something does: 4 MiB a second, in place.
 const BUSY: &str = "\
     dd if=/dev/urandom of=/data/busy bs=1M count=64 2>/dev/null; n=0; \
@@ -48,47 +47,38 @@ const WHILE_ALL_ARE_MADE: Duration = Duration::from_secs(1800);
 /// Seconds for which a pod is stopped, with all copied meanwhile and with most of it ahead, by how much
 /// there is and whether it changes.
 pub async fn pauses(world: &World, figures: &mut Figures) {
-    let world = &world.with_patience(Duration::from_secs(600));
+    let world = &world.with_patience(Duration::from_secs(900));
     for (class, fs) in [("bench-swaps-ext4", "ext4"), ("bench-swaps-xfs", "xfs")] {
         world.class_named(class, json!({"pool": "fast", "fs-type": fs})).await;
     }
     world.workload(1, json!([])).await;
-    world.autoscaler("bench-swaps-ext4", "7600Mi", json!({"retention": "1s"})).await;
+    world.autoscaler("bench-swaps-ext4", "11600Mi", json!({"retention": "1s"})).await;
     world.settled("1/1").await;
-    let mut filled = 0;
-    for size in SIZES {
-        let more = size - filled;
-        let fill =
-            format!("dd if=/dev/urandom bs=1M count={more} >>/data/filling 2>/dev/null; sync");
-        world.exec_when_back("db-0", &fill).await;
-        filled = size;
-        for (busy, of) in [(false, "idle"), (true, "busy")] {
-            if busy && size != BUSY_SIZE {
-                continue;
-            }
-            let cold = there_and_back(world, How::Cold, busy).await;
-            let all = there_and_back(world, How::Hot, busy).await;
-            let changed = there_and_back(world, How::HotCompared, busy).await;
-            println!(
-                "{size} MiB, {of}: {:.1} s stopped cold, {:.1} s hot, {:.1} s hot and compared ahead ({} rounds); \
-                 {} writes, {} and {}",
-                cold.pause,
-                all.pause,
-                changed.pause,
-                changed.rounds,
-                cold.writes,
-                all.writes,
-                changed.writes
-            );
-            if (size, busy) == (SIZES[2], false) {
-                figures.tell("swap_pause_seconds_cold", cold.pause);
-                figures.tell("swap_pause_seconds_hot_compare_all", all.pause);
-                figures.tell("swap_pause_seconds_hot", changed.pause);
-                figures.tell("api_writes_per_swap", cold.writes);
-            }
-        }
+    fill(world, SMALL).await;
+    for (busy, of) in [(false, "idle"), (true, "busy")] {
+        let cold = there_and_back(world, How::Cold, busy).await;
+        let all = there_and_back(world, How::Hot, busy).await;
+        let changed = there_and_back(world, How::HotCompared, busy).await;
+        println!(
+            "{SMALL} MiB, {of}: {:.1} s stopped cold, {:.1} s hot, {:.1} s hot and compared ahead ({} rounds)",
+            cold.pause, all.pause, changed.pause, changed.rounds
+        );
     }
+    fill(world, LARGE - SMALL).await;
+    let cold = there_and_back(world, How::Cold, false).await;
+    let hot = there_and_back(world, How::HotCompared, false).await;
+    println!("{LARGE} MiB, idle:");
+    figures.tell("swap_pause_seconds_cold", cold.pause);
+    figures.tell("swap_pause_seconds_hot", hot.pause);
+    figures.tell("swap_pause_hot_percent_of_cold", 100.0 * hot.pause / cold.pause);
+    figures.tell("api_writes_per_swap", cold.writes);
     world.end_workload().await;
+}
+
+async fn fill(world: &World, mib: usize) {
+    let fill =
+        format!("dd if=/dev/urandom bs=1M count={mib} >>/data/filling-{mib} 2>/dev/null; sync");
+    world.exec_when_back("db-0", &fill).await;
 }
 
 /// How a swap is made.
@@ -108,8 +98,8 @@ struct Cost {
 
 /// To the other class and back: the pod is as it was, and no direction is favoured.
 async fn there_and_back(world: &World, how: How, busy: bool) -> Cost {
-    let there = swap(world, ("bench-swaps-xfs", "7500Mi"), how, busy).await;
-    let back = swap(world, ("bench-swaps-ext4", "7600Mi"), how, busy).await;
+    let there = swap(world, ("bench-swaps-xfs", "11500Mi"), how, busy).await;
+    let back = swap(world, ("bench-swaps-ext4", "11600Mi"), how, busy).await;
     Cost {
         pause: f64::midpoint(there.pause, back.pause),
         rounds: there.rounds.max(back.rounds),
