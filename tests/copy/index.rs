@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pliant::copy::{Changed, Compare, CopyError, Hand, Outcome, Progress, Round};
 
-use crate::world::{Maker, World, set_time};
+use crate::world::{Maker, World};
 
 const INDEX: &str = ".pliant-compared";
 
@@ -86,19 +86,11 @@ fn what_has_changed_on_either_side_is_read_again() {
 #[test]
 fn a_directory_in_the_place_of_another_is_seen() {
     let world = World::new();
-    let source = world.source();
-    for (dir, text) in [("a", "one"), ("b", "two")] {
-        fs::create_dir(source.join(dir)).unwrap();
-        fs::write(source.join(dir).join("f"), text).unwrap();
-        set_time(&source.join(dir).join("f"), 1_600_000_000, 5);
-        set_time(&source.join(dir), 1_600_000_000, 5);
-    }
+    world.make_twins();
     copy(&world, Round::Hot);
     let compared = (0..100).map(|_| copy(&world, Round::Hot).kept);
     assert!(compared.into_iter().any(|kept| kept == 2), "or there is nothing to be seen");
-    for (from, to) in [("a", "c"), ("b", "a"), ("c", "b")] {
-        fs::rename(source.join(from), source.join(to)).unwrap();
-    }
+    world.exchange_twins();
     let last = copy(&world, Round::Final);
     assert_eq!(last.bytes, 6);
     is_same_and_clean(&world);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pliant::copy::{CopyError, Hand, Progress, Round};
 
-use crate::world::{World, set_time};
+use crate::world::World;
 
 const MIB: usize = 1 << 20;
 
@@ -111,17 +111,9 @@ fn a_round_reads_only_what_has_changed() {
 #[test]
 fn a_final_round_does_not_believe_times_when_contents_differ() {
     let world = World::new();
-    let source = world.source();
-    for (dir, text) in [("a", "one"), ("b", "two")] {
-        fs::create_dir(source.join(dir)).unwrap();
-        fs::write(source.join(dir).join("f"), text).unwrap();
-        set_time(&source.join(dir).join("f"), 1_600_000_000, 5);
-        set_time(&source.join(dir), 1_600_000_000, 5);
-    }
+    world.make_twins();
     until_all_is_believed(&world, 2);
-    fs::rename(source.join("a"), source.join("c")).unwrap();
-    fs::rename(source.join("b"), source.join("a")).unwrap();
-    fs::rename(source.join("c"), source.join("b")).unwrap();
+    world.exchange_twins();
     let hot = world.copy(Round::Hot).unwrap();
     assert_eq!((hot.kept, hot.bytes), (2, 0), "or there is nothing to find");
     let last = world.copy(Round::Final).unwrap();

@@ -115,6 +115,24 @@ impl World {
         copy_device(&source, &target, round, hand, tell)
     }
 
+    /// Make two directories that nothing but their names and their content tells from each other.
+    pub fn make_twins(&self) {
+        for (name, text) in [("a", "one"), ("b", "two")] {
+            let dir = self.source().join(name);
+            fs::create_dir(&dir).expect("a directory");
+            fs::write(dir.join("f"), text).expect("a file");
+            set_time(&dir.join("f"), 1_600_000_000, 5);
+            set_time(&dir, 1_600_000_000, 5);
+        }
+    }
+
+    /// Move each of them into the place of the other one.
+    pub fn exchange_twins(&self) {
+        for (from, to) in [("a", "c"), ("b", "a"), ("c", "b")] {
+            fs::rename(self.source().join(from), self.source().join(to)).expect("another name");
+        }
+    }
+
     /// Let the target be one that an earlier copy has filled.
     pub fn mark_target(&self) {
         set_attribute(&self.target(), COPIED, b"1");
