@@ -132,8 +132,8 @@ mod tests {
         api.put(&pv("2Gi"));
         let to = Quantity(Bytes::gib(2));
         let late = lower(&client, &looked_at, to).await.unwrap_err();
-        assert!(late.to_string().contains("changed"), "{late}");
         assert_eq!(has(), "2Gi");
+        assert!(late.to_string().contains("changed"), "{late}");
 
         let now = claims.get("db").await.unwrap();
         lower(&client, &now, to).await.unwrap();
