@@ -1,6 +1,7 @@
 //! Has pods scheduled whose claims have the volumes that they were to get, or will get none: also of a
 //! PvcAutoscaler that was deleted midway.
 
+use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodSchedulingGate};
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch};
@@ -9,7 +10,7 @@ use serde_json::json;
 use crate::api::{GATE, PvcAutoscaler, is_gated};
 use crate::autoscaler::WRITER;
 use crate::autoscaler::exchange::record;
-use crate::autoscaler::keeper::Keeper;
+use crate::autoscaler::keeper::{AT_ONCE, Keeper};
 use crate::causes;
 use crate::cluster::{volume_of, writes};
 use crate::volume::Use;
@@ -17,16 +18,16 @@ use crate::volume::Use;
 impl Keeper {
     /// Take our gate off every pod that waits for nothing; whether one is left that should not be.
     pub(super) async fn open_gates(&self) -> bool {
-        let mut is_any = false;
-        for pod in self.gated.all().into_iter().filter(|pod| is_gated(pod)) {
-            let opened = self.open_gate(&pod).await;
-            is_any |= opened.unwrap_or_else(|error| {
+        let gated = self.gated.all().into_iter().filter(|pod| is_gated(pod));
+        let opened = stream::iter(gated).map(|pod| async move {
+            self.open_gate(&pod).await.unwrap_or_else(|error| {
                 let (pod, error) = (pod.name_any(), causes::in_full(&error));
                 tracing::warn!(pod, error, "it is not known whether a pod is to be scheduled");
                 true
-            });
-        }
-        is_any
+            })
+        });
+        // Many start together when a workload is scaled up; one whose call hangs holds up no other.
+        opened.buffer_unordered(AT_ONCE).fold(false, async |any, is_left| any | is_left).await
     }
 
     async fn open_gate(&self, seen: &Pod) -> Result<bool, kube::Error> {

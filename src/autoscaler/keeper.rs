@@ -49,8 +49,8 @@ pub(super) const AGAIN: Duration = Duration::from_secs(10);
 /// While there are claims that a workload could have and that no pod names: pods are not watched.
 const NAMED: Duration = Duration::from_secs(60);
 
-/// How many workloads are looked at at once: one whose calls hang holds up no other.
-const AT_ONCE: usize = 16;
+/// How many workloads, or pods, are looked at at once: one whose calls hang holds up no other.
+pub(super) const AT_ONCE: usize = 16;
 
 /// Says whether pods get their claims from us.
 #[async_trait]
