@@ -47,6 +47,7 @@ impl Keeper {
             changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
             let is_any = self.look_for_forgotten().await | self.let_go_of_forgotten().await;
             let is_any = is_any | self.end_forgotten_exchanges().await | self.open_gates().await;
+            tokio::time::sleep(PAUSE).await;
             let [nodes, answers, autoscalers, claims, gated, volumes] = &mut changes;
             tokio::select! {
                 _ = nodes.changed() => {}
@@ -57,7 +58,6 @@ impl Keeper {
                 _ = volumes.changed() => {}
                 () = until(is_any.then(|| Instant::now() + AGAIN)) => {}
             }
-            tokio::time::sleep(PAUSE).await;
         }
     }
 

@@ -24,8 +24,9 @@ use crate::populators::plan::plan;
 use crate::populators::seen::{Binding, Seen, is_held, uid};
 use crate::populators::{PopulatorReason, Source, Tally, Watches, make, sender};
 
-/// Between two looks: what belongs to a claim changes together.
-const PAUSE: Duration = Duration::from_millis(200);
+/// After a look, in which what belongs together goes on to change; what comes after a quiet time is
+/// looked at at once.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// After something else was written meanwhile.
 const SOON: Duration = Duration::from_secs(1);
@@ -114,6 +115,7 @@ impl<S: Source> Populator<S> {
             loop {
                 changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
                 self.look(&mut known).await;
+                tokio::time::sleep(PAUSE).await;
                 let due = known.values().filter_map(|one: &Known| one.due).min();
                 let [claims, pvs, pods, sources, answers] = &mut changes;
                 tokio::select! {
@@ -124,7 +126,6 @@ impl<S: Source> Populator<S> {
                     _ = answers.changed() => {}
                     () = until(due) => {}
                 }
-                tokio::time::sleep(PAUSE).await;
             }
         };
         stop.run_until_cancelled(filled).await;

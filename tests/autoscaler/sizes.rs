@@ -200,6 +200,8 @@ fn a_window_begins_anew_when_the_claim_is_fuller_or_not_seen() {
         world.api.delete::<pliant::api::NodeStorage>("alpha");
         until(&world, "nobody sees it", |one| one.peak.is_none()).await;
         assert!(world.ordinal(0).decision.unwrap().contains("nothing is decided"));
+        let is_told = || world.api.get::<pliant::api::NodeStorage>("alpha").is_some();
+        world.until("its agent tells again", |_| is_told()).await;
         world.fill(0, 10, 4);
         tokio::time::sleep(20 * MINUTE).await;
         assert_eq!((world.ordinal(0).generation, capacity(&world, 0)), (0, "20Gi".to_owned()));
