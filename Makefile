@@ -20,7 +20,7 @@ test: install ## all tests: units, fakes, real LVM, csi-sanity, protocol
 cluster-test: install ## tests on a real Kubernetes, in throw-away kernels
 	@e2e/cluster/test
 
-cluster-bench: install ## the figures of a cluster: edits, bursts, a thousand nodes
+cluster-bench: install ## the figures of a cluster: edits, swaps, a thousand nodes, deaths
 	@e2e/cluster/bench
 
 bench: install ## Pliant beside plain LVM commands, on the same kernel

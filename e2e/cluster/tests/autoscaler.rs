@@ -38,6 +38,20 @@ const RAW_RECORDS: &str = "\
     echo ok >/tmp/checked; \
     while true; do [ $n -ge 2000 ] || { n=$((n + 1)); put $n $n; put 0 $n; }; sleep 0.1; done";
 
+fn writer_of_records(script: &str) -> Value {
+    json!({
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{
+            "name": "app",
+            "image": "pliant.test/busybox:1",
+            "command": ["sh", "-c", script],
+            "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/checked"]},
+                               "periodSeconds": 1},
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        }],
+    })
+}
+
 impl World {
     /// A StatefulSet of one pod that writes records to the raw device `data`.
     async fn raw_workload(&self) {
@@ -57,18 +71,14 @@ impl World {
 
     /// A StatefulSet whose pods write records to the volume `data`; `templates` are those of its own.
     pub async fn workload(&self, replicas: i32, templates: Value) {
-        let pod = json!({
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{
-                "name": "app",
-                "image": "pliant.test/busybox:1",
-                "command": ["sh", "-c", RECORDS],
-                "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/checked"]},
-                                   "periodSeconds": 1},
-                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-            }],
-        });
-        self.workload_of(pod, replicas, templates).await;
+        self.workload_of(writer_of_records(RECORDS), replicas, templates).await;
+    }
+
+    /// A StatefulSet of one such pod that ends as soon as it is told to: how long a database takes for that
+    /// is no part of what a swap takes.
+    pub async fn prompt_workload(&self) {
+        let script = format!("trap 'exit 0' TERM; {RECORDS}");
+        self.workload_of(writer_of_records(&script), 1, json!([])).await;
     }
 
     /// A StatefulSet of such pods, which mount the volume `data`.

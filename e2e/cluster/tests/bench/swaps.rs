@@ -18,9 +18,12 @@ use super::{AT_ONCE, Figures, Writes, resident, written};
 use crate::calls::{must, persist};
 use crate::world::World;
 
-/// What is copied ahead of a swap and in it, in MiB. The whole group has 24 GiB, for the old and the new one.
+/// What is copied ahead of a swap and in it, in MiB. The whole group has 36 GiB, for the old and the new one.
 const SMALL: usize = 1280;
-const LARGE: usize = 10 * 1024;
+const LARGE: usize = 16 * 1024;
+/// Class and size, which are changed there and back.
+const ROOMY: (&str, &str) = ("bench-swaps-ext4", "18000Mi");
+const TIGHT: (&str, &str) = ("bench-swaps-xfs", "17900Mi");
 /// What was written a shorter time ago is compared once more, which a volume in use has behind it.
 const AGED: Duration = Duration::from_secs(60);
 /// What changes meanwhile, if something does: 4 MiB a second, in place.
@@ -51,8 +54,8 @@ pub async fn pauses(world: &World, figures: &mut Figures) {
     for (class, fs) in [("bench-swaps-ext4", "ext4"), ("bench-swaps-xfs", "xfs")] {
         world.class_named(class, json!({"pool": "fast", "fs-type": fs})).await;
     }
-    world.workload(1, json!([])).await;
-    world.autoscaler("bench-swaps-ext4", "11600Mi", json!({"retention": "1s"})).await;
+    world.prompt_workload().await;
+    world.autoscaler(ROOMY.0, ROOMY.1, json!({"retention": "1s"})).await;
     world.settled("1/1").await;
     fill(world, SMALL).await;
     for (busy, of) in [(false, "idle"), (true, "busy")] {
@@ -98,8 +101,8 @@ struct Cost {
 
 /// To the other class and back: the pod is as it was, and no direction is favoured.
 async fn there_and_back(world: &World, how: How, busy: bool) -> Cost {
-    let there = swap(world, ("bench-swaps-xfs", "11500Mi"), how, busy).await;
-    let back = swap(world, ("bench-swaps-ext4", "11600Mi"), how, busy).await;
+    let there = swap(world, TIGHT, how, busy).await;
+    let back = swap(world, ROOMY, how, busy).await;
     Cost {
         pause: f64::midpoint(there.pause, back.pause),
         rounds: there.rounds.max(back.rounds),
