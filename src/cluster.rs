@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::Work;
 use crate::bytes::Bytes;
 use crate::cluster::capacities::Capacities;
 use crate::volume::{
@@ -104,6 +105,21 @@ impl Cluster {
         &self.nodes
     }
 
+    /// As [`Volumes::inspect`], but those who have the volume open get 10 s to let go of it before it is
+    /// said that they have.
+    ///
+    /// # Errors
+    /// As [`Volumes::inspect`].
+    pub async fn inspect_unused(&self, id: &VolumeId) -> Result<Option<Inspection>, VolumeError> {
+        self.look(id, words::inspect(true)).await
+    }
+
+    async fn look(&self, id: &VolumeId, how: Work) -> Result<Option<Inspection>, VolumeError> {
+        let node = self.nodes.of(id)?;
+        let done = self.requests.carry_out(&node, id, how).await?;
+        words::inspection(&node, &done)
+    }
+
     async fn make(&self, want: &NewVolume) -> Result<Volume, VolumeError> {
         let node = self.nodes.place(want)?;
         let id = VolumeId::new(NodeKey::of(&node), want.key());
@@ -188,9 +204,7 @@ impl Volumes for Cluster {
     }
 
     async fn inspect(&self, id: &VolumeId) -> Result<Option<Inspection>, VolumeError> {
-        let node = self.nodes.of(id)?;
-        let done = self.requests.carry_out(&node, id, words::inspect()).await?;
-        words::inspection(&node, &done)
+        self.look(id, words::inspect(false)).await
     }
 
     async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {

@@ -159,9 +159,15 @@ pub struct Release {}
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 pub struct Remove {}
 
-/// A look at a volume; it has no settings.
+/// A look at a volume.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
-pub struct Inspect {}
+#[serde(rename_all = "camelCase")]
+pub struct Inspect {
+    /// Whether those who have the volume open get 10 s to let go of it, if there are any. It is told what is seen as soon as
+    /// they have, or then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub until_unused: bool,
+}
 
 /// Who may use a volume. Written on the volume itself, and kept where a swap of volumes put it.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]

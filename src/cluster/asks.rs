@@ -16,7 +16,7 @@ use crate::api::VolumeOnNode;
 use crate::causes;
 use crate::cluster::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 use crate::cluster::{Cluster, is_on};
-use crate::volume::{Fence, Reason, VolumeId, Volumes};
+use crate::volume::{Fence, Reason, Use, VolumeId, Volumes};
 
 /// How soon a volume is looked at again at the earliest, and at the latest: whoever has it open for a
 /// moment is not waited for long, and who has it for hours costs little.
@@ -134,7 +134,13 @@ impl Asks {
                 Wish::Release => self.cluster.release(id).await?,
                 Wish::Look => {}
             }
-            self.cluster.inspect(id).await
+            match wish {
+                // Its pod has ended, and its kubelet unmounts what it had.
+                Wish::Fence(fence) if fence.lets() == Use::Read => {
+                    self.cluster.inspect_unused(id).await
+                }
+                _ => self.cluster.inspect(id).await,
+            }
         };
         // Nobody uses a volume that is not there.
         let fence = if let Wish::Fence(fence) = wish { fence } else { Fence::default() };

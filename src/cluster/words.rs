@@ -72,8 +72,8 @@ impl From<&FenceStatus> for Fence {
     }
 }
 
-pub(super) fn inspect() -> Work {
-    Work::Inspect(Inspect {})
+pub(super) fn inspect(until_unused: bool) -> Work {
+    Work::Inspect(Inspect { until_unused })
 }
 
 /// The volume that a record asks for, to be made on this node.

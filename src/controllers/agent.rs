@@ -41,8 +41,8 @@ const LONGEST_PROGRESS: usize = 256;
 /// How long work waits for other work on its volume. Nobody holds a connection open meanwhile.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// How long a removal waits for the kubelet to let go of the volume: it unmounts it when the pod is
-/// gone, which is when its claim may go too.
+/// How long work that wants an unused volume waits for the kubelet to let go of it: it unmounts it when
+/// the pod is gone, which is when its claim may go too.
 const LET_GO: Duration = Duration::from_secs(10);
 
 /// After a write that failed.
@@ -163,14 +163,14 @@ impl Agent {
             reason: format!("`{}` is no id of a volume", spec.volume),
         })?;
         let mut ends = self.busy.ends(id.key().as_str());
-        let done = self.work_alone(&id, &spec.work).await;
-        match (&spec.work, done) {
-            (Work::Remove(_), Err(VolumeError::InUse { .. })) => {
-                ends.next().await; // That was our own.
-                let _ = tokio::time::timeout(LET_GO, ends.next()).await;
-                self.work_alone(&id, &spec.work).await
+        let latest = Instant::now() + LET_GO;
+        loop {
+            let done = self.work_alone(&id, &spec.work).await;
+            if !is_to_be_unused(&spec.work, &done) || Instant::now() >= latest {
+                return done;
             }
-            (_, done) => done,
+            ends.next().await; // That was our own.
+            let _ = tokio::time::timeout_at(latest, ends.next()).await;
         }
     }
 
@@ -312,6 +312,17 @@ async fn do_work(
             let seen = volumes.inspect(id).await?;
             Ok(Done::Inspected(Box::new(cluster::inspection_status(seen.as_ref()))))
         }
+    }
+}
+
+/// Whether somebody has open what the work wants nobody to have.
+fn is_to_be_unused(work: &Work, done: &Result<Done, VolumeError>) -> bool {
+    match (work, done) {
+        (Work::Remove(_), Err(VolumeError::InUse { .. })) => true,
+        (Work::Inspect(inspect), Ok(Done::Inspected(seen))) => {
+            inspect.until_unused && seen.open_count.is_some_and(|count| count > 0)
+        }
+        _ => false,
     }
 }
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use pliant::api::{Create, Pool, Quantity, VolumeRequest, VolumeRequestSpec, Work};
 use pliant::bytes::Bytes;
-use pliant::volume::{CapacityQuery, Class, Mode, NewVolume, Page, Reason, State, Volumes, Wanted};
+use pliant::volume::{
+    CapacityQuery, Class, Mode, NewVolume, Page, Reason, State, VolumeError, Volumes, Wanted,
+};
+use tokio::time::Instant;
 
 use crate::world::{World, device, growth, id, refused, want};
 
@@ -127,6 +130,48 @@ async fn what_a_node_refuses_keeps_its_reason_and_its_sentence() {
     refused(cluster.grow(&id("alpha", "no such"), growth).await, Reason::NotFound);
     machine.host.close(&device(&machine, "pvc-1"));
     cluster.remove(&made.id).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_wants_a_volume_unused_hears_at_once_when_the_kubelet_lets_go() {
+    let (_world, cluster, machine) = World::with_a_node().await;
+    let made = cluster.ensure(&NewVolume { mode: Mode::Block, ..want("pvc-1", 100, &[]) }).await;
+    let (id, device) = (made.unwrap().id, device(&machine, "pvc-1"));
+    let seconds = |begun: Instant| begun.elapsed().as_secs();
+    // The kubelet first takes it from the pod, and then from the node.
+    let kubelet = async |last: bool| {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let (host, device) = (machine.host.clone(), device.clone());
+        let work = async move {
+            if last {
+                host.close(&device);
+            }
+            Ok::<_, VolumeError>(())
+        };
+        machine.busy.run(id.key().as_str(), work).await.unwrap();
+    };
+    let lets_go = async || {
+        machine.host.open(&device);
+        kubelet(false).await;
+        kubelet(true).await;
+    };
+    let begun = Instant::now();
+    let (seen, ()) = tokio::join!(cluster.inspect_unused(&id), lets_go());
+    assert_eq!((seen.unwrap().unwrap().open_count, seconds(begun)), (0, 6));
+
+    machine.host.open(&device);
+    let begun = Instant::now();
+    let seen = cluster.inspect_unused(&id).await.unwrap().unwrap();
+    assert_eq!((seen.open_count, seconds(begun)), (1, 10), "nobody lets go of it");
+    let begun = Instant::now();
+    let seen = cluster.inspect(&id).await.unwrap().unwrap();
+    assert_eq!((seen.open_count, seconds(begun)), (1, 0), "who only looks does not wait");
+    machine.host.close(&device);
+
+    let begun = Instant::now();
+    let (removed, ()) = tokio::join!(cluster.remove(&id), lets_go());
+    removed.unwrap();
+    assert_eq!(seconds(begun), 6);
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,6 +54,7 @@ pub struct Machine {
     pub host: FakeHost,
     pub node: Arc<Node>,
     pub storage: Arc<StorageRecord>,
+    pub busy: Busy,
     _tasks: JoinSet<()>,
     _stop: DropGuard,
 }
@@ -158,8 +159,9 @@ impl World {
         let door: Arc<dyn Host> = Arc::new(host.clone());
         let node = Node::start(door, settings, Vec::new()).await.expect("disks are listed");
         let storage = StorageRecord::new(&client, node.clone(), self.lacks.clone());
-        let tasks = agent(&client, &node, &storage, &stop);
-        Machine { host, node, storage, _tasks: tasks, _stop: stop.drop_guard() }
+        let busy = Busy::new();
+        let tasks = agent(&client, &node, &storage, &busy, &stop);
+        Machine { host, node, storage, busy, _tasks: tasks, _stop: stop.drop_guard() }
     }
 
     /// Wait until the pool tells that so many nodes have it.
@@ -268,10 +270,11 @@ fn agent(
     client: &Client,
     node: &Arc<Node>,
     storage: &Arc<StorageRecord>,
+    busy: &Busy,
     stop: &CancellationToken,
 ) -> JoinSet<()> {
     let name = node.info().name;
-    let agent = Agent::new(client, &name, node.clone(), Busy::new(), storage.clone());
+    let agent = Agent::new(client, &name, node.clone(), busy.clone(), storage.clone());
     let wanted: Watched<Pool> =
         Watched::start(Api::all(client.clone()), watcher::Config::default(), stop);
     let mut tasks = JoinSet::new();
