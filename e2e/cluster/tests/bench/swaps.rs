@@ -19,8 +19,10 @@ use crate::calls::{must, persist};
 use crate::world::World;
 
 /// What is copied ahead of a swap and in it, in MiB. The whole group has 36 GiB, for the old and the new one.
-const SMALL: usize = 1280;
-const LARGE: usize = 16 * 1024;
+const SMALL: usize = FILE;
+const LARGE: usize = 12 * FILE;
+/// One file of it: a script in a pod has to end within a minute.
+const FILE: usize = 1280;
 /// Class and size, which are changed there and back.
 const ROOMY: (&str, &str) = ("bench-swaps-ext4", "18000Mi");
 const TIGHT: (&str, &str) = ("bench-swaps-xfs", "17900Mi");
@@ -57,7 +59,7 @@ pub async fn pauses(world: &World, figures: &mut Figures) {
     world.prompt_workload().await;
     world.autoscaler(ROOMY.0, ROOMY.1, json!({"retention": "1s"})).await;
     world.settled("1/1").await;
-    fill(world, SMALL).await;
+    fill(world, 0, SMALL).await;
     for (busy, of) in [(false, "idle"), (true, "busy")] {
         let cold = there_and_back(world, How::Cold, busy).await;
         let all = there_and_back(world, How::Hot, busy).await;
@@ -67,7 +69,7 @@ pub async fn pauses(world: &World, figures: &mut Figures) {
             cold.pause, all.pause, changed.pause, changed.rounds
         );
     }
-    fill(world, LARGE - SMALL).await;
+    fill(world, SMALL, LARGE).await;
     let cold = there_and_back(world, How::Cold, false).await;
     let hot = there_and_back(world, How::HotCompared, false).await;
     println!("{LARGE} MiB, idle:");
@@ -78,10 +80,14 @@ pub async fn pauses(world: &World, figures: &mut Figures) {
     world.end_workload().await;
 }
 
-async fn fill(world: &World, mib: usize) {
-    let fill =
-        format!("dd if=/dev/urandom bs=1M count={mib} >>/data/filling-{mib} 2>/dev/null; sync");
-    world.exec_when_back("db-0", &fill).await;
+/// Fill files of it, from the one after so many MiB.
+async fn fill(world: &World, from: usize, to: usize) {
+    for number in from / FILE..to / FILE {
+        let fill = format!(
+            "dd if=/dev/urandom of=/data/filling-{number} bs=1M count={FILE} 2>/dev/null; sync"
+        );
+        world.exec_when_back("db-0", &fill).await;
+    }
 }
 
 /// How a swap is made.
