@@ -132,6 +132,15 @@ fn many_claims() {
     });
 }
 
+#[test]
+#[ignore = "e2e/cluster/bench starts what it needs"]
+fn many_autoscalers() {
+    measure("many_autoscalers", |world, mut figures| async move {
+        swaps::many_autoscalers(&world, &mut figures).await;
+        figures
+    });
+}
+
 /// From a claim to a pod that runs, and from an edit to the claim's new size.
 async fn a_claim_and_its_edits(world: &World, figures: &mut Figures) {
     sleep(INSTALLED).await;

@@ -56,6 +56,13 @@ impl World {
         World { patience, ..self.clone() }
     }
 
+    /// A second namespace, made for the same test; it goes with its cluster.
+    pub async fn beside(&self, name: &str) -> World {
+        let beside = World { name: format!("{}-{name}", self.name), ..self.clone() };
+        beside.begin().await;
+        beside
+    }
+
     /// Make the namespace, and first remove that of an earlier run that failed.
     pub async fn begin(&self) {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
@@ -336,7 +343,7 @@ impl World {
         self.wait(api.clone(), name, what, condition).await.expect("it is there")
     }
 
-    async fn until_gone<K>(&self, api: Api<K>, name: &str)
+    pub async fn until_gone<K>(&self, api: Api<K>, name: &str)
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {

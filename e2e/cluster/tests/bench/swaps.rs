@@ -9,8 +9,8 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
 use kube::ResourceExt;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use pliant::api::{AutoscalerPhase, LastSwap, PvcAutoscaler};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use pliant::api::{AutoscalerPhase, LastSwap, PvcAutoscaler, PvcAutoscalerStatus};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -44,8 +44,14 @@ const TOUCHED: [&str; 7] = [
     "nodestorages",
 ];
 
-const WORKLOADS: u32 = 100;
-const REPLICAS: u32 = 100;
+/// Ten thousand claims, in few large workloads and in many small ones.
+const LARGE_ONES: Workloads = Workloads { count: 100, replicas: 100 };
+const SMALL_ONES: Workloads = Workloads { count: 3333, replicas: 3 };
+/// PvcAutoscalers of one namespace that wait for a StatefulSet that is not there.
+const WAITING: u32 = 5000;
+/// Sizes of a claim that is to be swapped.
+const LARGER: &str = "200Mi";
+const SMALLER: &str = "100Mi";
 /// Making ten thousand claims takes some minutes.
 const WHILE_ALL_ARE_MADE: Duration = Duration::from_secs(1800);
 
@@ -151,16 +157,80 @@ pub async fn many_claims(world: &World, figures: &mut Figures) {
     // It would make pods.
     must("e2e/cluster/control", &["kube-controller-manager", "kill"]).await;
     figures.tell("operator_rss_mib", resident(&world.client, "operator").await);
+    let took = make(world, LARGE_ONES).await;
+    figures.tell("operator_claims_made_per_second", f64::from(LARGE_ONES.claims()) / took);
+    figures.tell("operator_rss_mib_10000_claims", resident(&world.client, "operator").await);
+}
+
+/// How soon one edit of a template is taken up beside 3,333 other PvcAutoscalers, and beside 5,000 more of
+/// another namespace that wait for what never comes.
+pub async fn many_autoscalers(world: &World, figures: &mut Figures) {
+    let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+    world.workload(1, json!([])).await;
+    world.autoscaler(&class, LARGER, json!({})).await;
+    world.settled("1/1").await;
+    must("e2e/cluster/control", &["kube-controller-manager", "kill"]).await;
+    make(world, SMALL_ONES).await;
+    figures.tell("operator_rss_mib_3333_autoscalers", resident(&world.client, "operator").await);
+    figures.tell("edit_to_first_step_seconds_3333_autoscalers", first_step(world, &class).await);
+
+    let neighbour = world.beside("waiting").await;
+    stream::iter(0..WAITING)
+        .for_each_concurrent(AT_ONCE, |number| declare(&neighbour, format!("w{number}")))
+        .await;
+    let is_waiting = |status: &PvcAutoscalerStatus| status.phase == AutoscalerPhase::Waiting;
+    until_all(&neighbour.api(), WAITING, is_waiting).await;
+    figures.tell("operator_rss_mib_5000_waiting", resident(&world.client, "operator").await);
+    figures.tell("edit_to_first_step_seconds_5000_waiting", first_step(world, &class).await);
+
+    // Nothing of it is for the controllers, which come back to remove the claim and its volume.
+    let (sets, all) = (world.api::<StatefulSet>(), ListParams::default());
+    sets.delete_collection(&DeleteParams::default(), &all).await.unwrap();
+    must("e2e/cluster/control", &["kube-controller-manager", "start"]).await;
+}
+
+/// Seconds from an edit that asks for a smaller claim until its swap has begun. Without a controller that
+/// binds claims it goes no further, and the edit back ends it.
+async fn first_step(world: &World, class: &str) -> f64 {
     let begun = Instant::now();
-    stream::iter(0..WORKLOADS).for_each_concurrent(AT_ONCE, |number| keep(world, number)).await;
-    let claims = world.api::<PersistentVolumeClaim>();
-    until_made(&claims).await;
+    world.autoscaler(class, SMALLER, json!({})).await;
+    let begins = |status: &PvcAutoscalerStatus| status.of(0).is_some_and(|one| one.swap.is_some());
+    world.until_status("begins a swap", begins).await;
     let took = begun.elapsed().as_secs_f64();
-    println!("{} claims after {took:.0} s", WORKLOADS * REPLICAS);
-    figures.tell("operator_claims_made_per_second", f64::from(WORKLOADS * REPLICAS) / took);
-    let names = claims.list_metadata(&ListParams::default()).await.unwrap();
+    world.autoscaler(class, LARGER, json!({})).await;
+    world.until_status("has no swap", |status| !begins(status)).await;
+    took
+}
+
+/// Workloads of one size.
+#[derive(Clone, Copy)]
+struct Workloads {
+    count: u32,
+    replicas: u32,
+}
+
+impl Workloads {
+    fn claims(self) -> u32 {
+        self.count * self.replicas
+    }
+}
+
+/// Make workloads, and wait until their claims are made, bound and settled; how many seconds making took.
+async fn make(world: &World, workloads: Workloads) -> f64 {
+    let begun = Instant::now();
+    stream::iter(0..workloads.count)
+        .for_each_concurrent(AT_ONCE, |number| keep(world, number, workloads.replicas))
+        .await;
+    let claims = world.api::<PersistentVolumeClaim>();
+    until_made(&claims, workloads).await;
+    let took = begun.elapsed().as_secs_f64();
+    println!("{} claims after {took:.0} s", workloads.claims());
+    let all = claims.list(&ListParams::default()).await.unwrap();
+    let pending = all
+        .into_iter()
+        .filter(|claim| claim.status.as_ref().is_none_or(|status| status.capacity.is_none()));
     let bound = json!({"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
-    stream::iter(names)
+    stream::iter(pending)
         .for_each_concurrent(AT_ONCE, |claim| {
             let (claims, patch) = (&claims, Patch::Merge(&bound));
             async move {
@@ -169,18 +239,22 @@ pub async fn many_claims(world: &World, figures: &mut Figures) {
             }
         })
         .await;
-    until_settled(&world.api()).await;
-    figures.tell("operator_rss_mib_10000_claims", resident(&world.client, "operator").await);
+    let wanted = format!("{0}/{0}", workloads.replicas);
+    let is_settled = |status: &PvcAutoscalerStatus| {
+        status.phase == AutoscalerPhase::Settled && status.claims == wanted
+    };
+    until_all(&world.api(), workloads.count, is_settled).await;
+    took
 }
 
-/// A StatefulSet whose pods nobody makes, and the declaration of its claims.
-async fn keep(world: &World, number: u32) {
+/// A StatefulSet whose pods are made by no controller, and the declaration of its claims.
+async fn keep(world: &World, number: u32, replicas: u32) {
     let name = format!("w{number}");
     let set: StatefulSet = serde_json::from_value(json!({
         "metadata": {"name": name},
         "spec": {
             "serviceName": name,
-            "replicas": REPLICAS,
+            "replicas": replicas,
             "selector": {"matchLabels": {"app": name}},
             "template": {
                 "metadata": {"labels": {"app": name}},
@@ -189,6 +263,13 @@ async fn keep(world: &World, number: u32) {
         },
     }))
     .unwrap();
+    let (params, sets) = (PostParams::default(), world.api::<StatefulSet>());
+    persist(|| sets.create(&params, &set)).await.unwrap();
+    declare(world, name).await;
+}
+
+/// The declaration of the claims of a StatefulSet of this name.
+async fn declare(world: &World, name: String) {
     let autoscaler: PvcAutoscaler = serde_json::from_value(json!({
         "apiVersion": "pliant.io/v1alpha1",
         "kind": "PvcAutoscaler",
@@ -201,17 +282,15 @@ async fn keep(world: &World, number: u32) {
         },
     }))
     .unwrap();
-    let params = PostParams::default();
-    let (sets, autoscalers) = (world.api::<StatefulSet>(), world.api::<PvcAutoscaler>());
-    persist(|| sets.create(&params, &set)).await.unwrap();
+    let (params, autoscalers) = (PostParams::default(), world.api::<PvcAutoscaler>());
     persist(|| autoscalers.create(&params, &autoscaler)).await.unwrap();
 }
 
-async fn until_made(claims: &Api<PersistentVolumeClaim>) {
+async fn until_made(claims: &Api<PersistentVolumeClaim>, workloads: Workloads) {
     let (end, all) = (Instant::now() + WHILE_ALL_ARE_MADE, ListParams::default());
     loop {
         let there = persist(|| claims.list_metadata(&all)).await.unwrap().items.len();
-        if there == (WORKLOADS * REPLICAS) as usize {
+        if there >= workloads.claims() as usize {
             return;
         }
         assert!(Instant::now() < end, "only {there} claims are made");
@@ -219,22 +298,20 @@ async fn until_made(claims: &Api<PersistentVolumeClaim>) {
     }
 }
 
-async fn until_settled(autoscalers: &Api<PvcAutoscaler>) {
+/// Wait until so many PvcAutoscalers have such a status.
+async fn until_all(
+    autoscalers: &Api<PvcAutoscaler>,
+    count: u32,
+    is: impl Fn(&PvcAutoscalerStatus) -> bool,
+) {
     let (end, any) = (Instant::now() + WHILE_ALL_ARE_MADE, ListParams::default());
-    let wanted = format!("{REPLICAS}/{REPLICAS}");
-    let is_settled = |one: &PvcAutoscaler| {
-        let status = one.status.as_ref();
-        status.is_some_and(|status| {
-            status.claims == wanted && status.phase == AutoscalerPhase::Settled
-        })
-    };
     loop {
         let all = persist(|| autoscalers.list(&any)).await.unwrap().items;
-        let settled = all.iter().filter(|one| is_settled(one)).count();
-        if settled == WORKLOADS as usize {
+        let so = all.iter().filter(|one| one.status.as_ref().is_some_and(&is)).count();
+        if so >= count as usize {
             return;
         }
-        assert!(Instant::now() < end, "only {settled} workloads are settled");
+        assert!(Instant::now() < end, "only {so} of {count} PvcAutoscalers are so");
         sleep(Duration::from_secs(2)).await;
     }
 }
