@@ -44,6 +44,7 @@ pub use claim::{
 pub use clock::Clock;
 pub use kept::{Differences, Kept};
 pub use lasting::Lasting;
+pub(crate) use nodes::DEFAULT_POOL;
 pub(crate) use nodes::is_on;
 pub use nodes::{Nodes, largest, pool_of};
 pub use once::{OnceEvent, TELLS};

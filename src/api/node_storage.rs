@@ -167,6 +167,10 @@ pub struct PoolStatus {
     pub name: String,
     /// Whether a Pool names it; one that none names any more is kept while it holds volumes.
     pub configured: bool,
+    /// Whether new volumes of a StorageClass that names no pool are made in it: of the pools that have a
+    /// volume group on this node, that is the one named `default`, else the oldest.
+    #[serde(default)]
+    pub default: bool,
     /// All extents of its groups.
     pub size: Quantity,
     /// Free extents of its groups that can be changed.

@@ -182,6 +182,7 @@ mod tests {
                 PoolOnNode {
                     name: (*name).to_owned(),
                     configured: true,
+                    default: false,
                     size: Quantity(Bytes::gib(*size)),
                     free: Quantity(Bytes::gib(*free)),
                     largest: Vec::new(),

@@ -219,10 +219,17 @@ fn name(node: &NodeStorage) -> &str {
 
 /// The pool of a node that a volume of this class is made in; `None` if it has none of them.
 pub fn pool_of<'a>(status: &'a NodeStorageStatus, class: &Class) -> Option<&'a PoolOnNode> {
-    // One that no Pool names takes no new volumes, and does not make another one ambiguous.
-    let open: Vec<&PoolOnNode> = status.pools.iter().filter(|pool| pool.configured).collect();
-    class.choose(&open, |pool| &pool.name).copied()
+    // One that no Pool names takes no new volumes.
+    let mut configured = status.pools.iter().filter(|pool| pool.configured);
+    match &class.pool {
+        Some(name) => configured.find(|pool| pool.name == name.as_str()),
+        None => configured.find(|pool| pool.default),
+    }
 }
+
+/// Which pool of a node takes volumes of a class that names none, for people.
+pub(crate) const DEFAULT_POOL: &str =
+    "the one named default, else the oldest, of those that have a volume group there";
 
 /// The largest volume that a pool has room for now.
 pub fn largest(pool: &PoolOnNode, layout: Layout) -> Bytes {
@@ -263,19 +270,45 @@ fn nowhere(
         return VolumeError::Unavailable { reason };
     }
     let pool = match &want.class.pool {
-        Some(pool) => format!("pool {pool}"),
-        None => "one pool, or one that is called default".to_owned(),
+        Some(pool) => format!("pool {pool}, which the volume asks for"),
+        None => "a pool".to_owned(),
     };
-    let here = if asked.is_empty() { "no node".to_owned() } else { few(asked) };
-    let has = if asked.len() < 2 { "has" } else { "have" };
-    let not = if asked.is_empty() { "" } else { " not" };
-    let elsewhere = if candidates.is_empty() {
-        "no other node does; see `kubectl get pools`".to_owned()
-    } else {
-        format!("it is on {}", few(candidates.iter().map(|candidate| candidate.node)))
+    let message = match (asked.as_slice(), candidates) {
+        ([], _) => format!("no node has {pool}; see `kubectl get pools`"),
+        (asked, []) => format!(
+            "no node has {pool}, neither {} nor another one; see `kubectl get pools`",
+            few(asked)
+        ),
+        (asked, others) => {
+            let others = few(others.iter().map(|candidate| candidate.node));
+            format!("no node of {} has {pool}; it is on {others}", few(asked))
+        }
     };
-    VolumeError::Reported {
-        reason: Reason::Elsewhere,
-        message: format!("{here} {has}{not} {pool}, which the volume asks for; {elsewhere}"),
+    VolumeError::Reported { reason: Reason::Elsewhere, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_class_takes_the_pool_that_it_names_else_the_one_that_the_node_says() {
+        let pool = |name: &str, configured: bool, default: bool| {
+            json!({"name": name, "configured": configured, "default": default, "size": "1Gi",
+                   "free": "1Gi", "volumes": 0})
+        };
+        let chosen = |named: Option<&str>, pools: &serde_json::Value| {
+            let class = Class { pool: named.map(|name| name.parse().unwrap()), ..Class::default() };
+            let status = serde_json::from_value(json!({ "pools": pools })).unwrap();
+            pool_of(&status, &class).map(|pool| pool.name.clone())
+        };
+        let two = json!([pool("a", true, false), pool("b", true, true)]);
+        assert_eq!(chosen(Some("a"), &two).as_deref(), Some("a"));
+        assert_eq!(chosen(Some("c"), &two), None);
+        assert_eq!(chosen(None, &two).as_deref(), Some("b"));
+        let left = json!([pool("a", false, false)]);
+        assert_eq!((chosen(Some("a"), &left), chosen(None, &left)), (None, None));
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -190,16 +191,22 @@ pub async fn follow(
     stop.run_until_cancelled(followed).await;
 }
 
-/// What this node makes of the pools that are for it; names that no pool can have are left out.
+/// What this node makes of the pools that are for it, the oldest first; names that no pool can have are left
+/// out.
 pub fn plans(node: &str, pools: &[Arc<Pool>]) -> Vec<PoolPlan> {
     let ours = |pool: &&Arc<Pool>| {
         let nodes = pool.status.iter().flat_map(|status| &status.nodes);
         nodes.into_iter().any(|one| one.node == node)
     };
-    let mut plans: Vec<PoolPlan> =
-        pools.iter().filter(ours).filter_map(|pool| plan_of(pool)).collect();
-    plans.sort_by(|a, b| a.name.cmp(&b.name));
-    plans
+    let mut ours: Vec<&Arc<Pool>> = pools.iter().filter(ours).collect();
+    ours.sort_by(|one, other| age(one).cmp(&age(other)));
+    ours.into_iter().filter_map(|pool| plan_of(pool)).collect()
+}
+
+/// By this pools are in order: those that were made in the same second by name.
+fn age(pool: &Pool) -> (Option<Timestamp>, Option<&str>) {
+    let made = pool.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    (made, pool.metadata.name.as_deref())
 }
 
 fn plan_of(pool: &Pool) -> Option<PoolPlan> {

@@ -291,6 +291,7 @@ fn pool(pool: machine::PoolStatus) -> PoolOnNode {
     PoolOnNode {
         name: pool.name.to_string(),
         configured: pool.configured,
+        default: pool.default,
         size: Quantity(pool.size),
         free: Quantity(pool.free),
         largest: pool.largest.into_iter().map(room).collect(),

@@ -98,6 +98,11 @@ impl Pool {
         self.all_groups().any(|ours| ours.name() == group)
     }
 
+    /// Whether a group for new volumes was ever read.
+    fn has_volume_group(&self) -> bool {
+        self.groups.iter().any(|group| group.remembered().is_some())
+    }
+
     /// Whether new volumes are made in this group, and spare disks join it.
     pub(super) fn takes_into(&self, group: &Arc<VolumeGroup>) -> bool {
         self.configured && self.groups.iter().any(|ours| Arc::ptr_eq(ours, group))
@@ -198,17 +203,23 @@ impl Node {
         self.pools().iter().find(|pool| pool.has(group)).map(|pool| pool.name.clone())
     }
 
-    /// The pool that a class asks for: the one it names, the only one, or the one named `default`.
+    /// The pool that a class asks for: the one it names, else the [default](default_pool).
     pub(super) fn pool_of(&self, class: &Class) -> Result<Arc<Pool>, VolumeError> {
-        let mut pools = self.pools().to_vec();
-        pools.retain(|pool| pool.configured);
-        let known = || pools.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ");
-        let found = class.choose(&pools, |pool| pool.name.as_str());
+        let pools = self.pools();
+        let mut configured = pools.iter().filter(|pool| pool.configured);
+        let found = match &class.pool {
+            Some(name) => configured.find(|pool| pool.name == *name),
+            None => default_pool(&pools),
+        };
         found.cloned().ok_or_else(|| VolumeError::Invalid {
             field: "class parameter pool".to_owned(),
             reason: match &class.pool {
-                Some(name) => format!("this node has no pool {name}; it has: {}", known()),
-                None => format!("name one of this node's pools: {}", known()),
+                Some(name) => {
+                    let all = pools.iter().filter(|pool| pool.configured);
+                    let known: Vec<&str> = all.map(|pool| pool.name.as_str()).collect();
+                    format!("this node has no pool {name}; it has: {}", known.join(", "))
+                }
+                None => "this node has no pool".to_owned(),
             },
         })
     }
@@ -264,6 +275,14 @@ impl Node {
         disk.refuse_if_taken(scan, |group| self.holder(group))?;
         disk.make_free(self.host.as_ref(), scan).await
     }
+}
+
+/// The pool of classes that name none: of those that have a volume group the one named `default`, else the
+/// first, which is the oldest. So no pool that only plans, whose disks are refused or that is new takes the
+/// place of another.
+pub(super) fn default_pool(pools: &[Arc<Pool>]) -> Option<&Arc<Pool>> {
+    let configured = pools.iter().filter(|pool| pool.configured);
+    configured.min_by_key(|pool| (!pool.has_volume_group(), pool.name.as_str() != "default"))
 }
 
 /// What is told of a group that no plan names; `None` if it has become empty.

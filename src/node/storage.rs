@@ -52,6 +52,8 @@ pub struct PoolStatus {
     pub name: PoolName,
     /// Whether a plan names it; one that none names is kept while it holds volumes.
     pub configured: bool,
+    /// Whether new volumes of classes that name no pool are made in it.
+    pub default: bool,
     /// All extents of its groups.
     pub size: Bytes,
     /// Free extents of its groups that can be changed, the reserve among them.
@@ -144,8 +146,11 @@ impl Node {
     /// [`Node::set_pools`] and [`Node::storage_health`] read all groups; what is said of disks that are
     /// in none is as old as the last plans.
     pub fn storage(&self) -> Storage {
-        let pools = self.pools();
-        let statuses: Vec<PoolStatus> = pools.iter().map(|pool| pool_status(pool)).collect();
+        let mut pools = self.pools().to_vec();
+        let default = pools::default_pool(&pools).map(|pool| pool.name.clone());
+        pools.sort_by(|a, b| a.name.cmp(&b.name));
+        let status = |pool: &Arc<Pool>| pool_status(pool, default.as_ref() == Some(&pool.name));
+        let statuses: Vec<PoolStatus> = pools.iter().map(status).collect();
         let mut work: Vec<WorkStatus> = self
             .wipes
             .under_way()
@@ -169,7 +174,7 @@ impl Node {
     }
 }
 
-fn pool_status(pool: &Pool) -> PoolStatus {
+fn pool_status(pool: &Pool, default: bool) -> PoolStatus {
     let seen = pool.recall();
     let spares = spare_room(&seen);
     let all: Vec<_> = pool.all_groups().filter_map(|group| group.remembered()).collect();
@@ -179,6 +184,7 @@ fn pool_status(pool: &Pool) -> PoolStatus {
     PoolStatus {
         name: pool.name.clone(),
         configured: pool.configured,
+        default,
         size: all.iter().map(|group| group.size_of(group.extents())).sum(),
         free: open.map(|(_, group)| group.size_of(group.free_extents())).sum(),
         largest: Layout::ALL.into_iter().map(room).collect(),

@@ -7,7 +7,8 @@ use crate::volume::{FsKind, Layout, MkfsOptions, PoolName, either, nearest};
 /// What a StorageClass asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Class {
-    /// `pool`: the pool to take the volume from. Default: the only pool, or the one named `default`.
+    /// `pool`: the pool to take the volume from. Default: of the pools that have a volume group on the node, the
+    /// one named `default`, else the oldest.
     pub pool: Option<PoolName>,
     /// `layout`: how the volume lies on its disks. Default: `linear`.
     pub layout: Layout,
@@ -142,15 +143,6 @@ impl Class {
             ("fs-type", self.fs.map(|fs| fs.to_string())),
         ];
         said.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
-    }
-
-    /// Choose the pool: the one that is named, the only one, or the one called `default`.
-    pub fn choose<'a, T>(&self, pools: &'a [T], name: impl Fn(&'a T) -> &'a str) -> Option<&'a T> {
-        match (&self.pool, pools) {
-            (Some(asked), pools) => pools.iter().find(|pool| name(pool) == asked.as_str()),
-            (None, [only]) => Some(only),
-            (None, pools) => pools.iter().find(|pool| name(pool) == "default"),
-        }
     }
 
     /// The file system of a mounted volume: the request's, else the class's, else the driver's.

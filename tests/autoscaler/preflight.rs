@@ -49,9 +49,11 @@ fn room(world: &World, largest: Option<&str>) {
     let mut node: NodeStorage = world.api.get("alpha").unwrap();
     let name = if largest.is_some() { "default" } else { "fast" };
     let largest = largest.unwrap_or("1Gi");
-    let mut pools = vec![json!({"name": name, "configured": true, "size": "9Gi", "free": largest,
+    let mut pools = vec![
+        json!({"name": name, "configured": true, "default": name == "default", "size": "9Gi", "free": largest,
         "volumes": 1, "health": "Ok", "extent": "4Mi",
-        "largest": [{"layout": "linear", "size": largest}]})];
+        "largest": [{"layout": "linear", "size": largest}]}),
+    ];
     if name == "fast" {
         pools.push(json!({"name": "slow", "configured": true, "size": "9Gi", "free": "1Gi",
             "volumes": 0, "health": "Ok", "extent": "4Mi", "largest": []}));
@@ -106,7 +108,7 @@ fn a_swap_waits_until_the_node_has_room() {
 fn another_node(world: &World) {
     let labels = json!({"kubernetes.io/hostname": "beta"});
     world.api.put(&object::<Node>(json!({"metadata": {"name": "beta", "labels": labels}})));
-    let pool = json!({"name": "default", "configured": true, "size": "9Gi", "free": "3Gi",
+    let pool = json!({"name": "default", "configured": true, "default": true, "size": "9Gi", "free": "3Gi",
                       "volumes": 0, "health": "Ok", "extent": "4Mi",
                       "largest": [{"layout": "linear", "size": "3Gi"}]});
     world.api.put(&object::<NodeStorage>(json!({

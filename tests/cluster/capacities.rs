@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, refused, want};
 
-fn object(name: &str, node: &str, class: &str, room: &str) -> CSIStorageCapacity {
+pub fn object(name: &str, node: &str, class: &str, room: &str) -> CSIStorageCapacity {
     serde_json::from_value(json!({
         "metadata": {
             "name": name, "namespace": "default",
@@ -19,14 +19,14 @@ fn object(name: &str, node: &str, class: &str, room: &str) -> CSIStorageCapacity
     .expect("an object")
 }
 
-fn class(name: &str, parameters: &Value) -> StorageClass {
+pub fn class(name: &str, parameters: &Value) -> StorageClass {
     serde_json::from_value(json!({
         "metadata": {"name": name}, "provisioner": "lvm.csi.pliant.io", "parameters": parameters,
     }))
     .expect("a class")
 }
 
-fn told(world: &World, name: &str) -> (String, String) {
+pub fn told(world: &World, name: &str) -> (String, String) {
     let object: CSIStorageCapacity =
         world.api.get(&format!("default/{name}")).expect("it is there");
     let text = |quantity: Option<k8s_openapi::apimachinery::pkg::api::resource::Quantity>| {

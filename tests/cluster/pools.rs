@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use pliant::api::{NodeStorage, NodeStorageStatus, Pool, PoolDisk, PoolSpec, PoolStatus};
 use pliant::bytes::Bytes;
 use pliant::testing::{FakeApi, FakeHost};
 use pliant::volume::{Reason, Volumes};
+use serde_json::json;
 
+use crate::capacities::{class, object, told};
 use crate::world::{Controller, Machine, World, growth, machine, refused, want};
 
 /// Put a node there, or change its labels.
@@ -262,4 +266,56 @@ async fn a_pool_waits_for_a_controller_and_a_node_that_come_later() {
     assert_eq!(told.ready, 0);
     let _alpha = bare(&world, "alpha", machine()).await;
     status(&world, "fast", |told| told.ready == 1).await;
+}
+
+/// Make a pool that is as old as this.
+fn pool_of_age(world: &World, name: &str, second: i64, spec: PoolSpec) {
+    let mut made = Pool::new(name, spec);
+    made.metadata.creation_timestamp = Some(Time(Timestamp::from_second(second).unwrap()));
+    world.api.put(&made);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_names_no_pool_goes_on_beside_a_pool_that_plans_is_refused_or_is_new() {
+    let (world, host) = (World::without_pools(), machine());
+    host.add_disk(Bytes::mib(500));
+    let used = host.add_disk(Bytes::mib(500));
+    host.set_foreign_signature(&used, "zfs_member");
+    let fourth = host.add_disk(Bytes::mib(300));
+    host.add_group("vg9", &[fourth]);
+    node(&world, "alpha", Some("fast"));
+    let _alpha = bare(&world, "alpha", host).await;
+    let cluster = world.controller().await;
+    // By name it would be the last of them, and among those with a group it is the oldest.
+    pool_of_age(&world, "zeta", 50, of_groups(&["vg0"]));
+    known(&cluster, "alpha", is_configured).await;
+    let class = class("any", &json!({}));
+    world.api.put(&class);
+    world.api.put(&object("a-any", "alpha", "any", "1Mi"));
+    let beside = [
+        ("looks", 40, of_disks(&["/dev/fake1"], false)),
+        ("refused", 60, of_disks(&["/dev/fake2"], true)),
+        ("new", 70, of_groups(&["vg9"])),
+    ];
+    for (at, (name, age, spec)) in beside.into_iter().enumerate() {
+        pool_of_age(&world, name, age, spec);
+        let has_it = |told: &NodeStorageStatus| told.pools.iter().any(|pool| pool.name == name);
+        known(&cluster, "alpha", has_it).await;
+        let volume = format!("pvc-{at}");
+        let made = cluster.ensure(&want(&volume, 100, &["alpha"])).await.unwrap();
+        assert_eq!(made.pool.as_str(), "zeta", "beside {name}");
+        refused(cluster.ensure(&want("large", 9000, &["alpha"])).await, Reason::NoRoomToCreate);
+        let room = world.storage("alpha").pools.into_iter().find(|pool| pool.name == "zeta");
+        let free = room.unwrap().free;
+        let told = told(&world, "a-any").0;
+        assert_eq!(told, free.to_string(), "the scheduler reads it beside {name}");
+    }
+    pool_of_age(&world, "default", 90, of_groups(&["vg9"]));
+    world.api.delete::<Pool>("new");
+    let is_there = |told: &NodeStorageStatus| {
+        told.pools.iter().any(|pool| pool.name == "default" && pool.size.0 > Bytes::ZERO)
+    };
+    known(&cluster, "alpha", is_there).await;
+    let made = cluster.ensure(&want("pvc-9", 100, &["alpha"])).await.unwrap();
+    assert_eq!(made.pool.as_str(), "default", "its name says that it is for them");
 }

@@ -135,6 +135,67 @@ fn a_group_that_leaves_its_pool_takes_no_new_volume_and_no_spare_disk() {
     });
 }
 
+/// The pool of a new volume of a class that names none.
+async fn pool_of_none(node: &Node) -> String {
+    let made = node.ensure(&want(NEIGHBOUR, Mode::Block, 8)).await.expect("it is made");
+    node.remove(&id_of(NEIGHBOUR)).await.expect("delete");
+    made.pool.as_str().to_owned()
+}
+
+#[test]
+fn a_class_that_names_no_pool_keeps_its_pool_whatever_stands_beside_it() {
+    block_on(async {
+        let host = machine(2);
+        let blank = host.add_disk(Bytes::mib(500));
+        let used = host.add_disk(Bytes::mib(500));
+        host.set_foreign_signature(&used, "zfs_member");
+        let of_disk = |name: &str, disk: &Path, create| PoolPlan {
+            groups: vec![GroupSource::Create(on(disk, false))],
+            create,
+            ..plan(name, &[])
+        };
+        let fast = plan("fast", &["vg0"]);
+        let usable = plan("second", &["vg1"]);
+        let looks = of_disk("looks", &blank, false);
+        let refused = of_disk("refused", &used, true);
+        let absent = plan("absent", &["typo"]);
+        let named = |plan: &PoolPlan| PoolPlan { name: "default".parse().unwrap(), ..plan.clone() };
+        // In the order of their age.
+        for (plans, pool) in [
+            (vec![fast.clone()], "fast"),
+            (vec![fast.clone(), usable.clone()], "fast"),
+            (vec![usable.clone(), fast.clone()], "second"),
+            (vec![fast.clone(), looks.clone()], "fast"),
+            (vec![looks.clone(), refused.clone(), absent.clone(), fast.clone()], "fast"),
+            (vec![fast.clone(), named(&looks)], "fast"),
+            (vec![fast.clone(), named(&refused)], "fast"),
+            (vec![fast.clone(), named(&absent)], "fast"),
+            (vec![fast.clone(), named(&usable)], "default"),
+            (vec![looks.clone(), usable.clone()], "second"),
+        ] {
+            let restarted = start(&host, &plans).await;
+            assert_eq!(pool_of_none(&restarted).await, pool, "{plans:?}");
+            let query = CapacityQuery { class: Class::default(), mode: None, node: None };
+            let capacity = restarted.capacity(&query).await.expect("capacity");
+            assert_eq!(capacity.largest, Bytes::mib(480), "{plans:?}");
+        }
+        // Also while the node runs.
+        let node = start(&host, &[fast.clone()]).await;
+        for plans in [
+            vec![fast.clone(), looks.clone()],
+            vec![fast.clone(), refused.clone()],
+            vec![fast.clone(), usable.clone()],
+        ] {
+            set(&node, &plans).await;
+            assert_eq!(pool_of_none(&node).await, "fast", "{plans:?}");
+        }
+        let only = [looks];
+        set(&node, &only).await;
+        let made = node.ensure(&want(NEIGHBOUR, Mode::Block, 8)).await;
+        assert!(matches!(made, Err(VolumeError::Unavailable { .. })), "it says why: {made:?}");
+    });
+}
+
 #[test]
 fn a_group_whose_disk_is_away_is_kept_if_it_held_volumes() {
     block_on(async {

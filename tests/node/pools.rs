@@ -192,12 +192,12 @@ fn a_volume_of_another_node_is_not_this_ones() {
 }
 
 #[test]
-fn a_class_without_a_pool_takes_the_only_one_or_the_default() {
+fn a_class_without_a_pool_takes_the_default_or_the_oldest() {
     block_on(async {
         for (names, chosen) in [
             (&["fast"][..], Some("fast")),
             (&["fast", "default"][..], Some("default")),
-            (&["fast", "slow"][..], None),
+            (&["fast", "slow"][..], Some("fast")),
         ] {
             let (_, node) = with_pools(names).await;
             let made = node.ensure(&want(VOLUME, Mode::Block, 64)).await;

@@ -6,9 +6,10 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::{CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, STORAGES, Seen, VOLUMES};
-use crate::api::{NodeStorageStatus, Pool, definitions};
+use crate::api::{Health, NodeStorageStatus, Pool, PoolOnNode, definitions};
 use crate::ask::{CONTROLLERS, is_ready};
 use crate::cluster::audit::{Difference, audit};
+use crate::cluster::pool_of;
 use crate::doctor::Finding;
 use crate::volume::{Class, DRIVER, FsKind, few};
 
@@ -19,7 +20,7 @@ pub(super) fn judge(seen: &Seen, program: &str) -> Vec<Finding> {
     findings.extend(controller(seen));
     findings.extend(versions(seen));
     findings.extend(pools(seen));
-    findings.extend(classes(seen));
+    findings.extend(classes(seen, program));
     findings
 }
 
@@ -139,7 +140,7 @@ fn pool(pool: &Pool) -> Finding {
     }
 }
 
-fn classes(seen: &Seen) -> Vec<Finding> {
+fn classes(seen: &Seen, program: &str) -> Vec<Finding> {
     if !seen.sees(CLASSES) {
         return Vec::new();
     }
@@ -149,10 +150,24 @@ fn classes(seen: &Seen) -> Vec<Finding> {
         let what = format!("no StorageClass names the driver {DRIVER}");
         return vec![Finding::warning(what, "write one, or name it in the values of the chart")];
     }
-    ours.into_iter().map(|one| class(seen, one)).collect()
+    ours.into_iter().map(|one| class(seen, program, one)).collect()
 }
 
-fn class(seen: &Seen, class: &StorageClass) -> Finding {
+/// Why no volume of a class can be made on any node, as far as pools tell.
+fn unusable(seen: &Seen, class: &Class) -> Option<String> {
+    let pools: Vec<&PoolOnNode> = told(seen).filter_map(|node| pool_of(node, class)).collect();
+    let is_usable = |pool: &&PoolOnNode| pool.health != Health::Unavailable;
+    match (&class.pool, pools.first()) {
+        (Some(named), None) => Some(format!("takes pool {named}, which no node has")),
+        (None, None) => Some("names no pool, and no node has one".to_owned()),
+        (_, Some(first)) if !pools.iter().any(is_usable) => {
+            Some(format!("takes pool {}, which can be used on no node", first.name))
+        }
+        _ => None,
+    }
+}
+
+fn class(seen: &Seen, program: &str, class: &StorageClass) -> Finding {
     let name = class.metadata.name.as_deref().unwrap_or_default();
     let parameters = class.parameters.clone().unwrap_or_default();
     let look = || format!("kubectl get storageclass {name} --output yaml");
@@ -160,13 +175,10 @@ fn class(seen: &Seen, class: &StorageClass) -> Finding {
         Ok(parsed) => parsed,
         Err(error) => return Finding::bad(format!("class {name} cannot be used: {error}"), look()),
     };
-    let has = |pool: &str| told(seen).flat_map(|node| &node.pools).any(|one| one.name == pool);
-    match parsed.pool {
-        Some(pool) if seen.sees(STORAGES) && !has(pool.as_str()) => {
-            let what = format!("class {name} takes pool {pool}, which no node has");
-            return Finding::bad(what, "kubectl get pools");
-        }
-        _ => {}
+    if seen.sees(STORAGES)
+        && let Some(why) = unusable(seen, &parsed)
+    {
+        return Finding::bad(format!("class {name} {why}"), format!("{program} status"));
     }
     if class.volume_binding_mode.as_deref() != Some("WaitForFirstConsumer") {
         return Finding::warning(

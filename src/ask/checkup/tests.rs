@@ -149,11 +149,32 @@ fn what_is_wrong_with_pools_and_classes_is_told() {
       Known are pool, layout, wipe, safety, mkfs-options, fs-type
         → kubectl get storageclass typo --output yaml
     ✗ class nowhere takes pool slow, which no node has
-        → kubectl get pools
+        → pliant status
     ! class early makes volumes at once, on nodes where their pods may not run
         → make it anew with volumeBindingMode: WaitForFirstConsumer
     0 good, 1 to note, 3 to put right
     ");
+}
+
+#[test]
+fn a_class_that_names_no_pool_can_be_used_where_a_node_has_one_for_it() {
+    let with = |pools: Value| {
+        found(|seen| {
+            seen.classes[0].parameters = None;
+            seen.storages[0].status.as_mut().unwrap().pools = typed(pools);
+        })
+    };
+    let pool = |name: &str, default: bool, health: &str| {
+        json!({"name": name, "configured": true, "default": default, "size": "4Gi", "free": "3Gi",
+               "volumes": 1, "health": health})
+    };
+    let besides = with(json!([pool("fast", true, "Ok"), pool("looks", false, "Ok")]));
+    assert_eq!(besides, "0 good, 0 to note, 0 to put right\n");
+    let none = with(json!([]));
+    assert!(none.contains("✗ class fast names no pool, and no node has one"), "{none}");
+    let looks = with(json!([pool("looks", true, "Unavailable")]));
+    let said = "✗ class fast takes pool looks, which can be used on no node\n    → pliant status";
+    assert!(looks.contains(said), "{looks}");
 }
 
 #[test]
@@ -209,7 +230,7 @@ fn nodes_that_are_silent_or_gone_are_told() {
         seen.storages[0].status = None;
     }), @r"
     ✗ class fast takes pool fast, which no node has
-        → kubectl get pools
+        → pliant status
     ! node alpha is not in the cluster, and its record tells of no volume
         → wait: the controller removes the record when all of the node could be read
     ✗ node alpha: no agent runs there, and its volumes are there

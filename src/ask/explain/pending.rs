@@ -1,13 +1,16 @@
 //! Why a claim has no volume. Pure.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodSpec};
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::gather::{Facts, STORAGES, VOLUMES};
 use super::room::{NodeSays, Verdict, Wish, nodes_say};
 use super::{Explanation, State, Todo};
-use crate::api::{Phase, Quantity, VolumeRequest, Work};
+use crate::api::{NodeStorageStatus, Phase, Quantity, VolumeRequest, Work};
 use crate::ask::CLASSES;
+use crate::cluster::DEFAULT_POOL;
 use crate::volume::{Class, DRIVER, FsKind, Reason, few};
 
 /// Where the scheduler writes the node that it has chosen.
@@ -254,8 +257,28 @@ fn placed(
     } else {
         nowhere(facts, &nodes, storage_class, pod)
     };
+    told.why += &chosen_pools(facts, class, &nodes);
     told.nodes = nodes;
     told
+}
+
+/// By which rule a class that names no pool gets one, where that is a choice.
+fn chosen_pools(facts: &Facts, class: &Class, nodes: &[NodeSays]) -> String {
+    let statuses = facts.storages.iter().filter_map(|node| node.status.as_ref());
+    let configured =
+        |status: &NodeStorageStatus| status.pools.iter().filter(|pool| pool.configured).count();
+    if class.pool.is_some() || !statuses.into_iter().any(|status| configured(status) > 1) {
+        return String::new();
+    }
+    let mut chosen: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(pool) = &node.pool {
+            chosen.entry(pool).or_default().push(&node.node);
+        }
+    }
+    let chosen: Vec<String> =
+        chosen.into_iter().map(|(pool, nodes)| format!("{pool} on {}", few(nodes))).collect();
+    format!(" Its class names no pool, so each node takes {DEFAULT_POOL}: {}.", chosen.join(", "))
 }
 
 fn fits(facts: &Facts, nodes: &[NodeSays], pod: Option<&Pod>) -> Explanation {

@@ -136,8 +136,7 @@ fn no_pool(storage: Option<&NodeStorage>, class: &Class) -> String {
     match (&class.pool, names.as_slice()) {
         (Some(pool), []) => format!("no pool {pool}, and no other"),
         (Some(pool), names) => format!("no pool {pool}; it has {}", few(names)),
-        (None, []) => "no pool".to_owned(),
-        (None, names) => format!("several pools ({}), and none is called default", few(names)),
+        (None, _) => "no pool".to_owned(),
     }
 }
 

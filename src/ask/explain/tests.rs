@@ -17,9 +17,11 @@ fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
 }
 
 fn storage(node: &str, pools: &[(&str, u64)]) -> NodeStorage {
+    let oldest = pools.first().map(|(name, _)| *name);
     let pool = |(name, gib): &(&str, u64)| PoolOnNode {
         name: (*name).to_owned(),
         configured: true,
+        default: oldest == Some(*name),
         size: Quantity(Bytes::gib(1800)),
         free: Quantity(Bytes::gib(*gib)),
         largest: vec![LayoutRoom { layout: "linear".to_owned(), size: Quantity(Bytes::gib(*gib)) }],

@@ -105,7 +105,7 @@ mod tests {
     use crate::metrics::NodeFigure;
 
     fn node(name: &str, health: Health, gib: u64) -> NodeStorage {
-        let pool = json!({"name": "fast", "configured": true, "size": format!("{gib}Gi"),
+        let pool = json!({"name": "fast", "configured": true, "default": true, "size": format!("{gib}Gi"),
                           "free": "1Gi", "volumes": 0});
         serde_json::from_value(json!({
             "metadata": {"name": name},

@@ -54,19 +54,6 @@ fn a_class_is_written_as_it_is_read() {
 }
 
 #[test]
-fn a_class_without_a_pool_means_the_only_one_or_the_default() {
-    let choose = |pool: Option<&str>, pools: &[&'static str]| {
-        let class = Class { pool: pool.map(|pool| pool.parse().unwrap()), ..Class::default() };
-        class.choose(pools, |name| name).copied()
-    };
-    assert_eq!(choose(Some("b"), &["a", "b"]), Some("b"));
-    assert_eq!(choose(Some("c"), &["a", "b"]), None);
-    assert_eq!(choose(None, &["a"]), Some("a"));
-    assert_eq!(choose(None, &["a", "b"]), None);
-    assert_eq!(choose(None, &["a", "default"]), Some("default"));
-}
-
-#[test]
 fn options_belong_to_the_file_system_that_the_request_names() {
     let parameters = map(&[("fs-type", "xfs"), ("mkfs-options", "-i 8192")]);
     assert!(Class::parse(&parameters, Some(FsKind::Ext4), FsKind::Btrfs).is_ok());

@@ -363,3 +363,28 @@ fn a_claim_that_names_its_volume_is_told_why_that_is_not_its() {
         kubectl get pv pv-1 --output yaml
     ");
 }
+
+#[test]
+fn a_class_that_names_no_pool_is_told_by_which_rule_each_node_takes_one() {
+    let mut facts = with_pod(pod());
+    facts.classes[0].parameters = None;
+    facts.storages[0] = storage("alpha", &[("fast", 698), ("looks", 0)]);
+    facts.storages[1] = storage("beta", &[("slow", 110), ("fast", 900)]);
+    let (state, text) = said(&facts);
+    assert_eq!(state, State::WaitsForScheduler);
+    insta::assert_snapshot!(text, @r"
+    default/db-2 is Pending: alpha and gamma would have room, and its pod db-0 is
+    not scheduled yet. Its class names no pool, so each node takes the one named
+    default, else the oldest, of those that have a volume group there: fast on
+    alpha, slow on beta and gamma.
+      alpha  698 GiB  has room
+      beta   110 GiB  90 GiB short
+      gamma  900 GiB  has room
+    What to do:
+      see what else its pod waits for
+        kubectl describe pod db-0 --namespace default
+    ");
+    facts.storages.truncate(1);
+    facts.storages[0].status.as_mut().unwrap().pools.pop();
+    assert!(!said(&facts).1.contains("names no pool"), "where there is no choice");
+}
