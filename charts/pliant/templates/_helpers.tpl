@@ -60,3 +60,30 @@ readinessProbe:
   periodSeconds: 5
   timeoutSeconds: 5
 {{- end }}
+
+{{/*
+The pool of a class: dict class, root. Without a word of its own the class takes the pool called default, else the first
+one, so that another pool beside it changes nothing. A class that exists keeps what it has: Kubernetes refuses another.
+*/}}
+{{- define "pliant.poolOf" -}}
+{{- $class := .class -}}
+{{- $pools := dict -}}
+{{- range .root.Values.pools }}{{ $_ := set $pools .name true }}{{ end -}}
+{{- $parameters := $class.parameters | default dict -}}
+{{- if or (hasKey $class "pool") (hasKey $parameters "pool") -}}
+{{- $named := $class.pool | default $parameters.pool | default "" -}}
+{{- if and $named $pools (not (hasKey $pools $named)) (not (lookup "pliant.io/v1alpha1" "Pool" "" $named)) -}}
+{{- fail (printf "storageClasses: class %s names pool %s, which is not among pools: %s" $class.name $named (keys $pools | sortAlpha | join ", ")) -}}
+{{- end -}}
+{{- $class.pool | default "" -}}
+{{- else -}}
+{{- $existing := lookup "storage.k8s.io/v1" "StorageClass" "" $class.name -}}
+{{- if $existing -}}
+{{- get ($existing.parameters | default dict) "pool" -}}
+{{- else if hasKey $pools "default" -}}
+default
+{{- else -}}
+{{- with first .root.Values.pools }}{{ .name }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
