@@ -20,7 +20,7 @@ mod shown;
 use std::fmt;
 use std::str::FromStr;
 
-pub use configuration::{Workload, covers, is_covered, webhooks};
+pub use configuration::{Workload, covers, is_covered, names_in, webhooks};
 pub use inject::{Verdict, decide};
 pub use keeper::{Clock, Keeper};
 pub use pairs::{LIFE, Pair, Pairs};

@@ -12,6 +12,7 @@ mod archive;
 mod autoscale;
 mod claim_template;
 mod condition;
+mod dns_name;
 mod elder;
 mod filling;
 mod gate;
@@ -44,6 +45,7 @@ pub use claim_template::{
     VolumeMode,
 };
 pub(crate) use condition::{Judged, READY};
+pub use dns_name::{DnsName, NoDnsName};
 pub use filling::{Ahead, Filling, FillingPhase, PopulatorStatus};
 pub use gate::{GATE, controlling_stateful_set, is_gated, ordinal_of};
 pub use hours::{Hours, HoursError, Weekday};

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "../fuzz/cel.rs"]
+mod cel;
 #[path = "../fuzz/every_request.rs"]
 mod every_request;
 #[path = "../fuzz/from_lvm.rs"]
@@ -54,4 +56,9 @@ fn metadata() {
 #[test]
 fn words() {
     judged("words", from_lvm::words);
+}
+
+#[test]
+fn names_in_expressions() {
+    judged("cel", cel::parse);
 }

@@ -1,7 +1,6 @@
 //! For which pods the API server asks the webhook.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -12,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use kube::{Api, Client};
 
 use super::Service;
+use crate::api::DnsName;
 
 /// The label that every namespace has, with its name.
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
@@ -25,18 +25,41 @@ const MOST_NAMES: usize = 80_000;
 /// How long the API server waits, in seconds.
 const PATIENCE: i32 = 5;
 
+/// What the condition asks of a pod, up to the list of names.
+const BEFORE_NAMES: &str = "has(object.metadata.ownerReferences) && \
+    object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && \
+    o.kind == 'StatefulSet' && o.apiVersion.startsWith('apps/') && \
+    (request.namespace + '/' + o.name) in [";
+
+/// What comes after the list of names.
+const AFTER_NAMES: &str = "])";
+
+/// Between two names.
+const BETWEEN_NAMES: &str = ", ";
+
 /// A StatefulSet by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Workload {
     /// Its namespace.
-    pub namespace: String,
+    pub namespace: DnsName,
     /// Its name.
-    pub name: String,
+    pub name: DnsName,
 }
 
-impl fmt::Display for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}/{}'", self.namespace, self.name)
+impl Workload {
+    /// Returns the StatefulSet of these names; `None` if no StatefulSet can have them.
+    pub fn parse(namespace: &str, name: &str) -> Option<Workload> {
+        Some(Workload { namespace: namespace.parse().ok()?, name: name.parse().ok()? })
+    }
+
+    /// It as CEL writes a string. Names have no character that would end one.
+    fn literal(&self) -> String {
+        format!("'{}/{}'", self.namespace, self.name)
+    }
+
+    fn of_literal(text: &str) -> Option<Workload> {
+        let (namespace, name) = text.strip_prefix('\'')?.strip_suffix('\'')?.split_once('/')?;
+        Workload::parse(namespace, name)
     }
 }
 
@@ -63,16 +86,27 @@ pub fn webhooks(
 }
 
 /// Whether the API server asks the webhook for the pods of a StatefulSet. A pod that is made before
-/// that comes without its claim.
+/// that comes without its claim. A condition that we would not write covers none.
 pub fn covers(configuration: &MutatingWebhookConfiguration, workload: &Workload) -> bool {
-    let quoted = workload.to_string();
-    let mut conditions = configuration.webhooks.iter().flatten().filter_map(|webhook| {
-        let selector = webhook.namespace_selector.as_ref()?;
-        let namespaces = selector.match_expressions.iter().flatten();
-        let mut values = namespaces.flat_map(|one| one.values.iter().flatten());
-        values.any(|value| *value == workload.namespace).then_some(&webhook.match_conditions)
-    });
-    conditions.any(|all| all.iter().flatten().any(|one| one.expression.contains(&quoted)))
+    configuration.webhooks.iter().flatten().any(|webhook| {
+        let selector = webhook.namespace_selector.as_ref();
+        let mut namespaces = selector
+            .into_iter()
+            .flat_map(|one| one.match_expressions.iter().flatten())
+            .flat_map(|one| one.values.iter().flatten());
+        let is_selected = namespaces.any(|one| one == workload.namespace.as_str());
+        let [condition] = webhook.match_conditions.as_deref().unwrap_or_default() else {
+            return false;
+        };
+        let named = names_in(&condition.expression);
+        is_selected && named.is_some_and(|named| named.contains(workload))
+    })
+}
+
+/// The StatefulSets that a condition names; `None` for one that is not exactly as we write it.
+pub fn names_in(expression: &str) -> Option<BTreeSet<Workload>> {
+    let list = expression.strip_prefix(BEFORE_NAMES)?.strip_suffix(AFTER_NAMES)?;
+    list.split(BETWEEN_NAMES).map(Workload::of_literal).collect()
 }
 
 /// Look up whether the API server asks the webhook of this Service for the pods of a StatefulSet.
@@ -94,7 +128,7 @@ fn parts(workloads: &BTreeSet<Workload>) -> Vec<Vec<&Workload>> {
     let mut parts: Vec<Vec<&Workload>> = Vec::new();
     let mut length = 0;
     for workload in workloads {
-        let more = workload.to_string().len() + 2;
+        let more = workload.literal().len() + BETWEEN_NAMES.len();
         length += more;
         match parts.last_mut() {
             Some(part) if length <= MOST_NAMES => part.push(workload),
@@ -143,13 +177,8 @@ fn webhook(number: usize, part: &[&Workload], client: WebhookClientConfig) -> Mu
 }
 
 fn expression(part: &[&Workload]) -> String {
-    let names: Vec<String> = part.iter().map(ToString::to_string).collect();
-    format!(
-        "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, \
-         has(o.controller) && o.controller && o.kind == 'StatefulSet' && \
-         o.apiVersion.startsWith('apps/') && (request.namespace + '/' + o.name) in [{}])",
-        names.join(", ")
-    )
+    let names: Vec<String> = part.iter().map(|one| one.literal()).collect();
+    format!("{BEFORE_NAMES}{}{AFTER_NAMES}", names.join(BETWEEN_NAMES))
 }
 
 #[cfg(test)]

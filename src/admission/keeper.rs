@@ -241,11 +241,10 @@ fn pairs(seen: &Seen) -> Pairs {
     data.and_then(|data| serde_json::from_slice(&data.0).ok()).unwrap_or_default()
 }
 
-/// The StatefulSets that PvcAutoscalers name.
+/// The StatefulSets that PvcAutoscalers name. A name that no object can have is that of none: the schema
+/// refuses it, and an older one may have taken it.
 fn workloads<'a>(autoscalers: impl Iterator<Item = &'a PvcAutoscaler>) -> BTreeSet<Workload> {
-    let workload = |one: &PvcAutoscaler| {
-        let (namespace, name) = (one.namespace()?, one.spec.stateful_set()?.to_owned());
-        Some(Workload { namespace, name })
-    };
+    let workload =
+        |one: &PvcAutoscaler| Workload::parse(&one.namespace()?, one.spec.stateful_set()?);
     autoscalers.filter_map(workload).collect()
 }

@@ -14,7 +14,7 @@ use kube::core::Status;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview, Operation};
 use kube::{Api, Client, ResourceExt};
 
-use super::{Verdict, decide};
+use super::{Verdict, Workload, decide};
 use crate::api::{PvcAutoscaler, controlling_stateful_set};
 use crate::causes;
 
@@ -67,6 +67,10 @@ fn unknown(pod: &Pod, why: &str) -> String {
 /// Look at what there is at this moment, and decide: a cache could still have the claim of before.
 async fn verdict(client: &Client, namespace: &str, pod: &Pod) -> Result<Verdict, kube::Error> {
     let Some(owner) = controlling_stateful_set(pod) else { return Ok(Verdict::AsItIs) };
+    // Whoever makes a pod writes its owner, and the name becomes a part of a path.
+    if Workload::parse(namespace, &owner.name).is_none() {
+        return Ok(Verdict::AsItIs);
+    }
     let workloads: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
     let autoscalers: Api<PvcAutoscaler> = Api::namespaced(client.clone(), namespace);
     let every = ListParams::default();

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::PopulatorStatus;
+use crate::api::dns_name::DNS_NAME;
 
 /// An archive that new claims are filled with: they name this object in `dataSourceRef`.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
@@ -52,9 +53,9 @@ pub struct ArchivePopulatorSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapRef {
     /// Name of the ConfigMap, in the namespace of this object.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAME))]
     pub name: String,
     /// Its key, in `binaryData` or `data`.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[-._a-zA-Z0-9]+$"))]
     pub key: String,
 }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Quantity;
+use crate::api::dns_name::{DNS_LABEL, DNS_NAME_OR_NONE};
 
 /// A claim, as `volumeClaimTemplates` of a StatefulSet has it.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
@@ -33,7 +34,7 @@ pub struct ClaimTemplate {
 #[serde(rename_all = "camelCase")]
 pub struct TemplateMetadata {
     /// Name of the volume in `volumeMounts` of the pods, and the first part of the names of the claims.
-    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 63), regex(pattern = DNS_LABEL))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("the name of the template cannot change; make another PvcAutoscaler"))]
     pub name: String,
     /// Labels of the claims.
@@ -60,7 +61,7 @@ pub struct TemplateSpec {
     pub resources: TemplateResources,
     /// The StorageClass; without one, the default class of the cluster when a claim is made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253))]
+    #[schemars(length(max = 253), regex(pattern = DNS_NAME_OR_NONE))]
     pub storage_class_name: Option<String>,
     /// `Filesystem`, or `Block` for a raw device. It cannot change: one cannot be copied to the other.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +69,7 @@ pub struct TemplateSpec {
     pub volume_mode: Option<VolumeMode>,
     /// The VolumeAttributesClass, if the driver has such classes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253))]
+    #[schemars(length(max = 253), regex(pattern = DNS_NAME_OR_NONE))]
     pub volume_attributes_class_name: Option<String>,
     /// Refused: claims are made empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,6 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api::dns_name::DNS_NAME;
 use crate::api::swap::LONGEST_SENTENCE;
 use crate::api::{
     Autoscale, ClaimTemplate, Compare, InPlace, InPlacePhase, LastSwap, PodsOf, Quantity, Retained,
@@ -48,7 +49,7 @@ pub struct PvcAutoscalerSpec {
     /// The StatefulSet of this namespace whose claims these are. It cannot change: the claims are those
     /// of its pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAME))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("statefulSetName cannot change; make another PvcAutoscaler"))]
     pub stateful_set_name: Option<String>,
     /// Whose claims these are, if no StatefulSet makes the pods. Such pods name their claims by

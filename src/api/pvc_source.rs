@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::PopulatorStatus;
+use crate::api::dns_name::{DNS_LABEL, DNS_NAME};
 
 /// A claim that new claims are filled from: they name this object in `dataSourceRef`.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
@@ -76,10 +77,10 @@ pub enum Compare {
 #[serde(rename_all = "camelCase")]
 pub struct SourcePvcRef {
     /// Name of the claim.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAME))]
     pub name: String,
     /// Namespace of the claim: that of this object, which it is without this.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 63))]
+    #[schemars(length(min = 1, max = 63), regex(pattern = DNS_LABEL))]
     pub namespace: Option<String>,
 }

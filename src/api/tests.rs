@@ -304,3 +304,23 @@ fn bounds_that_contradict_each_other_are_refused() {
         assert!(said.iter().any(|(_, message)| message.contains(says)), "{said:?}");
     }
 }
+
+/// What tenants write is a name, one of some words, or a text that goes nowhere but into our own.
+#[test]
+fn every_text_that_a_tenant_writes_has_a_form() {
+    // A rule refuses it, whatever it is.
+    let free = ["PvcAutoscaler.volumeClaimTemplate.spec.volumeName"];
+    for kind in ["PvcAutoscaler", "PvcSourcePopulator", "ArchivePopulator"] {
+        let mut found = Vec::new();
+        places(&schema(kind)["properties"]["spec"], kind, &mut found);
+        for (path, field) in found.iter().filter(|(_, field)| field["type"] == "string") {
+            let mut rules = field["x-kubernetes-validations"].as_array().into_iter().flatten();
+            let is_ruled = rules.any(|rule| {
+                let rule = rule["rule"].as_str().unwrap();
+                rule.contains("matches(") || rule.starts_with("self == '")
+            });
+            let has_form = !field["pattern"].is_null() || !field["enum"].is_null() || is_ruled;
+            assert!(has_form || free.contains(&path.as_str()), "{path} may be anything: {field}");
+        }
+    }
+}

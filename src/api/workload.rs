@@ -6,6 +6,8 @@ use std::fmt;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api::dns_name::{DNS_NAME, DNS_NAMES};
+
 /// Pods that no StatefulSet makes, and that name their claims by themselves.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
@@ -16,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub struct PodsOf {
     /// The Deployment of this namespace. Its pods share one claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAME))]
     pub deployment: Option<String>,
     /// The labels of the pods, whoever makes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -24,7 +26,7 @@ pub struct PodsOf {
     pub pod_labels: Option<BTreeMap<String, String>>,
     /// The names of the claims of these pods; `*` stands for any characters, as in `data-db-*`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAMES))]
     pub claims: Option<String>,
 }
 

@@ -124,8 +124,8 @@ struct Covered {
 impl autoscaler::Webhook for Covered {
     async fn covers(&self, namespace: &str, stateful_set: &str) -> Result<bool, kube::Error> {
         let Some(service) = &self.service else { return Ok(false) };
-        let (namespace, name) = (namespace.to_owned(), stateful_set.to_owned());
-        admission::is_covered(&self.client, service, &Workload { namespace, name }).await
+        let Some(workload) = Workload::parse(namespace, stateful_set) else { return Ok(false) };
+        admission::is_covered(&self.client, service, &workload).await
     }
 }
 

@@ -19,7 +19,7 @@ fn replica(api: &FakeApi) -> Replica {
 }
 
 fn names(api: &FakeApi, name: &str) -> bool {
-    let workload = Workload { namespace: SHOP.to_owned(), name: name.to_owned() };
+    let workload = Workload::parse(SHOP, name).unwrap();
     covers(&configuration(api), &workload)
 }
 
@@ -41,7 +41,7 @@ async fn only_stateful_sets_that_are_named_are_asked_for() {
     api.delete::<PvcAutoscaler>("shop/db");
     api.until("db is not covered", |api| names(api, "web") && !names(api, "db")).await;
     let looked = async |name: &str| {
-        let workload = Workload { namespace: SHOP.to_owned(), name: name.to_owned() };
+        let workload = Workload::parse(SHOP, name).unwrap();
         is_covered(&api.client(), &service(), &workload).await.unwrap()
     };
     assert_eq!((looked("web").await, looked("db").await), (true, false));
@@ -49,6 +49,20 @@ async fn only_stateful_sets_that_are_named_are_asked_for() {
     api.until("nobody is asked", |api| webhooks(api) == 0).await;
     api.delete::<MutatingWebhookConfiguration>(NAME);
     assert!(!looked("web").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_none_takes_the_webhook_from_nobody_else() {
+    let api = cluster();
+    let _replica = replica(&api);
+    for name in ["'", "a'] && false && 'y' in ['z", "a'] || true || 'y' in ['z"] {
+        workload(&api, name, &json!([])); // A definition of before had no pattern.
+    }
+    workload(&api, "db", &json!([]));
+    api.until("db is covered", |api| names(api, "db")).await;
+    let webhooks = configuration(&api).webhooks.unwrap();
+    let conditions = webhooks[0].match_conditions.as_ref().unwrap();
+    assert!(conditions[0].expression.ends_with(" in ['shop/db'])"), "{conditions:?}");
 }
 
 #[tokio::test(start_paused = true)]

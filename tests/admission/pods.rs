@@ -53,7 +53,7 @@ impl Site {
         workload(&api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa"}]));
         let mut replica = Replica::start(&api, LIFE, hand.clock());
         let address = replica.serve().await;
-        let db = Workload { namespace: SHOP.to_owned(), name: "db".to_owned() };
+        let db = Workload::parse(SHOP, "db").unwrap();
         api.until("the webhook covers it", |api| covers(&configuration(api), &db)).await;
         Site { api, hand, replica, address }
     }

@@ -22,6 +22,7 @@ mod faults;
 mod figures;
 mod foreign;
 mod hazards;
+mod hostile;
 mod in_place;
 mod metrics;
 mod moves;

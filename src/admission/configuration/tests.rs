@@ -1,9 +1,10 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 
 fn workload(namespace: &str, name: &str) -> Workload {
-    Workload { namespace: namespace.to_owned(), name: name.to_owned() }
+    Workload::parse(namespace, name).unwrap()
 }
 
 fn service() -> Service {
@@ -81,4 +82,69 @@ fn thousands_of_stateful_sets_are_covered_by_expressions_that_kubernetes_takes()
         serde_json::to_vec(&configuration).unwrap().len() < 1 << 20,
         "an object has at most 1.5 MiB"
     );
+}
+
+/// Names of which each would change what is asked of all pods, if it got into the expression as it is:
+/// one that ends a string, one that switches the webhook off for who comes later in the list, and one that
+/// has it asked for every pod.
+const ATTACKS: [&str; 3] = ["'", "x'] && false && 'y' in ['z", "x'] || true || 'y' in ['z"];
+
+/// The strings of an expression as CEL reads them, without those that we write ourselves.
+fn literals(expression: &str) -> Vec<&str> {
+    let list = expression.strip_prefix(BEFORE_NAMES).unwrap();
+    list.split('\'').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn what_a_tenant_writes_gets_into_no_expression() {
+    for name in ATTACKS {
+        assert_eq!(Workload::parse("a-tenant", name), None, "{name}");
+        assert_eq!(Workload::parse(name, "db"), None, "{name}");
+    }
+}
+
+#[test]
+fn a_condition_that_is_not_as_we_write_it_covers_none() {
+    let victim = workload("bank", "db");
+    for attack in ATTACKS {
+        let mut named = configuration(&BTreeSet::from([workload("a-tenant", "x"), victim.clone()]));
+        assert!(covers(&named, &victim));
+        let webhook = &mut named.webhooks.as_mut().unwrap()[0];
+        let conditions = webhook.match_conditions.as_mut().unwrap();
+        let text = &mut conditions[0].expression;
+        *text = text.replace("'a-tenant/x'", &format!("'a-tenant/{attack}'"));
+        assert!(text.contains("'bank/db'"), "{text}");
+        assert!(!covers(&named, &victim), "{attack}");
+    }
+    let mut two = configuration(&BTreeSet::from([victim.clone()]));
+    let conditions = two.webhooks.as_mut().unwrap()[0].match_conditions.as_mut().unwrap();
+    conditions.push(MatchCondition { name: "never".to_owned(), expression: "false".to_owned() });
+    assert!(!covers(&two, &victim));
+}
+
+proptest! {
+    #[test]
+    fn an_expression_has_one_string_for_each_name(
+        names in prop::collection::btree_set(("[a-z0-9.'/\\] -]{0,6}|\\PC{0,8}", "[a-z0-9.'/\\], -]{0,6}|\\PC{0,8}"), 0..20)
+    ) {
+        let victim = workload("bank", "db");
+        let named = names.iter().filter_map(|(namespace, name)| Workload::parse(namespace, name));
+        let workloads: BTreeSet<Workload> = named.chain([victim.clone()]).collect();
+        let configuration = configuration(&workloads);
+        let webhook = &configuration.webhooks.as_ref().unwrap()[0];
+        let expression = &webhook.match_conditions.as_ref().unwrap()[0].expression;
+        prop_assert_eq!(literals(expression).len(), workloads.len());
+        prop_assert_eq!(names_in(expression), Some(workloads));
+        prop_assert!(covers(&configuration, &victim));
+    }
+
+    #[test]
+    fn what_is_read_from_an_expression_is_all_that_it_says(text in "('[a-z./-]{1,5}/[a-z.-]{1,3}'|[', a-z/\\[\\]]{0,4}|, ){0,6}") {
+        let expression = format!("{BEFORE_NAMES}{text}{AFTER_NAMES}");
+        if let Some(named) = names_in(&expression) {
+            let literals: BTreeSet<String> = named.iter().map(Workload::literal).collect();
+            let said: BTreeSet<String> = text.split(", ").map(str::to_owned).collect();
+            prop_assert_eq!(literals, said);
+        }
+    }
 }
