@@ -91,7 +91,7 @@ pub struct NodeStorageStatus {
     /// How many volumes there are.
     #[serde(default)]
     pub volume_count: i32,
-    /// The worst of the pools.
+    /// The worst of the pools; at most Degraded while one of them can be used.
     #[serde(default)]
     pub health: Health,
     /// The pools of this node.

@@ -26,11 +26,11 @@ pub(super) fn conditions(
 }
 
 fn ready(status: &NodeStorageStatus, lacking: &[String]) -> Judged {
-    let of = |health| {
-        let pools = status.pools.iter().filter(move |pool| pool.health == health);
+    let words = || {
+        let unwell = status.pools.iter().filter(|pool| pool.health != Health::Ok);
         let why = |message: &Option<String>| message.clone().unwrap_or_default();
         let words: Vec<String> =
-            pools.map(|pool| format!("pool {}: {}", pool.name, why(&pool.message))).collect();
+            unwell.map(|pool| format!("pool {}: {}", pool.name, why(&pool.message))).collect();
         words.join("; ")
     };
     let (is_so, reason, message) = match status.health {
@@ -40,8 +40,8 @@ fn ready(status: &NodeStorageStatus, lacking: &[String]) -> Judged {
         _ if status.pools.is_empty() => {
             (true, "NoPool", "no Pool is for this node; see `kubectl get pools`".to_owned())
         }
-        Health::Unavailable => (false, "PoolUnavailable", of(Health::Unavailable)),
-        Health::Degraded => (true, "PoolDegraded", of(Health::Degraded)),
+        Health::Unavailable => (false, "PoolUnavailable", words()),
+        Health::Degraded => (true, "PoolDegraded", words()),
         Health::Ok => (true, "PoolsUsable", "all pools are as they should be".to_owned()),
     };
     Judged { is_so, reason: reason.to_owned(), message }
@@ -100,11 +100,16 @@ mod tests {
                                        "health": "Unavailable", "message": "hung"}]});
         let (met, there) = ("PrerequisitesMet=True AllThere", "DisksHealthy=True AllThere");
         let (empty, lost) = ("Ready=True NoPool", "Ready=False PoolUnavailable");
+        let second = json!({"health": "Degraded", "pools": [
+            {"name": "fast", "configured": true, "size": "1Gi", "free": "1Gi", "volumes": 0},
+            {"name": "twice", "configured": true, "size": "0", "free": "0", "volumes": 0,
+             "health": "Unavailable", "message": "no disk"}]});
         let unmet = ["Ready=False PrerequisitesMissing", "PrerequisitesMet=False Missing", there];
         for (status, lacking, expected, sentence) in [
             (pool("Ok"), "", ["Ready=True PoolsUsable", met, there], "as they should be"),
             (pool("Degraded"), "", ["Ready=True PoolDegraded", met, there], "pool fast: why"),
             (pool("Unavailable"), "", [lost, met, there], "pool fast: why"),
+            (second, "", ["Ready=True PoolDegraded", met, there], "pool twice: no disk"),
             (json!({}), "", [empty, met, there], "kubectl get pools"),
             (pool("Ok"), "no lvm", unmet, "no lvm"),
             (disk, "", [empty, met, "DisksHealthy=False DiskMissing"], "/dev/sdb: gone"),

@@ -24,7 +24,7 @@ use crate::controllers::agent::WRITER;
 use crate::controllers::conditions::conditions;
 use crate::controllers::usage;
 use crate::node::{Node, storage as machine};
-use crate::volume::{NodeKey, Page, Usage, VolumeId, Volumes};
+use crate::volume::{NodeKey, Page, Usage, VolumeError, VolumeId, Volumes};
 
 /// How often a change that nobody announced, as by an administrator's hand, is looked for, here and in
 /// the record. Reading costs no command, and what has not changed is not written.
@@ -252,7 +252,11 @@ async fn observe(node: &Node) -> NodeStorageStatus {
         Ok(listing) => (listing.volumes, None),
         Err(error) => {
             let known = node.remembered_volumes().await.unwrap_or_default();
-            (known, Some(causes::in_full(&error)))
+            let why = match error {
+                VolumeError::Unavailable { reason } => reason,
+                error => causes::in_full(&error),
+            };
+            (known, Some(why))
         }
     };
     let storage = node.storage();

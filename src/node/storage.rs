@@ -21,7 +21,7 @@ pub struct Storage {
     pub free: Bytes,
     /// How many volumes there are.
     pub volumes: usize,
-    /// The worst of the pools.
+    /// The worst of the pools; at most degraded while one of them can be used.
     pub health: Health,
     /// The pools.
     pub pools: Vec<PoolStatus>,
@@ -165,7 +165,7 @@ impl Node {
             size: statuses.iter().map(|pool| pool.size).sum(),
             free: statuses.iter().map(|pool| pool.free).sum(),
             volumes: statuses.iter().map(|pool| pool.volumes).sum(),
-            health: statuses.iter().map(|pool| pool.health).max().unwrap_or_default(),
+            health: of_all(&statuses),
             pools: statuses,
             groups: served(&pools).map(|(pool, group)| group_status(pool, group)).collect(),
             disks: pools.iter().flat_map(|pool| disk_statuses(pool)).collect(),
@@ -195,6 +195,13 @@ fn pool_status(pool: &Pool, default: bool) -> PoolStatus {
         plan: pool.plan.clone(),
         refused: pool.refused.clone(),
     }
+}
+
+/// How a node is by its pools: what is wrong with one of them does not make the others unusable.
+fn of_all(pools: &[PoolStatus]) -> Health {
+    let worst = pools.iter().map(|pool| pool.health).max().unwrap_or_default();
+    let is_one_usable = pools.iter().any(|pool| pool.health != Health::Unavailable);
+    if is_one_usable { worst.min(Health::Degraded) } else { worst }
 }
 
 /// How a pool is, and why.

@@ -197,6 +197,22 @@ fn a_class_that_names_no_pool_keeps_its_pool_whatever_stands_beside_it() {
 }
 
 #[test]
+fn one_pool_that_cannot_be_used_does_not_make_its_node_unusable() {
+    block_on(async {
+        let host = machine(1);
+        let absent = GroupSource::Create(on(Path::new("/dev/nosuch"), false));
+        let twice = PoolPlan::new("twice".parse().expect("a name"), vec![absent]);
+        let node = start(&host, &[plan("fast", &["vg0"]), twice.clone()]).await;
+        let storage = node.storage();
+        let health: Vec<Health> = storage.pools.iter().map(|pool| pool.health).collect();
+        assert_eq!(health, [Health::Ok, Health::Unavailable]);
+        assert_eq!(storage.health, Health::Degraded);
+        set(&node, &[twice]).await;
+        assert_eq!(node.storage().health, Health::Unavailable, "there is no other one");
+    });
+}
+
+#[test]
 fn a_group_whose_disk_is_away_is_kept_if_it_held_volumes() {
     block_on(async {
         let host = machine(1);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{KUBELETS, NODES, PODS, Seen};
 use crate::api::{DiskState, Health, NodeStorageStatus, Pool, PoolOnNode};
@@ -29,7 +30,7 @@ pub(super) fn judge(seen: &Seen, program: &str, name: &str) -> Vec<Finding> {
     findings.extend(agent(seen, name, &agents));
     findings.extend(kubelet(seen, name));
     match storage.and_then(|storage| storage.status.as_ref()) {
-        Some(status) => findings.extend(of_record(seen, status, program, name)),
+        Some(status) => findings.extend(of_record(seen, status, program, name, &agents)),
         None => findings.push(Finding::bad(
             format!("node {name}: its agent has not told what it has"),
             logs(&agents),
@@ -81,12 +82,19 @@ fn agent(seen: &Seen, name: &str, agents: &[&Pod]) -> Option<Finding> {
     Some(Finding::bad(format!("node {name}: its agent {pod} is not ready"), logs(agents)))
 }
 
+/// What to do where no agent runs.
+const START: &str = "start the agent there";
+
 /// How to read what an agent says.
 fn logs(agents: &[&Pod]) -> String {
-    let Some(pod) = agents.first() else { return "start the agent there".to_owned() };
+    let Some(pod) = agents.first() else { return START.to_owned() };
+    format!("kubectl logs {}", in_its_container(pod))
+}
+
+fn in_its_container(pod: &Pod) -> String {
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
     let (name, namespace) = (part(&pod.metadata.name), part(&pod.metadata.namespace));
-    format!("kubectl logs {name} --namespace {namespace} --container node")
+    format!("{name} --namespace {namespace} --container node")
 }
 
 fn kubelet(seen: &Seen, name: &str) -> Option<Finding> {
@@ -103,17 +111,27 @@ fn kubelet(seen: &Seen, name: &str) -> Option<Finding> {
     })
 }
 
-fn of_record(seen: &Seen, status: &NodeStorageStatus, program: &str, name: &str) -> Vec<Finding> {
+fn of_record(
+    seen: &Seen,
+    status: &NodeStorageStatus,
+    program: &str,
+    name: &str,
+    agents: &[&Pod],
+) -> Vec<Finding> {
+    let look = on_the_node(agents);
     let mut findings: Vec<Finding> =
-        status.pools.iter().filter_map(|one| pool(one, program, name)).collect();
+        status.pools.iter().filter_map(|one| pool(status, one, program, name, &look)).collect();
     findings.extend(status.pools.iter().filter_map(|pool| planned(seen, pool, name)));
-    if let Some(unread) = &status.unread {
+    if let Some(unread) = &status.unread
+        && !status.pools.iter().any(|pool| hides(pool, unread))
+    {
         let what = format!("node {name}: not all volumes can be read: {unread}");
-        findings.push(Finding::bad(what, on_the_node(name)));
+        findings.push(Finding::bad(what, &look));
     }
     let missing = status.disks.iter().filter(|disk| disk.state == DiskState::Missing);
     findings.extend(missing.map(|disk| {
-        let why = disk.message.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
+        let why = disk.message.as_deref().filter(|words| !is_told_of_a_pool(status, words));
+        let why = why.map(|words| format!(": {words}")).unwrap_or_default();
         let what = format!("node {name}: disk {} is missing{why}", disk.device);
         Finding::bad(what, "put it back; until then nothing is changed in its group")
     }));
@@ -132,19 +150,42 @@ fn of_record(seen: &Seen, status: &NodeStorageStatus, program: &str, name: &str)
         })
     }));
     let unmet = status.conditions.iter().filter(|condition| condition.status == "False");
+    let unmet = unmet.filter(|condition| !is_told(status, condition));
     findings.extend(unmet.map(|condition| {
         let what = format!("node {name}: {}: {}", condition.type_, condition.message);
-        Finding::bad(what, on_the_node(name))
+        Finding::bad(what, &look)
     }));
     findings.push(room(status, name));
     findings
 }
 
+/// Whether it is because of this pool that not all volumes can be listed, in the words of the pool.
+fn hides(pool: &PoolOnNode, unread: &str) -> bool {
+    let its = unread.strip_prefix(&format!("pool {}: ", pool.name)).unwrap_or(unread);
+    pool.message.as_ref().is_some_and(|message| message.contains(its))
+}
+
+/// Whether a pool has been told of with these words.
+fn is_told_of_a_pool(status: &NodeStorageStatus, words: &str) -> bool {
+    let unwell = status.pools.iter().filter(|pool| pool.health != Health::Ok);
+    unwell.filter_map(|pool| pool.message.as_ref()).any(|message| message.contains(words))
+}
+
+/// Whether what a condition says stands in the lines of pools, disks or other conditions.
+fn is_told(status: &NodeStorageStatus, condition: &Condition) -> bool {
+    let unavailable = status.groups.iter().filter(|group| group.health == Health::Unavailable);
+    let mut words = unavailable.filter_map(|group| group.message.as_ref());
+    match condition.reason.as_str() {
+        "PoolUnavailable" | "PrerequisitesMissing" | "DiskMissing" => true,
+        "GroupUnavailable" => words.all(|words| is_told_of_a_pool(status, words)),
+        _ => false,
+    }
+}
+
 /// What that machine lacks only the program there can see.
-fn on_the_node(name: &str) -> String {
-    format!(
-        "look from the node: kubectl exec into its pod pliant-node-… on {name}, then pliant doctor"
-    )
+fn on_the_node(agents: &[&Pod]) -> String {
+    let Some(pod) = agents.first() else { return START.to_owned() };
+    format!("look from the node: kubectl exec {} -- pliant doctor", in_its_container(pod))
 }
 
 fn room(status: &NodeStorageStatus, name: &str) -> Finding {
@@ -153,13 +194,21 @@ fn room(status: &NodeStorageStatus, name: &str) -> Finding {
     Finding::good(format!("node {name}: {free} of {size} free, volumes: {volumes}"))
 }
 
-fn pool(pool: &PoolOnNode, program: &str, name: &str) -> Option<Finding> {
+fn pool(
+    status: &NodeStorageStatus,
+    pool: &PoolOnNode,
+    program: &str,
+    name: &str,
+    look: &str,
+) -> Option<Finding> {
     let message = pool.message.as_deref().unwrap_or("it is not as it should be");
-    let what = format!("node {name}, pool {}: {message}", pool.name);
+    let hides = status.unread.as_ref().is_some_and(|unread| hides(pool, unread));
+    let besides = if hides { "; not all of its volumes can be listed" } else { "" };
+    let what = format!("node {name}, pool {}: {message}{besides}", pool.name);
     match pool.health {
         Health::Ok => None,
         Health::Degraded => Some(Finding::warning(what, format!("{program} status"))),
-        Health::Unavailable => Some(Finding::bad(what, on_the_node(name))),
+        Health::Unavailable => Some(Finding::bad(what, look)),
     }
 }
 

@@ -204,11 +204,11 @@ fn what_a_node_tells_is_told() {
     ! node alpha, pool fast: /dev/sdc is not blank: ext4; see `wipefs /dev/sdc`
         → pliant status
     ✗ node alpha, pool big: it has no volume group yet: see what is planned
-        → look from the node: kubectl exec into its pod pliant-node-… on alpha, then pliant doctor
+        → look from the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
     ! node alpha, pool big, planned: make volume group pliant-big-1 of /dev/sdd
         → if that is right: kubectl edit pool big, create: true
     ✗ node alpha: not all volumes can be read: vg0 could not be read
-        → look from the node: kubectl exec into its pod pliant-node-… on alpha, then pliant doctor
+        → look from the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
     ✗ node alpha: disk /dev/sdb is missing: the disk of vg0 is away; see `pvs`
         → put it back; until then nothing is changed in its group
     ! node alpha: volume pvc-1: it is not ready
@@ -216,8 +216,34 @@ fn what_a_node_tells_is_told() {
     ✗ node alpha: volume pvc-1: its disk is away
         → pliant explain pv/pvc-1
     ✗ node alpha: ToolsThere: mkfs.xfs is missing
-        → look from the node: kubectl exec into its pod pliant-node-… on alpha, then pliant doctor
+        → look from the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
     0 good, 4 to note, 5 to put right
+    ");
+}
+
+#[test]
+fn the_trouble_of_one_pool_is_told_once_and_of_that_pool() {
+    insta::assert_snapshot!(found(|seen| {
+        let status = seen.storages[0].status.as_mut().unwrap();
+        let why = "/dev/nosuch is not there; see `ls /dev/disk/by-id`";
+        status.pools.push(typed(json!({"name": "twice", "configured": true, "size": "0", "free": "0",
+            "volumes": 0, "health": "Unavailable", "message": why})));
+        status.unread = Some(format!("pool twice: {why}"));
+        status.disks = vec![typed(json!({"device": "/dev/nosuch", "state": "Missing", "message": why}))];
+        let condition = |kind: &str, reason: &str, message: &str| typed(json!({"type": kind,
+            "status": "False", "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}));
+        status.conditions = vec![
+            condition("Ready", "PoolUnavailable", &format!("pool twice: {why}")),
+            condition("DisksHealthy", "DiskMissing", &format!("/dev/nosuch: {why}")),
+        ];
+    }), @r"
+    ✗ node alpha, pool twice: /dev/nosuch is not there; see `ls /dev/disk/by-id`;
+      not all of its volumes can be listed
+        → look from the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
+    ✗ node alpha: disk /dev/nosuch is missing
+        → put it back; until then nothing is changed in its group
+    0 good, 0 to note, 2 to put right
     ");
 }
 
