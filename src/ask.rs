@@ -12,6 +12,7 @@ pub mod plan;
 mod read;
 pub mod report;
 mod status;
+mod topology;
 
 pub use explain::explain;
 pub use grow::grow;

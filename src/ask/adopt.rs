@@ -11,6 +11,7 @@ use crate::ask::{AskError, asked};
 mod plan;
 
 use plan::Seen;
+pub(super) use plan::fitting;
 pub use plan::{Wish, all, plan};
 
 /// What makes a volume usable again.

@@ -178,7 +178,7 @@ fn class_of(
             Err(format!("{name} is no class of this driver; there are: {}", few(&known)))
         };
     }
-    let fitting = names(ours().filter(|class| takes(class, &volume.pool)).collect());
+    let fitting = fitting(&seen.classes, &volume.pool);
     match fitting.as_slice() {
         [only] => Ok(only.clone()),
         [] => Err(format!("no class takes pool {}: name one with --class", volume.pool)),
@@ -188,6 +188,12 @@ fn class_of(
             few(several)
         )),
     }
+}
+
+/// The classes of this driver whose volumes may be in this pool.
+pub(in crate::ask) fn fitting(classes: &[StorageClass], pool: &str) -> Vec<String> {
+    let fitting = classes.iter().filter(|class| class.provisioner == DRIVER && takes(class, pool));
+    fitting.filter_map(|class| class.metadata.name.clone()).collect()
 }
 
 /// Whether volumes of a class may be in this pool; one that names none may be in any.

@@ -6,12 +6,12 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::{CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, STORAGES, Seen, VOLUMES};
-use crate::api::{Health, NodeStorageStatus, Pool, PoolOnNode, definitions};
-use crate::ask::{CONTROLLERS, is_ready};
+use crate::api::{Health, NodeStorage, NodeStorageStatus, Pool, PoolOnNode, definitions};
+use crate::ask::{CONTROLLERS, adopt, is_ready, topology};
 use crate::cluster::audit::{Difference, audit};
 use crate::cluster::pool_of;
 use crate::doctor::Finding;
-use crate::volume::{Class, DRIVER, FsKind, few};
+use crate::volume::{Class, DRIVER, FsKind, TOPOLOGY, few};
 
 pub(super) fn judge(seen: &Seen, program: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -153,15 +153,28 @@ fn classes(seen: &Seen, program: &str) -> Vec<Finding> {
     ours.into_iter().map(|one| class(seen, program, one)).collect()
 }
 
-/// Why no volume of a class can be made on any node, as far as pools tell.
-fn unusable(seen: &Seen, class: &Class) -> Option<String> {
-    let pools: Vec<&PoolOnNode> = told(seen).filter_map(|node| pool_of(node, class)).collect();
+/// Why no volume of a class can be made on any node, as far as its topologies and pools tell.
+fn unusable(seen: &Seen, storage_class: &StorageClass, class: &Class) -> Option<String> {
+    let allows = |node: &&NodeStorage| {
+        topology::allows(storage_class, node.metadata.name.as_deref().unwrap_or_default())
+    };
+    let allowed = seen.storages.iter().filter(allows).filter_map(|node| node.status.as_ref());
+    let allowed: Vec<&NodeStorageStatus> = allowed.collect();
+    let only = topology::named_nodes(storage_class);
+    if let (Some(only), []) = (&only, allowed.as_slice()) {
+        return Some(format!(
+            "allows only {TOPOLOGY}={}, and no such node has told what it has",
+            few(only)
+        ));
+    }
+    let node = if only.is_some() { "no node that it allows" } else { "no node" };
+    let pools: Vec<&PoolOnNode> = allowed.iter().filter_map(|node| pool_of(node, class)).collect();
     let is_usable = |pool: &&PoolOnNode| pool.health != Health::Unavailable;
     match (&class.pool, pools.first()) {
-        (Some(named), None) => Some(format!("takes pool {named}, which no node has")),
-        (None, None) => Some("names no pool, and no node has one".to_owned()),
+        (Some(named), None) => Some(format!("takes pool {named}, which {node} has")),
+        (None, None) => Some(format!("names no pool, and {node} has one")),
         (_, Some(first)) if !pools.iter().any(is_usable) => {
-            Some(format!("takes pool {}, which can be used on no node", first.name))
+            Some(format!("takes pool {}, which can be used on {node}", first.name))
         }
         _ => None,
     }
@@ -175,15 +188,27 @@ fn class(seen: &Seen, program: &str, class: &StorageClass) -> Finding {
         Ok(parsed) => parsed,
         Err(error) => return Finding::bad(format!("class {name} cannot be used: {error}"), look()),
     };
+    let foreign = topology::foreign_keys(class);
+    if !foreign.is_empty() {
+        let what = format!(
+            "class {name} cannot be used: its allowedTopologies name {}, and volumes of this driver have \
+             only the key {TOPOLOGY}",
+            few(foreign)
+        );
+        let instead = topology::in_our_key(class, &seen.nodes);
+        return Finding::bad(what, format!("make it again with {instead}"));
+    }
     if seen.sees(STORAGES)
-        && let Some(why) = unusable(seen, &parsed)
+        && let Some(why) = unusable(seen, class, &parsed)
     {
         return Finding::bad(format!("class {name} {why}"), format!("{program} status"));
     }
-    if class.volume_binding_mode.as_deref() != Some("WaitForFirstConsumer") {
+    // Where one node is allowed there is no choice that could be wrong.
+    let is_one_node = topology::named_nodes(class).is_some_and(|nodes| nodes.len() == 1);
+    if class.volume_binding_mode.as_deref() != Some("WaitForFirstConsumer") && !is_one_node {
         return Finding::warning(
             format!("class {name} makes volumes at once, on nodes where their pods may not run"),
-            "make it anew with volumeBindingMode: WaitForFirstConsumer",
+            "make it again with volumeBindingMode: WaitForFirstConsumer",
         );
     }
     Finding::good(format!("class {name} can be used"))
@@ -195,9 +220,12 @@ pub(super) fn differences(seen: &Seen, program: &str, on: Option<&str>) -> Vec<F
         return Vec::new();
     }
     let finding = |one: &Difference| match one {
-        Difference::VolumeWithoutPv { node, volume, name, size, .. } => Finding::bad(
+        Difference::VolumeWithoutPv { node, volume, name, size, pool } => Finding::bad(
             format!("volume {volume} ({name}, {size}) of node {node} has no PersistentVolume"),
-            format!("{program} adopt {volume} --namespace NAMESPACE --claim NAME"),
+            format!(
+                "{program} adopt {volume} --namespace NAMESPACE --claim NAME{}",
+                which_class(seen, pool)
+            ),
         ),
         Difference::PvWithoutVolume { node, volume, pv } => Finding::bad(
             format!("PersistentVolume {pv} names volume {volume}, which node {node} does not have"),
@@ -206,4 +234,13 @@ pub(super) fn differences(seen: &Seen, program: &str, on: Option<&str>) -> Vec<F
     };
     let found = audit(&seen.storages, &seen.volumes, &seen.requests);
     found.iter().filter(|one| on.is_none_or(|on| one.node() == on)).map(finding).collect()
+}
+
+/// The flag that an adoption needs where not one class alone takes the pool.
+fn which_class(seen: &Seen, pool: &str) -> String {
+    match adopt::fitting(&seen.classes, pool).as_slice() {
+        [_] => String::new(),
+        [] => " --class CLASS".to_owned(),
+        several => format!(" --class CLASS # one of {}", few(several)),
+    }
 }

@@ -151,7 +151,7 @@ fn what_is_wrong_with_pools_and_classes_is_told() {
     ✗ class nowhere takes pool slow, which no node has
         → pliant status
     ! class early makes volumes at once, on nodes where their pods may not run
-        → make it anew with volumeBindingMode: WaitForFirstConsumer
+        → make it again with volumeBindingMode: WaitForFirstConsumer
     0 good, 1 to note, 3 to put right
     ");
 }
@@ -175,6 +175,67 @@ fn a_class_that_names_no_pool_can_be_used_where_a_node_has_one_for_it() {
     let looks = with(json!([pool("looks", true, "Unavailable")]));
     let said = "✗ class fast takes pool looks, which can be used on no node\n    → pliant status";
     assert!(looks.contains(said), "{looks}");
+}
+
+#[test]
+fn the_topologies_of_a_class_are_looked_at() {
+    let class = |name: &str, mode: &str, key: &str, value: &str| {
+        typed(json!({
+            "metadata": {"name": name}, "provisioner": DRIVER, "volumeBindingMode": mode,
+            "parameters": {"pool": "fast"},
+            "allowedTopologies": [{"matchLabelExpressions": [{"key": key, "values": [value]}]}]}))
+    };
+    let (waits, own) = ("WaitForFirstConsumer", crate::volume::TOPOLOGY);
+    insta::assert_snapshot!(found(|seen| {
+        seen.classes = vec![
+            class("host", waits, "kubernetes.io/hostname", "alpha"),
+            class("zone", "Immediate", "topology.kubernetes.io/zone", "z"),
+            class("gone", waits, own, "node9"),
+            class("poolless", waits, own, "control"),
+            class("own", waits, own, "alpha"),
+            class("own-at-once", "Immediate", own, "alpha"),
+        ];
+        seen.nodes[0].metadata.labels = typed(json!({"kubernetes.io/hostname": "alpha"}));
+        let other = json!({"apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage",
+            "metadata": {"name": "control"}, "spec": {"key": "k"}, "status": {
+                "version": env!("CARGO_PKG_VERSION")}});
+        seen.storages.push(typed(other));
+        seen.kubelets.push(typed(json!({"metadata": {"name": "control"},
+            "spec": {"drivers": [{"name": DRIVER, "nodeID": "control"}]}})));
+        seen.pods.push(typed(pod("node", "control", "True")));
+    }), @r"
+    ✗ class host cannot be used: its allowedTopologies name kubernetes.io/hostname,
+      and volumes of this driver have only the key topology.lvm.csi.pliant.io/node
+        → make it again with allowedTopologies: [{matchLabelExpressions: [{key: topology.lvm.csi.pliant.io/node, values: [alpha]}]}]
+    ✗ class zone cannot be used: its allowedTopologies name
+      topology.kubernetes.io/zone, and volumes of this driver have only the key
+      topology.lvm.csi.pliant.io/node
+        → make it again with allowedTopologies: [{matchLabelExpressions: [{key: topology.lvm.csi.pliant.io/node, values: [NODE]}]}]
+    ✗ class gone allows only topology.lvm.csi.pliant.io/node=node9, and no such node
+      has told what it has
+        → pliant status
+    ✗ class poolless takes pool fast, which no node that it allows has
+        → pliant status
+    0 good, 0 to note, 4 to put right
+    ");
+}
+
+#[test]
+fn an_adoption_is_advised_with_the_class_that_it_needs() {
+    let advised = |change: fn(&mut Seen)| {
+        found(|seen| {
+            seen.volumes.clear();
+            change(seen);
+        })
+    };
+    let one = advised(|_| {});
+    assert!(one.contains("--namespace NAMESPACE --claim NAME\n"), "{one}");
+    let two = advised(|seen| {
+        let mut other = seen.classes[0].clone();
+        other.metadata.name = Some("second".to_owned());
+        seen.classes.push(other);
+    });
+    assert!(two.contains("--claim NAME --class CLASS # one of fast and second\n"), "{two}");
 }
 
 #[test]

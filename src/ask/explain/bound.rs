@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::fit::objections;
+use super::fit::{Bar, in_one, objections};
 use super::gather::{Facts, STORAGES, VOLUMES};
 use super::growth::growth;
 use super::pending::{look_at_agents, unschedulable};
@@ -166,8 +166,18 @@ fn pod_waits(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
             format!("the scheduler says: {words}"),
             Todo::hint(format!("make room for the pod on {on}")),
         )
+    } else if why.iter().all(|one| one.bar == Bar::Cordon) {
+        (
+            format!("it may not: {}", in_one(&why)),
+            Todo::command(format!("let pods run on {on} again"), format!("kubectl uncordon {on}")),
+        )
     } else {
-        (format!("it may not: {}", why.join("; ")), Todo::hint(format!("let the pod run on {on}")))
+        (
+            format!("it may not: {}", in_one(&why)),
+            Todo::hint(format!(
+                "let the pod run on {on}: see its nodeSelector, affinity and tolerations"
+            )),
+        )
     };
     let why = format!("is Bound to a volume on node {on}, where its pod {name} has to run; {why}.");
     Some(facts.explain(State::NoNodeForPod, why, vec![todo]))

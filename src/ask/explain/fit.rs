@@ -7,12 +7,47 @@ use k8s_openapi::api::core::v1::{
 
 use crate::volume::few;
 
+/// Why a node does not take a claim or its pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Objection {
+    pub bar: Bar,
+    /// For people.
+    pub words: String,
+}
+
+/// What has to change so that a node takes it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Bar {
+    /// The node is cordoned.
+    Cordon,
+    /// The node itself: it is not ready, or not there.
+    Node,
+    /// The pod: its node selector, its affinity or its tolerations.
+    Pod,
+    /// This other claim of the pod.
+    Companion(String),
+    /// The class.
+    Class,
+}
+
+impl Bar {
+    pub fn says(self, words: impl Into<String>) -> Objection {
+        Objection { bar: self, words: words.into() }
+    }
+}
+
 /// Why a pod may not run on a node; empty if nothing that is seen here speaks against it.
-pub(super) fn objections(pod: &PodSpec, node: &Node) -> Vec<String> {
-    let mut found = labels(pod, node);
-    found.extend(affinity(pod, node));
+pub(super) fn objections(pod: &PodSpec, node: &Node) -> Vec<Objection> {
+    let of_pod = labels(pod, node).into_iter().chain(affinity(pod, node));
+    let mut found: Vec<Objection> = of_pod.map(|words| Bar::Pod.says(words)).collect();
     found.extend(taints(pod, node));
     found
+}
+
+/// In one sentence.
+pub(super) fn in_one(objections: &[Objection]) -> String {
+    let words: Vec<&str> = objections.iter().map(|one| one.words.as_str()).collect();
+    words.join("; ")
 }
 
 fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
@@ -33,11 +68,13 @@ fn affinity(pod: &PodSpec, node: &Node) -> Option<String> {
 }
 
 /// Why another volume of the same pod keeps it from a node: pods run where all of their volumes are.
-pub(super) fn companion(volume: &PersistentVolume, node: &Node) -> Option<String> {
+pub(super) fn companion(volume: &PersistentVolume, node: &Node) -> Option<Objection> {
     let spec = volume.spec.as_ref()?;
     let wanted = unmet(spec.node_affinity.as_ref()?.required.as_ref()?, node)?;
     let claim = spec.claim_ref.as_ref().and_then(|claim| claim.name.as_deref());
-    Some(format!("its pod also uses claim {}, which wants {wanted}", claim.unwrap_or_default()))
+    let claim = claim.unwrap_or_default();
+    let words = format!("its pod also uses claim {claim}, which wants {wanted}");
+    Some(Bar::Companion(claim.to_owned()).says(words))
 }
 
 /// What a node lacks of this; `None` if it lacks nothing.
@@ -97,7 +134,7 @@ fn in_words(requirement: &NodeSelectorRequirement) -> String {
     }
 }
 
-fn taints(pod: &PodSpec, node: &Node) -> Vec<String> {
+fn taints(pod: &PodSpec, node: &Node) -> Vec<Objection> {
     let spec = node.spec.as_ref();
     let tolerations = pod.tolerations.as_deref().unwrap_or_default();
     let hinders = |taint: &&Taint| {
@@ -105,7 +142,7 @@ fn taints(pod: &PodSpec, node: &Node) -> Vec<String> {
         keeps_away && !tolerations.iter().any(|one| tolerates(one, taint))
     };
     let taints = spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    let mut told: Vec<String> = taints.into_iter().filter(hinders).map(taint_in_words).collect();
+    let mut told: Vec<Objection> = taints.into_iter().filter(hinders).map(of_taint).collect();
     told.dedup(); // The kubelet's taints come with two effects.
     told
 }
@@ -124,14 +161,15 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     same(&toleration.effect, &taint.effect) && same(&toleration.key, &taint.key) && value
 }
 
-fn taint_in_words(taint: &Taint) -> String {
+fn of_taint(taint: &Taint) -> Objection {
     match taint.key.as_str() {
-        "node.kubernetes.io/unschedulable" => "the node is cordoned".to_owned(),
-        "node.kubernetes.io/not-ready" => "the node is not ready".to_owned(),
-        "node.kubernetes.io/unreachable" => "the node cannot be reached".to_owned(),
+        "node.kubernetes.io/unschedulable" => Bar::Cordon.says("the node is cordoned"),
+        "node.kubernetes.io/not-ready" => Bar::Node.says("the node is not ready"),
+        "node.kubernetes.io/unreachable" => Bar::Node.says("the node cannot be reached"),
         key => {
             let value = taint.value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
-            format!("its pod does not tolerate the taint {key}{value}:{}", taint.effect)
+            let effect = &taint.effect;
+            Bar::Pod.says(format!("its pod does not tolerate the taint {key}{value}:{effect}"))
         }
     }
 }
@@ -143,7 +181,8 @@ mod tests {
 
     fn told(pod: Value, node: Value) -> Vec<String> {
         let pod = serde_json::from_value(pod).unwrap();
-        objections(&pod, &serde_json::from_value(node).unwrap())
+        let told = objections(&pod, &serde_json::from_value(node).unwrap());
+        told.into_iter().map(|one| one.words).collect()
     }
 
     fn affine(terms: &Value) -> Value {

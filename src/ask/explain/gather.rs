@@ -7,7 +7,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use super::{Explanation, State, Subject, Todo};
-use crate::api::{NodeStorage, PvcAutoscaler, VolumeRequest};
+use crate::api::{NodeStorage, Pool, PvcAutoscaler, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{
     AGENTS, AskError, CLASSES, CONTROLLERS, PVC_AUTOSCALERS, asked, is_ready, no_claim,
@@ -34,6 +34,7 @@ pub(super) struct Facts {
     /// What the kubelets know of drivers.
     pub kubelets: Vec<CSINode>,
     pub storages: Vec<NodeStorage>,
+    pub pools: Vec<Pool>,
     /// The pods of the agents.
     pub agents: Vec<Pod>,
     pub requests: Vec<VolumeRequest>,
@@ -48,6 +49,7 @@ pub(super) struct Facts {
 pub(super) const NODES: &str = "nodes";
 pub(super) const KUBELETS: &str = "csinodes";
 pub(super) const STORAGES: &str = "nodestorages";
+pub(super) const POOLS: &str = "pools";
 pub(super) const AGENT_PODS: &str = "the pods of the driver";
 pub(super) const VOLUMES: &str = "persistent volumes";
 
@@ -220,6 +222,7 @@ async fn surroundings(ask: &mut Reader<'_>, facts: &mut Facts) -> Result<(), Ask
     facts.nodes = ask.list(ask.all(), all(), NODES).await?;
     facts.kubelets = ask.list(ask.all(), all(), KUBELETS).await?;
     facts.storages = ask.list(ask.all(), all(), STORAGES).await?;
+    facts.pools = ask.list(ask.all(), all(), POOLS).await?;
     facts.requests = ask.list(ask.all(), all(), "volumerequests").await?;
     facts.agents = ask.list(ask.all(), all().labels(AGENTS), AGENT_PODS).await?;
     let Some(claim) = &facts.claim else {

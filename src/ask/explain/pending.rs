@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, PodSpec};
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::gather::{Facts, STORAGES, VOLUMES};
+use super::fit::Bar;
+use super::gather::{Facts, POOLS, STORAGES, VOLUMES};
 use super::room::{NodeSays, Verdict, Wish, nodes_say};
 use super::{Explanation, State, Todo};
-use crate::api::{NodeStorageStatus, Phase, Quantity, VolumeRequest, Work};
-use crate::ask::CLASSES;
+use crate::api::{NodeStorageStatus, Phase, Pool, Quantity, VolumeRequest, Work};
+use crate::ask::{CLASSES, topology};
 use crate::cluster::DEFAULT_POOL;
-use crate::volume::{Class, DRIVER, FsKind, Reason, few};
+use crate::volume::{Class, DRIVER, FsKind, Reason, TOPOLOGY, few};
 
 /// Where the scheduler writes the node that it has chosen.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -126,6 +127,18 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
             class.provisioner
         );
         return refused(State::OtherDriver, why, Vec::new());
+    }
+    let foreign = topology::foreign_keys(class);
+    if !foreign.is_empty() {
+        let why = format!(
+            "is Pending: the allowedTopologies of its class {name} name {}, and volumes of this driver \
+             have only the key {TOPOLOGY}, whose value is the name of the node.",
+            few(foreign)
+        );
+        let what =
+            "make the claim again with a class that has this instead: no class can be edited";
+        let todo = Todo::command(what, topology::in_our_key(class, &facts.nodes));
+        return refused(State::ClassInvalid, why, vec![todo]);
     }
     match Class::parse(&class.parameters.clone().unwrap_or_default(), None, FsKind::Ext4) {
         Ok(parsed) => Ok((class, parsed)),
@@ -255,7 +268,7 @@ fn placed(
     let mut told = if says(Verdict::Fits) {
         fits(facts, &nodes, pod)
     } else {
-        nowhere(facts, &nodes, storage_class, pod)
+        nowhere(facts, &nodes, storage_class, class, pod)
     };
     told.why += &chosen_pools(facts, class, &nodes);
     told.nodes = nodes;
@@ -321,6 +334,7 @@ fn nowhere(
     facts: &Facts,
     nodes: &[NodeSays],
     storage_class: &StorageClass,
+    parsed: &Class,
     pod: Option<&Pod>,
 ) -> Explanation {
     let class = storage_class.metadata.name.as_deref().unwrap_or_default();
@@ -349,10 +363,10 @@ fn nowhere(
         let who = pod.map_or("have it".to_owned(), |pod| format!("run its pod {}", pod_name(pod)));
         (State::NoNodeForPod, format!("no node may {who}"))
     };
-    facts.explain(state, format!("is Pending: {why}."), ways_out(facts, nodes, state))
+    facts.explain(state, format!("is Pending: {why}."), ways_out(facts, nodes, parsed, state))
 }
 
-fn ways_out(facts: &Facts, nodes: &[NodeSays], state: State) -> Vec<Todo> {
+fn ways_out(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> Vec<Todo> {
     let mut ways = Vec::new();
     let short = nodes.iter().filter(|node| node.verdict == Verdict::Short);
     let most = short.clone().filter_map(|node| node.largest).max();
@@ -367,30 +381,113 @@ fn ways_out(facts: &Facts, nodes: &[NodeSays], state: State) -> Vec<Todo> {
         ways.push(Todo::command(what, format!("kubectl edit pool {pool}")));
     }
     let size = facts.wish().map(Quantity);
-    let excluded = nodes.iter().filter(|node| node.verdict == Verdict::Excluded);
-    let roomy: Vec<&str> =
-        excluded.filter(|node| node.largest >= size).map(|node| node.node.as_str()).collect();
+    let excluded: Vec<&NodeSays> =
+        nodes.iter().filter(|node| node.verdict == Verdict::Excluded).collect();
+    let roomy: Vec<&NodeSays> =
+        excluded.iter().filter(|node| node.largest >= size).copied().collect();
     if !roomy.is_empty() {
-        let what = format!("lift what excludes {}: there is room", few(&roomy));
-        ways.push(Todo::hint(what));
+        ways.extend(lifted(facts, &roomy));
+    } else if state == State::NoNodeForPod {
+        ways.extend(lifted(facts, &excluded));
     }
-    ways.extend(look_further(facts, state, ways.is_empty()));
+    ways.extend(look_further(facts, nodes, class, state));
     ways
 }
 
+/// How nodes would take what something keeps from them: one way for all of which the same holds.
+fn lifted(facts: &Facts, excluded: &[&NodeSays]) -> Vec<Todo> {
+    let mut alike: BTreeMap<Vec<Bar>, Vec<&str>> = BTreeMap::new();
+    for node in excluded {
+        let mut bars = node.bars.clone();
+        bars.sort();
+        bars.dedup();
+        alike.entry(bars).or_default().push(&node.node);
+    }
+    alike.into_iter().map(|(bars, nodes)| way_to(facts, &bars, &nodes)).collect()
+}
+
+fn way_to(facts: &Facts, bars: &[Bar], nodes: &[&str]) -> Todo {
+    let on = few(nodes);
+    if bars == [Bar::Cordon] {
+        let command = format!("kubectl uncordon {}", nodes.join(" "));
+        return Todo::command(format!("let pods run on {on} again"), command);
+    }
+    let way = |bar: &Bar| match bar {
+        Bar::Cordon => format!("uncordon {on}"),
+        Bar::Node => format!("bring {on} back"),
+        Bar::Pod => {
+            format!("let its pod run on {on}: see its nodeSelector, affinity and tolerations")
+        }
+        Bar::Companion(claim) => {
+            format!("let its pod use another claim than {claim}, which is not on {on}")
+        }
+        Bar::Class => {
+            let others = facts.classes.iter().filter(|class| {
+                class.provisioner == DRIVER
+                    && nodes.iter().all(|node| topology::allows(class, node))
+            });
+            let names: Vec<&str> = others.filter_map(|one| one.metadata.name.as_deref()).collect();
+            let such = match names.as_slice() {
+                [] => String::new(),
+                names => format!(", such as {}", few(names)),
+            };
+            format!("make the claim again with a class that allows {TOPOLOGY}={on}{such}")
+        }
+    };
+    let ways: Vec<String> = bars.iter().map(way).collect();
+    Todo::hint(ways.join("; and "))
+}
+
+/// How a node gets the pool that a class takes.
+fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Todo {
+    let lacking = nodes.iter().filter(|node| node.verdict == Verdict::NoPool);
+    let lacking: Vec<&str> = lacking.map(|node| node.node.as_str()).collect();
+    let on = few(&lacking);
+    let name = |pool: &Pool| pool.metadata.name.clone().unwrap_or_default();
+    let Some(wanted) = class.pool.as_ref().filter(|_| facts.sees(POOLS)) else {
+        let what =
+            format!("have a Pool for {on}: write one, or see the nodeSelector of those there are");
+        return Todo::command(what, "kubectl get pools --output yaml");
+    };
+    let Some(pool) = facts.pools.iter().find(|pool| name(pool) == wanted.as_str()) else {
+        let there = facts.pools.iter().map(name);
+        let or = if facts.pools.is_empty() {
+            String::new()
+        } else {
+            format!(", or make the claim again with a class of {}", few(there))
+        };
+        let what = format!("there is no Pool {wanted}: write it{or}");
+        return Todo::command(what, "kubectl explain pool.spec");
+    };
+    let selector = &pool.spec.node_selector;
+    let has_labels = |node: &&str| {
+        let is_it = |one: &&Node| one.metadata.name.as_deref() == Some(*node);
+        let labels = facts.nodes.iter().find(is_it).and_then(|node| node.metadata.labels.as_ref());
+        selector.iter().all(|(key, value)| labels.is_some_and(|all| all.get(key) == Some(value)))
+    };
+    if selector.is_empty() || lacking.iter().all(has_labels) {
+        let what = format!("Pool {wanted} is for {on}: see what it says of it");
+        return Todo::command(what, format!("kubectl get pool {wanted} --output yaml"));
+    }
+    let unlabelled: Vec<&str> = lacking.into_iter().filter(|node| !has_labels(node)).collect();
+    let labels: Vec<String> =
+        selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let on = few(&unlabelled);
+    let what = format!("have Pool {wanted} on {on} too, by the labels that it selects");
+    let command =
+        format!("kubectl label node {} {} --overwrite", unlabelled.join(" "), labels.join(" "));
+    Todo::command(what, command)
+}
+
 /// Where to look where no number helps.
-fn look_further(facts: &Facts, state: State, alone: bool) -> Option<Todo> {
+fn look_further(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> Option<Todo> {
     let program = &facts.program;
     match state {
-        State::NoPool => Some(Todo::command(
-            "have the pool on such a node: see its nodeSelector",
-            "kubectl get pools --output yaml",
-        )),
+        State::NoPool => Some(get_pool(facts, nodes, class)),
         State::PoolUnavailable => Some(Todo::command("see all pools", format!("{program} status"))),
         State::NoAgent => {
             Some(Todo::command("look at the driver", format!("{program} doctor --cluster")))
         }
-        State::NoNodeForPod if alone => Some(Todo::hint("lift what excludes one of these nodes")),
         _ => None,
     }
 }

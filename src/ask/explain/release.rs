@@ -45,8 +45,11 @@ fn kept(facts: &Facts) -> Explanation {
     let name = facts.volume_name();
     let spec = facts.volume.as_ref().and_then(|volume| volume.spec.as_ref());
     let reference = spec.and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
+    let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
+    let class = class.filter(|class| !class.is_empty());
+    let class = class.map(|class| format!(" --class {class}")).unwrap_or_default();
     let adopt = format!(
-        "{} adopt {} --namespace {} --claim {}",
+        "{} adopt {} --namespace {} --claim {}{class}",
         facts.program,
         facts.handle().unwrap_or_default(),
         reference.namespace.unwrap_or_default(),

@@ -6,9 +6,10 @@ use k8s_openapi::api::core::v1::{Node, PodSpec};
 use k8s_openapi::api::storage::v1::StorageClass;
 use serde::Serialize;
 
-use super::fit::{companion, objections};
+use super::fit::{Bar, Objection, companion, in_one, objections};
 use super::gather::{Facts, NODES, STORAGES, is_registered};
 use crate::api::{Health, NodeStorage, PoolOnNode, Quantity};
+use crate::ask::topology;
 use crate::bytes::Bytes;
 use crate::cluster::{largest, pool_of};
 use crate::volume::{Class, TOPOLOGY, few};
@@ -29,6 +30,9 @@ pub struct NodeSays {
     pub verdict: Verdict,
     /// In a sentence without its node.
     pub why: String,
+    /// What would have to change so that the volume may be there.
+    #[serde(skip)]
+    pub(super) bars: Vec<Bar>,
 }
 
 /// What a node says, in one word.
@@ -68,7 +72,10 @@ pub(super) fn nodes_say(facts: &Facts, wish: &Wish<'_>) -> Vec<NodeSays> {
 fn node_says(facts: &Facts, wish: &Wish<'_>, name: &str) -> NodeSays {
     let storage = facts.storage(name);
     let pool = storage.and_then(|node| pool_of(node.status.as_ref()?, wish.class));
-    let (verdict, why) = excluded(facts, wish, name)
+    let objections = excluded(facts, wish, name);
+    let is_excluded = !objections.is_empty();
+    let (verdict, why) = is_excluded
+        .then(|| (Verdict::Excluded, format!("excluded: {}", in_one(&objections))))
         .or_else(|| without_agent(facts, storage, name))
         .unwrap_or_else(|| match pool {
             Some(pool) => in_pool(pool, wish),
@@ -80,35 +87,27 @@ fn node_says(facts: &Facts, wish: &Wish<'_>, name: &str) -> NodeSays {
         largest: pool.map(|pool| Quantity(largest(pool, wish.class.layout))),
         verdict,
         why,
+        bars: objections.into_iter().map(|one| one.bar).collect(),
     }
 }
 
-fn excluded(facts: &Facts, wish: &Wish<'_>, name: &str) -> Option<(Verdict, String)> {
+fn excluded(facts: &Facts, wish: &Wish<'_>, name: &str) -> Vec<Objection> {
     let is_it = |node: &&Node| node.metadata.name.as_deref() == Some(name);
-    let mut why = Vec::new();
+    let mut found = Vec::new();
     match facts.nodes.iter().find(is_it) {
         Some(node) => {
-            why.extend(wish.pod.iter().flat_map(|pod| objections(pod, node)));
-            why.extend(facts.companions.iter().filter_map(|volume| companion(volume, node)));
+            found.extend(wish.pod.iter().flat_map(|pod| objections(pod, node)));
+            found.extend(facts.companions.iter().filter_map(|volume| companion(volume, node)));
         }
-        None if facts.sees(NODES) => why.push("there is no such node any more".to_owned()),
+        None if facts.sees(NODES) => found.push(Bar::Node.says("there is no such node any more")),
         None => {}
     }
-    if !class_allows(wish.storage_class, name) {
-        why.push("the allowedTopologies of the class leave it out".to_owned());
+    if !topology::allows(wish.storage_class, name) {
+        let named = topology::named_nodes(wish.storage_class).unwrap_or_default();
+        let words = format!("its class allows only {TOPOLOGY}={}", few(named));
+        found.push(Bar::Class.says(words));
     }
-    (!why.is_empty()).then(|| (Verdict::Excluded, format!("excluded: {}", why.join("; "))))
-}
-
-fn class_allows(class: &StorageClass, node: &str) -> bool {
-    let terms = class.allowed_topologies.as_deref().unwrap_or_default();
-    let holds = |expressions: &[k8s_openapi::api::core::v1::TopologySelectorLabelRequirement]| {
-        expressions.iter().all(|one| one.key == TOPOLOGY && one.values.iter().any(|v| v == node))
-    };
-    let allowed = |term: &k8s_openapi::api::core::v1::TopologySelectorTerm| {
-        holds(term.match_label_expressions.as_deref().unwrap_or_default())
-    };
-    terms.is_empty() || terms.iter().any(allowed)
+    found
 }
 
 fn without_agent(

@@ -84,6 +84,16 @@ fn cluster() -> Facts {
             storage("beta", &[("fast", 110)]),
             storage("gamma", &[("slow", 900)]),
         ],
+        pools: vec![
+            typed(
+                json!({"apiVersion": "pliant.io/v1alpha1", "kind": "Pool", "metadata": {"name": "fast"},
+                "spec": {"nodeSelector": {"disks": "nvme"}, "groups": ["vg0"]}}),
+            ),
+            typed(
+                json!({"apiVersion": "pliant.io/v1alpha1", "kind": "Pool", "metadata": {"name": "slow"},
+                "spec": {"groups": ["vg1"]}}),
+            ),
+        ],
         agents: names.map(|name| typed(agent(name))).into(),
         ..Facts::default()
     }

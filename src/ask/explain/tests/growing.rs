@@ -276,7 +276,7 @@ fn what_is_wrong_with_a_volume_is_told() {
     default/db-2 is Bound to a volume on node alpha, where its pod db-0 has to run;
     it may not: its pod wants the node label zone=b.
     What to do:
-      let the pod run on alpha
+      let the pod run on alpha: see its nodeSelector, affinity and tolerations
     default/db-2 is Bound to a volume on node alpha, where its pod db-0 has to run;
     the scheduler says: 0/3 nodes are available: 1 Insufficient cpu.
     What to do:
@@ -334,4 +334,32 @@ fn what_is_going_or_kept_is_told() {
     pvc-u-1 is being removed with its data.
     pvc-u-1 is to be removed, and cannot be yet: volume x is in use: mounted at /mnt
     "#);
+}
+
+#[test]
+fn a_pod_that_waits_for_the_cordoned_node_of_its_volume_is_told_how_to_lift_that() {
+    let mut facts = bound();
+    facts.pods[0] = typed(json!({
+        "metadata": {"name": "db-0", "namespace": "default"}, "spec": {"containers": []},
+        "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3"}]},
+    }));
+    facts.nodes[0].spec = typed(json!({"taints": [
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}));
+    let (state, text) = said(&facts);
+    assert_eq!(state, State::NoNodeForPod);
+    let advice = "What to do:\n  let pods run on alpha again\n    kubectl uncordon alpha\n";
+    assert!(text.ends_with(advice), "{text}");
+}
+
+#[test]
+fn the_adoption_that_is_advised_names_the_class_of_the_volume() {
+    let mut facts = bound();
+    facts.claim = None;
+    let pv = facts.volume.as_mut().unwrap();
+    pv.spec.as_mut().unwrap().persistent_volume_reclaim_policy = Some("Retain".to_owned());
+    pv.spec.as_mut().unwrap().storage_class_name = Some("fast".to_owned());
+    pv.status.as_mut().unwrap().phase = Some("Released".to_owned());
+    let (state, text) = said(&facts);
+    assert_eq!(state, State::Kept);
+    assert!(text.contains("--namespace default --claim db-2 --class fast\n"), "{text}");
 }

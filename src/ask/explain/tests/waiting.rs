@@ -31,7 +31,7 @@ fn without_room_each_node_says_how_much_is_short() {
         kubectl delete pvc db-2 --namespace default
       add a disk to pool fast of beta
         kubectl edit pool fast
-      lift what excludes alpha: there is room
+      let its pod run on alpha: see its nodeSelector, affinity and tolerations
     ");
 }
 
@@ -157,8 +157,8 @@ fn that_no_node_can_have_it_is_told_by_what_comes_nearest() {
     fast.
       gamma  –  no pool fast; it has slow
     What to do:
-      have the pool on such a node: see its nodeSelector
-        kubectl get pools --output yaml
+      have Pool fast on gamma too, by the labels that it selects
+        kubectl label node gamma disks=nvme --overwrite
     default/db-2 is Pending: the pool of class fast cannot be used on any node that
     may run its pod db-0.
       alpha  698 GiB  volume group vg0 is not there; see `vgs`
@@ -184,11 +184,14 @@ fn that_no_node_can_have_it_is_told_by_what_comes_nearest() {
     default/db-2 is Pending: no node may run its pod db-0.
       alpha  698 GiB  excluded: the node is cordoned
     What to do:
-      lift what excludes alpha: there is room
+      let pods run on alpha again
+        kubectl uncordon alpha
     default/db-2 is Pending: no node may run its pod db-0.
-      alpha  698 GiB  excluded: the allowedTopologies of the class leave it out
+      alpha  698 GiB  excluded: its class allows only
+                      topology.lvm.csi.pliant.io/node=gamma
     What to do:
-      lift what excludes alpha: there is room
+      make the claim again with a class that allows
+      topology.lvm.csi.pliant.io/node=alpha
     default/db-2 is Pending: no node has told what it has.
     What to do:
       look at the driver
@@ -387,4 +390,145 @@ fn a_class_that_names_no_pool_is_told_by_which_rule_each_node_takes_one() {
     facts.storages.truncate(1);
     facts.storages[0].status.as_mut().unwrap().pools.pop();
     assert!(!said(&facts).1.contains("names no pool"), "where there is no choice");
+}
+
+/// What is told, in one line.
+fn flat(facts: &Facts) -> String {
+    said(facts).1.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_class_with_the_key_of_another_driver_is_told_what_to_write() {
+    for (key, value, nodes) in [
+        ("kubernetes.io/hostname", "alpha", "alpha"),
+        ("zone", "b", "beta, gamma"),
+        ("topology.kubernetes.io/zone", "b", "NODE"),
+    ] {
+        for immediate in [false, true] {
+            let mut facts = with_pod(pod());
+            for node in &mut facts.nodes {
+                let name = node.metadata.name.clone().unwrap();
+                let labels = node.metadata.labels.as_mut().unwrap();
+                labels.insert("kubernetes.io/hostname".to_owned(), name);
+            }
+            let class = &mut facts.classes[0];
+            let term = json!({"matchLabelExpressions": [{"key": key, "values": [value]}]});
+            class.allowed_topologies = typed(json!([term]));
+            if immediate {
+                class.volume_binding_mode = Some("Immediate".to_owned());
+            }
+            let (state, text) = (judge(&facts).state, flat(&facts));
+            assert_eq!(state, State::ClassInvalid, "{text}");
+            let why = format!(
+                "the allowedTopologies of its class fast name {key}, and volumes of this \
+                               driver have only the key topology.lvm.csi.pliant.io/node"
+            );
+            assert!(text.contains(&why), "{text}");
+            let write = format!(
+                "allowedTopologies: [{{matchLabelExpressions: [{{key: \
+                topology.lvm.csi.pliant.io/node, values: [{nodes}]}}]}}]"
+            );
+            assert!(text.contains(&write), "{text}");
+        }
+    }
+    // Followed.
+    let mut facts = with_pod(pod());
+    facts.classes[0].allowed_topologies = typed(json!([{"matchLabelExpressions": [
+        {"key": "topology.lvm.csi.pliant.io/node", "values": ["alpha"]}]}]));
+    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+}
+
+#[test]
+fn what_is_advised_where_nodes_are_excluded_can_be_followed() {
+    // Beta has too little, and alpha, which has enough, is excluded in each of these ways.
+    let excluded = |change: fn(&mut Facts)| {
+        let mut facts = with_pod(pod());
+        facts.classes[0].allowed_topologies = None;
+        change(&mut facts);
+        (judge(&facts).state, flat(&facts), facts)
+    };
+    let cordon = |facts: &mut Facts| {
+        facts.nodes[0].spec = typed(json!({"taints": [
+            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}));
+    };
+    let (state, text, mut facts) = excluded(cordon);
+    assert_eq!(state, State::NoRoom);
+    assert!(text.contains("let pods run on alpha again kubectl uncordon alpha"), "{text}");
+    facts.nodes[0].spec = None;
+    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+
+    let (_, text, mut facts) = excluded(|facts| {
+        facts.pods[0].spec.as_mut().unwrap().node_selector = typed(json!({"zone": "b"}));
+    });
+    let advice = "let its pod run on alpha: see its nodeSelector, affinity and tolerations";
+    assert!(text.contains(advice), "{text}");
+    facts.pods[0].spec.as_mut().unwrap().node_selector = None;
+    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+
+    let (_, text, mut facts) = excluded(|facts| {
+        let mut other = facts.classes[0].clone();
+        other.metadata.name = Some("anywhere".to_owned());
+        facts.classes.push(other);
+        facts.classes[0].allowed_topologies = typed(json!([{"matchLabelExpressions": [
+            {"key": "topology.lvm.csi.pliant.io/node", "values": ["beta"]}]}]));
+    });
+    let advice = "make the claim again with a class that allows \
+                  topology.lvm.csi.pliant.io/node=alpha, such as anywhere";
+    assert!(text.contains(advice), "{text}");
+    facts = with_claim(facts, "/spec/storageClassName", json!("anywhere"));
+    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+
+    let (_, text, _) = excluded(|facts| {
+        facts.nodes[0].spec = typed(json!({"taints": [
+            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+            {"key": "gpu", "effect": "NoSchedule"}]}));
+    });
+    let both = "uncordon alpha; and let its pod run on alpha: see its nodeSelector";
+    assert!(text.contains(both), "{text}");
+}
+
+#[test]
+fn a_smaller_claim_is_advised_that_fits() {
+    let mut facts = with_pod(pod());
+    facts.storages.remove(0);
+    facts.nodes.remove(0);
+    let text = flat(&facts);
+    assert!(text.contains("ask for 110Gi or less"), "{text}");
+    let facts = with_claim(facts, "/spec/resources/requests/storage", json!("110Gi"));
+    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+}
+
+#[test]
+fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
+    let only_gamma = || {
+        let mut facts = with_pod(pod());
+        facts.nodes.retain(|node| node.metadata.name.as_deref() == Some("gamma"));
+        facts.storages.retain(|node| node.metadata.name.as_deref() == Some("gamma"));
+        facts
+    };
+    let mut facts = only_gamma();
+    assert!(flat(&facts).contains("kubectl label node gamma disks=nvme --overwrite"));
+    // Its agent makes the pool then, or says why it does not.
+    facts.nodes[0].metadata.labels.as_mut().unwrap().insert("disks".to_owned(), "nvme".to_owned());
+    let text = flat(&facts);
+    assert!(text.contains("Pool fast is for gamma: see what it says of it"), "{text}");
+    assert!(text.contains("kubectl get pool fast --output yaml"), "{text}");
+    facts.storages[0] = storage("gamma", &[("fast", 900)]);
+    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+
+    let mut facts = only_gamma();
+    facts.pools.remove(0);
+    let text = flat(&facts);
+    let write = "there is no Pool fast: write it, or make the claim again with a class of slow";
+    assert!(text.contains(write), "{text}");
+    facts.classes[0].parameters = typed(json!({"pool": "slow"}));
+    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+
+    let mut facts = only_gamma();
+    facts.classes[0].parameters = None;
+    facts.storages[0] = storage("gamma", &[]);
+    let text = flat(&facts);
+    assert!(text.contains("have a Pool for gamma: write one"), "{text}");
+    facts.storages[0] = storage("gamma", &[("any", 900)]);
+    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
 }
