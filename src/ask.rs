@@ -20,18 +20,25 @@ pub use status::{Record, Status, names, status, table};
 
 use k8s_openapi::api::core::v1::Pod;
 
+use crate::causes::in_full;
 use crate::doctor::{WIDTH, wrapped};
 
 /// Why an answer cannot be given.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// The API server, or the way to it.
-    #[error("the API server could not be asked for {what}")]
+    #[error("the API server could not be asked for {what}: {why}")]
     Api {
         /// For what.
         what: &'static str,
         /// What it said.
-        source: Box<kube::Error>,
+        why: String,
+    },
+    /// The caller may not read or write it: whether it is there is not known.
+    #[error("{reason}")]
+    Forbidden {
+        /// A sentence: the verb and the kind that a role would have to allow.
+        reason: String,
     },
     /// What is asked for is not there, or cannot be had.
     #[error("{reason}")]
@@ -57,7 +64,25 @@ fn kind_and_name<'a>(text: &'a str, write: &str) -> Result<(&'a str, &'a str), S
 }
 
 fn asked(what: &'static str) -> impl Fn(kube::Error) -> AskError {
-    move |source| AskError::Api { what, source: Box::new(source) }
+    move |error| match &error {
+        kube::Error::Api(status) if status.is_forbidden() => {
+            AskError::Forbidden { reason: format!("you may not do this: {}", in_full(&error)) }
+        }
+        _ => AskError::Api { what, why: in_full(&error) },
+    }
+}
+
+/// That what is asked for may be there: the caller may not see it.
+fn may_not_list(kind: &str, place: &str) -> AskError {
+    let reason = format!(
+        "you may not list {kind} {place}, so it is not known what there is; a role with the verb list for \
+         {kind} allows it"
+    );
+    AskError::Forbidden { reason }
+}
+
+fn in_namespace(namespace: &str) -> String {
+    format!("in namespace {namespace}")
 }
 
 /// The label selector of all pods of the driver, as the chart has it.
@@ -72,6 +97,10 @@ const CONTROLLERS: &str = "app.kubernetes.io/name=pliant,app.kubernetes.io/compo
 /// What may not be readable, as people are told.
 const CLASSES: &str = "storage classes";
 const PVC_AUTOSCALERS: &str = "pvcautoscalers";
+const CLAIMS: &str = "persistentvolumeclaims";
+const NODES: &str = "nodes";
+const PODS: &str = "pods";
+const STORAGES: &str = "nodestorages";
 
 /// What a caller may not read, so that something may be missing in what was told.
 fn may_not_read(unseen: &[String]) -> String {

@@ -23,7 +23,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("mount", &["host"]),
     ("node", &["lvm", "fs", "mount", "host", "bytes", "volume", "causes"]),
     // A client of the API server, as kubectl is one.
-    ("ask", &["api", "autoscaler", "bytes", "cluster", "doctor", "volume"]),
+    ("ask", &["api", "autoscaler", "bytes", "causes", "cluster", "doctor", "volume"]),
     ("cluster", &["api", "bytes", "volume", "causes"]),
     ("controllers", &["api", "cluster", "node", "volume", "busy", "bytes", "causes"]),
     ("admission", &["api", "causes", "certificates", "cluster"]),
@@ -54,6 +54,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "api",
             "ask",
             "autoscaler",
+            "causes",
             "cluster",
             "controllers",
             "populators",

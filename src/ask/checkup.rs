@@ -11,7 +11,7 @@ use kube::api::ListParams;
 
 use crate::api::{NodeStorage, Pool, VolumeRequest};
 use crate::ask::read::Reader;
-use crate::ask::{AskError, DRIVER_PODS, names};
+use crate::ask::{AskError, DRIVER_PODS, NODES, STORAGES, may_not_list, names};
 use crate::cluster::Pv;
 use crate::doctor::Finding;
 use crate::volume::DRIVER;
@@ -41,15 +41,13 @@ const DEFINITIONS: &str = "custom resource definitions";
 const DRIVERS: &str = "csidrivers";
 const CLASSES: &str = "storage classes";
 const POOLS: &str = "pools";
-const NODES: &str = "nodes";
 const KUBELETS: &str = "csinodes";
-const STORAGES: &str = "nodestorages";
 const PODS: &str = "the pods of the driver";
 const VOLUMES: &str = "persistent volumes";
 const REQUESTS: &str = "volumerequests";
 
 impl Seen {
-    fn sees(&self, what: &str) -> bool {
+    pub(super) fn sees(&self, what: &str) -> bool {
         !self.unseen.contains(&what)
     }
 
@@ -92,7 +90,7 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
 /// program.
 ///
 /// # Errors
-/// [`AskError::Refused`] if there is no such node.
+/// [`AskError::Refused`] if there is no such node, [`AskError::Forbidden`] if that may not be seen.
 pub fn judge(seen: &Seen, program: &str, node: Option<&str>) -> Result<Vec<Finding>, AskError> {
     let mut findings = Vec::new();
     if !seen.unseen.is_empty() {
@@ -102,6 +100,7 @@ pub fn judge(seen: &Seen, program: &str, node: Option<&str>) -> Result<Vec<Findi
     let names = node::names(seen);
     match node {
         Some(name) if names.contains(name) => findings.extend(node::judge(seen, program, name)),
+        Some(_) if !seen.sees(NODES) => return Err(may_not_list(NODES, "in this cluster")),
         Some(name) => {
             let reason = format!("there is no node {name}; `kubectl get nodes` lists them");
             return Err(AskError::Refused { reason });

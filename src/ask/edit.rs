@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::api::{PvcAutoscaler, Quantity, RollBack};
 use crate::ask::plan::{Around, Plan};
 use crate::ask::read::Reader;
-use crate::ask::{AskError, CLASSES, PVC_AUTOSCALERS, kept, kind_and_name};
+use crate::ask::{AskError, CLAIMS, CLASSES, PODS, PVC_AUTOSCALERS, kept, kind_and_name};
 use crate::bytes::Bytes;
 
 mod back;
@@ -142,7 +142,7 @@ pub async fn observe(
     let mut around = Around::observe(client, namespace).await?;
     let mut ask = Reader::new(client);
     let pods = Api::namespaced(client.clone(), &around.namespace);
-    let pods = ask.list(pods, ListParams::default(), "pods").await?;
+    let pods = ask.list(pods, ListParams::default(), PODS).await?;
     around.unseen.extend(ask.unseen);
     Ok(Seen { program: program.to_owned(), around, pods })
 }
@@ -193,7 +193,7 @@ pub async fn is_kept(
     let namespace = namespace.unwrap_or(client.default_namespace());
     let mut ask = Reader::new(client);
     let claims = Api::namespaced(client.clone(), namespace);
-    let found: Option<PersistentVolumeClaim> = ask.get(claims, claim, "claims").await?;
+    let found: Option<PersistentVolumeClaim> = ask.get(claims, claim, CLAIMS).await?;
     let Some(found) = found else { return Ok(false) };
     let all = Api::namespaced(client.clone(), namespace);
     let all: Vec<PvcAutoscaler> = ask.list(all, ListParams::default(), PVC_AUTOSCALERS).await?;

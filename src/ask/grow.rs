@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use crate::api::Quantity;
 use crate::ask::{AskError, no_claim};
 use crate::bytes::Bytes;
+use crate::causes::in_full;
 use crate::cluster::own_words;
 
 /// What a claim says of its growth.
@@ -55,7 +56,7 @@ pub async fn grow(
         );
         return Err(AskError::Refused { reason });
     };
-    let claim = claim.map_err(|error| AskError::Refused { reason: error.to_string() })?;
+    let claim = claim.map_err(|error| AskError::Refused { reason: in_full(&error) })?;
     if let Some(Told::Refused(reason)) = told(claim.as_ref()) {
         return Err(AskError::Refused { reason });
     }

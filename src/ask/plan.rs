@@ -11,7 +11,9 @@ use crate::api::{
     Swap,
 };
 use crate::ask::read::Reader;
-use crate::ask::{AskError, CLASSES, PVC_AUTOSCALERS};
+use crate::ask::{
+    AskError, CLAIMS, CLASSES, PVC_AUTOSCALERS, STORAGES, in_namespace, may_not_list,
+};
 use crate::autoscaler::{Drift, is_rolled_back, is_wanted_back, wanted};
 use crate::cluster::{capacity, class_of, requested, volume_name};
 use crate::volume::{FsKind, Shrinks};
@@ -106,6 +108,8 @@ pub enum Procedure {
     RollBack,
     /// No claim can be made of it that is as it is wanted.
     Impossible,
+    /// The caller may not read the claim.
+    Unseen,
 }
 
 /// What belongs to the claims of a namespace.
@@ -128,10 +132,19 @@ impl Around {
         let ours = Api::namespaced(client.clone(), &namespace);
         let mut autoscalers: Vec<PvcAutoscaler> = ask.list(ours, all(), PVC_AUTOSCALERS).await?;
         autoscalers.sort_by_key(ResourceExt::name_any);
-        let claims = ask.list(Api::namespaced(client.clone(), &namespace), all(), "claims").await?;
+        let claims = ask.list(Api::namespaced(client.clone(), &namespace), all(), CLAIMS).await?;
         let classes = ask.list(ask.all(), all(), CLASSES).await?;
-        let storages = ask.list(ask.all(), all(), "nodestorages").await?;
+        let storages = ask.list(ask.all(), all(), STORAGES).await?;
         Ok(Around { namespace, autoscalers, claims, classes, storages, unseen: ask.unseen })
+    }
+
+    /// # Errors
+    /// [`AskError::Forbidden`] if the caller may not know which objects of this kind there are.
+    pub fn sees(&self, kind: &str) -> Result<(), AskError> {
+        if self.unseen.contains(&kind) {
+            return Err(may_not_list(kind, &in_namespace(&self.namespace)));
+        }
+        Ok(())
     }
 
     pub fn claim(&self, name: &str) -> Option<&PersistentVolumeClaim> {
@@ -160,26 +173,23 @@ impl Around {
 /// What the PvcAutoscalers of a namespace do and would do, or the one of this name.
 ///
 /// # Errors
-/// [`AskError::Refused`] if there is none of this name.
+/// [`AskError::Refused`] if there is none of this name, [`AskError::Forbidden`] if that may not be seen.
 pub async fn plan(
     client: &Client,
     namespace: Option<&str>,
     name: Option<&str>,
 ) -> Result<Vec<Plan>, AskError> {
     let around = Around::observe(client, namespace).await?;
+    around.sees(PVC_AUTOSCALERS)?;
     let is_asked = |one: &&PvcAutoscaler| name.is_none_or(|name| one.name_any() == name);
     let asked = around.autoscalers.iter().filter(is_asked);
     let plans: Vec<Plan> = asked.map(|one| plan_of(&around, one)).collect();
     if let (Some(name), []) = (name, plans.as_slice()) {
-        let reason = if around.unseen.contains(&PVC_AUTOSCALERS) {
-            format!("you may not read PvcAutoscalers in namespace {}", around.namespace)
-        } else {
-            format!(
-                "there is no PvcAutoscaler {name} in namespace {}; `kubectl get pvcautoscalers \
-                 --all-namespaces` lists them",
-                around.namespace
-            )
-        };
+        let reason = format!(
+            "there is no PvcAutoscaler {name} in namespace {}; `kubectl get pvcautoscalers \
+             --all-namespaces` lists them",
+            around.namespace
+        );
         return Err(AskError::Refused { reason });
     }
     Ok(plans)
@@ -224,6 +234,7 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
     let is_back = is_rolled_back(spec, entry);
     let (by, change) = match drift {
         _ if is_wanted_back(spec, entry) => (Procedure::RollBack, None),
+        None if around.sees(CLAIMS).is_err() => (Procedure::Unseen, None),
         None | Some((Drift::None, _)) if has.is_none() => (Procedure::Make, None),
         None | Some((Drift::None, false)) => (Procedure::Nothing, None),
         Some((Drift::None, true) | (Drift::Grow | Drift::Lower, _)) => (Procedure::Grow, None),

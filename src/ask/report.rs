@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::api::{PvcAutoscaler, PvcSourcePopulator};
 use crate::ask::checkup::{self, Seen};
 use crate::ask::read::Reader;
-use crate::ask::{AskError, PVC_AUTOSCALERS, table};
+use crate::ask::{AskError, PVC_AUTOSCALERS, STORAGES, table};
+use crate::causes::in_full;
 use crate::volume::DRIVER;
 
 /// One part of a report.
@@ -42,7 +43,7 @@ pub async fn report(client: &Client, program: &str, lines: u32) -> Result<Vec<Pa
     let sources = ask.list(ask.all(), ListParams::default(), "pvcsourcepopulators").await?;
     let findings = checkup::judge(&seen, program, None)?;
     let mut parts = vec![
-        Part::new("status", table(&seen.storages, seen.names().as_deref())),
+        Part::new("status", room(&seen)),
         Part::new("doctor", findings),
         Part::new("nodestorages", bare(&seen.storages)),
         Part::new("pools", bare(&seen.pools)),
@@ -61,6 +62,13 @@ pub async fn report(client: &Client, program: &str, lines: u32) -> Result<Vec<Pa
     unseen.extend(ask.unseen);
     parts.insert(0, contents(&parts, &unseen));
     Ok(parts)
+}
+
+fn room(seen: &Seen) -> String {
+    if !seen.sees(STORAGES) {
+        return format!("you may not read {STORAGES}");
+    }
+    table(&seen.storages, seen.names().as_deref())
 }
 
 /// What a reader has to know before the rest.
@@ -170,7 +178,7 @@ async fn logs(client: &Client, pod: &Pod, lines: u32) -> Vec<Part> {
             let what = format!("log of {} in {}{before}", container.name, pod.name_any());
             // One that has not started has none, which is no reason to tell nothing.
             let text = api.logs(&pod.name_any(), &params).await;
-            parts.push(Part::new(what, text.unwrap_or_else(|error| error.to_string())));
+            parts.push(Part::new(what, text.unwrap_or_else(|error| in_full(&error))));
         }
     }
     parts

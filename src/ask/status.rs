@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::api::{FenceState, Health, NodeStorage, PoolOnNode, PvcAutoscaler};
 use crate::ask::columns::columns;
 use crate::ask::read::Reader;
-use crate::ask::{AskError, PVC_AUTOSCALERS, asked, plan};
+use crate::ask::{AskError, NODES, PVC_AUTOSCALERS, STORAGES, asked, may_not_read, plan};
 use crate::bytes::Bytes;
 
 /// How it is with all that was on a node.
@@ -26,6 +26,8 @@ pub struct Status {
     pub there: Option<Vec<String>>,
     /// All PvcAutoscalers that may be read, by namespace and name.
     pub autoscalers: Vec<PvcAutoscaler>,
+    /// What the caller may not read.
+    pub unseen: Vec<&'static str>,
 }
 
 /// A record of a cluster, as it is in the API server.
@@ -47,22 +49,42 @@ impl Status {
 
     /// All of them, for people.
     pub fn text(&self) -> String {
-        table(&self.nodes, self.there.as_deref()) + &plan::claims_of(&self.autoscalers)
+        let nodes = if self.unseen.contains(&STORAGES) {
+            String::new()
+        } else {
+            table(&self.nodes, self.there.as_deref())
+        };
+        let unseen: Vec<String> = self.unseen.iter().map(|what| (*what).to_owned()).collect();
+        nodes + &plan::claims_of(&self.autoscalers) + &may_not_read(&unseen)
     }
 }
 
 /// How it is with a cluster.
 ///
 /// # Errors
-/// [`AskError::Api`].
+/// [`AskError::Api`], and [`AskError::Forbidden`] to whom may read nothing of it.
 pub async fn status(client: &Client) -> Result<Status, AskError> {
     let api: Api<NodeStorage> = Api::all(client.clone());
-    let nodes = api.list(&ListParams::default()).await.map_err(asked("the nodes' storage"))?.items;
+    let listed = api.list(&ListParams::default()).await.map_err(asked(STORAGES));
     let mut ask = Reader::new(client);
-    let there: Vec<Node> = ask.list(ask.all(), ListParams::default(), "nodes").await?;
-    let there = ask.unseen.is_empty().then(|| names(&there));
     let autoscalers = ask.list(ask.all(), ListParams::default(), PVC_AUTOSCALERS).await?;
-    Ok(Status { nodes: in_order(nodes), there, autoscalers: in_order(autoscalers) })
+    let nodes = match listed {
+        Ok(list) => list.items,
+        // Who may see the one and not the other is told the one.
+        Err(AskError::Forbidden { .. }) if ask.unseen.is_empty() => {
+            ask.unseen.push(STORAGES);
+            Vec::new()
+        }
+        Err(error) => return Err(error),
+    };
+    let there: Vec<Node> = ask.list(ask.all(), ListParams::default(), NODES).await?;
+    let there = (!ask.unseen.contains(&NODES)).then(|| names(&there));
+    Ok(Status {
+        nodes: in_order(nodes),
+        there,
+        autoscalers: in_order(autoscalers),
+        unseen: ask.unseen,
+    })
 }
 
 /// By namespace and name, without the bookkeeping of the API server.

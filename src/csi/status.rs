@@ -109,7 +109,7 @@ pub(super) fn name(code: Code) -> &'static str {
 }
 
 /// The error's sentence and those of its causes, once each, cut to what a header carries.
-fn told(error: &dyn Error) -> String {
+fn told(error: &(dyn Error + 'static)) -> String {
     let mut text = causes::in_full(error);
     let whole = |end: &usize| text.is_char_boundary(*end);
     let end = (0..=LONGEST_MESSAGE.min(text.len())).rfind(whole);

@@ -295,3 +295,100 @@ async fn a_claim_that_is_asked_to_grow_is_waited_for() {
     assert_eq!(told[0], "request     200 MiB, accepted");
     assert!(told[1].starts_with("claim       204Mi, after "), "{told:?}");
 }
+
+/// All kinds of the driver and of the cluster: what a tenant with `edit` in a namespace may not read.
+const NOT_FOR_TENANTS: [&str; 9] = [
+    "nodestorages",
+    "pools",
+    "pvcautoscalers",
+    "volumerequests",
+    "nodes",
+    "csinodes",
+    "storageclasses",
+    "persistentvolumes",
+    "customresourcedefinitions",
+];
+
+/// A sentence that says once what the caller lacks, and shows no code.
+#[track_caller]
+fn is_one_sentence(said: &str, verb: &str, plural: &str) {
+    let what = format!("cannot {verb} resource \"{plural}\"");
+    assert_eq!(said.matches(&what).count(), 1, "{said}");
+    assert!(!said.contains("Status {") && !said.contains("ApiError"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_to_be_missing_that_may_not_be_read() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    furnish(&world);
+    cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    world.api.put(&claim("100Mi"));
+    world.api.put(&user());
+    let tenant = world.api.client_of("tenant");
+    world.api.forbid("tenant", &NOT_FOR_TENANTS);
+
+    let said = ask::plan::plan(&tenant, None, None).await.unwrap_err().to_string();
+    assert!(said.starts_with("you may not list pvcautoscalers in namespace default"), "{said}");
+    let named = ask::plan::plan(&tenant, None, Some("db")).await.unwrap_err().to_string();
+    assert_eq!(named, said);
+
+    let seen = ask::checkup::observe(&tenant).await.unwrap();
+    let said = ask::checkup::judge(&seen, "pliant", Some("alpha")).unwrap_err().to_string();
+    assert!(said.starts_with("you may not list nodes"), "{said}");
+    let findings = ask::checkup::judge(&seen, "pliant", None).unwrap();
+    let bad = findings.iter().filter(|one| one.level == Level::Bad);
+    assert!(!bad.clone().any(|one| one.what.contains("there is no Pool")), "{findings:?}");
+    assert!(!bad.clone().any(|one| one.what.contains("has not told")), "{findings:?}");
+    assert!(!findings.iter().any(|one| one.what.contains("not meant to run")), "{findings:?}");
+
+    let said = ask::status(&tenant).await.unwrap_err().to_string();
+    is_one_sentence(&said, "list", "nodestorages");
+
+    let told = ask::explain(&tenant, "pliant", None, &"db".parse().unwrap()).await.unwrap();
+    assert_eq!(told.state, State::Unseen, "{told:?}");
+    let told = ask::explain(&tenant, "pliant", None, &"pv/x".parse().unwrap()).await;
+    is_one_sentence(&told.unwrap_err().to_string(), "get", "persistentvolumes");
+
+    let seen = ask::edit::observe(&tenant, "pliant", None).await.unwrap();
+    for wish in [
+        ask::edit::Wish::Shrink(Bytes::mib(32)),
+        ask::edit::Wish::Move("fast".to_owned()),
+        ask::edit::Wish::RollBack,
+    ] {
+        for whose in ["db", "sts/db", "deploy/db"] {
+            let judged = ask::edit::judge(&seen, &whose.parse().unwrap(), &wish);
+            let said = judged.unwrap_err().to_string();
+            assert!(said.starts_with("you may not list pvcautoscalers"), "{whose}: {said}");
+        }
+    }
+    let said = ask::adopt::observe(&tenant).await.unwrap_err().to_string();
+    assert!(said.contains("you may not read nodestorages"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_may_not_be_read_is_not_said_to_be_missing() {
+    let world = World::new();
+    world.api.put(&claim("100Mi"));
+    let stranger = world.api.client_of("stranger");
+    world.api.forbid("stranger", &["persistentvolumeclaims"]);
+    let told = ask::explain(&stranger, "pliant", None, &"db".parse().unwrap()).await;
+    is_one_sentence(&told.unwrap_err().to_string(), "get", "persistentvolumeclaims");
+    let seen = ask::edit::observe(&stranger, "pliant", None).await.unwrap();
+    for wish in [ask::edit::Wish::Shrink(Bytes::mib(32)), ask::edit::Wish::RollBack] {
+        let said = ask::edit::judge(&seen, &"db".parse().unwrap(), &wish).unwrap_err().to_string();
+        assert!(said.starts_with("you may not list persistentvolumeclaims"), "{said}");
+    }
+    let (size, patience) = (Bytes::mib(200), Duration::from_secs(60));
+    let grown = ask::grow(&stranger, None, "db", size, patience, |_| {}).await;
+    is_one_sentence(&grown.unwrap_err().to_string(), "patch", "persistentvolumeclaims");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_says_is_one_sentence() {
+    let world = World::new();
+    world.api.refuse_all(503);
+    let said = ask::status(&world.api.client_of("person")).await.unwrap_err().to_string();
+    let words = "the server is currently unable to handle the request";
+    assert_eq!(said.matches(words).count(), 1, "{said}");
+    assert!(!said.contains("Status {") && !said.contains("ApiError"), "{said}");
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::{KUBELETS, NODES, PODS, Seen};
+use super::{KUBELETS, NODES, PODS, STORAGES, Seen};
 use crate::api::{DiskState, Health, NodeStorageStatus, Pool, PoolOnNode};
 use crate::ask::is_ready;
 use crate::bytes::Bytes;
@@ -22,7 +22,8 @@ pub(super) fn names(seen: &Seen) -> BTreeSet<&str> {
 pub(super) fn judge(seen: &Seen, program: &str, name: &str) -> Vec<Finding> {
     let storage = seen.storage(name);
     let agents = agents(seen, name);
-    if storage.is_none() && agents.is_empty() && seen.sees(PODS) {
+    let sees_all = seen.sees(PODS) && seen.sees(STORAGES);
+    if storage.is_none() && agents.is_empty() && sees_all {
         return vec![Finding::good(format!("node {name}: the driver is not meant to run there"))];
     }
     let mut findings = Vec::new();
@@ -31,10 +32,11 @@ pub(super) fn judge(seen: &Seen, program: &str, name: &str) -> Vec<Finding> {
     findings.extend(kubelet(seen, name));
     match storage.and_then(|storage| storage.status.as_ref()) {
         Some(status) => findings.extend(of_record(seen, status, program, name, &agents)),
-        None => findings.push(Finding::bad(
+        None if seen.sees(STORAGES) => findings.push(Finding::bad(
             format!("node {name}: its agent has not told what it has"),
             logs(&agents),
         )),
+        None => {}
     }
     findings
 }

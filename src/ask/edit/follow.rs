@@ -11,6 +11,7 @@ use tokio_stream::StreamExt;
 use crate::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus};
 use crate::ask::AskError;
 use crate::autoscaler::AutoscalerReason;
+use crate::causes::in_full;
 
 /// What a PvcAutoscaler says of an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub async fn follow(
     let told = async {
         let mut seen = pin!(watch_object(api, &name));
         while let Some(next) = seen.next().await {
-            let next = next.map_err(|error| AskError::Refused { reason: error.to_string() })?;
+            let next = next.map_err(|error| AskError::Refused { reason: in_full(&error) })?;
             match next.map_or_else(gone, |one| news(&one, generation)) {
                 News::Line(line) if line != last => {
                     tell(&line);

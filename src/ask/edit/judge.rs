@@ -7,9 +7,9 @@ use super::back::back;
 use super::unkept::unkept;
 use super::{Answer, Edit, Seen, Whose, Wish};
 use crate::api::{NodeStorage, PvcAutoscaler, Quantity, RollBack, VolumeUsage, Workload};
-use crate::ask::AskError;
 use crate::ask::kept::{Kept, Part};
 use crate::ask::plan::{Plan, PodPlan, Procedure, plan_of};
+use crate::ask::{AskError, CLAIMS, PODS, PVC_AUTOSCALERS};
 use crate::bytes::Bytes;
 use crate::cluster::{requested, volume_name};
 use crate::volume::{Shrinks, few};
@@ -24,11 +24,13 @@ struct Usage<'a> {
 /// Decide what becomes of a wish.
 ///
 /// # Errors
-/// [`AskError::Refused`] if there are no such claims, or if they cannot become so: what, how much, what to
+/// [`AskError::Forbidden`] if it may not be seen what there is, [`AskError::Refused`] if there are no such claims, or if they cannot become so: what, how much, what to
 /// type instead.
 pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError> {
+    seen.around.sees(PVC_AUTOSCALERS)?;
     let (autoscaler, claim) = match whose {
         Whose::Claim(name) => {
+            seen.around.sees(CLAIMS)?;
             let claim = find_claim(seen, name)?;
             let Some(kept) = Kept::find(&seen.around.autoscalers, claim) else {
                 if *wish == Wish::RollBack {
@@ -37,6 +39,7 @@ pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError
                     ));
                 }
                 fits_one(seen, claim, wish)?;
+                seen.around.sees(PODS)?; // Whose pods use it decides what would do it.
                 return Ok(Answer::Unkept(unkept(seen, claim, wish)));
             };
             (kept.by, Some(active(&kept, name)?))

@@ -10,8 +10,10 @@ use super::{Explanation, State, Subject, Todo};
 use crate::api::{NodeStorage, Pool, PvcAutoscaler, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{
-    AGENTS, AskError, CLASSES, CONTROLLERS, PVC_AUTOSCALERS, asked, is_ready, no_claim,
+    AGENTS, AskError, CLAIMS, CLASSES, CONTROLLERS, PODS, PVC_AUTOSCALERS, asked, is_ready,
+    no_claim,
 };
+pub(super) use crate::ask::{NODES, STORAGES};
 use crate::bytes::Bytes;
 use crate::cluster::own_words;
 use crate::volume::DRIVER;
@@ -46,9 +48,7 @@ pub(super) struct Facts {
     pub unseen: Vec<&'static str>,
 }
 
-pub(super) const NODES: &str = "nodes";
 pub(super) const KUBELETS: &str = "csinodes";
-pub(super) const STORAGES: &str = "nodestorages";
 pub(super) const POOLS: &str = "pools";
 pub(super) const AGENT_PODS: &str = "the pods of the driver";
 pub(super) const VOLUMES: &str = "persistent volumes";
@@ -234,7 +234,7 @@ async fn surroundings(ask: &mut Reader<'_>, facts: &mut Facts) -> Result<(), Ask
     facts.events = events(ask, "PersistentVolumeClaim", namespace, name).await?;
     let ours = Api::namespaced(ask.client.clone(), namespace);
     facts.autoscalers = ask.list(ours, all(), PVC_AUTOSCALERS).await?;
-    let pods = ask.list(Api::namespaced(ask.client.clone(), namespace), all(), "pods").await?;
+    let pods = ask.list(Api::namespaced(ask.client.clone(), namespace), all(), PODS).await?;
     facts.pods = pods.into_iter().filter(|pod| has_not_ended(pod) && uses(pod, name)).collect();
     if let Some(pod) = facts.pods.first() {
         facts.companions = companions(ask, pod, namespace, name).await?;
@@ -252,7 +252,7 @@ async fn companions(
     let mut found = Vec::new();
     for name in claims(pod).filter(|name| name != claim) {
         let api: Api<PersistentVolumeClaim> = Api::namespaced(ask.client.clone(), namespace);
-        let other = ask.get(api, &name, "claims").await?;
+        let other = ask.get(api, &name, CLAIMS).await?;
         let Some(volume) = other.and_then(|claim| claim.spec?.volume_name) else { continue };
         found.extend(ask.get(ask.all(), &volume, VOLUMES).await?);
     }

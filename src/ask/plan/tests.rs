@@ -218,3 +218,15 @@ fn a_cluster_without_autoscalers_has_no_such_section() {
     default    db             StatefulSet/db     1/3  Swapping  pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left
     ");
 }
+
+#[test]
+fn a_claim_that_may_not_be_read_is_not_told_as_one_that_is_made() {
+    let mut around = around(swapping());
+    around.claims.clear();
+    around.unseen = vec!["persistentvolumeclaims"];
+    let plan = plan_of(&around, &around.autoscalers[0]);
+    let text = print(&[plan], false);
+    assert!(!text.contains("is made"), "{text}");
+    assert!(text.contains("not known: you may not read its claim"), "{text}");
+    assert!(text.contains("You may not read: persistentvolumeclaims."), "{text}");
+}

@@ -105,6 +105,26 @@ impl Call {
         format!("{} {}{by}", self.method, path.join("/"))
     }
 
+    /// Who asks.
+    pub fn user(&self) -> &str {
+        &self.user_agent
+    }
+
+    /// What is asked, as a role has it.
+    pub fn verb(&self) -> &'static str {
+        let is_one = !self.name.is_empty();
+        match (&self.method, is_one) {
+            (&Method::GET, _) if self.is_set("watch") => "watch",
+            (&Method::GET, true) => "get",
+            (&Method::GET, false) => "list",
+            (&Method::POST, _) => "create",
+            (&Method::PUT, _) => "update",
+            (&Method::PATCH, _) => "patch",
+            (_, true) => "delete",
+            (_, false) => "deletecollection",
+        }
+    }
+
     /// The field manager, or else the user agent.
     fn who(&self) -> Option<&str> {
         [self.param("fieldManager"), &self.user_agent].into_iter().find(|name| !name.is_empty())

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::call::Call;
 use super::resources::Resource;
 
 /// An error of the server: the `Status` object that a client gets.
@@ -85,6 +86,24 @@ impl Refusal {
 
     pub fn internal(message: &str) -> Refusal {
         Refusal::new(500, "InternalError", message)
+    }
+
+    /// What an authoriser says to a user who may not do this.
+    pub fn forbidden(call: &Call) -> Refusal {
+        let Call { resource, namespace, name, .. } = call;
+        let (what, user, verb) = (resource.full_name(), call.user(), call.verb());
+        let named = if name.is_empty() { what } else { format!("{what} \"{name}\"") };
+        let place = if namespace.is_empty() {
+            "at the cluster scope".to_owned()
+        } else {
+            format!("in the namespace \"{namespace}\"")
+        };
+        let (plural, group) = (&resource.plural, &resource.group);
+        let message = format!(
+            "{named} is forbidden: User \"{user}\" cannot {verb} resource \"{plural}\" in API group \
+             \"{group}\" {place}"
+        );
+        Refusal::new(403, "Forbidden", message)
     }
 
     /// What a switch of the test makes the server say.

@@ -24,6 +24,8 @@ pub(super) struct Server {
     pub writes: Vec<String>,
     pub outage: Option<Outage>,
     pub fault: Option<(usize, Side)>,
+    /// The kinds that a user may not even read, by their plurals.
+    pub forbidden: BTreeMap<String, Vec<String>>,
     /// What containers said, by `namespace/pod/container`.
     pub logs: BTreeMap<String, String>,
 }
@@ -51,6 +53,10 @@ impl Server {
             Some(Outage::Unreachable) => return Err(broken(io::ErrorKind::ConnectionRefused)),
             Some(Outage::Refusing(code)) => return Ok(response(Err(Refusal::outage(code)))),
             None => {}
+        }
+        let forbidden = self.forbidden.get(call.user());
+        if forbidden.is_some_and(|all| all.contains(&call.resource.plural)) {
+            return Ok(response(Err(Refusal::forbidden(call))));
         }
         if !call.changes_something() {
             return Ok(response(self.read(call)));

@@ -43,6 +43,13 @@ impl FakeApi {
         self.set_outage(Outage::Refusing(code));
     }
 
+    /// Refuse to the user behind [`FakeApi::client_of`] all that is about these kinds, named by their
+    /// plurals, as where no role allows it.
+    pub fn forbid(&self, user: &str, plurals: &[&str]) {
+        let plurals = plurals.iter().map(|plural| (*plural).to_owned()).collect();
+        self.act(|server| server.forbidden.insert(user.to_owned(), plurals));
+    }
+
     fn set_outage(&self, outage: Outage) {
         self.act(|server| {
             server.outage = Some(outage);
