@@ -101,6 +101,7 @@ const CLAIMS: &str = "persistentvolumeclaims";
 const NODES: &str = "nodes";
 const PODS: &str = "pods";
 const STORAGES: &str = "nodestorages";
+const VOLUMES: &str = "persistent volumes";
 
 /// What a caller may not read, so that something may be missing in what was told.
 fn may_not_read(unseen: &[String]) -> String {

@@ -3,18 +3,21 @@
 //!
 //! [`observe`] asks the API server, [`judge`] decides.
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Client;
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectMeta};
+use kube::{Client, Resource};
+use serde::Deserialize;
 
 use crate::api::{NodeStorage, Pool, VolumeRequest};
 use crate::ask::read::Reader;
-use crate::ask::{AskError, DRIVER_PODS, NODES, STORAGES, may_not_list, names};
-use crate::cluster::Pv;
+use crate::ask::{AskError, DRIVER_PODS, NODES, STORAGES, VOLUMES, may_not_list, names};
+use crate::cluster::{Pv, PvSpec};
 use crate::doctor::Finding;
-use crate::volume::DRIVER;
+use crate::volume::{DRIVER, VolumeId};
 
 mod cluster;
 mod node;
@@ -32,6 +35,8 @@ pub struct Seen {
     /// The pods of the driver.
     pub(super) pods: Vec<Pod>,
     pub(super) volumes: Vec<Pv>,
+    /// The PersistentVolumes that keep their volume although their claim is gone.
+    pub(super) released: Vec<Released>,
     pub(super) requests: Vec<VolumeRequest>,
     /// What the caller may not read.
     pub(super) unseen: Vec<&'static str>,
@@ -43,7 +48,6 @@ const CLASSES: &str = "storage classes";
 const POOLS: &str = "pools";
 const KUBELETS: &str = "csinodes";
 const PODS: &str = "the pods of the driver";
-const VOLUMES: &str = "persistent volumes";
 const REQUESTS: &str = "volumerequests";
 
 impl Seen {
@@ -62,6 +66,63 @@ impl Seen {
     }
 }
 
+/// A PersistentVolume, as far as it says which volume it names and what becomes of that.
+#[derive(Resource, Deserialize, Debug, Clone)]
+#[resource(inherit = PersistentVolume)]
+struct Volume {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: VolumeSpec,
+    #[serde(default)]
+    status: VolumePhase,
+}
+
+#[derive(Deserialize, Debug, Clone, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct VolumeSpec {
+    #[serde(flatten)]
+    names: PvSpec,
+    persistent_volume_reclaim_policy: Option<String>,
+    capacity: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize, Debug, Clone, Default)]
+#[serde(default)]
+struct VolumePhase {
+    phase: Option<String>,
+}
+
+/// A PersistentVolume that keeps its volume although its claim is gone.
+#[derive(Debug)]
+pub(super) struct Released {
+    pub name: String,
+    pub volume: VolumeId,
+    pub size: String,
+    /// The claim that had it.
+    pub claim: String,
+}
+
+impl Volume {
+    fn named(self) -> Pv {
+        Pv { metadata: self.metadata, spec: self.spec.names }
+    }
+
+    fn released(&self) -> Option<Released> {
+        let is_kept = self.spec.persistent_volume_reclaim_policy.as_deref() == Some("Retain");
+        let is_released = self.status.phase.as_deref() == Some("Released");
+        let names = &self.spec.names;
+        let ours = names.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;
+        let claim =
+            names.claim_ref.as_ref().map(|claim| format!("{}/{}", claim.namespace, claim.name));
+        (is_kept && is_released).then_some(Released {
+            name: self.metadata.name.clone()?,
+            volume: ours.volume_handle.parse().ok()?,
+            size: self.spec.capacity.get("storage").cloned().unwrap_or_default(),
+            claim: claim?,
+        })
+    }
+}
+
 /// Read what there is.
 ///
 /// # Errors
@@ -69,6 +130,7 @@ impl Seen {
 pub async fn observe(client: &Client) -> Result<Seen, AskError> {
     let mut ask = Reader::new(client);
     let all = ListParams::default;
+    let volumes: Vec<Volume> = ask.list(ask.all(), all(), VOLUMES).await?;
     let mut seen = Seen {
         definitions: ask.list(ask.all(), all(), DEFINITIONS).await?,
         driver: ask.get(ask.all(), DRIVER, DRIVERS).await?,
@@ -78,7 +140,8 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
         kubelets: ask.list(ask.all(), all(), KUBELETS).await?,
         storages: ask.list(ask.all(), all(), STORAGES).await?,
         pods: ask.list(ask.all(), all().labels(DRIVER_PODS), PODS).await?,
-        volumes: ask.list(ask.all(), all(), VOLUMES).await?,
+        released: volumes.iter().filter_map(Volume::released).collect(),
+        volumes: volumes.into_iter().map(Volume::named).collect(),
         requests: ask.list(ask.all(), all(), REQUESTS).await?,
         unseen: Vec::new(),
     };
@@ -111,6 +174,7 @@ pub fn judge(seen: &Seen, program: &str, node: Option<&str>) -> Result<Vec<Findi
         }
     }
     findings.extend(cluster::differences(seen, program, node));
+    findings.extend(cluster::released(seen, program, node));
     Ok(findings)
 }
 

@@ -1,10 +1,13 @@
 //! What PvcAutoscalers say of a claim. Pure.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 
 use crate::api::{OrdinalStatus, PvcAutoscaler, Retained, Swap};
 use crate::autoscaler::{KEPT_BY, ORDINAL};
+use crate::cluster::{ClaimRef, Pv};
 
 /// A claim that a PvcAutoscaler keeps.
 #[derive(Debug, Clone, Copy)]
@@ -63,4 +66,39 @@ fn part<'a>(entry: &'a OrdinalStatus, claim: &str) -> Option<Part<'a>> {
 /// The PvcAutoscaler that a claim says it is kept by.
 pub(super) fn label(claim: &PersistentVolumeClaim) -> Option<&str> {
     claim.labels().get(KEPT_BY).map(String::as_str)
+}
+
+/// How long a claim of before is kept, for people.
+pub(super) fn until(by: &PvcAutoscaler, old: &Retained) -> String {
+    match &old.until {
+        Some(until) => format!("until {}", until.0),
+        None => {
+            let retention = &by.spec.retention;
+            format!("for {retention} from the moment at which that pod is ready")
+        }
+    }
+}
+
+/// What is said of volumes whose place a swap has given to others, by the id of the volume.
+pub(super) fn retained(by: &[PvcAutoscaler], volumes: &[Pv]) -> BTreeMap<String, String> {
+    let of_its = |pv: &Pv| {
+        let (volume, claim) = (pv.handle()?, pv.spec.claim_ref.as_ref()?);
+        let words = by.iter().filter(|one| one.namespace().as_ref() == Some(&claim.namespace));
+        let words = words.flat_map(|by| {
+            let ordinals = by.status.iter().flat_map(|status| &status.ordinals);
+            ordinals.filter_map(move |entry| {
+                let mut before = entry.retained.iter();
+                let old = before.find(|old| {
+                    old.claim == claim.name && claim.uid.as_ref().is_none_or(|uid| *uid == old.uid)
+                })?;
+                let ClaimRef { namespace, name, .. } = &**claim;
+                let (pod, until) = (by.pod_called(entry.ordinal), until(by, old));
+                Some(format!(
+                    "claim {namespace}/{name}, which pod {pod} had before its swap, is retained {until}"
+                ))
+            })
+        });
+        Some((volume.to_owned(), words.into_iter().next()?))
+    };
+    volumes.iter().filter_map(of_its).collect()
 }

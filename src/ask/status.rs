@@ -1,5 +1,7 @@
 //! How much room there is, and where something is wrong.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -7,9 +9,11 @@ use serde::Serialize;
 
 use crate::api::{FenceState, Health, NodeStorage, PoolOnNode, PvcAutoscaler};
 use crate::ask::columns::columns;
+use crate::ask::kept::retained;
 use crate::ask::read::Reader;
-use crate::ask::{AskError, NODES, PVC_AUTOSCALERS, STORAGES, asked, may_not_read, plan};
+use crate::ask::{AskError, NODES, PVC_AUTOSCALERS, STORAGES, VOLUMES, asked, may_not_read, plan};
 use crate::bytes::Bytes;
+use crate::cluster::Pv;
 
 /// How it is with all that was on a node.
 const GONE: &str = "the node is gone: see `kubectl get nodes`";
@@ -26,6 +30,8 @@ pub struct Status {
     pub there: Option<Vec<String>>,
     /// All PvcAutoscalers that may be read, by namespace and name.
     pub autoscalers: Vec<PvcAutoscaler>,
+    /// What is said of volumes that swaps retain, by the id of the volume.
+    pub retained: BTreeMap<String, String>,
     /// What the caller may not read.
     pub unseen: Vec<&'static str>,
 }
@@ -52,7 +58,7 @@ impl Status {
         let nodes = if self.unseen.contains(&STORAGES) {
             String::new()
         } else {
-            table(&self.nodes, self.there.as_deref())
+            table_of(&self.nodes, self.there.as_deref(), &self.retained)
         };
         let unseen: Vec<String> = self.unseen.iter().map(|what| (*what).to_owned()).collect();
         nodes + &plan::claims_of(&self.autoscalers) + &may_not_read(&unseen)
@@ -79,7 +85,13 @@ pub async fn status(client: &Client) -> Result<Status, AskError> {
     };
     let there: Vec<Node> = ask.list(ask.all(), ListParams::default(), NODES).await?;
     let there = (!ask.unseen.contains(&NODES)).then(|| names(&there));
+    let volumes: Vec<Pv> = if nodes.iter().any(has_superseded) {
+        ask.list(ask.all(), ListParams::default(), VOLUMES).await?
+    } else {
+        Vec::new()
+    };
     Ok(Status {
+        retained: retained(&autoscalers, &volumes),
         nodes: in_order(nodes),
         there,
         autoscalers: in_order(autoscalers),
@@ -104,6 +116,15 @@ pub fn names(nodes: &[Node]) -> Vec<String> {
 /// The records as a table: a line for each pool of each node. Whose node is not `there` is gone; where
 /// that is not known none is.
 pub fn table(nodes: &[NodeStorage], there: Option<&[String]>) -> String {
+    table_of(nodes, there, &BTreeMap::new())
+}
+
+/// The same, with what is said of volumes that swaps retain.
+fn table_of(
+    nodes: &[NodeStorage],
+    there: Option<&[String]>,
+    retained: &BTreeMap<String, String>,
+) -> String {
     let head = ["NODE", "POOL", "SIZE", "USED", "FREE", "VOLUMES", "VERSION", "HEALTH"];
     let head = head.map(str::to_owned);
     let mut rows = vec![head];
@@ -127,7 +148,7 @@ pub fn table(nodes: &[NodeStorage], there: Option<&[String]>) -> String {
             .to_owned();
     }
     let to_the_right = [false, false, true, false, true, true, false, false];
-    columns(&rows, to_the_right) + &below(nodes)
+    columns(&rows, to_the_right) + &below(nodes, retained)
 }
 
 fn dash() -> String {
@@ -135,9 +156,9 @@ fn dash() -> String {
 }
 
 /// A line for each volume that is long worked on, and for each that pods are kept from.
-fn below(nodes: &[NodeStorage]) -> String {
-    let lines: Vec<String> =
-        nodes.iter().flat_map(work_on).chain(nodes.iter().flat_map(fenced_on)).collect();
+fn below(nodes: &[NodeStorage], retained: &BTreeMap<String, String>) -> String {
+    let fenced = nodes.iter().flat_map(|node| fenced_on(node, retained));
+    let lines: Vec<String> = nodes.iter().flat_map(work_on).chain(fenced).collect();
     if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
 }
 
@@ -149,17 +170,31 @@ fn work_on(node: &NodeStorage) -> impl Iterator<Item = String> {
         .map(move |work| format!("{name}: {} volume {}: {}", work.what, work.volume, work.progress))
 }
 
-fn fenced_on(node: &NodeStorage) -> impl Iterator<Item = String> {
+/// Whether another volume has taken the place of one of a node.
+fn has_superseded(node: &NodeStorage) -> bool {
+    let mut volumes = node.status.iter().flat_map(|status| &status.volumes);
+    volumes.any(|volume| volume.fence.is_some_and(|fence| fence.state == FenceState::Superseded))
+}
+
+fn fenced_on<'a>(
+    node: &'a NodeStorage,
+    retained: &'a BTreeMap<String, String>,
+) -> impl Iterator<Item = String> + 'a {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     node.status.iter().flat_map(|status| &status.volumes).filter_map(move |volume| {
         let fence = volume.fence.filter(|fence| fence.state != FenceState::Active)?;
-        Some(format!(
-            "{name}: volume {} ({}) is {} since generation {}",
-            volume.id,
-            volume.name,
-            fence.state.words(),
-            fence.generation
-        ))
+        // What is retained on purpose is no trouble.
+        let words = retained.get(&volume.id).filter(|_| fence.state == FenceState::Superseded);
+        Some(match words {
+            Some(words) => format!("{name}: {words}"),
+            None => format!(
+                "{name}: volume {} ({}) is {} since generation {}",
+                volume.id,
+                volume.name,
+                fence.state.words(),
+                fence.generation
+            ),
+        })
     })
 }
 

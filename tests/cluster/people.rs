@@ -5,14 +5,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
-use pliant::api::PvcAutoscaler;
+use pliant::api::{NodeStorage, PvcAutoscaler};
 use pliant::ask;
 use pliant::ask::adopt::Wish;
 use pliant::ask::explain::{Explanation, State, Subject, Verdict};
 use pliant::bytes::Bytes;
 use pliant::doctor::Level;
 use pliant::testing::FakeApi;
-use pliant::volume::{DRIVER, TOPOLOGY, Volumes};
+use pliant::volume::{DRIVER, NodeKey, TOPOLOGY, Volumes};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -391,4 +391,81 @@ async fn what_the_api_server_says_is_one_sentence() {
     let words = "the server is currently unable to handle the request";
     assert_eq!(said.matches(words).count(), 1, "{said}");
     assert!(!said.contains("Status {") && !said.contains("ApiError"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_a_swap_retains_is_one_quiet_line() {
+    let world = World::without_pools();
+    let id = crate::world::id("alpha", "pvc-1").to_string();
+    world.api.put::<NodeStorage>(&typed(json!({
+        "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage",
+        "metadata": {"name": "alpha"}, "spec": {"key": NodeKey::of("alpha").as_str()},
+        "status": {"volumes": [{"id": id, "name": "pvc-1", "pool": "fast", "size": "1Gi",
+            "requested": "1Gi", "mode": "ext4", "state": "ready",
+            "fence": {"state": "Superseded", "generation": 2}}]},
+    })));
+    let unnamed = format!("alpha: volume {id} (pvc-1) is superseded since generation 2");
+    let text = || async { ask::status(&world.api.client_of("person")).await.unwrap().text() };
+    assert!(text().await.contains(&unnamed), "nothing is known of its claim");
+
+    world.api.put::<PersistentVolume>(&typed(json!({
+        "metadata": {"name": "pvc-1"},
+        "spec": {"claimRef": {"namespace": "default", "name": "data-db-0", "uid": "u"},
+                 "csi": {"driver": DRIVER, "volumeHandle": id}},
+    })));
+    let template = json!({"metadata": {"name": "data"}, "spec": {
+        "accessModes": [], "resources": {"requests": {"storage": "1Gi"}}}});
+    let kept = |until: Value| {
+        typed::<PvcAutoscaler>(json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
+            "metadata": {"name": "db", "namespace": "default"},
+            "spec": {"statefulSetName": "db", "volumeClaimTemplate": template, "retention": "3d"},
+            "status": {"ordinals": [{"ordinal": 0, "activeClaim": "data-db-0-1",
+                "retained": [{"claim": "data-db-0", "uid": "u", "until": until}]}]},
+        }))
+    };
+    world.api.put(&kept(json!("2026-12-03T10:00:00Z")));
+    let told = text().await;
+    let line = "alpha: claim default/data-db-0, which pod db-0 had before its swap, is retained until \
+                2026-12-03T10:00:00Z";
+    assert!(told.contains(line) && !told.contains("superseded"), "{told}");
+    let mut unready = kept(Value::Null);
+    unready.metadata = world.api.get::<PvcAutoscaler>("default/db").unwrap().metadata;
+    world.api.put(&unready);
+    let told = text().await;
+    let line = "alpha: claim default/data-db-0, which pod db-0 had before its swap, is retained for 3d \
+                from the moment at which that pod is ready";
+    assert!(told.contains(line), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_persistent_volume_that_is_retained_without_its_claim_is_told() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    furnish(&world);
+    let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    world.cleaned().await;
+    let released = |phase: &str, policy: &str| {
+        world.api.put::<PersistentVolume>(&typed(json!({
+            "metadata": {"name": "pvc-1"},
+            "spec": {"claimRef": {"namespace": "shop", "name": "data-db-0", "uid": "u"},
+                     "persistentVolumeReclaimPolicy": policy, "capacity": {"storage": "100Mi"},
+                     "csi": {"driver": DRIVER, "volumeHandle": made.id.to_string()}},
+            "status": {"phase": phase},
+        })));
+    };
+    let words = "PersistentVolume pvc-1 (100Mi) is Released and retained with its data: claim \
+                 shop/data-db-0 is gone";
+    for (phase, policy, is_told) in
+        [("Bound", "Retain", false), ("Released", "Delete", false), ("Released", "Retain", true)]
+    {
+        released(phase, policy);
+        let said = ails(&world).await;
+        assert_eq!(said.iter().any(|what| what == words), is_told, "{phase} {policy}: {said:?}");
+    }
+    let seen = ask::checkup::observe(&world.api.client_of("person")).await.unwrap();
+    let found = ask::checkup::judge(&seen, "pliant", Some("alpha")).unwrap();
+    let todo = found.iter().find(|one| one.what == words).unwrap().todo.clone();
+    assert_eq!(todo.as_deref(), Some("pliant explain pv/pvc-1"));
+    let told = explained(&world, "pv/pvc-1").await.unwrap();
+    assert_eq!((told.state, told.todo.len()), (State::Kept, 2));
 }

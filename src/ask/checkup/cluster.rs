@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::{CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, STORAGES, Seen, VOLUMES};
+use super::{CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, Released, STORAGES, Seen, VOLUMES};
 use crate::api::{Health, NodeStorage, NodeStorageStatus, Pool, PoolOnNode, definitions};
 use crate::ask::{CONTROLLERS, adopt, is_ready, topology};
 use crate::cluster::audit::{Difference, audit};
 use crate::cluster::pool_of;
 use crate::doctor::Finding;
-use crate::volume::{Class, DRIVER, FsKind, TOPOLOGY, few};
+use crate::volume::{Class, DRIVER, FsKind, NodeKey, TOPOLOGY, few};
 
 pub(super) fn judge(seen: &Seen, program: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -234,6 +234,22 @@ pub(super) fn differences(seen: &Seen, program: &str, on: Option<&str>) -> Vec<F
     };
     let found = audit(&seen.storages, &seen.volumes, &seen.requests);
     found.iter().filter(|one| on.is_none_or(|on| one.node() == on)).map(finding).collect()
+}
+
+/// PersistentVolumes that keep their volumes for whoever wants them again, on all nodes or on one.
+pub(super) fn released(seen: &Seen, program: &str, on: Option<&str>) -> Vec<Finding> {
+    let is_asked = |one: &&Released| on.is_none_or(|node| *one.volume.node() == NodeKey::of(node));
+    let finding = |one: &Released| {
+        let Released { name, size, claim, .. } = one;
+        Finding::warning(
+            format!(
+                "PersistentVolume {name} ({size}) is Released and retained with its data: claim {claim} is \
+                 gone"
+            ),
+            format!("{program} explain pv/{name}"),
+        )
+    };
+    seen.released.iter().filter(is_asked).map(finding).collect()
 }
 
 /// The flag that an adoption needs where not one class alone takes the pool.

@@ -13,7 +13,7 @@ use crate::ask::{
     AGENTS, AskError, CLAIMS, CLASSES, CONTROLLERS, PODS, PVC_AUTOSCALERS, asked, is_ready,
     no_claim,
 };
-pub(super) use crate::ask::{NODES, STORAGES};
+pub(super) use crate::ask::{NODES, STORAGES, VOLUMES};
 use crate::bytes::Bytes;
 use crate::cluster::own_words;
 use crate::volume::DRIVER;
@@ -51,7 +51,6 @@ pub(super) struct Facts {
 pub(super) const KUBELETS: &str = "csinodes";
 pub(super) const POOLS: &str = "pools";
 pub(super) const AGENT_PODS: &str = "the pods of the driver";
-pub(super) const VOLUMES: &str = "persistent volumes";
 
 impl Facts {
     pub fn sees(&self, what: &str) -> bool {

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use super::gather::Facts;
 use super::{Explanation, State, Todo};
 use crate::api::{OrdinalStatus, Retained, Swap};
-use crate::ask::kept::{Kept, Part};
+use crate::ask::kept::{Kept, Part, until};
 
 /// A claim that is not yet, or no longer, the one of its pod.
 pub(super) fn on_its_way(facts: &Facts, claim: &PersistentVolumeClaim) -> Option<Explanation> {
@@ -34,10 +34,7 @@ fn next(facts: &Facts, kept: &Kept<'_>, swap: &Swap) -> Explanation {
 }
 
 fn before(facts: &Facts, kept: &Kept<'_>, old: &Retained, entry: &OrdinalStatus) -> Explanation {
-    let until = old.until.as_ref().map(|until| format!("until {}", until.0));
-    let until = until.unwrap_or_else(|| {
-        format!("for {} from the moment at which that pod is ready", kept.by.spec.retention)
-    });
+    let until = until(kept.by, old);
     let why = format!(
         "is kept {until}, and then deleted with its data: claim {} has taken its place as that of pod \
          {}, with a verified copy of all that was in it. PvcAutoscaler {} did it.",
