@@ -15,6 +15,7 @@ use crate::autoscaler::swap::{drop_unbound, is_fillable};
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, make};
 use crate::cluster::{capacity, requested};
+use crate::volume::few;
 
 /// The longest sentence in a status, in characters.
 const LONGEST_SENTENCE: usize = 1024;
@@ -131,6 +132,15 @@ fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
                 ),
                 _ => format!("its pods have no claim as volume {}", seen.volume()),
             }
+        );
+        return Some((AutoscalerReason::ClaimsMissing, message));
+    }
+    if let Some(others) = &workload.other_volumes {
+        let volume = seen.volume();
+        let have = if others.is_empty() { "none".to_owned() } else { few(others) };
+        let message = format!(
+            "the pods of {whose} have no volume {volume}: they have {have}; name the template in \
+             spec.volumeClaimTemplate as the volume of the pods, or give them volume {volume} of claim {volume}"
         );
         return Some((AutoscalerReason::ClaimsMissing, message));
     }

@@ -19,7 +19,7 @@ pub enum AutoscalerReason {
     /// The claims keep their names, which the workload gives them: they can grow, and shrink where
     /// their volumes lie.
     ClaimsFixed,
-    /// The workload names no claim that could be kept.
+    /// The pods of the workload have no volume or name no claim that could be kept.
     ClaimsMissing,
     /// The class of the template makes no volumes where a claim can be read.
     ClassElsewhere,

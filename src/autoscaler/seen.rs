@@ -72,6 +72,8 @@ pub(super) struct Workload {
     pub claims: Claims,
     /// Whether somebody else makes the claims.
     pub makes_claims: bool,
+    /// The volumes of its pods, if the one that the template names is not among them.
+    pub other_volumes: Option<Vec<String>>,
     /// Whether claims are there that pods could name, and that none names yet.
     pub has_unnamed: bool,
     /// How long a pod is to be ready before it counts, in seconds.
@@ -141,9 +143,15 @@ impl Workload {
         let own = spec.volume_claim_templates.unwrap_or_default();
         let first = spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0);
         let end = first.saturating_add(spec.replicas.unwrap_or(1));
+        let makes_claims = own.iter().any(|one| one.name_any() == template);
+        // The API server takes no mount of a volume that is not there.
+        let volumes = spec.template.spec.map(|pod| pod.volumes.unwrap_or_default());
+        let others =
+            volumes.filter(|all| !makes_claims && all.iter().all(|one| one.name != template));
         Workload {
             claims: Claims::Numbered(first..end),
-            makes_claims: own.iter().any(|one| one.name_any() == template),
+            makes_claims,
+            other_volumes: others.map(|all| all.into_iter().map(|one| one.name).collect()),
             has_unnamed: false,
             min_ready: spec.min_ready_seconds.unwrap_or(0).into(),
         }
@@ -158,6 +166,7 @@ impl Workload {
         Workload {
             claims: Claims::named(claims.collect(), told),
             makes_claims: true,
+            other_volumes: None,
             has_unnamed: false,
             min_ready: spec.min_ready_seconds.unwrap_or(0).into(),
         }
@@ -172,7 +181,7 @@ impl Workload {
     ) -> Workload {
         let has_unnamed = !all.is_subset(&claims);
         let claims = Claims::named(claims, told);
-        Workload { claims, makes_claims: true, has_unnamed, min_ready: 0 }
+        Workload { claims, makes_claims: true, other_volumes: None, has_unnamed, min_ready: 0 }
     }
 
     pub fn ordinals(&self) -> Vec<i32> {

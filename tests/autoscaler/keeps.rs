@@ -54,6 +54,38 @@ fn an_edit_of_the_template_grows_the_claims_under_running_pods() {
     });
 }
 
+/// A StatefulSet whose pods have these volumes.
+fn set_with_volumes(world: &World, names: &[&str]) {
+    let volumes: Vec<serde_json::Value> = names
+        .iter()
+        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
+        .collect();
+    world.api.put(&object::<k8s_openapi::api::apps::v1::StatefulSet>(json!({
+        "metadata": {"name": "nginx", "namespace": SHOP},
+        "spec": {"replicas": 1, "selector": {}, "serviceName": "nginx",
+                 "template": {"spec": {"containers": [], "volumes": volumes}}},
+    })));
+}
+
+#[test]
+fn a_template_that_no_pod_has_as_a_volume_is_named_with_those_that_they_have() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        set_with_volumes(&world, &["data", "log"]);
+        world.want("4Gi", "hdd", &json!({}));
+        let reason = |status: &pliant::api::PvcAutoscalerStatus| {
+            status.reason.as_deref() == Some("ClaimsMissing")
+        };
+        world.until("it says what is wrong", reason).await;
+        let message = world.status().message.unwrap();
+        let words = "the pods of StatefulSet nginx have no volume www: they have data and log";
+        assert!(message.starts_with(words), "{message}");
+        assert!(world.claims().is_empty(), "a claim that no pod could use is not made");
+        set_with_volumes(&world, &["www"]);
+        world.settled("1/1").await;
+    });
+}
+
 /// Another PvcAutoscaler of the same StatefulSet and template, which is younger.
 fn twin(world: &World, size: &str) -> PvcAutoscaler {
     let mut twin = world.wanted(size, "hdd", &json!({}));

@@ -104,6 +104,26 @@ fn a_swap_waits_until_the_node_has_room() {
     });
 }
 
+#[test]
+fn a_pool_that_only_plans_takes_no_room_from_a_class_that_names_none() {
+    block_on(async {
+        let (world, _operator) = one_pod().await;
+        let mut node: NodeStorage = world.api.get("alpha").unwrap();
+        let pool = |name: &str, default: bool, size: &str| {
+            object(json!({"name": name, "configured": true, "default": default, "size": size,
+                "free": size, "volumes": 0, "extent": "4Mi",
+                "largest": [{"layout": "linear", "size": size}]}))
+        };
+        node.status.as_mut().unwrap().pools =
+            vec![pool("fast", true, "9Gi"), pool("looks", false, "0")];
+        world.api.put(&node);
+        world.want("2Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        assert_eq!(world.told("NoRoom"), 0);
+        world.write();
+    });
+}
+
 /// Another node, whose agent tells of a pool of which the first one has none.
 fn another_node(world: &World) {
     let labels = json!({"kubernetes.io/hostname": "beta"});

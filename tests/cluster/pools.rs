@@ -319,3 +319,15 @@ async fn a_class_that_names_no_pool_goes_on_beside_a_pool_that_plans_is_refused_
     let made = cluster.ensure(&want("pvc-9", 100, &["alpha"])).await.unwrap();
     assert_eq!(made.pool.as_str(), "default", "its name says that it is for them");
 }
+
+#[tokio::test(start_paused = true)]
+async fn classes_go_on_where_another_node_leaves() {
+    let (world, cluster, [_alpha, beta]) = World::with_two_nodes().await;
+    drop(beta);
+    world.api.delete::<NodeStorage>("beta");
+    for (name, pool) in [("pvc-1", None), ("pvc-2", Some("fast"))] {
+        let mut want = want(name, 100, &[]);
+        want.class.pool = pool.map(|pool| pool.parse().unwrap());
+        assert_eq!(cluster.ensure(&want).await.unwrap().node, "alpha");
+    }
+}

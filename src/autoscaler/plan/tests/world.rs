@@ -319,7 +319,13 @@ impl World {
         let replicas = self.replicas;
         let claims = Claims::Numbered(0..replicas);
         let makes_claims = self.left.keeps_names;
-        let workload = Workload { claims, makes_claims, has_unnamed: false, min_ready: 0 };
+        let workload = Workload {
+            claims,
+            makes_claims,
+            other_volumes: None,
+            has_unnamed: false,
+            min_ready: 0,
+        };
         let claims = self.claims.iter().map(|(name, claim)| (name.clone(), claim.object(name)));
         let sources = self.sources.iter().map(|(name, source)| {
             (name.clone(), source.object(name, self.claims.get(name).map_or(0, |claim| claim.uid)))
