@@ -43,7 +43,7 @@ pub async fn report(client: &Client, program: &str, lines: u32) -> Result<Vec<Pa
     let sources = ask.list(ask.all(), ListParams::default(), "pvcsourcepopulators").await?;
     let findings = checkup::judge(&seen, program, None)?;
     let mut parts = vec![
-        Part::new("status", room(&seen)),
+        Part::new("status", pools(&seen)),
         Part::new("doctor", findings),
         Part::new("nodestorages", bare(&seen.storages)),
         Part::new("pools", bare(&seen.pools)),
@@ -64,7 +64,7 @@ pub async fn report(client: &Client, program: &str, lines: u32) -> Result<Vec<Pa
     Ok(parts)
 }
 
-fn room(seen: &Seen) -> String {
+fn pools(seen: &Seen) -> String {
     if !seen.sees(STORAGES) {
         return format!("you may not read {STORAGES}");
     }

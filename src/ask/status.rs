@@ -76,7 +76,7 @@ pub async fn status(client: &Client) -> Result<Status, AskError> {
     let autoscalers = ask.list(ask.all(), ListParams::default(), PVC_AUTOSCALERS).await?;
     let nodes = match listed {
         Ok(list) => list.items,
-        // Who may see the one and not the other is told the one.
+        // Whoever may list only one of the two kinds sees that one.
         Err(AskError::Forbidden { .. }) if ask.unseen.is_empty() => {
             ask.unseen.push(STORAGES);
             Vec::new()

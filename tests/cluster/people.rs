@@ -439,7 +439,7 @@ async fn a_volume_that_a_swap_retains_is_one_quiet_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_persistent_volume_that_is_retained_without_its_claim_is_told() {
+async fn a_persistent_volume_that_is_retained_without_its_claim_is_named() {
     let (world, cluster, _machine) = World::with_a_node().await;
     furnish(&world);
     let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();

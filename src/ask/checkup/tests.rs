@@ -283,7 +283,7 @@ fn what_a_node_tells_is_told() {
 }
 
 #[test]
-fn the_trouble_of_one_pool_is_told_once_and_of_that_pool() {
+fn the_trouble_of_one_pool_stands_once_and_with_that_pool() {
     insta::assert_snapshot!(found(|seen| {
         let status = seen.storages[0].status.as_mut().unwrap();
         let why = "/dev/nosuch is not there; see `ls /dev/disk/by-id`";

@@ -220,7 +220,7 @@ fn a_cluster_without_autoscalers_has_no_such_section() {
 }
 
 #[test]
-fn a_claim_that_may_not_be_read_is_not_told_as_one_that_is_made() {
+fn a_claim_that_may_not_be_read_is_not_shown_as_one_that_is_made() {
     let mut around = around(swapping());
     around.claims.clear();
     around.unseen = vec!["persistentvolumeclaims"];

@@ -337,7 +337,7 @@ fn what_is_going_or_kept_is_told() {
 }
 
 #[test]
-fn a_pod_that_waits_for_the_cordoned_node_of_its_volume_is_told_how_to_lift_that() {
+fn the_cordon_of_the_node_that_a_pod_waits_for_can_be_lifted_as_advised() {
     let mut facts = bound();
     facts.pods[0] = typed(json!({
         "metadata": {"name": "db-0", "namespace": "default"}, "spec": {"containers": []},

@@ -368,7 +368,7 @@ fn a_claim_that_names_its_volume_is_told_why_that_is_not_its() {
 }
 
 #[test]
-fn a_class_that_names_no_pool_is_told_by_which_rule_each_node_takes_one() {
+fn the_rule_by_which_each_node_takes_a_pool_is_stated() {
     let mut facts = with_pod(pod());
     facts.classes[0].parameters = None;
     facts.storages[0] = storage("alpha", &[("fast", 698), ("looks", 0)]);
@@ -392,13 +392,13 @@ fn a_class_that_names_no_pool_is_told_by_which_rule_each_node_takes_one() {
     assert!(!said(&facts).1.contains("names no pool"), "where there is no choice");
 }
 
-/// What is told, in one line.
+/// The text for people, in one line.
 fn flat(facts: &Facts) -> String {
     said(facts).1.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn a_class_with_the_key_of_another_driver_is_told_what_to_write() {
+fn what_to_write_in_place_of_the_key_of_another_driver_is_stated() {
     for (key, value, nodes) in [
         ("kubernetes.io/hostname", "alpha", "alpha"),
         ("zone", "b", "beta, gamma"),
