@@ -30,7 +30,8 @@ pub use cmd::{Cmd, Output};
 pub use exec::is_installed;
 pub use real::RealHost;
 pub use things::{
-    DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, Mount, NewMount, PathKind, Usage, XfsGeometry,
+    DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, Mount, NewMount, PathKind, Source, Usage,
+    XfsGeometry,
 };
 pub use tools::{TOOLS, Tool};
 

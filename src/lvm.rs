@@ -25,7 +25,7 @@ use crate::lvm::metadata::MetadataError;
 pub use commands::{BEFORE_EXTENTS, EXTENT, NewLv};
 pub use group::{Group, Lv, Piece, Pv, Segment};
 pub(crate) use scan::scan_disks;
-pub use scan::{Member, Scan, scan, without_label};
+pub use scan::{Member, Named, Scan, scan, without_label};
 pub use spent::{STEPS, Spent};
 pub use torn::undo_torn_commits;
 pub use volume_group::{Turn, VolumeGroup};
@@ -50,6 +50,16 @@ pub enum LvmError {
         /// The group.
         group: String,
         /// What was seen, with the devices, and what to do.
+        reason: String,
+    },
+    /// The device of a volume is in use on another disk than the group has; nothing was done to it.
+    #[error("logical volume {group}/{lv}: {reason}")]
+    Elsewhere {
+        /// The group.
+        group: String,
+        /// The logical volume.
+        lv: String,
+        /// Both disks, and what to do.
         reason: String,
     },
     /// An earlier call on the group has not come back; nothing was sent.

@@ -281,8 +281,9 @@ pub struct Ailment {
 
 impl Ailment {
     /// All reasons.
-    pub const REASONS: [&'static str; 11] = [
+    pub const REASONS: [&'static str; 12] = [
         "DiskMissing",
+        "DiskNotBelieved",
         "FilesystemErrors",
         "FilesystemReadOnly",
         "FilesystemSmaller",

@@ -222,6 +222,113 @@ fn signatures(disk: &Disk, good: &Volume) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+#[test]
+#[ignore = "needs the throw-away kernel: e2e/real-lvm"]
+fn a_group_that_is_forged_in_a_raw_volume_takes_nothing_from_the_real_one() {
+    let disk = Disk::of(1 << 30);
+    group("vg0", &[&disk]);
+    let mut rig = Rig::with(&["--pool", "default=vg0"]);
+    let good = rig.calls.create("good", Bytes::mib(96), EXT4, "").expect("create");
+    rig.calls.show(&good);
+    fill(&good.file("content"), 0..16);
+    let idle = rig.calls.create("idle", Bytes::mib(32), Mode::Block, "").expect("create");
+    let evil = rig.calls.create("evil", Bytes::mib(300), Mode::Block, "").expect("create");
+    rig.calls.show(&evil);
+    let good_lv = good.lv("vg0").replace("vg0/", "");
+    let live = |lv: &str| run("dmsetup", &["table", &format!("vg0-{}", lv.replace('-', "--"))]);
+    let before = live(&good_lv);
+
+    for forgery in [Forgery::NoVolumes, Forgery::VolumeElsewhere, Forgery::OtherUuid] {
+        let text = forgery.text(&good_lv);
+        // As the kubelet makes one over each raw volume of a pod.
+        let target = evil.target().to_string_lossy().into_owned();
+        let tenant = run("losetup", &["--find", "--show", &target]).trim().to_owned();
+        write_metadata(&tenant, &text);
+        rig.crash();
+
+        assert_eq!(live(&good_lv), before, "{forgery:?}");
+        let mut ids = [&good, &idle, &evil].map(|volume| volume.id.clone());
+        ids.sort();
+        assert_eq!(rig.calls.ids(), ids, "{forgery:?}");
+        let next = rig.calls.create("next", Bytes::mib(64), EXT4, "").expect("create");
+        rig.calls.show(&next);
+        let lv = next.lv("vg0").replace("vg0/", "");
+        let number =
+            run("lsblk", &["--noheadings", "--nodeps", "--output", "MAJ:MIN", disk.device()]);
+        assert!(live(&lv).contains(number.trim()), "{forgery:?}: {}", live(&lv));
+        assert!(holds(&good.file("content"), 0..16), "{forgery:?}");
+        rig.calls.hide(&next);
+        rig.calls.delete(&next).expect("delete");
+        run("losetup", &["--detach", &tenant]);
+    }
+    rig.calls.hide(&good);
+    rig.calls.hide(&evil);
+    for volume in [&good, &idle, &evil] {
+        rig.calls.delete(volume).expect("delete");
+    }
+    assert_eq!(volumes_of("vg0"), [""; 0]);
+}
+
+/// What a tenant writes of the group of the machine into its own volume.
+#[derive(Debug, Clone, Copy)]
+enum Forgery {
+    NoVolumes,
+    /// The volume of another, by name and uuid, on the tenant's device.
+    VolumeElsewhere,
+    OtherUuid,
+}
+
+const EVIL_PV: &str = "Evil00-evil-evil-evil-evil-evil-Evil00";
+
+impl Forgery {
+    /// The text that `vgcfgbackup` writes of the group, edited.
+    fn text(self, lv: &str) -> String {
+        let file = "/tmp/vg0.metadata";
+        run("vgcfgbackup", &["-f", file, "vg0"]);
+        let whole = fs::read_to_string(file).expect("a backup");
+        let value = |after: &str, key: &str| {
+            let rest = &whole[whole.find(after).expect("a section")..];
+            let line = rest.lines().find(|line| line.trim().starts_with(key)).expect("a key");
+            line.split('"').nth(1).expect("a value").to_owned()
+        };
+        let uuid = match self {
+            Forgery::OtherUuid => "Ev1l11-evil-evil-evil-evil-evil-Evil11".to_owned(),
+            _ => value("vg0 {", "id = "),
+        };
+        let volumes = match self {
+            Forgery::VolumeElsewhere => format!(
+                "logical_volumes {{ {lv} {{ id = \"{}\" status = [\"READ\", \"WRITE\", \"VISIBLE\"] \
+                 flags = [] segment_count = 1 segment1 {{ start_extent = 0 extent_count = 24 \
+                 type = \"striped\" stripe_count = 1 stripes = [\"pv0\", 30] }} }} }}",
+                value(&format!("{lv} {{"), "id = ")
+            ),
+            _ => String::new(),
+        };
+        format!(
+            "contents = \"Text Format Volume Group\"\nversion = 1\ndescription = \"\"\n\
+             creation_host = \"evil\"\ncreation_time = 1700000000\n\
+             vg0 {{\nid = \"{uuid}\"\nseqno = 999999\nformat = \"lvm2\"\n\
+             status = [\"RESIZEABLE\", \"READ\", \"WRITE\"]\nflags = []\nextent_size = 8192\n\
+             max_lv = 0\nmax_pv = 0\nmetadata_copies = 0\nphysical_volumes {{\npv0 {{\n\
+             id = \"{EVIL_PV}\"\ndevice = \"/dev/evil\"\nstatus = [\"ALLOCATABLE\"]\nflags = []\n\
+             dev_size = 614400\npe_start = 34816\npe_count = 70\n}}\n}}\n{volumes}\n}}\n"
+        )
+    }
+}
+
+/// Make a device a physical volume with this metadata, with LVM's own tools.
+fn write_metadata(device: &str, text: &str) {
+    let file = "/tmp/evil.metadata";
+    fs::write(file, text).expect("write");
+    let only = format!("devices/filter=[\"a|^{device}$|\",\"r|.*|\"]");
+    run("wipefs", &["--all", "--quiet", device]);
+    let make = ["-y", "--uuid", EVIL_PV, "--norestorefile", "--metadatasize", "16m"];
+    run("pvcreate", &[&["--config", &only], &make[..], &[device]].concat());
+    let repair = ["-y", "--repairtype", "metadata", "-f", file, "--config", &only, device];
+    run("pvck", &repair);
+    run("blockdev", &["--flushbufs", device]);
+}
+
 fn beginning(path: &Path, mib: usize) -> Vec<u8> {
     // Past the page cache, which LVM's own writes do not go through.
     let _ = attempt("blockdev", &["--flushbufs", &path.to_string_lossy()]);

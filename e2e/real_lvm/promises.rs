@@ -293,7 +293,7 @@ impl Machine {
     /// What is there and belongs to no promised volume, and what waits for ever.
     async fn leftovers(&self, world: &World) -> Vec<String> {
         let mut left = Vec::new();
-        let scan = lvm::scan(&self.host).await.expect("scan");
+        let scan = lvm::scan(&self.host, &lvm::Named::default()).await.expect("scan");
         let group = scan.of(GROUP).find_map(|member| member.group.clone()).expect("group");
         let names: BTreeSet<String> = world
             .volumes

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::causes;
 use crate::host::{Host, HostError};
-use crate::lvm::{Group, scan};
+use crate::lvm::{Group, Named, scan};
 
 /// A disk that carries a physical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum Fault {
 
 /// Find the disks that carry a physical volume, and read what they say.
 pub(super) async fn find(host: &Arc<dyn Host>) -> Result<Vec<Found>, HostError> {
-    let scan = scan(host).await?;
+    let scan = scan(host, &Named::default()).await?;
     let members = scan.members.into_iter().map(|member| Found {
         disk: member.disk.path,
         pv_uuid: Some(member.label.pv_uuid),

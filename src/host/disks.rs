@@ -1,38 +1,93 @@
-//! The disks of the machine, from sysfs: no device is opened.
+//! The disks of the machine, from sysfs: no device is opened but loop devices, which alone do not tell
+//! there what they lie on.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use super::{DeviceNumber, Disk};
+use super::{DeviceNumber, Disk, Source, ioctl};
 use crate::bytes::Bytes;
 
 /// Where the kernel lists its block devices.
 pub(super) const SYS_BLOCK: &str = "/sys/block";
 /// sysfs counts in these, whatever the disk's own sectors are.
 const SECTOR: u64 = 512;
+/// Devices of drivers that bring in what another machine or another storage system keeps.
+const FOREIGN: [&str; 6] = ["nbd", "rbd", "rnbd", "drbd", "ublkb", "zd"];
+/// How a disk of NVMe over fabrics is reached; `pcie` is in the machine.
+const FABRICS: [&str; 4] = ["tcp", "rdma", "fc", "loop"];
 
-/// List the disks and partitions that could carry a physical volume, by path.
-pub(super) fn list(sys_block: &Path) -> io::Result<Vec<Disk>> {
+/// What a loop device lies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Backing {
+    /// A block device.
+    Device,
+    /// A file of the file system on the device with this number.
+    File(DeviceNumber),
+}
+
+/// What loop devices lie on, by their paths.
+pub(super) type Backings = BTreeMap<PathBuf, Backing>;
+
+/// The paths of the loop devices of which sysfs alone does not say that a workload writes them.
+pub(super) fn loops(sys_block: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut loops = names(sys_block)?;
+    loops.retain(|name| {
+        let file = attribute(&sys_block.join(name), "loop/backing_file");
+        file.is_some_and(|file| !is_of_the_kubelet(Path::new(&file)))
+    });
+    Ok(loops.iter().map(|name| node(name)).collect())
+}
+
+/// Ask a loop device what it lies on. The path that sysfs tells may be that of another namespace.
+pub(super) fn backing(device: &Path) -> io::Result<Backing> {
+    let info = ioctl::loop_info(&File::open(device)?)?;
+    let [file_system, _, of_device, ..] = info;
+    Ok(if of_device == 0 { Backing::File(number(file_system)) } else { Backing::Device })
+}
+
+/// A device number as the kernel packs it into 64 bits.
+fn number(packed: u64) -> DeviceNumber {
+    let part = |bits: u64| u32::try_from(bits).unwrap_or(u32::MAX);
+    DeviceNumber {
+        major: part((packed & 0xf_ff00) >> 8),
+        minor: part((packed & 0xff) | ((packed >> 12) & 0xf_ff00)),
+    }
+}
+
+/// Whether a file is in the kubelet's directory, wherever that is: for each raw volume of a pod it has a
+/// loop device made over the volume, or over the file that stands for it.
+fn is_of_the_kubelet(file: &Path) -> bool {
+    let known = |name: &str| name == "kubelet" || name.starts_with("kubernetes.io");
+    let mut parts = file.components();
+    parts.any(|part| matches!(part, Component::Normal(name) if known(&name.to_string_lossy())))
+}
+
+/// List the disks and partitions that could carry a physical volume, by path. A loop device of which
+/// `backings` says nothing is none.
+pub(super) fn list(sys_block: &Path, backings: &Backings) -> io::Result<Vec<Disk>> {
+    let sys = Sys { block: sys_block, backings };
     let mut disks = Vec::new();
     for entry in names(sys_block)? {
         let whole = sys_block.join(&entry);
         // Logical volumes first: there may be thousands, and one read tells them.
-        if is_memory(&entry) || is_volume(&whole, sys_block)? {
+        if is_memory(&entry) || sys.is_volume(&whole)? {
             continue;
         }
         if !is_there(&whole) || is_member(&whole, sys_block)? {
             continue;
         }
+        let source = sys.source(&whole)?;
         let mut partitions = partitions(&whole)?;
-        if let Some(disk) = disk(&whole, &entry, !partitions.is_empty()) {
+        if let Some(disk) = disk(&whole, &entry, source, !partitions.is_empty()) {
             disks.push(disk);
         }
         partitions.sort();
         for name in partitions {
             let part = whole.join(&name);
             if !is_member(&part, sys_block)? {
-                disks.extend(disk(&part, &name, false));
+                disks.extend(disk(&part, &name, source, false));
             }
         }
     }
@@ -45,18 +100,108 @@ fn is_memory(name: &str) -> bool {
     number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether it is a logical volume or lies on one: what is on it is its tenant's business, and could
-/// be a copy of a label. Other device-mapper devices, multipath and encryption, carry groups.
-fn is_volume(device: &Path, sys_block: &Path) -> io::Result<bool> {
-    if is_logical_volume(device) {
-        return Ok(true);
-    }
-    for below in names(&device.join("slaves"))? {
-        if is_volume(&sys_block.join(below), sys_block)? {
+/// The kernel's tree of block devices, with what it does not say of loop devices.
+struct Sys<'a> {
+    block: &'a Path,
+    backings: &'a Backings,
+}
+
+impl Sys<'_> {
+    /// Whether it is a logical volume or lies on one: what is on it is its tenant's business, and could
+    /// be a copy of a label. Other device-mapper devices, multipath and encryption, carry groups.
+    fn is_volume(&self, device: &Path) -> io::Result<bool> {
+        if is_logical_volume(device) || self.is_loop_of_a_workload(device)? {
             return Ok(true);
         }
+        for below in self.below(device)? {
+            if self.is_volume(&below)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
-    Ok(false)
+
+    /// Whether it is a loop device over what a workload may write. The kernel calls no loop device the
+    /// holder of the device that it lies on.
+    fn is_loop_of_a_workload(&self, device: &Path) -> io::Result<bool> {
+        let Some(file) = attribute(device, "loop/backing_file") else { return Ok(false) };
+        let name = device.file_name().unwrap_or_default().to_string_lossy();
+        Ok(match self.backings.get(&node(&name)) {
+            None | Some(Backing::Device) => true,
+            Some(Backing::File(_)) if is_of_the_kubelet(Path::new(&file)) => true,
+            Some(Backing::File(file_system)) => self.is_volume_of_ours(*file_system),
+        })
+    }
+
+    /// Whether a file system lies on a volume of this driver.
+    fn is_volume_of_ours(&self, number: DeviceNumber) -> bool {
+        let device = self.block.join(format!("dm-{}", number.minor));
+        let same = attribute(&device, "dev").is_some_and(|dev| dev == number.to_string());
+        let name = attribute(&device, "dm/name").unwrap_or_default();
+        same && is_logical_volume(&device) && name.contains("-pliant--")
+    }
+
+    /// Where the bytes of a device are; the farthest of those that it lies on.
+    fn source(&self, device: &Path) -> io::Result<Source> {
+        let mut source = own_source(device)?;
+        for below in self.below(device)? {
+            source = source.max(self.source(&below)?);
+        }
+        Ok(source)
+    }
+
+    /// The whole devices that a device lies on, also where it lies on a part of one.
+    fn below(&self, device: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut below = Vec::new();
+        for name in names(&device.join("slaves"))? {
+            let whole = self.block.join(&name);
+            if whole.is_dir() {
+                below.push(whole);
+                continue;
+            }
+            let wholes = names(self.block)?.into_iter().map(|whole| self.block.join(whole));
+            below.extend(wholes.filter(|whole| whole.join(&name).is_dir()));
+        }
+        Ok(below)
+    }
+}
+
+/// Where the bytes of a device are, without those that it lies on.
+fn own_source(device: &Path) -> io::Result<Source> {
+    if device.join("loop").is_dir() {
+        return Ok(Source::File);
+    }
+    let name = device.file_name().unwrap_or_default().to_string_lossy();
+    let numbered = |driver: &&str| {
+        name.strip_prefix(driver).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let foreign = FOREIGN.iter().any(|driver| numbered(&driver))
+        || is_behind_a_session(device)
+        || is_behind_a_fabric(device)?;
+    Ok(if foreign { Source::Foreign } else { Source::Local })
+}
+
+/// Whether it is a disk of an iSCSI session or of a port of a fibre channel.
+fn is_behind_a_session(device: &Path) -> bool {
+    let Ok(place) = device.canonicalize() else { return false };
+    let remote = |name: &str| {
+        let session = name.strip_prefix("session");
+        name.starts_with("rport-")
+            || session.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let mut parts = place.components();
+    parts.any(|part| matches!(part, Component::Normal(name) if remote(&name.to_string_lossy())))
+}
+
+/// Whether it is a disk of NVMe over fabrics. With several paths its `device` is a subsystem, in which
+/// the controllers are.
+fn is_behind_a_fabric(device: &Path) -> io::Result<bool> {
+    let owner = device.join("device");
+    let controllers = names(&owner)?.into_iter().filter(|name| name.starts_with("nvme"));
+    let mut places = controllers.map(|name| owner.join(name)).chain([owner.clone()]);
+    Ok(places.any(|place| {
+        attribute(&place, "transport").is_some_and(|word| FABRICS.contains(&word.as_str()))
+    }))
 }
 
 fn is_logical_volume(device: &Path) -> bool {
@@ -88,17 +233,23 @@ fn partitions(whole: &Path) -> io::Result<Vec<String>> {
 }
 
 /// `None` for a device of size zero, and for one that goes away while it is looked at.
-fn disk(device: &Path, name: &str, partitioned: bool) -> Option<Disk> {
+fn disk(device: &Path, name: &str, source: Source, partitioned: bool) -> Option<Disk> {
     let sectors: u64 = attribute(device, "size")?.parse().ok()?;
     let number = attribute(device, "dev")?;
     let (major, minor) = number.split_once(':')?;
     (sectors > 0).then_some(Disk {
-        path: PathBuf::from("/dev").join(name.replace('!', "/")),
+        path: node(name),
         number: DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? },
         size: Bytes::new(sectors.checked_mul(SECTOR)?),
+        source,
         read_only: attribute(device, "ro")? != "0",
         partitioned,
     })
+}
+
+/// The node of a device by its name in sysfs.
+fn node(name: &str) -> PathBuf {
+    PathBuf::from("/dev").join(name.replace('!', "/"))
 }
 
 fn attribute(device: &Path, name: &str) -> Option<String> {
@@ -138,6 +289,7 @@ mod tests {
             path: path.into(),
             number: DeviceNumber { major, minor },
             size: Bytes::new(sectors * 512),
+            source: Source::Local,
             read_only: false,
             partitioned,
         }
@@ -179,13 +331,15 @@ mod tests {
 
         let mut array = expected("/dev/cciss/c0d0", 104, 0, 64, false);
         array.read_only = true;
+        let mut in_a_file = expected("/dev/loop0", 7, 0, 2048, false);
+        in_a_file.source = Source::File;
         assert_eq!(
-            list(root).unwrap(),
+            list(root, &on_files(&["loop0"])).unwrap(),
             [
                 array,
                 expected("/dev/dm-1", 254, 1, 2048, false),
                 expected("/dev/dm-3", 254, 3, 2048, false),
-                expected("/dev/loop0", 7, 0, 2048, false),
+                in_a_file,
                 expected("/dev/sda", 8, 0, 2048, true),
                 expected("/dev/sda1", 8, 1, 1024, false),
                 expected("/dev/sdb", 8, 16, 2048, false),
@@ -196,6 +350,87 @@ mod tests {
     #[test]
     fn a_machine_without_disks_has_none() {
         let sys = tempfile::tempdir().unwrap();
-        assert_eq!(list(&sys.path().join("missing")).unwrap(), []);
+        assert_eq!(list(&sys.path().join("missing"), &Backings::new()).unwrap(), []);
+    }
+
+    /// Backings of loop devices over files of a file system on no volume.
+    fn on_files(loops: &[&str]) -> Backings {
+        let file = Backing::File(DeviceNumber { major: 8, minor: 1 });
+        loops.iter().map(|name| (node(name), file)).collect()
+    }
+
+    fn paths(root: &Path, backings: &Backings) -> Vec<(String, Source)> {
+        let disks = list(root, backings).unwrap().into_iter();
+        disks.map(|disk| (disk.path.display().to_string(), disk.source)).collect()
+    }
+
+    #[test]
+    fn a_loop_device_over_what_a_workload_writes_is_no_disk() {
+        let sys = tempfile::tempdir().unwrap();
+        let root = sys.path();
+        let kubelet =
+            "/data/kubelet/plugins/kubernetes.io/csi/volumeDevices/pvc-1/dev/3c1e0a5e (deleted)";
+        let files = ["/dev/dm-0", "/pvc", kubelet, "/images/disk", "/images/file", "/hung"];
+        for (minor, file) in files.iter().enumerate() {
+            device(root, &format!("loop{minor}"), &format!("7:{minor}"), "2048");
+            put(root, &[(&format!("loop{minor}/loop/backing_file"), file)]);
+        }
+        device(root, "dm-0", "254:0", "2048");
+        put(root, &[("dm-0/dm/uuid", "LVM-abc"), ("dm-0/dm/name", "vg0-pliant--abc")]);
+        device(root, "md0", "9:0", "2048");
+        put(root, &[("md0/slaves/loop1p1/x", ""), ("loop1/loop1p1/partition", "1")]);
+        assert_eq!(
+            loops(root).unwrap(),
+            ["loop0", "loop1", "loop3", "loop4", "loop5"].map(node),
+            "of the kubelet's alone the name tells"
+        );
+
+        let mut backings = on_files(&["loop2", "loop4"]);
+        backings.insert(node("loop0"), Backing::Device);
+        backings.insert(node("loop1"), Backing::Device);
+        backings.insert(node("loop3"), Backing::File(DeviceNumber { major: 254, minor: 0 }));
+        assert_eq!(paths(root, &backings), [("/dev/loop4".to_owned(), Source::File)]);
+    }
+
+    #[test]
+    fn what_another_storage_system_keeps_is_told_from_a_disk_of_the_machine() {
+        let sys = tempfile::tempdir().unwrap();
+        let root = sys.path();
+        let foreign = ["drbd0", "nbd0", "nvme1n1", "nvme2n1", "rbd0", "ublkb0", "zd0"];
+        let local = ["dm-8", "md1", "nvme0n1", "sda", "zdata", "dm-9", "md2"];
+        for (minor, name) in foreign.iter().chain(&local).enumerate() {
+            device(root, name, &format!("300:{minor}"), "2048");
+        }
+        put(root, &[("nvme0n1/device/transport", "pcie"), ("nvme1n1/device/transport", "tcp")]);
+        put(root, &[("nvme2n1/device/nvme2/transport", "rdma"), ("nvme2n1/device/x", "")]);
+        put(root, &[("dm-8/slaves/sda/x", ""), ("md1/slaves/sda1/x", "")]);
+        put(root, &[("sda/sda1/partition", "1")]);
+        put(root, &[("dm-9/slaves/rbd0/x", ""), ("md2/slaves/nbd0p1/x", "")]);
+        put(root, &[("nbd0/nbd0p1/partition", "1")]);
+        let hosts = tempfile::tempdir().unwrap();
+        for (name, host) in [("sdy", "host3/rport-3:0-1"), ("sdz", "host2/session1")] {
+            let place = hosts.path().join(host).join("block").join(name);
+            device(hosts.path(), &format!("{host}/block/{name}"), "8:0", "2048");
+            std::os::unix::fs::symlink(place, root.join(name)).unwrap();
+        }
+        let far: Vec<String> = paths(root, &Backings::new())
+            .into_iter()
+            .filter(|(_, source)| *source == Source::Foreign)
+            .map(|(path, _)| path)
+            .collect();
+        let mut expected = foreign.to_vec();
+        expected.extend(["dm-9", "md2", "sdy", "sdz"]);
+        expected.sort_unstable();
+        assert_eq!(far, expected.iter().map(|name| format!("/dev/{name}")).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn device_numbers_are_unpacked() {
+        for (packed, major, minor) in
+            [(0x0801, 8, 1), (0xfe05, 254, 5), (0x0010_0700, 7, 256), (0x1_0300, 259, 0)]
+        {
+            let expected = DeviceNumber { major, minor };
+            assert_eq!(number(packed), expected, "{packed:x}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The ioctls, each as a safe function. All `unsafe` is here, but one call for the heap.
 //!
 //! # Source
-//! The kernel's headers `linux/fs.h`, `linux/btrfs.h`, `linux/dm-ioctl.h`, `ext4.h` and `xfs_fs.h`.
+//! The kernel's headers `linux/fs.h`, `linux/btrfs.h`, `linux/dm-ioctl.h`, `linux/loop.h`, `ext4.h` and `xfs_fs.h`.
 
 #![allow(unsafe_code)]
 
@@ -21,6 +21,9 @@ pub(super) type BtrfsVolume = [u8; 4096];
 pub(super) type BtrfsDevice = [u8; 4096];
 /// `struct btrfs_ioctl_fs_info_args`: largest device id at 0, count of devices at 8.
 pub(super) type BtrfsInfo = [u8; 1024];
+/// `struct loop_info64`: the device of the file system with the backing file at 0, and that of the
+/// backing file itself, where it is one, at 2.
+pub(super) type LoopInfo = [u64; 29];
 
 /// `struct xfs_growfs_data`.
 #[repr(C)]
@@ -30,7 +33,7 @@ struct XfsGrowData {
 }
 
 mod raw {
-    use super::{BtrfsDevice, BtrfsInfo, BtrfsVolume, XfsGeometryBytes, XfsGrowData};
+    use super::{BtrfsDevice, BtrfsInfo, BtrfsVolume, LoopInfo, XfsGeometryBytes, XfsGrowData};
 
     nix::ioctl_read!(size, 0x12, 114, u64);
     nix::ioctl_write_ptr_bad!(zero_out, nix::request_code_none!(0x12, 127), [u64; 2]);
@@ -41,6 +44,15 @@ mod raw {
     nix::ioctl_write_ptr!(btrfs_resize, 0x94, 3, BtrfsVolume);
     nix::ioctl_readwrite!(btrfs_device, 0x94, 30, BtrfsDevice);
     nix::ioctl_read!(btrfs_info, 0x94, 31, BtrfsInfo);
+    nix::ioctl_read_bad!(loop_info, 0x4c05, LoopInfo);
+}
+
+/// `LOOP_GET_STATUS64`.
+pub(super) fn loop_info(device: &File) -> io::Result<LoopInfo> {
+    let mut info = [0; 29];
+    // SAFETY: the kernel writes one structure of 232 bytes.
+    unsafe { raw::loop_info(device.as_raw_fd(), &raw mut info) }?;
+    Ok(info)
 }
 
 /// `BLKGETSIZE64`: bytes.

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 
 use super::counts::Counts;
+use super::disks::Backings;
 use super::exec::{self, Environment};
 use super::shell::Shells;
 use super::state::{self, State};
@@ -21,6 +23,8 @@ use super::{
 use super::{block, devmapper, disks, lock, mounts, paths, resize};
 use crate::bytes::Bytes;
 
+/// How long a system call may take whose answer is in memory, or else not needed.
+const SHORT: Duration = Duration::from_secs(3);
 /// How long a system call may take that moves little data.
 const SMALL: Duration = Duration::from_secs(30);
 /// How long one may take that writes a range, flushes a disk, or grows a file system.
@@ -91,6 +95,17 @@ impl RealHost {
         self.waiting.call(what, path, limit, move || call(&owned)).await
     }
 
+    /// What lies behind these loop devices, each asked apart: a file on a server that is away must not
+    /// hide the disks. One that does not tell is none.
+    async fn backings(&self, loops: Vec<PathBuf>) -> Backings {
+        let asks = loops.into_iter().map(|device| async move {
+            let what = "LOOP_GET_STATUS64";
+            let told = self.call("device_reads", what, &device, SHORT, disks::backing).await;
+            Some((device, told.ok()?))
+        });
+        join_all(asks).await.into_iter().flatten().collect()
+    }
+
     /// The same about a device-mapper device. Each is waited for apart: one that is being resumed
     /// onto a hung disk must not keep the others from being looked at.
     async fn dm<T: Send + 'static>(
@@ -138,7 +153,11 @@ impl Host for RealHost {
 
     async fn disks(&self) -> Result<Vec<Disk>, HostError> {
         let sys = Path::new(disks::SYS_BLOCK);
-        self.call("disk_lists", "list", sys, SMALL, disks::list).await
+        let loops =
+            self.call("path_calls", "list loop devices of", sys, SMALL, disks::loops).await?;
+        let backings = self.backings(loops).await;
+        let list = move |sys: &Path| disks::list(sys, &backings);
+        self.call("disk_lists", "list", sys, SMALL, list).await
     }
 
     async fn device_size(&self, device: &Path) -> Result<Bytes, HostError> {

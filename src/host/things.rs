@@ -20,10 +20,23 @@ impl fmt::Display for DeviceNumber {
     }
 }
 
+/// Where the bytes of a disk are, which says who may have written them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// In this machine, as far as the kernel tells.
+    Local,
+    /// In a file, through a loop device.
+    File,
+    /// In another storage system or another machine (nbd, rbd, iSCSI, NVMe over fabrics, …), whose
+    /// driver may have given the disk to a workload.
+    Foreign,
+}
+
 /// A block device of the machine that could carry a physical volume, from sysfs.
 ///
 /// Devices of size zero, device-mapper volumes, and the members of an md array or a multipath map
-/// are left out: they are never the top of a stack.
+/// are left out: they are never the top of a stack. So is what a workload writes: a loop device over
+/// a block device, over a file of the kubelet's, or over a file on a volume of this driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
     /// `/dev/` and the kernel's name.
@@ -32,6 +45,8 @@ pub struct Disk {
     pub number: DeviceNumber,
     /// Its size.
     pub size: Bytes,
+    /// Where its bytes are.
+    pub source: Source,
     /// Whether the kernel refuses writes.
     pub read_only: bool,
     /// Whether it has partitions.

@@ -4,13 +4,14 @@
 //! Whether the new table that may wait there was committed is not known to the kernel, so it is
 //! dropped first; what the metadata says is then loaded by LVM itself.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::host::{DmDevice, DmInfo, DmTarget, GroupLock, HostError};
+use crate::host::{DeviceNumber, DmDevice, DmInfo, DmTarget, GroupLock, HostError, PathKind};
 use crate::lvm::LvmError;
 use crate::lvm::group::{Group, Lv};
-use crate::lvm::volume_group::Turn;
+use crate::lvm::volume_group::{Turn, VolumeGroup};
 
 const SECTOR: u64 = 512;
 
@@ -25,19 +26,31 @@ impl Turn {
         let devices = self.ask(self.group.host.dm_list().await)?;
         let live: HashSet<&str> = devices.iter().map(|device| device.uuid.as_str()).collect();
         for lv in lvs.filter(|lv| live.contains(group.dm_uuid(lv).as_str())) {
-            self.heal(lv).await?;
+            match self.heal(lv).await {
+                // One that is held on another disk keeps the others from nothing.
+                Err(LvmError::Elsewhere { .. }) => {}
+                other => drop(other?),
+            }
         }
         self.remove_orphans(devices).await // After healing: a layer is held until then.
     }
 
     /// Bring the live device of a logical volume in line with the metadata; inactive stays so.
     ///
-    /// Says whether anything had to be done. Costs one system call where nothing has.
+    /// Says whether anything had to be done. Costs one system call, and one a disk, where nothing has.
+    ///
+    /// A device on another disk than the group has is removed, so that the next activation makes it as it
+    /// is described. While it is held it stays what it is: what is mounted is never put on another
+    /// disk.
     ///
     /// # Errors
-    /// [`LvmError::Unusable`] if another LVM command holds the group while the volume is suspended.
+    /// [`LvmError::Unusable`] if another LVM command holds the group while the volume is suspended,
+    /// [`LvmError::Elsewhere`] if the device is held on another disk.
     pub async fn heal(&self, lv: &Lv) -> Result<bool, LvmError> {
-        let group = self.seen().await?;
+        let mut group = self.seen().await?;
+        if self.group.disks_have_moved().await? {
+            group = self.group.read_all_disks().await?; // LVM is to see them under their new numbers.
+        }
         let uuid = group.dm_uuid(lv);
         let Some((info, mut live)) = self.ask(self.group.host.dm_table(&uuid).await)? else {
             return Ok(false);
@@ -55,12 +68,33 @@ impl Turn {
             let after = self.ask(self.group.host.dm_table(&uuid).await)?;
             live = after.map_or_else(Vec::new, |(_, table)| table);
         }
+        let elsewhere = self.group.find_elsewhere(&live, &group, lv).await?;
+        self.group.note_elsewhere(&lv.name, elsewhere.clone());
+        if let Some(reason) = elsewhere {
+            return self.leave_other_disk(&uuid, lv, reason).await;
+        }
         if maps(&live, &group, lv) {
             return Ok(waits);
         }
         tracing::warn!(group = self.group.name(), lv = lv.name, "reloading a half-changed volume");
         let refreshed = self.refresh(&lv.name).await;
         self.believe_the_kernel(refreshed, &uuid, &group, lv).await
+    }
+
+    /// Remove a device that is on another disk than its volume; one that is held stays.
+    async fn leave_other_disk(
+        &self,
+        uuid: &str,
+        lv: &Lv,
+        reason: String,
+    ) -> Result<bool, LvmError> {
+        self.remove_unheld(uuid).await?;
+        if self.ask(self.group.host.dm_info(uuid).await)?.is_some() {
+            let (group, lv) = (self.group.name().to_owned(), lv.name.clone());
+            return Err(LvmError::Elsewhere { group, lv, reason });
+        }
+        self.group.note_elsewhere(&lv.name, None);
+        Ok(true)
     }
 
     /// Bring the hidden layers of an origin or a snapshot, and an origin's snapshots, back to work; says
@@ -134,7 +168,11 @@ impl Turn {
         if info.suspended && info.live_table {
             self.clear_and_resume(uuid, &info).await?;
         }
-        tracing::warn!(group = self.group.name(), uuid, "removing a device that no volume has");
+        tracing::warn!(
+            group = self.group.name(),
+            uuid,
+            "removing a device that is no volume's as it is"
+        );
         self.ask(self.group.host.dm_remove(uuid).await)
     }
 
@@ -170,6 +208,91 @@ impl Turn {
 
     fn ask<T>(&self, answer: Result<T, HostError>) -> Result<T, LvmError> {
         answer.map_err(|error| self.group.failed(error))
+    }
+}
+
+impl VolumeGroup {
+    /// Look whether the live devices of these logical volumes are on the disks that the group has, and
+    /// note which are not. Changes no device.
+    ///
+    /// # Errors
+    /// [`LvmError::Host`] if the kernel does not tell.
+    pub async fn look_at_devices(
+        self: &Arc<Self>,
+        group: &Group,
+        lvs: impl Iterator<Item = &Lv> + Send,
+    ) -> Result<(), LvmError> {
+        let devices = self.host.dm_list().await.map_err(|error| self.failed(error))?;
+        let live: HashSet<&str> = devices.iter().map(|device| device.uuid.as_str()).collect();
+        for lv in lvs {
+            let uuid = group.dm_uuid(lv);
+            let mut elsewhere = None;
+            if live.contains(uuid.as_str()) {
+                let table = self.host.dm_table(&uuid).await.map_err(|error| self.failed(error))?;
+                let table = table.map_or_else(Vec::new, |(_, table)| table);
+                elsewhere = self.find_elsewhere(&table, group, lv).await?;
+            }
+            self.note_elsewhere(&lv.name, elsewhere);
+        }
+        Ok(())
+    }
+
+    /// Whether a disk of the group has another number than it had when it was read.
+    async fn disks_have_moved(self: &Arc<Self>) -> Result<bool, LvmError> {
+        for (path, number) in self.numbers_when_read() {
+            if self.number_of(&path).await?.is_some_and(|now| now != number) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Why a live table is on another disk than the metadata says; `None` where it is not.
+    async fn find_elsewhere(
+        self: &Arc<Self>,
+        live: &[DmTarget],
+        group: &Group,
+        lv: &Lv,
+    ) -> Result<Option<String>, LvmError> {
+        let mut numbers = BTreeMap::new();
+        for piece in lv.segments.iter().flat_map(|segment| &segment.pieces) {
+            let Some(pv) = group.pvs.get(&piece.pv) else { continue };
+            let Some(path) = pv.device.as_ref().filter(|_| !numbers.contains_key(&*piece.pv))
+            else {
+                continue;
+            };
+            if let Some(number) = self.number_of(path).await? {
+                numbers.insert(piece.pv.as_str(), (number, path));
+            }
+        }
+        let sectors = group.extent_size.get() / SECTOR;
+        let found = live.iter().filter(|target| target.kind == "linear").find_map(|target| {
+            let number = target.params.split(' ').next()?;
+            let segment = lv.segments.iter().find(|segment| {
+                let start = segment.start * sectors;
+                (start..start + segment.extents * sectors).contains(&target.start)
+            })?;
+            let disks = segment.pieces.iter().filter_map(|piece| numbers.get(piece.pv.as_str()));
+            let (now, path) = disks.clone().next()?;
+            let fits = disks.clone().any(|(now, _)| now.to_string() == number);
+            (!fits).then(|| {
+                format!(
+                    "its device is on the disk with the number {number}, and the volume is on {} \
+                     with the number {now}; see `dmsetup table` and `lsblk`, and stop what uses it \
+                     for the device to be made again",
+                    path.display()
+                )
+            })
+        });
+        Ok(found)
+    }
+
+    /// The number of a disk's node; `None` if it is away.
+    async fn number_of(self: &Arc<Self>, path: &Path) -> Result<Option<DeviceNumber>, LvmError> {
+        match self.host.path_kind(path).await.map_err(|error| self.failed(error))? {
+            Some(PathKind::Block(number)) => Ok(Some(number)),
+            _ => Ok(None),
+        }
     }
 }
 

@@ -22,8 +22,9 @@ pub use ring::{Earlier, before_torn_commit};
 pub const SECTOR: usize = 512;
 /// The label is in one of this many sectors at the start of a physical volume.
 const LABEL_SECTORS: usize = 4;
-/// No group comes near it; a length beyond it is not a length.
-const MAX_TEXT: u64 = 256 << 20;
+/// The areas that this driver makes hold less, and so does any group that LVM can work with: a longer
+/// text would only cost memory.
+const MAX_TEXT: u64 = 16 << 20;
 const AREA_MAGIC: &[u8; 16] = b" LVM2 x[5A%r0N*>";
 const AREA_VERSION: u32 = 1;
 const IGNORED: u32 = 1;

@@ -1,12 +1,13 @@
 //! Find out which disks carry which group, by reading their labels.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
 use crate::bytes::Bytes;
-use crate::host::{Disk, Host, HostError};
+use crate::host::{Disk, Host, HostError, Source};
 use crate::lvm::group::Group;
 use crate::lvm::metadata::{self, Area, Label, MetadataError};
 use crate::lvm::read;
@@ -40,9 +41,17 @@ impl Member {
     }
 }
 
+/// The disks that a plan names, by the kernel's names.
+pub type Named = Arc<BTreeSet<PathBuf>>;
+
 /// What the disks of the machine say.
 #[derive(Debug, Default)]
 pub struct Scan {
+    /// The disks that a plan names: they are read wherever their bytes are.
+    pub named: Named,
+    /// The disks that were not read, since their bytes are in another storage system and no plan names
+    /// them: a workload may have written what is on them.
+    pub unread: Vec<PathBuf>,
     /// The disks with a label, in the order of their paths.
     pub members: Vec<Member>,
     /// The disks whose label makes no sense. That is no label to LVM either, so they are in no group;
@@ -63,6 +72,12 @@ impl Scan {
     /// The members of the group of this name.
     pub fn of<'a>(&'a self, group: &'a str) -> impl Iterator<Item = &'a Member> {
         self.members.iter().filter(move |m| m.group.as_ref().is_some_and(|g| g.name == group))
+    }
+
+    /// Whether what a member says counts before what others say: it is on a disk of the machine itself,
+    /// or a plan names its disk.
+    pub fn is_trusted(&self, member: &Member) -> bool {
+        member.disk.source == Source::Local || self.named.contains(&member.disk.path)
     }
 
     /// The member on this disk.
@@ -87,16 +102,20 @@ impl Scan {
     }
 }
 
-/// Read the labels and metadata of all disks of the machine.
+/// Read the labels and metadata of the disks of the machine, of those in another storage system only if
+/// they are named.
 ///
 /// # Errors
 /// [`HostError`] if the disks cannot be listed; a disk that cannot be read is part of the answer.
-pub async fn scan(host: &Arc<dyn Host>) -> Result<Scan, HostError> {
-    Ok(scan_disks(host, host.disks().await?).await)
+pub async fn scan(host: &Arc<dyn Host>, named: &Named) -> Result<Scan, HostError> {
+    Ok(scan_disks(host, host.disks().await?, named).await)
 }
 
-/// Read the labels and metadata of these disks, each with its own time limit, side by side.
-pub(crate) async fn scan_disks(host: &Arc<dyn Host>, disks: Vec<Disk>) -> Scan {
+/// Read the labels and metadata of these disks as [`scan()`] does, each with its own time limit, side by
+/// side.
+pub(crate) async fn scan_disks(host: &Arc<dyn Host>, disks: Vec<Disk>, named: &Named) -> Scan {
+    let may_be_read = |disk: &Disk| disk.source != Source::Foreign || named.contains(&disk.path);
+    let (disks, unread): (Vec<_>, Vec<_>) = disks.into_iter().partition(may_be_read);
     let mut reads = JoinSet::new();
     for disk in disks {
         let host = host.clone();
@@ -105,7 +124,8 @@ pub(crate) async fn scan_disks(host: &Arc<dyn Host>, disks: Vec<Disk>) -> Scan {
             (path, look(host.as_ref(), disk).await)
         });
     }
-    let mut scan = Scan::default();
+    let unread = unread.into_iter().map(|disk| disk.path).collect();
+    let mut scan = Scan { named: named.clone(), unread, ..Scan::default() };
     while let Some(read) = reads.join_next().await {
         match read {
             Ok((_, Ok(Looked::Member(member)))) => scan.members.push(*member),

@@ -51,7 +51,7 @@ pub async fn undo_torn_commits(
             }
         }
     }
-    if undone { scan(host).await } else { Ok(scan_before) }
+    if undone { scan(host, &scan_before.named).await } else { Ok(scan_before) }
 }
 
 async fn find(host: &dyn Host, member: &Member) -> Result<Option<Earlier>, HostError> {

@@ -1,5 +1,6 @@
 //! One volume group: read it, take turns in changing it, make its changes durable.
 
+mod believe;
 mod look;
 
 use std::collections::BTreeMap;
@@ -12,10 +13,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinSet;
 
-use crate::host::{Cmd, Host, HostError};
+use crate::host::{Cmd, DeviceNumber, Host, HostError};
 use crate::lvm::LvmError;
 use crate::lvm::group::Group;
-use crate::lvm::scan::Member;
+use crate::lvm::scan::{Member, Named};
 use crate::lvm::spent::Spent;
 
 /// A volume group of this machine.
@@ -40,12 +41,18 @@ pub struct VolumeGroup {
 struct Known {
     /// The disks that carry the group, with the change checks of the last reading.
     carriers: Vec<Member>,
+    /// The disks that plans named at the last reading.
+    named: Named,
     /// The last reading.
     seen: Option<Arc<Group>>,
+    /// Which disks described the group at the last reading and were not believed.
+    strangers: Option<String>,
+    /// Why live devices of volumes are not on the disks that the group has, by the volumes' names.
+    elsewhere: BTreeMap<String, String>,
     /// Whether a disk told an older state than that: a commit was cut off between two disks.
     uneven: bool,
-    /// The disks that LVM commands on the group see.
-    pinned: Vec<PathBuf>,
+    /// The disks that LVM commands on the group see, with the numbers that they had then.
+    pinned: Vec<(PathBuf, Option<DeviceNumber>)>,
     /// Why the last reading failed; `None` if it did not.
     trouble: Option<String>,
     /// When the disks last agreed with it.
@@ -107,6 +114,18 @@ impl VolumeGroup {
         self.known().carriers.iter().map(|carrier| carrier.disk.path.clone()).collect()
     }
 
+    /// The disks that carried it at the last scan, with the numbers that they had then.
+    pub fn numbers_when_read(&self) -> Vec<(PathBuf, DeviceNumber)> {
+        let known = self.known();
+        let disks = known.carriers.iter().map(|carrier| &carrier.disk);
+        disks.map(|disk| (disk.path.clone(), disk.number)).collect()
+    }
+
+    /// Let the disks be read that plans name, also before the group was read first.
+    pub fn let_read(&self, named: &Named) {
+        self.known().named = named.clone();
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,6 +150,25 @@ impl VolumeGroup {
         let read = self.look().await;
         self.known().trouble = read.as_ref().err().map(ToString::to_string);
         read
+    }
+
+    /// Which disks described the group at the last reading and were not believed, and what to type.
+    pub fn strangers(&self) -> Option<String> {
+        self.known().strangers.clone()
+    }
+
+    /// Why the live device of a logical volume is not on the disks of the group; `None` if it is, as far
+    /// as was seen.
+    pub fn elsewhere(&self, lv: &str) -> Option<String> {
+        self.known().elsewhere.get(lv).cloned()
+    }
+
+    pub(super) fn note_elsewhere(&self, lv: &str, reason: Option<String>) {
+        let mut known = self.known();
+        match reason {
+            Some(reason) => known.elsewhere.insert(lv.to_owned(), reason),
+            None => known.elsewhere.remove(lv),
+        };
     }
 
     /// Why the last reading failed; `None` if it did not.
@@ -195,15 +233,20 @@ impl VolumeGroup {
 
     /// Let LVM commands on this group see its disks and `more`, and no others.
     pub(super) async fn pin(self: &Arc<Self>, more: Option<&Path>) -> Result<(), LvmError> {
-        let mut devices = self.devices();
-        let pinned = self.known().pinned.clone();
-        if more.is_none() && devices.iter().all(|device| pinned.contains(device)) {
+        let (mut pins, pinned) = {
+            let known = self.known();
+            let disks = known.carriers.iter().map(|carrier| &carrier.disk);
+            let pins: Vec<_> = disks.map(|disk| (disk.path.clone(), Some(disk.number))).collect();
+            (pins, known.pinned.clone())
+        };
+        if more.is_none() && pins.iter().all(|pin| pinned.contains(pin)) {
             return Ok(());
         }
-        devices.extend(more.map(Path::to_owned));
+        pins.extend(more.map(|device| (device.to_owned(), None)));
+        let devices: Vec<PathBuf> = pins.iter().map(|(path, _)| path.clone()).collect();
         let done = self.host.pin_devices(&self.name, &devices).await;
         done.map_err(|error| self.failed(error))?;
-        self.known().pinned = devices;
+        self.known().pinned = pins;
         Ok(())
     }
 

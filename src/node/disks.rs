@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::bytes::Bytes;
 use crate::fs::{self, FsError, Probe};
-use crate::host::{Cmd, Host, HostError, PathKind};
+use crate::host::{Cmd, Host, HostError, PathKind, Source};
 use crate::lvm::{BEFORE_EXTENTS, EXTENT, Group, LvmError, Scan, without_label};
 use crate::mount::MountTable;
 use crate::node::record;
@@ -298,7 +298,8 @@ async fn blank_disks(host: &dyn Host, scan: &Scan) -> Result<String, SetupError>
     let mut blank = Vec::new();
     for disk in host.disks().await? {
         let readable = scan.unreadable.iter().all(|(path, _)| *path != disk.path);
-        let candidate = readable && !disk.partitioned && !disk.read_only;
+        let local = disk.source == Source::Local;
+        let candidate = readable && local && !disk.partitioned && !disk.read_only;
         if candidate && matches!(fs::probe(host, &disk.path).await, Ok(Probe::Blank(_))) {
             blank.push(disk.path.display().to_string());
         }

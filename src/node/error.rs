@@ -14,6 +14,7 @@ impl From<LvmError> for VolumeError {
         match error {
             LvmError::Absent { .. }
             | LvmError::Unusable { .. }
+            | LvmError::Elsewhere { .. }
             | LvmError::Hung { .. }
             | LvmError::Damaged { .. }
             | LvmError::Host { .. } => VolumeError::Unavailable { reason: words },

@@ -79,14 +79,16 @@ impl Node {
             known.iter().any(|group| has(group) == Some(true))
         };
         let mut strays = Vec::<(PoolName, Arc<VolumeGroup>)>::new();
-        for group in survey.scan.members.iter().filter_map(|member| member.group.as_ref()) {
+        // On any other disk a workload may have written it.
+        let trusted = survey.scan.members.iter().filter(|member| survey.scan.is_trusted(member));
+        for group in trusted.filter_map(|member| member.group.as_ref()) {
             let ours: Vec<_> = record::volumes(group)
                 .filter(|(_, record)| *record.id.node() == self.settings.key)
                 .collect();
             let in_a_pool = known.iter().any(|ours| ours.name() == group.name);
             let seen = strays.iter().any(|(_, other)| other.name() == group.name);
-            if ours.is_empty() || in_a_pool || seen || ours.iter().any(|(lv, _)| is_copy(&lv.name))
-            {
+            let is_a_copy = ours.iter().any(|(lv, _)| is_copy(&lv.name));
+            if ours.is_empty() || in_a_pool || seen || is_a_copy {
                 continue;
             }
             let handle = VolumeGroup::new(self.host.clone(), &group.name);

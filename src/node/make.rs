@@ -103,6 +103,12 @@ impl Node {
             return Err(SetupError::GroupTaken { group: name.to_owned(), pool: pool.clone() });
         }
         if let Some((_, group)) = served(&self.pools()).find(|(_, group)| group.name() == name) {
+            group.let_read(&survey.scan.named);
+            if survey.has_all(&group.numbers_when_read()) {
+                group.look_for_strangers(&survey.scan);
+            } else {
+                group.accept_places(&survey.scan); // What is wrong is told with the next reading.
+            }
             return Ok(group.clone());
         }
         let group = VolumeGroup::new(self.host.clone(), name);
@@ -110,6 +116,7 @@ impl Node {
             let error = causes::in_full(&error);
             tracing::error!(pool = %plan.name, error, "a group is away");
         }
+        group.let_read(&survey.scan.named);
         Ok(group)
     }
 
@@ -135,6 +142,7 @@ impl Node {
         let device = &located.device;
         tracing::info!(pool = %plan.name, disk = %device.display(), group = name, "making a volume group");
         let group = VolumeGroup::new(self.host.clone(), &name);
+        group.let_read(&survey.scan.named);
         let tag = tags::tag("pool", plan.name.as_str());
         group.turn().await?.create_group(device, &[tag]).await?;
         group.flush().await?;

@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 
 use crate::bytes::Bytes;
 use crate::causes;
-use crate::host::{Disk, HostError};
-use crate::lvm::{Group, Scan, VolumeGroup, scan_disks, tags, undo_torn_commits};
+use crate::host::{DeviceNumber, Disk, HostError};
+use crate::lvm::{Group, Named, Scan, VolumeGroup, scan_disks, tags, undo_torn_commits};
 use crate::node::disks::{Located, NewDisk, SetupError};
 use crate::node::pools::Pool;
 use crate::node::{Node, NodeSettings};
@@ -99,7 +99,8 @@ impl Survey {
             plans.iter().any(|plan| plan.groups.iter().any(|s| self.is(plan, s, group, disk)))
         };
         let ours = |group: &Group, disk: &Path| !in_use(group) && named(group, disk);
-        let scan = scan_disks(&node.host, self.disks.clone()).await;
+        let named: Named = Arc::new(self.links.values().cloned().collect());
+        let scan = scan_disks(&node.host, self.disks.clone(), &named).await;
         let scan = undo_torn_commits(&node.host, scan, &node.settings.state_dir, ours).await?;
         for (disk, error) in &scan.unreadable {
             let error = causes::in_full(error);
@@ -162,6 +163,14 @@ impl Survey {
     /// The size of a disk, without opening it.
     pub fn size(&self, device: &Path) -> Option<Bytes> {
         self.disks.iter().find(|disk| disk.path == device).map(|disk| disk.size)
+    }
+
+    /// Whether all these disks are here as they were.
+    pub fn has_all(&self, disks: &[(PathBuf, DeviceNumber)]) -> bool {
+        let is_here = |path: &Path, number| {
+            self.disks.iter().any(|disk| disk.path == path && disk.number == number)
+        };
+        disks.iter().all(|(path, number)| is_here(path, *number))
     }
 
     /// # Errors

@@ -1,11 +1,12 @@
 //! Pools: named sets of volume groups, with what is wrong with them and disks to add.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use crate::bytes::Bytes;
 use crate::causes;
-use crate::lvm::{Group, Scan, Turn, VolumeGroup, layout, scan};
+use crate::lvm::{Group, Named, Scan, Turn, VolumeGroup, layout, scan};
 use crate::node::Node;
 use crate::node::disks::{Located, NewDisk, SetupError};
 use crate::node::error::failed;
@@ -184,7 +185,13 @@ impl Seen<'_> {
                 message: find::says_nothing(handle.name(), lv),
             })
         });
-        not_whole.into_iter().chain(not_configured).chain(unreadable)
+        let all = self.groups.iter().chain(&self.leaving);
+        let strangers = all.filter_map(|(handle, _)| {
+            let (severity, reason) = (Severity::Degraded, "DiskNotBelieved");
+            let message = format!("volume group {}: {}", handle.name(), handle.strangers()?);
+            Some(Ailment { severity, reason, message })
+        });
+        not_whole.into_iter().chain(not_configured).chain(unreadable).chain(strangers)
     }
 }
 
@@ -245,7 +252,9 @@ impl Node {
             if layout::largest(&group, layout) >= extents || !group.changeable() {
                 break;
             }
-            let scan = scan(&self.host).await.map_err(failed("the disks can not be listed"))?;
+            let named = self.named(&pool.spares).await;
+            let scan = scan(&self.host, &named);
+            let scan = scan.await.map_err(failed("the disks can not be listed"))?;
             let disk = match spare.locate(self.host.as_ref(), &scan).await {
                 Ok(disk) if pool.group_on(&scan, &disk.device).is_some() => continue, // It has joined.
                 Ok(disk) => self.free_spare(&disk, &scan).await.map(|()| disk),
@@ -269,6 +278,15 @@ impl Node {
             );
         }
         Ok(not_taken)
+    }
+
+    /// The kernel's names of disks that a plan names and that are here.
+    pub(super) async fn named(&self, disks: &[NewDisk]) -> Named {
+        let mut named = BTreeSet::new();
+        for disk in disks {
+            named.extend(self.host.real_path(&disk.path).await.ok().flatten());
+        }
+        Arc::new(named)
     }
 
     async fn free_spare(&self, disk: &Located<'_>, scan: &Scan) -> Result<(), SetupError> {

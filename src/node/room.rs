@@ -106,7 +106,8 @@ impl Node {
         if seen.pool.spares.is_empty() {
             return room;
         }
-        let Ok(scan) = scan(&self.host).await else { return room };
+        let named = self.named(&seen.pool.spares).await;
+        let Ok(scan) = scan(&self.host, &named).await else { return room };
         for spare in &seen.pool.spares {
             if let Ok(disk) = spare.locate(self.host.as_ref(), &scan).await
                 && let Ok(None) = disk.obstacle(self.host.as_ref(), &scan).await

@@ -68,7 +68,13 @@ impl Node {
             }
         }
         for pool in pools.iter() {
-            pool.see().await; // What is told from memory is as new as the plans.
+            let seen = pool.see().await; // What is told from memory is as new as the plans.
+            for (group, seen) in seen.groups.iter().chain(&seen.leaving) {
+                if let Err(error) = group.look_at_devices(seen, record::healable(seen)).await {
+                    let error = causes::in_full(&error);
+                    tracing::warn!(group = group.name(), error, "its devices were not looked at");
+                }
+            }
         }
         self.replace_pools(pools);
         Ok(())

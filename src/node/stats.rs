@@ -158,6 +158,8 @@ impl Node {
                 "DiskMissing",
                 format!("a disk that holds a part of it is away; see `pvs` and `vgs {group}`"),
             );
+        } else if let Some(elsewhere) = found.group.elsewhere(&found.lv.name) {
+            add(Severity::Inaccessible, "DiskMissing", elsewhere);
         } else if found.seen.missing().next().is_some() {
             add(
                 Severity::Degraded,

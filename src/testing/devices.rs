@@ -40,6 +40,8 @@ pub(super) struct Table {
 pub(super) struct Row {
     pub range: Range<u64>,
     pub disk: PathBuf,
+    /// The number that the disk had when the table was loaded.
+    pub minor: Option<u32>,
     pub at: u64,
 }
 
@@ -97,6 +99,7 @@ pub(super) fn linear(group: &Group, lv: &Lv) -> Table {
         Row {
             range: segment.start * extent..(segment.start + segment.extents) * extent,
             disk: disk.expect("a group with a missing disk is not activated"),
+            minor: None,
             at: pv.pe_start * SECTOR + piece.range.start * extent,
         }
     });
@@ -151,6 +154,11 @@ impl World {
             return Err(timed_out(what));
         }
         let table = device.live.as_ref().ok_or_else(|| system(what, EIO))?;
+        let has_moved =
+            |row: &Row| row.minor.is_some_and(|minor| minor != self.disks[&row.disk].minor);
+        if table.rows.iter().any(has_moved) {
+            return Err(system(what, EIO));
+        }
         let parts = table.rows.iter().filter_map(|row| {
             let part = row.range.start.max(range.start)..row.range.end.min(range.end);
             let shift = |offset: u64| offset - row.range.start + row.at;
@@ -249,7 +257,7 @@ impl World {
     }
 
     fn linear_target(&self, row: &Row) -> DmTarget {
-        let minor = self.disks[&row.disk].minor;
+        let minor = row.minor.unwrap_or(self.disks[&row.disk].minor);
         DmTarget {
             start: row.range.start / SECTOR,
             length: (row.range.end - row.range.start) / SECTOR,

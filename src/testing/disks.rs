@@ -13,7 +13,8 @@ use nix::libc::{EIO, EOPNOTSUPP, EROFS};
 use super::groups::{METADATA_END, Told};
 use super::{FakeHost, World};
 use crate::bytes::Bytes;
-use crate::host::HostError;
+use crate::host::{HostError, Source};
+use crate::lvm::Group;
 
 const PAGE: u64 = 4096;
 /// What a disk writes whole or not at all, and the grain in which a cut tears long zeroes.
@@ -183,6 +184,9 @@ pub(super) enum Fault {
 pub(super) struct FakeDisk {
     pub minor: u32,
     pub size: Bytes,
+    pub source: Source,
+    /// Whether what it says of LVM is not what LVM of this machine has written.
+    pub forged: bool,
     pub read_only: bool,
     pub discard_zeroes: bool,
     pub no_discard: bool,
@@ -199,6 +203,8 @@ impl FakeDisk {
         FakeDisk {
             minor,
             size,
+            source: Source::Local,
+            forged: false,
             read_only: false,
             discard_zeroes: false,
             no_discard: false,
@@ -300,6 +306,38 @@ impl FakeHost {
     /// End what [`FakeHost::fail_disk`], [`FakeHost::hang_disk`], [`FakeHost::remove_disk`] began.
     pub fn heal_disk(&self, disk: &Path) {
         self.disk(disk, |disk| disk.fault = None);
+    }
+
+    /// Put a disk back that was pulled out, under another number. What lay on it before stays on the
+    /// number that is gone, and fails.
+    pub fn move_disk(&self, disk: &Path, minor: u32) {
+        self.disk(disk, |disk| (disk.minor, disk.fault) = (minor, None));
+    }
+
+    /// Let a disk be one whose bytes are elsewhere.
+    pub fn set_source(&self, disk: &Path, source: Source) {
+        self.disk(disk, |disk| disk.source = source);
+    }
+
+    /// Write onto a disk, as whoever can write to it may, that it alone carries the group of this name,
+    /// at a sequence number that none has reached and without volumes; `change` makes it what it is to
+    /// say.
+    ///
+    /// # Panics
+    /// If there is no such group.
+    pub fn forge(&self, disk: &Path, name: &str, change: impl FnOnce(&mut Group)) {
+        let mut world = self.lock();
+        let mut group = world.groups(None).remove(name).expect("a group");
+        let pv = world.new_pv(disk);
+        world.label(disk, &pv);
+        group.seqno = 999_999;
+        group.lvs.clear();
+        group.pvs = BTreeMap::from([("pv0".to_owned(), pv)]);
+        change(&mut group);
+        world.commit(disk, &group);
+        let disk = world.disks.get_mut(disk).expect("a known disk");
+        disk.forged = true;
+        disk.flush();
     }
 
     /// Let the kernel refuse writes to the disk with EROFS, or take them again.

@@ -21,10 +21,11 @@ const EXTENT: Bytes = Bytes::mib(4);
 
 impl World {
     /// The groups on the disks at their highest sequence numbers, each physical volume with its disk.
-    /// With `pinned`: as LVM commands see them, which look at those disks only, if they can be read.
+    /// What is forged does not count. With `pinned`: as LVM commands see them, which look at those disks only, if they can be read.
     pub fn groups(&self, pinned: Option<&BTreeSet<PathBuf>>) -> BTreeMap<String, Group> {
-        let seen = self.disks.iter().filter(|(path, disk)| {
-            pinned.is_none_or(|pinned| pinned.contains(*path) && disk.fault.is_none())
+        let seen = self.disks.iter().filter(|(path, disk)| match pinned {
+            Some(pinned) => pinned.contains(*path) && disk.fault.is_none(),
+            None => !disk.forged,
         });
         let mut carriers = BTreeMap::new();
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();

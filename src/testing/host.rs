@@ -93,6 +93,7 @@ impl Host for FakeHost {
                 path: path.clone(),
                 number: DeviceNumber { major: DISK_MAJOR, minor: disk.minor },
                 size: disk.size,
+                source: disk.source,
                 read_only: disk.read_only,
                 partitioned: false,
             };

@@ -1,13 +1,19 @@
 //! What hostile hands leave on disks and in tags harms nobody else.
 
+use std::path::{Path, PathBuf};
+
 use pliant::bytes::Bytes;
-use pliant::host::{Cmd, Host};
+use pliant::host::{Cmd, DmTarget, Host, Source};
+use pliant::lvm::Group;
 use pliant::node::record::lv_name;
+use pliant::node::{NewDisk, Node};
 use pliant::testing::FakeHost;
 use pliant::volume::{FsKind, Mode, Page, VolumeError, Volumes, Wipe};
 
 use crate::cuts::block_on;
-use crate::machine::{Disks, LARGE, Op, SMALL, VOLUME, after, id_of, marks, readable, want};
+use crate::machine::{
+    Disks, LARGE, NEIGHBOUR, Op, SMALL, Setup, VOLUME, after, id_of, marks, readable, want,
+};
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 
@@ -141,5 +147,274 @@ fn a_copy_of_a_disk_is_believed_no_more_than_the_disk() {
             assert!(said.starts_with("Unavailable") && named == [true, true], "{op:?}: {said}");
         }
         assert_eq!(host.effects(), [""; 0]);
+    });
+}
+
+/// What a tenant can write onto a disk about the group of the machine, each with its name.
+fn forgeries(real: &Group) -> Vec<(&'static str, Box<dyn Fn(&mut Group)>)> {
+    let lv = real.lvs[&lv_name(id_of(VOLUME).key())].clone();
+    let with_volume = move |extent: u64| {
+        let lv = lv.clone();
+        Box::new(move |group: &mut Group| {
+            let mut lv = lv.clone();
+            let mut at = extent;
+            for piece in lv.segments.iter_mut().flat_map(|segment| &mut segment.pieces) {
+                let length = piece.range.end - piece.range.start;
+                (piece.pv, piece.range) = ("pv0".to_owned(), at..at + length);
+                at += length;
+            }
+            group.lvs.insert(lv.name.clone(), lv);
+        }) as Box<dyn Fn(&mut Group)>
+    };
+    let other_uuid = |group: &mut Group| {
+        group.uuid = "Evil00-evil-evil-evil-evil-evil-Evil00".to_owned();
+    };
+    let lists_a_real_disk = {
+        let pv = real.pvs.values().next().expect("a disk").clone();
+        move |group: &mut Group| drop(group.pvs.insert("pv9".to_owned(), pv.clone()))
+    };
+    vec![
+        ("the same uuid, no volumes", Box::new(|_| ())),
+        ("another uuid", Box::new(other_uuid)),
+        ("the volume elsewhere", with_volume(100)),
+        ("the volume at the same place of another disk", with_volume(0)),
+        ("one of its disks", Box::new(lists_a_real_disk)),
+    ]
+}
+
+/// The live tables of the machine's volumes.
+async fn tables(host: &FakeHost) -> Vec<Vec<DmTarget>> {
+    let mut tables = Vec::new();
+    for device in host.dm_list().await.expect("devices") {
+        tables.push(host.dm_table(&device.uuid).await.expect("a table").expect("a device").1);
+    }
+    tables
+}
+
+/// Whether all is served as if the forgery were not there, and nothing was put on its disk.
+async fn serves_all(host: &FakeHost, node: &Node, what: &str) {
+    let listed = node.list(&Page::default()).await.expect(what).volumes;
+    assert_eq!(listed.len(), 2, "{what}");
+    assert!(node.find(&id_of(VOLUME)).await.expect(what).is_some(), "{what}");
+    node.ensure(&want("victim", Mode::Block, 64)).await.expect(what);
+    let group = host.group("vg0").expect("a group");
+    let has = |name: &str| group.lvs.contains_key(&lv_name(id_of(name).key()));
+    assert!(has("victim") && has(VOLUME), "{what}: it is not on the disks of the group");
+    node.remove(&id_of(NEIGHBOUR)).await.expect(what);
+    let group = host.group("vg0").expect("a group");
+    assert!(!group.lvs.contains_key(&lv_name(id_of(NEIGHBOUR).key())), "{what}: it leaks");
+}
+
+fn refreshes(host: &FakeHost) -> Vec<String> {
+    let mut effects = host.effects();
+    effects.retain(|effect| effect.contains("--refresh") || effect.contains("DM_DEV_REMOVE"));
+    effects
+}
+
+const MOUNTED: [Op; 5] =
+    [Op::Create(EXT4), Op::CreateNeighbour, Op::Stage(EXT4), Op::Publish(EXT4), Op::Write];
+
+#[test]
+fn what_is_no_disk_of_the_machine_takes_no_group_from_its_disks() {
+    block_on(async {
+        for source in [Source::File, Source::Foreign] {
+            let (host, ..) = after(&MOUNTED).await;
+            for case in 0..forgeries(&host.group("vg0").expect("a group")).len() {
+                let (host, setup, node) = after(&MOUNTED).await;
+                let disk = host.add_disk(Bytes::gib(2));
+                let (what, change) = forgeries(&host.group("vg0").expect("a group")).remove(case);
+                host.forge(&disk, "vg0", change);
+                host.set_source(&disk, source);
+                let before = tables(&host).await;
+                drop(node);
+                host.forget_effects();
+
+                let node = setup.start(&host).await;
+                assert_eq!(tables(&host).await, before, "{source:?}: {what}");
+                assert_eq!(refreshes(&host), [""; 0], "{source:?}: {what}");
+                serves_all(&host, &node, what).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_known_group_is_what_its_own_disks_say() {
+    block_on(async {
+        let (host, ..) = after(&MOUNTED).await;
+        for case in 0..forgeries(&host.group("vg0").expect("a group")).len() {
+            let (host, setup, node) = after(&MOUNTED).await;
+            let disk = host.add_disk(Bytes::gib(2));
+            let (what, change) = forgeries(&host.group("vg0").expect("a group")).remove(case);
+            host.forge(&disk, "vg0", change);
+            let before = tables(&host).await;
+            host.forget_effects();
+
+            // While a disk of the group cannot be read all disks are.
+            host.fail_disk(Path::new("/dev/fake1"));
+            let _ = node.list(&Page::default()).await;
+            host.heal_disk(Path::new("/dev/fake1"));
+            node.set_pools(setup.plans.clone()).await.expect("disks are listed");
+
+            assert_eq!(tables(&host).await, before, "{what}");
+            assert_eq!(refreshes(&host), [""; 0], "{what}");
+            serves_all(&host, &node, what).await;
+            let told = node.storage_health().await;
+            let [ailing] = &told[..] else { panic!("{what}: {told:?}") };
+            assert_eq!(ailing.ailment.reason, "DiskNotBelieved", "{what}");
+            assert!(ailing.ailment.message.contains("/dev/fake2"), "{what}: {ailing:?}");
+            drop(disk);
+        }
+    });
+}
+
+#[test]
+fn disks_that_contradict_each_other_are_refused_by_name_and_no_number_wins() {
+    block_on(async {
+        let (host, ..) = after(&MOUNTED).await;
+        for case in 0..forgeries(&host.group("vg0").expect("a group")).len() {
+            let (host, setup, node) = after(&MOUNTED).await;
+            let disk = host.add_disk(Bytes::gib(2));
+            let (what, change) = forgeries(&host.group("vg0").expect("a group")).remove(case);
+            host.forge(&disk, "vg0", change);
+            let before = tables(&host).await;
+            drop(node);
+            host.forget_effects();
+
+            let node = setup.start(&host).await;
+            assert_eq!(tables(&host).await, before, "{what}");
+            assert_eq!(refreshes(&host), [""; 0], "{what}");
+            if what == "one of its disks" {
+                // That disk and the other say that it is not so.
+                serves_all(&host, &node, what).await;
+                continue;
+            }
+            for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Grow(LARGE), Op::Delete] {
+                let said = op.ask(&host, &node).await.expect_err("which is it?");
+                let named = ["/dev/fake0", "/dev/fake2"].map(|disk| said.contains(disk));
+                assert!(said.starts_with("Unavailable"), "{what}: {op:?}: {said}");
+                assert_eq!(named, [true, true], "{what}: {op:?}: {said}");
+            }
+            node.list(&Page::default()).await.expect_err("a list without them would be a lie");
+            assert_eq!(host.effects(), [""; 0], "{what}");
+        }
+    });
+}
+
+#[test]
+fn a_group_that_no_pool_names_is_served_from_disks_of_the_machine_only() {
+    block_on(async {
+        for (source, volumes) in [(Source::Local, 1), (Source::File, 0), (Source::Foreign, 0)] {
+            let (host, setup, node) = after(&[Op::Create(Mode::Block)]).await;
+            for disk in host.disks().await.expect("disks") {
+                host.set_source(&disk.path, source);
+            }
+            drop(node);
+            host.forget_effects();
+            let node = Setup { plans: Vec::new(), ..setup }.start(&host).await;
+            let list = node.list(&Page::default()).await.expect("a list").volumes;
+            assert_eq!(list.len(), volumes, "{source:?}");
+            assert!(volumes == 1 || host.effects().is_empty(), "{:?}", host.effects());
+        }
+    });
+}
+
+#[test]
+fn a_group_in_files_is_served_where_no_disk_of_the_machine_has_one_of_its_name() {
+    block_on(async {
+        let (host, setup, node) = after(&[Op::Create(EXT4), Op::CreateNeighbour]).await;
+        for disk in host.disks().await.expect("disks") {
+            host.set_source(&disk.path, Source::File);
+        }
+        drop(node);
+        let node = setup.start(&host).await;
+        serves_all(&host, &node, "in files").await;
+    });
+}
+
+#[test]
+fn a_group_of_another_storage_system_is_served_from_disks_that_a_pool_names() {
+    block_on(async {
+        let (host, setup, node) = after(&[Op::Create(EXT4), Op::CreateNeighbour]).await;
+        let disks: Vec<PathBuf> =
+            host.disks().await.expect("disks").into_iter().map(|disk| disk.path).collect();
+        for disk in &disks {
+            host.set_source(disk, Source::Foreign);
+        }
+        drop(node);
+        let node = setup.start(&host).await;
+        let said = node.ensure(&want("one", Mode::Block, 8)).await.expect_err("it is not read");
+        let said = said.to_string();
+        assert!(said.contains("/dev/fake0") && said.contains("no pool names it"), "{said}");
+
+        let mut plans = setup.plans.clone();
+        let named = |path: &PathBuf| NewDisk { path: path.clone(), wipe: false };
+        plans[0].spares = disks.iter().map(named).collect();
+        let node = Setup { plans, ..setup }.start(&host).await;
+        serves_all(&host, &node, "named").await;
+    });
+}
+
+#[test]
+fn a_volume_whose_disk_came_back_under_another_number_is_made_active_again() {
+    block_on(async {
+        let (host, _, node) = after(&[Op::Create(Mode::Block), Op::Write]).await;
+        let places = marks(&host);
+        let disk = places[0].0.clone();
+        host.remove_disk(&disk);
+        let _ = node.list(&Page::default()).await;
+        host.move_disk(&disk, 77);
+
+        Op::Delete.ask(&host, &node).await.expect("the device that is dead is made again");
+        assert!(!readable(&host, &places).await);
+        assert_eq!(host.state().devices.len(), 0);
+    });
+}
+
+#[test]
+fn a_volume_in_use_is_never_put_on_another_disk() {
+    block_on(async {
+        let (host, setup, node) = after(&MOUNTED).await;
+        let disk = marks(&host)[0].0.clone();
+        let before = tables(&host).await;
+        host.move_disk(&disk, 77); // It went and came back between two looks.
+        host.forget_effects();
+
+        node.set_pools(setup.plans.clone()).await.expect("disks are listed");
+        let found = node.find(&id_of(VOLUME)).await.expect("find").expect("a volume");
+        let [ailing] = &found.ailments[..] else { panic!("{found:?}") };
+        let numbers = ["259:0", "259:77"].map(|number| ailing.message.contains(number));
+        assert_eq!((ailing.reason, numbers), ("DiskMissing", [true, true]), "{ailing:?}");
+        for op in [Op::Grow(LARGE), Op::Stage(EXT4)] {
+            let said = op.ask(&host, &node).await.expect_err("it is dead");
+            assert!(said.starts_with("Unavailable") && said.contains("259:77"), "{op:?}: {said}");
+        }
+        drop(node);
+        let node = setup.start(&host).await; // Healing at the start leaves it too.
+        assert_eq!(tables(&host).await, before[..1], "what is not in use is removed");
+        let mut refreshed = refreshes(&host);
+        refreshed.retain(|effect| effect.contains("--refresh"));
+        assert_eq!(refreshed, [""; 0]);
+
+        for op in [Op::Unpublish, Op::Unstage, Op::Stage(EXT4), Op::Grow(LARGE)] {
+            op.ask(&host, &node).await.expect("it is made again where its disk is now");
+        }
+        assert_eq!(host.disks().await.expect("disks").len(), 2);
+        let now = tables(&host).await;
+        assert!(now.iter().flatten().any(|row| row.params.starts_with("259:77 ")), "{now:?}");
+    });
+}
+
+#[test]
+fn a_group_that_became_the_top_of_a_stack_is_used_there() {
+    block_on(async {
+        let (host, setup, node) = after(&MOUNTED[..2]).await;
+        let disk =
+            marks(&host).first().map_or_else(|| "/dev/fake0".into(), |place| place.0.clone());
+        host.move_disk(&disk, 78);
+        node.set_pools(setup.plans.clone()).await.expect("disks are listed");
+        Op::Stage(EXT4).ask(&host, &node).await.expect("LVM sees the disk under its new number");
+        let now = tables(&host).await;
+        assert!(now.iter().flatten().any(|row| row.params.starts_with("259:78 ")), "{now:?}");
     });
 }

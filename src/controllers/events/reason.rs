@@ -110,8 +110,14 @@ mod tests {
     fn what_ails_a_volume_has_the_same_name_as_an_event() {
         for reason in Ailment::REASONS {
             // Of pools, or of what passes by itself.
-            let silent =
-                ["NotReady", "PoolNotConfigured", "PoolNotWhole", "Suspended", "VolumeUnreadable"];
+            let silent = [
+                "DiskNotBelieved",
+                "NotReady",
+                "PoolNotConfigured",
+                "PoolNotWhole",
+                "Suspended",
+                "VolumeUnreadable",
+            ];
             let told = EventReason::of_ailment(reason);
             assert_eq!(told.is_none(), silent.contains(&reason), "{reason}");
             assert!(told.is_none_or(|told| told.to_string() == reason), "{reason}");

@@ -178,6 +178,7 @@ fn an_area_whose_text_cannot_be_is_refused() {
         area(4096, 65_536, 511, 1, 0),
         area(4096, 65_536, 512, 65_025, 0),
         area(4096, u64::MAX - 4096, 512, MAX_TEXT + 1, 0),
+        area(4096, 64 << 20, 512, (16 << 20) + 1, 0), // It would only cost memory.
     ];
     for sector in beyond {
         assert!(

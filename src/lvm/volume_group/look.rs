@@ -1,7 +1,7 @@
 //! Look at the disks of a group: whether it has changed since the last reading, and what it is now.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,6 +13,7 @@ use crate::lvm::group::Group;
 use crate::lvm::read::{self, ReadError};
 use crate::lvm::scan::{Member, Scan, scan, scan_disks};
 use crate::lvm::volume_group::VolumeGroup;
+use crate::lvm::volume_group::believe::{Before, Believed, Disbelief, believe};
 use crate::volume::few;
 
 impl VolumeGroup {
@@ -49,18 +50,22 @@ impl VolumeGroup {
 
     /// Read the disks that carried the group; `None` if they do not make a whole one any more.
     async fn read_carriers(self: &Arc<Self>) -> Result<Option<Arc<Group>>, LvmError> {
-        let carriers = self.known().carriers.clone();
+        let (carriers, named) = {
+            let known = self.known();
+            (known.carriers.clone(), known.named.clone())
+        };
         let disks = carriers.into_iter().map(|carrier| carrier.disk).collect();
-        let scan = scan_disks(&self.host, disks).await;
+        let scan = scan_disks(&self.host, disks, &named).await;
         if let Some(what) = scan.hanging() {
             return Err(self.hangs(what.to_owned()));
         }
-        let group = self.accept(&scan).ok();
+        let group = self.believe(&scan).ok().map(|believed| self.take_over(&scan, believed));
         Ok(group.filter(|group| group.missing().next().is_none()))
     }
 
-    async fn read_all_disks(self: &Arc<Self>) -> Result<Arc<Group>, LvmError> {
-        let scan = scan(&self.host).await.map_err(|source| self.failed(source))?;
+    pub(in crate::lvm) async fn read_all_disks(self: &Arc<Self>) -> Result<Arc<Group>, LvmError> {
+        let named = self.known().named.clone();
+        let scan = scan(&self.host, &named).await.map_err(|source| self.failed(source))?;
         self.accept(&scan)
     }
 
@@ -69,63 +74,57 @@ impl VolumeGroup {
     /// # Errors
     /// As [`VolumeGroup::read`].
     pub fn accept(self: &Arc<Self>, scan: &Scan) -> Result<Arc<Group>, LvmError> {
-        let group = Arc::new(self.choose(scan)?);
-        let devices: BTreeSet<&PathBuf> =
-            group.pvs.values().filter_map(|pv| pv.device.as_ref()).collect();
-        let carriers =
-            scan.members.iter().filter(|member| devices.contains(&member.disk.path)).cloned();
-        // One that has just joined may keep metadata and tell of no group yet.
-        let old = |member: &Member| {
-            let tells = member.mark.is_some() && devices.contains(&member.disk.path);
-            tells && member.group.as_ref().is_none_or(|own| own.seqno < group.seqno)
-        };
-        let mut known = self.known();
-        known.uneven = scan.members.iter().any(old);
-        known.carriers = carriers.map(|member| Member { group: None, ..member }).collect();
-        known.seen = Some(group.clone());
-        known.read_at = Some(Instant::now());
-        Ok(group)
+        let believed = self.believe(scan)?;
+        self.note_strangers(believed.strangers.clone());
+        Ok(self.take_over(scan, believed))
     }
 
-    /// The newest description of the group that its disks hold, with the devices filled in.
-    fn choose(self: &Arc<Self>, scan: &Scan) -> Result<Group, LvmError> {
-        let members: Vec<&Member> = scan.of(&self.name).collect();
-        let newest = members
-            .iter()
-            .filter_map(|member| member.group.as_ref())
-            .max_by_key(|group| group.seqno)
-            .ok_or_else(|| self.absent(scan))?;
-        if let Some(other) =
-            members.iter().find(|m| m.group.as_ref().is_some_and(|g| g.uuid != newest.uuid))
+    /// Take over where a scan found the disks of a group that is known, unless it has changed since.
+    pub fn accept_places(self: &Arc<Self>, scan: &Scan) {
+        let seqno = self.remembered().map_or(0, |seen| seen.seqno);
+        if let Ok(believed) = self.believe(scan)
+            && believed.group.seqno >= seqno
         {
-            let first =
-                members.iter().find(|m| m.group.as_ref().is_some_and(|g| g.uuid == newest.uuid));
-            return Err(self.unusable(format!(
-                "two groups have this name, one on {} and one on {}; rename one with `vgrename UUID NEW`",
-                first.map_or_else(String::new, |m| m.disk.path.display().to_string()),
-                other.disk.path.display()
-            )));
+            self.note_strangers(believed.strangers.clone());
+            self.take_over(scan, believed);
         }
-        let mut group = newest.clone();
-        let full = |member: &&Member| member.group.as_ref().is_some_and(|g| g.metadata_full);
-        group.metadata_full = members.iter().any(full);
-        for pv in group.pvs.values_mut() {
-            let carriers: Vec<&Member> =
-                scan.members.iter().filter(|m| m.label.pv_uuid == pv.uuid).collect();
-            match carriers[..] {
-                [] => {}
-                [member] => pv.device = Some(member.disk.path.clone()),
-                [one, two, ..] => {
-                    return Err(self.unusable(format!(
-                        "{} and {} carry the same physical volume {}; detach one, or give the copy new ids with `vgimportclone`",
-                        one.disk.path.display(),
-                        two.disk.path.display(),
-                        pv.uuid
-                    )));
-                }
-            }
+    }
+
+    /// Note which disks of the machine describe the group and are not believed; changes nothing else.
+    pub fn look_for_strangers(self: &Arc<Self>, scan: &Scan) {
+        if let Ok(believed) = self.believe(scan) {
+            self.note_strangers(believed.strangers);
         }
-        Ok(group)
+    }
+
+    fn believe(self: &Arc<Self>, scan: &Scan) -> Result<Believed, LvmError> {
+        let (seen, carriers) = {
+            let known = self.known();
+            (known.seen.clone(), known.carriers.clone())
+        };
+        let known = seen.as_deref().map(|seen| Before { seen, carriers: &carriers });
+        believe(&self.name, scan, known).map_err(|disbelief| match disbelief {
+            Disbelief::Absent => self.absent(scan),
+            Disbelief::Disputed(reason) => self.unusable(reason),
+        })
+    }
+
+    fn take_over(self: &Arc<Self>, scan: &Scan, believed: Believed) -> Arc<Group> {
+        let group = Arc::new(believed.group);
+        let mut known = self.known();
+        known.named = scan.named.clone();
+        known.uneven = believed.uneven;
+        known.carriers = believed.carriers;
+        known.seen = Some(group.clone());
+        known.read_at = Some(Instant::now());
+        group
+    }
+
+    fn note_strangers(&self, now: Option<String>) {
+        let before = std::mem::replace(&mut self.known().strangers, now.clone());
+        if let Some(strangers) = now.filter(|now| before.as_ref() != Some(now)) {
+            tracing::warn!(group = self.name, strangers, "a disk is not believed");
+        }
     }
 
     /// Why no disk describes the group: damage or a hanging disk explain it, else it is absent.
@@ -178,9 +177,16 @@ impl VolumeGroup {
 fn groups_of(scan: &Scan) -> String {
     let groups = scan.members.iter().filter_map(|member| member.group.as_ref());
     let names: BTreeSet<&str> = groups.map(|group| group.name.as_str()).collect();
-    if names.is_empty() {
+    let here = if names.is_empty() {
         "there is none here".to_owned()
     } else {
         format!("here are {}", few(names))
+    };
+    if scan.unread.is_empty() {
+        return here;
     }
+    let unread = few(scan.unread.iter().map(|path| path.display()));
+    format!(
+        "{here}; {unread} was not read, since another storage system keeps it and no pool names it"
+    )
 }

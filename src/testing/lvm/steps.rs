@@ -37,7 +37,10 @@ impl Step {
             Step::Make { name, uuid } => {
                 world.new_device(name, uuid);
             }
-            Step::Load { uuid, table } => {
+            Step::Load { uuid, mut table } => {
+                for row in &mut table.rows {
+                    row.minor = Some(world.disks[&row.disk].minor);
+                }
                 let device = world.devices.get_mut(&uuid);
                 device.expect("a device is made first").waiting = Some(table);
             }

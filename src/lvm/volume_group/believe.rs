@@ -1,0 +1,260 @@
+//! Which description of a group is believed, where disks disagree.
+//!
+//! Anybody who can write to a disk can write a description of any group on it. So what the disks of a
+//! known group say decides, and not what another disk says of them; and where nothing is known yet,
+//! no higher sequence number wins over the disks that a description itself names.
+
+use std::collections::BTreeSet;
+
+use crate::lvm::group::Group;
+use crate::lvm::scan::{Member, Scan};
+use crate::volume::few;
+
+/// The group as it was read last.
+pub(super) struct Before<'a> {
+    pub seen: &'a Group,
+    /// The disks that carried it.
+    pub carriers: &'a [Member],
+}
+
+/// What is believed of a group.
+pub(super) struct Believed {
+    /// Its newest description, with the devices filled in.
+    pub group: Group,
+    /// The disks that carry it.
+    pub carriers: Vec<Member>,
+    /// Whether one of these tells an older state.
+    pub uneven: bool,
+    /// Which disks describe it too and are not believed, and what to type.
+    pub strangers: Option<String>,
+}
+
+/// Why nothing is believed.
+pub(super) enum Disbelief {
+    /// No disk that may tell of the group does.
+    Absent,
+    /// The disks contradict each other.
+    Disputed(String),
+}
+
+/// Choose the description of the group of this name.
+///
+/// A known group is what the physical volumes say that it had; all others that describe it are strangers.
+/// Of an unknown one a description counts on a disk that it lists, and if more of the disks that it
+/// lists carry it than carry another one; one on a trusted disk goes before one on any other.
+pub(super) fn believe(
+    name: &str,
+    scan: &Scan,
+    before: Option<Before<'_>>,
+) -> Result<Believed, Disbelief> {
+    let members = without_copies(scan, before.as_ref());
+    let told: Vec<Told<'_>> = scan.of(name).filter_map(Told::by).collect();
+    let mut tellers: Vec<Told<'_>> =
+        told.iter().copied().filter(|told| told.lists_itself() && is_in(&members, told)).collect();
+    if let Some(before) = before.as_ref().filter(|before| !has_left(before, scan)) {
+        let known = |told: &Told<'_>| lists(before.seen, &told.member.label.pv_uuid);
+        let trusted = |told: &Told<'_>| scan.is_trusted(told.member);
+        let (ours, others): (Vec<_>, Vec<_>) = tellers.iter().copied().partition(known);
+        if !ours.iter().any(trusted)
+            && let (Some(one), Some(other)) = (ours.first(), others.iter().find(|t| trusted(t)))
+        {
+            return Err(disputed(one, other)); // Memory of a file is worth less than a disk.
+        }
+        if ours.is_empty() && !told.is_empty() {
+            return Err(Disbelief::Disputed(format!(
+                "its disks are away, and {}",
+                strange(told.iter().map(|told| told.member))
+            )));
+        }
+        tellers = ours;
+    }
+    let backed = |told: &Told<'_>| told.is_backed(&members);
+    let mut believed: Vec<Told<'_>> = tellers.iter().copied().filter(backed).collect();
+    if believed.iter().any(|told| scan.is_trusted(told.member)) {
+        believed.retain(|told| scan.is_trusted(told.member));
+    }
+    let newest = believed.iter().copied().rev().max_by_key(|told| told.group.seqno);
+    let Some(newest) = newest else {
+        return Err(match tellers[..] {
+            [] => Disbelief::Absent,
+            [one] => Disbelief::Disputed(format!(
+                "{} describes it, and another disk that it names tells otherwise; see `pvs`",
+                one.path()
+            )),
+            [one, other, ..] => disputed(&one, &other),
+        });
+    };
+    if let Some(other) = believed.iter().find(|other| !agree(other.group, newest.group)) {
+        return Err(disputed(&newest, other));
+    }
+    let mut group = newest.group.clone();
+    let ours = |told: &&Told<'_>| agree(told.group, newest.group);
+    group.metadata_full = told.iter().filter(ours).any(|told| told.group.metadata_full);
+    let carriers = find_carriers(&mut group, &members)?;
+    // One that has just joined may keep metadata and tell of no group yet.
+    let old = |member: &Member| {
+        let tells = member.mark.is_some();
+        tells && member.group.as_ref().is_none_or(|own| own.seqno < group.seqno)
+    };
+    let is_strange = |told: &&Told<'_>| {
+        let carries = carriers.iter().any(|carrier| carrier.disk.path == told.member.disk.path);
+        !carries && !told.is_outdated(&group)
+    };
+    let strangers: Vec<&Member> = told.iter().filter(is_strange).map(|told| told.member).collect();
+    Ok(Believed {
+        uneven: carriers.iter().any(old),
+        strangers: (!strangers.is_empty()).then(|| strange(strangers)),
+        carriers: carriers.into_iter().map(|member| Member { group: None, ..member }).collect(),
+        group,
+    })
+}
+
+/// A description of a group and the disk that it is on.
+#[derive(Clone, Copy)]
+struct Told<'a> {
+    member: &'a Member,
+    group: &'a Group,
+}
+
+impl<'a> Told<'a> {
+    fn by(member: &'a Member) -> Option<Told<'a>> {
+        Some(Told { member, group: member.group.as_ref()? })
+    }
+
+    fn path(&self) -> String {
+        self.member.disk.path.display().to_string()
+    }
+
+    /// Whether the disk is one of those that its own description names.
+    fn lists_itself(&self) -> bool {
+        lists(self.group, &self.member.label.pv_uuid)
+    }
+
+    /// Whether more of the disks that it names carry it than carry another description.
+    fn is_backed(&self, members: &[&Member]) -> bool {
+        let named = members.iter().filter(|member| lists(self.group, &member.label.pv_uuid));
+        let (with, against): (Vec<_>, Vec<_>) = named
+            .filter_map(|member| member.group.as_ref())
+            .partition(|group| agree(group, self.group));
+        with.len() > against.len()
+    }
+
+    /// Whether it is what the group was before this disk was taken out of it.
+    fn is_outdated(&self, group: &Group) -> bool {
+        self.group.uuid == group.uuid && self.group.seqno < group.seqno && share(self.group, group)
+    }
+}
+
+/// Whether two descriptions can be of one group: they name the same disks, so that one of them has
+/// missed changes, or there is one commit between them.
+fn agree(one: &Group, other: &Group) -> bool {
+    let next = one.seqno.abs_diff(other.seqno) <= 1 && share(one, other);
+    one.uuid == other.uuid && (next || disks(one) == disks(other))
+}
+
+fn disks(group: &Group) -> BTreeSet<&str> {
+    group.pvs.values().map(|pv| pv.uuid.as_str()).collect()
+}
+
+fn share(one: &Group, other: &Group) -> bool {
+    !disks(one).is_disjoint(&disks(other))
+}
+
+fn lists(group: &Group, pv_uuid: &str) -> bool {
+    group.pvs.values().any(|pv| pv.uuid == pv_uuid)
+}
+
+fn is_in(members: &[&Member], told: &Told<'_>) -> bool {
+    members.iter().any(|member| member.disk.path == told.member.disk.path)
+}
+
+/// Whether all disks of the group are here and none is in a group any more: it was moved to others.
+fn has_left(before: &Before<'_>, scan: &Scan) -> bool {
+    before.seen.pvs.values().all(|pv| {
+        let mut carriers = scan.members.iter().filter(|member| member.label.pv_uuid == pv.uuid);
+        carriers.next().is_some_and(Member::is_orphan) && carriers.next().is_none()
+    })
+}
+
+/// The members; of those with one uuid only the disk that had it before, or else the only trusted one, if
+/// there is such a disk.
+fn without_copies<'a>(scan: &'a Scan, before: Option<&Before<'_>>) -> Vec<&'a Member> {
+    let is_known = |member: &Member| {
+        let same = |carrier: &Member| {
+            carrier.label.pv_uuid == member.label.pv_uuid
+                && carrier.disk.path == member.disk.path
+                && carrier.disk.number == member.disk.number
+        };
+        before.is_some_and(|before| before.carriers.iter().any(same))
+    };
+    let is_trusted = |member: &Member| scan.is_trusted(member);
+    let only = |member: &Member, is: &dyn Fn(&Member) -> bool| {
+        let copies = scan.members.iter().filter(|m| m.label.pv_uuid == member.label.pv_uuid);
+        copies.filter(|copy| is(copy)).count() == 1
+    };
+    let stays = |member: &&Member| {
+        if only(member, &is_known) {
+            return is_known(member);
+        }
+        !only(member, &is_trusted) || is_trusted(member)
+    };
+    scan.members.iter().filter(stays).collect()
+}
+
+/// Fill in the devices of a group; says which disks carry it.
+fn find_carriers(group: &mut Group, members: &[&Member]) -> Result<Vec<Member>, Disbelief> {
+    let mut all = Vec::new();
+    let whole = group.clone();
+    let is_ours = |member: &&&Member| member.group.as_ref().is_none_or(|own| agree(own, &whole));
+    for pv in group.pvs.values_mut() {
+        let carriers: Vec<&Member> = members
+            .iter()
+            .filter(|m| m.label.pv_uuid == pv.uuid)
+            .filter(is_ours)
+            .copied()
+            .collect();
+        match carriers[..] {
+            [] => {}
+            [member] => {
+                pv.device = Some(member.disk.path.clone());
+                all.push(member.clone());
+            }
+            [one, two, ..] => {
+                return Err(Disbelief::Disputed(format!(
+                    "{} and {} carry the same physical volume {}; detach one, or give the copy new \
+                     ids with `vgimportclone`",
+                    one.disk.path.display(),
+                    two.disk.path.display(),
+                    pv.uuid
+                )));
+            }
+        }
+    }
+    all.sort_by(|one, other| one.disk.path.cmp(&other.disk.path));
+    Ok(all)
+}
+
+fn disputed(one: &Told<'_>, other: &Told<'_>) -> Disbelief {
+    let (first, second) = (one.path(), other.path());
+    Disbelief::Disputed(if one.group.uuid == other.group.uuid {
+        format!(
+            "{first} and {second} describe it differently, and neither names the disks of the \
+             other; detach the one that is not its disk"
+        )
+    } else {
+        format!(
+            "two groups have this name, one on {first} and one on {second}; rename one with \
+             `vgrename UUID NEW`"
+        )
+    })
+}
+
+/// What is said of disks that describe a group and are not believed.
+fn strange<'a>(members: impl IntoIterator<Item = &'a Member>) -> String {
+    let paths: Vec<_> = members.into_iter().map(|member| member.disk.path.display()).collect();
+    format!(
+        "{} describes it too, is none of its disks and is not believed; see `pvs`, and detach or \
+         rename what should not be here",
+        few(&paths)
+    )
+}
