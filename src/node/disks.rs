@@ -8,7 +8,7 @@ use crate::fs::{self, FsError, Probe};
 use crate::host::{Cmd, Host, HostError, PathKind, Source};
 use crate::lvm::{BEFORE_EXTENTS, EXTENT, Group, LvmError, Scan, without_label};
 use crate::mount::MountTable;
-use crate::node::record;
+use crate::node::record::{self, OtherNode};
 use crate::volume::{PoolName, few};
 
 /// A disk that the administrator gave to a pool.
@@ -77,6 +77,27 @@ pub enum SetupError {
         /// The pool that has it.
         pool: PoolName,
     },
+    /// Another node has the group.
+    #[error(
+        "volume group {group} is that of node {node}, and this is node {here}; nothing was changed: name a group that this node alone has, or, if its disks were moved here for good and {node} sees them no more, type `vgchange --addtag pliant.node={here} {group}`{}",
+        untag(node)
+    )]
+    OfAnotherNode {
+        /// The group.
+        group: String,
+        /// The other node.
+        node: OtherNode,
+        /// This node's name.
+        here: String,
+    },
+    /// What the plan names is no disk of the machine, so nothing was done to it.
+    #[error("{} leads to {}, which is no disk: a volume, what is on one, a part of an array, or a loop device over what a workload writes; nothing was changed: name a disk, best by a link in /dev/disk/by-id", disk.display(), device.display())]
+    NoDisk {
+        /// As it was named.
+        disk: PathBuf,
+        /// Where that leads.
+        device: PathBuf,
+    },
     /// Who is to get the disk is not clear, so nothing was done to it.
     #[error("{} is named more than once, by pool {pools}; nothing was changed: name it once", disk.display())]
     NamedTwice {
@@ -117,6 +138,14 @@ pub enum SetupError {
     Host(#[from] HostError),
 }
 
+/// How to take away what says that another node has a group; nothing where only its volumes say so.
+fn untag(node: &OtherNode) -> String {
+    match node {
+        OtherNode::Named(name) => format!(" and `--deltag pliant.node={name}` with it"),
+        OtherNode::Keyed(_) => String::new(),
+    }
+}
+
 /// A disk that is here, by the name under which the kernel lists it: no link moves that to another
 /// disk between a look and a change.
 #[derive(Debug)]
@@ -131,13 +160,17 @@ impl NewDisk {
     /// Find the disk, also behind a link.
     ///
     /// # Errors
-    /// [`SetupError::Missing`].
+    /// [`SetupError::Missing`], [`SetupError::NoDisk`].
     pub(super) async fn locate(
         &self,
         host: &dyn Host,
         scan: &Scan,
     ) -> Result<Located<'_>, SetupError> {
         if let Some(device) = host.real_path(&self.path).await? {
+            // By its label, what a workload writes could call itself the disk that was meant.
+            if host.disks().await?.iter().all(|disk| disk.path != device) {
+                return Err(SetupError::NoDisk { disk: self.path.clone(), device });
+            }
             return Ok(Located { disk: self, device });
         }
         Err(SetupError::Missing { disk: self.path.clone(), blank: blank_disks(host, scan).await? })

@@ -87,8 +87,12 @@ impl Node {
                 .collect();
             let in_a_pool = known.iter().any(|ours| ours.name() == group.name);
             let seen = strays.iter().any(|(_, other)| other.name() == group.name);
+            let is_given_away = matches!(
+                record::other_node(group, &self.settings),
+                Some(record::OtherNode::Named(_))
+            );
             let is_a_copy = ours.iter().any(|(lv, _)| is_copy(&lv.name));
-            if ours.is_empty() || in_a_pool || seen || is_a_copy {
+            if ours.is_empty() || in_a_pool || seen || is_a_copy || is_given_away {
                 continue;
             }
             let handle = VolumeGroup::new(self.host.clone(), &group.name);

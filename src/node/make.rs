@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::bytes::Bytes;
 use crate::causes;
 use crate::lvm::{VolumeGroup, tags};
-use crate::node::Node;
 use crate::node::disks::{Located, NewDisk, SetupError};
 use crate::node::plan::{GroupSource, PoolPlan, Survey, group_name, served};
 use crate::node::pools::Pool;
 use crate::node::storage::DiskState;
+use crate::node::{Node, record};
 
 /// A disk that a plan names, as it was when the plan was looked at last.
 #[derive(Debug, Clone)]
@@ -79,14 +79,20 @@ impl Node {
         }
     }
 
-    /// Note why a group is not there. It may hide volumes, unless another pool has it.
+    /// Note why a group is not there. It may hide volumes, unless another pool or node has it.
     fn note_trouble(&self, pool: &mut Pool, error: &SetupError) {
         let words = causes::in_full(error);
         let told = self.pools().iter().any(|p| p.name == pool.name && p.refused.contains(&words));
         if !told {
             tracing::error!(pool = %pool.name, error = words, "the pool lacks a group");
         }
-        if !matches!(error, SetupError::Taken { .. } | SetupError::GroupTaken { .. }) {
+        let elsewhere = matches!(
+            error,
+            SetupError::Taken { .. }
+                | SetupError::GroupTaken { .. }
+                | SetupError::OfAnotherNode { .. }
+        );
+        if !elsewhere {
             pool.trouble.push(words.clone());
         }
         pool.refused.push(words);
@@ -109,6 +115,7 @@ impl Node {
             } else {
                 group.accept_places(&survey.scan); // What is wrong is told with the next reading.
             }
+            self.refuse_if_of_another_node(group)?; // Until then it is served, and takes nothing new.
             return Ok(group.clone());
         }
         let group = VolumeGroup::new(self.host.clone(), name);
@@ -117,7 +124,21 @@ impl Node {
             tracing::error!(pool = %plan.name, error, "a group is away");
         }
         group.let_read(&survey.scan.named);
+        self.refuse_if_of_another_node(&group)?;
         Ok(group)
+    }
+
+    /// # Errors
+    /// [`SetupError::OfAnotherNode`]: each would take what the other is doing for what a crash left.
+    fn refuse_if_of_another_node(&self, group: &VolumeGroup) -> Result<(), SetupError> {
+        let node = group.remembered().and_then(|seen| record::other_node(&seen, &self.settings));
+        node.map_or(Ok(()), |node| {
+            Err(SetupError::OfAnotherNode {
+                group: group.name().to_owned(),
+                node,
+                here: self.settings.name.clone(),
+            })
+        })
     }
 
     /// Make a group on a free disk, if the plan allows it.
@@ -143,8 +164,9 @@ impl Node {
         tracing::info!(pool = %plan.name, disk = %device.display(), group = name, "making a volume group");
         let group = VolumeGroup::new(self.host.clone(), &name);
         group.let_read(&survey.scan.named);
-        let tag = tags::tag("pool", plan.name.as_str());
-        group.turn().await?.create_group(device, &[tag]).await?;
+        let tags =
+            [tags::tag("pool", plan.name.as_str()), tags::tag(record::NODE, &self.settings.name)];
+        group.turn().await?.create_group(device, &tags).await?;
         group.flush().await?;
         Ok(Verdict::In(group))
     }

@@ -1,7 +1,10 @@
 //! What the tags of a logical volume say: the record of a volume, and its only store.
 
+use std::fmt;
+
 use crate::bytes::Bytes;
 use crate::lvm::{Group, Lv, tags};
+use crate::node::NodeSettings;
 use crate::volume::{
     Class, Fence, MkfsOptions, Mode, NewVolume, NodeKey, Safety, VolumeId, VolumeKey, Wipe,
 };
@@ -9,6 +12,8 @@ use crate::volume::{
 /// Begins the names of our logical volumes.
 const PREFIX: &str = "pliant-";
 
+/// The key of the tag that says which node a group is of.
+pub const NODE: &str = "node";
 const STATE: &str = "state";
 const MADE: &str = "made";
 const FENCE: &str = "fence";
@@ -213,6 +218,45 @@ fn bytes(text: Option<String>) -> Bytes {
 /// The volumes of ours in a group.
 pub fn volumes(group: &Group) -> impl Iterator<Item = (&Lv, Record)> {
     group.lvs.values().filter_map(|lv| Record::read(lv).map(|record| (lv, record)))
+}
+
+/// A node other than this one, as far as a group tells which.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OtherNode {
+    /// By the group's own tag.
+    Named(String),
+    /// By the ids of its volumes.
+    Keyed(NodeKey),
+}
+
+impl fmt::Display for OtherNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OtherNode::Named(name) => f.write_str(name),
+            OtherNode::Keyed(key) => {
+                write!(f, "{} (the key in the ids of its volumes)", key.as_str())
+            }
+        }
+    }
+}
+
+/// The other node that has a group; `None` if this one may use it. Its tag decides, and where it has none
+/// the volumes in it.
+pub fn other_node(group: &Group, here: &NodeSettings) -> Option<OtherNode> {
+    match tags::value(&group.tags, NODE) {
+        Some(name) if name == here.name => None,
+        Some(name) => Some(OtherNode::Named(name)),
+        None => {
+            let mut keys = volumes(group).map(|(_, record)| record.id.node().clone());
+            keys.find(|key| *key != here.key).map(OtherNode::Keyed)
+        }
+    }
+}
+
+/// Whether a volume in a group is this node's.
+pub fn is_here(group: &Group, record: &Record, here: &NodeSettings) -> bool {
+    *record.id.node() == here.key
+        || tags::value(&group.tags, NODE).is_some_and(|name| name == here.name)
 }
 
 /// The logical volumes with our mark that do not say which volume they are, since their tags were

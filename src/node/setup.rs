@@ -125,7 +125,8 @@ impl Node {
     async fn recover(&self, pool: &Arc<Pool>, group: &Arc<VolumeGroup>) -> Result<(), LvmError> {
         let turn = group.turn().await?;
         let seen = heal(&turn).await?;
-        for (_, record) in record::volumes(&seen) {
+        let ours = |record: &record::Record| record::is_here(&seen, record, &self.settings);
+        for (_, record) in record::volumes(&seen).filter(|(_, record)| ours(record)) {
             // A growth that was cut short begins anew when it is asked for again.
             let more = record::more_name(record.id.key());
             if seen.lvs.contains_key(&more) {
@@ -134,7 +135,8 @@ impl Node {
         }
         drop(turn);
         self.remove_private_mount_points(&seen).await;
-        for (lv, record) in record::volumes(&seen).filter(|(_, r)| r.life == Life::Deleting) {
+        let ended = |record: &record::Record| record.life == Life::Deleting && ours(record);
+        for (lv, record) in record::volumes(&seen).filter(|(_, record)| ended(record)) {
             let (pool, group, seen) = (pool.clone(), group.clone(), seen.clone());
             let found = Found { pool, group, seen, lv: lv.clone(), record };
             match self.last_wipe(&found).await {

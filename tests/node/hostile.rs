@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use pliant::bytes::Bytes;
 use pliant::host::{Cmd, DmTarget, Host, Source};
 use pliant::lvm::Group;
-use pliant::node::record::lv_name;
-use pliant::node::{NewDisk, Node};
-use pliant::testing::FakeHost;
+use pliant::node::record::{lv_name, more_name};
+use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
+use pliant::testing::{FakeHost, node_settings};
 use pliant::volume::{FsKind, Mode, Page, VolumeError, Volumes, Wipe};
 
 use crate::cuts::block_on;
 use crate::machine::{
-    Disks, LARGE, NEIGHBOUR, Op, SMALL, Setup, VOLUME, after, id_of, marks, readable, want,
+    Disks, LARGE, NEIGHBOUR, Op, SMALL, Setup, VOLUME, after, id_of, marks, readable, type_in, want,
 };
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
@@ -416,5 +416,75 @@ fn a_group_that_became_the_top_of_a_stack_is_used_there() {
         Op::Stage(EXT4).ask(&host, &node).await.expect("LVM sees the disk under its new number");
         let now = tables(&host).await;
         assert!(now.iter().flatten().any(|row| row.params.starts_with("259:78 ")), "{now:?}");
+    });
+}
+
+#[test]
+fn a_node_takes_no_group_that_is_another_nodes() {
+    block_on(async {
+        let (host, setup, alpha) = after(&[Op::Create(Mode::Block)]).await;
+        let more = more_name(id_of(VOLUME).key());
+        let made = format!("lvcreate -y -Wn -Zn --setautoactivation n -ay -l 2 -n {more} vg0");
+        type_in(&host, "vg0", &made).await;
+        host.forget_effects();
+
+        let there = Setup { settings: node_settings("beta"), ..setup.clone() };
+        let beta = there.start(&host).await;
+        assert_eq!(beta.list(&Page::default()).await.expect("its own").volumes, []);
+        let said = beta.ensure(&want("one", Mode::Block, 8)).await.expect_err("it has no group");
+        assert!(matches!(
+            said,
+            VolumeError::NoRoomToCreate { .. } | VolumeError::Unavailable { .. }
+        ));
+        let refused = &beta.storage().pools[0].refused.join(" ");
+        let key = id_of(VOLUME).node().as_str().to_owned();
+        assert!(refused.contains(&key) && refused.contains("beta"), "{refused}");
+        assert_eq!(host.effects(), [""; 0]);
+        assert_eq!(alpha.list(&Page::default()).await.expect("a list").volumes.len(), 1);
+
+        // Until a person says that it is now this node's.
+        type_in(&host, "vg0", "vgchange -y --addtag pliant.node=beta vg0").await;
+        let beta = there.start(&host).await;
+        assert_eq!(beta.list(&Page::default()).await.expect("a list").volumes.len(), 1);
+        let alpha = setup.start(&host).await;
+        assert_eq!(alpha.list(&Page::default()).await.expect("a list").volumes, []);
+    });
+}
+
+#[test]
+fn a_group_that_this_driver_makes_says_whose_it_is() {
+    block_on(async {
+        let (host, setup) = Disks::Blank.machine(false).await;
+        let alpha = setup.start(&host).await;
+        alpha.ensure(&want(VOLUME, Mode::Block, 8)).await.expect("a volume");
+        host.forget_effects();
+        let beta = Setup { settings: node_settings("beta"), ..setup }.start(&host).await;
+        let refused = &beta.storage().pools[0].refused.join(" ");
+        assert!(refused.contains("alpha") && refused.contains("beta"), "{refused}");
+        assert_eq!(host.effects(), [""; 0]);
+    });
+}
+
+#[test]
+fn what_a_pool_names_and_is_no_disk_is_not_taken() {
+    block_on(async {
+        let (host, setup, node) = after(&[Op::Create(Mode::Block)]).await;
+        let label = Path::new("/dev/disk/by-label/data");
+        host.link(label, &device(&host));
+        let named = NewDisk { path: label.to_owned(), wipe: true };
+        let made = PoolPlan::new("made".parse().unwrap(), vec![GroupSource::Create(named.clone())]);
+        let mut plans = setup.plans.clone();
+        plans[0].spares = vec![named];
+        plans.push(made);
+        host.forget_effects();
+        node.set_pools(plans[..1].to_vec()).await.expect("disks are listed");
+        node.ensure(&want("large", Mode::Block, 4096)).await.expect_err("no spare helps");
+        node.set_pools(plans[1..].to_vec()).await.expect("disks are listed");
+        node.set_pools(plans).await.expect("disks are listed");
+        assert_eq!(host.effects(), [""; 0]);
+        for pool in node.storage().pools {
+            let refused = pool.refused.join(" ");
+            assert!(refused.contains("which is no disk"), "{refused}");
+        }
     });
 }
