@@ -2,9 +2,9 @@
 //!
 //! [`decide`] says what a pod gets; [`serve`] asks it for each pod, from what the API server says at that
 //! moment, and answers over TLS. The [`Keeper`] keeps the certificates, which all replicas share in a
-//! Secret, and the MutatingWebhookConfiguration. That one names exactly the StatefulSets of
-//! PvcAutoscalers, so no other pod of the cluster depends on the webhook; [`covers`] says whether it
-//! names one.
+//! Secret, and the MutatingWebhookConfiguration. That one names no StatefulSets but those that
+//! PvcAutoscalers name and that exist, so no other pod of the cluster depends on the webhook; [`covers`] says
+//! whether it names one.
 //!
 //! There is no leader: every replica does all of it, and each write names what it was decided from, so
 //! that who comes second writes nothing.
@@ -12,6 +12,7 @@
 mod configuration;
 mod inject;
 mod keeper;
+mod names;
 mod pairs;
 mod review;
 mod serve;

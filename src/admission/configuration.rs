@@ -1,6 +1,7 @@
 //! For which pods the API server asks the webhook.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -54,12 +55,18 @@ impl Workload {
 
     /// It as CEL writes a string. Names have no character that would end one.
     fn literal(&self) -> String {
-        format!("'{}/{}'", self.namespace, self.name)
+        format!("'{self}'")
     }
 
     fn of_literal(text: &str) -> Option<Workload> {
         let (namespace, name) = text.strip_prefix('\'')?.strip_suffix('\'')?.split_once('/')?;
         Workload::parse(namespace, name)
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
     }
 }
 

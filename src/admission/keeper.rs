@@ -2,21 +2,26 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{LIFE, Pair, Pairs, Service, Shown, WRITER, Workload, webhooks};
+use super::names::{Shares, share};
+use super::{LIFE, Pair, Pairs, Service, Shown, WRITER, Workload, names_in, webhooks};
 use crate::api::PvcAutoscaler;
 use crate::causes;
-use crate::cluster::Watched;
+use crate::cluster::{Watched, writes};
 
 /// The key of the Secret under which the certificates are.
 const KEY: &str = "certificates.json";
@@ -29,6 +34,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How long the clock is not looked at, at most: it may be set, and a sleep does not see that.
 const LOOK: Duration = Duration::from_secs(3600);
+
+/// How many StatefulSets are read at once.
+const PAGE: u32 = 500;
 
 /// Writes that may follow from each other: certificates, and then their authority.
 const ROUNDS: usize = 3;
@@ -58,7 +66,7 @@ impl fmt::Debug for Keeper {
 struct Seen {
     secret: Option<Secret>,
     configuration: Option<MutatingWebhookConfiguration>,
-    workloads: BTreeSet<Workload>,
+    shares: Shares,
 }
 
 /// What is to be done.
@@ -95,28 +103,48 @@ impl Keeper {
     }
 
     /// Keep them until `stop`: look after each change, and when a certificate comes of age.
-    pub async fn run(&self, autoscalers: &Watched<PvcAutoscaler>, stop: CancellationToken) {
+    pub async fn run(
+        &self,
+        autoscalers: &Watched<PvcAutoscaler>,
+        sets: &Watched<StatefulSet>,
+        stop: CancellationToken,
+    ) {
         let only =
             watcher::Config::default().fields(&format!("metadata.name={}", self.service.name));
         let secrets = Watched::start(self.secrets(), only.clone(), &stop);
         let configurations = Watched::start(self.configurations(), only, &stop);
         let kept = async {
-            tokio::join!(secrets.known(), configurations.known(), autoscalers.known());
-            let mut changes = (secrets.changes(), configurations.changes(), autoscalers.changes());
+            tokio::join!(
+                secrets.known(),
+                configurations.known(),
+                autoscalers.known(),
+                sets.known()
+            );
+            let mut changes = [
+                secrets.changes(),
+                configurations.changes(),
+                autoscalers.changes(),
+                sets.changes(),
+            ];
             loop {
-                changes.0.mark_unchanged();
-                changes.1.mark_unchanged();
-                changes.2.mark_unchanged();
+                changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
+                let configuration = configurations.all().first().map(|one| (**one).clone());
+                let wanted = workloads(autoscalers.all().iter().map(AsRef::as_ref));
+                let exists = |one: &Workload| {
+                    sets.get_in(one.namespace.as_str(), one.name.as_str()).is_some()
+                };
                 let seen = Seen {
                     secret: secrets.all().first().map(|secret| (**secret).clone()),
-                    configuration: configurations.all().first().map(|one| (**one).clone()),
-                    workloads: workloads(autoscalers.all().iter().map(AsRef::as_ref)),
+                    shares: share(wanted, &named(configuration.as_ref()), exists),
+                    configuration,
                 };
                 let pause = self.keep(&seen).await;
+                let [of_secrets, of_configurations, of_autoscalers, of_sets] = &mut changes;
                 tokio::select! {
-                    _ = changes.0.changed() => {}
-                    _ = changes.1.changed() => {}
-                    _ = changes.2.changed() => {}
+                    _ = of_secrets.changed() => {}
+                    _ = of_configurations.changed() => {}
+                    _ = of_autoscalers.changed() => {}
+                    _ = of_sets.changed() => {}
                     () = tokio::time::sleep(pause) => {}
                 }
             }
@@ -148,7 +176,18 @@ impl Keeper {
             let secret = secrets.get_opt(&self.service.name).await?;
             let all: Api<PvcAutoscaler> = Api::all(self.client.clone());
             let autoscalers = all.list(&ListParams::default()).await?;
-            let seen = Seen { secret, configuration, workloads: workloads(autoscalers.iter()) };
+            let (wanted, sets) = (workloads(autoscalers.iter()), self.stateful_sets().await?);
+            let exists = |one: &Workload| sets.contains(one);
+            let shares = share(wanted, &named(configuration.as_ref()), exists);
+            if let Some(first) = shares.left_out.first() {
+                let (count, first) = (shares.left_out.len(), first.to_string());
+                tracing::warn!(
+                    count,
+                    first,
+                    "StatefulSets are not named by the webhook: their namespaces have more than their share"
+                );
+            }
+            let seen = Seen { secret, configuration, shares };
             self.show(&seen);
             match self.plan(&seen) {
                 Some(step) => self.apply(step, &seen).await?,
@@ -177,7 +216,7 @@ impl Keeper {
         if pairs.are_due((self.clock)()) {
             return Some(Step::Renew);
         }
-        let wanted = webhooks(&self.service, &seen.workloads, &pairs.authorities());
+        let wanted = webhooks(&self.service, &seen.shares.named, &pairs.authorities());
         let there = seen.configuration.as_ref().and_then(|one| one.webhooks.as_deref());
         (there.unwrap_or_default() != wanted).then_some(Step::Ask(wanted))
     }
@@ -211,7 +250,25 @@ impl Keeper {
         }
     }
 
-    /// Let the API server ask by these, unless the configuration has changed since it was seen.
+    /// All StatefulSets that there are now.
+    async fn stateful_sets(&self) -> Result<BTreeSet<Workload>, kube::Error> {
+        let all: Api<StatefulSet> = Api::all(self.client.clone());
+        let (mut sets, mut page) = (BTreeSet::new(), ListParams::default().limit(PAGE));
+        loop {
+            let list = all.list_metadata(&page).await?;
+            let read = list.items.iter().filter_map(|one| {
+                Workload::parse(one.metadata.namespace.as_deref()?, one.metadata.name.as_deref()?)
+            });
+            sets.extend(read);
+            let Some(next) = list.metadata.continue_.filter(|next| !next.is_empty()) else {
+                return Ok(sets);
+            };
+            page = page.continue_token(&next);
+        }
+    }
+
+    /// Let the API server ask by these, unless the configuration has changed since it was seen. If it takes no
+    /// such names, it still gets the authorities: else it would trust nobody by and by, and no pod would be made.
     async fn ask(&self, webhooks: Vec<MutatingWebhook>, seen: &Seen) -> Result<(), kube::Error> {
         let mut wanted = MutatingWebhookConfiguration::default();
         wanted.metadata.name = Some(self.service.name.clone());
@@ -222,8 +279,34 @@ impl Keeper {
         let name = &self.service.name;
         match self.configurations().patch(name, &params, &Patch::Apply(&wanted)).await {
             Err(kube::Error::Api(answer)) if answer.code == 409 => Ok(()),
+            Err(refusal @ kube::Error::Api(_)) => {
+                self.trust(wanted.webhooks.as_deref().unwrap_or_default(), seen).await?;
+                Err(refusal)
+            }
             written => written.map(drop),
         }
+    }
+
+    /// Let the API server trust the authorities of these webhooks in those that are there, and change nothing else.
+    async fn trust(&self, wanted: &[MutatingWebhook], seen: &Seen) -> Result<(), kube::Error> {
+        let bundle = wanted.iter().find_map(|one| one.client_config.ca_bundle.as_ref());
+        let (Some(bundle), Some(there)) = (bundle, &seen.configuration) else { return Ok(()) };
+        let webhooks = there.webhooks.iter().flatten().enumerate();
+        let old = webhooks.filter(|(_, one)| one.client_config.ca_bundle.as_ref() != Some(bundle));
+        let changes = old.map(|(number, _)| {
+            let path = format!("/webhooks/{number}/clientConfig/caBundle");
+            json!({"op": "add", "path": path, "value": bundle})
+        });
+        let changes: Vec<_> = changes.collect();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let version = &there.metadata.resource_version;
+        let unchanged =
+            json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
+        let patch: Vec<_> = iter::once(unchanged).chain(changes).collect();
+        let patch = writes::by_json(json!(patch));
+        writes::patch(&self.configurations(), &self.service.name, &patch, WRITER).await
     }
 
     fn secrets(&self) -> Api<Secret> {
@@ -239,6 +322,13 @@ impl Keeper {
 fn pairs(seen: &Seen) -> Pairs {
     let data = seen.secret.as_ref().and_then(|secret| secret.data.as_ref()?.get(KEY));
     data.and_then(|data| serde_json::from_slice(&data.0).ok()).unwrap_or_default()
+}
+
+/// The StatefulSets that a configuration names.
+fn named(configuration: Option<&MutatingWebhookConfiguration>) -> BTreeSet<Workload> {
+    let webhooks = configuration.into_iter().flat_map(|one| one.webhooks.iter().flatten());
+    let conditions = webhooks.flat_map(|one| one.match_conditions.iter().flatten());
+    conditions.filter_map(|one| names_in(&one.expression)).flatten().collect()
 }
 
 /// The StatefulSets that PvcAutoscalers name. A name that no object can have is that of none: the schema

@@ -282,6 +282,11 @@ impl Keeper {
         versions
     }
 
+    /// The StatefulSets of the cluster, of which only names and versions are kept.
+    pub fn stateful_sets(&self) -> &Watched<StatefulSet> {
+        &self.sets
+    }
+
     /// The handle of a claim's volume, as the watched records have it.
     pub(super) fn handle_of(&self, claim: &PersistentVolumeClaim) -> Option<String> {
         let named = claim.spec.as_ref()?.volume_name.as_ref()?;

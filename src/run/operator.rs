@@ -47,6 +47,7 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
     let service = role.webhook.webhook_service.clone();
     let webhook = Arc::new(Covered { client: client.clone(), service });
     let claims = autoscaler::Keeper::start(&client, &watches, &asks, webhook, counts, &stop);
+    let keeper = claims.clone();
     let loops = async {
         tokio::join!(
             claims.run(stop.clone()),
@@ -61,7 +62,7 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
         stop.cancel();
     };
     let (_, (), admitted) =
-        tokio::join!(loops, stopping, admit(role.webhook, &client, shown, &stop));
+        tokio::join!(loops, stopping, admit(role.webhook, &client, shown, &keeper, &stop));
     admitted
 }
 
@@ -71,6 +72,7 @@ async fn admit(
     flags: WebhookFlags,
     client: &Client,
     shown: Shown,
+    claims: &autoscaler::Keeper,
     stop: &CancellationToken,
 ) -> Result<()> {
     let WebhookFlags { webhook_address: Some(address), webhook_service: Some(service) } = flags
@@ -93,7 +95,8 @@ async fn admit(
         let _rest = rest;
         admission::serve(listener, client.clone(), shown, stop.clone()).await
     };
-    let (served, ()) = tokio::join!(served, keeper.run(&autoscalers, stop.clone()));
+    let (served, ()) =
+        tokio::join!(served, keeper.run(&autoscalers, claims.stateful_sets(), stop.clone()));
     served.context("the webhook can no longer be served")
 }
 

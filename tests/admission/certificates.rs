@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
-use pliant::admission::{Clock, LIFE, Shown};
+use pliant::admission::{Clock, LIFE, Shown, Workload, covers};
 use pliant::testing::{FakeApi, Side};
 use rustls::ServerConfig;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 
-use crate::world::{NAME, Replica, cluster, connect, object, pairs, trusted, workload};
+use crate::world::{
+    NAME, Replica, SHOP, cluster, configuration, connect, object, pairs, trusted, workload,
+};
 
 /// A clock that goes as tokio's does.
 fn clock() -> Clock {
@@ -137,4 +139,24 @@ async fn who_starts_later_shows_what_the_others_show() {
     let of = async |replica: &Replica| meet(&replica.shown, &trusted(&api), clock()).await.unwrap();
     assert_eq!(of(&first).await, of(&second).await);
     assert_eq!(api.writes(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_is_renewed_though_the_names_are_refused() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let (api, clock) = (shop(), clock());
+    let replica = Replica::start(&api, 90 * SECOND, clock.clone());
+    asked(&api).await;
+    api.refuse_applies(true);
+    workload(&api, "web", &json!([]));
+    for second in 0..330 {
+        let met = meet(&replica.shown, &trusted(&api), clock()).await;
+        met.unwrap_or_else(|error| panic!("after {second} s: {error}"));
+        sleep(SECOND).await;
+    }
+    let db = Workload::parse(SHOP, "db").unwrap();
+    let web = Workload::parse(SHOP, "web").unwrap();
+    assert!(covers(&configuration(&api), &db) && !covers(&configuration(&api), &web));
+    api.refuse_applies(false);
+    api.until("web is named", |api| covers(&configuration(api), &web)).await;
 }

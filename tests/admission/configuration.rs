@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use pliant::admission::{LIFE, Workload, covers, is_covered};
 use pliant::api::PvcAutoscaler;
 use pliant::testing::FakeApi;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::{NAME, Replica, SHOP, cluster, configuration, service, workload};
+use crate::world::{
+    NAME, Replica, SHOP, autoscaler, cluster, configuration, service, stateful_set, workload,
+};
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
@@ -63,6 +66,38 @@ async fn a_name_that_is_none_takes_the_webhook_from_nobody_else() {
     let webhooks = configuration(&api).webhooks.unwrap();
     let conditions = webhooks[0].match_conditions.as_ref().unwrap();
     assert!(conditions[0].expression.ends_with(" in ['shop/db'])"), "{conditions:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_stateful_sets_that_exist_are_asked_for() {
+    let api = cluster();
+    let _replicas = [replica(&api), replica(&api)];
+    workload(&api, "db", &json!([]));
+    autoscaler(&api, SHOP, "web", &json!([]));
+    api.until("db is covered", |api| names(api, "db")).await;
+    sleep(Duration::from_secs(60)).await;
+    assert!(!names(&api, "web"));
+    stateful_set(&api, "web");
+    api.until("web is covered as soon as it is there", |api| names(api, "web")).await;
+    // It is deleted and made again, perhaps in the middle of a swap.
+    api.delete::<StatefulSet>("shop/web");
+    sleep(Duration::from_secs(60)).await;
+    assert!(names(&api, "web") && names(&api, "db"));
+    api.delete::<PvcAutoscaler>("shop/web");
+    api.until("nobody names web", |api| !names(api, "web") && names(api, "db")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_of_ten_thousand_names_takes_the_webhook_from_nobody_else() {
+    let api = cluster();
+    for number in 0..10_000 {
+        autoscaler(&api, "a-tenant", &format!("{number:0253}"), &json!([]));
+    }
+    let _replica = replica(&api);
+    workload(&api, "db", &json!([]));
+    api.until("db is covered", |api| names(api, "db")).await;
+    let written = serde_json::to_vec(&configuration(&api)).unwrap().len();
+    assert!(written < 100 << 10, "the configuration has {written} bytes");
 }
 
 #[tokio::test(start_paused = true)]

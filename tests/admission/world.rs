@@ -50,10 +50,20 @@ pub fn cluster() -> FakeApi {
 
 /// Put a StatefulSet there, and a PvcAutoscaler of the same name for its volume `data`.
 pub fn workload(api: &FakeApi, name: &str, ordinals: &Value) {
+    stateful_set(api, name);
+    autoscaler(api, SHOP, name, ordinals);
+}
+
+pub fn stateful_set(api: &FakeApi, name: &str) {
     let template = json!({"metadata": {}, "spec": {"containers": []}});
     let spec = json!({"selector": {}, "serviceName": name, "template": template});
     let metadata = json!({"name": name, "namespace": SHOP});
     api.put(&object::<StatefulSet>(json!({"metadata": metadata, "spec": spec})));
+}
+
+/// Put a PvcAutoscaler there that names a StatefulSet of its name.
+pub fn autoscaler(api: &FakeApi, namespace: &str, name: &str, ordinals: &Value) {
+    let metadata = json!({"name": name, "namespace": namespace});
     let requests = json!({"requests": {"storage": "1Gi"}});
     let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": requests});
     let template = json!({"metadata": {"name": "data"}, "spec": claim});
@@ -99,9 +109,11 @@ impl Replica {
         let mut tasks = JoinSet::new();
         let (stopped, of) = (stop.clone(), client.clone());
         tasks.spawn(async move {
-            let every = watcher::Config::default();
-            let autoscalers: Watched<PvcAutoscaler> = Watched::start(Api::all(of), every, &stopped);
-            keeper.run(&autoscalers, stopped).await;
+            let every = watcher::Config::default;
+            let autoscalers: Watched<PvcAutoscaler> =
+                Watched::start(Api::all(of.clone()), every(), &stopped);
+            let sets: Watched<StatefulSet> = Watched::start(Api::all(of), every(), &stopped);
+            keeper.run(&autoscalers, &sets, stopped).await;
         });
         Replica { shown, tasks, client, _stop: stop.clone().drop_guard(), stop }
     }

@@ -26,6 +26,8 @@ pub(super) struct Server {
     pub fault: Option<(usize, Side)>,
     /// The kinds that a user may not even read, by their plurals.
     pub forbidden: BTreeMap<String, Vec<String>>,
+    /// Whether what is applied is found invalid.
+    pub refuses_applies: bool,
     /// What containers said, by `namespace/pod/container`.
     pub logs: BTreeMap<String, String>,
 }
@@ -92,6 +94,9 @@ impl Server {
     fn write(&mut self, call: &Call) -> Result<Answer, Refusal> {
         if !call.param("dryRun").is_empty() {
             return Err(Refusal::bad_request("a dry run is not modelled"));
+        }
+        if self.refuses_applies && call.content_type == APPLY {
+            return Err(Refusal::invalid(&call.resource, &call.name, "it is refused by the test"));
         }
         let store = &mut self.store;
         let is_collection = call.name.is_empty();

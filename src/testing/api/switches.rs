@@ -33,6 +33,11 @@ impl FakeApi {
         self.lock().fault = Some((n, side));
     }
 
+    /// Find what is applied invalid from now on, or no longer; other patches are taken.
+    pub fn refuse_applies(&self, refuses: bool) {
+        self.lock().refuses_applies = refuses;
+    }
+
     /// Be unreachable: running watches end, and no connection comes about.
     pub fn go_down(&self) {
         self.set_outage(Outage::Unreachable);

@@ -1,0 +1,145 @@
+//! Which StatefulSets the webhook names, of those that PvcAutoscalers name: each namespace has a share, so that
+//! none fills the configuration of all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Workload;
+use crate::api::DnsName;
+
+/// How many bytes the names of one namespace take: some 200 of the longest, well over a thousand of the usual.
+const MOST_OF_NAMESPACE: usize = 64 << 10;
+
+/// How many bytes all names take. An object has at most 1.5 MiB in etcd, and authorities and the rest stand
+/// beside the names.
+const MOST: usize = 800 << 10;
+
+/// What a name takes beside its letters: quotes, slash, comma and space.
+const AROUND: usize = 5;
+
+/// The StatefulSets that the webhook names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Shares {
+    pub named: BTreeSet<Workload>,
+    /// Those that exist and are more than the share of their namespace.
+    pub left_out: BTreeSet<Workload>,
+}
+
+/// Share the configuration among the StatefulSets that are `wanted`, of which some are `named` already. Only
+/// those are named that exist, or that did when they were named: one that is deleted and made again in the
+/// middle of a swap has its pods shown to the webhook all the time.
+///
+/// Who is named already comes first in its namespace. Namespaces take one name each in turn, so those with
+/// few have all of theirs.
+pub(super) fn share(
+    wanted: BTreeSet<Workload>,
+    named: &BTreeSet<Workload>,
+    exists: impl Fn(&Workload) -> bool,
+) -> Shares {
+    let mut namespaces: BTreeMap<DnsName, Namespace> = BTreeMap::new();
+    for workload in wanted {
+        let is_named = named.contains(&workload);
+        let exists = exists(&workload);
+        if exists || is_named {
+            let namespace = namespaces.entry(workload.namespace.clone()).or_default();
+            namespace.wanted.insert((!exists, !is_named, workload));
+        }
+    }
+    let (mut shares, mut taken) = (Shares::default(), 0);
+    while !namespaces.is_empty() {
+        namespaces.retain(|_, namespace| {
+            let Some((is_gone, _, workload)) = namespace.wanted.pop_first() else { return false };
+            let size = namespace.size_with(&workload);
+            let fits = namespace.taken + size <= MOST_OF_NAMESPACE && taken + size <= MOST;
+            if fits {
+                (namespace.taken, taken) = (namespace.taken + size, taken + size);
+                shares.named.insert(workload);
+            } else if !is_gone {
+                shares.left_out.insert(workload);
+            }
+            true
+        });
+    }
+    shares
+}
+
+/// What is wanted of one namespace, in the order in which it is named: those that exist first, and of these
+/// those that are named already.
+#[derive(Default)]
+struct Namespace {
+    wanted: BTreeSet<(bool, bool, Workload)>,
+    taken: usize,
+}
+
+impl Namespace {
+    /// How many bytes a name takes; the first one of a namespace has that selected, too.
+    fn size_with(&self, workload: &Workload) -> usize {
+        let (namespace, name) = (workload.namespace.as_str().len(), workload.name.as_str().len());
+        let selected = if self.taken == 0 { namespace + AROUND } else { 0 };
+        namespace + name + AROUND + selected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload(namespace: &str, name: &str) -> Workload {
+        Workload::parse(namespace, name).unwrap()
+    }
+
+    /// So many names of the greatest length, in one namespace.
+    fn many(namespace: &str, count: usize) -> BTreeSet<Workload> {
+        (0..count).map(|n| workload(namespace, &format!("{n:0253}"))).collect()
+    }
+
+    fn bytes(shares: &Shares) -> usize {
+        shares.named.iter().map(|one| one.namespace.as_str().len() + one.name.as_str().len()).sum()
+    }
+
+    #[test]
+    fn only_what_exists_is_named() {
+        let (db, none) = (workload("bank", "db"), workload("bank", "none"));
+        let wanted = BTreeSet::from([db.clone(), none.clone()]);
+        let shares = share(wanted.clone(), &BTreeSet::new(), |one| *one == db);
+        assert_eq!(shares.named, BTreeSet::from([db.clone()]));
+        // One that was named and is gone may come back, and must not come without its claims.
+        let shares = share(wanted, &BTreeSet::from([none.clone()]), |one| *one == db);
+        assert_eq!(shares.named, BTreeSet::from([db.clone(), none.clone()]));
+        let shares = share(BTreeSet::from([db.clone()]), &BTreeSet::from([none]), |_| true);
+        assert_eq!(shares.named, BTreeSet::from([db]));
+    }
+
+    #[test]
+    fn a_namespace_has_a_share_and_others_have_theirs() {
+        let victim = workload("bank", "db");
+        let mut wanted = many("a-tenant", 10_000);
+        wanted.insert(victim.clone());
+        let shares = share(wanted.clone(), &BTreeSet::new(), |_| true);
+        assert!(shares.named.contains(&victim));
+        assert!(bytes(&shares) < MOST_OF_NAMESPACE + 16, "{}", bytes(&shares));
+        assert_eq!(shares.named.len() + shares.left_out.len(), wanted.len());
+        // Those that are named stay so, whoever comes before them in the order of the names.
+        let kept = shares.named.clone();
+        wanted.extend((0..100).map(|n| workload("a-tenant", &format!("{n:0100}"))));
+        assert_eq!(share(wanted, &kept, |_| true).named, kept);
+    }
+
+    #[test]
+    fn many_namespaces_share_what_there_is() {
+        let mut wanted: BTreeSet<Workload> =
+            (0..100).flat_map(|n| many(&format!("a-tenant-{n}"), 200)).collect();
+        let victims: Vec<Workload> =
+            (0..10).map(|n| workload("bank", &format!("db-{n}"))).collect();
+        wanted.extend(victims.iter().cloned());
+        let shares = share(wanted, &BTreeSet::new(), |_| true);
+        assert!(victims.iter().all(|one| shares.named.contains(one)));
+        assert!(bytes(&shares) <= MOST, "{}", bytes(&shares));
+        let of = |n: usize| {
+            let namespace = format!("a-tenant-{n}");
+            shares.named.iter().filter(|one| one.namespace.as_str() == namespace).count()
+        };
+        let counts: Vec<usize> = (0..100).map(of).collect();
+        let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+        assert!(*least > 25 && most - least <= 1, "{counts:?}");
+    }
+}
