@@ -10,6 +10,7 @@
 //! that who comes second writes nothing.
 
 mod configuration;
+mod guests;
 mod inject;
 mod keeper;
 mod names;

@@ -1,19 +1,25 @@
 //! A question of the API server and its answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::extract::State;
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::core::Status;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview, Operation};
 use kube::{Api, Client, ResourceExt};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
+use super::guests::Guest;
 use super::{Verdict, Workload, decide};
 use crate::api::{PvcAutoscaler, controlling_stateful_set};
 use crate::causes;
@@ -21,11 +27,67 @@ use crate::causes;
 /// How long is looked: less than the API server waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(4);
 
+/// How long a question may take to come.
+const READING: Duration = Duration::from_secs(3);
+
+/// The longest question in bytes. The API server takes no objects of more than 3 MiB.
+const LONGEST_REVIEW: usize = 4 << 20;
+
+/// How many questions are answered at the same time; others wait.
+const MOST_AT_ONCE: usize = 16;
+
+/// Where questions are answered.
+pub(super) struct Desk {
+    client: Client,
+    places: Semaphore,
+}
+
+impl Desk {
+    pub fn new(client: Client) -> Self {
+        Desk { client, places: Semaphore::new(MOST_AT_ONCE) }
+    }
+}
+
 /// Answer the review of a pod.
-pub(super) async fn pods(State(client): State<Client>, review: Bytes) -> Response {
-    let review: Result<AdmissionReview<Pod>, _> = serde_json::from_slice(&review);
-    let answer = match review.map(TryInto::try_into) {
-        Ok(Ok(request)) => respond(&client, &request).await,
+pub(super) async fn pods(
+    State(desk): State<Arc<Desk>>,
+    Extension(guest): Extension<Arc<Guest>>,
+    request: Request,
+) -> Response {
+    let read = timeout(READING, read(request.into_body(), &guest)).await;
+    let answer = match read.unwrap_or(Err(StatusCode::REQUEST_TIMEOUT)) {
+        Ok(review) => match timeout(PATIENCE, desk.places.acquire()).await {
+            Ok(Ok(_place)) => answer(&desk.client, review).await,
+            _ => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+        },
+        Err(code) => code.into_response(),
+    };
+    guest.give_back();
+    answer
+}
+
+/// Read a question; what it takes is counted while it comes, whatever its length is said to be.
+async fn read(mut body: Body, guest: &Guest) -> Result<Vec<u8>, StatusCode> {
+    let mut review = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| StatusCode::BAD_REQUEST)?;
+        let Ok(data) = frame.into_data() else { continue };
+        if review.len() + data.len() > LONGEST_REVIEW {
+            return Err(StatusCode::PAYLOAD_TOO_LARGE);
+        }
+        if !guest.take(data.len()) {
+            return Err(StatusCode::SERVICE_UNAVAILABLE);
+        }
+        review.extend_from_slice(&data);
+    }
+    Ok(review)
+}
+
+async fn answer(client: &Client, review: Vec<u8>) -> Response {
+    let read: Result<AdmissionReview<Pod>, _> = serde_json::from_slice(&review);
+    drop(review);
+    let answer = match read.map(TryInto::try_into) {
+        Ok(Ok(request)) => respond(client, &request).await,
         Ok(Err(error)) => AdmissionResponse::invalid(error),
         Err(error) => AdmissionResponse::invalid(error),
     };
@@ -42,7 +104,7 @@ async fn respond(client: &Client, request: &AdmissionRequest<Pod>) -> AdmissionR
         return answer;
     };
     let namespace = request.namespace.as_deref().unwrap_or_default();
-    let looked = tokio::time::timeout(PATIENCE, verdict(client, namespace, pod)).await;
+    let looked = timeout(PATIENCE, verdict(client, namespace, pod)).await;
     let why = match looked {
         Ok(Ok(Verdict::AsItIs)) => return answer,
         Ok(Ok(Verdict::With(patch))) => match answer.clone().with_patch(patch) {

@@ -1,41 +1,50 @@
 //! The API server's way to the webhook: HTTP over TLS.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::body::Body;
 use axum::routing::{get, post};
 use axum::serve::Listener;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use kube::Client;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
 
+use super::guests::{Guest, Guests};
 use super::{Shown, review};
 
 /// How long a client has to agree on keys.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How many may do so at the same time; others wait.
-const MOST_HANDSHAKES: usize = 256;
+/// How long a client may say nothing, or not end what it says before a question: longer than an API server keeps
+/// a connection that it does not use, so that none ends while it asks.
+const IDLE: Duration = Duration::from_secs(120);
 
-/// The longest question in bytes. The API server takes no objects of more than 3 MiB.
-const LONGEST_REVIEW: usize = 4 << 20;
+/// The most bytes before a question.
+const LONGEST_HEAD: usize = 32 << 10;
+
+/// How long those who ask have for their answers when the server stops.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Answer the API server on `/pods` until `stop`, from the moment on at which there is a certificate;
-/// `/healthz` says `ok`.
+/// `/healthz` says `ok`. Anybody may connect: what all of them take together is bounded.
 ///
 /// # Errors
-/// What the listener says when it can no longer accept.
+/// What makes a certificate unusable.
 pub async fn serve(
-    listener: TcpListener,
+    mut listener: TcpListener,
     client: Client,
     shown: Shown,
     stop: CancellationToken,
@@ -46,10 +55,54 @@ pub async fn serve(
     let routes = Router::new()
         .route("/pods", post(review::pods))
         .route("/healthz", get(async || "ok\n"))
-        .layer(DefaultBodyLimit::max(LONGEST_REVIEW))
-        .with_state(client);
-    let listener = Tls { listener, acceptor: acceptor(shown)?, handshakes: JoinSet::new() };
-    axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await
+        .with_state(Arc::new(review::Desk::new(client)));
+    let (acceptor, guests, mut connections) = (acceptor(shown)?, Guests::default(), JoinSet::new());
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            (stream, address) = Listener::accept(&mut listener) => {
+                let guest = guests.enter(address.ip());
+                let (acceptor, routes, stop) = (acceptor.clone(), routes.clone(), stop.clone());
+                connections.spawn(async move {
+                    let ended = guest.ended.clone();
+                    ended.run_until_cancelled(attend(stream, acceptor, guest, routes, stop)).await;
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+    drop(listener);
+    let all = async { while connections.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(FAREWELL, all).await;
+    Ok(())
+}
+
+/// Answer on one connection, until either side ends it.
+async fn attend(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    guest: Guest,
+    routes: Router,
+    stop: CancellationToken,
+) {
+    let handshake = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
+    let Ok(Ok(stream)) = handshake.await else { return };
+    let guest = Arc::new(guest);
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(guest.clone());
+        routes.clone().oneshot(request)
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(IDLE).max_buf_size(LONGEST_HEAD);
+    let mut connection = std::pin::pin!(server.serve_connection(TokioIo::new(stream), answer));
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await; // Whoever went in midst of it asks again.
+        }
+    }
 }
 
 fn acceptor(shown: Shown) -> io::Result<TlsAcceptor> {
@@ -58,37 +111,4 @@ fn acceptor(shown: Shown) -> io::Result<TlsAcceptor> {
     let mut config = config.with_no_client_auth().with_cert_resolver(Arc::new(shown));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
-}
-
-/// Accepts connections on which keys have been agreed on; who is slow in that keeps nobody waiting.
-struct Tls {
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-    handshakes: JoinSet<Option<(TlsStream<TcpStream>, SocketAddr)>>,
-}
-
-impl Listener for Tls {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            let has_room = self.handshakes.len() < MOST_HANDSHAKES;
-            tokio::select! {
-                (stream, address) = Listener::accept(&mut self.listener), if has_room => {
-                    let handshake = tokio::time::timeout(HANDSHAKE, self.acceptor.accept(stream));
-                    self.handshakes.spawn(async move { Some((handshake.await.ok()?.ok()?, address)) });
-                }
-                agreed = self.handshakes.join_next(), if !self.handshakes.is_empty() => {
-                    if let Some(Ok(Some(connection))) = agreed {
-                        return connection;
-                    }
-                }
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
 }

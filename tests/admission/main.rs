@@ -3,5 +3,6 @@
 
 mod certificates;
 mod configuration;
+mod hostile;
 mod pods;
 mod world;

@@ -18,14 +18,14 @@ use crate::world::{Replica, SHOP, cluster, configuration, connect, trusted, work
 
 /// A clock that stands where it is put.
 #[derive(Clone)]
-struct Hand(Arc<AtomicU64>);
+pub struct Hand(Arc<AtomicU64>);
 
 impl Hand {
     fn new() -> Self {
         Hand(Arc::new(AtomicU64::new(1_800_000_000)))
     }
 
-    fn now(&self) -> Duration {
+    pub fn now(&self) -> Duration {
         Duration::from_secs(self.0.load(Ordering::Relaxed))
     }
 
@@ -40,15 +40,15 @@ impl Hand {
 }
 
 /// A cluster with one replica that serves, and its hand.
-struct Site {
-    api: FakeApi,
-    hand: Hand,
+pub struct Site {
+    pub api: FakeApi,
+    pub hand: Hand,
     replica: Replica,
-    address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Site {
-    async fn start() -> Site {
+    pub async fn start() -> Site {
         let (api, hand) = (cluster(), Hand::new());
         workload(&api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa"}]));
         let mut replica = Replica::start(&api, LIFE, hand.clock());
@@ -86,7 +86,7 @@ impl Site {
     }
 
     /// The claim that a pod gets as its volume `data`.
-    async fn claim_of(&self, pod: &str) -> Value {
+    pub async fn claim_of(&self, pod: &str) -> Value {
         let response = self.ask(pod, "CREATE").await;
         assert_eq!(
             (&response["allowed"], &response["patchType"]),
