@@ -370,10 +370,13 @@ fn sources(dir: &Path) -> Vec<String> {
 #[test]
 fn every_promise_names_tests_that_exist() {
     let sources = ["src", "tests", "e2e"].map(|dir| sources(Path::new(dir))).concat();
-    let page = read("docs/src/explanation/data.md");
-    let named = last_column(&page);
-    let exists = |name: &str| sources.iter().any(|code| code.contains(&format!("fn {name}(")));
-    let gone: Vec<_> = named.iter().filter(|name| !exists(name)).collect();
-    assert_eq!(gone, Vec::<&&str>::new());
-    assert!(named.len() > 40, "only {} tests are named", named.len());
+    for (page, least) in [("data", 40), ("security", 25)] {
+        let text = read(format!("docs/src/explanation/{page}.md"));
+        let named = last_column(&text);
+        let is_script = |name: &str| name.starts_with("e2e/") && Path::new(name).is_file();
+        let is_test = |name: &str| sources.iter().any(|code| code.contains(&format!("fn {name}(")));
+        let gone: Vec<_> = named.iter().filter(|name| !is_test(name) && !is_script(name)).collect();
+        assert_eq!(gone, Vec::<&&str>::new(), "{page}");
+        assert!(named.len() > least, "{page}: only {} tests are named", named.len());
+    }
 }
