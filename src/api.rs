@@ -56,8 +56,8 @@ pub use node_storage::{
 };
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
 pub use pvc_autoscaler::{
-    AutoscalerMode, AutoscalerPhase, Grown, Naming, OrdinalStatus, Peak, PvcAutoscaler,
-    PvcAutoscalerSpec, PvcAutoscalerStatus, RollBack, RolledBack, Rollout,
+    AutoscalerMode, AutoscalerPhase, Grown, MOST_RETAINED, Naming, OrdinalStatus, Peak,
+    PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, RollBack, RolledBack, Rollout,
 };
 pub use pvc_source::{Compare, PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
 pub use quantity::Quantity;

@@ -41,7 +41,7 @@ pub use claim::{
     CLASS, EXCHANGE, RESIZER_WOKEN_FOR, VOLUME, capacity, class_of, is_resizing, own_words,
     refusal, refused_size, requested, resize_error, volume_name,
 };
-pub use clock::Clock;
+pub use clock::{Clock, ClockSkew};
 pub use kept::{Differences, Kept};
 pub use lasting::Lasting;
 pub(crate) use nodes::DEFAULT_POOL;

@@ -15,6 +15,9 @@ use crate::api::{
 /// The most ordinals of one workload that are told of.
 const MOST_ORDINALS: usize = 1024;
 
+/// The most retained claims of one pod that status lists.
+pub const MOST_RETAINED: usize = 16;
+
 /// The claims of a workload: of a StatefulSet one for each pod, of another one those that its pods name,
 /// as the template has them.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
@@ -308,7 +311,7 @@ pub struct OrdinalStatus {
     pub rolled_back: Option<RolledBack>,
     /// The claims that it had before and that still exist, the last one as the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(length(max = MOST_RETAINED))]
     pub retained: Vec<Retained>,
     /// What was last decided about its size, or why nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]

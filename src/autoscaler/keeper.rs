@@ -31,7 +31,7 @@ use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally};
 use crate::causes;
-use crate::cluster::{Asks, Clock, Cluster, Watched, writes};
+use crate::cluster::{Asks, Clock, ClockSkew, Cluster, Watched, writes};
 use crate::populators::Watches;
 
 /// After a look, in which what belongs together goes on to change; what comes after a quiet time is
@@ -51,8 +51,9 @@ const POD: Duration = Duration::from_secs(2);
 /// After an API server that did not answer, and while something is waited for that is not watched.
 pub(super) const AGAIN: Duration = Duration::from_secs(10);
 
-/// While there are claims that a workload could have and that no pod names: pods are not watched.
-const NAMED: Duration = Duration::from_secs(60);
+/// While there are claims that a workload could have and that no pod names: pods are not watched. While a
+/// claim is still there after its time: what keeps it may be watched by no one.
+const LATER: Duration = Duration::from_secs(60);
 
 /// How many workloads, or pods, are looked at at once: one whose calls hang holds up no other.
 pub(super) const AT_ONCE: usize = 16;
@@ -191,6 +192,11 @@ impl Keeper {
 
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// How its clock differs from that of the API server.
+    pub(super) async fn skew(&self) -> Result<Option<ClockSkew>, kube::Error> {
+        self.clock.skew(&self.client).await
     }
 
     /// Where the objects of a kind are in a namespace.
@@ -345,7 +351,14 @@ impl Keeper {
             self.apply(step, &seen).await?;
         }
         if seen.autoscaler.status.as_ref() != Some(&plan.status) {
-            self.note(&seen, &plan.status).await?;
+            match self.note(&seen, &plan.status).await {
+                // It would be refused again. What comes after it is not done without it.
+                Err(kube::Error::Api(status)) if status.is_invalid() => {
+                    self.tell_invalid(&seen, &status.message).await?;
+                    return Ok(Some(AGAIN));
+                }
+                noted => noted?,
+            }
         }
         let is_done = done.is_empty();
         for step in done {
@@ -376,6 +389,16 @@ impl Keeper {
     async fn tell_refused(&self, seen: &Seen, refused: &Refusal) -> Result<(), kube::Error> {
         let subject = format!("{}/{}", seen.generation(), refused.claim);
         self.tell(seen, AutoscalerReason::ClaimRefused, &subject, &refused.to_string()).await
+    }
+
+    /// The API server refuses the status: that is a mistake of ours, of which people have to know.
+    async fn tell_invalid(&self, seen: &Seen, why: &str) -> Result<(), kube::Error> {
+        let (name, namespace) = (seen.autoscaler.name_any(), seen.autoscaler.namespace());
+        tracing::error!(autoscaler = name, namespace, why, "failed to write a status");
+        let text =
+            format!("its status cannot be written, so nothing is done for its claims: {why}");
+        let subject = seen.generation().to_string();
+        self.tell(seen, AutoscalerReason::StatusInvalid, &subject, &text).await
     }
 
     async fn tell_protected(&self, seen: &Seen, why: &str) -> Result<(), kube::Error> {
@@ -434,8 +457,12 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
         if old.fence.is_some() {
             return AGAIN; // Its node is asked.
         }
-        // Without that, its pod is not ready yet with the new claim.
-        old.until.as_ref().map_or(AGAIN, |Time(at)| time_to(*at, seen.now))
+        match &old.until {
+            Some(Time(at)) if *at <= seen.now => LATER,
+            Some(Time(at)) => time_to(*at, seen.now),
+            None if seen.skew.is_some() => LATER,
+            None => AGAIN, // Its pod is not ready yet with the new claim.
+        }
     });
     let tries = status.ordinals.iter().filter_map(|one| one.swap.as_ref()?.retry_at.as_ref());
     // What holds up one that is due, such as a pod that is not ready, may be watched by nobody.
@@ -445,7 +472,7 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
         .ordinals
         .iter()
         .filter_map(|one| Some(time_to(next_look(policy?, one, seen.now)?, seen.now)));
-    let unnamed = seen.workload.as_ref().filter(|workload| workload.has_unnamed).map(|_| NAMED);
+    let unnamed = seen.workload.as_ref().filter(|workload| workload.has_unnamed).map(|_| LATER);
     ends.chain(tries).chain(looks).chain(unnamed).min()
 }
 

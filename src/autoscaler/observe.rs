@@ -8,6 +8,8 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
@@ -20,7 +22,7 @@ use crate::autoscaler::preflight::{Room, Surroundings};
 use crate::autoscaler::seen::{Refusal, Seen, Usage, Workload, uid};
 use crate::autoscaler::size;
 use crate::autoscaler::{Drift, KEPT_BY};
-use crate::cluster::{VolumeSeen, requested, volume_of};
+use crate::cluster::{ClockSkew, VolumeSeen, requested, volume_of};
 use crate::populators;
 use crate::volume::{CapacityQuery, DRIVER, FsKind, VolumeId};
 
@@ -47,8 +49,10 @@ impl Keeper {
             Some(name) => self.covers(&namespace, name).await?,
             None => false,
         };
+        let now = self.now();
         let mut seen = Seen {
-            now: self.now(),
+            now,
+            skew: self.skew_if_it_matters(&autoscaler, now).await?,
             is_covered,
             claims: BTreeMap::new(),
             sources: BTreeMap::new(),
@@ -75,6 +79,19 @@ impl Keeper {
         self.see_usage(&mut seen);
         self.look_around(&mut seen).await?;
         Ok(Some(seen))
+    }
+
+    /// How the clock differs from that of the API server, if a retained claim is to be deleted by it, or the time
+    /// from which that is counted is to be written.
+    async fn skew_if_it_matters(
+        &self,
+        autoscaler: &PvcAutoscaler,
+        now: Timestamp,
+    ) -> Result<Option<ClockSkew>, kube::Error> {
+        let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let mut retained = ordinals.flat_map(|one| &one.retained);
+        let matters = retained.any(|old| old.until.as_ref().is_none_or(|Time(at)| *at <= now));
+        if matters { self.skew().await } else { Ok(None) }
     }
 
     /// Who keeps its claims in its place. What is watched comes in order: who sees a younger one has seen the

@@ -14,7 +14,7 @@ use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::{drop_unbound, is_fillable};
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, make};
-use crate::cluster::{capacity, requested};
+use crate::cluster::{ClockSkew, capacity, requested};
 use crate::volume::few;
 
 /// The longest sentence in a status, in characters.
@@ -57,6 +57,7 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     }
     told.reverse();
     steps.extend(sweep(seen, &told));
+    steps.extend(seen.skew.map(|skew| tell_of_skew(seen, skew)));
     let refused = seen
         .refusal
         .as_ref()
@@ -72,6 +73,15 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     status.observed_generation = seen.generation();
     summarize(&mut status, seen, &says);
     Plan { status, steps }
+}
+
+/// Each replica has its own clock, so this is no matter of the status, which all of them write.
+fn tell_of_skew(seen: &Seen, skew: ClockSkew) -> Step {
+    let text = format!(
+        "the clock of an operator is {skew}, so it deletes no retained claim: set the clock of its node, such \
+         as by NTP, and restart the operator"
+    );
+    Step::Tell { reason: AutoscalerReason::ClockSkew, subject: seen.generation().to_string(), text }
 }
 
 /// Leave the claims to an older one, as if this one were deleted: what it was midway in is given back as

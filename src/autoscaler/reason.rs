@@ -25,6 +25,8 @@ pub enum AutoscalerReason {
     ClassElsewhere,
     /// The StorageClass of the template is not there.
     ClassMissing,
+    /// The clock of an operator differs from that of the API server, so it deletes nothing by time.
+    ClockSkew,
     /// There is no room for what a claim asks for.
     GrowthRefused,
     /// A pod is not ready, so that no other one is stopped.
@@ -55,6 +57,10 @@ pub enum AutoscalerReason {
     SwapBegun,
     /// A copy has failed, and the pod has its old claim.
     SwapFailed,
+    /// The API server refuses the status that an operator writes.
+    StatusInvalid,
+    /// A pod has as many retained claims as status lists, so it gets no other one.
+    TooManyRetainedClaims,
     /// A node does not answer that has told how full a claim is.
     UsageStale,
     /// The node of a volume has not told it who may use it.
@@ -71,7 +77,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 30] = [
+    pub const ALL: [AutoscalerReason; 33] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
@@ -81,6 +87,7 @@ impl AutoscalerReason {
         AutoscalerReason::ClaimsMissing,
         AutoscalerReason::ClassElsewhere,
         AutoscalerReason::ClassMissing,
+        AutoscalerReason::ClockSkew,
         AutoscalerReason::GrowthRefused,
         AutoscalerReason::NoRoom,
         AutoscalerReason::NodeUnavailable,
@@ -96,6 +103,8 @@ impl AutoscalerReason {
         AutoscalerReason::Swapped,
         AutoscalerReason::SwapBegun,
         AutoscalerReason::SwapFailed,
+        AutoscalerReason::StatusInvalid,
+        AutoscalerReason::TooManyRetainedClaims,
         AutoscalerReason::UsageStale,
         AutoscalerReason::VolumeNotFenced,
         AutoscalerReason::WrongMode,

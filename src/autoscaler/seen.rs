@@ -17,13 +17,15 @@ use crate::autoscaler::exchange::Exchange;
 use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::{Drift, KEPT_BY, wanted};
 use crate::bytes::Bytes;
-use crate::cluster::VolumeSeen;
+use crate::cluster::{ClockSkew, VolumeSeen};
 use crate::volume::Use;
 
 /// The claims of a workload, and all that belongs to them.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub now: Timestamp,
+    /// How the clock differs from that of the API server; asked only where something is deleted by time.
+    pub skew: Option<ClockSkew>,
     pub autoscaler: PvcAutoscaler,
     /// Whose claims these are; `None` if there is none of its name.
     pub workload: Option<Workload>,

@@ -4,7 +4,9 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use crate::api::{AutoscalerMode, AutoscalerPhase, OrdinalStatus, Quantity, Swap, SwapPhase};
+use crate::api::{
+    AutoscalerMode, AutoscalerPhase, MOST_RETAINED, OrdinalStatus, Quantity, Swap, SwapPhase,
+};
 use crate::autoscaler::drift::Drift;
 use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::marks::Marks;
@@ -329,7 +331,23 @@ impl<'a> Turn<'a> {
             );
             return Some((AutoscalerReason::ClassMissing, message));
         }
-        if self.seen.makes_claims() { self.obstacle_to_same_name() } else { None }
+        let too_many = self.retains_too_many();
+        too_many.or_else(|| self.obstacle_to_same_name().filter(|_| self.seen.makes_claims()))
+    }
+
+    /// Whether one more retained claim would be the last that the status takes. What a pod has before a swap
+    /// stays until its time, so that a swap is not begun that could not be told of in the end.
+    fn retains_too_many(&self) -> Option<(AutoscalerReason, String)> {
+        let retained = &self.entry.retained;
+        let oldest = retained.first().filter(|_| retained.len() >= MOST_RETAINED - 1)?;
+        let message = format!(
+            "pod {} has {} retained claims, and no swap begins with so many: lower spec.retention of the \
+             PvcAutoscaler, or delete those that are not needed, such as `kubectl delete pvc {}`",
+            self.pod(),
+            retained.len(),
+            oldest.claim
+        );
+        Some((AutoscalerReason::TooManyRetainedClaims, message))
     }
 
     pub(super) fn is_in_partition(&self) -> bool {

@@ -223,11 +223,17 @@ impl<S: Source> Populator<S> {
         let there = self.namespace_of(&seen.claim, source.as_ref());
         let work = Work { seen: &seen, source: source.as_ref(), namespace: &there };
         for step in plan(&seen) {
-            let makes = step.makes();
+            let (makes, notes) = (step.makes(), step.notes());
             match self.apply(step, &work).await {
                 Err(kube::Error::Api(status)) if makes && is_refused(&status) => {
                     self.tell_refusal(&seen, &work, &status.message).await?;
                     return Ok(Some(AGAIN * 3));
+                }
+                // It would be refused again. What comes after it is not done without it.
+                Err(kube::Error::Api(status)) if notes && status.is_invalid() => {
+                    let (claim, why) = (seen.claim.name_any(), &status.message);
+                    tracing::error!(claim, namespace = there, why, "failed to write a status");
+                    return Ok(Some(AGAIN));
                 }
                 done => done?,
             }

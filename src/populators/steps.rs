@@ -56,6 +56,11 @@ pub(super) enum Step {
 }
 
 impl Step {
+    /// Whether it writes the status of the source.
+    pub fn notes(&self) -> bool {
+        matches!(self, Step::Note(_) | Step::Forget)
+    }
+
     /// Whether it makes an object, which the API server may refuse.
     pub fn makes(&self) -> bool {
         matches!(self, Step::MakePrime | Step::MakeKeys | Step::MakeSender | Step::MakePod)

@@ -7,7 +7,8 @@
 //! What bites in a cluster is switched on by the test: a history that is forgotten
 //! ([`FakeApi::compact`]), watches that end ([`FakeApi::cut_watches`]), events that come late or twice
 //! ([`FakeApi::hold_events`], [`FakeApi::duplicate_events`]), a server that is away
-//! ([`FakeApi::go_down`]), and a request whose answer is lost ([`FakeApi::fail_at`]).
+//! ([`FakeApi::go_down`]), a request whose answer is lost ([`FakeApi::fail_at`]), and a clock that is not that of
+//! its clients ([`FakeApi::set_ahead`]).
 
 use std::io;
 use std::net::SocketAddr;
@@ -99,6 +100,10 @@ impl FakeApi {
         &self,
         request: Request<kube::client::Body>,
     ) -> Result<Response<axum::body::Body>, tower::BoxError> {
+        if request.uri().path() == "/version" {
+            tokio::task::yield_now().await;
+            return self.act(Server::say_version);
+        }
         let call = Call::read(&self.resources, request).await;
         tokio::task::yield_now().await; // Others go first, as over a real connection.
         self.act(|server| server.answer(&call))

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use pliant::api::{AutoscalerPhase, PvcAutoscalerStatus, SwapPhase};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::jiff::SignedDuration;
+use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, Retained, SwapPhase};
 use serde_json::json;
 
 use crate::block_on;
-use crate::play::End;
+use crate::play::{End, object};
 use crate::world::World;
 
 async fn two_pods(world: &World) {
@@ -311,5 +313,104 @@ fn somebody_else_who_writes_to_the_old_claim_is_waited_for() {
         assert_eq!((world.pod("nginx-1"), world.told("ClaimInUse")), (pod, 1), "its pod goes on");
         world.api.delete::<k8s_openapi::api::core::v1::Pod>("shop/debug");
         world.settled("2/2").await;
+    });
+}
+
+#[test]
+fn a_replica_whose_clock_is_30_days_ahead_deletes_nothing() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        two_pods(&world).await;
+        let old = world.ordinal(1).active_claim;
+        world.want("2Gi", "hdd", &json!({"retention": "7d"}));
+        world.settled("2/2").await;
+        assert_eq!(world.told("ClockSkew"), 0);
+        // Its machine is that far ahead of all others: it was switched on before its clock was set.
+        let days = |days: i64| SignedDuration::from_hours(24 * days);
+        world.api.set_ahead(days(-30));
+        tokio::time::sleep(Duration::from_hours(24 * 7 + 1)).await;
+        assert!(world.claim(&old).is_some() && world.told("ClockSkew") == 1);
+        let text = world.texts("ClockSkew").join("");
+        assert!(text.contains("720h ahead of that of the API server"), "{text}");
+        world.api.set_ahead(days(0));
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert!(world.claim(&old).is_none(), "it goes as soon as the clocks agree");
+    });
+}
+
+#[test]
+fn a_replica_whose_clock_is_behind_does_not_tell_from_when_a_claim_is_retained() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        two_pods(&world).await;
+        world.api.set_ahead(SignedDuration::from_hours(24 * 30));
+        world.want("2Gi", "hdd", &json!({"retention": "7d"}));
+        world.settled("2/2").await;
+        assert_eq!(world.ordinal(1).retained[0].until, None, "it would be long over for others");
+        world.api.set_ahead(SignedDuration::ZERO);
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert!(world.ordinal(1).retained[0].until.is_some());
+    });
+}
+
+#[test]
+fn no_swap_begins_with_more_old_claims_than_can_be_told_of() {
+    for templates in [&[][..], &["www"]] {
+        block_on(async {
+            let (world, _operator) = World::with_an_operator();
+            world.set(1, templates);
+            world.want("4Gi", "hdd", &json!({"retention": "30d"}));
+            world.settled("1/1").await;
+            for swap in 1..=15 {
+                let class = if swap % 2 == 0 { "hdd" } else { "ssd" };
+                world.want("4Gi", class, &json!({"retention": "30d"}));
+                world.settled("1/1").await;
+                assert_eq!(world.ordinal(0).generation, swap);
+            }
+            world.want("4Gi", "hdd", &json!({"retention": "30d"}));
+            let is_told = |status: &PvcAutoscalerStatus| {
+                status.reason.as_deref() == Some("TooManyRetainedClaims")
+            };
+            world.until("it is told", is_told).await;
+            world.rest().await;
+            let entry = world.ordinal(0);
+            assert_eq!((entry.swap, entry.retained.len()), (None, 15));
+            world.write();
+            // One that is not needed is deleted, so two more can be.
+            world.delete_claim(&entry.retained[0].claim);
+            world.settled("1/1").await;
+            world.delete_claim(&entry.retained[1].claim);
+            world.want("4Gi", "ssd", &json!({"retention": "30d"}));
+            world.settled("1/1").await;
+            assert_eq!(world.ordinal(0).generation, 17);
+            world.write();
+        });
+    }
+}
+
+#[test]
+fn a_status_that_is_refused_is_an_error_and_no_change_by_others() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        // Status lists more of them than the definition takes: it was of another version then.
+        let mut there: PvcAutoscaler = world.api.get("shop/nginx").unwrap();
+        let old = object::<PersistentVolumeClaim>(json!({
+            "metadata": {"name": "old", "namespace": "shop"}, "spec": {}}));
+        let uid = world.api.put(&old).metadata.uid.unwrap();
+        let old = Retained { claim: "old".to_owned(), uid, ..Retained::default() };
+        there.status.as_mut().unwrap().ordinals[0].retained = vec![old; 17];
+        world.api.put(&there);
+        world.rest().await;
+        assert_eq!(world.told("StatusInvalid"), 1);
+        let text = world.texts("StatusInvalid").join("");
+        assert!(text.contains("must have at most 16 items"), "{text}");
+        world.api.forget_writes();
+        world.rest().await;
+        let writes = world.api.writes();
+        let tries = writes.iter().filter(|line| line.contains("pvcautoscalers")).count();
+        assert!(tries <= 5, "{tries} in 40 s");
     });
 }

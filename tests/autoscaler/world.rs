@@ -280,6 +280,19 @@ impl World {
         all.iter().filter(|event| event.reason.as_deref() == Some(reason)).count()
     }
 
+    /// What was told for a reason.
+    pub fn texts(&self, reason: &str) -> Vec<String> {
+        let all = self.api.list::<Event>().into_iter();
+        all.filter(|event| event.reason.as_deref() == Some(reason))
+            .filter_map(|one| one.note)
+            .collect()
+    }
+
+    /// A person deletes a claim.
+    pub fn delete_claim(&self, name: &str) {
+        self.api.delete::<PersistentVolumeClaim>(&format!("{SHOP}/{name}"));
+    }
+
     /// Claims and sources that are of no use any more, and volumes that are not what is told of them.
     pub fn left(&self) -> Vec<String> {
         let status = self.status();

@@ -12,7 +12,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps,
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
 
 /// A kind, and how its objects are written.
@@ -29,6 +29,8 @@ pub(super) struct Resource {
     pub selectable: Vec<String>,
     /// Fields that never change, as paths of keys, with what is said of an attempt.
     pub fixed: Vec<(Vec<String>, String)>,
+    /// Lists that have an end, as paths of keys in which `[]` stands for each item, with how many items they take.
+    pub longest: Vec<(Vec<String>, usize)>,
     /// Whether a PUT without a resourceVersion is taken.
     pub blind: bool,
 }
@@ -92,11 +94,12 @@ impl Resource {
     /// A kind of ours.
     fn defined(definition: &CustomResourceDefinition) -> Resource {
         let (spec, version) = (&definition.spec, &definition.spec.versions[0]);
-        let mut fixed = Vec::new();
+        let (mut fixed, mut longest) = (Vec::new(), Vec::new());
         if let Some(schema) =
             version.schema.as_ref().and_then(|all| all.open_api_v3_schema.as_ref())
         {
             find_fixed(schema, &[], &mut fixed);
+            find_longest(schema, &[], &mut longest);
         }
         let fields = version.selectable_fields.iter().flatten();
         Resource {
@@ -108,12 +111,13 @@ impl Resource {
             status: version.subresources.as_ref().is_some_and(|all| all.status.is_some()),
             selectable: fields.map(|f| f.json_path.trim_start_matches('.').to_owned()).collect(),
             fixed,
+            longest,
             ..Resource::default()
         }
     }
 }
 
-/// Of all rules of a schema only this one is understood: that a field is as it was.
+/// Of the rules of a schema only this one is understood: that a field is as it was.
 fn find_fixed(schema: &JSONSchemaProps, at: &[String], found: &mut Vec<(Vec<String>, String)>) {
     for rule in schema.x_kubernetes_validations.iter().flatten() {
         if rule.rule == "self == oldSelf" {
@@ -122,6 +126,18 @@ fn find_fixed(schema: &JSONSchemaProps, at: &[String], found: &mut Vec<(Vec<Stri
     }
     for (name, field) in schema.properties.iter().flatten() {
         find_fixed(field, &[at, std::slice::from_ref(name)].concat(), found);
+    }
+}
+
+/// How long lists may be, which hardly anything else of an object shows.
+fn find_longest(schema: &JSONSchemaProps, at: &[String], found: &mut Vec<(Vec<String>, usize)>) {
+    let most = schema.max_items.and_then(|most| usize::try_from(most).ok());
+    found.extend(most.map(|most| (at.to_vec(), most)));
+    for (name, field) in schema.properties.iter().flatten() {
+        find_longest(field, &[at, std::slice::from_ref(name)].concat(), found);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items {
+        find_longest(item, &[at, &["[]".to_owned()]].concat(), found);
     }
 }
 

@@ -115,6 +115,28 @@ pub(super) fn check_fixed(
     Ok(())
 }
 
+/// Refuse lists that are longer than the schema lets them be.
+pub(super) fn check_longest(resource: &Resource, name: &str, new: &Value) -> Result<(), Refusal> {
+    for (path, most) in &resource.longest {
+        if has_longer(new, path, *most) {
+            let why = format!("{}: Too many: must have at most {most} items", path.join("."));
+            return Err(Refusal::invalid(resource, name, &why));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a list at a path has more items than that; `[]` stands for each of a list.
+fn has_longer(value: &Value, path: &[String], most: usize) -> bool {
+    match path.split_first() {
+        None => value.as_array().is_some_and(|items| items.len() > most),
+        Some((first, rest)) if first == "[]" => value
+            .as_array()
+            .is_some_and(|items| items.iter().any(|one| has_longer(one, rest, most))),
+        Some((first, rest)) => value.get(first).is_some_and(|field| has_longer(field, rest, most)),
+    }
+}
+
 pub(super) fn finalizers(object: &Value) -> &[Value] {
     object["metadata"]["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default()
 }

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::io;
 
 use axum::body::Body;
-use http::{Method, Response, StatusCode};
-use serde_json::Value;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use k8s_openapi::jiff::SignedDuration;
+use k8s_openapi::jiff::fmt::rfc2822::DateTimePrinter;
+use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::call::{APPLY, Call};
 use super::refusal::Refusal;
 use super::store::Store;
 use super::watches::Lines;
+use crate::cluster::Clock;
 use crate::testing::Side;
 
 /// The server behind all clients.
@@ -28,6 +31,9 @@ pub(super) struct Server {
     pub forbidden: BTreeMap<String, Vec<String>>,
     /// Whether what is applied is found invalid.
     pub refuses_applies: bool,
+    /// The hour of this machine, and by how much its own is ahead of that.
+    clock: Clock,
+    pub ahead: SignedDuration,
     /// What containers said, by `namespace/pod/container`.
     pub logs: BTreeMap<String, String>,
 }
@@ -53,15 +59,16 @@ impl Server {
         self.calls += 1;
         match self.outage {
             Some(Outage::Unreachable) => return Err(broken(io::ErrorKind::ConnectionRefused)),
-            Some(Outage::Refusing(code)) => return Ok(response(Err(Refusal::outage(code)))),
+            Some(Outage::Refusing(code)) => return Ok(self.say(Err(Refusal::outage(code)))),
             None => {}
         }
         let forbidden = self.forbidden.get(call.user());
         if forbidden.is_some_and(|all| all.contains(&call.resource.plural)) {
-            return Ok(response(Err(Refusal::forbidden(call))));
+            return Ok(self.say(Err(Refusal::forbidden(call))));
         }
         if !call.changes_something() {
-            return Ok(response(self.read(call)));
+            let read = self.read(call);
+            return Ok(self.say(read));
         }
         self.writes.push(call.line());
         let number = self.writes.len();
@@ -73,7 +80,31 @@ impl Server {
         if side == Some(Side::After) {
             return Err(broken(io::ErrorKind::ConnectionReset));
         }
-        Ok(response(answer))
+        Ok(self.say(answer))
+    }
+
+    /// Say which server it is, to whoever asks.
+    pub fn say_version(&mut self) -> Result<Response<Body>, BoxError> {
+        self.calls += 1;
+        match self.outage {
+            Some(Outage::Unreachable) => Err(broken(io::ErrorKind::ConnectionRefused)),
+            Some(Outage::Refusing(code)) => Ok(self.say(Err(Refusal::outage(code)))),
+            None => {
+                let version = json!({"major": "1", "minor": "34", "gitVersion": "v1.34.0"});
+                Ok(self.say(Ok(Answer::Object(StatusCode::OK, version))))
+            }
+        }
+    }
+
+    /// An answer, with the hour as the server has it.
+    fn say(&self, answer: Result<Answer, Refusal>) -> Response<Body> {
+        let mut response = response(answer);
+        let hour = self.clock.now() + self.ahead;
+        let date =
+            DateTimePrinter::new().timestamp_to_rfc9110_string(&hour).expect("a year of ours");
+        let date = HeaderValue::from_str(&date).expect("plain letters");
+        response.headers_mut().insert(header::DATE, date);
+        response
     }
 
     fn read(&mut self, call: &Call) -> Result<Answer, Refusal> {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use k8s_openapi::jiff::SignedDuration;
+
 use super::FakeApi;
 use super::server::Outage;
 use crate::testing::Side;
@@ -65,6 +67,11 @@ impl FakeApi {
     /// Answer again, after [`FakeApi::go_down`] or [`FakeApi::refuse_all`].
     pub fn come_back(&self) {
         self.act(|server| server.outage = None);
+    }
+
+    /// Have a clock that is so much ahead of this machine's, or behind, if that is negative.
+    pub fn set_ahead(&self, by: SignedDuration) {
+        self.lock().ahead = by;
     }
 
     /// End all running watches, as a load balancer does.

@@ -7,8 +7,8 @@ use super::call::Call;
 use super::refusal::Refusal;
 use super::resources::Resource;
 use super::rules::{
-    OF_THE_SERVER, check_fixed, check_type, check_unchanged, copy, drop_empty, has_finalizers,
-    is_marked, is_plain, is_subdomain, next_generation, settle, text, wish,
+    OF_THE_SERVER, check_fixed, check_longest, check_type, check_unchanged, copy, drop_empty,
+    has_finalizers, is_marked, is_plain, is_subdomain, next_generation, settle, text, wish,
 };
 use super::store::{Key, Store, list, now};
 
@@ -44,6 +44,7 @@ impl Store {
         if self.objects.contains_key(&key) {
             return Err(Refusal::already_exists(resource, name));
         }
+        check_longest(resource, name, &object)?;
         let mut object = object;
         if resource.status {
             copy(&mut object, &Value::Null, "status");
@@ -184,6 +185,7 @@ impl Store {
         check_unchanged(call, &old, &new)?;
         let new = settle(call, &old, new);
         check_fixed(&call.resource, &call.name, &old, &new)?;
+        check_longest(&call.resource, &call.name, &new)?;
         if new == old {
             return Ok(old);
         }

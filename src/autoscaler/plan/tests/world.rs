@@ -333,6 +333,7 @@ impl World {
         let volumes = self.claims.keys().map(|name| (name.clone(), self.volume(name, n)));
         Seen {
             now: self.now(),
+            skew: None,
             autoscaler: self.autoscaler(),
             workload: Some(workload),
             claims: claims.collect(),
