@@ -14,6 +14,7 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Quantity;
+use crate::autoscaler::hold::HELD_FOR;
 use crate::autoscaler::seen::{is_bound, is_ending, uid};
 use crate::cluster::{CLASS, EXCHANGE, VOLUME, capacity, requested, volume_name};
 
@@ -146,6 +147,10 @@ impl Half {
         let (other_claim, from) = (other.claim.as_ref()?, other.pv.as_ref()?);
         let mut annotations = from.annotations().clone();
         annotations.retain(|key, _| !OF_FILLING.contains(&key.as_str()) && key != EXCHANGE);
+        // Whose claim a swap holds belongs to the claim.
+        annotations.remove(HELD_FOR);
+        let held = pv.annotations().get(HELD_FOR);
+        annotations.extend(held.map(|held| (HELD_FOR.to_owned(), held.clone())));
         let mut spec = from.spec.clone()?;
         spec.claim_ref = Some(ObjectReference {
             api_version: Some("v1".to_owned()),

@@ -20,6 +20,19 @@ use crate::cluster::{VolumeSeen, Wish, capacity};
 use crate::populators;
 use crate::volume::{Fence, Standing, Use};
 
+/// What a PvcAutoscaler that is deleted midway may leave.
+#[derive(Debug, Clone, Copy)]
+enum What {
+    /// Volumes that only a copy may read, or that do not grow.
+    Volumes,
+    /// Claims that are held.
+    Claims,
+    /// Exchanges that were begun.
+    Exchanges,
+    /// Pods behind our gate.
+    Gates,
+}
+
 /// A claim whose volume nobody knows of any more, as it is now.
 struct Forgotten {
     namespace: String,
@@ -30,11 +43,21 @@ struct Forgotten {
 }
 
 impl Keeper {
-    /// Give back volumes that were forgotten, for ever.
+    /// Give back what was forgotten, for ever. Each kind of it is looked for apart from the others: whoever writes
+    /// our finalizer onto ten thousand claims holds up no gate.
     pub(super) async fn give_back_forgotten(&self) {
         self.watches.known().await;
         tokio::join!(self.autoscalers.known(), self.cluster.known());
         self.gated.known().await;
+        tokio::join!(
+            self.give_back(What::Volumes),
+            self.give_back(What::Claims),
+            self.give_back(What::Exchanges),
+            self.give_back(What::Gates)
+        );
+    }
+
+    async fn give_back(&self, what: What) {
         let mut changes = [
             self.cluster.nodes().watched().changes(),
             self.asks.changes(),
@@ -45,8 +68,12 @@ impl Keeper {
         ];
         loop {
             changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
-            let is_any = self.look_for_forgotten().await | self.let_go_of_forgotten().await;
-            let is_any = is_any | self.end_forgotten_exchanges().await | self.open_gates().await;
+            let is_any = match what {
+                What::Volumes => self.look_for_forgotten().await,
+                What::Claims => self.let_go_of_forgotten().await,
+                What::Exchanges => self.end_forgotten_exchanges().await,
+                What::Gates => self.open_gates().await,
+            };
             tokio::time::sleep(PAUSE).await;
             let [nodes, answers, autoscalers, claims, gated, volumes] = &mut changes;
             tokio::select! {

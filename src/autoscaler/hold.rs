@@ -1,17 +1,20 @@
 //! Keeps the old claim of a swap from going while no pod has it: whoever deletes it then would take the
 //! only copy along. It carries our finalizer from before its pod is stopped until the new claim has all of
-//! it, or the swap is given up.
+//! it, or the swap is given up. Whoever has the claim can write that, too, so its PersistentVolume says that a
+//! swap holds the claim: only of such a claim the volume stays.
 //!
 //! Kubernetes starts no pod with a claim that was deleted. So a copy that runs is waited for; else the swap
 //! is given up, and the volume stays when the claim goes.
 
+use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
 use kube::api::Patch;
-use kube::{Api, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::{FillingPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase};
-use crate::autoscaler::keeper::Keeper;
+use crate::autoscaler::exchange::owner;
+use crate::autoscaler::keeper::{AT_ONCE, Keeper};
 use crate::autoscaler::seen::{is_ending, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
@@ -23,6 +26,10 @@ use crate::populators;
 /// Our finalizer on the old claim of a swap.
 const SWAP: &str = "pliant.io/swap";
 
+/// On the PersistentVolume of a claim that a swap holds: the uid of that claim. A tenant can write our
+/// finalizer onto a claim, and not this.
+pub(super) const HELD_FOR: &str = "pliant.io/swap-protection";
+
 /// Whether a claim stays until a swap lets go of it.
 fn is_held(claim: &PersistentVolumeClaim) -> bool {
     claim.finalizers().iter().any(|one| one == SWAP)
@@ -32,10 +39,11 @@ impl Turn<'_> {
     /// Whether the old claim stays, whoever deletes it. If not, that is seen to first.
     pub(super) fn holds(&mut self, from: &str) -> bool {
         let Some(claim) = self.seen.claim(from) else { return false };
-        if !is_held(claim) && !is_ending(&claim.metadata) {
+        let is_held = is_held(claim) && !self.seen.unmarked.contains(from);
+        if !is_held && !is_ending(&claim.metadata) {
             self.steps.push(Step::Hold { claim: from.to_owned() });
         }
-        is_held(claim)
+        is_held
     }
 
     /// Why the old claim can be copied no more: somebody has deleted it, and no copy of it runs.
@@ -94,24 +102,64 @@ pub(super) fn is_only_copy(claim: &PersistentVolumeClaim) -> bool {
     is_ending(&claim.metadata) && !claim.annotations().contains_key(SUPERSEDED_BY)
 }
 
+/// Whether a PersistentVolume says that a swap holds its claim.
+pub(super) fn is_marked_for(pv: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    pv.annotations().get(HELD_FOR) == claim.metadata.uid.as_ref()
+}
+
 impl Keeper {
-    /// Keep a claim that is there from going, for as long as it is as it was seen.
+    /// Keep a claim that is there from going, for as long as it is as it was seen; its volume says so first.
     pub(super) async fn hold(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
+        if let Some(pv) = self.pv_of(claim).await?.filter(|pv| !is_marked_for(pv, claim)) {
+            self.mark(&pv, &json!({"annotations": { HELD_FOR: claim.metadata.uid }}), None).await?;
+        }
+        if is_held(claim) {
+            return Ok(()); // Its tenant wrote it.
+        }
         let finalizers = claim.finalizers().iter().map(String::as_str).chain([SWAP]);
         self.write_finalizers(claim, finalizers.collect()).await
     }
 
-    /// Let a claim go, and keep its volume if that is the only copy of what is in it.
+    /// Let a claim go, and keep its volume if a swap held the claim, and that is the only copy of what is in it.
     pub(super) async fn release(
         &self,
         claim: &PersistentVolumeClaim,
         keeps_volume: bool,
     ) -> Result<(), kube::Error> {
-        if keeps_volume && is_only_copy(claim) {
-            self.keep_volume(claim).await?;
+        if let Some(pv) = self.pv_of(claim).await?.filter(|pv| is_marked_for(pv, claim)) {
+            let keeps = (keeps_volume && is_only_copy(claim)).then_some("Retain");
+            self.mark(&pv, &json!({"annotations": { HELD_FOR: null }}), keeps).await?;
         }
         let finalizers = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
         self.write_finalizers(claim, finalizers.collect()).await
+    }
+
+    /// The PersistentVolume of a claim, if that says so itself: whoever makes a claim writes into it which one
+    /// it has.
+    pub(super) async fn pv_of(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<Option<PersistentVolume>, kube::Error> {
+        let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+        let Some(named) = named else { return Ok(None) };
+        let pv = self.pvs().get_opt(named).await?;
+        Ok(pv.filter(|pv| owner(pv) == Some(uid(&claim.metadata))))
+    }
+
+    /// Write metadata, and a policy, onto a PersistentVolume that is as it was seen.
+    async fn mark(
+        &self,
+        pv: &PersistentVolume,
+        metadata: &Value,
+        policy: Option<&str>,
+    ) -> Result<(), kube::Error> {
+        let mut patch = json!({ "metadata": metadata });
+        patch["metadata"]["uid"] = json!(pv.metadata.uid);
+        patch["metadata"]["resourceVersion"] = json!(pv.metadata.resource_version);
+        if let Some(policy) = policy {
+            patch["spec"] = json!({ "persistentVolumeReclaimPolicy": policy });
+        }
+        writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
     }
 
     async fn write_finalizers(
@@ -128,29 +176,19 @@ impl Keeper {
         writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), WRITER).await
     }
 
-    async fn keep_volume(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
-        let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
-        let Some(named) = named else { return Ok(()) };
-        let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        let patch = json!([
-            {"op": "test", "path": "/spec/claimRef/uid", "value": uid(&claim.metadata)},
-            {"op": "replace", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Retain"},
-        ]);
-        writes::patch(&api, named, &writes::by_json(patch), WRITER).await
-    }
-
     /// Let go of claims of which no PvcAutoscaler tells: theirs was deleted midway. Whether there are any.
     pub(super) async fn let_go_of_forgotten(&self) -> bool {
-        let mut is_any = false;
-        for claim in self.watches.claims().all().into_iter().filter(|claim| is_held(claim)) {
+        let held = self.watches.claims().all().into_iter().filter(|claim| is_held(claim));
+        let released = stream::iter(held).map(|claim| async move {
             let told = self.release_if_forgotten_by_all(&claim).await;
-            is_any |= told.unwrap_or_else(|error| {
+            told.unwrap_or_else(|error| {
                 let (claim, error) = (claim.name_any(), causes::in_full(&error));
                 tracing::warn!(claim, error, "it is not known whether a claim is still to be held");
                 true
-            });
-        }
-        is_any
+            })
+        });
+        // Whoever has claims can have any number of them held.
+        released.buffer_unordered(AT_ONCE).fold(false, async |any, is_left| any | is_left).await
     }
 
     async fn release_if_forgotten_by_all(

@@ -14,7 +14,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use crate::api::{self, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator, Swap, SwapPhase};
-use crate::autoscaler::exchange::owner;
+use crate::autoscaler::hold::is_marked_for;
 use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
 use crate::autoscaler::places::{Elsewhere, Place, is_fit};
@@ -65,6 +65,7 @@ impl Keeper {
             usage: BTreeMap::new(),
             silent: BTreeMap::new(),
             volumes: BTreeMap::new(),
+            unmarked: BTreeSet::new(),
             autoscaler,
             workload,
             pods,
@@ -193,28 +194,18 @@ impl Keeper {
             named.extend(closing.map(|old| old.claim.clone()));
         }
         for name in named {
-            let volume = match seen.claim(&name) {
-                Some(claim) => self.volume_of(uid(&seen.autoscaler.metadata), claim).await?,
+            let claim = seen.claim(&name).cloned();
+            let pv = match &claim {
+                Some(claim) => self.pv_of(claim).await?,
                 None => None,
             };
+            let of = uid(&seen.autoscaler.metadata);
+            let volume = pv.as_ref().and_then(volume_of).map(|id| self.asks.see(of, id));
+            let is_unmarked = pv.zip(claim).is_some_and(|(pv, claim)| !is_marked_for(&pv, &claim));
+            seen.unmarked.extend(is_unmarked.then(|| name.clone()));
             seen.volumes.insert(name, volume);
         }
         Ok(())
-    }
-
-    /// The volume of a claim, if it is one of this driver.
-    async fn volume_of(
-        &self,
-        of: &str,
-        claim: &PersistentVolumeClaim,
-    ) -> Result<Option<VolumeSeen>, kube::Error> {
-        let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
-        let Some(named) = named else { return Ok(None) };
-        let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        let pv = api.get_opt(named).await?;
-        // Whoever makes a claim writes into it which volume it has; that one says whose it is.
-        let pv = pv.filter(|pv| owner(pv) == Some(uid(&claim.metadata)));
-        Ok(pv.as_ref().and_then(volume_of).map(|id| self.asks.see(of, id)))
     }
 
     /// The classes of the claims and of the template.

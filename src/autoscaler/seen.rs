@@ -53,6 +53,8 @@ pub(super) struct Seen {
     /// The volumes of the claims that a swap is about, by the name of the claim; `None` for one of another
     /// driver, or that is no more.
     pub volumes: BTreeMap<String, Option<VolumeSeen>>,
+    /// Those of these claims whose PersistentVolumes do not say that a swap holds them.
+    pub unmarked: BTreeSet<String>,
     /// Whether pods of the workload get their claims from us.
     pub is_covered: bool,
     /// What swaps depend on that belongs to others; empty while none is wanted.

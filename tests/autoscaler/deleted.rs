@@ -1,12 +1,13 @@
 //! Somebody deletes the claim of a pod that is to get another one.
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
-use pliant::api::{AutoscalerPhase, PvcAutoscaler, SwapPhase};
+use pliant::api::{AutoscalerPhase, GATE, PvcAutoscaler, SwapPhase};
+use pliant::testing::FakeApi;
 use serde_json::json;
 
 use crate::block_on;
-use crate::play::{Content, End};
+use crate::play::{Content, End, object};
 use crate::world::{SHOP, World};
 
 /// A pod with what it has written, and the name of its claim.
@@ -110,5 +111,94 @@ fn a_claim_that_was_held_for_a_swap_is_let_go_in_the_end() {
         world.settled("1/1").await;
         assert!(!is_held(&world.claim(&old).unwrap()) && !is_held(&world.active(0)));
         world.write();
+    });
+}
+
+/// A claim of a tenant's own, with a volume that goes when it goes.
+fn tenants_claim(world: &World, name: &str) {
+    let of_claim = json!({"kind": "PersistentVolumeClaim", "namespace": SHOP, "name": name,
+                          "uid": format!("uid-of-{name}")});
+    world.api.put(&object::<PersistentVolume>(json!({
+        "metadata": {"name": format!("pv-{name}")},
+        "spec": {"persistentVolumeReclaimPolicy": "Delete", "claimRef": of_claim,
+                 "csi": {"driver": "other.example.com", "volumeHandle": name}},
+    })));
+    world.api.put(&object::<PersistentVolumeClaim>(json!({
+        "metadata": {"name": name, "namespace": SHOP, "uid": format!("uid-of-{name}"),
+                     "finalizers": ["pliant.io/swap"]},
+        "spec": {"volumeName": format!("pv-{name}")}, "status": {"phase": "Bound"},
+    })));
+}
+
+#[test]
+fn a_finalizer_that_no_swap_wrote_keeps_no_volume() {
+    block_on(async {
+        let world = World::new();
+        tenants_claim(&world, "mine");
+        delete(&world, "mine");
+        assert!(world.claim("mine").is_some(), "its finalizer keeps it");
+        let _operator = world.operator();
+        world.rest().await;
+        assert!(world.claim("mine").is_none());
+        let pv: Option<PersistentVolume> = world.api.get("pv-mine");
+        let policy = pv.and_then(|pv| pv.spec?.persistent_volume_reclaim_policy);
+        assert!([None, Some("Delete".to_owned())].contains(&policy), "{policy:?}");
+    });
+}
+
+#[test]
+fn a_finalizer_that_a_tenant_writes_first_does_not_keep_a_swap_from_holding_its_claim() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world).await;
+        let mut claim = world.claim(&old).unwrap();
+        claim.finalizers_mut().push("pliant.io/swap".to_owned());
+        // Before anybody looks the swap is wanted, too.
+        world.want("2Gi", "hdd", &json!({}));
+        world.api.put(&claim);
+        let named = volume(&world, &old);
+        world.play().held.insert(named.clone());
+        world
+            .until("it is fenced", |status| {
+                let swap = status.of(0).and_then(|one| one.swap.as_ref());
+                swap.is_some_and(|swap| swap.phase == SwapPhase::Fenced)
+            })
+            .await;
+        let pv: PersistentVolume = world.api.get(&named).unwrap();
+        let uid = world.claim(&old).unwrap().metadata.uid;
+        assert_eq!(pv.annotations().get("pliant.io/swap-protection"), uid.as_ref());
+        delete(&world, &old);
+        world.play().held.clear();
+        world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        world.rest().await;
+        let pv: PersistentVolume = world.api.get(&named).expect("its volume stays");
+        assert_eq!(pv.annotations().get("pliant.io/swap-protection"), None);
+        assert_eq!(pv.spec.unwrap().persistent_volume_reclaim_policy.as_deref(), Some("Retain"));
+    });
+}
+
+#[test]
+fn however_many_finalizers_there_are_they_hold_up_no_gate() {
+    block_on(async {
+        let world = World::new();
+        for number in 0..300 {
+            world.api.put(&object::<PersistentVolumeClaim>(json!({
+                "metadata": {"name": format!("c{number}"), "namespace": SHOP,
+                             "finalizers": ["pliant.io/swap"]}, "spec": {},
+            })));
+        }
+        world.api.put(&object::<Pod>(json!({
+            "metadata": {"name": "waits", "namespace": SHOP, "labels": { GATE: "true" }},
+            "spec": {"containers": [], "schedulingGates": [{"name": GATE}]},
+            "status": {"phase": "Pending"},
+        })));
+        let _operator = world.operator();
+        let is_open = |api: &FakeApi| {
+            let pod: Pod = api.get(&format!("{SHOP}/waits")).unwrap();
+            pod.spec.unwrap().scheduling_gates.unwrap_or_default().is_empty()
+        };
+        world.api.until("the gate is opened", is_open).await;
+        let writes = world.api.writes();
+        assert!(writes.len() < 100, "{} claims are let go before", writes.len());
     });
 }

@@ -348,6 +348,7 @@ impl World {
             usage: BTreeMap::new(),
             silent: BTreeMap::new(),
             volumes: volumes.collect(),
+            unmarked: BTreeSet::new(),
             is_covered: true,
             refusal: None,
         }
