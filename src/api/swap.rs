@@ -1,11 +1,12 @@
 //! How far a claim is on its way to another one, or to a smaller size.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::filling::is_zero;
-use crate::api::{FenceStatus, Quantity};
+use crate::api::{FenceStatus, Quantity, Span};
 
 /// The longest sentence, in characters.
 pub(super) const LONGEST_SENTENCE: usize = 1024;
@@ -213,12 +214,22 @@ pub struct Retained {
     /// Uid of the claim.
     #[schemars(length(max = 63))]
     pub uid: String,
-    /// When it is deleted: counted from the moment at which the pod was ready with the new claim.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub until: Option<Time>,
+    /// When the pod was first ready with the claim that took its place. It is deleted when `spec.retention` has
+    /// passed since then, and the pod is ready.
+    #[serde(rename = "usedTime", skip_serializing_if = "Option::is_none")]
+    pub used_time: Option<Time>,
     /// What its volume is told to be, until its node has it so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceStatus>,
+}
+
+impl Retained {
+    /// Until when it is kept at least, by what `spec.retention` says now; `None` if that is not counted yet, or
+    /// is longer than there is time.
+    pub fn until(&self, retention: Span) -> Option<Timestamp> {
+        let Time(since) = self.used_time.as_ref()?;
+        since.checked_add(SignedDuration::try_from(retention.0).ok()?).ok()
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.

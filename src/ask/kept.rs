@@ -70,8 +70,8 @@ pub(super) fn label(claim: &PersistentVolumeClaim) -> Option<&str> {
 
 /// How long a claim of before is kept, for people.
 pub(super) fn until(by: &PvcAutoscaler, old: &Retained) -> String {
-    match &old.until {
-        Some(until) => format!("until {}", until.0),
+    match old.until(by.spec.retention) {
+        Some(until) => format!("until {until}"),
         None => {
             let retention = &by.spec.retention;
             format!("for {retention} from the moment at which that pod is ready")

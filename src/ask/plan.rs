@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::api::{
     AutoscalerMode, AutoscalerPhase, NodeStorage, OrdinalStatus, PvcAutoscaler, Quantity, Retained,
-    Swap,
+    Span, Swap,
 };
 use crate::ask::read::Reader;
 use crate::ask::{
@@ -89,6 +89,8 @@ pub struct PodPlan {
     pub decision: Option<String>,
     /// The claims that it had before and that still exist.
     pub retained: Vec<Retained>,
+    /// How long each of them is kept from its `usedTime` on.
+    pub retention: Span,
 }
 
 /// How a claim becomes what is wanted.
@@ -269,6 +271,7 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         swap: entry.swap.clone(),
         decision: entry.decision.clone(),
         retained: entry.retained.clone(),
+        retention: autoscaler.spec.retention,
     }
 }
 

@@ -111,8 +111,8 @@ impl Keeper {
                 }
                 None => Ok(()),
             },
-            Step::DropClaim { claim, uid, unbound } => {
-                let seen = ObjectMeta { resource_version: unbound, ..named(&claim, &uid) };
+            Step::DropClaim { claim, uid, version } => {
+                let seen = ObjectMeta { resource_version: version, ..named(&claim, &uid) };
                 writes::remove(&claims, &seen).await
             }
             Step::Count { away } => {

@@ -261,7 +261,7 @@ impl Turn<'_> {
         let left = self.seen.claim(&from).map(|claim| uid(&claim.metadata).to_owned());
         let fence = self.last_fence(&from);
         self.entry.retained.retain(|old| old.claim != to);
-        let left = Retained { claim: from, uid: left.unwrap_or_default(), until: None, fence };
+        let left = Retained { claim: from, uid: left.unwrap_or_default(), used_time: None, fence };
         self.entry.retained.push(left);
         self.entry.generation += 1;
         self.entry.active_claim = to;

@@ -457,11 +457,10 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
         if old.fence.is_some() {
             return AGAIN; // Its node is asked.
         }
-        match &old.until {
-            Some(Time(at)) if *at <= seen.now => LATER,
-            Some(Time(at)) => time_to(*at, seen.now),
-            None if seen.skew.is_some() => LATER,
-            None => AGAIN, // Its pod is not ready yet with the new claim.
+        match old.until(seen.autoscaler.spec.retention) {
+            Some(at) if at > seen.now => time_to(at, seen.now),
+            None if seen.skew.is_none() && old.used_time.is_none() => AGAIN, // Its pod is not ready yet.
+            _ => LATER,
         }
     });
     let tries = status.ordinals.iter().filter_map(|one| one.swap.as_ref()?.retry_at.as_ref());

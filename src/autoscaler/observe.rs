@@ -8,7 +8,6 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
@@ -91,7 +90,9 @@ impl Keeper {
     ) -> Result<Option<ClockSkew>, kube::Error> {
         let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let mut retained = ordinals.flat_map(|one| &one.retained);
-        let matters = retained.any(|old| old.until.as_ref().is_none_or(|Time(at)| *at <= now));
+        let retention = autoscaler.spec.retention;
+        let matters = retained
+            .any(|old| old.used_time.is_none() || old.until(retention).is_some_and(|at| at <= now));
         if matters { self.skew().await } else { Ok(None) }
     }
 

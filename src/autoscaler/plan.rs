@@ -11,7 +11,7 @@ use crate::api::{
 };
 use crate::autoscaler::seen::{Seen, Workload, is_bound};
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::swap::{drop_unbound, is_fillable};
+use crate::autoscaler::swap::{drop_as_seen, is_fillable};
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, make};
 use crate::cluster::{ClockSkew, capacity, requested};
@@ -117,7 +117,7 @@ fn sweep(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
             && is_fillable(claim)
     });
     let sources = seen.sources.keys().filter(|name| !swaps.contains(name));
-    let claims = claims.map(|(_, claim)| drop_unbound(claim));
+    let claims = claims.map(|(_, claim)| drop_as_seen(claim));
     claims.chain(sources.map(|name| Step::DropSource { claim: name.clone() })).collect()
 }
 

@@ -214,7 +214,12 @@ impl Turn<'_> {
             let fence = self.last_fence(&copy);
             let uid = uid(&claim.metadata).to_owned();
             self.entry.retained.retain(|old| old.claim != copy);
-            self.entry.retained.push(Retained { claim: claim.name_any(), uid, until: None, fence });
+            self.entry.retained.push(Retained {
+                claim: claim.name_any(),
+                uid,
+                used_time: None,
+                fence,
+            });
         }
         self.entry.generation += 1;
         if self.returns() {

@@ -45,8 +45,8 @@ pub(super) enum Step {
     Reinstate { claim: String },
     /// Delete what a claim was filled from.
     DropSource { claim: String },
-    /// Delete a claim; one without a volume only for as long as it has none.
-    DropClaim { claim: String, uid: String, unbound: Option<String> },
+    /// Delete a claim, only for as long as it is as it was seen.
+    DropClaim { claim: String, uid: String, version: Option<String> },
     /// Count for how many seconds a pod was away.
     Count { away: i64 },
     /// Write an event on the PvcAutoscaler.

@@ -7,7 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
-use crate::api::{AutoscalerPhase, Filling, FillingPhase, Retained, Swap, SwapPhase};
+use crate::api::{
+    AutoscalerMode, AutoscalerPhase, Filling, FillingPhase, Retained, Swap, SwapPhase,
+};
 use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::plan::{bounded, size_of};
 use crate::autoscaler::seen::{is_bound, is_ending, uid};
@@ -152,7 +154,7 @@ impl Turn<'_> {
         self.entry.retained.push(Retained {
             claim: from.clone(),
             uid: old.unwrap_or_default(),
-            until: None,
+            used_time: None,
             fence: last,
         });
         self.entry.generation += 1;
@@ -218,7 +220,7 @@ impl Turn<'_> {
         self.says.progress = Some(format!("pod {}: RollingBack", self.pod()));
         let name = self.new_claim();
         let copy = self.seen.claim(&name).filter(|claim| !self.returns() && is_fillable(claim));
-        self.steps.extend(copy.map(drop_unbound));
+        self.steps.extend(copy.map(drop_as_seen));
         if !self.is_given_back() {
             return;
         }
@@ -303,16 +305,16 @@ impl Turn<'_> {
         }
     }
 
-    /// Claims that others have taken the place of go after their time, once that one was used. With a clock
-    /// that differs from that of the API server no time is written, and nothing goes by it.
+    /// Claims that others have taken the place of go after their time, counted from when that one was used first.
+    /// None goes while a person has reason to want it back: nothing is to be changed, or the pod is not ready. With
+    /// a clock that differs from that of the API server no time is written, and nothing goes by it.
     pub(super) fn retire(&mut self) {
+        let (seen, spec) = (self.seen, &self.seen.autoscaler.spec);
         let active = self.entry.active_claim.clone();
-        let has_active = self.seen.claim(&active).is_some_and(is_bound);
-        let is_used = has_active && self.seen.is_ready_with(self.entry.ordinal, &active);
-        let keeps_for = self.seen.autoscaler.spec.retention.0;
-        let until = SignedDuration::try_from(keeps_for).ok();
-        let until = until.and_then(|keeps| self.seen.now.checked_add(keeps).ok()).map(Time);
-        let seen = self.seen;
+        let has_active = seen.claim(&active).is_some_and(is_bound);
+        let is_used = has_active && seen.is_ready_with(self.entry.ordinal, &active);
+        let is_paused = spec.rollout.as_ref().is_some_and(|rollout| rollout.paused);
+        let may_delete = is_used && !is_paused && spec.mode == AutoscalerMode::Enforce;
         let retained = self.entry.retained.iter().map(|old| &old.claim);
         let needed: BTreeSet<String> =
             retained.filter(|claim| self.is_needed_again(claim)).cloned().collect();
@@ -328,13 +330,12 @@ impl Turn<'_> {
             if seen.skew.is_some() {
                 return true;
             }
-            if old.until.is_none() && is_used {
-                old.until.clone_from(&until);
+            if old.used_time.is_none() && is_used {
+                old.used_time = Some(Time(in_seconds(seen.now)));
             }
-            let is_over = old.until.as_ref().is_some_and(|Time(at)| *at <= seen.now);
-            if is_over && !is_needed && has_active && !is_ending(&claim.metadata) {
-                let (claim, uid) = (old.claim.clone(), old.uid.clone());
-                steps.push(Step::DropClaim { claim, uid, unbound: None });
+            let is_over = old.until(spec.retention).is_some_and(|at| at <= seen.now);
+            if is_over && may_delete && !is_needed && !is_ending(&claim.metadata) {
+                steps.push(drop_as_seen(claim));
             }
             true
         });
@@ -362,10 +363,11 @@ pub(super) fn copied_too_early(name: &str) -> String {
     )
 }
 
-/// Delete a claim that has no volume, and only if it still has none by then.
-pub(super) fn drop_unbound(claim: &PersistentVolumeClaim) -> Step {
+/// Delete a claim, and only if it is still as it was seen: it may have come to a volume since, or be that of its
+/// pod again.
+pub(super) fn drop_as_seen(claim: &PersistentVolumeClaim) -> Step {
     let uid = uid(&claim.metadata).to_owned();
-    Step::DropClaim { claim: claim.name_any(), uid, unbound: claim.resource_version() }
+    Step::DropClaim { claim: claim.name_any(), uid, version: claim.resource_version() }
 }
 
 /// After how many failures in a row a swap is tried no more.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::jiff::SignedDuration;
 use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, Retained, SwapPhase};
 use serde_json::json;
@@ -41,7 +41,7 @@ fn a_smaller_template_of_another_class_swaps_one_pod_after_the_other() {
             assert_eq!((entry.generation, &*class(&world, ordinal)), (1, "ssd"));
             let old = &entry.retained[0];
             assert_eq!(old.claim, before[usize::try_from(ordinal).unwrap()]);
-            assert!(old.until.is_some(), "its pod was ready with the new one");
+            assert!(old.used_time.is_some(), "its pod was ready with the new one");
         }
         world.write();
         assert_eq!(world.play().written["nginx-0"], "wwww", "two starts, and each once more");
@@ -346,10 +346,14 @@ fn a_replica_whose_clock_is_behind_does_not_tell_from_when_a_claim_is_retained()
         world.api.set_ahead(SignedDuration::from_hours(24 * 30));
         world.want("2Gi", "hdd", &json!({"retention": "7d"}));
         world.settled("2/2").await;
-        assert_eq!(world.ordinal(1).retained[0].until, None, "it would be long over for others");
+        assert_eq!(
+            world.ordinal(1).retained[0].used_time,
+            None,
+            "it would be long over for others"
+        );
         world.api.set_ahead(SignedDuration::ZERO);
         tokio::time::sleep(Duration::from_secs(120)).await;
-        assert!(world.ordinal(1).retained[0].until.is_some());
+        assert!(world.ordinal(1).retained[0].used_time.is_some());
     });
 }
 
@@ -412,5 +416,61 @@ fn a_status_that_is_refused_is_an_error_and_no_change_by_others() {
         let writes = world.api.writes();
         let tries = writes.iter().filter(|line| line.contains("pvcautoscalers")).count();
         assert!(tries <= 5, "{tries} in 40 s");
+    });
+}
+
+#[test]
+fn an_old_claim_is_kept_for_as_long_as_the_specification_says_now() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        two_pods(&world).await;
+        let old = world.ordinal(1).active_claim;
+        world.want("2Gi", "hdd", &json!({"retention": "1h"}));
+        world.settled("2/2").await;
+        tokio::time::sleep(Duration::from_secs(3000)).await;
+        world.want("2Gi", "hdd", &json!({"retention": "3h"}));
+        tokio::time::sleep(Duration::from_hours(2)).await;
+        assert!(world.claim(&old).is_some(), "it was to be kept for longer in time");
+        world.want("2Gi", "hdd", &json!({"retention": "1h"}));
+        world.rest().await;
+        assert!(world.claim(&old).is_none(), "it is over by what is said now");
+    });
+}
+
+#[test]
+fn no_old_claim_goes_while_nothing_is_to_be_changed_or_its_pod_is_not_ready() {
+    for held in [json!({"mode": "Recommend"}), json!({"rollout": {"paused": true}})] {
+        block_on(async {
+            let (world, _operator) = World::with_an_operator();
+            two_pods(&world).await;
+            let old = world.ordinal(1).active_claim;
+            world.want("2Gi", "hdd", &json!({"retention": "1h"}));
+            world.settled("2/2").await;
+            let mut more = held;
+            more["retention"] = json!("1h");
+            world.want("2Gi", "hdd", &more);
+            tokio::time::sleep(Duration::from_hours(2)).await;
+            assert!(world.claim(&old).is_some(), "{more}");
+            world.want("2Gi", "hdd", &json!({"retention": "1h"}));
+            tokio::time::sleep(Duration::from_secs(120)).await;
+            assert!(world.claim(&old).is_none());
+        });
+    }
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        two_pods(&world).await;
+        let old = world.ordinal(1).active_claim;
+        world.want("2Gi", "hdd", &json!({"retention": "1h"}));
+        world.settled("2/2").await;
+        let mut pod: Pod = world.api.get("shop/nginx-1").unwrap();
+        let ready = std::mem::take(&mut pod.status.as_mut().unwrap().conditions);
+        world.api.put(&pod);
+        tokio::time::sleep(Duration::from_hours(2)).await;
+        assert!(world.claim(&old).is_some(), "its pod has crashed since");
+        pod.status.as_mut().unwrap().conditions = ready;
+        pod.metadata.resource_version = None;
+        world.api.put(&pod);
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert!(world.claim(&old).is_none());
     });
 }

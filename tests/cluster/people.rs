@@ -415,16 +415,16 @@ async fn a_volume_that_a_swap_retains_is_one_quiet_line() {
     })));
     let template = json!({"metadata": {"name": "data"}, "spec": {
         "accessModes": [], "resources": {"requests": {"storage": "1Gi"}}}});
-    let kept = |until: Value| {
+    let kept = |used: Value| {
         typed::<PvcAutoscaler>(json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
             "metadata": {"name": "db", "namespace": "default"},
             "spec": {"statefulSetName": "db", "volumeClaimTemplate": template, "retention": "3d"},
             "status": {"ordinals": [{"ordinal": 0, "activeClaim": "data-db-0-1",
-                "retained": [{"claim": "data-db-0", "uid": "u", "until": until}]}]},
+                "retained": [{"claim": "data-db-0", "uid": "u", "usedTime": used}]}]},
         }))
     };
-    world.api.put(&kept(json!("2026-12-03T10:00:00Z")));
+    world.api.put(&kept(json!("2026-11-30T10:00:00Z")));
     let told = text().await;
     let line = "alpha: claim default/data-db-0, which pod db-0 had before its swap, is retained until \
                 2026-12-03T10:00:00Z";

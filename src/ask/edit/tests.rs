@@ -247,7 +247,7 @@ fn an_edit_is_followed_from_the_moment_the_operator_has_seen_it() {
 #[test]
 fn what_a_roll_back_leaves_behind_is_told() {
     let mut swapped = seen();
-    let old = json!({"claim": "data-db-0-0a1b2", "uid": "u", "until": "2026-11-08T10:00:00Z"});
+    let old = json!({"claim": "data-db-0-0a1b2", "uid": "u", "usedTime": "2026-11-01T10:00:00Z"});
     let status = json!({"phase": "Settled", "claims": "2/2", "ordinals": [
         {"ordinal": 0, "activeClaim": "data-db-0", "generation": 3, "retained": [old],
          "lastSwap": {"claim": "data-db-0", "finishedAt": "2026-11-01T10:00:00Z"}},

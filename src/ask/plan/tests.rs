@@ -44,7 +44,7 @@ pub fn swapping() -> PvcAutoscaler {
     let swap = json!({"phase": "FinalCopy", "claim": "data-db-1-ba51f", "generation": 3,
                       "change": "8Gi → 2Gi, class hdd → ssd",
                       "progress": "62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left"});
-    let old = json!({"claim": "data-db-2", "uid": "u", "until": "2026-12-01T10:00:00Z"});
+    let old = json!({"claim": "data-db-2", "uid": "u", "usedTime": "2026-11-24T10:00:00Z"});
     let status = json!({
         "phase": "Swapping", "claims": "1/3",
         "progress": "pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left",

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::{is_copy, plan};
 use crate::api::SwapPhase;
+use crate::autoscaler::steps::Step;
 use crate::volume::Fence;
 use dice::Dice;
 use serde_json::json;
@@ -183,6 +184,35 @@ fn a_copy_that_a_version_before_fences_has_begun_goes_on() {
     assert_ne!(swap.phase, SwapPhase::RollingBack, "{swap:?}");
     let end = settle(&world);
     assert!(end.has_ended_well() && end.status.ordinals[0].generation == 1, "{end:#?}");
+}
+
+/// A swap has ended, its old claim is over, and an operator has decided that it goes, and is held up there.
+fn about_to_delete(left: Left) -> World {
+    let mut world = settle(&World::new(left));
+    world.left.edits = 1;
+    world = settle(&world.after(Move::Edit).expect("there is another template"));
+    world.hours += 24;
+    let drops = |world: &World| {
+        let decided = world.operators[0].as_ref();
+        decided.is_some_and(|it| it.steps.iter().any(|one| matches!(one, Step::DropClaim { .. })))
+    };
+    for one in [Move::Look(0), Move::Do(0)].into_iter().cycle().take(20) {
+        if drops(&world) {
+            world.left = left;
+            return world;
+        }
+        world = world.after(one).unwrap_or(world);
+    }
+    panic!("nothing is deleted in {world:#?}");
+}
+
+#[test]
+fn what_one_operator_deletes_late_is_nothing_that_another_one_needs_again() {
+    for left in [NOTHING, SAME] {
+        let left = Left { edits: 0, backs: 1, operators: 2, ..left };
+        let states = explore(&about_to_delete(left), AT_MOST);
+        assert!(states > 100, "only {states} states of {left:?}");
+    }
 }
 
 /// Stories in which swaps are tried again. They begin where the copy of a try goes on, after so many tries

@@ -18,12 +18,17 @@ use crate::autoscaler::{KEPT_BY, ORDINAL, SUPERSEDED_BY};
 use crate::populators::PopulatorReason;
 
 impl Claim {
+    /// What changes with each write to it that matters for who would delete it.
+    pub fn version(&self) -> String {
+        format!("{}/{}/{}", self.marks, self.content.is_some(), self.volume)
+    }
+
     pub fn object(&self, name: &str) -> PersistentVolumeClaim {
         let size = || BTreeMap::from([("storage".to_owned(), Text(format!("{}Gi", self.gib)))]);
         let mut metadata = ObjectMeta {
             name: Some(name.to_owned()),
             uid: Some(self.uid.to_string()),
-            resource_version: Some("1".to_owned()),
+            resource_version: Some(self.version()),
             ..ObjectMeta::default()
         };
         if self.has_labels {

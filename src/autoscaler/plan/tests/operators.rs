@@ -88,9 +88,9 @@ impl World {
             Step::Supersede { claim, .. } => self.mark(&claim, true, marks),
             Step::Reinstate { claim } => self.mark(&claim, false, marks),
             Step::DropSource { claim } => drop(self.sources.remove(&claim)),
-            Step::DropClaim { claim, uid, unbound } => {
-                let is_bound = self.claims.get(&claim).is_some_and(|one| one.content.is_some());
-                if unbound.is_none() || !is_bound {
+            Step::DropClaim { claim, uid, version } => {
+                if self.claims.get(&claim).map(Claim::version) == Some(version.unwrap_or_default())
+                {
                     self.drop_claim(&claim, &uid);
                 }
             }
@@ -174,6 +174,9 @@ impl World {
         let Some(claim) = self.claims.get(name).filter(|claim| claim.uid.to_string() == uid) else {
             return;
         };
+        let active = self.status.of(0).map(|entry| &*entry.active_claim);
+        let is_its = active == Some(name) && claim.content.is_some();
+        assert!(!is_its, "the claim of the pod, {name}, is deleted in {self:#?}");
         let others = self.claims.iter().filter(|(other, _)| *other != name);
         let mut others = others.filter(|(_, other)| !other.is_ending);
         let has_all = claim.content.is_some();
