@@ -19,6 +19,7 @@ mod make;
 mod notes;
 mod observe;
 mod outcome;
+mod ownership;
 mod places;
 mod plan;
 mod populator;

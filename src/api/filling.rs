@@ -92,6 +92,10 @@ pub struct Filling {
     /// When it is tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Time>,
+    /// Uid of the second claim, through which it gets its volume: another one of its name is not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub second_claim: Option<String>,
     /// Uid of the pod that fills it, or of the one that did last.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]

@@ -92,7 +92,7 @@ impl Keeper {
             },
             Step::Exchange { claim, copy } => {
                 let volume = seen.volume_to_be(&claim).unwrap_or_default();
-                self.exchange(&namespace, &claim, &copy, volume).await
+                self.exchange(&namespace, &claim, &copy, volume, seen.returns(&claim)).await
             }
             Step::StartCopy { claim } => {
                 self.edit_source(seen, &claim, json!({"paused": false})).await

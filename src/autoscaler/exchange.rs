@@ -204,6 +204,13 @@ impl Pair {
         })
     }
 
+    /// Whether the claim with the copy asks for more than the pod's, which is to get its volume.
+    pub fn outgrows(&self) -> bool {
+        let [active, copy] =
+            [&self.active, &self.copy].map(|half| half.claim.as_deref().map(requested));
+        copy > active
+    }
+
     /// How far it is, for a claim that is to get this volume.
     pub fn exchange(&self, volume: &str) -> Exchange {
         if self.active.is_recorded() || self.copy.is_recorded() {

@@ -21,7 +21,7 @@ use crate::autoscaler::preflight::{Room, Surroundings};
 use crate::autoscaler::seen::{Refusal, Seen, Usage, Workload, uid};
 use crate::autoscaler::size;
 use crate::autoscaler::{Drift, KEPT_BY};
-use crate::cluster::{ClockSkew, VolumeSeen, requested, volume_of};
+use crate::cluster::{ClockSkew, requested, volume_of};
 use crate::populators;
 use crate::volume::{CapacityQuery, DRIVER, FsKind, VolumeId};
 

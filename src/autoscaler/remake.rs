@@ -99,9 +99,14 @@ impl Keeper {
         active: &str,
         copy: &str,
         volume: &str,
+        may_grow: bool,
     ) -> Result<(), kube::Error> {
         let pair = self.pair(namespace, active, copy, None).await?;
         if pair.exchange(volume) == Exchange::Ready {
+            // Its tenant may have made it larger since it was looked at: a quota counts only the other one.
+            if !may_grow && pair.outgrows() {
+                return Err(writes::outdated("the claim with the copy has become larger"));
+            }
             // Its own first: the copy is kept before anybody counts on it.
             self.do_stage(&pair, Stage::Record(Side::Copy)).await?;
         }

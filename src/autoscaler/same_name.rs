@@ -86,7 +86,7 @@ impl Turn<'_> {
         let (name, from) = (self.new_claim(), &self.entry.active_claim);
         let (to, has) = (requested(self.seen.claim(&name)?), requested(self.seen.claim(from)?));
         (self.keeps_name() && to > has).then(|| {
-            format!("its template was edited meanwhile: claim {name} has {to}, and claim {from} only {has}")
+            format!("its template or claim {name} was edited meanwhile: that has {to}, and claim {from} only {has}")
         })
     }
 
@@ -143,6 +143,10 @@ impl Turn<'_> {
                     "pod {} has come to claim {from} after that was copied, and may have written to it",
                     pods.join(", ")
                 ));
+            }
+            Some(Exchange::Ready) if !self.returns() && self.outgrows().is_some() => {
+                let why = self.outgrows().unwrap_or_default();
+                self.give_up(&why);
             }
             Some(Exchange::Ready) => {
                 self.stop_writers(&from);

@@ -322,6 +322,13 @@ impl Seen {
         swap?.volume.as_deref()
     }
 
+    /// Whether a claim gets again what it had before, which may be more than it asks for.
+    pub fn returns(&self, claim: &str) -> bool {
+        let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let mut its = ordinals.filter(|one| one.active_claim == claim);
+        its.any(|one| one.swap.as_ref().is_some_and(|swap| swap.returns))
+    }
+
     /// What is told of the filling of a new claim.
     pub fn filling(&self, claim: &str) -> Option<&Filling> {
         let there = uid(&self.claim(claim)?.metadata);

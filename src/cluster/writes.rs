@@ -18,10 +18,21 @@ pub async fn make<K>(api: &Api<K>, object: &K, writer: &str) -> Result<(), kube:
 where
     K: Clone + DeserializeOwned + Serialize + Debug,
 {
+    make_new(api, object, writer).await.map(drop)
+}
+
+/// Make an object; `None` if there is one of its name, whosever it is.
+///
+/// # Errors
+/// What the API server says.
+pub async fn make_new<K>(api: &Api<K>, object: &K, writer: &str) -> Result<Option<K>, kube::Error>
+where
+    K: Clone + DeserializeOwned + Serialize + Debug,
+{
     let params = PostParams { field_manager: Some(writer.to_owned()), ..PostParams::default() };
     match api.create(&params, object).await {
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-        made => made.map(drop),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
+        made => made.map(Some),
     }
 }
 

@@ -22,6 +22,9 @@ use crate::populators::{
 };
 use crate::wire::Keys;
 
+/// How often what was made is written into a status that others write, too.
+const RECORDED_WITHIN: usize = 5;
+
 const SELECTED_NODE_AT: &str = "/metadata/annotations/volume.kubernetes.io~1selected-node";
 
 /// A claim under one look: what was seen of it, and where its second claim is.
@@ -71,6 +74,18 @@ impl<S: Source> Populator<S> {
             Step::Rebind => self.rebind(seen).await,
             Step::Nudge => self.nudge(seen).await,
             Step::DropPod => self.remove::<Pod>(seen.pod.as_ref().map(|pod| &pod.metadata)).await,
+            Step::DropStranger => {
+                let Some(stranger) = &seen.stranger else { return Ok(()) };
+                // Only as it was seen: it may have come to a volume since.
+                writes::remove(
+                    &self.of::<PersistentVolumeClaim>(&stranger.metadata),
+                    &stranger.metadata,
+                )
+                .await
+            }
+            Step::DropStrangePod => {
+                self.remove::<Pod>(seen.strange_pod.as_ref().map(|pod| &pod.metadata)).await
+            }
             Step::DropSender => {
                 self.remove::<Pod>(seen.sender.as_ref().map(|pod| &pod.metadata)).await
             }
@@ -111,7 +126,38 @@ impl<S: Source> Populator<S> {
 
     async fn make_prime(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
         let prime = make::prime(&work.seen.claim, work.seen.waits_for_consumer, work.namespace);
-        writes::make(&self.of(&prime.metadata), &prime, WRITER).await
+        let made = writes::make_new(&self.of(&prime.metadata), &prime, WRITER).await?;
+        let Some(made) = made.and_then(|made| made.metadata.uid) else { return Ok(()) };
+        self.record(work, |told| told.second_claim = Some(made.clone())).await
+    }
+
+    /// Write into the status what was made just now: by that it is known as ours, whoever else knows its name.
+    async fn record(
+        &self,
+        work: &Work<'_, S>,
+        write: impl Fn(&mut Filling),
+    ) -> Result<(), kube::Error> {
+        let Some(source) = work.source else { return Ok(()) };
+        let api = self.of::<S>(source.meta());
+        let mut tries = 0..RECORDED_WITHIN;
+        loop {
+            let newest = api.get(&source.name_any()).await?;
+            let mut status = newest.status().cloned().unwrap_or_default();
+            let there = status.claims.iter_mut().find(|one| one.uid == work.seen.uid());
+            let Some(there) = there else { return Ok(()) };
+            write(there);
+            let patch = json!({
+                "metadata": {"uid": source.meta().uid, "resourceVersion": newest.meta().resource_version},
+                "status": status,
+            });
+            let written =
+                api.patch_status(&source.name_any(), &writer(), &Patch::Merge(patch)).await;
+            match written {
+                Err(kube::Error::Api(status)) if status.is_conflict() && tries.next().is_some() => {
+                }
+                done => return done.map(drop),
+            }
+        }
     }
 
     async fn make_keys(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
@@ -135,7 +181,9 @@ impl<S: Source> Populator<S> {
         let generation = work.seen.source.as_ref().map_or(0, |source| source.generation);
         let image = &self.settings.image;
         let pod = make::pod(&work.seen.claim, &fill, image, work.namespace, generation);
-        writes::make(&self.of(&pod.metadata), &pod, WRITER).await
+        let made = writes::make_new(&self.of(&pod.metadata), &pod, WRITER).await?;
+        let Some(made) = made.and_then(|made| made.metadata.uid) else { return Ok(()) };
+        self.record(work, |told| told.pod = Some(made.clone())).await
     }
 
     async fn tell(
@@ -272,13 +320,13 @@ impl<S: Source> Populator<S> {
         writes::remove(&self.of::<K>(seen), &any_version).await
     }
 
-    fn pvs(&self) -> Api<PersistentVolume> {
+    pub(super) fn pvs(&self) -> Api<PersistentVolume> {
         Api::all(self.client.clone())
     }
 }
 
 /// What the pod that fills needs: the source itself, or where that is sent from.
-fn how_to_fill(seen: &Seen) -> Option<Fill> {
+pub(super) fn how_to_fill(seen: &Seen) -> Option<Fill> {
     let fill = seen.fill()?;
     if !seen.is_far() {
         return Some(fill.clone());

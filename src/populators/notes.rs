@@ -38,7 +38,8 @@ impl Seen {
             generation,
             ..Filling::default()
         };
-        let base = Filling { ahead: before.ahead, fence: before.fence, ..base };
+        let second_claim = before.second_claim;
+        let base = Filling { ahead: before.ahead, fence: before.fence, second_claim, ..base };
         if again {
             return base; // Another wish: the failures of the one before do not count.
         }

@@ -9,6 +9,7 @@ use kube::{Api, ResourceExt};
 use tokio::time::timeout;
 
 use crate::cluster::volume_of;
+use crate::populators::ownership::Prime;
 use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, uid};
 use crate::populators::{Outcome, Progress, Source, make, places, sender};
@@ -37,15 +38,37 @@ impl<S: Source> Populator<S> {
         };
         let source = self.source_of(&claim).await?;
         let there = self.namespace_of(&claim, source.as_ref());
-        let prime = self.prime(&claim, &there).await?;
+        let found = self.prime(&claim, &there).await?;
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &there);
-        let pod = pods.get_opt(&make::prime_name(uid(&claim.metadata))).await?;
+        let found_pod = pods.get_opt(&make::prime_name(uid(&claim.metadata))).await?;
+        let told = source.as_ref().and_then(|source| source.status()?.of(uid(&claim.metadata)));
+        let recorded = told.and_then(|told| told.pod.as_deref());
+        let is_ours = |pod: &Pod| source.is_none() || recorded == Some(uid(&pod.metadata));
+        let (pod, strange_pod) = match found_pod {
+            Some(pod) if is_ours(&pod) => (Some(pod), None),
+            other => (None, other),
+        };
+        let found_pv =
+            match found.as_ref().and_then(|found| found.spec.as_ref()?.volume_name.clone()) {
+                Some(name) => self.pvs().get_opt(&name).await?,
+                None => None,
+            };
+        let whose = Prime::of(&claim, told, found, found_pv.as_ref(), pod.is_some());
+        let (prime, is_unrecorded, stranger) = match whose {
+            Prime::None => (None, false, None),
+            Prime::Ours(prime) => (Some(prime), false, None),
+            Prime::Unrecorded(prime) => (Some(prime), true, None),
+            Prime::Strange(stranger) => (None, false, Some(stranger)),
+        };
         let sender = if S::IS_SENT {
             pods.get_opt(&sender::name(uid(&claim.metadata))).await?
         } else {
             None
         };
-        let pv = self.pv(&claim, prime.as_ref()).await?;
+        let pv = match found_pv.filter(|_| prime.is_some()) {
+            Some(pv) => Some(pv),
+            None => self.pv(&claim).await?,
+        };
         let pv_nodes = match &pv {
             Some(pv) if pod.is_none() => places::nodes_of(&self.client, pv).await?,
             _ => None,
@@ -54,6 +77,7 @@ impl<S: Source> Populator<S> {
         let volume = volume.map(|id| self.asks.see(uid(&claim.metadata), id));
         let seen = Seen {
             now: self.now(),
+            image: self.settings.image.clone(),
             waits_for_consumer: self.waits_for_consumer(&claim).await?,
             source: match &source {
                 Some(source) => Some(self.see(source, &claim, is_to_be_seen(pod.as_ref())).await?),
@@ -62,6 +86,9 @@ impl<S: Source> Populator<S> {
             progress: self.progress(pod.as_ref()).await,
             claim,
             prime,
+            is_unrecorded,
+            stranger,
+            strange_pod,
             pv,
             pv_nodes,
             volume,
@@ -125,19 +152,15 @@ impl<S: Source> Populator<S> {
         api.get_opt(&make::prime_name(uid(&claim.metadata))).await
     }
 
-    /// The volume of the second claim, or the one that was handed over already.
+    /// The volume that was handed over already.
     async fn pv(
         &self,
         claim: &PersistentVolumeClaim,
-        prime: Option<&PersistentVolumeClaim>,
     ) -> Result<Option<PersistentVolume>, kube::Error> {
-        let named = |claim: &PersistentVolumeClaim| claim.spec.as_ref()?.volume_name.clone();
+        let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
         let marked = || self.watches.pv_for(uid(&claim.metadata)).map(|pv| pv.name_any());
-        let Some(name) = prime.and_then(named).or_else(|| named(claim)).or_else(marked) else {
-            return Ok(None);
-        };
-        let api: Api<PersistentVolume> = Api::all(self.client.clone());
-        api.get_opt(&name).await
+        let Some(name) = named.or_else(marked) else { return Ok(None) };
+        self.pvs().get_opt(&name).await
     }
 
     async fn waits_for_consumer(&self, claim: &PersistentVolumeClaim) -> Result<bool, kube::Error> {

@@ -32,6 +32,9 @@ pub(super) fn plan(seen: &Seen) -> Vec<Step> {
     }
     match &seen.pod {
         Some(pod) => watch(seen, source, pod),
+        None if seen.strange_pod.is_some() => {
+            seen.strange_pod.as_ref().map(|pod| seen.meet_strange_pod(pod)).unwrap_or_default()
+        }
         None if seen.sender.is_some() && !sending::is_wanted(seen) => drop_pods(seen),
         None => prepare(seen, source),
     }
@@ -106,7 +109,7 @@ fn is_out_of_reach(fill: &Fill, nodes: &BTreeSet<String>) -> bool {
 
 impl Seen {
     fn has_pods(&self) -> bool {
-        self.pod.is_some() || self.sender.is_some()
+        self.pod.is_some() || self.sender.is_some() || self.unrecorded_pod().is_some()
     }
 
     /// Whether the volume has to be on this node: nothing sends the source elsewhere, or no pod uses the
@@ -180,6 +183,9 @@ fn move_on(seen: &Seen) -> Vec<Step> {
 /// Get a second claim with a volume, and then a pod.
 fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     let Some(prime) = &seen.prime else {
+        if let Some(stranger) = &seen.stranger {
+            return seen.meet_stranger(stranger);
+        }
         if seen.backs_off().is_some() {
             return Vec::new();
         }
@@ -187,6 +193,7 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         filling.started_at = filling.started_at.or(Some(Time(seen.now)));
         (filling.retry_at, filling.pod) = (None, None);
         (filling.ahead, filling.fence) = (None, None); // Those of another volume.
+        filling.second_claim = None;
         let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);
         let source_held = (!source.is_held).then_some(Step::HoldSource);
         let held = held.into_iter().chain(source_held);
@@ -194,6 +201,18 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     };
     if is_ending(&prime.metadata) {
         return Vec::new(); // Until it is gone.
+    }
+    if seen.is_unrecorded && source.anew && Binding::of(prime) == Binding::Bound {
+        return drop_prime(seen); // Whether its volume is empty is not known.
+    }
+    if seen.is_unrecorded {
+        let mut filling = seen.filling(FillingPhase::Provisioning);
+        (filling.ahead, filling.fence, filling.pod) = (None, None, None); // Those of another volume.
+        filling.second_claim = Some(uid(&prime.metadata).to_owned());
+        return seen.say(filling);
+    }
+    if let Some(why) = seen.is_changed() {
+        return anew(seen, None, &why);
     }
     if source.anew && seen.told().is_some_and(|told| told.retry_at.is_some()) {
         return drop_prime(seen); // What the try before has left in it.
@@ -312,6 +331,9 @@ fn retry_once(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
 
 /// The volume is filled: keep it whatever happens, then make it the claim's.
 fn bind(seen: &Seen, pod: &str, digest: Option<String>, bytes: u64) -> Vec<Step> {
+    if let Some(why) = seen.is_changed() {
+        return anew(seen, Some(pod), &why);
+    }
     let mut filling = seen.filling(FillingPhase::Binding);
     (filling.pod, filling.digest, filling.retry_at) = (Some(pod.to_owned()), digest, None);
     filling.bytes = Some(Quantity(Bytes::new(bytes)));
@@ -411,7 +433,10 @@ fn discard(seen: &Seen) -> Vec<Step> {
 fn drop_pods(seen: &Seen) -> Vec<Step> {
     let goes = |pod: &Option<Pod>| pod.as_ref().is_some_and(|pod| !is_ending(&pod.metadata));
     let filler = goes(&seen.pod).then_some(Step::DropPod);
-    filler.into_iter().chain(goes(&seen.sender).then_some(Step::DropSender)).collect()
+    let strange = seen.unrecorded_pod().filter(|pod| !is_ending(&pod.metadata));
+    let strange = strange.map(|_| Step::DropStrangePod);
+    let sender = goes(&seen.sender).then_some(Step::DropSender);
+    filler.into_iter().chain(strange).chain(sender).collect()
 }
 
 fn drop_prime(seen: &Seen) -> Vec<Step> {

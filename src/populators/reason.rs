@@ -24,6 +24,8 @@ pub enum PopulatorReason {
     FillRetried,
     /// The claim has its volume with the content.
     Filled,
+    /// An object of the name that the operator uses is another client's.
+    NameConflict,
     /// The source is in another namespace.
     OtherNamespace,
     /// A pod may write to the source.
@@ -46,7 +48,7 @@ pub enum PopulatorReason {
 
 impl PopulatorReason {
     /// All of them.
-    pub const ALL: [PopulatorReason; 18] = [
+    pub const ALL: [PopulatorReason; 19] = [
         PopulatorReason::CannotCopyAhead,
         PopulatorReason::ClaimElsewhere,
         PopulatorReason::ContentDiffers,
@@ -56,6 +58,7 @@ impl PopulatorReason {
         PopulatorReason::FillRescheduled,
         PopulatorReason::FillRetried,
         PopulatorReason::Filled,
+        PopulatorReason::NameConflict,
         PopulatorReason::OtherNamespace,
         PopulatorReason::SourceInUse,
         PopulatorReason::SourceMissing,

@@ -18,12 +18,18 @@ use crate::populators::{
 pub(super) struct Seen {
     pub now: Timestamp,
     pub claim: PersistentVolumeClaim,
+    /// The image of the pod that fills it.
+    pub image: String,
     /// Whether volumes of its class are made only when a pod is scheduled.
     pub waits_for_consumer: bool,
     /// The object that it names; `None` if that is not there.
     pub source: Option<SourceSeen>,
     /// The second claim.
     pub prime: Option<PersistentVolumeClaim>,
+    /// Whether the status does not say yet that it is ours.
+    pub is_unrecorded: bool,
+    /// A claim of its name that is another client's.
+    pub stranger: Option<PersistentVolumeClaim>,
     /// The volume that is filled.
     pub pv: Option<PersistentVolume>,
     /// The nodes on which that volume can be used; `None` is every node.
@@ -32,6 +38,8 @@ pub(super) struct Seen {
     pub volume: Option<VolumeSeen>,
     /// The pod that fills it.
     pub pod: Option<Pod>,
+    /// A pod of its name of which the status does not say that it is ours.
+    pub strange_pod: Option<Pod>,
     /// The pod that sends the source to it, from another node.
     pub sender: Option<Pod>,
     /// What the pod told last.

@@ -45,6 +45,10 @@ pub(super) enum Step {
     Nudge,
     /// Delete the pod.
     DropPod,
+    /// Delete what has the name of the second claim, is not that, and has no volume.
+    DropStranger,
+    /// Delete what has the name of the pod and is not that.
+    DropStrangePod,
     /// Delete the pod that sends.
     DropSender,
     /// Delete the second claim.

@@ -10,6 +10,7 @@ mod fills;
 mod play;
 #[path = "../tally/mod.rs"]
 mod tally;
+mod tenants;
 mod validator;
 mod world;
 

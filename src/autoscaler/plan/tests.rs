@@ -215,6 +215,32 @@ fn what_one_operator_deletes_late_is_nothing_that_another_one_needs_again() {
     }
 }
 
+#[test]
+fn a_copy_that_a_tenant_makes_larger_does_not_become_the_volume_of_the_pod() {
+    let mut world = settle(&World::new(SAME));
+    world.left.edits = 1;
+    let is_exchanged = |world: &World| {
+        let swap = world.status.of(0).and_then(|entry| entry.swap.as_ref());
+        swap.is_some_and(|swap| swap.phase == SwapPhase::Exchanging) && world.operators[0].is_none()
+    };
+    let all =
+        [Move::Edit].iter().chain(MOVES[..FAIR].iter().filter(|one| **one != Move::Do(1)).cycle());
+    for one in all.take(5000) {
+        if is_exchanged(&world) && world.exchange.is_none() {
+            break;
+        }
+        world = world.after(*one).unwrap_or(world);
+    }
+    assert!(is_exchanged(&world) && world.exchange.is_none(), "{world:#?}");
+    let copy = world.status.ordinals[0].swap.as_ref().unwrap().claim.clone();
+    let phase_with = |gib: u64| {
+        let mut world = world.clone();
+        world.change(&copy, |claim| claim.gib = gib);
+        plan(&world.seen(0)).status.ordinals[0].swap.as_ref().unwrap().phase
+    };
+    assert_eq!((phase_with(2), phase_with(100)), (SwapPhase::Exchanging, SwapPhase::RollingBack));
+}
+
 /// Stories in which swaps are tried again. They begin where the copy of a try goes on, after so many tries
 /// that have failed: all that comes before is that of the stories above.
 fn retried() -> impl Iterator<Item = (String, World, usize)> {

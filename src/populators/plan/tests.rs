@@ -88,9 +88,13 @@ fn fresh() -> Box<Seen> {
     Box::new(Seen {
         now: at(1000),
         claim: claim("Pending", Some("alpha"), None),
+        image: "image".to_owned(),
         waits_for_consumer: true,
         source: Some(source),
         prime: None,
+        is_unrecorded: false,
+        stranger: None,
+        strange_pod: None,
         pv: None,
         pv_nodes: None,
         volume: None,

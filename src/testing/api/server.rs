@@ -5,7 +5,6 @@ use std::io;
 
 use axum::body::Body;
 use http::{HeaderValue, Method, Response, StatusCode, header};
-use k8s_openapi::jiff::SignedDuration;
 use k8s_openapi::jiff::fmt::rfc2822::DateTimePrinter;
 use serde_json::{Value, json};
 use tower::BoxError;
@@ -14,7 +13,6 @@ use super::call::{APPLY, Call};
 use super::refusal::Refusal;
 use super::store::Store;
 use super::watches::Lines;
-use crate::cluster::Clock;
 use crate::testing::Side;
 
 /// The server behind all clients.
@@ -31,9 +29,6 @@ pub(super) struct Server {
     pub forbidden: BTreeMap<String, Vec<String>>,
     /// Whether what is applied is found invalid.
     pub refuses_applies: bool,
-    /// The hour of this machine, and by how much its own is ahead of that.
-    clock: Clock,
-    pub ahead: SignedDuration,
     /// What containers said, by `namespace/pod/container`.
     pub logs: BTreeMap<String, String>,
 }
@@ -99,7 +94,7 @@ impl Server {
     /// An answer, with the hour as the server has it.
     fn say(&self, answer: Result<Answer, Refusal>) -> Response<Body> {
         let mut response = response(answer);
-        let hour = self.clock.now() + self.ahead;
+        let hour = self.store.hour();
         let date =
             DateTimePrinter::new().timestamp_to_rfc9110_string(&hour).expect("a year of ours");
         let date = HeaderValue::from_str(&date).expect("plain letters");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::apply::Owners;
@@ -11,6 +11,7 @@ use super::call::Call;
 use super::refusal::Refusal;
 use super::resources::Resource;
 use super::watches::Watch;
+use crate::cluster::Clock;
 
 /// Where an object is; in the order of a list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,15 +63,23 @@ pub(super) struct Store {
     /// The version up to which watches and caches may see; all if `None`.
     pub held: Option<u64>,
     pub twice: bool,
+    /// The hour of this machine, and by how much its own is ahead of that.
+    clock: Clock,
+    pub ahead: SignedDuration,
     uids: u64,
 }
 
-/// The time as the server writes it.
-pub(super) fn now() -> Value {
-    json!(Time(Timestamp::now()))
-}
-
 impl Store {
+    /// The hour as the server has it.
+    pub fn hour(&self) -> Timestamp {
+        self.clock.now() + self.ahead
+    }
+
+    /// The hour as the server writes it.
+    pub fn now(&self) -> Value {
+        json!(Time(self.hour()))
+    }
+
     /// The newest version that watches and caches may see.
     pub fn visible(&self) -> u64 {
         self.held.unwrap_or(self.revision)

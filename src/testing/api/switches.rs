@@ -71,7 +71,7 @@ impl FakeApi {
 
     /// Have a clock that is so much ahead of this machine's, or behind, if that is negative.
     pub fn set_ahead(&self, by: SignedDuration) {
-        self.lock().ahead = by;
+        self.lock().store.ahead = by;
     }
 
     /// End all running watches, as a load balancer does.

@@ -10,7 +10,7 @@ use super::rules::{
     OF_THE_SERVER, check_fixed, check_longest, check_type, check_unchanged, copy, drop_empty,
     has_finalizers, is_marked, is_plain, is_subdomain, next_generation, settle, text, wish,
 };
-use super::store::{Key, Store, list, now};
+use super::store::{Key, Store, list};
 
 impl Store {
     pub fn create(&mut self, call: &Call) -> Result<Value, Refusal> {
@@ -92,7 +92,7 @@ impl Store {
 
     /// What the server says of a new object.
     fn first_metadata(&mut self) -> Value {
-        json!({ "uid": self.new_uid(), "creationTimestamp": now(), "generation": 1 })
+        json!({ "uid": self.new_uid(), "creationTimestamp": self.now(), "generation": 1 })
     }
 
     pub fn replace(&mut self, call: &Call) -> Result<Value, Refusal> {
@@ -263,7 +263,7 @@ impl Store {
         }
         let mut marked = old;
         marked["metadata"]["generation"] = next_generation(&marked);
-        marked["metadata"]["deletionTimestamp"] = now();
+        marked["metadata"]["deletionTimestamp"] = self.now();
         marked["metadata"]["deletionGracePeriodSeconds"] = json!(0);
         self.commit(key, marked, true)
     }

@@ -89,8 +89,9 @@ impl World {
             Step::Reinstate { claim } => self.mark(&claim, false, marks),
             Step::DropSource { claim } => drop(self.sources.remove(&claim)),
             Step::DropClaim { claim, uid, version } => {
-                if self.claims.get(&claim).map(Claim::version) == Some(version.unwrap_or_default())
-                {
+                let is_as_seen =
+                    |now: &Claim| version.as_ref().is_none_or(|seen| now.version() == *seen);
+                if self.claims.get(&claim).is_some_and(is_as_seen) {
                     self.drop_claim(&claim, &uid);
                 }
             }
