@@ -27,6 +27,7 @@ mod left;
 mod make;
 mod marks;
 mod observe;
+mod orphans;
 mod pause;
 mod places;
 mod plan;

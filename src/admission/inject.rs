@@ -128,8 +128,14 @@ fn volume_for(
     let claim = status
         .map(OrdinalStatus::claim_of_pod)
         .filter(|claim| !claim.is_empty())
-        .ok_or_else(|| {
-            format!("the claim {template} of pod {pod} is not there yet; it is made within seconds")
+        .ok_or_else(|| match autoscaler.status.as_ref().and_then(|told| told.message.as_ref()) {
+            Some(why) => format!(
+                "pod {pod} has no claim {template} yet: PvcAutoscaler {} says: {why}",
+                autoscaler.name_any()
+            ),
+            None => format!(
+                "the claim {template} of pod {pod} is not there yet; it is made within seconds"
+            ),
         })?;
     let there = volumes.iter().find(|volume| volume.name == template);
     let is_of_use = |volume: &Volume| {

@@ -357,15 +357,16 @@ impl Record {
     }
 
     /// The policy that a PersistentVolume has in the end: that of its volume. Without its claim nobody else
-    /// would keep the volume.
-    pub fn policy(&self, half: &Half) -> String {
+    /// would keep the volume, unless it goes with all of its namespace.
+    pub fn policy(&self, half: &Half, goes_with_namespace: bool) -> String {
         let is_there = half.claim.as_ref().is_some_and(|claim| {
             let owner = half.pv.as_deref().and_then(owner);
             owner == claim.metadata.uid.as_deref() && !is_ending(&claim.metadata)
         });
         let mut all = [&self.active, &self.copy].into_iter();
         let its = all.find(|wanted| half.pv.as_ref().is_some_and(|pv| wanted.is(pv)));
-        let spec = its.filter(|_| is_there).and_then(|wanted| wanted.pv.spec.as_ref());
+        let is_kept_by_us = !is_there && !goes_with_namespace;
+        let spec = its.filter(|_| !is_kept_by_us).and_then(|wanted| wanted.pv.spec.as_ref());
         let policy = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.clone());
         policy.unwrap_or_else(|| "Retain".to_owned())
     }

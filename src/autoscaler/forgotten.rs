@@ -31,6 +31,8 @@ enum What {
     Exchanges,
     /// Pods behind our gate.
     Gates,
+    /// Claims with copies, and what those are filled from.
+    Copies,
 }
 
 /// A claim whose volume nobody knows of any more, as it is now.
@@ -48,12 +50,13 @@ impl Keeper {
     pub(super) async fn give_back_forgotten(&self) {
         self.watches.known().await;
         tokio::join!(self.autoscalers.known(), self.cluster.known());
-        self.gated.known().await;
+        tokio::join!(self.gated.known(), self.sources.known());
         tokio::join!(
             self.give_back(What::Volumes),
             self.give_back(What::Claims),
             self.give_back(What::Exchanges),
-            self.give_back(What::Gates)
+            self.give_back(What::Gates),
+            self.give_back(What::Copies)
         );
     }
 
@@ -65,6 +68,7 @@ impl Keeper {
             self.watches.claims().changes(),
             self.gated.changes(),
             self.watches.pvs().changes(),
+            self.sources.changes(),
         ];
         loop {
             changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
@@ -73,9 +77,10 @@ impl Keeper {
                 What::Claims => self.let_go_of_forgotten().await,
                 What::Exchanges => self.end_forgotten_exchanges().await,
                 What::Gates => self.open_gates().await,
+                What::Copies => self.clean_up_orphans().await,
             };
             tokio::time::sleep(PAUSE).await;
-            let [nodes, answers, autoscalers, claims, gated, volumes] = &mut changes;
+            let [nodes, answers, autoscalers, claims, gated, volumes, sources] = &mut changes;
             tokio::select! {
                 _ = nodes.changed() => {}
                 _ = autoscalers.changed() => {}
@@ -83,6 +88,7 @@ impl Keeper {
                 _ = claims.changed() => {}
                 _ = gated.changed() => {}
                 _ = volumes.changed() => {}
+                _ = sources.changed() => {}
                 () = until(is_any.then(|| Instant::now() + AGAIN)) => {}
             }
         }

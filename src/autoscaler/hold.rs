@@ -7,9 +7,9 @@
 //! is given up, and the volume stays when the claim goes.
 
 use futures_util::{StreamExt, stream};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::api::Patch;
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::api::{FillingPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase};
@@ -127,11 +127,21 @@ impl Keeper {
         keeps_volume: bool,
     ) -> Result<(), kube::Error> {
         if let Some(pv) = self.pv_of(claim).await?.filter(|pv| is_marked_for(pv, claim)) {
-            let keeps = (keeps_volume && is_only_copy(claim)).then_some("Retain");
+            let keeps = keeps_volume
+                && is_only_copy(claim)
+                && !self.is_namespace_ending(&claim.namespace().unwrap_or_default()).await?;
+            let keeps = keeps.then_some("Retain");
             self.mark(&pv, &json!({"annotations": { HELD_FOR: null }}), keeps).await?;
         }
         let finalizers = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
         self.write_finalizers(claim, finalizers.collect()).await
+    }
+
+    /// Whether a namespace goes with all that is in it: no one is left who would want a volume of it.
+    pub(super) async fn is_namespace_ending(&self, name: &str) -> Result<bool, kube::Error> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        let there = api.get_metadata_opt(name).await?;
+        Ok(there.is_none_or(|there| is_ending(&there.metadata)))
     }
 
     /// The PersistentVolume of a claim, if that says so itself: whoever makes a claim writes into it which one

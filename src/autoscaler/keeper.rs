@@ -74,7 +74,7 @@ pub struct Keeper {
     pub(super) autoscalers: Watched<PvcAutoscaler>,
     sets: Watched<StatefulSet>,
     deployments: Watched<Deployment>,
-    sources: Watched<PvcSourcePopulator>,
+    pub(super) sources: Watched<PvcSourcePopulator>,
     /// Those that are not scheduled yet, because their claims get other volumes.
     pub(super) gated: Watched<Pod>,
     pub(super) cluster: Arc<Cluster>,

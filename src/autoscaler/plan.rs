@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{Resource, ResourceExt};
 
 use crate::api::{
-    self, AutoscalerMode, AutoscalerPhase, Naming, OrdinalStatus, PvcAutoscalerStatus,
-    PvcSourcePopulator, Quantity, SwapPhase,
+    self, AutoscalerMode, AutoscalerPhase, FillingPhase, MOST_RETAINED, Naming, OrdinalStatus,
+    PvcAutoscalerStatus, PvcSourcePopulator, Quantity, Retained, SwapPhase,
 };
-use crate::autoscaler::seen::{Seen, Workload, is_bound};
+use crate::autoscaler::seen::{Seen, Workload, has_ended, is_bound, uid, uses};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::{drop_as_seen, is_fillable};
 use crate::autoscaler::turn::Turn;
@@ -219,13 +219,39 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
                 says.push(Says { phase, progress, ..Says::default() });
             }
             Ok(active_claim) => {
-                entries.push(OrdinalStatus { ordinal, active_claim, ..OrdinalStatus::default() });
+                let retained = superseded_by(seen, ordinal, &active_claim);
+                entries.push(OrdinalStatus {
+                    ordinal,
+                    active_claim,
+                    retained,
+                    ..OrdinalStatus::default()
+                });
             }
             Err(problem) => says.push(Says { problem: Some(problem), ..Says::default() }),
         }
     }
     entries.sort_by_key(|one| one.ordinal);
     (entries, says)
+}
+
+/// The claims that say that this one has taken their place: a PvcAutoscaler that was deleted has made them, and
+/// their time begins again.
+fn superseded_by(seen: &Seen, ordinal: i32, active: &str) -> Vec<Retained> {
+    let number = ordinal.to_string();
+    let is_old = |claim: &&PersistentVolumeClaim| {
+        seen.keeps(claim)
+            && claim.labels().get(ORDINAL) == Some(&number)
+            && claim.annotations().get(SUPERSEDED_BY).map(String::as_str) == Some(active)
+            && is_bound(claim)
+            && claim.name_any() != active
+    };
+    let old = seen.claims.values().filter(is_old).take(MOST_RETAINED - 1);
+    let retained = old.map(|claim| Retained {
+        claim: claim.name_any(),
+        uid: uid(&claim.metadata).to_owned(),
+        ..Retained::default()
+    });
+    retained.collect()
 }
 
 /// A claim of a pod of which nothing is told yet that is still being filled: a pod may start with it at
@@ -244,7 +270,7 @@ fn claim_in_the_making(seen: &Seen, ordinal: i32) -> Option<&String> {
 
 /// Whether a claim was made for a swap: it is filled from what has its name. One that is restored from a
 /// snapshot, or filled by others, is none.
-fn is_copy(claim: &PersistentVolumeClaim) -> bool {
+pub(super) fn is_copy(claim: &PersistentVolumeClaim) -> bool {
     let source = claim.spec.as_ref().and_then(|spec| spec.data_source_ref.as_ref());
     source.is_some_and(|source| {
         source.api_group.as_deref() == Some(&*PvcSourcePopulator::group(&()))
@@ -267,7 +293,26 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
             && is_bound(claim)
             && !claim.annotations().contains_key(SUPERSEDED_BY)
     };
-    let its: Vec<String> = seen.claims.values().filter(is_its).map(ResourceExt::name_any).collect();
+    let mut its: Vec<String> =
+        seen.claims.values().filter(is_its).map(ResourceExt::name_any).collect();
+    // One that another one of them was filled from is the older one of the two.
+    let is_copied = |name: &String| {
+        let copies = its.iter().filter(|copy| *copy != name).filter_map(|copy| {
+            let source = seen.sources.get(copy)?;
+            let is_filled = seen.filling(copy)?.phase == FillingPhase::Filled;
+            is_filled.then_some(&source.spec.source_pvc_ref.name)
+        });
+        copies.into_iter().any(|from| from == name)
+    };
+    let copied: Vec<String> = its.iter().filter(|name| is_copied(name)).cloned().collect();
+    // What a pod has on its node, it writes to.
+    let pod = seen.pod(ordinal).filter(|pod| !has_ended(pod));
+    let pod = pod.filter(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()));
+    let of_pod = pod.and_then(|pod| its.iter().find(|name| uses(pod, name))).cloned();
+    match of_pod {
+        Some(name) => its = vec![name],
+        None => its.retain(|name| !copied.contains(name)),
+    }
     match its.as_slice() {
         [only] => Ok(only.clone()),
         [] if seen.claim(&plain).is_some() => Ok(plain),

@@ -214,7 +214,10 @@ impl Keeper {
 
     async fn finish(&self, half: &Half, known: &Record) -> Result<(), kube::Error> {
         let Some(pv) = &half.pv else { return Ok(()) };
-        let policy = known.policy(half);
+        let namespace =
+            pv.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.namespace.clone());
+        let goes = self.is_namespace_ending(&namespace.unwrap_or_default()).await?;
+        let policy = known.policy(half, goes);
         let patch = json!({
             "metadata": {"uid": pv.metadata.uid, "resourceVersion": pv.metadata.resource_version,
                          "annotations": { EXCHANGE: null }},

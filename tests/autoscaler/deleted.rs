@@ -1,8 +1,11 @@
 //! Somebody deletes the claim of a pod that is to get another one.
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
-use pliant::api::{AutoscalerPhase, GATE, PvcAutoscaler, SwapPhase};
+use pliant::api::{AutoscalerPhase, GATE, PvcAutoscaler, PvcSourcePopulator, SwapPhase};
 use pliant::testing::FakeApi;
 use serde_json::json;
 
@@ -201,4 +204,121 @@ fn however_many_finalizers_there_are_they_hold_up_no_gate() {
         let writes = world.api.writes();
         assert!(writes.len() < 100, "{} claims are let go before", writes.len());
     });
+}
+
+/// What is left of swaps that no PvcAutoscaler knows of.
+fn left_behind(world: &World) -> Vec<String> {
+    let claims = world.api.list::<PersistentVolumeClaim>();
+    let mut left = Vec::new();
+    for claim in &claims {
+        let phase = claim.status.clone().unwrap_or_default().phase.unwrap_or_default();
+        let is_ours = |one: &&String| one.starts_with("pliant.io/");
+        left.extend((phase != "Bound").then(|| format!("{phase} claim {}", claim.name_any())));
+        left.extend(
+            claim.finalizers().iter().filter(is_ours).map(|one| format!("finalizer {one}")),
+        );
+        left.extend(claim.name_any().starts_with("prime-").then(|| claim.name_any()));
+    }
+    let sources = world.api.list::<PvcSourcePopulator>();
+    left.extend(sources.iter().map(|one| format!("source {}", one.name_any())));
+    for pod in world.api.list::<Pod>() {
+        let spec = pod.spec.clone().unwrap_or_default();
+        left.extend(spec.scheduling_gates.map(|_| format!("gate of pod {}", pod.name_any())));
+        left.extend(pod.labels().get("pliant.io/fill").map(|_| format!("pod {}", pod.name_any())));
+    }
+    for pv in world.api.list::<PersistentVolume>() {
+        let spec = pv.spec.clone().unwrap_or_default();
+        let owner = spec.claim_ref.clone().unwrap_or_default().uid;
+        let has_claim = claims.iter().any(|claim| claim.metadata.uid == owner);
+        left.extend((!has_claim).then(|| format!("volume {}", pv.name_any())));
+        let policy = spec.persistent_volume_reclaim_policy.unwrap_or_default();
+        left.extend((policy != "Delete").then(|| format!("{policy} of {}", pv.name_any())));
+        let marks = pv.annotations().keys().filter(|key| key.contains("swap-protection"));
+        left.extend(marks.map(|key| format!("{key} on {}", pv.name_any())));
+    }
+    left
+}
+
+/// The phases of a swap in which what is behind it is deleted.
+fn phases(keeps_name: bool) -> Vec<SwapPhase> {
+    let mut all = vec![SwapPhase::Planned, SwapPhase::Draining, SwapPhase::Fenced];
+    all.push(SwapPhase::FinalCopy);
+    all.extend(keeps_name.then_some(SwapPhase::Exchanging));
+    all.push(SwapPhase::Soaking);
+    all
+}
+
+/// Until a swap of the one pod is in this phase.
+async fn swapping(world: &World, templates: &[&str], phase: SwapPhase) {
+    world.set(1, templates);
+    world.want("4Gi", "hdd", &json!({}));
+    world.settled("1/1").await;
+    world.write();
+    world.want("2Gi", "hdd", &json!({}));
+    world
+        .until(&format!("it is {phase:?}"), |status| {
+            let swap = status.of(0).and_then(|one| one.swap.as_ref());
+            swap.is_some_and(|swap| swap.phase == phase)
+        })
+        .await;
+}
+
+#[test]
+fn a_pvc_autoscaler_that_is_deleted_in_any_phase_leaves_nothing_of_its_swap() {
+    for templates in [&[][..], &["www"]] {
+        for phase in phases(!templates.is_empty()) {
+            block_on(async {
+                let (world, _operator) = World::with_an_operator();
+                swapping(&world, templates, phase).await;
+                world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/nginx"));
+                for _ in 0..4 {
+                    world.rest().await;
+                }
+                assert_eq!(left_behind(&world), Vec::<String>::new(), "{templates:?} {phase:?}");
+                // Made again, it finds them.
+                world.want("2Gi", "hdd", &json!({"retention": "1h"}));
+                world.settled("1/1").await;
+                world.write();
+                tokio::time::sleep(Duration::from_hours(2)).await;
+                let claims = world.claims();
+                assert_eq!(
+                    (claims.len(), left_behind(&world)),
+                    (1, vec![]),
+                    "{phase:?} {claims:?}"
+                );
+            });
+        }
+    }
+}
+
+#[test]
+fn a_namespace_that_is_deleted_in_any_phase_leaves_no_volume() {
+    for templates in [&[][..], &["www"]] {
+        for phase in phases(!templates.is_empty()) {
+            block_on(async {
+                let (world, _operator) = World::with_an_operator();
+                let namespace = json!({"metadata": {"name": SHOP, "finalizers": ["kubernetes"]}});
+                world.api.put(&object::<Namespace>(namespace));
+                swapping(&world, templates, phase).await;
+                world.api.delete::<Namespace>(SHOP);
+                world.api.delete::<StatefulSet>(&format!("{SHOP}/nginx"));
+                world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/nginx"));
+                for source in world.api.list::<PvcSourcePopulator>() {
+                    world
+                        .api
+                        .delete::<PvcSourcePopulator>(&format!("{SHOP}/{}", source.name_any()));
+                }
+                for _ in 0..4 {
+                    for pod in world.api.list::<Pod>() {
+                        world.api.delete::<Pod>(&format!("{SHOP}/{}", pod.name_any()));
+                    }
+                    world.claims().iter().for_each(|claim| delete(&world, claim));
+                    world.rest().await;
+                }
+                assert_eq!(left_behind(&world), Vec::<String>::new(), "{templates:?} {phase:?}");
+                let volumes = world.api.list::<PersistentVolume>();
+                assert_eq!((world.claims(), volumes.len()), (vec![], 0), "{templates:?} {phase:?}");
+            });
+        }
+    }
 }

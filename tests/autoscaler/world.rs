@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -92,6 +92,7 @@ impl World {
                 "volumeBindingMode": mode, "allowVolumeExpansion": can_grow,
             })));
         }
+        api.put(&object::<Namespace>(json!({"metadata": {"name": SHOP}})));
         let play = Arc::new(Mutex::new(Play::default()));
         let mut kubernetes = JoinSet::new();
         kubernetes.spawn(play::run(api.clone(), play.clone(), workloads));

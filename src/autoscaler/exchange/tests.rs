@@ -199,10 +199,13 @@ impl World {
                 there.annotations_mut().remove(EXCHANGE);
                 policy(
                     there,
-                    known.policy(&Half {
-                        claim: self.claims.get(name).cloned().map(Box::new),
-                        pv: Some(Box::new(there.clone())),
-                    }),
+                    known.policy(
+                        &Half {
+                            claim: self.claims.get(name).cloned().map(Box::new),
+                            pv: Some(Box::new(there.clone())),
+                        },
+                        false,
+                    ),
                 );
             }
             Stage::Delete(_) => {

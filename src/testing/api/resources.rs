@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, Secret,
+    ConfigMap, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, Secret,
 };
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -150,6 +150,7 @@ pub(super) fn resources() -> Arc<[Arc<Resource>]> {
 fn find_resources() -> Vec<Arc<Resource>> {
     let core = [
         Resource::core::<Node>().with_status().with_fields(&["spec.unschedulable"]),
+        Resource::core::<Namespace>().with_status(),
         Resource::core::<ConfigMap>().in_namespaces(),
         Resource::core::<Secret>().in_namespaces().with_fields(&["type"]),
         Resource::core::<PersistentVolume>().with_status(),

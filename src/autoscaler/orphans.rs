@@ -1,0 +1,286 @@
+//! What a PvcAutoscaler that is deleted midway has made for a swap: the claim with the copy, and what that is filled
+//! from. A pod that waits for the copy gets it; else it goes.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch};
+use serde_json::json;
+
+use crate::api::{FillingPhase, PvcAutoscaler, PvcSourcePopulator, ordinal_of};
+use crate::autoscaler::exchange::record;
+use crate::autoscaler::keeper::Keeper;
+use crate::autoscaler::plan::is_copy;
+use crate::autoscaler::seen::{has_ended, is_bound, is_ending, uid, uses};
+use crate::autoscaler::swap::is_fillable;
+use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY, WRITER};
+use crate::causes;
+use crate::cluster::{VOLUME, writes};
+use crate::populators;
+
+/// What was made for a swap of which no one knows any more, as it is now.
+#[derive(Debug, Default)]
+struct Orphan {
+    /// The claim with the copy.
+    copy: Option<PersistentVolumeClaim>,
+    /// What that is filled from.
+    source: Option<PvcSourcePopulator>,
+    /// The claim whose content it gets.
+    from: Option<PersistentVolumeClaim>,
+    /// The pods of the namespace.
+    pods: Vec<Pod>,
+    /// Whether the workload makes the old claim, so that its pod never has another one.
+    keeps_name: bool,
+}
+
+/// What is done about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Care {
+    /// Nothing is left to be done.
+    Nothing,
+    /// It is looked at again.
+    Wait,
+    /// The claim with the copy goes.
+    DropCopy,
+    /// The old claim says that the other one has taken its place.
+    Supersede,
+    /// What the claim was filled from goes.
+    DropSource,
+}
+
+impl Orphan {
+    fn care(&self) -> Care {
+        let without_claim = if self.source.is_some() { Care::DropSource } else { Care::Nothing };
+        let Some(copy) = &self.copy else { return without_claim };
+        if is_ending(&copy.metadata) {
+            return Care::Wait;
+        }
+        if !is_bound(copy) {
+            let goes_on = !self.keeps_name && self.is_being_copied(copy) && self.is_named(copy);
+            return match is_fillable(copy) {
+                true if goes_on => Care::Wait,
+                true => Care::DropCopy,
+                false => without_claim,
+            };
+        }
+        // It has the volume from before: it is kept as every old claim is.
+        let is_old =
+            [VOLUME, SUPERSEDED_BY].iter().any(|key| copy.annotations().contains_key(*key));
+        let Some(from) = self.from.as_ref().filter(|from| is_bound(from) && !is_old) else {
+            return without_claim;
+        };
+        if self.told(copy) != Some(FillingPhase::Filled) {
+            return if self.source.is_some() { Care::Wait } else { Care::Nothing };
+        }
+        let is_used = self.is_named(copy);
+        match () {
+            () if self.keeps_name || self.is_named(from) => {
+                if is_used {
+                    without_claim
+                } else {
+                    Care::DropCopy
+                }
+            }
+            () if from.annotations().contains_key(SUPERSEDED_BY) => without_claim,
+            () => Care::Supersede,
+        }
+    }
+
+    fn told(&self, copy: &PersistentVolumeClaim) -> Option<FillingPhase> {
+        let status = self.source.as_ref()?.status.as_ref()?;
+        Some(status.of(uid(&copy.metadata))?.phase)
+    }
+
+    /// Whether the copy has begun, and may still come to a good end.
+    fn is_being_copied(&self, copy: &PersistentVolumeClaim) -> bool {
+        let is_open = self.source.as_ref().is_some_and(|source| !source.spec.paused);
+        let is_there = self.from.as_ref().is_some_and(is_bound);
+        is_open && is_there && self.told(copy) != Some(FillingPhase::Failed)
+    }
+
+    /// Whether a pod that is not ours names a claim.
+    fn is_named(&self, claim: &PersistentVolumeClaim) -> bool {
+        let name = claim.name_any();
+        let mut pods = self.pods.iter().filter(|pod| !populators::fills(pod) && !has_ended(pod));
+        pods.any(|pod| uses(pod, &name))
+    }
+}
+
+impl Keeper {
+    /// Clean up after swaps of PvcAutoscalers that are not there any more; whether there are any.
+    pub(super) async fn clean_up_orphans(&self) -> bool {
+        let is_without_keeper = |object: &dyn HasLabels| {
+            let (namespace, keeper) = object.keeper()?;
+            self.autoscalers.get_in(&namespace, &keeper).is_none().then_some((namespace, keeper))
+        };
+        let claims = self.watches.claims().all();
+        let copies = claims.iter().filter(|claim| is_copy(claim));
+        let copies =
+            copies.filter_map(|claim| Some((is_without_keeper(&**claim)?, claim.name_any())));
+        let sources = self.sources.all();
+        let sources =
+            sources.iter().filter_map(|one| Some((is_without_keeper(&**one)?, one.name_any())));
+        let all: std::collections::BTreeSet<_> = copies.chain(sources).collect();
+        let mut is_any = false;
+        for ((namespace, keeper), name) in all {
+            let cared = self.care_for_orphan(&namespace, &keeper, &name).await;
+            is_any |= cared.unwrap_or_else(|error| {
+                let error = causes::in_full(&error);
+                tracing::warn!(claim = name, namespace, error, "failed to clean up after a swap");
+                true
+            });
+        }
+        is_any
+    }
+
+    async fn care_for_orphan(
+        &self,
+        namespace: &str,
+        keeper: &str,
+        name: &str,
+    ) -> Result<bool, kube::Error> {
+        let claims = self.of::<PersistentVolumeClaim>(namespace);
+        let sources = self.of::<PvcSourcePopulator>(namespace);
+        // What is watched may be older than one that was made since.
+        if self.of::<PvcAutoscaler>(namespace).get_opt(keeper).await?.is_some() {
+            return Ok(false);
+        }
+        let is_its = |object: &dyn HasLabels| object.keeper().is_some_and(|(_, by)| by == keeper);
+        let copy = claims.get_opt(name).await?;
+        if copy.as_ref().is_some_and(|copy| !is_its(copy) || !is_copy(copy)) {
+            return Ok(false);
+        }
+        let source = sources.get_opt(name).await?.filter(|source| is_its(source));
+        let from = source.as_ref().map(|source| source.spec.source_pvc_ref.name.clone());
+        let from = match from {
+            Some(from) => claims.get_opt(&from).await?,
+            None => None,
+        };
+        let keeps_name = match &from {
+            Some(from) => self.is_made_by_workload(from).await?,
+            None => false,
+        };
+        let pods = self.of::<Pod>(namespace).list(&ListParams::default()).await?.items;
+        let orphan = Orphan { copy, source, from, pods, keeps_name };
+        let care = orphan.care();
+        if !matches!(care, Care::Nothing | Care::Wait) {
+            tracing::info!(claim = name, namespace, ?care, "cleaning up after a swap");
+        }
+        match (care, &orphan.copy, &orphan.source, &orphan.from) {
+            (Care::Nothing, ..) => return Ok(false),
+            (Care::DropCopy, Some(copy), ..) if !self.is_in_exchange(copy).await? => {
+                writes::remove(&claims, &copy.metadata).await?;
+            }
+            (Care::DropSource, _, Some(source), _) => {
+                writes::remove(&sources, &source.metadata).await?;
+            }
+            (Care::Supersede, _, _, Some(from)) => {
+                let patch = json!({"metadata": {
+                    "uid": from.metadata.uid, "resourceVersion": from.metadata.resource_version,
+                    "annotations": { SUPERSEDED_BY: name },
+                }});
+                writes::patch(&claims, &from.name_any(), &Patch::Merge(patch), WRITER).await?;
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    async fn is_in_exchange(&self, claim: &PersistentVolumeClaim) -> Result<bool, kube::Error> {
+        Ok(self.pv_of(claim).await?.is_some_and(|pv| record(&pv).is_some()))
+    }
+
+    /// Whether a StatefulSet makes a claim by a template of its own.
+    async fn is_made_by_workload(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<bool, kube::Error> {
+        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+        let all = self.of::<StatefulSet>(&namespace).list(&ListParams::default()).await?.items;
+        Ok(all.iter().any(|set| {
+            let spec = set.spec.as_ref();
+            let mut own =
+                spec.into_iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
+            own.any(|one| {
+                ordinal_of(&name, &format!("{}-{}", one.name_any(), set.name_any())).is_some()
+            })
+        }))
+    }
+}
+
+/// What says by a label which PvcAutoscaler made it.
+trait HasLabels {
+    /// Its namespace, and the PvcAutoscaler.
+    fn keeper(&self) -> Option<(String, String)>;
+}
+
+impl<K: ResourceExt> HasLabels for K {
+    fn keeper(&self) -> Option<(String, String)> {
+        Some((self.namespace()?, self.labels().get(KEPT_BY)?.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn claim(name: &str, phase: &str, notes: &Value) -> PersistentVolumeClaim {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "uid": name, "annotations": notes}, "spec": {},
+            "status": {"phase": phase},
+        }))
+        .unwrap()
+    }
+
+    fn source(paused: bool, told: FillingPhase) -> PvcSourcePopulator {
+        serde_json::from_value(json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "PvcSourcePopulator",
+            "metadata": {"name": "new"},
+            "spec": {"sourcePvcRef": {"name": "old"}, "paused": paused},
+            "status": {"claims": [{"claim": "new", "uid": "new", "phase": told}]},
+        }))
+        .unwrap()
+    }
+
+    fn pod_with(claim: &str) -> Pod {
+        let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}});
+        serde_json::from_value(json!({"metadata": {"name": "db-0"},
+                                      "spec": {"containers": [], "volumes": [volume]}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_pod_that_waits_for_the_copy_gets_it_and_else_that_goes() {
+        use FillingPhase::{Failed, Filled, Filling, Waiting};
+        let none = json!({});
+        let of = |phase: &str, source: Option<PvcSourcePopulator>, pod: &str, keeps_name: bool| {
+            let from = source.is_some().then(|| claim("old", "Bound", &none));
+            let copy = Some(claim("new", phase, &none));
+            Orphan { copy, source, from, pods: vec![pod_with(pod)], keeps_name }.care()
+        };
+        for (phase, source, pod, keeps_name, care) in [
+            ("Pending", Some(source(true, Waiting)), "new", false, Care::DropCopy),
+            ("Pending", Some(source(false, Filling)), "new", false, Care::Wait),
+            ("Pending", Some(source(false, Filling)), "old", false, Care::DropCopy),
+            ("Pending", Some(source(false, Failed)), "new", false, Care::DropCopy),
+            ("Pending", Some(source(false, Filling)), "old", true, Care::DropCopy),
+            ("Pending", None, "new", false, Care::DropCopy),
+            ("Bound", Some(source(false, Filling)), "new", false, Care::Wait),
+            ("Bound", Some(source(false, Filled)), "new", false, Care::Supersede),
+            ("Bound", Some(source(false, Filled)), "old", false, Care::DropCopy),
+            ("Bound", Some(source(false, Filled)), "old", true, Care::DropCopy),
+            ("Bound", None, "new", false, Care::Nothing),
+            ("Lost", None, "new", false, Care::Nothing),
+        ] {
+            let word = format!("{phase} {source:?} {pod} {keeps_name}");
+            assert_eq!(of(phase, source, pod, keeps_name), care, "{word}");
+        }
+        let copy = Some(claim("new", "Bound", &json!({ VOLUME: "v" })));
+        let (source, from) = (Some(source(false, Filled)), Some(claim("old", "Bound", &none)));
+        let exchanged = Orphan { copy, source, from, pods: Vec::new(), keeps_name: true };
+        assert_eq!(exchanged.care(), Care::DropSource, "it has the volume from before");
+        let alone = Orphan { copy: None, ..exchanged };
+        assert_eq!((alone.care(), Orphan::default().care()), (Care::DropSource, Care::Nothing));
+    }
+}
