@@ -26,7 +26,7 @@ use crate::api::{
 use crate::autoscaler::conditions::conditions;
 use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::plan::plan;
-use crate::autoscaler::seen::{Refusal, Seen, uid};
+use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, uid};
 use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally};
@@ -453,13 +453,14 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
         return Some(AGAIN);
     }
     let retained = status.ordinals.iter().flat_map(|one| &one.retained);
+    let is_skewed = matches!(seen.clock, ClockSeen::Differs(_));
     let ends = retained.map(|old| {
         if old.fence.is_some() {
             return AGAIN; // Its node is asked.
         }
         match old.until(seen.autoscaler.spec.retention) {
             Some(at) if at > seen.now => time_to(at, seen.now),
-            None if seen.skew.is_none() && old.used_time.is_none() => AGAIN, // Its pod is not ready yet.
+            None if !is_skewed && old.used_time.is_none() => AGAIN, // Its pod is not ready yet.
             _ => LATER,
         }
     });

@@ -18,10 +18,10 @@ use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
 use crate::autoscaler::places::{Elsewhere, Place, is_fit};
 use crate::autoscaler::preflight::{Room, Surroundings};
-use crate::autoscaler::seen::{Refusal, Seen, Usage, Workload, uid};
+use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, Usage, Workload, uid};
 use crate::autoscaler::size;
 use crate::autoscaler::{Drift, KEPT_BY};
-use crate::cluster::{ClockSkew, requested, volume_of};
+use crate::cluster::{requested, volume_of};
 use crate::populators;
 use crate::volume::{CapacityQuery, DRIVER, FsKind, VolumeId};
 
@@ -51,7 +51,7 @@ impl Keeper {
         let now = self.now();
         let mut seen = Seen {
             now,
-            skew: self.skew_if_it_matters(&autoscaler, now).await?,
+            clock: self.clock_if_it_matters(&autoscaler, now).await?,
             is_covered,
             claims: BTreeMap::new(),
             sources: BTreeMap::new(),
@@ -81,19 +81,22 @@ impl Keeper {
         Ok(Some(seen))
     }
 
-    /// How the clock differs from that of the API server, if a retained claim is to be deleted by it, or the time
-    /// from which that is counted is to be written.
-    async fn skew_if_it_matters(
+    /// Compare the clock with that of the API server, if a retained claim is to be deleted by it, or the time from
+    /// which that is counted is to be written.
+    async fn clock_if_it_matters(
         &self,
         autoscaler: &PvcAutoscaler,
         now: Timestamp,
-    ) -> Result<Option<ClockSkew>, kube::Error> {
+    ) -> Result<ClockSeen, kube::Error> {
         let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let mut retained = ordinals.flat_map(|one| &one.retained);
         let retention = autoscaler.spec.retention;
         let matters = retained
             .any(|old| old.used_time.is_none() || old.until(retention).is_some_and(|at| at <= now));
-        if matters { self.skew().await } else { Ok(None) }
+        if !matters {
+            return Ok(ClockSeen::NotAsked);
+        }
+        Ok(self.skew().await?.map_or(ClockSeen::Agrees, ClockSeen::Differs))
     }
 
     /// Who keeps its claims in its place. What is watched comes in order: who sees a younger one has seen the

@@ -1,6 +1,8 @@
 //! What a PvcAutoscaler that is deleted midway has made for a swap: the claim with the copy, and what that is filled
 //! from. A pod that waits for the copy gets it; else it goes.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
@@ -57,11 +59,10 @@ impl Orphan {
         }
         if !is_bound(copy) {
             let goes_on = !self.keeps_name && self.is_being_copied(copy) && self.is_named(copy);
-            return match is_fillable(copy) {
-                true if goes_on => Care::Wait,
-                true => Care::DropCopy,
-                false => without_claim,
-            };
+            if !is_fillable(copy) {
+                return without_claim;
+            }
+            return if goes_on { Care::Wait } else { Care::DropCopy };
         }
         // It has the volume from before: it is kept as every old claim is.
         let is_old =
@@ -72,18 +73,10 @@ impl Orphan {
         if self.told(copy) != Some(FillingPhase::Filled) {
             return if self.source.is_some() { Care::Wait } else { Care::Nothing };
         }
-        let is_used = self.is_named(copy);
-        match () {
-            () if self.keeps_name || self.is_named(from) => {
-                if is_used {
-                    without_claim
-                } else {
-                    Care::DropCopy
-                }
-            }
-            () if from.annotations().contains_key(SUPERSEDED_BY) => without_claim,
-            () => Care::Supersede,
+        if self.keeps_name || self.is_named(from) {
+            return if self.is_named(copy) { without_claim } else { Care::DropCopy };
         }
+        if from.annotations().contains_key(SUPERSEDED_BY) { without_claim } else { Care::Supersede }
     }
 
     fn told(&self, copy: &PersistentVolumeClaim) -> Option<FillingPhase> {
@@ -120,7 +113,7 @@ impl Keeper {
         let sources = self.sources.all();
         let sources =
             sources.iter().filter_map(|one| Some((is_without_keeper(&**one)?, one.name_any())));
-        let all: std::collections::BTreeSet<_> = copies.chain(sources).collect();
+        let all: BTreeSet<_> = copies.chain(sources).collect();
         let mut is_any = false;
         for ((namespace, keeper), name) in all {
             let cared = self.care_for_orphan(&namespace, &keeper, &name).await;

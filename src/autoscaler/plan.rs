@@ -9,7 +9,7 @@ use crate::api::{
     self, AutoscalerMode, AutoscalerPhase, FillingPhase, MOST_RETAINED, Naming, OrdinalStatus,
     PvcAutoscalerStatus, PvcSourcePopulator, Quantity, Retained, SwapPhase,
 };
-use crate::autoscaler::seen::{Seen, Workload, has_ended, is_bound, uid, uses};
+use crate::autoscaler::seen::{ClockSeen, Seen, Workload, has_ended, is_bound, uid, uses};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::{drop_as_seen, is_fillable};
 use crate::autoscaler::turn::Turn;
@@ -57,7 +57,9 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     }
     told.reverse();
     steps.extend(sweep(seen, &told));
-    steps.extend(seen.skew.map(|skew| tell_of_skew(seen, skew)));
+    if let ClockSeen::Differs(skew) = seen.clock {
+        steps.push(tell_of_skew(seen, skew));
+    }
     let refused = seen
         .refusal
         .as_ref()

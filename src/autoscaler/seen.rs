@@ -24,8 +24,8 @@ use crate::volume::Use;
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub now: Timestamp,
-    /// How the clock differs from that of the API server; asked only where something is deleted by time.
-    pub skew: Option<ClockSkew>,
+    /// Whether its clock is that of the API server; asked only where something is deleted by time.
+    pub clock: ClockSeen,
     pub autoscaler: PvcAutoscaler,
     /// Whose claims these are; `None` if there is none of its name.
     pub workload: Option<Workload>,
@@ -61,6 +61,17 @@ pub(super) struct Seen {
     pub around: Surroundings,
     /// What the API server did not let us do the last time.
     pub refusal: Option<Refusal>,
+}
+
+/// What is known of the clock here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClockSeen {
+    /// Nothing: nothing was to be decided by it.
+    NotAsked,
+    /// It is that of the API server.
+    Agrees,
+    /// It differs from that.
+    Differs(ClockSkew),
 }
 
 /// A claim that could not be made or grown: a quota, a policy.

@@ -12,7 +12,7 @@ use crate::api::{
 };
 use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::plan::{bounded, size_of};
-use crate::autoscaler::seen::{is_bound, is_ending, uid};
+use crate::autoscaler::seen::{ClockSeen, is_bound, is_ending, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
@@ -182,9 +182,15 @@ impl Turn<'_> {
         if self.entry.last_swap.as_ref().is_none_or(|last| last.claim != new) {
             self.sum_up(&name, &new);
         }
-        // As long as the swap is told of, what it was made with is found.
+        // As long as the swap is told of, what it was made with is found. Until the old claim says which one has
+        // taken its place, what that was filled from says so.
         if self.seen.sources.contains_key(&new) {
-            self.steps.push(Step::DropSource { claim: new });
+            let is_told = self.entry.retained.last().is_none_or(|old| {
+                let claim = self.seen.claim(&old.claim);
+                let is_marked = claim.is_none_or(|it| it.annotations().contains_key(SUPERSEDED_BY));
+                is_marked || self.is_needed_again(&old.claim)
+            });
+            self.steps.extend(is_told.then_some(Step::DropSource { claim: new }));
         } else {
             self.entry.swap = None;
         }
@@ -306,8 +312,8 @@ impl Turn<'_> {
     }
 
     /// Claims that others have taken the place of go after their time, counted from when that one was used first.
-    /// None goes while a person has reason to want it back: nothing is to be changed, or the pod is not ready. With
-    /// a clock that differs from that of the API server no time is written, and nothing goes by it.
+    /// None goes while a person has reason to want it back: nothing is to be changed, or the pod is not ready. As
+    /// long as the clock was not found to be that of the API server no time is written, and nothing goes by it.
     pub(super) fn retire(&mut self) {
         let (seen, spec) = (self.seen, &self.seen.autoscaler.spec);
         let active = self.entry.active_claim.clone();
@@ -327,7 +333,7 @@ impl Turn<'_> {
                 let (claim, by) = (old.claim.clone(), active.clone());
                 steps.push(Step::Supersede { claim, by });
             }
-            if seen.skew.is_some() {
+            if seen.clock != ClockSeen::Agrees {
                 return true;
             }
             if old.used_time.is_none() && is_used {

@@ -34,10 +34,12 @@ pub enum ClockSkew {
 impl fmt::Display for ClockSkew {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ClockSkew::Ahead(by) if by.is_negative() => {
-                write!(f, "{:#} behind that of the API server", by.abs())
+            ClockSkew::Ahead(by) => {
+                let (seconds, word) =
+                    (by.abs().as_secs(), if by.is_negative() { "behind" } else { "ahead of" });
+                let by = SignedDuration::from_secs(seconds);
+                write!(f, "{by:#} {word} that of the API server")
             }
-            ClockSkew::Ahead(by) => write!(f, "{by:#} ahead of that of the API server"),
             ClockSkew::Unknown => f.write_str("not comparable: the API server sends no date"),
         }
     }
@@ -81,11 +83,10 @@ impl Clock {
 /// has no parts of a second.
 fn difference((before, after): (Timestamp, Timestamp), date: Timestamp) -> Option<ClockSkew> {
     let (ahead, behind) = (before.duration_since(date), date.duration_since(after));
-    match () {
-        () if ahead > TOLERANCE => Some(ClockSkew::Ahead(ahead)),
-        () if behind > TOLERANCE => Some(ClockSkew::Ahead(-behind)),
-        () => None,
+    if ahead > TOLERANCE {
+        return Some(ClockSkew::Ahead(ahead));
     }
+    (behind > TOLERANCE).then(|| ClockSkew::Ahead(-behind))
 }
 
 #[cfg(test)]

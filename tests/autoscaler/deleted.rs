@@ -284,7 +284,7 @@ fn a_pvc_autoscaler_that_is_deleted_in_any_phase_leaves_nothing_of_its_swap() {
                 assert_eq!(
                     (claims.len(), left_behind(&world)),
                     (1, vec![]),
-                    "{phase:?} {claims:?}"
+                    "{templates:?} {phase:?} {claims:?}"
                 );
             });
         }

@@ -15,7 +15,7 @@ use crate::api::{
     AutoscalerPhase, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Quantity, RollBack,
 };
 use crate::autoscaler::preflight::Surroundings;
-use crate::autoscaler::seen::{Claims, Seen, Workload};
+use crate::autoscaler::seen::{Claims, ClockSeen, Seen, Workload};
 use crate::autoscaler::steps::Step;
 use crate::bytes::Bytes;
 use crate::cluster::Asked;
@@ -333,7 +333,7 @@ impl World {
         let volumes = self.claims.keys().map(|name| (name.clone(), self.volume(name, n)));
         Seen {
             now: self.now(),
-            skew: None,
+            clock: ClockSeen::Agrees,
             autoscaler: self.autoscaler(),
             workload: Some(workload),
             claims: claims.collect(),
