@@ -37,6 +37,7 @@ mod remake;
 mod room;
 mod same_name;
 mod seen;
+mod siblings;
 mod size;
 mod steps;
 mod swap;

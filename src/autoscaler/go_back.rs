@@ -191,7 +191,13 @@ impl Turn<'_> {
         if let Some(why) = self.lacks_before(&to, &known) {
             return self.give_up(&why);
         }
+        if self.retreats() {
+            return;
+        }
         let is_begun = self.swap_mut().stopped_at.is_some();
+        if !is_begun && self.waits_for_siblings() {
+            return self.go_on(SwapPhase::Planned, None, None);
+        }
         let is_kept = self.is_gone(&from) || self.holds(&from);
         if !is_begun && !is_kept {
             return self.go_on(SwapPhase::Planned, None, None);

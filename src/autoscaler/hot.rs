@@ -48,7 +48,7 @@ impl Turn<'_> {
             }
             Before::Waits => self.wait_ahead(filling),
             // The pod may have run for long since the swap began.
-            Before::Nothing(_) if self.waits_for_others() => {}
+            Before::Nothing(_) if self.waits_for_siblings() || self.waits_for_others() => {}
             // From the stop on nothing else would keep it.
             Before::Nothing(_) if !self.holds(&from) => {}
             Before::Nothing(cold) => self.stop(cold, filling.ahead.as_ref()),

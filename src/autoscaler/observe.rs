@@ -42,6 +42,8 @@ impl Keeper {
         else {
             return Ok(None);
         };
+        // Before the pods: one that another PvcAutoscaler has stopped since then is missing among them.
+        let siblings = self.siblings_of(&autoscaler).await?;
         let pods = self.of::<Pod>(&namespace).list(&ListParams::default()).await?.items;
         let workload = self.see_workload(&autoscaler, &pods).await?;
         let is_covered = match autoscaler.spec.stateful_set() {
@@ -66,6 +68,7 @@ impl Keeper {
             volumes: BTreeMap::new(),
             unmarked: BTreeSet::new(),
             autoscaler,
+            siblings,
             workload,
             pods,
             refusal,
@@ -97,6 +100,29 @@ impl Keeper {
             return Ok(ClockSeen::NotAsked);
         }
         Ok(self.skew().await?.map_or(ClockSeen::Agrees, ClockSeen::Differs))
+    }
+
+    /// The others that keep claims of the same pods, as they are now: what is watched may be older than a swap that
+    /// one of them has begun.
+    async fn siblings_of(
+        &self,
+        autoscaler: &PvcAutoscaler,
+    ) -> Result<Vec<PvcAutoscaler>, kube::Error> {
+        let Some(set) = autoscaler.spec.stateful_set() else { return Ok(Vec::new()) };
+        let namespace = autoscaler.namespace();
+        let is_sibling = |one: &PvcAutoscaler| {
+            one.spec.stateful_set() == Some(set)
+                && one.namespace() == namespace
+                && uid(&one.metadata) != uid(&autoscaler.metadata)
+        };
+        let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let swaps = ordinals.filter_map(|one| one.swap.as_ref()).any(is_under_way);
+        if !swaps && !self.autoscalers.all().iter().any(|one| is_sibling(one)) {
+            return Ok(Vec::new());
+        }
+        let api = self.of::<PvcAutoscaler>(&namespace.clone().unwrap_or_default());
+        let all = api.list(&ListParams::default()).await?.items;
+        Ok(all.into_iter().filter(is_sibling).collect())
     }
 
     /// Who keeps its claims in its place. What is watched comes in order: who sees a younger one has seen the
@@ -237,9 +263,8 @@ impl Keeper {
     /// What the swaps depend on that are wanted and not begun.
     async fn look_around(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        let is_begun = |swap: &Swap| swap.phase != SwapPhase::Failed;
         let wanted = ordinals
-            .filter(|one| !one.swap.as_ref().is_some_and(is_begun) && wants_swap(seen, one));
+            .filter(|one| !one.swap.as_ref().is_some_and(is_under_way) && wants_swap(seen, one));
         let claims: Vec<String> = wanted.map(|one| one.active_claim.clone()).collect();
         if claims.is_empty() {
             return Ok(());
@@ -321,6 +346,10 @@ impl Keeper {
             }
         }
     }
+}
+
+fn is_under_way(swap: &Swap) -> bool {
+    swap.phase != SwapPhase::Failed
 }
 
 /// The claims of this pattern that pods with these labels name.

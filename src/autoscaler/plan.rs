@@ -10,6 +10,7 @@ use crate::api::{
     PvcAutoscalerStatus, PvcSourcePopulator, Quantity, Retained, SwapPhase,
 };
 use crate::autoscaler::seen::{ClockSeen, Seen, Workload, has_ended, is_bound, uid, uses};
+use crate::autoscaler::siblings::is_busy;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::{drop_as_seen, is_fillable};
 use crate::autoscaler::turn::Turn;
@@ -342,11 +343,8 @@ pub(super) fn may_begin(seen: &Seen) -> bool {
 /// How many further pods may be stopped.
 fn may_stop(seen: &Seen, entries: &[OrdinalStatus]) -> usize {
     let spec = &seen.autoscaler.spec;
-    let is_busy = |one: &&OrdinalStatus| {
-        let swap = one.swap.as_ref().filter(|swap| swap.phase != SwapPhase::Failed);
-        one.is_shrinking() || swap.is_some()
-    };
-    let busy = entries.iter().filter(is_busy).count();
+    let busy = entries.iter().filter(|one| is_busy(one)).map(|one| one.ordinal);
+    let busy = busy.chain(seen.busy_elsewhere()).collect::<BTreeSet<i32>>().len();
     if may_begin(seen) { spec.max_unavailable().saturating_sub(busy) } else { 0 }
 }
 

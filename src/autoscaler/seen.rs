@@ -27,6 +27,8 @@ pub(super) struct Seen {
     /// Whether its clock is that of the API server; asked only where something is deleted by time.
     pub clock: ClockSeen,
     pub autoscaler: PvcAutoscaler,
+    /// The others that keep claims of the same pods.
+    pub siblings: Vec<PvcAutoscaler>,
     /// Whose claims these are; `None` if there is none of its name.
     pub workload: Option<Workload>,
     /// By name: the claims that are kept here, and those that could be.

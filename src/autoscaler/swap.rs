@@ -52,7 +52,7 @@ impl Turn<'_> {
     pub(super) fn copy(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
-        if !self.make_missing(&name, &from) {
+        if self.retreats() || !self.make_missing(&name, &from) {
             return;
         }
         let filling = self.seen.filling(&name).cloned().unwrap_or_default();
@@ -118,6 +118,9 @@ impl Turn<'_> {
         for pod in self.seen.writers(from) {
             let name = pod.name_any();
             if name == ours && !is_ending(&pod.metadata) {
+                if !self.may_evict() {
+                    continue;
+                }
                 let uid = uid(&pod.metadata).to_owned();
                 self.steps.push(Step::Evict { pod: name, uid, within: seconds_for(pod) });
             } else if name != ours {

@@ -15,6 +15,7 @@ use world::{FAIR, FillingPhaseKey, HOT, Left, MOVES, Move, NOTHING, RETRIED, SAM
 mod dice;
 #[path = "../../../tests/tally/figures.rs"]
 mod figures;
+mod keepers;
 mod kubernetes;
 mod nodes;
 mod objects;

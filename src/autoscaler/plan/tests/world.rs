@@ -335,6 +335,7 @@ impl World {
             now: self.now(),
             clock: ClockSeen::Agrees,
             autoscaler: self.autoscaler(),
+            siblings: Vec::new(),
             workload: Some(workload),
             claims: claims.collect(),
             sources: sources.collect(),

@@ -1,0 +1,108 @@
+//! Several PvcAutoscalers of one workload, such as one for its data and one for its logs: what one of them stops is
+//! not there for the others either. Pure.
+//!
+//! Each writes into its status that a pod is to stop, and stops it only after it has seen the others later. So of
+//! two that begin at once at least one sees the other. The older one waits then, and the younger one takes back
+//! what it has written, unless its pod was asked to go already.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+
+use crate::api::{OrdinalStatus, PvcAutoscaler, SwapPhase};
+use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::seen::{Seen, is_ending, uid};
+use crate::autoscaler::turn::Turn;
+
+/// Whether the pod of an entry is stopped for it, or is about to be.
+fn is_stopped(one: &OrdinalStatus) -> bool {
+    use SwapPhase::{Draining, Exchanging, Fenced, FinalCopy, RollingBack};
+    let phase = one.swap.as_ref().map(|swap| swap.phase);
+    matches!(phase, Some(Draining | Fenced | FinalCopy | Exchanging | RollingBack))
+}
+
+/// Whether something is under way for which a pod is stopped, or will be.
+pub(super) fn is_busy(one: &OrdinalStatus) -> bool {
+    let swap = one.swap.as_ref().filter(|swap| swap.phase != SwapPhase::Failed);
+    one.is_shrinking() || swap.is_some()
+}
+
+impl Seen {
+    /// The ordinals with which others are busy.
+    pub fn busy_elsewhere(&self) -> impl Iterator<Item = i32> {
+        self.entries_of_siblings().filter(|(_, one)| is_busy(one)).map(|(_, one)| one.ordinal)
+    }
+
+    fn entries_of_siblings(&self) -> impl Iterator<Item = (&PvcAutoscaler, &OrdinalStatus)> {
+        self.siblings.iter().flat_map(|one| {
+            let entries = one.status.iter().flat_map(|status| &status.ordinals);
+            entries.map(move |entry| (one, entry))
+        })
+    }
+
+    /// Whether another one is older.
+    fn is_younger_than(&self, other: &PvcAutoscaler) -> bool {
+        let age = |one: &PvcAutoscaler| {
+            let made = one.metadata.creation_timestamp.as_ref().map(|at| at.0);
+            (made, uid(&one.metadata).to_owned())
+        };
+        age(other) < age(&self.autoscaler)
+    }
+}
+
+impl Turn<'_> {
+    /// Others that have stopped so many other pods that this one goes on.
+    fn stopped_elsewhere(&self) -> Vec<(&PvcAutoscaler, i32)> {
+        let ours = self.entry.ordinal;
+        let all = self.seen.entries_of_siblings();
+        let stopped = all.filter(|(_, one)| is_stopped(one) && one.ordinal != ours);
+        let stopped: BTreeMap<i32, &PvcAutoscaler> =
+            stopped.map(|(by, one)| (one.ordinal, by)).collect();
+        if stopped.len() < self.seen.autoscaler.spec.max_unavailable() {
+            return Vec::new();
+        }
+        stopped.into_iter().map(|(ordinal, by)| (by, ordinal)).collect()
+    }
+
+    /// Whether the pod is not stopped now because of those that others have stopped.
+    pub(super) fn waits_for_siblings(&mut self) -> bool {
+        let Some((by, other)) =
+            self.stopped_elsewhere().first().map(|(by, one)| (by.name_any(), *one))
+        else {
+            return false;
+        };
+        let message = format!(
+            "pod {} is stopped for PvcAutoscaler {by}, so pod {} is not stopped: see `kubectl describe \
+             pvcautoscaler {by}`",
+            self.seen.autoscaler.pod_called(other),
+            self.pod()
+        );
+        self.wait(AutoscalerReason::PodNotReady, message);
+        true
+    }
+
+    /// Whether the pod may be asked to go: who else stops one knows of it.
+    pub(super) fn may_evict(&mut self) -> bool {
+        if self.seen.siblings.is_empty() {
+            return true;
+        }
+        let told =
+            self.seen.autoscaler.status.as_ref().and_then(|told| told.of(self.entry.ordinal));
+        told.is_some_and(is_stopped) && !self.waits_for_siblings() && !self.waits_for_others()
+    }
+
+    /// Take back that the pod is to stop, for an older one that stops another one. One that was asked to go is
+    /// gone.
+    pub(super) fn retreats(&mut self) -> bool {
+        let pod = self.seen.pod(self.entry.ordinal);
+        let runs = pod.is_some_and(|pod| !is_ending(&pod.metadata));
+        let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
+        let yields = self.stopped_elsewhere().iter().any(|(by, _)| self.seen.is_younger_than(by));
+        if phase != Some(SwapPhase::Draining) || !runs || !yields {
+            return false;
+        }
+        let swap = self.swap_mut();
+        (swap.phase, swap.stopped_at) = (SwapPhase::Planned, None);
+        self.waits_for_siblings()
+    }
+}
