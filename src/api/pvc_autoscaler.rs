@@ -290,6 +290,10 @@ pub struct OrdinalStatus {
     /// The last number under which one of its volumes was told who may use it: the next one is higher.
     #[serde(default)]
     pub fence_generation: i64,
+    /// The size in the template when the claim last asked for that. A claim that asks for more since then, although
+    /// the template was not lowered, was made larger by another client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template_size: Option<Quantity>,
     /// The size that it has come to by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grown: Option<Grown>,

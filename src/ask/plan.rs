@@ -229,7 +229,7 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
     let class = claim.and_then(|claim| claim.spec.as_ref()?.storage_class_name.clone());
     let has = claim.map(capacity).filter(|has| *has > Quantity::default());
     let drift = claim.map(|claim| {
-        let drift = Drift::of(claim, template, size, around.can_grow(class.as_deref()));
+        let drift = Drift::of_pod(spec, entry, claim, around.can_grow(class.as_deref()));
         (drift, requested(claim) > capacity(claim))
     });
     let shrinks = claim.map(|claim| around.shrinks(claim));
@@ -238,7 +238,7 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         _ if is_wanted_back(spec, entry) => (Procedure::RollBack, None),
         None if around.sees(CLAIMS).is_err() => (Procedure::Unseen, None),
         None | Some((Drift::None, _)) if has.is_none() => (Procedure::Make, None),
-        None | Some((Drift::None, false)) => (Procedure::Nothing, None),
+        None | Some((Drift::None, false) | (Drift::Larger(_), _)) => (Procedure::Nothing, None),
         Some((Drift::None, true) | (Drift::Grow | Drift::Lower, _)) => (Procedure::Grow, None),
         Some((Drift::Shrink(change), _)) if shrinks == Some(Shrinks::Mounted) => {
             (Procedure::Shrink, Some(change))

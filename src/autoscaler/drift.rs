@@ -2,7 +2,8 @@
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
-use crate::api::{Quantity, TemplateSpec, VolumeMode};
+use crate::api::{OrdinalStatus, PvcAutoscalerSpec, Quantity, TemplateSpec, VolumeMode};
+use crate::autoscaler::size::wanted;
 use crate::cluster::{capacity, class_of, refusal, requested};
 
 /// How a claim differs from what is wanted.
@@ -16,6 +17,8 @@ pub(crate) enum Drift {
     Lower,
     /// It is only larger: what changes, for people.
     Shrink(String),
+    /// It is only larger, and another client made it so: by how much, for people.
+    Larger(String),
     /// It has to be another claim: what changes, for people.
     Swap(String),
     /// No claim can be made of it that is as it is wanted.
@@ -23,6 +26,25 @@ pub(crate) enum Drift {
 }
 
 impl Drift {
+    /// Compare the claim of a pod with what is wanted of it. One that is larger is not made smaller for a template
+    /// that was not lowered: whoever made it larger, such as in an emergency, would do so again.
+    pub fn of_pod(
+        spec: &PvcAutoscalerSpec,
+        entry: &OrdinalStatus,
+        claim: &PersistentVolumeClaim,
+        can_grow: bool,
+    ) -> Drift {
+        let template = &spec.volume_claim_template.spec;
+        let size = wanted(spec, entry.grown.as_ref());
+        let is_lowered = entry.template_size.is_none_or(|before| before > size);
+        match Drift::of(claim, template, size, can_grow) {
+            Drift::Shrink(change) if spec.autoscale.is_none() && !is_lowered => {
+                Drift::Larger(change)
+            }
+            drift => drift,
+        }
+    }
+
     /// Compare a claim with the template and the size that is wanted of it.
     pub fn of(
         claim: &PersistentVolumeClaim,

@@ -41,6 +41,8 @@ pub enum AutoscalerReason {
     QuotaTooSmall,
     /// Somebody else has a claim that is to be copied.
     ClaimInUse,
+    /// Another client made a claim larger than the template.
+    ClaimLarger,
     /// A pod has another claim now.
     Swapped,
     /// A claim is smaller, where its volume lies.
@@ -77,7 +79,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 33] = [
+    pub const ALL: [AutoscalerReason; 34] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
@@ -95,6 +97,7 @@ impl AutoscalerReason {
         AutoscalerReason::PodProtected,
         AutoscalerReason::QuotaTooSmall,
         AutoscalerReason::ClaimInUse,
+        AutoscalerReason::ClaimLarger,
         AutoscalerReason::Shrunk,
         AutoscalerReason::ShrinkFailed,
         AutoscalerReason::ShrinkWaits,

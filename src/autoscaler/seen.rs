@@ -15,7 +15,7 @@ use crate::api::{
 };
 use crate::autoscaler::exchange::Exchange;
 use crate::autoscaler::preflight::Surroundings;
-use crate::autoscaler::{Drift, KEPT_BY, wanted};
+use crate::autoscaler::{Drift, KEPT_BY};
 use crate::bytes::Bytes;
 use crate::cluster::{ClockSkew, VolumeSeen};
 use crate::volume::Use;
@@ -304,11 +304,9 @@ impl Seen {
 
     /// How the claim of a pod differs from what is wanted.
     pub fn drift_of(&self, entry: &OrdinalStatus, claim: &PersistentVolumeClaim) -> Drift {
-        let template = &self.autoscaler.spec.volume_claim_template.spec;
         let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
         let can_grow = class.and_then(|class| self.classes.get(class)).copied();
-        let size = wanted(&self.autoscaler.spec, entry.grown.as_ref());
-        Drift::of(claim, template, size, can_grow.unwrap_or_default())
+        Drift::of_pod(&self.autoscaler.spec, entry, claim, can_grow.unwrap_or_default())
     }
 
     /// Whether a claim carries our label.

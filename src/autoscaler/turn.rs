@@ -151,8 +151,17 @@ impl<'a> Turn<'a> {
             self.says.progress = Some(format!("claim {} has no volume yet", claim.name_any()));
             return;
         }
+        self.note_template_size(claim);
         self.decide_size(claim, *may_stop > 0);
         self.compare(claim, may_stop);
+    }
+
+    /// Remember the size in the template that the claim asks for: who makes it larger later is another client.
+    fn note_template_size(&mut self, claim: &PersistentVolumeClaim) {
+        let size = self.seen.template_size();
+        if requested(claim) == size {
+            self.entry.template_size = Some(size);
+        }
     }
 
     /// Give it the labels and annotations that the template has by now.
@@ -216,6 +225,14 @@ impl<'a> Turn<'a> {
     fn compare(&mut self, claim: &PersistentVolumeClaim, may_stop: &mut usize) {
         let size = size_of(self.seen, &self.entry);
         match self.drift_of(claim) {
+            Drift::Larger(change) => {
+                let (name, has) = (claim.name_any(), requested(claim));
+                let message = format!(
+                    "claim {name} was made larger than the template by another client, and stays so ({change}): \
+                     write {has} in the template; lower that again if the claim is to shrink"
+                );
+                self.wait(AutoscalerReason::ClaimLarger, message);
+            }
             Drift::None if requested(claim) > capacity(claim) => {
                 self.says.phase = Some(AutoscalerPhase::Growing);
                 let (name, has, to) = (claim.name_any(), capacity(claim), requested(claim));

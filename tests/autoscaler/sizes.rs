@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use pliant::api::{AutoscalerPhase, OrdinalStatus, PvcAutoscaler};
+use pliant::api::{AutoscalerPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus};
 use pliant::bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::block_on;
-use crate::play::End;
+use crate::play::{End, object};
 use crate::world::{SHOP, World};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -329,4 +329,41 @@ fn nothing_is_decided_by_what_a_node_told_whose_agent_is_away_by_now() {
         world.settled("1/1").await;
         assert_eq!(capacity(&world, 0), "20Gi");
     });
+}
+
+#[test]
+fn a_claim_that_another_client_made_larger_is_reported_and_its_pod_goes_on() {
+    for templates in [&[][..], &["www"]] {
+        block_on(async {
+            let (world, _operator) = World::with_an_operator();
+            world.set(1, templates);
+            world.want("4Gi", "hdd", &json!({}));
+            world.settled("1/1").await;
+            let (pod, name) = (world.pod("nginx-0"), world.ordinal(0).active_claim);
+            let asks_for = |size: &str| {
+                let mut claim = world.claim(&name).unwrap();
+                claim.spec.as_mut().unwrap().resources =
+                    Some(object(json!({"requests": {"storage": size}})));
+                world.api.put(&claim);
+            };
+            asks_for("8Gi");
+            let is_told =
+                |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("ClaimLarger");
+            world.until("it is told", is_told).await;
+            world.rest().await;
+            assert_eq!((world.pod("nginx-0"), world.ordinal(0).generation), (pod.clone(), 0));
+            // Also after another edit that is still smaller.
+            world.want("6Gi", "hdd", &json!({}));
+            world.rest().await;
+            assert_eq!((world.pod("nginx-0"), world.ordinal(0).generation), (pod, 0));
+            world.want("8Gi", "hdd", &json!({}));
+            world.settled("1/1").await;
+            // From now on a lower template is meant so.
+            world.want("4Gi", "hdd", &json!({}));
+            world.settled("1/1").await;
+            let requests = world.active(0).spec.unwrap().resources.unwrap().requests.unwrap();
+            assert_eq!(requests["storage"].0, "4Gi");
+            world.write();
+        });
+    }
 }
