@@ -12,6 +12,7 @@ use crate::api::Quantity;
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::places::{Elsewhere, Place};
 use crate::autoscaler::plan::size_of;
+use crate::autoscaler::seen::uid;
 use crate::autoscaler::turn::Turn;
 use crate::bytes::Bytes;
 
@@ -73,6 +74,8 @@ impl Turn<'_> {
         found.extend(seen.usage.get(claim).map(|usage| format!("{} are copied", usage.used)));
         found.extend(self.would_pause());
         found.extend(self.would_copy_cold());
+        let habits = seen.workload.iter().flat_map(|workload| &workload.habits);
+        found.extend(habits.map(|habit| (*habit).to_owned()));
         found.extend(self.does_not_fit().map(|why| format!("that would fail: {why}")));
         found.extend(match self.elsewhere() {
             Some(Elsewhere { node, largest }) => Some(format!(
@@ -178,7 +181,9 @@ impl Turn<'_> {
     /// Whether somebody else writes to the claim: he would be waited for with the pod stopped.
     fn lacks_peace(&self) -> Option<(AutoscalerReason, String)> {
         let (pod, claim) = (self.pod(), &self.entry.active_claim);
-        let other = self.seen.writers(claim).into_iter().find(|one| one.name_any() != pod)?;
+        let ours = self.seen.pod(self.entry.ordinal).map(|pod| uid(&pod.metadata));
+        let mut writers = self.seen.writers(claim).into_iter();
+        let other = writers.find(|one| Some(uid(&one.metadata)) != ours)?;
         let message = format!(
             "pod {} writes to claim {claim}, too, which is to be copied, so pod {pod} is not stopped: stop it, \
              or wait until it ends",

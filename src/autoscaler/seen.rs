@@ -12,6 +12,7 @@ use kube::ResourceExt;
 
 use crate::api::{
     Filling, FillingPhase, OrdinalStatus, PvcAutoscaler, PvcSourcePopulator, Quantity, VolumeUsage,
+    controlling_stateful_set,
 };
 use crate::autoscaler::exchange::Exchange;
 use crate::autoscaler::preflight::Surroundings;
@@ -95,6 +96,8 @@ pub(super) struct Workload {
     pub has_unnamed: bool,
     /// How long a pod is to be ready before it counts, in seconds.
     pub min_ready: i64,
+    /// What the workload does that a swap meets, for people.
+    pub habits: Vec<&'static str>,
 }
 
 /// How the pods of a workload come to their claims.
@@ -165,12 +168,26 @@ impl Workload {
         let volumes = spec.template.spec.map(|pod| pod.volumes.unwrap_or_default());
         let others =
             volumes.filter(|all| !makes_claims && all.iter().all(|one| one.name != template));
+        let update = spec.update_strategy.and_then(|strategy| strategy.type_);
+        let rolls = (update.as_deref() == Some("OnDelete")).then_some(
+            "its updateStrategy is OnDelete, so the pod that is stopped comes back with the newest revision of the \
+             StatefulSet",
+        );
+        let retention = spec.persistent_volume_claim_retention_policy;
+        let deletes =
+            retention.is_some_and(|policy| policy.when_scaled.as_deref() == Some("Delete"));
+        let leaves = deletes.then_some(
+            "its persistentVolumeClaimRetentionPolicy deletes claims when it is scaled down: if that happens \
+             meanwhile, the volume of the claim stays, and is Released",
+        );
+        let habits = rolls.into_iter().chain(leaves).collect();
         Workload {
             claims: Claims::Numbered(first..end),
             makes_claims,
             other_volumes: others.map(|all| all.into_iter().map(|one| one.name).collect()),
             has_unnamed: false,
             min_ready: spec.min_ready_seconds.unwrap_or(0).into(),
+            habits,
         }
     }
 
@@ -186,6 +203,7 @@ impl Workload {
             other_volumes: None,
             has_unnamed: false,
             min_ready: spec.min_ready_seconds.unwrap_or(0).into(),
+            habits: Vec::new(),
         }
     }
 
@@ -198,7 +216,14 @@ impl Workload {
     ) -> Workload {
         let has_unnamed = !all.is_subset(&claims);
         let claims = Claims::named(claims, told);
-        Workload { claims, makes_claims: true, other_volumes: None, has_unnamed, min_ready: 0 }
+        Workload {
+            claims,
+            makes_claims: true,
+            other_volumes: None,
+            has_unnamed,
+            min_ready: 0,
+            habits: Vec::new(),
+        }
     }
 
     pub fn ordinals(&self) -> Vec<i32> {
@@ -273,7 +298,12 @@ impl Seen {
             return pods.min_by_key(|pod| (is_ending(&pod.metadata), became_ready(pod).is_none()));
         }
         let name = self.autoscaler.pod_called(ordinal);
-        self.pods.iter().find(|pod| pod.name_any() == name)
+        let set = self.autoscaler.spec.stateful_set();
+        let is_its = |pod: &&Pod| {
+            let owner = controlling_stateful_set(pod);
+            owner.is_some_and(|owner| Some(&*owner.name) == set)
+        };
+        self.pods.iter().find(|pod| pod.name_any() == name && is_its(pod))
     }
 
     /// Whether pods name their claims by themselves, so that they get none from us.

@@ -114,16 +114,17 @@ impl Turn<'_> {
 
     /// Ask the pod to go; nobody else's pod is asked.
     pub(super) fn stop_writers(&mut self, from: &str) {
-        let ours = self.pod();
+        let ours = self.seen.pod(self.entry.ordinal).map(|pod| uid(&pod.metadata));
         for pod in self.seen.writers(from) {
             let name = pod.name_any();
-            if name == ours && !is_ending(&pod.metadata) {
+            let is_ours = Some(uid(&pod.metadata)) == ours;
+            if is_ours && !is_ending(&pod.metadata) {
                 if !self.may_evict() {
                     continue;
                 }
                 let uid = uid(&pod.metadata).to_owned();
                 self.steps.push(Step::Evict { pod: name, uid, within: seconds_for(pod) });
-            } else if name != ours {
+            } else if !is_ours {
                 let message = format!(
                     "pod {name} writes to claim {from}, which is to be copied: stop it, or wait until it ends"
                 );

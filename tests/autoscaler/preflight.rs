@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -358,5 +359,30 @@ fn a_size_into_which_the_content_does_not_fit_is_told_before_anybody_tries() {
         world.until("it is told", |status| status.next.is_some()).await;
         let next = world.status().next.unwrap();
         assert!(next.contains("; that would fail: the target is too small"), "{next}");
+    });
+}
+
+#[test]
+fn what_the_workload_does_by_itself_is_said_before_a_pod_is_stopped() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        let mut set: StatefulSet = world.api.get("shop/nginx").unwrap();
+        let spec = set.spec.as_mut().unwrap();
+        spec.update_strategy = Some(object(json!({"type": "OnDelete"})));
+        spec.persistent_volume_claim_retention_policy =
+            Some(object(json!({"whenScaled": "Delete"})));
+        world.api.put(&set);
+        world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
+        let says = |status: &PvcAutoscalerStatus, what: &str| {
+            status.next.as_ref().is_some_and(|next| next.contains(what))
+        };
+        world
+            .until("it is said", |status| {
+                says(status, "OnDelete") && says(status, "persistentVolumeClaimRetentionPolicy")
+            })
+            .await;
     });
 }

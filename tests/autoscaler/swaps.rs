@@ -477,3 +477,22 @@ fn no_old_claim_goes_while_nothing_is_to_be_changed_or_its_pod_is_not_ready() {
         assert!(world.claim(&old).is_none());
     });
 }
+
+#[test]
+fn a_pod_that_only_has_the_name_of_one_is_not_stopped() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        // The StatefulSet is made again under another name, and its pod is run by hand.
+        let mut pod: Pod = world.api.get("shop/nginx-0").unwrap();
+        pod.metadata.owner_references = None;
+        world.api.put(&pod);
+        world.want("2Gi", "hdd", &json!({}));
+        let is_told = |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("ClaimInUse");
+        world.until("it is told", is_told).await;
+        world.rest().await;
+        assert_eq!(world.pod("nginx-0"), pod.metadata.uid.unwrap());
+    });
+}

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
     TypedObjectReference, Volume, VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
@@ -137,6 +137,13 @@ impl PodModel {
             metadata: ObjectMeta {
                 name: Some("db-0".to_owned()),
                 uid: Some(self.uid.to_string()),
+                owner_references: Some(vec![OwnerReference {
+                    api_version: "apps/v1".to_owned(),
+                    kind: "StatefulSet".to_owned(),
+                    name: "db".to_owned(),
+                    controller: Some(true),
+                    ..OwnerReference::default()
+                }]),
                 ..ObjectMeta::default()
             },
             spec: Some(PodSpec {

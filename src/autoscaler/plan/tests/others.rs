@@ -29,7 +29,8 @@ impl World {
         let mut seen = world.seen(n);
         let claim = seen.claims.get_mut(name).expect("it was made");
         claim.labels_mut().insert(ORDINAL.to_owned(), ordinal.to_string());
-        let pod = PodModel { uid: 0, claim: name.to_owned(), is_running: true, is_gated: false };
+        let pod =
+            PodModel { uid: u8::MAX, claim: name.to_owned(), is_running: true, is_gated: false };
         let mut pod = pod.object();
         pod.metadata.name = Some(format!("db-{ordinal}"));
         seen.pods.push(pod);

@@ -325,6 +325,7 @@ impl World {
             other_volumes: None,
             has_unnamed: false,
             min_ready: 0,
+            habits: Vec::new(),
         };
         let claims = self.claims.iter().map(|(name, claim)| (name.clone(), claim.object(name)));
         let sources = self.sources.iter().map(|(name, source)| {
