@@ -40,6 +40,7 @@ mod seen;
 mod siblings;
 mod size;
 mod steps;
+mod stopped;
 mod swap;
 mod tell;
 mod turn;

@@ -15,6 +15,9 @@ use crate::api::{
 /// The most ordinals of one workload that are told of.
 const MOST_ORDINALS: usize = 1024;
 
+/// The most pods of which a person confirms that they run no more.
+const MOST_CONFIRMED: usize = 64;
+
 /// The most retained claims of one pod that status lists.
 pub const MOST_RETAINED: usize = 16;
 
@@ -86,6 +89,15 @@ pub struct PvcAutoscalerSpec {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ordinal"])
     )]
     pub roll_back: Vec<RollBack>,
+    /// Uids of pods that run no more, although their nodes do not say so: the word of a person for a volume of
+    /// another driver, which does not refuse a second writer. `status.ordinals[].swap.podUid` has the uid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = MOST_CONFIRMED),
+        inner(length(min = 1, max = 63)),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    pub confirmed_stopped: Vec<String>,
     /// Whether a claim is copied in rounds while its pod runs, so that the pod is stopped only for what
     /// has changed since, and for comparing. Claims that only one pod may have are copied while it is
     /// stopped.

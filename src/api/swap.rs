@@ -104,6 +104,14 @@ pub struct Swap {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub cold: Option<String>,
+    /// The node of the pod that is stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub pod_node: Option<String>,
+    /// Uid of the pod that is stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub pod_uid: Option<String>,
     /// When the pod was asked to stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_at: Option<Time>,

@@ -16,14 +16,15 @@ use crate::volume::{Fence, VolumeId};
 
 impl Turn<'_> {
     /// Whether it is proved that nobody writes to the old volume, and that nobody will. Until then its node
-    /// is asked. For a volume of another driver what Kubernetes knows has to do.
+    /// is asked. For a volume of another driver what Kubernetes knows has to do: that the pod has no object
+    /// any more, and that its node does not run it.
     pub(super) fn is_proved_unused(&mut self, from: &str) -> bool {
         let seen = self.seen;
         let Some(looked_up) = seen.volumes.get(from) else { return false };
-        let Some(volume) = looked_up else { return true };
         if self.is_begun() {
             return true;
         }
+        let Some(volume) = looked_up else { return !self.may_still_run() };
         let fence = match self.swap_mut().fence {
             Some(fence) => self.renumbered(volume, fence),
             None => self.next_fence(volume, FenceState::Superseded, true),

@@ -203,6 +203,7 @@ impl Turn<'_> {
             return self.go_on(SwapPhase::Planned, None, None);
         }
         if !is_begun {
+            self.note_stopped();
             self.swap_mut().stopped_at = Some(Time(self.seen.now));
             let text = self.what_is_left(&to);
             self.tell(AutoscalerReason::SwapBegun, &self.attempt(), text);

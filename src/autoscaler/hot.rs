@@ -124,6 +124,7 @@ impl Turn<'_> {
     fn stop(&mut self, cold: Option<String>, ahead: Option<&Ahead>) {
         let (pod, name, from) = (self.pod(), self.new_claim(), self.entry.active_claim.clone());
         let now = Time(self.seen.now);
+        self.note_stopped();
         let swap = self.swap_mut();
         (swap.phase, swap.stopped_at) = (SwapPhase::Draining, Some(now));
         swap.cold = cold.map(|why| bounded(&why));

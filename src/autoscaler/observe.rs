@@ -67,6 +67,7 @@ impl Keeper {
             silent: BTreeMap::new(),
             volumes: BTreeMap::new(),
             unmarked: BTreeSet::new(),
+            may_still_run: BTreeMap::new(),
             autoscaler,
             siblings,
             workload,
@@ -78,6 +79,7 @@ impl Keeper {
         self.see_sources(&mut seen).await?;
         self.see_classes(&mut seen).await?;
         self.see_volumes(&mut seen).await?;
+        self.see_stopped(&mut seen).await?;
         self.see_exchanges(&mut seen).await?;
         self.see_usage(&mut seen);
         self.look_around(&mut seen).await?;

@@ -56,6 +56,8 @@ pub(super) struct Seen {
     /// The volumes of the claims that a swap is about, by the name of the claim; `None` for one of another
     /// driver, or that is no more.
     pub volumes: BTreeMap<String, Option<VolumeSeen>>,
+    /// By the ordinal: why a pod may still run that a swap has stopped, and that has no object any more.
+    pub may_still_run: BTreeMap<i32, String>,
     /// Those of these claims whose PersistentVolumes do not say that a swap holds them.
     pub unmarked: BTreeSet<String>,
     /// Whether pods of the workload get their claims from us.

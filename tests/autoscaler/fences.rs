@@ -1,12 +1,12 @@
 //! The node of an old volume keeps everybody from it while it is copied, and after that.
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase, VolumeRequest};
 use pliant::volume::{Fence, Standing};
 use serde_json::json;
 
 use crate::block_on;
-use crate::play::End;
+use crate::play::{End, object};
 use crate::world::{SHOP, World};
 
 const fn superseded(generation: i64, copying: bool) -> Fence {
@@ -333,4 +333,50 @@ fn volumes_of_other_drivers_are_swapped_by_what_kubernetes_knows() {
         assert!(world.api.list::<VolumeRequest>().is_empty());
         world.write();
     });
+}
+
+#[test]
+fn a_pod_that_was_deleted_by_force_may_still_write_to_a_volume_of_another_driver() {
+    for word in ["ready", "taint", "confirmed"] {
+        block_on(async {
+            let (world, _operator) = World::with_an_operator();
+            world.set(1, &[]);
+            world.want("4Gi", "fixed", &json!({}));
+            world.settled("1/1").await;
+            world.write();
+            let uid = world.pod("nginx-0");
+            let put_node = |ready: &str, taint: bool| {
+                let mut node: Node = world.api.get("alpha").unwrap();
+                node.status.as_mut().unwrap().conditions =
+                    Some(vec![object(json!({"type": "Ready", "status": ready}))]);
+                let out =
+                    json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
+                node.spec = taint.then(|| object(json!({"taints": out})));
+                world.api.put(&node);
+            };
+            world.want("8Gi", "fixed", &json!({}));
+            let is_draining = |status: &PvcAutoscalerStatus| {
+                let swap = status.of(0).and_then(|one| one.swap.as_ref());
+                swap.is_some_and(|swap| swap.phase == SwapPhase::Draining)
+            };
+            world.until("its pod is to stop", is_draining).await;
+            put_node("Unknown", false);
+            let is_told = |status: &PvcAutoscalerStatus| {
+                status.reason.as_deref() == Some("NodeUnavailable")
+                    && status.message.as_ref().is_some_and(|text| text.contains(&uid))
+            };
+            world.until("it is told", is_told).await;
+            world.rest().await;
+            let swap = world.ordinal(0).swap.unwrap();
+            assert_eq!((swap.phase, swap.pod_uid.as_ref()), (SwapPhase::Fenced, Some(&uid)));
+            match word {
+                "ready" => put_node("True", false),
+                "taint" => put_node("Unknown", true),
+                _ => world.want("8Gi", "fixed", &json!({"confirmedStopped": [uid]})),
+            }
+            world.settled("1/1").await;
+            assert_eq!(world.ordinal(0).generation, 1);
+            world.write();
+        });
+    }
 }

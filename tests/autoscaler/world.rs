@@ -78,7 +78,10 @@ impl World {
     pub fn new() -> World {
         let api = FakeApi::new();
         let labels = json!({"kubernetes.io/hostname": "alpha"});
-        api.put(&object::<Node>(json!({"metadata": {"name": "alpha", "labels": labels}})));
+        let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        api.put(&object::<Node>(
+            json!({"metadata": {"name": "alpha", "labels": labels}, "status": ready}),
+        ));
         let late = "WaitForFirstConsumer";
         for (class, mode, can_grow) in [
             ("hdd", late, true),

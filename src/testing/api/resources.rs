@@ -10,7 +10,9 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass};
+use k8s_openapi::api::storage::v1::{
+    CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment,
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
@@ -177,6 +179,7 @@ fn find_resources() -> Vec<Arc<Resource>> {
         Resource::core::<Lease>().in_namespaces().guarded(),
         Resource::core::<CSIStorageCapacity>().in_namespaces().guarded(),
         Resource::core::<StorageClass>(),
+        Resource::core::<VolumeAttachment>().with_status(),
         Resource::core::<CSIDriver>(),
         Resource::core::<CSINode>(),
         Resource::core::<CustomResourceDefinition>(),

@@ -351,6 +351,7 @@ impl World {
             silent: BTreeMap::new(),
             volumes: volumes.collect(),
             unmarked: BTreeSet::new(),
+            may_still_run: BTreeMap::new(),
             is_covered: true,
             refusal: None,
         }

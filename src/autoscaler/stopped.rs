@@ -1,0 +1,147 @@
+//! Whether a pod that has no object any more may still run. A pod can be deleted by force while its node does not respond,
+//! and a volume of another driver does not refuse the second writer that it is then.
+
+use k8s_openapi::api::core::v1::{Node, PersistentVolume};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+
+use crate::api::{OrdinalStatus, Swap, SwapPhase};
+use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::keeper::Keeper;
+use crate::autoscaler::seen::{Seen, uid};
+use crate::autoscaler::turn::Turn;
+
+/// The taint of a node that was switched off for good, which a person puts on it.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// Why a pod of this node may still write to a volume; `None` if it cannot.
+fn may_still_run(
+    node: Option<&Node>,
+    pv: &PersistentVolume,
+    attachments: &[VolumeAttachment],
+) -> Option<String> {
+    let node = node?; // Kubernetes removes one when its machine is gone, or a person does.
+    let name = node.name_any();
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let is_out = taints.into_iter().any(|taint| taint.key == OUT_OF_SERVICE);
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let is_ready = conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True");
+    if !is_out && !is_ready {
+        return Some(format!("node {name} is not ready, and may still run it"));
+    }
+    let volume = pv.name_any();
+    let is_its = |one: &&VolumeAttachment| {
+        one.spec.node_name == name
+            && one.spec.source.persistent_volume_name.as_ref() == Some(&volume)
+    };
+    if let Some(one) = attachments.iter().find(is_its) {
+        return Some(format!(
+            "VolumeAttachment {} says that volume {volume} is attached to node {name}",
+            one.name_any()
+        ));
+    }
+    let csi = pv.spec.as_ref().and_then(|spec| spec.csi.as_ref());
+    let unique = csi.map(|csi| format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle));
+    let mut in_use = node.status.iter().flat_map(|status| status.volumes_in_use.iter().flatten());
+    let is_in_use = !is_out && in_use.any(|one| Some(one) == unique.as_ref());
+    is_in_use.then(|| format!("node {name} says that volume {volume} is in use"))
+}
+
+impl Keeper {
+    /// Look for pods that swaps have stopped, whose volumes are another driver's, and that may still run.
+    pub(super) async fn see_stopped(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+        let status = seen.autoscaler.status.clone().unwrap_or_default();
+        for one in status.ordinals {
+            let Some(node) = self.node_to_ask(seen, &one) else { continue };
+            let Some(claim) = seen.claim(&one.active_claim) else { continue };
+            let Some(pv) = self.pv_of(claim).await? else { continue };
+            let nodes = Api::<Node>::all(self.client.clone());
+            let list = ListParams::default().fields(&format!("metadata.name={node}"));
+            let node = nodes.list(&list).await?.items.into_iter().next();
+            let attachments = Api::<VolumeAttachment>::all(self.client.clone());
+            let attachments = attachments.list(&ListParams::default()).await?.items;
+            let why = may_still_run(node.as_ref(), &pv, &attachments);
+            seen.may_still_run.extend(why.map(|why| (one.ordinal, why)));
+        }
+        Ok(())
+    }
+
+    /// The node on which a pod was that a swap has stopped, if nothing else proves that it is gone.
+    fn node_to_ask(&self, seen: &Seen, one: &OrdinalStatus) -> Option<String> {
+        let is_stopped =
+            |swap: &&Swap| matches!(swap.phase, SwapPhase::Draining | SwapPhase::Fenced);
+        let swap = one.swap.as_ref().filter(is_stopped)?;
+        let is_foreign = matches!(seen.volumes.get(&one.active_claim), Some(None));
+        let pod = swap.pod_uid.as_ref()?;
+        let is_there = seen.pods.iter().any(|there| uid(&there.metadata) == pod);
+        let is_confirmed = seen.autoscaler.spec.confirmed_stopped.contains(pod);
+        swap.pod_node.clone().filter(|_| is_foreign && !is_there && !is_confirmed)
+    }
+}
+
+impl Turn<'_> {
+    /// Remember which pod is stopped, and where it is.
+    pub(super) fn note_stopped(&mut self) {
+        let pod = self.seen.pod(self.entry.ordinal);
+        let node = pod.and_then(|pod| pod.spec.as_ref()?.node_name.clone());
+        let Some((pod, node)) = pod.zip(node) else { return };
+        let uid = uid(&pod.metadata).to_owned();
+        let swap = self.swap_mut();
+        (swap.pod_uid, swap.pod_node) = (Some(uid), Some(node));
+    }
+
+    /// Whether the pod that was stopped may still run, although it has no object any more.
+    pub(super) fn may_still_run(&mut self) -> bool {
+        let Some(why) = self.seen.may_still_run.get(&self.entry.ordinal) else { return false };
+        let (name, namespace) =
+            (self.seen.autoscaler.name_any(), self.seen.autoscaler.namespace().unwrap_or_default());
+        let uid = self.swap_mut().pod_uid.clone().unwrap_or_default();
+        let message = format!(
+            "pod {} was stopped, and its claim is not copied yet: {why}; wait for the node, taint it by `kubectl \
+             taint node NODE {OUT_OF_SERVICE}=nodeshutdown:NoExecute` if it is switched off for good, or confirm \
+             that the pod runs no more: `kubectl patch pvcautoscaler {name} --namespace {namespace} --type=merge \
+             -p '{{\"spec\":{{\"confirmedStopped\":[\"{uid}\"]}}}}'`",
+            self.pod()
+        );
+        self.wait(AutoscalerReason::NodeUnavailable, message);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_pod_may_still_run_until_its_node_or_a_person_says_that_it_does_not() {
+        let csi = json!({"driver": "nfs", "volumeHandle": "h"});
+        let pv = json!({"metadata": {"name": "pv"}, "spec": {"csi": csi}});
+        let pv: PersistentVolume = serde_json::from_value(pv).unwrap();
+        let runs = |ready: &str, taints: Value, in_use: Value, attached: &[(&str, &str)]| {
+            let node = json!({
+                "metadata": {"name": "alpha"}, "spec": {"taints": taints},
+                "status": {"conditions": [{"type": "Ready", "status": ready}], "volumesInUse": in_use},
+            });
+            let node: Node = serde_json::from_value(node).unwrap();
+            let attached = attached.iter().map(|(node, volume)| {
+                let source = json!({"persistentVolumeName": volume});
+                let spec = json!({"attacher": "nfs", "nodeName": node, "source": source});
+                serde_json::from_value(json!({"metadata": {"name": "va"}, "spec": spec})).unwrap()
+            });
+            may_still_run(Some(&node), &pv, &attached.collect::<Vec<_>>()).is_some()
+        };
+        let out = json!([{"key": OUT_OF_SERVICE, "effect": "NoExecute"}]);
+        let (none, used) = (json!([]), json!(["kubernetes.io/csi/nfs^h"]));
+        assert!(!runs("True", none.clone(), none.clone(), &[]));
+        assert!(runs("False", none.clone(), none.clone(), &[]));
+        assert!(runs("Unknown", none.clone(), none.clone(), &[]));
+        assert!(!runs("Unknown", out.clone(), used.clone(), &[]));
+        assert!(runs("True", none.clone(), used, &[]));
+        assert!(runs("True", none.clone(), none.clone(), &[("alpha", "pv")]));
+        assert!(runs("Unknown", out, none.clone(), &[("alpha", "pv")]));
+        assert!(!runs("True", none.clone(), none, &[("beta", "pv"), ("alpha", "other")]));
+        assert_eq!(may_still_run(None, &pv, &[]), None);
+    }
+}
