@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::api::dns_name::DNS_NAME;
 use crate::api::swap::LONGEST_SENTENCE;
 use crate::api::{
-    Autoscale, ClaimTemplate, Compare, InPlace, InPlacePhase, LastSwap, PodsOf, Quantity, Retained,
-    Span, Swap, Workload,
+    Autoscale, ClaimTemplate, Compare, FenceStatus, InPlace, InPlacePhase, LastSwap, PodsOf,
+    Quantity, Retained, Span, Swap, Workload,
 };
 
 /// The most ordinals of one workload that are told of.
@@ -89,6 +89,14 @@ pub struct PvcAutoscalerSpec {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ordinal"])
     )]
     pub roll_back: Vec<RollBack>,
+    /// Pods whose volumes are superseded although no swap knows of another one, such as after a restore of the API
+    /// server: each may have its volume again, as it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = MOST_ORDINALS),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ordinal"])
+    )]
+    pub reopen: Vec<Reopen>,
     /// Uids of pods that run no more, although their nodes do not say so: the word of a person for a volume of
     /// another driver, which does not refuse a second writer. `status.ordinals[].swap.podUid` has the uid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -163,6 +171,18 @@ pub struct RollBack {
     #[schemars(range(min = 0))]
     pub ordinal: i32,
     /// What `status.ordinals[].generation` says of the pod now: that is left. Another number means
+    /// nothing, so that it happens once.
+    #[schemars(range(min = 1))]
+    pub generation: i64,
+}
+
+/// A pod that is to have its volume again, which another one took the place of.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+pub struct Reopen {
+    /// The ordinal of the pod.
+    #[schemars(range(min = 0))]
+    pub ordinal: i32,
+    /// The generation since which its volume is superseded, as `status.message` says it. Another number means
     /// nothing, so that it happens once.
     #[schemars(range(min = 1))]
     pub generation: i64,
@@ -302,6 +322,9 @@ pub struct OrdinalStatus {
     /// The last number under which one of its volumes was told who may use it: the next one is higher.
     #[serde(default)]
     pub fence_generation: i64,
+    /// The fence of its volume, which a person lets the pod have again, until its node has written that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reopened: Option<FenceStatus>,
     /// The size in the template when the claim last asked for that. A claim that asks for more since then, although
     /// the template was not lowered, was made larger by another client.
     #[serde(default, skip_serializing_if = "Option::is_none")]

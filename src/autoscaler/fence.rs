@@ -3,6 +3,7 @@
 //! Only volumes of this driver can be told. Each telling has a number that is higher than all before, and
 //! is in the status before a node is asked: what a replica still asks for late changes nothing.
 
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
@@ -122,6 +123,39 @@ impl Turn<'_> {
         let fence = self.renumbered(volume, told);
         self.ask(volume, fence);
         Some(fence)
+    }
+
+    /// Whether the node of the pod's volume lets it be used by none, for another one took its place of which no
+    /// status tells. Whoever writes its generation into the specification lets the pod have it as it is.
+    pub(super) fn is_superseded(&mut self, claim: &PersistentVolumeClaim) -> bool {
+        let (seen, name) = (self.seen, claim.name_any());
+        if let (Some(told), Some(volume)) = (self.entry.reopened, seen.volume_of(&name)) {
+            self.entry.reopened = self.still_to_be(volume, told);
+            return self.entry.reopened.is_some();
+        }
+        let Some(since) = seen.superseded.get(&name).copied() else { return false };
+        let ordinal = self.entry.ordinal;
+        let mut asked = seen.autoscaler.spec.reopen.iter();
+        if asked.any(|one| (one.ordinal, one.generation) == (ordinal, since))
+            && let Some(volume) = seen.volume_of(&name)
+        {
+            let fence = self.next_fence(volume, FenceState::Active, false);
+            self.entry.reopened = Some(fence);
+            self.ask(volume, fence);
+            return true;
+        }
+        let message = format!(
+            "claim {name} of pod {} has a volume that is superseded since generation {since}: another one took its \
+             place, and no status tells of that, as after a restore of the API server. Look for claims and \
+             PersistentVolumes that are newer; if there is none, have the pod use this one as it is: `kubectl patch \
+             pvcautoscaler {} --namespace {} --type=merge -p \
+             '{{\"spec\":{{\"reopen\":[{{\"ordinal\":{ordinal},\"generation\":{since}}}]}}}}'`",
+            self.pod(),
+            seen.autoscaler.name_any(),
+            seen.autoscaler.namespace().unwrap_or_default()
+        );
+        self.wait(AutoscalerReason::VolumeSuperseded, message);
+        true
     }
 
     /// Have a node tell a volume what it is, and look at it.

@@ -23,7 +23,7 @@ use crate::autoscaler::size;
 use crate::autoscaler::{Drift, KEPT_BY};
 use crate::cluster::{requested, volume_of};
 use crate::populators;
-use crate::volume::{CapacityQuery, DRIVER, FsKind, VolumeId};
+use crate::volume::{CapacityQuery, DRIVER, FsKind, Standing, VolumeId};
 
 impl Keeper {
     /// Look at the claims of a workload; `None` if the PvcAutoscaler is not there any more, also if
@@ -68,6 +68,7 @@ impl Keeper {
             volumes: BTreeMap::new(),
             unmarked: BTreeSet::new(),
             may_still_run: BTreeMap::new(),
+            superseded: BTreeMap::new(),
             autoscaler,
             siblings,
             workload,
@@ -78,6 +79,7 @@ impl Keeper {
         self.see_left(&mut seen).await?;
         self.see_sources(&mut seen).await?;
         self.see_classes(&mut seen).await?;
+        self.see_superseded(&mut seen);
         self.see_volumes(&mut seen).await?;
         self.see_stopped(&mut seen).await?;
         self.see_exchanges(&mut seen).await?;
@@ -203,6 +205,21 @@ impl Keeper {
         Ok(())
     }
 
+    /// The claims of pods whose nodes say that other volumes took the place of theirs, although no swap is under
+    /// way that would say so: what the API server tells may be of before one that has ended.
+    fn see_superseded(&self, seen: &mut Seen) {
+        let status = seen.autoscaler.status.clone().unwrap_or_default();
+        for one in status.ordinals.iter().filter(|one| !one.swap.as_ref().is_some_and(is_under_way))
+        {
+            let handle = seen.claim(&one.active_claim).and_then(|claim| self.handle_of(claim));
+            let id = handle.and_then(|handle| handle.parse::<VolumeId>().ok());
+            let fence = id.and_then(|id| self.asks.see("", id).fence);
+            let fence = fence.filter(|fence| fence.standing == Standing::Superseded);
+            let is_closed = fence.filter(|fence| !fence.copying).map(|fence| fence.generation);
+            seen.superseded.extend(is_closed.map(|since| (one.active_claim.clone(), since)));
+        }
+    }
+
     /// The volumes that swaps take from their pods, or have taken; those that shrink, or could; and those of pods of which nothing is told
     /// yet, which a swap may have taken that nobody knows of.
     async fn see_volumes(&self, seen: &mut Seen) -> Result<(), kube::Error> {
@@ -218,6 +235,10 @@ impl Keeper {
             // Its node is asked before it becomes another size.
             let is_to_change = policy.is_some() || is_too_large(seen, one) || wants_swap(seen, one);
             if is_changed || is_to_change || seen.makes_claims() {
+                named.insert(one.active_claim.clone());
+            }
+            let is_closed = seen.superseded.contains_key(&one.active_claim);
+            if is_closed || one.reopened.is_some() {
                 named.insert(one.active_claim.clone());
             }
             let has_volume = one.swap.as_ref().filter(|swap| swap.keeps_name || swap.returns);

@@ -67,6 +67,8 @@ pub enum AutoscalerReason {
     UsageStale,
     /// The node of a volume has not told it who may use it.
     VolumeNotFenced,
+    /// The volume of a pod is superseded, and no status tells by what.
+    VolumeSuperseded,
     /// The volume mode of the template is not that of the claims.
     WrongMode,
     /// The claims of the workload cannot be called as it is written.
@@ -79,7 +81,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 34] = [
+    pub const ALL: [AutoscalerReason; 35] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
@@ -110,6 +112,7 @@ impl AutoscalerReason {
         AutoscalerReason::TooManyRetainedClaims,
         AutoscalerReason::UsageStale,
         AutoscalerReason::VolumeNotFenced,
+        AutoscalerReason::VolumeSuperseded,
         AutoscalerReason::WrongMode,
         AutoscalerReason::WrongNaming,
         AutoscalerReason::WebhookMissing,

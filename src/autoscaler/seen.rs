@@ -56,6 +56,9 @@ pub(super) struct Seen {
     /// The volumes of the claims that a swap is about, by the name of the claim; `None` for one of another
     /// driver, or that is no more.
     pub volumes: BTreeMap<String, Option<VolumeSeen>>,
+    /// By the claim that a pod has: since which generation its node says that another one took the place of its
+    /// volume.
+    pub superseded: BTreeMap<String, i64>,
     /// By the ordinal: why a pod may still run that a swap has stopped, and that has no object any more.
     pub may_still_run: BTreeMap<i32, String>,
     /// Those of these claims whose PersistentVolumes do not say that a swap holds them.

@@ -151,6 +151,9 @@ impl<'a> Turn<'a> {
             self.says.progress = Some(format!("claim {} has no volume yet", claim.name_any()));
             return;
         }
+        if self.is_superseded(claim) {
+            return;
+        }
         self.note_template_size(claim);
         self.decide_size(claim, *may_stop > 0);
         self.compare(claim, may_stop);

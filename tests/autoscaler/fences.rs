@@ -380,3 +380,30 @@ fn a_pod_that_was_deleted_by_force_may_still_write_to_a_volume_of_another_driver
         });
     }
 }
+
+#[test]
+fn a_volume_that_is_superseded_by_none_that_is_known_is_reported_and_can_be_reopened() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let volume = one_pod(&world, "hdd").await;
+        // The API server was restored to a time before a swap: only the node knows of that.
+        world.play().fences.insert(volume.clone(), superseded(7, false));
+        world.api.delete::<Pod>(&format!("{SHOP}/nginx-0"));
+        let is_told = |status: &PvcAutoscalerStatus| {
+            status.reason.as_deref() == Some("VolumeSuperseded")
+                && status.message.as_ref().is_some_and(|text| text.contains("since generation 7"))
+        };
+        world.until("it is told", is_told).await;
+        world.rest().await;
+        assert_eq!(world.play().fences[&volume], superseded(7, false));
+        let reopen =
+            |generation: i64| json!({"reopen": [{"ordinal": 0, "generation": generation}]});
+        world.want("4Gi", "hdd", &reopen(6));
+        world.rest().await;
+        assert_eq!(world.play().fences[&volume], superseded(7, false), "that is another one");
+        world.want("4Gi", "hdd", &reopen(7));
+        world.settled("1/1").await;
+        assert_eq!(world.play().fences[&volume], active(8));
+        world.write();
+    });
+}

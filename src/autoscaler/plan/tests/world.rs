@@ -352,6 +352,7 @@ impl World {
             volumes: volumes.collect(),
             unmarked: BTreeSet::new(),
             may_still_run: BTreeMap::new(),
+            superseded: BTreeMap::new(),
             is_covered: true,
             refusal: None,
         }
