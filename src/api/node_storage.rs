@@ -201,6 +201,14 @@ pub struct PoolStatus {
     pub refused: Vec<String>,
 }
 
+impl PoolStatus {
+    /// Whether its disks only wait until they may be initialised: nothing of it is broken, and nothing is
+    /// hidden in it.
+    pub fn only_plans(&self) -> bool {
+        !self.plan.is_empty() && self.refused.is_empty() && self.size == Quantity::default()
+    }
+}
+
 /// The largest volume of one layout.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]

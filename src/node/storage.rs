@@ -197,10 +197,16 @@ fn pool_status(pool: &Pool, default: bool) -> PoolStatus {
     }
 }
 
-/// How a node is by its pools: what is wrong with one of them does not make the others unusable.
+/// How a node is by its pools: what is wrong with one of them does not make the others unusable, and one
+/// that only plans makes them no worse.
 fn of_all(pools: &[PoolStatus]) -> Health {
-    let worst = pools.iter().map(|pool| pool.health).max().unwrap_or_default();
-    let is_one_usable = pools.iter().any(|pool| pool.health != Health::Unavailable);
+    let only_plans = |pool: &&PoolStatus| {
+        !pool.plan.is_empty() && pool.refused.is_empty() && pool.size == Bytes::ZERO
+    };
+    let (plan, others): (Vec<&PoolStatus>, Vec<&PoolStatus>) = pools.iter().partition(only_plans);
+    let counted = if others.is_empty() { plan } else { others };
+    let worst = counted.iter().map(|pool| pool.health).max().unwrap_or_default();
+    let is_one_usable = counted.iter().any(|pool| pool.health != Health::Unavailable);
     if is_one_usable { worst.min(Health::Degraded) } else { worst }
 }
 

@@ -209,6 +209,13 @@ fn one_pool_that_cannot_be_used_does_not_make_its_node_unusable() {
         assert_eq!(storage.health, Health::Degraded);
         set(&node, &[twice]).await;
         assert_eq!(node.storage().health, Health::Unavailable, "there is no other one");
+        let blank = host.add_disk(Bytes::mib(500));
+        let groups = vec![GroupSource::Create(on(&blank, false))];
+        let looks = PoolPlan { create: false, groups, ..plan("looks", &[]) };
+        set(&node, &[plan("fast", &["vg0"]), looks.clone()]).await;
+        assert_eq!(node.storage().health, Health::Ok, "a look is no fault");
+        set(&node, &[looks]).await;
+        assert_eq!(node.storage().health, Health::Unavailable, "nothing can be made here");
     });
 }
 

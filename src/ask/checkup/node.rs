@@ -208,6 +208,7 @@ fn pool(
     let besides = if hides { "; not all of its volumes can be listed" } else { "" };
     let what = format!("node {name}, pool {}: {message}{besides}", pool.name);
     match pool.health {
+        _ if pool.only_plans() => None, // What it plans is a line of its own.
         Health::Ok => None,
         Health::Degraded => Some(Finding::warning(what, format!("{program} status"))),
         Health::Unavailable => Some(Finding::bad(what, look)),

@@ -264,8 +264,6 @@ fn what_a_node_tells_is_told() {
         → use a program of the same version
     ! node alpha, pool fast: /dev/sdc is not blank: ext4; see `wipefs /dev/sdc`
         → pliant status
-    ✗ node alpha, pool big: it has no volume group yet: see what is planned
-        → look from the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
     ! node alpha, pool big, planned: make volume group pliant-big-1 of /dev/sdd
         → if that is right: kubectl edit pool big, create: true
     ✗ node alpha: not all volumes can be read: vg0 could not be read
@@ -278,7 +276,7 @@ fn what_a_node_tells_is_told() {
         → pliant explain pv/pvc-1
     ✗ node alpha: ToolsThere: mkfs.xfs is missing
         → look from the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
-    0 good, 4 to note, 5 to put right
+    0 good, 4 to note, 4 to put right
     ");
 }
 

@@ -9,7 +9,7 @@ use super::fit::Bar;
 use super::gather::{Facts, POOLS, STORAGES, VOLUMES};
 use super::room::{NodeSays, Verdict, Wish, nodes_say};
 use super::{Explanation, State, Todo};
-use crate::api::{NodeStorageStatus, Phase, Pool, Quantity, VolumeRequest, Work};
+use crate::api::{NodeStorageStatus, Phase, Pool, PoolOnNode, Quantity, VolumeRequest, Work};
 use crate::ask::{CLASSES, topology};
 use crate::cluster::DEFAULT_POOL;
 use crate::volume::{Class, DRIVER, FsKind, Reason, TOPOLOGY, few};
@@ -438,6 +438,23 @@ fn way_to(facts: &Facts, bars: &[Bar], nodes: &[&str]) -> Todo {
     Todo::hint(ways.join("; and "))
 }
 
+/// How a pool becomes usable.
+fn use_pool(facts: &Facts, nodes: &[NodeSays]) -> Todo {
+    let only_plans = |node: &NodeSays| {
+        let pool = node.pool.as_ref()?;
+        let status = facts.storage(&node.node)?.status.as_ref()?;
+        let is_it = |one: &&PoolOnNode| one.name == *pool && one.only_plans();
+        status.pools.iter().find(is_it).map(|_| pool.clone())
+    };
+    match nodes.iter().find_map(only_plans) {
+        Some(pool) => Todo::command(
+            format!("let Pool {pool} make what it plans: create: true"),
+            format!("kubectl edit pool {pool}"),
+        ),
+        None => Todo::command("see all pools", format!("{} status", facts.program)),
+    }
+}
+
 /// How a node gets the pool that a class takes.
 fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Todo {
     let lacking = nodes.iter().filter(|node| node.verdict == Verdict::NoPool);
@@ -484,7 +501,7 @@ fn look_further(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) 
     let program = &facts.program;
     match state {
         State::NoPool => Some(get_pool(facts, nodes, class)),
-        State::PoolUnavailable => Some(Todo::command("see all pools", format!("{program} status"))),
+        State::PoolUnavailable => Some(use_pool(facts, nodes)),
         State::NoAgent => {
             Some(Todo::command("look at the driver", format!("{program} doctor --cluster")))
         }

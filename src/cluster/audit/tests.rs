@@ -157,3 +157,21 @@ fn what_differs_is_told_with_what_to_do() {
         assert!(said.contains(part), "{part}: {said}");
     }
 }
+
+#[test]
+fn a_pool_that_only_plans_hides_no_volume() {
+    let plans = |refused: serde_json::Value| {
+        let pool = serde_json::json!({
+            "name": "looks", "configured": true, "size": "0", "free": "0", "volumes": 0,
+            "health": "Unavailable", "plan": ["make volume group x on /dev/sdb"], "refused": refused,
+        });
+        with(node("alpha", &[]), |status| {
+            status.pools = vec![self::pool(Health::Ok), serde_json::from_value(pool).unwrap()];
+        })
+    };
+    let lost = ours("a");
+    let free = plans(serde_json::json!([]));
+    assert_eq!(told(&[&free], &[&lost], &[]), ["a is not on alpha"]);
+    let refused = plans(serde_json::json!(["/dev/sdc could not be read"]));
+    assert_eq!(told(&[&refused], &[&lost], &[]), [""; 0], "it may be on that disk");
+}

@@ -189,6 +189,7 @@ pub(super) fn differences(seen: &Seen<'_>, found: &[Difference]) -> Vec<Fact> {
 
 fn of_pool(node: &NodeStorage, pool: &PoolOnNode) -> Option<Fact> {
     let (reason, how) = match pool.health {
+        _ if pool.only_plans() => return None,
         Health::Ok => return None,
         Health::Degraded => (EventReason::PoolDegraded, "not as it should be"),
         Health::Unavailable => (EventReason::PoolUnavailable, "not usable"),

@@ -532,3 +532,20 @@ fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
     facts.storages[0] = storage("gamma", &[("any", 900)]);
     assert_eq!(judge(&facts).state, State::WaitsForScheduler);
 }
+
+#[test]
+fn a_pool_that_only_plans_can_be_let_make_its_volume_groups_as_advised() {
+    let mut facts = with_pod(pod());
+    facts.nodes.truncate(1);
+    facts.storages = vec![storage("alpha", &[("fast", 0)])];
+    let pool = &mut facts.storages[0].status.as_mut().unwrap().pools[0];
+    (pool.size, pool.health) = (Quantity::default(), Health::Unavailable);
+    pool.message = Some("it has no volume group yet: see what is planned".to_owned());
+    pool.plan = vec!["make volume group x on /dev/sdb".to_owned()];
+    let (state, text) = (judge(&facts).state, flat(&facts));
+    assert_eq!(state, State::PoolUnavailable, "{text}");
+    let advice = "let Pool fast make what it plans: create: true kubectl edit pool fast";
+    assert!(text.contains(advice), "{text}");
+    facts.storages = vec![storage("alpha", &[("fast", 900)])];
+    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+}

@@ -69,8 +69,13 @@ fn what_ails_a_node_is_told_of_the_node() {
     };
     let degraded = "pool fast on node alpha is not as it should be: vg0 is away; see `vgs`; \
                     `kubectl get nodestorage alpha --output yaml` has all of it";
+    // Who adds a pool to see what it would do meets no alarm.
+    let plans = json!({"pools": [{"name": "fast", "configured": true, "size": "0", "free": "0",
+        "volumes": 0, "health": "Unavailable", "message": "it has no volume group yet",
+        "plan": ["make volume group x on /dev/sdb"]}]});
     for (status, reasons, said) in [
         (pool("Ok"), &[][..], ""),
+        (plans, &[], ""),
         (pool("Degraded"), &["PoolDegraded Node pool fast"], degraded),
         (pool("Unavailable"), &["PoolUnavailable Node pool fast"], "is not usable: vg0"),
         (disk("Missing"), &["DiskMissing Node disk /dev/sdb"], "/dev/sdb on node alpha is away"),
