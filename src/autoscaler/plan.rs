@@ -150,10 +150,10 @@ fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
     }
     if let Some(others) = &workload.other_volumes {
         let volume = seen.volume();
-        let have = if others.is_empty() { "none".to_owned() } else { few(others) };
         let message = format!(
-            "the pods of {whose} have no volume {volume}: they have {have}; name the template in \
-             spec.volumeClaimTemplate as the volume of the pods, or give them volume {volume} of claim {volume}"
+            "the pods of {whose} have no volume {volume}: they have {}; name the template in \
+             spec.volumeClaimTemplate as the volume of the pods, or give them volume {volume} of claim {volume}",
+            few(others)
         );
         return Some((AutoscalerReason::ClaimsMissing, message));
     }

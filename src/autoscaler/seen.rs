@@ -95,7 +95,7 @@ pub(super) struct Workload {
     pub claims: Claims,
     /// Whether somebody else makes the claims.
     pub makes_claims: bool,
-    /// The volumes of its pods, if the one that the template names is not among them.
+    /// The volumes of its pods that are claims, if the one that the template names is not there.
     pub other_volumes: Option<Vec<String>>,
     /// Whether claims are there that pods could name, and that none names yet.
     pub has_unnamed: bool,
@@ -169,10 +169,11 @@ impl Workload {
         let first = spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0);
         let end = first.saturating_add(spec.replicas.unwrap_or(1));
         let makes_claims = own.iter().any(|one| one.name_any() == template);
-        // The API server takes no mount of a volume that is not there.
-        let volumes = spec.template.spec.map(|pod| pod.volumes.unwrap_or_default());
-        let others =
-            volumes.filter(|all| !makes_claims && all.iter().all(|one| one.name != template));
+        // The API server takes no mount of a volume that is not there, so one stands for the claim.
+        let volumes = spec.template.spec.and_then(|pod| pod.volumes).unwrap_or_default();
+        let has_it = makes_claims || volumes.iter().any(|one| one.name == template);
+        let claims = volumes.into_iter().filter(|one| one.persistent_volume_claim.is_some());
+        let others: Vec<String> = claims.map(|one| one.name).collect();
         let update = spec.update_strategy.and_then(|strategy| strategy.type_);
         let rolls = (update.as_deref() == Some("OnDelete")).then_some(
             "its updateStrategy is OnDelete, so the pod that is stopped comes back with the newest revision of the \
@@ -189,7 +190,7 @@ impl Workload {
         Workload {
             claims: Claims::Numbered(first..end),
             makes_claims,
-            other_volumes: others.map(|all| all.into_iter().map(|one| one.name).collect()),
+            other_volumes: (!has_it && !others.is_empty()).then_some(others),
             has_unnamed: false,
             min_ready: spec.min_ready_seconds.unwrap_or(0).into(),
             habits,

@@ -86,6 +86,17 @@ fn a_template_that_no_pod_has_as_a_volume_is_named_with_those_that_they_have() {
     });
 }
 
+#[test]
+fn pods_without_any_claim_get_one_all_the_same() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        set_with_volumes(&world, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        assert_eq!(world.claims().len(), 1);
+    });
+}
+
 /// Another PvcAutoscaler of the same StatefulSet and template, which is younger.
 fn twin(world: &World, size: &str) -> PvcAutoscaler {
     let mut twin = world.wanted(size, "hdd", &json!({}));
