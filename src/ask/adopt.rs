@@ -47,7 +47,7 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
     let mut ask = Reader::new(client);
     let every = ListParams::default;
     let seen = Seen {
-        nodes: ask.list(ask.all(), every(), "nodestorages").await?,
+        nodes: ask.storages().await?,
         volumes: ask.list(ask.all(), every(), "persistent volumes").await?,
         claims: ask.list(ask.all(), every(), "claims of all namespaces").await?,
         requests: ask.list(ask.all(), every(), "volumerequests").await?,

@@ -138,7 +138,7 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
         pools: ask.list(ask.all(), all(), POOLS).await?,
         nodes: ask.list(ask.all(), all(), NODES).await?,
         kubelets: ask.list(ask.all(), all(), KUBELETS).await?,
-        storages: ask.list(ask.all(), all(), STORAGES).await?,
+        storages: ask.storages().await?,
         pods: ask.list(ask.all(), all().labels(DRIVER_PODS), PODS).await?,
         released: volumes.iter().filter_map(Volume::released).collect(),
         volumes: volumes.into_iter().map(Volume::named).collect(),

@@ -11,9 +11,7 @@ use crate::api::{
     Span, Swap,
 };
 use crate::ask::read::Reader;
-use crate::ask::{
-    AskError, CLAIMS, CLASSES, PVC_AUTOSCALERS, STORAGES, in_namespace, may_not_list,
-};
+use crate::ask::{AskError, CLAIMS, CLASSES, PVC_AUTOSCALERS, in_namespace, may_not_list};
 use crate::autoscaler::{Drift, is_rolled_back, is_wanted_back, wanted};
 use crate::cluster::{capacity, class_of, requested, volume_name};
 use crate::volume::{FsKind, Shrinks};
@@ -136,7 +134,7 @@ impl Around {
         autoscalers.sort_by_key(ResourceExt::name_any);
         let claims = ask.list(Api::namespaced(client.clone(), &namespace), all(), CLAIMS).await?;
         let classes = ask.list(ask.all(), all(), CLASSES).await?;
-        let storages = ask.list(ask.all(), all(), STORAGES).await?;
+        let storages = ask.storages().await?;
         Ok(Around { namespace, autoscalers, claims, classes, storages, unseen: ask.unseen })
     }
 

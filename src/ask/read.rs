@@ -6,7 +6,9 @@ use kube::api::ListParams;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::ask::{AskError, asked};
+use crate::api::NodeStorage;
+use crate::ask::{AskError, STORAGES, asked};
+use crate::cluster::believe;
 
 /// Reads lists, and remembers what may not be read: who may not list something is told so, and told the
 /// rest.
@@ -39,6 +41,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The records of the nodes, each with what is its own to say.
+    pub async fn storages(&mut self) -> Result<Vec<NodeStorage>, AskError> {
+        let all = self.list(self.all(), ListParams::default(), STORAGES).await;
+        all.map(believed)
+    }
+
     /// Get one object; `None` also if the caller may not.
     pub async fn get<K: Resource + Clone + DeserializeOwned + Debug>(
         &mut self,
@@ -62,4 +70,10 @@ impl<'a> Reader<'a> {
             _ => Err(asked(what)(error)),
         }
     }
+}
+
+/// Of each record of a node what is its own to say.
+pub(super) fn believed(mut records: Vec<NodeStorage>) -> Vec<NodeStorage> {
+    records.iter_mut().for_each(believe);
+    records
 }

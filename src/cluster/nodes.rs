@@ -25,7 +25,7 @@ impl Nodes {
     /// Begin to watch the nodes' records, until `stop`.
     pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
         let api = Api::all(client.clone());
-        Nodes { watched: Watched::start(api, watcher::Config::default(), stop) }
+        Nodes { watched: Watched::start_cut(api, watcher::Config::default(), stop, believe) }
     }
 
     /// Wait until all are known.
@@ -144,8 +144,7 @@ impl Nodes {
         let mut volumes: Vec<VolumeStatus> = Vec::new();
         for node in self.watched.all() {
             let told = node.status.iter().flat_map(|status| &status.volumes);
-            let read = told.filter_map(|one| words::volume_status(name(&node), one).ok());
-            volumes.extend(read.filter(|one| is_on(&node, &one.volume.id)));
+            volumes.extend(told.filter_map(|one| words::volume_status(name(&node), one).ok()));
         }
         volumes.sort_by(|a, b| a.volume.id.cmp(&b.volume.id));
         volumes
@@ -183,6 +182,18 @@ impl Nodes {
     }
 }
 
+/// Leave of the record of a node what that node can know: its own volumes, how full they are, and the work on
+/// them. All that is read of nodes comes through here: whoever has the token of a node's agent writes what he
+/// likes into its record, and must not grow, shrink or hide a volume of another node by that.
+pub(crate) fn believe(record: &mut NodeStorage) {
+    let node = key(record);
+    let is_own = |id: &str| id.parse::<VolumeId>().is_ok_and(|id| *id.node() == node);
+    let Some(status) = &mut record.status else { return };
+    status.volumes.retain(|one| is_own(&one.id));
+    status.usage.retain(|one| is_own(&one.volume));
+    status.work.retain(|one| is_own(&one.volume));
+}
+
 /// Whether a volume is one of the node that a record is of, by the name of that.
 ///
 /// An agent writes the key into its record itself, so that whoever has its token could tell that of
@@ -196,14 +207,17 @@ pub(crate) fn key(record: &NodeStorage) -> NodeKey {
     NodeKey::of(name(record))
 }
 
-/// The node that has the volume of this name.
+/// The node that has the volume of this name. If several say so, it is one that may have it: the record of
+/// another one must not take it from there.
 fn holder(nodes: &[Arc<NodeStorage>], want: &NewVolume) -> Option<String> {
     let key = want.key();
     let has_it = |node: &&Arc<NodeStorage>| {
         let id = VolumeId::new(NodeKey::of(name(node)), key.clone()).to_string();
         node.status.iter().flat_map(|status| &status.volumes).any(|one| one.id == id)
     };
-    nodes.iter().find(has_it).map(|node| name(node).to_owned())
+    let holders: Vec<&str> = nodes.iter().filter(has_it).map(|node| name(node)).collect();
+    let allowed = holders.iter().find(|holder| want.nodes.iter().any(|node| node == *holder));
+    allowed.or(holders.first()).map(|holder| (*holder).to_owned())
 }
 
 fn made_elsewhere(want: &NewVolume, holder: &str) -> VolumeError {
@@ -310,5 +324,42 @@ mod tests {
         assert_eq!(chosen(None, &two).as_deref(), Some("b"));
         let left = json!([pool("a", false, false)]);
         assert_eq!((chosen(Some("a"), &left), chosen(None, &left)), (None, None));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::volume::VolumeKey;
+
+    #[test]
+    fn a_node_is_believed_about_its_own_volumes() {
+        let id = |node: &str, name: &str| VolumeId::new(NodeKey::of(node), VolumeKey::of(name));
+        let (own, foreign) = (id("beta", "own").to_string(), id("alpha", "foreign").to_string());
+        let volume = |id: &str| {
+            json!({"id": id, "name": "n", "pool": "p", "size": "1Gi", "requested": "1Gi", "mode": "ext4",
+                   "state": "ready"})
+        };
+        let usage = |id: &str| {
+            json!({"volume": id, "at": "2026-01-01T00:00:00Z", "capacity": "100", "used": "99",
+                   "available": "1"})
+        };
+        let work = |id: &str| json!({"volume": id, "what": "grow", "progress": "half"});
+        let all = [own.as_str(), foreign.as_str(), "nonsense"];
+        let mut record: NodeStorage = serde_json::from_value(json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "beta"},
+            // The key of another node changes nothing: the name decides.
+            "spec": {"key": NodeKey::of("alpha").as_str()},
+            "status": {"volumes": all.map(volume), "usage": all.map(usage), "work": all.map(work)},
+        }))
+        .unwrap();
+        believe(&mut record);
+        let status = record.status.unwrap();
+        let volumes: Vec<&str> = status.volumes.iter().map(|one| one.id.as_str()).collect();
+        let usages: Vec<&str> = status.usage.iter().map(|one| one.volume.as_str()).collect();
+        let work: Vec<&str> = status.work.iter().map(|one| one.volume.as_str()).collect();
+        assert_eq!((volumes, usages, work), (vec![&*own], vec![&*own], vec![&*own]));
     }
 }

@@ -146,6 +146,23 @@ async fn a_volume_is_never_made_on_two_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_record_that_claims_the_volume_of_another_node_does_not_get_it() {
+    let (world, cluster, _machines) = World::with_two_nodes().await;
+    let on_beta = want("pvc-1", 100, &["beta"]);
+    let made = cluster.ensure(&on_beta).await.unwrap();
+    world.cleaned().await;
+    let beta: NodeStorage = world.api.get("beta").unwrap();
+    let mut liar: NodeStorage = world.api.get("alpha").unwrap();
+    let mut lie = beta.status.unwrap().volumes[0].clone();
+    lie.id = id("alpha", "pvc-1").to_string();
+    liar.status.as_mut().unwrap().volumes.push(lie);
+    world.api.put(&liar);
+    let told = || (!cluster.nodes().all()[0].status.as_ref()?.volumes.is_empty()).then_some(());
+    cluster.nodes().until(told).await;
+    assert_eq!(cluster.ensure(&on_beta).await.unwrap(), made);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_made_and_is_not_told_yet_is_not_made_elsewhere() {
     let (world, cluster, machines) = World::with_two_nodes().await;
     let made = cluster.ensure(&want("pvc-1", 100, &["alpha"])).await.unwrap();

@@ -220,7 +220,7 @@ async fn surroundings(ask: &mut Reader<'_>, facts: &mut Facts) -> Result<(), Ask
     facts.classes = ask.list(ask.all(), all(), CLASSES).await?;
     facts.nodes = ask.list(ask.all(), all(), NODES).await?;
     facts.kubelets = ask.list(ask.all(), all(), KUBELETS).await?;
-    facts.storages = ask.list(ask.all(), all(), STORAGES).await?;
+    facts.storages = ask.storages().await?;
     facts.pools = ask.list(ask.all(), all(), POOLS).await?;
     facts.requests = ask.list(ask.all(), all(), "volumerequests").await?;
     facts.agents = ask.list(ask.all(), all().labels(AGENTS), AGENT_PODS).await?;
