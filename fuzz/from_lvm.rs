@@ -1,7 +1,10 @@
 //! Any bytes as what LVM wrote: shared by the fuzz targets and by the test that runs their corpus.
 
 use pliant::bytes::Bytes;
-use pliant::lvm::metadata::{checksum, find_label, parse_area, parse_group};
+use pliant::lvm::metadata::{
+    AreaHeader, TextLocation, before_torn_commit, candidates, checksum, find_label, parse_area,
+    parse_group,
+};
 use pliant::lvm::{Lv, Words, report};
 use pliant::node::record::Record;
 
@@ -47,6 +50,30 @@ pub fn metadata(bytes: &[u8]) -> bool {
             true
         }),
     }
+}
+
+/// Search bytes for the text before a torn commit; says whether one was found.
+///
+/// The first two bytes say at which sector of the ring the named text should be, and how many sectors
+/// it has. The rest is the ring, in which `~` stands for a zero, so that it can be read.
+pub fn torn(bytes: &[u8]) -> bool {
+    let Some(([at, sectors], ring)) = bytes.split_first_chunk::<2>() else {
+        return false;
+    };
+    let mut area = [&[0; SECTOR][..], ring].concat();
+    area.iter_mut().filter(|byte| **byte == b'~').for_each(|byte| *byte = 0);
+    area.resize(area.len().next_multiple_of(SECTOR), 0);
+    let in_sectors = |byte: u8| (u64::from(byte.wrapping_sub(b'0')) + 1) * SECTOR as u64;
+    let text = TextLocation { offset: in_sectors(*at), size: in_sectors(*sectors), checksum: 0 };
+    let (start, size, raw) = (4096, area.len() as u64, [0; 24]);
+    let header = AreaHeader { start, size, ignored: false, text: Some(text), raw };
+    let texts = candidates(&area, &header, |_| true);
+    let parsed: usize = texts.iter().map(|text| text.length).sum();
+    assert!(texts.len() <= 32 && parsed <= area.len(), "{parsed} bytes of {}", area.len());
+    before_torn_commit(&area, &header, |_| true).is_some_and(|earlier| {
+        assert!((start..start + size).contains(&earlier.offset), "{earlier:?}");
+        true
+    })
 }
 
 /// Parse bytes as a command's report, or as a volume's name and tags, one a line.

@@ -27,7 +27,7 @@ pub use group::{Group, Lv, Piece, Pv, Segment};
 pub(crate) use scan::scan_disks;
 pub use scan::{Member, Named, Scan, scan, without_label};
 pub use spent::{STEPS, Spent};
-pub use torn::undo_torn_commits;
+pub use torn::{Wanted, undo_torn_commits};
 pub use volume_group::{Turn, VolumeGroup};
 pub use words::Words;
 

@@ -62,3 +62,8 @@ fn words() {
 fn names_in_expressions() {
     judged("cel", cel::parse);
 }
+
+#[test]
+fn torn() {
+    judged("torn", from_lvm::torn);
+}

@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../from_lvm.rs"]
-#[allow(dead_code)] // It serves two targets.
+#[allow(dead_code)] // It serves three targets.
 mod from_lvm;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -4,19 +4,61 @@
 //! What was promised is never lost with it: an answer is given only after a flush, and the text of
 //! then is still in the ring. LVM's own repair tool writes it back.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::host::{Cmd, Host, HostError};
 use crate::lvm::group::Group;
-use crate::lvm::metadata::{self, Earlier};
+use crate::lvm::metadata::{self, Area, Earlier};
 use crate::lvm::scan::{Member, Scan, scan};
 
-/// Areas are 16 MiB where this driver has made them; larger ones are a person's business.
-const LARGEST_AREA: u64 = 64 << 20;
+/// Areas that this driver makes are below: of 16 MiB, and larger where LVM aligns their end to what a
+/// disk likes best. Those beyond are a person's business.
+const LARGEST_AREA: u64 = 32 << 20;
+/// So much of an area is read at a time.
+const PIECE: usize = 1 << 20;
+/// How long the search on one disk is waited for. Nothing is served meanwhile, and what stands in the
+/// area may be written by anybody.
+const SEARCH_LIMIT: Duration = Duration::from_secs(5);
+
+/// Which groups are searched for on a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// Whatever group was made on it.
+    Any,
+    /// Those of these names.
+    Named(BTreeSet<String>),
+}
+
+impl Wanted {
+    fn has(&self, group: &str) -> bool {
+        match self {
+            Wanted::Any => true,
+            Wanted::Named(names) => names.contains(group),
+        }
+    }
+
+    /// Without those that another disk describes: LVM reads that one.
+    fn undescribed(self, scan: &Scan) -> Wanted {
+        match self {
+            Wanted::Any => Wanted::Any,
+            Wanted::Named(mut names) => {
+                names.retain(|name| scan.of(name).next().is_none());
+                Wanted::Named(names)
+            }
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        matches!(self, Wanted::Named(names) if names.is_empty())
+    }
+}
 
 /// Write back the newest whole metadata on the disks of `ours` whose last commit was torn, and scan
-/// again if there was one. `dir` holds the text meanwhile.
+/// again if there was one. `dir` holds the text meanwhile. A disk on which nothing is `wanted` is not
+/// read.
 ///
 /// A group that another of its disks describes is left alone: LVM reads that one.
 ///
@@ -26,16 +68,27 @@ pub async fn undo_torn_commits(
     host: &Arc<dyn Host>,
     scan_before: Scan,
     dir: &Path,
+    wanted: impl Fn(&Path) -> Wanted,
     ours: impl Fn(&Group, &Path) -> bool,
 ) -> Result<Scan, HostError> {
     let mut undone = false;
+    // One after the other: each holds a whole area in memory.
     for member in scan_before.members.iter().filter(|member| member.damage.is_some()) {
         let disk = &member.disk.path;
-        let earlier = match find(host.as_ref(), member).await {
-            Ok(Some(earlier)) if ours(&earlier.group, disk) => earlier,
-            Ok(_) => continue,
-            Err(error) => {
-                tracing::warn!(disk = %disk.display(), %error, "its metadata could not be read");
+        let wanted = wanted(disk).undescribed(&scan_before);
+        if wanted.is_nothing() {
+            continue;
+        }
+        let found = tokio::time::timeout(SEARCH_LIMIT, find(host.as_ref(), member, wanted)).await;
+        let earlier = match found {
+            Ok(Ok(Some(earlier))) if ours(&earlier.group, disk) => earlier,
+            Ok(Ok(_)) => continue,
+            Ok(Err(error)) => {
+                tracing::warn!(disk = %disk.display(), %error, "failed to read the VG metadata");
+                continue;
+            }
+            Err(_) => {
+                tracing::warn!(disk = %disk.display(), limit = ?SEARCH_LIMIT, "gave up the search for VG metadata");
                 continue;
             }
         };
@@ -47,25 +100,40 @@ pub async fn undo_torn_commits(
         match write_back(host.as_ref(), disk, &earlier, dir).await {
             Ok(()) => undone = true,
             Err(error) => {
-                tracing::error!(disk = %disk.display(), group, %error, "it stays torn");
+                tracing::error!(disk = %disk.display(), group, %error, "failed to restore torn VG metadata");
             }
         }
     }
     if undone { scan(host, &scan_before.named).await } else { Ok(scan_before) }
 }
 
-async fn find(host: &dyn Host, member: &Member) -> Result<Option<Earlier>, HostError> {
+async fn find(
+    host: &dyn Host,
+    member: &Member,
+    wanted: Wanted,
+) -> Result<Option<Earlier>, HostError> {
     for area in member.label.areas.iter().filter(|area| area.size <= LARGEST_AREA) {
-        let length = usize::try_from(area.size).unwrap_or(usize::MAX);
-        let bytes = host.read_at(&member.disk.path, area.offset, length).await?;
+        let bytes = read(host, &member.disk.path, *area).await?;
         let Ok(header) = metadata::parse_area(&bytes) else {
             continue;
         };
         if !header.ignored {
-            return Ok(metadata::before_torn_commit(&bytes, &header));
+            let search =
+                move || metadata::before_torn_commit(&bytes, &header, |group| wanted.has(group));
+            // Not on a thread that serves. A panic in it is logged, and finds nothing.
+            return Ok(tokio::task::spawn_blocking(search).await.ok().flatten());
         }
     }
     Ok(None)
+}
+
+async fn read(host: &dyn Host, disk: &Path, area: Area) -> Result<Vec<u8>, HostError> {
+    let mut bytes = Vec::new();
+    for at in (0..area.size).step_by(PIECE) {
+        let length = usize::try_from(area.size - at).map_or(PIECE, |left| left.min(PIECE));
+        bytes.extend(host.read_at(disk, area.offset.saturating_add(at), length).await?);
+    }
+    Ok(bytes)
 }
 
 async fn write_back(
@@ -86,4 +154,55 @@ async fn write_back(
     host.lvm(lane, repair.arg(&file).arg(disk)).await?;
     host.flush(disk).await?;
     host.run(forget).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::Bytes;
+    use crate::lvm::metadata::{checksum, find_label};
+    use crate::lvm::scan::Named;
+    use crate::testing::FakeHost;
+
+    /// A disk with a group whose metadata is no longer whole, as a scan sees it.
+    async fn damaged() -> (FakeHost, Arc<dyn Host>, Scan) {
+        let fake = FakeHost::new();
+        let disk = fake.add_disk(Bytes::gib(1));
+        fake.add_group("vg0", std::slice::from_ref(&disk));
+        let label = find_label(&fake.read_at(&disk, 0, 2048).await.unwrap()).unwrap().unwrap();
+        let header = fake.read_at(&disk, label.areas[0].offset, 512).await.unwrap();
+        let text = metadata::parse_area(&header).unwrap().text_ranges()[0].clone();
+        assert_eq!(header[..4], checksum(&header[4..]).to_le_bytes());
+        fake.write_at(&disk, text.start, &[0; 64]);
+        let host: Arc<dyn Host> = Arc::new(fake.clone());
+        let scan = scan(&host, &Named::default()).await.unwrap();
+        assert!(scan.members[0].damage.is_some());
+        (fake, host, scan)
+    }
+
+    fn named(names: &[&str]) -> Wanted {
+        Wanted::Named(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    #[tokio::test]
+    async fn a_disk_on_which_nothing_is_wanted_is_not_read() {
+        for (wanted, reads) in [(named(&[]), 0), (named(&["vg1"]), 17), (Wanted::Any, 17)] {
+            let (fake, host, scan) = damaged().await;
+            let read = || fake.counts()["device_reads"];
+            let before = read();
+            let dir = Path::new("/run/pliant");
+            undo_torn_commits(&host, scan, dir, |_| wanted.clone(), |_, _| false).await.unwrap();
+            assert_eq!(read() - before, reads, "{wanted:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_group_that_another_disk_describes_is_not_searched_for() {
+        let (fake, host, _) = damaged().await;
+        let other = fake.add_disk(Bytes::gib(1));
+        fake.add_group("vg1", &[other]);
+        let scan = scan(&host, &Named::default()).await.unwrap();
+        assert!(named(&["vg1"]).undescribed(&scan).is_nothing());
+        assert_eq!(named(&["vg0", "vg1"]).undescribed(&scan), named(&["vg0"]));
+    }
 }

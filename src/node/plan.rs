@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::bytes::Bytes;
 use crate::causes;
 use crate::host::{DeviceNumber, Disk, HostError};
-use crate::lvm::{Group, Named, Scan, VolumeGroup, scan_disks, tags, undo_torn_commits};
+use crate::lvm::{Group, Named, Scan, VolumeGroup, Wanted, scan_disks, tags, undo_torn_commits};
 use crate::node::disks::{Located, NewDisk, SetupError};
 use crate::node::pools::Pool;
 use crate::node::{Node, NodeSettings};
@@ -94,14 +94,26 @@ impl Survey {
     /// under way.
     async fn scan_whole(&self, node: &Node, plans: &[PoolPlan]) -> Result<Scan, HostError> {
         let pools = node.pools();
-        let in_use = |group: &Group| served(&pools).any(|(_, ours)| ours.name() == group.name);
+        let in_use = |group: &str| served(&pools).any(|(_, ours)| ours.name() == group);
         let named = |group: &Group, disk: &Path| {
             plans.iter().any(|plan| plan.groups.iter().any(|s| self.is(plan, s, group, disk)))
         };
-        let ours = |group: &Group, disk: &Path| !in_use(group) && named(group, disk);
+        let ours = |group: &Group, disk: &Path| !in_use(&group.name) && named(group, disk);
+        let sources = || plans.iter().flat_map(|plan| &plan.groups);
+        let wanted = |disk: &Path| {
+            if sources().any(|source| self.is_made_on(source, disk)) {
+                return Wanted::Any;
+            }
+            let existing = sources().filter_map(|source| match source {
+                GroupSource::Existing(name) => Some(name.clone()),
+                GroupSource::Create(_) => None,
+            });
+            Wanted::Named(existing.filter(|name| !in_use(name)).collect())
+        };
         let named: Named = Arc::new(self.links.values().cloned().collect());
         let scan = scan_disks(&node.host, self.disks.clone(), &named).await;
-        let scan = undo_torn_commits(&node.host, scan, &node.settings.state_dir, ours).await?;
+        let dir = &node.settings.state_dir;
+        let scan = undo_torn_commits(&node.host, scan, dir, wanted, ours).await?;
         for (disk, error) in &scan.unreadable {
             let error = causes::in_full(error);
             tracing::warn!(disk = %disk.display(), error, "the disk could not be read");
@@ -113,10 +125,15 @@ impl Survey {
     fn is(&self, plan: &PoolPlan, source: &GroupSource, group: &Group, disk: &Path) -> bool {
         match source {
             GroupSource::Existing(name) => *name == group.name,
-            GroupSource::Create(ours) => {
-                self.device(ours) == Some(disk) && was_made_for(&plan.name, group)
+            GroupSource::Create(_) => {
+                self.is_made_on(source, disk) && was_made_for(&plan.name, group)
             }
         }
+    }
+
+    /// Whether this source makes its group on the disk.
+    fn is_made_on(&self, source: &GroupSource, disk: &Path) -> bool {
+        matches!(source, GroupSource::Create(ours) if self.device(ours) == Some(disk))
     }
 
     /// A group that two pools name stays where it is.

@@ -3,8 +3,14 @@
 //! LVM writes a text and then the header that names it, with no cache flush between: a disk that loses
 //! its power may have kept the header and lost the text. The texts before it are still in the ring.
 
+use std::ops::Range;
+
 use crate::lvm::group::Group;
 use crate::lvm::metadata::{AreaHeader, SECTOR, parse_group};
+
+/// The most texts that are parsed: each was the newest once, and the one before the torn commit is mostly
+/// the first of them.
+const MOST_PARSED: usize = 32;
 
 /// A whole text in a ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,51 +21,128 @@ pub struct Earlier {
     pub group: Group,
 }
 
-/// Find the newest whole text of an area whose header names a text that never reached the disk.
+/// Bytes in a ring that begin as a text does and end as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// Where in the ring it begins, in bytes.
+    pub at: usize,
+    /// Bytes before the zero that ends it.
+    pub length: usize,
+    seqno: u64,
+}
+
+/// Find the newest whole text of an area whose header names a text that never reached the disk, of a
+/// group that is wanted by its name.
 ///
 /// `area` is all of the area, from its header on. `None` unless whole sectors of the named text are
 /// visibly those of before: a text that is there and has merely gone bad is no torn commit, what it
 /// said was promised perhaps, and only a person can tell.
-pub fn before_torn_commit(area: &[u8], header: &AreaHeader) -> Option<Earlier> {
-    let ring = area.get(SECTOR..usize::try_from(header.size).ok()?)?;
+pub fn before_torn_commit(
+    area: &[u8],
+    header: &AreaHeader,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Option<Earlier> {
+    let ring = ring(area, header)?;
+    candidates(area, header, is_wanted).into_iter().find_map(|text| {
+        let group = parse_group(&part(ring, text.at, text.length)).ok()?;
+        let offset = header.start + u64::try_from(SECTOR + text.at).ok()?;
+        Some(Earlier { offset, group })
+    })
+}
+
+/// What [`before_torn_commit`] parses, in this order, until a text is whole: the newest first.
+///
+/// Whoever wrote the area decides what is found in it, so the work is bounded: no text reaches over the
+/// beginning of another one, all of them together are no longer than the ring, and there are at most 32.
+pub fn candidates(
+    area: &[u8],
+    header: &AreaHeader,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Vec<Candidate> {
+    torn(area, header).map_or_else(Vec::new, |(ring, named)| {
+        let mut texts = texts(ring, is_wanted);
+        let into_named = |at: usize| (at + ring.len() - named.start) % ring.len() < named.len();
+        texts.retain(|text| !into_named(text.at));
+        texts.sort_by_key(|text| std::cmp::Reverse(text.seqno));
+        texts.truncate(MOST_PARSED);
+        texts
+    })
+}
+
+fn ring<'a>(area: &'a [u8], header: &AreaHeader) -> Option<&'a [u8]> {
+    area.get(SECTOR..usize::try_from(header.size).ok()?)
+}
+
+/// The ring, and where in it the text should be that the header names; `None` if it is there.
+fn torn<'a>(area: &'a [u8], header: &AreaHeader) -> Option<(&'a [u8], Range<usize>)> {
+    let ring = ring(area, header)?;
     let named = header.text?;
     let from = usize::try_from(named.offset).ok()?.checked_sub(SECTOR)?;
     let size = usize::try_from(named.size).ok()?;
-    if !lacks_sectors(&part(ring, from, size)) {
-        return None;
-    }
-    let into = |at: usize| (at + ring.len() - from) % ring.len() < size;
-    let starts = (0..ring.len()).step_by(SECTOR).filter(|at| begins_text(&ring[*at..]));
-    starts
-        .filter(|at| !into(*at))
-        .filter_map(|at| {
-            let length = ring[at..].iter().chain(ring).position(|byte| *byte == 0)?;
-            let group = parse_group(&part(ring, at, length)).ok()?;
-            let offset = header.start + u64::try_from(SECTOR + at).ok()?;
-            Some(Earlier { offset, group })
-        })
-        .max_by_key(|earlier| earlier.group.seqno)
+    let fits = from < ring.len() && size <= ring.len();
+    (fits && lacks_sectors(&part(ring, from, size))).then(|| (ring, from..from + size))
+}
+
+/// The texts of the wanted groups that have an end, in the order of the ring, in one pass.
+fn texts(ring: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<Candidate> {
+    let sectors = ring.chunks(SECTOR).enumerate();
+    let begun: Vec<(usize, Beginning<'_>)> = sectors
+        .filter_map(|(number, sector)| Some((number * SECTOR, Beginning::of(sector)?)))
+        .collect();
+    let next = begun.iter().skip(1).chain(begun.first()).map(|(at, _)| *at);
+    let wanted = begun.iter().zip(next).filter(|((_, text), _)| is_wanted(text.group));
+    let whole = wanted.filter_map(|((at, text), next)| {
+        // LVM writes a text beside the one before, so none has more than half of the ring.
+        let to_next = if next > *at { next - at } else { next + ring.len() - at };
+        let length = zero_in(ring, *at, to_next.min(ring.len() / 2))?;
+        Some(Candidate { at: *at, length, seqno: text.seqno })
+    });
+    whole.collect()
+}
+
+/// How many bytes before the first zero among so many bytes of a ring; `None` without a zero.
+fn zero_in(ring: &[u8], from: usize, length: usize) -> Option<usize> {
+    let (first, rest) = pieces(ring, from, length);
+    first.iter().chain(rest).position(|byte| *byte == 0)
 }
 
 /// Bytes of a ring, which go on at its start when its end is reached.
 fn part(ring: &[u8], from: usize, length: usize) -> Vec<u8> {
-    let bytes = ring.iter().cycle().skip(from).take(length.min(ring.len()));
-    bytes.copied().collect()
+    let (first, rest) = pieces(ring, from, length);
+    [first, rest].concat()
+}
+
+/// The same as the two pieces that they are.
+fn pieces(ring: &[u8], from: usize, length: usize) -> (&[u8], &[u8]) {
+    let first = &ring[from..ring.len().min(from + length)];
+    (first, &ring[..length - first.len()])
 }
 
 /// Whether sectors of a text are not its own: no text begins with them, another begins in them, or
 /// they hold zeroes, which stand only at a text's very end.
 fn lacks_sectors(text: &[u8]) -> bool {
     let (body, _end) = text.split_at(text.len().saturating_sub(1));
-    !begins_text(text) || body.contains(&0) || text.chunks(SECTOR).skip(1).any(begins_text)
+    let begins = |sector: &[u8]| Beginning::of(sector).is_some();
+    !begins(text) || body.contains(&0) || text.chunks(SECTOR).skip(1).any(begins)
 }
 
-/// Every text begins with the group's name and its id.
-fn begins_text(bytes: &[u8]) -> bool {
-    let line = bytes.iter().take(SECTOR).position(|byte| *byte == b'\n');
-    line.is_some_and(|end| {
-        bytes[..end].ends_with(b" {") && bytes[end + 1..].starts_with(b"id = \"")
-    })
+/// The first lines of a text: the group's name, its id and its number. Those of a volume in it have no
+/// number.
+struct Beginning<'a> {
+    group: &'a str,
+    seqno: u64,
+}
+
+impl Beginning<'_> {
+    fn of(text: &[u8]) -> Option<Beginning<'_>> {
+        let sector = &text[..text.len().min(SECTOR)];
+        let mut lines = sector.split(|byte| *byte == b'\n');
+        let group = lines.next()?.strip_suffix(b" {")?;
+        lines.next()?.strip_prefix(b"id = \"")?;
+        let seqno = lines.next()?.strip_prefix(b"seqno = ")?;
+        let group = std::str::from_utf8(group).ok()?;
+        Some(Beginning { group, seqno: std::str::from_utf8(seqno).ok()?.parse().ok()? })
+    }
 }
 
 #[cfg(test)]
@@ -91,7 +174,8 @@ mod tests {
     }
 
     fn found(area: &[u8], header: &AreaHeader) -> Option<(u64, u64)> {
-        before_torn_commit(area, header).map(|earlier| (earlier.offset, earlier.group.seqno))
+        before_torn_commit(area, header, |_| true)
+            .map(|earlier| (earlier.offset, earlier.group.seqno))
     }
 
     #[test]
@@ -130,5 +214,42 @@ mod tests {
         area[15 * SECTOR..].copy_from_slice(&fifth[..SECTOR]);
         area[SECTOR..SECTOR + fifth.len() - SECTOR].copy_from_slice(&fifth[SECTOR..]);
         assert_eq!(found(&area, &header), Some((4096 + 15 * 512, 5)));
+    }
+
+    #[test]
+    fn a_text_of_another_group_is_none_and_a_volume_at_the_start_of_a_sector_is_no_text() {
+        let (mut area, header) = area();
+        let named = |name: &'static str| {
+            before_torn_commit(&area, &header, |group| group == name).map(|e| e.group.seqno)
+        };
+        assert_eq!((named("vg0"), named("vg1")), (Some(3), None));
+        let (at, fourth) = (8 * SECTOR, text(4));
+        area[at..at + fourth.len()].copy_from_slice(&fourth);
+        area[at + SECTOR..at + SECTOR + 17].copy_from_slice(b"lv {\nid = \"x\"\n#\n}");
+        assert_eq!(found(&area, &header), None, "the named text is there, and has gone bad");
+    }
+
+    #[test]
+    fn an_area_made_to_cost_much_is_searched_once() {
+        let sectors = 1024;
+        let mut area = vec![b'#'; sectors * SECTOR];
+        for (number, sector) in area.chunks_mut(SECTOR).enumerate() {
+            let begin = format!("a {{\nid = \"x\"\nseqno = {number}\n");
+            sector[..begin.len()].copy_from_slice(begin.as_bytes());
+        }
+        area[(sectors - 1) * SECTOR + 100] = 0;
+        let location = TextLocation { offset: 512, size: 2048, checksum: 0 };
+        let (start, size, raw) = (4096, (sectors * SECTOR) as u64, [0; 24]);
+        let header = AreaHeader { start, size, ignored: false, text: Some(location), raw };
+        let read: usize = candidates(&area, &header, |_| true).iter().map(|c| c.length).sum();
+        assert!(read <= area.len(), "{read} bytes are parsed of {}", area.len());
+
+        for sector in area.chunks_mut(SECTOR) {
+            sector[100] = 0;
+        }
+        area[SECTOR + 100] = b'#';
+        let all = candidates(&area, &header, |_| true);
+        assert_eq!(all.len(), MOST_PARSED);
+        assert!(all.iter().all(|text| text.length == 100), "{all:?}");
     }
 }
