@@ -219,7 +219,8 @@ impl Node {
                     reason: format!("{} is mounted read-only, so it can not grow", path.display()),
                 });
             }
-            self.grow_mounted(&found, kind, &device_node(info.number), path).await?;
+            let grown = self.grow_mounted(&found, kind, &device_node(info.number), path).await;
+            grown.inspect_err(|error| self.note_refused_growth(&found, error))?;
         }
         found.group.flush().await?;
         Ok(found.size())

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::causes;
 use crate::fs::{self, Probe};
 use crate::host::{DmInfo, NewMount};
 use crate::mount::{self, MountTable};
@@ -54,12 +55,20 @@ impl Node {
         if stage.read_only || found.is_shrinking() {
             return Ok(());
         }
-        self.grow_staged(&found, kind, &device, &stage.staging).await
+        self.grow_staged(&found, kind, &device, &stage.staging).await;
+        Ok(())
     }
 
     /// Grow what was restored larger than its source, or whose growth was cut short: nobody else will
-    /// ask. What can only grow unmounted, and could not, is used as it is.
-    async fn grow_staged(
+    /// ask. What could not grow is used as it is: its data is good, and the volume's condition and the
+    /// node's step of the growth say why.
+    async fn grow_staged(&self, found: &Found, kind: FsKind, device: &Path, staging: &Path) {
+        if let Err(error) = self.try_to_grow_staged(found, kind, device, staging).await {
+            self.note_refused_growth(found, &error);
+        }
+    }
+
+    async fn try_to_grow_staged(
         &self,
         found: &Found,
         kind: FsKind,
@@ -70,12 +79,14 @@ impl Node {
         if superblock.fills(found.size()) || fs::grows_online(&superblock) {
             return self.grow_mounted(found, kind, device, staging).await;
         }
-        let reason = self.misses_snapshot(found).await?.unwrap_or_else(|| {
+        let key = found.record.id.key();
+        let missed = self.misses_snapshot(found).await?;
+        let reason = missed.or_else(|| self.waits_to_grow(key)).unwrap_or_else(|| {
             "it can only grow while it is not mounted; stop the workload, and it grows before the \
              next use"
                 .to_owned()
         });
-        self.note_growth(found.record.id.key(), LastGrowth::Waits(reason));
+        self.note_growth(key, LastGrowth::Waits(reason));
         Ok(())
     }
 
@@ -115,17 +126,57 @@ impl Node {
                 ),
             });
         };
-        if superblock.has_errors() && !read_only {
-            self.repair(found, kind, device).await;
+        if read_only {
+            return Ok(());
         }
-        let only_unmounted = !superblock.fills(found.size())
-            && !fs::grows_online(&superblock)
-            && !found.is_shrinking();
-        // One that may not grow is still good for use, and one that cannot be staged for nothing.
-        if only_unmounted && !read_only && self.misses_snapshot(found).await?.is_none() {
-            self.grow_unmounted(found, kind).await?;
+        let superblock = if superblock.has_errors() {
+            self.repair(found, kind, device).await;
+            self.superblock(found, kind, device).await?
+        } else {
+            superblock
+        };
+        let smaller = !superblock.fills(found.size()) && !found.is_shrinking();
+        // What the kernel refused while it was mounted may grow now, after a check.
+        let refused = self.waits_to_grow(found.record.id.key()).is_some();
+        let now = smaller && (refused || !fs::grows_online(&superblock));
+        if now && !superblock.has_errors() && self.misses_snapshot(found).await?.is_none() {
+            self.grow_before_use(found, kind).await?;
         }
         Ok(())
+    }
+
+    /// Grow an unmounted file system. One that could not grow is still good for use, and one that cannot
+    /// be staged for nothing.
+    ///
+    /// # Errors
+    /// As [`Node::grow_unmounted`], if the file system is not surely as good as it was.
+    async fn grow_before_use(&self, found: &Found, kind: FsKind) -> Result<(), VolumeError> {
+        let Err(error) = self.grow_unmounted(found, kind).await else { return Ok(()) };
+        match self.is_as_before(found, kind).await {
+            Ok(true) => {
+                self.note_refused_growth(found, &error);
+                Ok(())
+            }
+            Ok(false) | Err(_) => Err(error),
+        }
+    }
+
+    /// Whether a growth that failed has left nothing half done: no way back that is still to be taken,
+    /// and no note of a resize that has begun, which is that of an error.
+    async fn is_as_before(&self, found: &Found, kind: FsKind) -> Result<bool, VolumeError> {
+        let safety = record::safety_name(found.record.id.key());
+        if found.group.read().await?.lvs.contains_key(&safety) {
+            return Ok(false);
+        }
+        let (device, _) = self.activate(found).await?;
+        Ok(!self.superblock(found, kind, &device).await?.has_errors())
+    }
+
+    /// Note why the file system is smaller than its device.
+    pub(super) fn note_refused_growth(&self, found: &Found, error: &VolumeError) {
+        let (volume, reason) = (&found.record.id, causes::in_full(error));
+        tracing::warn!(%volume, error = reason, "failed to grow the file system");
+        self.note_growth(volume.key(), LastGrowth::Waits(reason));
     }
 
     /// Repair what can be repaired without a question, where the kernel has found errors. What is left

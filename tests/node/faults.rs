@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use pliant::testing::{Failing, FakeHost};
 
 use crate::cuts::{Case, Reference, Tally, Verdict, all, block_on, difference, for_each};
-use crate::machine::{Disks, old_ends, wrongs};
+use crate::machine::{Disks, Op, old_ends, wrongs};
 
 /// Programs that only look, so that they are no effects.
 const LOOKS: [&str; 4] = ["blkid", "e2fsck", "xfs_repair", "btrfs check"];
@@ -51,6 +51,10 @@ async fn attempt(
         verdict.extend(wrongs_unless_suspended(&host, case).await);
     }
     host.mend();
+    if case.before.contains(&Op::Sparse) {
+        // What only grows while it is not mounted, and could not, is used as it is until then.
+        let _ = Op::Unstage.ask(&host, &node).await;
+    }
     let answer = op.ask(&host, &node).await;
     if answer != reference.answer {
         verdict.push(format!("answers {answer:?}, not {:?}", reference.answer));

@@ -7,7 +7,7 @@ use pliant::host::{Cmd, DmTarget, Host, Source};
 use pliant::lvm::Group;
 use pliant::node::record::{lv_name, more_name};
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
-use pliant::testing::{FakeHost, node_settings};
+use pliant::testing::{Failing, FakeHost, node_settings};
 use pliant::volume::{FsKind, Mode, Page, VolumeError, Volumes, Wipe};
 
 use crate::cuts::block_on;
@@ -485,6 +485,73 @@ fn what_a_pool_names_and_is_no_disk_is_not_taken() {
         for pool in node.storage().pools {
             let refused = pool.refused.join(" ");
             assert!(refused.contains("which is no disk"), "{refused}");
+        }
+    });
+}
+
+#[test]
+fn a_growth_that_the_kernel_refuses_keeps_no_workload_from_its_data() {
+    block_on(async {
+        for (mode, call) in [
+            (FsKind::Ext4, "EXT4_IOC_RESIZE_FS"),
+            (FsKind::Xfs, "XFS_IOC_FSGROWFSDATA"),
+            (FsKind::Btrfs, "BTRFS_IOC_RESIZE"),
+        ] {
+            let mode = Mode::Filesystem(mode);
+            let before = [Op::Create(mode), Op::Stage(mode), Op::Write, Op::Unstage];
+            let (host, _, node) = after(&before).await;
+            host.fail(call, Failing::Always);
+            Op::Grow(LARGE).ask(&host, &node).await.expect("the volume itself grows");
+            for _ in 0..2 {
+                Op::Stage(mode).ask(&host, &node).await.expect("its data is good");
+                let said = Op::Expand.ask(&host, &node).await.expect_err("it is refused");
+                assert!(said.contains("could not be grown") && said.contains(call), "{said}");
+                let health = node.volume_health(&id_of(VOLUME)).await.expect("a look");
+                let told = health.iter().find(|one| one.reason == "FilesystemSmaller");
+                let told = &told.expect("its condition says why").message;
+                assert!(told.contains("could not be grown"), "{told}");
+            }
+
+            host.forget_effects();
+            Op::Unstage.ask(&host, &node).await.expect("unstage");
+            Op::Stage(mode).ask(&host, &node).await.expect("its data is good still");
+            let private = host.effects().iter().any(|effect| effect.contains("/run/pliant/grow/"));
+            assert!(private, "nothing was tried while it was not mounted");
+
+            host.mend();
+            Op::Unstage.ask(&host, &node).await.expect("unstage");
+            Op::Stage(mode).ask(&host, &node).await.expect("stage");
+            Op::Expand.ask(&host, &node).await.expect("it fills its device");
+            assert_eq!(node.volume_health(&id_of(VOLUME)).await.expect("a look"), []);
+        }
+    });
+}
+
+#[test]
+fn a_program_that_does_not_grow_an_unmounted_file_system_keeps_no_workload_from_its_data() {
+    block_on(async {
+        for call in ["resize2fs", "e2fsck", "lvcreate -y -s"] {
+            let before = [
+                Op::Create(EXT4),
+                Op::Stage(EXT4),
+                Op::Write,
+                Op::Sparse,
+                Op::Unstage,
+                Op::Grow(LARGE),
+            ];
+            let (host, setup) = Disks::Two.machine(true).await;
+            let node = setup.start(&host).await;
+            for op in before {
+                op.ask(&host, &node).await.expect("an answer");
+            }
+            host.fail(call, Failing::Always);
+            Op::Stage(EXT4).ask(&host, &node).await.expect("its data is good");
+            let health = node.volume_health(&id_of(VOLUME)).await.expect("a look");
+            assert_eq!(health[0].reason, "FilesystemSmaller", "{call}");
+            host.mend();
+            Op::Unstage.ask(&host, &node).await.expect("unstage");
+            Op::Stage(EXT4).ask(&host, &node).await.expect("it grows before it is mounted");
+            assert_eq!(node.volume_health(&id_of(VOLUME)).await.expect("a look"), [], "{call}");
         }
     });
 }
