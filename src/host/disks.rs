@@ -216,14 +216,11 @@ fn is_there(device: &Path) -> bool {
     !hidden && (!is_loop || bound)
 }
 
-/// Whether an md array or a device-mapper device that is no logical volume holds it: that one shows
-/// what is on it, and only the top of a stack is looked at.
+/// Whether a device that is no logical volume holds it, such as an md array, a multipath map, bcache or
+/// drbd: that one shows what is on it, and only the top of a stack is looked at.
 fn is_member(device: &Path, sys_block: &Path) -> io::Result<bool> {
     let holders = names(&device.join("holders"))?;
-    Ok(holders.iter().any(|holder| {
-        holder.starts_with("md")
-            || (holder.starts_with("dm-") && !is_logical_volume(&sys_block.join(holder)))
-    }))
+    Ok(holders.iter().any(|holder| !is_logical_volume(&sys_block.join(holder))))
 }
 
 fn partitions(whole: &Path) -> io::Result<Vec<String>> {
@@ -345,6 +342,22 @@ mod tests {
                 expected("/dev/sdb", 8, 16, 2048, false),
             ]
         );
+    }
+
+    #[test]
+    fn a_disk_below_any_device_but_a_logical_volume_is_not_listed() {
+        let sys = tempfile::tempdir().unwrap();
+        let root = sys.path();
+        for (disk, holder) in [("sda", "bcache0"), ("sdb", "drbd1"), ("sdc", "rnbd!server"), ("sdd", "dm-0")]
+        {
+            device(root, disk, "8:0", "2048");
+            put(root, &[(&format!("{disk}/holders/{holder}/x"), "")]);
+        }
+        put(root, &[("dm-0/dm/uuid", "LVM-abc")]);
+        device(root, "bcache0", "252:0", "2048");
+        put(root, &[("bcache0/slaves/sda/x", "")]);
+        let listed: Vec<_> = list(root).unwrap().into_iter().map(|disk| disk.path).collect();
+        assert_eq!(listed, [PathBuf::from("/dev/bcache0"), PathBuf::from("/dev/sdd")]);
     }
 
     #[test]

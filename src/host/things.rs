@@ -34,9 +34,10 @@ pub enum Source {
 
 /// A block device of the machine that could carry a physical volume, from sysfs.
 ///
-/// Devices of size zero, device-mapper volumes, and the members of an md array or a multipath map
-/// are left out: they are never the top of a stack. So is what a workload writes: a loop device over
-/// a block device, over a file of the kubelet's, or over a file on a volume of this driver.
+/// Devices of size zero, device-mapper volumes, and the members of another device, such as an md array,
+/// a multipath map, bcache or drbd, are left out: they are never the top of a stack. So is what a
+/// workload writes: a loop device over a block device, over a file of the kubelet's, or over a file on a
+/// volume of this driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
     /// `/dev/` and the kernel's name.
