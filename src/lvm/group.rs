@@ -22,6 +22,16 @@ pub struct Group {
     pub flags: Words,
     /// Tags of the group.
     pub tags: Words,
+    /// The LVM system ID of the host that owns it; `None` where it has none.
+    pub system_id: Option<String>,
+    /// How the hosts that share it lock it, such as `sanlock`; `None` where no host shares it.
+    pub lock_type: Option<String>,
+    /// How many logical volumes it may have; `None`: no limit.
+    pub max_lv: Option<u64>,
+    /// How many physical volumes it may have; `None`: no limit.
+    pub max_pv: Option<u64>,
+    /// Its allocation policy where it has one of its own, such as `contiguous`.
+    pub allocation: Option<String>,
     /// Whether the metadata area of a disk has no room for the text of one more volume. Filled in by
     /// the reader, not by the text.
     pub metadata_full: bool,
@@ -189,13 +199,83 @@ impl Group {
         if self.flags.contains("EXPORTED") {
             return Some(format!("it is exported; see `vgimport {}`", self.name));
         }
-        let fixed = !self.flags.contains("RESIZEABLE");
-        fixed.then(|| format!("it is not to be resized; see `vgchange -x y {}`", self.name))
+        if !self.flags.contains("RESIZEABLE") {
+            return Some(format!("it is not to be resized; see `vgchange -x y {}`", self.name));
+        }
+        self.foreign()
+    }
+
+    /// Why LVM without a system ID and without locks of a cluster would refuse to change it, and what to
+    /// do.
+    fn foreign(&self) -> Option<String> {
+        let name = &self.name;
+        if let Some(id) = &self.system_id {
+            return Some(format!(
+                "it belongs to the host with the LVM system ID {id}, and LVM changes it only there; \
+                 see `vgchange --systemid \"\" {name}`"
+            ));
+        }
+        if let Some(kind) = &self.lock_type {
+            return Some(format!(
+                "hosts share it with locks of the type {kind}, which this driver does not take; see \
+                 `vgchange --lock-type none {name}`"
+            ));
+        }
+        if self.flags.contains("CLUSTERED") {
+            return Some(format!(
+                "it is clustered; see `vgchange --lock-type none --lock-opt force {name}`, once no \
+                 cluster uses it"
+            ));
+        }
+        // What has an owner or locks is written as `WRITE_LOCKED`, so that older versions keep off.
+        let writable = ["WRITE", "WRITE_LOCKED"].iter().any(|flag| self.flags.contains(flag));
+        (!writable).then(|| {
+            format!(
+                "its status lacks WRITE, so it is read-only; see `vgcfgbackup {name}`, and \
+                 `vgcfgrestore {name}` with WRITE added"
+            )
+        })
     }
 
     /// Whether LVM would change it: no disk is away, it is not exported, and it is writable here.
     pub fn changeable(&self) -> bool {
         self.frozen().is_none()
+    }
+
+    /// What keeps a new volume from being made in a group that can be changed, however much is free, and
+    /// what to do; `None` if nothing does.
+    pub fn hindrance(&self) -> Option<String> {
+        let name = &self.name;
+        if self.metadata_full {
+            return Some(format!(
+                "the metadata area of volume group {name} is full and can not be enlarged: delete \
+                 volumes, or add a group that is made with a larger --metadatasize"
+            ));
+        }
+        if self.has_most_volumes() {
+            return Some(format!(
+                "volume group {name} has as many logical volumes as it may have; see `vgchange \
+                 --logicalvolume 0 {name}`"
+            ));
+        }
+        self.allocates_narrowly().then(|| {
+            format!(
+                "volume group {name} has the allocation policy {}, with which LVM does not give a \
+                 volume all that is free; see `vgchange --alloc normal {name}`",
+                self.allocation.as_deref().unwrap_or_default()
+            )
+        })
+    }
+
+    /// Whether it has as many logical volumes as it may have: LVM counts those that can be seen.
+    pub fn has_most_volumes(&self) -> bool {
+        let count = self.lvs.values().filter(|lv| lv.flags.contains("VISIBLE")).count();
+        self.max_lv.is_some_and(|most| most <= count as u64)
+    }
+
+    /// Whether its allocation policy lets a volume have less than what is free.
+    pub fn allocates_narrowly(&self) -> bool {
+        self.allocation.as_deref().is_some_and(|policy| !["normal", "anywhere"].contains(&policy))
     }
 
     /// What the device-mapper uuids of its logical volumes begin with.
@@ -249,7 +329,11 @@ mod tests {
 
     #[test]
     fn a_group_that_lvm_would_not_change_says_why_and_has_no_room() {
-        let table: [(Change, &str); 4] = [
+        let table: [(Change, &str); 8] = [
+            (|group| group.system_id = Some("alpha".to_owned()), "vgchange --systemid \"\" a"),
+            (|group| group.lock_type = Some("dlm".to_owned()), "vgchange --lock-type none a"),
+            (|group| group.flags.extend(["CLUSTERED"]), "--lock-type none --lock-opt force a"),
+            (|group| assert!(group.flags.remove("WRITE")), "vgcfgrestore a"),
             (|group| pv(group).device = None, "is away, so LVM changes nothing"),
             (|group| pv(group).flags.extend(["MISSING"]), "vgextend --restoremissing a"),
             (|group| group.flags.extend(["EXPORTED"]), "vgimport a"),
@@ -263,6 +347,35 @@ mod tests {
             assert_eq!(layout::largest(&frozen, Layout::Linear), 0, "{why}");
         }
         assert_eq!(group().frozen(), None);
+    }
+
+    #[test]
+    fn a_group_with_its_most_volumes_has_room_for_growth_alone() {
+        let visible = group().lvs.values().filter(|lv| lv.flags.contains("VISIBLE")).count() as u64;
+        for (most, has_room) in [(None, true), (Some(visible + 1), true), (Some(visible), false)] {
+            let group = Group { max_lv: most, ..group() };
+            let free = group.free_extents();
+            let room = layout::largest_new(&group, Layout::Linear);
+            assert_eq!(room, if has_room { free } else { 0 }, "{most:?}");
+            assert_eq!(layout::largest(&group, Layout::Linear), free, "{most:?}");
+            assert_eq!(group.hindrance().is_none(), has_room, "{most:?}");
+        }
+    }
+
+    #[test]
+    fn a_policy_that_does_not_give_all_that_is_free_gives_no_room() {
+        for (policy, has_room) in
+            [("normal", true), ("anywhere", true), ("contiguous", false), ("cling", false)]
+        {
+            let group = Group { allocation: Some(policy.to_owned()), ..group() };
+            for room in [layout::largest(&group, Layout::Linear), layout::largest_new(&group, Layout::Linear)]
+            {
+                assert_eq!(room > 0, has_room, "{policy}");
+            }
+            let why = group.hindrance();
+            assert!(why.is_none_or(|why| why.contains("vgchange --alloc normal a")) , "{policy}");
+            assert_eq!(group.frozen(), None, "what is there can be changed and deleted");
+        }
     }
 
     #[test]

@@ -18,9 +18,10 @@ pub fn arguments(layout: Layout) -> &'static [&'static str] {
 
 /// The most extents that one volume of this layout could grow by in the group now.
 ///
-/// Zero for a group that LVM would refuse to change.
+/// Zero for a group that LVM would refuse to change, or whose allocation policy does not give all that is
+/// free.
 pub fn largest(group: &Group, layout: Layout) -> u64 {
-    if !group.changeable() {
+    if !group.changeable() || group.allocates_narrowly() {
         return 0;
     }
     match layout {
@@ -30,5 +31,5 @@ pub fn largest(group: &Group, layout: Layout) -> u64 {
 
 /// The most extents that one new volume of this layout could have in the group now.
 pub fn largest_new(group: &Group, layout: Layout) -> u64 {
-    if group.metadata_full { 0 } else { largest(group, layout) }
+    if group.hindrance().is_some() { 0 } else { largest(group, layout) }
 }

@@ -35,6 +35,15 @@ impl Outcomes {
     }
 }
 
+/// What takes the extents of a growth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    /// The logical volume that grows.
+    Itself,
+    /// Another one, which is to join it.
+    OneMore,
+}
+
 impl Node {
     /// How many growths have ended since the start, by outcome: `whole` with their file system,
     /// `volume-only` where it is left to the node step, `failed`.
@@ -99,7 +108,7 @@ impl Node {
     /// # Errors
     /// [`VolumeError::NoRoomToGrow`] with what is possible, [`VolumeError::Unavailable`] while the
     /// group cannot be changed.
-    async fn make_room(&self, found: &Found, more: u64) -> Result<(), VolumeError> {
+    async fn make_room(&self, found: &Found, more: u64, takes: Takes) -> Result<(), VolumeError> {
         let turn = found.group.turn().await?;
         let not_taken = self.add_spares(&found.pool, &turn, Layout::Linear, more).await?;
         let group = turn.read().await?;
@@ -108,7 +117,9 @@ impl Node {
                 reason: format!("pool {}: volume group {}: {reason}", found.pool.name, group.name),
             });
         }
-        let largest = layout::largest(&group, Layout::Linear);
+        let refused = takes == Takes::OneMore && group.has_most_volumes();
+        let largest = if refused { 0 } else { layout::largest(&group, Layout::Linear) };
+        let why = group.hindrance().filter(|_| refused || group.allocates_narrowly());
         if largest >= more {
             return Ok(());
         }
@@ -117,7 +128,7 @@ impl Node {
             asked: group.size_of(found.lv.extents() + more),
             free: group.size_of(group.free_extents()),
             largest: group.size_of(found.lv.extents() + largest),
-            hindrance: pools::listed(not_taken),
+            hindrance: pools::listed(why.into_iter().chain(not_taken)),
         })
     }
 
@@ -132,7 +143,7 @@ impl Node {
         // A growth may have begun before the file system was made.
         self.give_up_more(&found).await?;
         self.conclude_cut_resize(&found, kind).await?; // LVM grows no origin of a snapshot.
-        self.make_room(&found, wanted - found.lv.extents()).await?;
+        self.make_room(&found, wanted - found.lv.extents(), Takes::Itself).await?;
         let turn = found.group.turn().await?;
         let lv = turn.extend(&found.lv.name, wanted, &[]).await?;
         let seen = turn.seen().await?;
@@ -164,7 +175,7 @@ impl Node {
         }
         self.wipes.settle(found.record.id.key()).await?;
         self.remove_helpers(found).await?;
-        self.make_room(found, extents).await?;
+        self.make_room(found, extents, Takes::OneMore).await?;
         let tags = vec![Life::Creating.tag()];
         let turn = found.group.turn().await?;
         let lv = turn.create(&NewLv { name, layout: Layout::Linear, extents, tags }).await;

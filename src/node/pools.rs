@@ -149,14 +149,7 @@ impl Seen<'_> {
 
     /// What besides free extents keeps a new volume from being made; `None` if nothing does.
     pub fn hindrance(&self) -> Option<String> {
-        let full =
-            self.groups.iter().filter(|(_, group)| group.metadata_full).map(|(handle, _)| {
-                format!(
-                    "the metadata area of volume group {} is full and can not be enlarged: delete \
-                 volumes, or add a group that is made with a larger --metadatasize",
-                    handle.name()
-                )
-            });
+        let full = self.groups.iter().filter_map(|(_, group)| group.hindrance());
         let reserve = self.pool.reserve;
         let reserved = (reserve > Bytes::ZERO && !self.groups.is_empty())
             .then(|| format!("{reserve} of each group are kept for growths and snapshots"));

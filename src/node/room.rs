@@ -137,7 +137,7 @@ pub(super) fn joined(disk: Bytes, group: &Group) -> Bytes {
 
 /// The group that a new disk helps most: the one with the most room already.
 pub(super) fn roomiest<'a>(seen: &'a Seen<'_>) -> Option<&'a (Arc<VolumeGroup>, Arc<Group>)> {
-    let open = seen.groups.iter().filter(|(_, g)| g.changeable() && !g.metadata_full);
+    let open = seen.groups.iter().filter(|(_, g)| g.changeable() && g.hindrance().is_none());
     open.rev().max_by_key(|(_, group)| group.free_extents() * group.extent_size.get())
 }
 

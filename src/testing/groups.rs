@@ -90,7 +90,12 @@ impl World {
             extent_size: EXTENT,
             flags: set(&["RESIZEABLE", "READ", "WRITE"]),
             tags: tags.iter().cloned().collect(),
-            metadata_full: false,
+            system_id: None,
+        lock_type: None,
+        max_lv: None,
+        max_pv: None,
+        allocation: None,
+        metadata_full: false,
             pvs: BTreeMap::new(),
             lvs: BTreeMap::new(),
         }

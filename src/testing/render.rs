@@ -89,7 +89,18 @@ fn write_group(out: &mut String, group: &Group) -> fmt::Result {
     writeln!(out, "format = \"lvm2\"")?;
     write_flags(out, &group.flags, &group.tags)?;
     let sectors = group.extent_size.get() / SECTOR as u64;
-    writeln!(out, "extent_size = {sectors}\nmax_lv = 0\nmax_pv = 0\nmetadata_copies = 0\n")?;
+    let (max_lv, max_pv) = (group.max_lv.unwrap_or(0), group.max_pv.unwrap_or(0));
+    writeln!(out, "extent_size = {sectors}\nmax_lv = {max_lv}\nmax_pv = {max_pv}")?;
+    for (key, word) in [
+        ("system_id", &group.system_id),
+        ("lock_type", &group.lock_type),
+        ("allocation_policy", &group.allocation),
+    ] {
+        if let Some(word) = word {
+            writeln!(out, "{key} = \"{word}\"")?;
+        }
+    }
+    writeln!(out, "metadata_copies = 0\n")?;
     writeln!(out, "physical_volumes {{\n")?;
     for (name, pv) in &group.pvs {
         write_pv(out, name, pv)?;
@@ -170,6 +181,11 @@ mod tests {
             extent_size: Bytes::mib(4),
             flags: Words::default(),
             tags: ["t".repeat(700)].into(),
+            system_id: None,
+            lock_type: None,
+            max_lv: None,
+            max_pv: None,
+            allocation: None,
             metadata_full: false,
             pvs: [].into(),
             lvs: [].into(),

@@ -41,6 +41,11 @@ pub fn parse_group(text: &[u8]) -> Result<Group, MetadataError> {
         extent_size,
         flags: flags(section),
         tags: strings(section, "tags").collect(),
+        system_id: word(section, "system_id"),
+        lock_type: word(section, "lock_type").filter(|kind| kind != "none"),
+        max_lv: most(section, "max_lv"),
+        max_pv: most(section, "max_pv"),
+        allocation: word(section, "allocation_policy"),
         metadata_full: false,
         pvs,
         lvs,
@@ -216,6 +221,16 @@ fn string(section: &Section, key: &str) -> Result<String, MetadataError> {
         Some(Value::Text(text)) => Ok(text.clone().into_owned()),
         _ => Err(malformed(PART, format!("it has no text `{key}`"))),
     }
+}
+
+/// A text that may be missing or empty, which says the same.
+fn word(section: &Section, key: &str) -> Option<String> {
+    string(section, key).ok().filter(|word| !word.is_empty())
+}
+
+/// A limit; zero is none.
+fn most(section: &Section, key: &str) -> Option<u64> {
+    number(section, key).ok().filter(|most| *most > 0)
 }
 
 fn number(section: &Section, key: &str) -> Result<u64, MetadataError> {

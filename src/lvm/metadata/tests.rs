@@ -206,6 +206,11 @@ fn a_group_is_read_whole() {
         extent_size: Bytes::mib(4),
         flags: names(&["RESIZEABLE", "READ", "WRITE"]),
         tags: names(&["pliant.pool=fast"]),
+        system_id: None,
+        lock_type: None,
+        max_lv: None,
+        max_pv: None,
+        allocation: None,
         metadata_full: false,
         pvs: [
             ("pv0".to_owned(), pv("1WkGnh-zK2S-m2lo-Mi4Y-wd8j-UW73-OTUvNG")),
@@ -355,4 +360,19 @@ proptest! {
         disk[at] ^= change;
         prop_assert_eq!(find_label(&disk), Err(MetadataError::Checksum("physical volume label")));
     }
+}
+
+#[test]
+fn what_makes_lvm_refuse_a_group_is_read() {
+    let text = std::str::from_utf8(TEXT).unwrap();
+    let more = "max_lv = 5\nmax_pv = 7\nsystem_id = \"alpha\"\nlock_type = \"sanlock\"\n\
+                allocation_policy = \"cling\"\n";
+    let limited = text.replace("max_lv = 0\nmax_pv = 0\n", more);
+    let group = parse_group(limited.as_bytes()).unwrap();
+    assert_eq!((group.max_lv, group.max_pv), (Some(5), Some(7)));
+    let words = [group.system_id, group.lock_type, group.allocation];
+    assert_eq!(words, ["alpha", "sanlock", "cling"].map(|word| Some(word.to_owned())));
+    let unshared = text.replace("max_lv = 0\n", "lock_type = \"none\"\nsystem_id = \"\"\n");
+    let group = parse_group(unshared.as_bytes()).unwrap();
+    assert_eq!((group.lock_type, group.system_id, group.max_lv), (None, None, None));
 }
