@@ -22,7 +22,7 @@ use std::sync::Arc;
 use crate::host::HostError;
 use crate::lvm::metadata::MetadataError;
 
-pub use commands::{BEFORE_EXTENTS, EXTENT, NewLv};
+pub use commands::{EXTENT, NewLv, before_extents};
 pub use group::{Group, Lv, Piece, Pv, Segment};
 pub(crate) use scan::scan_disks;
 pub use scan::{Member, Named, Scan, scan, without_label};

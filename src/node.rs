@@ -39,6 +39,7 @@ mod remove;
 mod room;
 mod setup;
 mod shrink;
+mod spares;
 mod stage;
 mod stats;
 pub mod storage;
@@ -67,6 +68,7 @@ pub struct Node {
     outcomes: grow::Outcomes,
     /// How full the file systems were that answered when they were asked last.
     usages: Mutex<BTreeMap<VolumeId, Usage>>,
+    refused_spares: spares::RefusedSpares,
 }
 
 /// How the last growth of a volume's file system ended.

@@ -142,6 +142,20 @@ impl FakeHost {
         }
     }
 
+    /// Change what a volume group says of itself, durable and without effects, as an administrator did;
+    /// `None` without such a group.
+    pub fn change_group(&self, name: &str, change: impl FnOnce(&mut crate::lvm::Group)) -> Option<()> {
+        let mut world = self.lock();
+        let mut group = world.groups(None).remove(name)?;
+        change(&mut group);
+        group.seqno += 1;
+        for disk in group.pvs.values().filter_map(|pv| pv.device.clone()) {
+            world.commit(&disk, &group);
+        }
+        world.disks.values_mut().for_each(FakeDisk::flush);
+        Some(())
+    }
+
     /// Write to a disk or an active volume as its user would; it is not flushed and no effect.
     ///
     /// # Panics

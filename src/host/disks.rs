@@ -80,14 +80,15 @@ pub(super) fn list(sys_block: &Path, backings: &Backings) -> io::Result<Vec<Disk
         }
         let source = sys.source(&whole)?;
         let mut partitions = partitions(&whole)?;
-        if let Some(disk) = disk(&whole, &entry, source, !partitions.is_empty()) {
+        let queue = Queue::of(&whole);
+        if let Some(disk) = disk(&whole, &entry, source, !partitions.is_empty(), queue) {
             disks.push(disk);
         }
         partitions.sort();
         for name in partitions {
             let part = whole.join(&name);
             if !is_member(&part, sys_block)? {
-                disks.extend(disk(&part, &name, source, false));
+                disks.extend(disk(&part, &name, source, false, queue));
             }
         }
     }
@@ -229,8 +230,35 @@ fn partitions(whole: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
+/// What the kernel says of how a disk is read and written, for its partitions too.
+#[derive(Clone, Copy)]
+struct Queue {
+    logical_block: Bytes,
+    optimal_io: Bytes,
+}
+
+impl Queue {
+    fn of(whole: &Path) -> Queue {
+        let number = |name| attribute(whole, name).and_then(|text| text.parse::<u32>().ok());
+        Queue {
+            logical_block: number("queue/logical_block_size").map_or(Bytes::new(SECTOR), bytes),
+            optimal_io: number("queue/optimal_io_size").map_or(Bytes::ZERO, bytes),
+        }
+    }
+}
+
+fn bytes(count: u32) -> Bytes {
+    Bytes::new(count.into())
+}
+
 /// `None` for a device of size zero, and for one that goes away while it is looked at.
-fn disk(device: &Path, name: &str, source: Source, partitioned: bool) -> Option<Disk> {
+fn disk(
+    device: &Path,
+    name: &str,
+    source: Source,
+    partitioned: bool,
+    queue: Queue,
+) -> Option<Disk> {
     let sectors: u64 = attribute(device, "size")?.parse().ok()?;
     let number = attribute(device, "dev")?;
     let (major, minor) = number.split_once(':')?;
@@ -241,6 +269,8 @@ fn disk(device: &Path, name: &str, source: Source, partitioned: bool) -> Option<
         source,
         read_only: attribute(device, "ro")? != "0",
         partitioned,
+        logical_block: queue.logical_block,
+        optimal_io: queue.optimal_io,
     })
 }
 
@@ -289,6 +319,8 @@ mod tests {
             source: Source::Local,
             read_only: false,
             partitioned,
+            logical_block: Bytes::new(512),
+            optimal_io: Bytes::ZERO,
         }
     }
 
@@ -358,6 +390,20 @@ mod tests {
         put(root, &[("bcache0/slaves/sda/x", "")]);
         let listed: Vec<_> = list(root).unwrap().into_iter().map(|disk| disk.path).collect();
         assert_eq!(listed, [PathBuf::from("/dev/bcache0"), PathBuf::from("/dev/sdd")]);
+    }
+
+    #[test]
+    fn how_a_disk_is_written_is_said_of_its_partitions_too() {
+        let sys = tempfile::tempdir().unwrap();
+        let root = sys.path();
+        device(root, "sda", "8:0", "2048");
+        device(root, "sda/sda1", "8:1", "1024");
+        put(root, &[("sda/sda1/partition", "1"), ("sda/queue/logical_block_size", "4096")]);
+        put(root, &[("sda/queue/optimal_io_size", "33553920")]);
+        for disk in list(root).unwrap() {
+            assert_eq!(disk.logical_block, Bytes::kib(4), "{disk:?}");
+            assert_eq!(disk.optimal_io, Bytes::new(33_553_920), "{disk:?}");
+        }
     }
 
     #[test]

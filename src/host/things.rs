@@ -52,6 +52,10 @@ pub struct Disk {
     pub read_only: bool,
     /// Whether it has partitions.
     pub partitioned: bool,
+    /// The smallest that it reads or writes.
+    pub logical_block: Bytes,
+    /// What it prefers to write at once; zero where it does not say.
+    pub optimal_io: Bytes,
 }
 
 /// A device-mapper device as the kernel lists it.

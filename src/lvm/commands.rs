@@ -14,9 +14,25 @@ use crate::lvm::volume_group::Turn;
 use crate::lvm::{LvmError, layout};
 use crate::volume::Layout;
 
-/// What a disk that was made a physical volume here loses to its label and metadata: LVM puts the first
-/// extent at the next MiB behind them.
-pub const BEFORE_EXTENTS: Bytes = Bytes::mib(17);
+/// Where the metadata area ends that LVM is asked for, which begins behind the label.
+const METADATA_END: u64 = (16 << 20) + 4096;
+/// What LVM aligns the first extent to, unless a disk asks for something else.
+const ALIGNMENT: u64 = 1 << 20;
+
+/// What a disk that is made a physical volume here loses to its label and metadata, by what it prefers
+/// to write at once: LVM puts the first extent behind them at a multiple of that, or at the next MiB
+/// where a MiB is one.
+///
+/// # Source
+/// `set_pe_align` in LVM2's `lib/metadata/metadata.c`.
+pub fn before_extents(optimal_io: Bytes) -> Bytes {
+    let alignment = match optimal_io.get() {
+        0 => ALIGNMENT,
+        preferred if ALIGNMENT % preferred == 0 => ALIGNMENT,
+        preferred => preferred,
+    };
+    METADATA_END.checked_next_multiple_of(alignment).map_or(Bytes::MAX, Bytes::new)
+}
 
 /// The size of an extent in a group that was made here: LVM's default.
 pub const EXTENT: Bytes = Bytes::mib(4);
@@ -310,5 +326,26 @@ impl Said {
             Outcome::Failure(refusal) => refusal.words,
         };
         LvmError::Refused { command: self.command, words }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_extent_is_where_a_disk_likes_it() {
+        let mib = Bytes::mib(17).get();
+        for (optimal_io, before) in [
+            (0, mib),
+            (512, mib),
+            (64 << 10, mib),
+            (1 << 20, mib),
+            (2 << 20, 18 << 20),
+            (3 << 19, 33 << 19),
+            (33_553_920, 33_553_920), // Of many USB bridges.
+        ] {
+            assert_eq!(before_extents(Bytes::new(optimal_io)), Bytes::new(before), "{optimal_io}");
+        }
     }
 }

@@ -273,6 +273,13 @@ impl Group {
         self.max_lv.is_some_and(|most| most <= count as u64)
     }
 
+    /// How many more physical volumes it may have.
+    pub fn more_disks(&self) -> usize {
+        let most =
+            self.max_pv.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+        most.saturating_sub(self.pvs.len())
+    }
+
     /// Whether its allocation policy lets a volume have less than what is free.
     pub fn allocates_narrowly(&self) -> bool {
         self.allocation.as_deref().is_some_and(|policy| !["normal", "anywhere"].contains(&policy))
@@ -368,12 +375,14 @@ mod tests {
             [("normal", true), ("anywhere", true), ("contiguous", false), ("cling", false)]
         {
             let group = Group { allocation: Some(policy.to_owned()), ..group() };
-            for room in [layout::largest(&group, Layout::Linear), layout::largest_new(&group, Layout::Linear)]
-            {
+            for room in [
+                layout::largest(&group, Layout::Linear),
+                layout::largest_new(&group, Layout::Linear),
+            ] {
                 assert_eq!(room > 0, has_room, "{policy}");
             }
             let why = group.hindrance();
-            assert!(why.is_none_or(|why| why.contains("vgchange --alloc normal a")) , "{policy}");
+            assert!(why.is_none_or(|why| why.contains("vgchange --alloc normal a")), "{policy}");
             assert_eq!(group.frozen(), None, "what is there can be changed and deleted");
         }
     }

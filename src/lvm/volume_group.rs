@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinSet;
 
-use crate::host::{Cmd, DeviceNumber, Host, HostError};
+use crate::host::{Cmd, DeviceNumber, Disk, Host, HostError};
 use crate::lvm::LvmError;
 use crate::lvm::group::Group;
 use crate::lvm::scan::{Member, Named};
@@ -116,14 +116,17 @@ impl VolumeGroup {
 
     /// The disks that carried it at the last scan, with the numbers that they had then.
     pub fn numbers_when_read(&self) -> Vec<(PathBuf, DeviceNumber)> {
-        let known = self.known();
-        let disks = known.carriers.iter().map(|carrier| &carrier.disk);
-        disks.map(|disk| (disk.path.clone(), disk.number)).collect()
+        self.disks().into_iter().map(|disk| (disk.path, disk.number)).collect()
     }
 
     /// Let the disks be read that plans name, also before the group was read first.
     pub fn let_read(&self, named: &Named) {
         self.known().named = named.clone();
+    }
+
+    /// The disks that carried it at the last scan, with what the kernel said of them.
+    pub fn disks(&self) -> Vec<Disk> {
+        self.known().carriers.iter().map(|carrier| carrier.disk.clone()).collect()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

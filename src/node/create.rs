@@ -6,7 +6,7 @@ use crate::bytes::Bytes;
 use crate::lvm::NewLv;
 use crate::node::pools::{self, Pool};
 use crate::node::record::{Life, Record};
-use crate::node::room::{place, room_for_new, roomiest};
+use crate::node::room::{by_room, place, room_for_new};
 use crate::node::wipe::{self, Task};
 use crate::node::{Found, Node};
 use crate::volume::{Mode, NewVolume, VolumeError, Wanted};
@@ -51,14 +51,18 @@ impl Node {
         }
         let seen = pool.see().await;
         let mut not_taken = Vec::new();
-        if let Some((group, read)) = roomiest(&seen) {
+        for (group, read) in by_room(&seen) {
             let turn = group.turn().await?;
             let reserve = pool.reserve.div_ceil(read.extent_size);
             let extents = size.div_ceil(read.extent_size) + reserve;
-            not_taken = self.add_spares(&pool, &turn, want.class.layout, extents).await?;
+            let left = self.add_spares(&pool, &turn, want.class.layout, extents).await?;
             drop(turn);
             if let Some(made) = self.make_where_it_fits(&pool, want, size).await? {
                 return Ok(made);
+            }
+            not_taken.extend(left.reasons);
+            if !left.elsewhere {
+                break;
             }
         }
         let seen = pool.see().await;

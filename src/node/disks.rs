@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use crate::bytes::Bytes;
 use crate::fs::{self, FsError, Probe};
-use crate::host::{Cmd, Host, HostError, PathKind, Source};
-use crate::lvm::{BEFORE_EXTENTS, EXTENT, Group, LvmError, Scan, without_label};
+use crate::host::{Cmd, Disk, Host, HostError, PathKind, Source};
+use crate::lvm::{EXTENT, Group, LvmError, Scan, before_extents, without_label};
 use crate::mount::MountTable;
 use crate::node::record::{self, OtherNode};
 use crate::volume::{PoolName, few};
@@ -122,6 +122,24 @@ pub enum SetupError {
         /// Why.
         source: FsError,
     },
+    /// The disk is free, and LVM would not let it join the group.
+    #[error("{} does not fit volume group {group}: {reason}", disk.display())]
+    Misfit {
+        /// The disk.
+        disk: PathBuf,
+        /// The group.
+        group: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// LVM did not let the disk join a group that needed it, and the disk has not changed since.
+    #[error("{} is free, and did not join a volume group when it was needed: {why}", disk.display())]
+    NotTaken {
+        /// The disk.
+        disk: PathBuf,
+        /// What LVM said.
+        why: String,
+    },
     /// A program failed.
     #[error("`{command}` failed: {words}")]
     Program {
@@ -156,6 +174,15 @@ pub(super) struct Located<'a> {
     pub device: PathBuf,
 }
 
+/// What keeps a disk from becoming part of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    /// It carries this.
+    Carries(String),
+    /// It carries nothing, and something has it to itself.
+    Claimed,
+}
+
 impl NewDisk {
     /// Find the disk, also behind a link.
     ///
@@ -182,11 +209,6 @@ impl Located<'_> {
         self.disk.path.clone()
     }
 
-    /// The size, if it can be told.
-    pub async fn size(&self, host: &dyn Host) -> Option<Bytes> {
-        host.device_size(&self.device).await.ok()
-    }
-
     /// # Errors
     /// [`SetupError::Taken`] if a pool has the group on the disk: it may be without a volume only now.
     pub fn refuse_if_taken(
@@ -205,12 +227,21 @@ impl Located<'_> {
     /// What keeps the disk from becoming part of a group; `None` if it is free.
     ///
     /// Free is a disk on which two witnesses find nothing, and one with the label of a physical volume
-    /// without a group: a `vgcreate` or `vgextend` that was cut half-way leaves that.
+    /// without a group: a `vgcreate` or `vgextend` that was cut half-way leaves that. And the kernel
+    /// keeps it for nothing else.
     pub async fn obstacle(
         &self,
         host: &dyn Host,
         scan: &Scan,
-    ) -> Result<Option<String>, SetupError> {
+    ) -> Result<Option<Obstacle>, SetupError> {
+        if let Some(found) = self.content(host, scan).await? {
+            return Ok(Some(Obstacle::Carries(found)));
+        }
+        Ok(host.is_claimed(&self.device).await?.then_some(Obstacle::Claimed))
+    }
+
+    /// What is on the disk; `None` if that is nothing.
+    async fn content(&self, host: &dyn Host, scan: &Scan) -> Result<Option<String>, SetupError> {
         if let Some(member) = scan.on(&self.device) {
             return Ok(match scan.group_of(member) {
                 Some(group) => Some(format!("volume group {}", group.name)),
@@ -241,7 +272,11 @@ impl Located<'_> {
         host: &dyn Host,
         scan: &Scan,
     ) -> Result<Option<String>, SetupError> {
-        let Some(found) = self.obstacle(host, scan).await? else { return Ok(None) };
+        let found = match self.obstacle(host, scan).await? {
+            None => return Ok(None),
+            Some(Obstacle::Claimed) => return Err(self.claimed()),
+            Some(Obstacle::Carries(found)) => found,
+        };
         let disk = self.name();
         if let Some(holder) = self.mounted(host).await? {
             return Err(SetupError::InUse { disk, holder });
@@ -259,13 +294,18 @@ impl Located<'_> {
             return Err(SetupError::MayHoldVolumes { disk, found });
         }
         if host.is_claimed(&self.device).await? {
-            let holder = format!(
-                "another device lies on it, or a part of it is mounted; see `lsblk {}`",
-                disk.display()
-            );
-            return Err(SetupError::InUse { disk, holder });
+            return Err(self.claimed());
         }
         Ok(Some(found))
+    }
+
+    fn claimed(&self) -> SetupError {
+        let disk = self.name();
+        let holder = format!(
+            "another device lies on it, or a part of it is mounted; see `lsblk {}`",
+            disk.display()
+        );
+        SetupError::InUse { disk, holder }
     }
 
     /// Make the disk free, if it is or may be wiped.
@@ -305,14 +345,13 @@ impl Located<'_> {
 
     /// # Errors
     /// [`SetupError::TooSmall`].
-    pub async fn must_be_of_use(&self, host: &dyn Host) -> Result<(), SetupError> {
-        let smallest = BEFORE_EXTENTS + EXTENT;
-        match self.size(host).await {
-            Some(size) if size < smallest => {
-                Err(SetupError::TooSmall { disk: self.name(), size, smallest })
-            }
-            _ => Ok(()), // One that cannot be looked at is told with what is on it.
+    pub fn must_be_of_use(&self, disk: Option<&Disk>) -> Result<(), SetupError> {
+        let Some(Disk { size, optimal_io, .. }) = disk else { return Ok(()) };
+        let smallest = before_extents(*optimal_io) + EXTENT;
+        if *size < smallest {
+            return Err(SetupError::TooSmall { disk: self.name(), size: *size, smallest });
         }
+        Ok(())
     }
 
     /// Whether its metadata, or that of another disk of its group, tells of volumes of this driver, or

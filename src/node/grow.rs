@@ -128,7 +128,7 @@ impl Node {
             asked: group.size_of(found.lv.extents() + more),
             free: group.size_of(group.free_extents()),
             largest: group.size_of(found.lv.extents() + largest),
-            hindrance: pools::listed(why.into_iter().chain(not_taken)),
+            hindrance: pools::listed(why.into_iter().chain(not_taken.reasons)),
         })
     }
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::bytes::Bytes;
 use crate::causes;
+use crate::host::Disk;
 use crate::lvm::{VolumeGroup, tags};
 use crate::node::disks::{Located, NewDisk, SetupError};
 use crate::node::plan::{GroupSource, PoolPlan, Survey, group_name, served};
@@ -19,8 +19,8 @@ pub(super) struct PlannedDisk {
     pub path: PathBuf,
     /// The kernel's name, where the disk is here.
     pub device: Option<PathBuf>,
-    /// Its size, where it is here.
-    pub size: Option<Bytes>,
+    /// What the kernel says of it, where it is here.
+    pub disk: Option<Disk>,
     /// The pool's group that it is in.
     pub group: Option<String>,
     /// What it is to the pool.
@@ -150,7 +150,7 @@ impl Node {
         pool: &mut Pool,
     ) -> Result<Verdict, SetupError> {
         let located = disk.locate(self.host.as_ref(), &survey.scan).await?;
-        located.must_be_of_use(self.host.as_ref()).await?;
+        located.must_be_of_use(survey.disk(&located.device))?;
         let found = self.may_take(&located, survey).await?;
         let name = group_name(&self.settings, &plan.name, &disk.path);
         if !plan.create {
@@ -216,7 +216,11 @@ impl Node {
         if let Some(group) = pool.group_on(&survey.scan, &located.device) {
             return Ok(Verdict::In(group.clone()));
         }
-        self.may_take(&located, survey).await.map(Verdict::Free)
+        let found = self.may_take(&located, survey).await?;
+        match self.refused_spares.why(&located.device) {
+            Some(why) => Err(SetupError::NotTaken { disk: spare.path.clone(), why }),
+            None => Ok(Verdict::Free(found)),
+        }
     }
 }
 
@@ -251,7 +255,7 @@ impl Pool {
         self.disks.push(PlannedDisk {
             path: disk.path.clone(),
             device: device.map(PathBuf::from),
-            size: device.and_then(|device| survey.size(device)),
+            disk: device.and_then(|device| survey.disk(device)).cloned(),
             group: match verdict {
                 Ok(Verdict::In(group)) => Some(group.name().to_owned()),
                 Ok(Verdict::Free(_)) | Err(_) => None,
@@ -285,6 +289,6 @@ fn wait(disk: &NewDisk, found: Option<&str>, survey: &Survey) -> String {
 }
 
 fn said_size(disk: &NewDisk, survey: &Survey) -> String {
-    let size = survey.device(disk).and_then(|device| survey.size(device));
-    size.map_or_else(String::new, |size| format!(", {size}"))
+    let disk = survey.device(disk).and_then(|device| survey.disk(device));
+    disk.map_or_else(String::new, |disk| format!(", {}", disk.size))
 }

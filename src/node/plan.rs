@@ -177,9 +177,14 @@ impl Survey {
         self.links.get(&disk.path).map(PathBuf::as_path)
     }
 
-    /// The size of a disk, without opening it.
-    pub fn size(&self, device: &Path) -> Option<Bytes> {
-        self.disks.iter().find(|disk| disk.path == device).map(|disk| disk.size)
+    /// The disks of the machine.
+    pub fn disks(&self) -> &[Disk] {
+        &self.disks
+    }
+
+    /// What the kernel says of a disk.
+    pub fn disk(&self, device: &Path) -> Option<&Disk> {
+        self.disks.iter().find(|disk| disk.path == device)
     }
 
     /// Whether all these disks are here as they were.

@@ -6,13 +6,12 @@ use std::sync::{Arc, PoisonError};
 
 use crate::bytes::Bytes;
 use crate::causes;
-use crate::lvm::{Group, Named, Scan, Turn, VolumeGroup, layout, scan};
+use crate::lvm::{Group, Named, Scan, VolumeGroup};
 use crate::node::Node;
-use crate::node::disks::{Located, NewDisk, SetupError};
-use crate::node::error::failed;
+use crate::node::disks::NewDisk;
 use crate::node::make::PlannedDisk;
 use crate::node::{find, record};
-use crate::volume::{Ailment, Class, Layout, PoolName, Severity, VolumeError};
+use crate::volume::{Ailment, Class, PoolName, Severity, VolumeError};
 
 /// A named set of volume groups, as its plan was when it was set up; a new plan makes a new one.
 #[derive(Debug, Clone)]
@@ -224,55 +223,6 @@ impl Node {
         })
     }
 
-    /// Let spare disks join `turn`'s group until `extents` are free in it or no spare is left; says
-    /// why some could not.
-    ///
-    /// A crash in between leaves a blank disk, a label without a group, or the larger group; each is
-    /// taken up again by the next call.
-    pub(super) async fn add_spares(
-        &self,
-        pool: &Pool,
-        turn: &Turn,
-        layout: Layout,
-        extents: u64,
-    ) -> Result<Vec<String>, VolumeError> {
-        let mut not_taken = Vec::new();
-        if !pool.takes_into(turn.group()) {
-            return Ok(not_taken);
-        }
-        for spare in &pool.spares {
-            let group = turn.read().await?;
-            if layout::largest(&group, layout) >= extents || !group.changeable() {
-                break;
-            }
-            let named = self.named(&pool.spares).await;
-            let scan = scan(&self.host, &named);
-            let scan = scan.await.map_err(failed("the disks can not be listed"))?;
-            let disk = match spare.locate(self.host.as_ref(), &scan).await {
-                Ok(disk) if pool.group_on(&scan, &disk.device).is_some() => continue, // It has joined.
-                Ok(disk) => self.free_spare(&disk, &scan).await.map(|()| disk),
-                Err(missing) => Err(missing),
-            };
-            let disk = match disk {
-                Ok(disk) => disk,
-                Err(error) => {
-                    let (disk, why) = (spare.path.display(), causes::in_full(&error));
-                    not_taken.push(format!("the spare disk {disk} was not taken: {why}"));
-                    continue;
-                }
-            };
-            turn.extend_group(&disk.device).await?;
-            turn.group().flush().await?;
-            tracing::info!(
-                pool = %pool.name,
-                group = turn.group().name(),
-                disk = %spare.path.display(),
-                "a spare disk joined the group, because it was needed"
-            );
-        }
-        Ok(not_taken)
-    }
-
     /// The kernel's names of disks that a plan names and that are here.
     pub(super) async fn named(&self, disks: &[NewDisk]) -> Named {
         let mut named = BTreeSet::new();
@@ -280,11 +230,6 @@ impl Node {
             named.extend(self.host.real_path(&disk.path).await.ok().flatten());
         }
         Arc::new(named)
-    }
-
-    async fn free_spare(&self, disk: &Located<'_>, scan: &Scan) -> Result<(), SetupError> {
-        disk.refuse_if_taken(scan, |group| self.holder(group))?;
-        disk.make_free(self.host.as_ref(), scan).await
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
-use crate::lvm::{BEFORE_EXTENTS, Group, VolumeGroup, layout, scan};
+use crate::lvm::{Group, VolumeGroup, layout};
 use crate::node::Node;
 use crate::node::pools::Seen;
 use crate::volume::{Capacity, CapacityQuery, Layout, Mode, VolumeError};
@@ -96,28 +96,6 @@ impl Node {
             smallest,
         })
     }
-
-    /// What the spare disks that could join the pool's roomiest group would add to it.
-    async fn spare_room(&self, seen: &Seen<'_>) -> Bytes {
-        let mut room = Bytes::ZERO;
-        let Some((_, group)) = roomiest(seen) else {
-            return room;
-        };
-        if seen.pool.spares.is_empty() {
-            return room;
-        }
-        let named = self.named(&seen.pool.spares).await;
-        let Ok(scan) = scan(&self.host, &named).await else { return room };
-        for spare in &seen.pool.spares {
-            if let Ok(disk) = spare.locate(self.host.as_ref(), &scan).await
-                && let Ok(None) = disk.obstacle(self.host.as_ref(), &scan).await
-                && let Some(size) = disk.size(self.host.as_ref()).await
-            {
-                room = room + joined(size, group);
-            }
-        }
-        room
-    }
 }
 
 /// A reserve in whole extents of a group.
@@ -130,15 +108,18 @@ pub(super) fn room_for_new(group: &Group, layout: Layout, reserve: Bytes) -> u64
     layout::largest_new(group, layout).saturating_sub(reserve.div_ceil(group.extent_size))
 }
 
-/// What a disk of this size adds to a group.
-pub(super) fn joined(disk: Bytes, group: &Group) -> Bytes {
-    group.size_of(disk.saturating_sub(BEFORE_EXTENTS).get() / group.extent_size.get())
+/// The groups that a new disk helps, the one that it helps most first: that with the most room already.
+pub(super) fn by_room<'a>(seen: &'a Seen<'_>) -> Vec<&'a (Arc<VolumeGroup>, Arc<Group>)> {
+    let open = seen.groups.iter().filter(|(_, g)| g.changeable() && g.hindrance().is_none());
+    let mut open: Vec<_> = open.collect();
+    let room = |group: &Group| group.free_extents() * group.extent_size.get();
+    open.sort_by_key(|(_, group)| std::cmp::Reverse(room(group)));
+    open
 }
 
-/// The group that a new disk helps most: the one with the most room already.
+/// The group that a new disk helps most.
 pub(super) fn roomiest<'a>(seen: &'a Seen<'_>) -> Option<&'a (Arc<VolumeGroup>, Arc<Group>)> {
-    let open = seen.groups.iter().filter(|(_, g)| g.changeable() && g.hindrance().is_none());
-    open.rev().max_by_key(|(_, group)| group.free_extents() * group.extent_size.get())
+    by_room(seen).into_iter().next()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::node::grow::Outcomes;
 use crate::node::plan::{PoolPlan, Survey, served};
 use crate::node::pools::Pool;
 use crate::node::record::{self, Life};
+use crate::node::spares::RefusedSpares;
 use crate::node::{Node, NodeSettings, wipe};
 
 impl Node {
@@ -29,9 +30,17 @@ impl Node {
         let wipes = wipe::Wipes::new(host.clone(), settings.wipe_rate, settings.wipe_patience);
         let (pools, setting) = (RwLock::new(Vec::new().into()), tokio::sync::Mutex::default());
         let (growths, outcomes) = (Mutex::default(), Outcomes::default());
-        let usages = Mutex::default();
-        let node = Node { settings, host, pools, setting, wipes, growths, outcomes, usages };
-        let node = Arc::new(node);
+        let node = Arc::new(Node {
+            settings,
+            host,
+            pools,
+            setting,
+            wipes,
+            growths,
+            outcomes,
+            usages: Mutex::default(),
+            refused_spares: RefusedSpares::default(),
+        });
         node.unmount_private_mounts().await;
         node.set_pools(plans).await?;
         Ok(node)
@@ -50,6 +59,7 @@ impl Node {
     pub async fn set_pools(&self, plans: Vec<PoolPlan>) -> Result<(), HostError> {
         let _alone = self.setting.lock().await;
         let survey = Survey::of(self, &plans).await?;
+        self.refused_spares.forget_changed(self.host.as_ref(), survey.disks()).await;
         // First, so that a pool may take a disk that another has let go.
         self.let_go(&plans, &survey).await;
         let before = self.pools();

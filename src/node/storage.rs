@@ -8,7 +8,8 @@ use crate::lvm::{Group, Pv, VolumeGroup};
 use crate::node::make::PlannedDisk;
 use crate::node::plan::served;
 use crate::node::pools::{self, Pool, Seen};
-use crate::node::room::{joined, roomiest};
+use crate::node::room::roomiest;
+use crate::node::spares::room_of;
 use crate::node::{Node, record};
 use crate::volume::{Layout, PoolName, Severity, VolumeId};
 
@@ -149,7 +150,7 @@ impl Node {
         let mut pools = self.pools().to_vec();
         let default = pools::default_pool(&pools).map(|pool| pool.name.clone());
         pools.sort_by(|a, b| a.name.cmp(&b.name));
-        let status = |pool: &Arc<Pool>| pool_status(pool, default.as_ref() == Some(&pool.name));
+        let status = |pool: &Arc<Pool>| self.pool_status(pool, default.as_ref() == Some(&pool.name));
         let statuses: Vec<PoolStatus> = pools.iter().map(status).collect();
         let mut work: Vec<WorkStatus> = self
             .wipes
@@ -172,28 +173,40 @@ impl Node {
             work,
         }
     }
-}
 
-fn pool_status(pool: &Pool, default: bool) -> PoolStatus {
-    let seen = pool.recall();
-    let spares = spare_room(&seen);
-    let all: Vec<_> = pool.all_groups().filter_map(|group| group.remembered()).collect();
-    let open = seen.groups.iter().filter(|(_, group)| group.changeable());
-    let room = |layout| LayoutRoom { layout, size: seen.largest(layout, spares) };
-    let (health, message) = how(&seen);
-    PoolStatus {
-        name: pool.name.clone(),
-        configured: pool.configured,
-        default,
-        size: all.iter().map(|group| group.size_of(group.extents())).sum(),
-        free: open.map(|(_, group)| group.size_of(group.free_extents())).sum(),
-        largest: Layout::ALL.into_iter().map(room).collect(),
-        extent: all.iter().map(|group| group.extent_size).min().unwrap_or_default(),
-        volumes: all.iter().map(|group| record::volumes(group).count()).sum(),
-        health,
-        message,
-        plan: pool.plan.clone(),
-        refused: pool.refused.clone(),
+    fn pool_status(&self, pool: &Pool, default: bool) -> PoolStatus {
+        let seen = pool.recall();
+        let spares = self.known_spare_room(&seen);
+        let all: Vec<_> = pool.all_groups().filter_map(|group| group.remembered()).collect();
+        let open = seen.groups.iter().filter(|(_, group)| group.changeable());
+        let room = |layout| LayoutRoom { layout, size: seen.largest(layout, spares) };
+        let (health, message) = how(&seen);
+        PoolStatus {
+            name: pool.name.clone(),
+            configured: pool.configured,
+            default,
+            size: all.iter().map(|group| group.size_of(group.extents())).sum(),
+            free: open.map(|(_, group)| group.size_of(group.free_extents())).sum(),
+            largest: Layout::ALL.into_iter().map(room).collect(),
+            extent: all.iter().map(|group| group.extent_size).min().unwrap_or_default(),
+            volumes: all.iter().map(|group| record::volumes(group).count()).sum(),
+            health,
+            message,
+            plan: pool.plan.clone(),
+            refused: pool.refused.clone(),
+        }
+    }
+
+    /// What the spare disks would bring that wait to join, as far as that is known without a look at them.
+    fn known_spare_room(&self, seen: &Seen<'_>) -> Bytes {
+        let Some((handle, group)) = roomiest(seen) else { return Bytes::ZERO };
+        let pool = seen.pool;
+        let blank = |disk: &&PlannedDisk| disk.state == DiskState::Spare && disk.message.is_none();
+        let is_spare =
+            |disk: &&PlannedDisk| pool.spares.iter().any(|spare| spare.path == disk.path);
+        let waiting = pool.disks.iter().filter(|disk| group_with(pool, disk).is_none());
+        let disks = waiting.filter(blank).filter(is_spare).filter_map(|disk| disk.disk.as_ref());
+        room_of(disks.filter(|disk| self.would_take(disk, handle, group)), group)
     }
 }
 
@@ -229,17 +242,6 @@ fn how(seen: &Seen<'_>) -> (Health, Option<String>) {
         .max();
     let told = ailments.into_iter().map(|ailment| ailment.message);
     (health.unwrap_or_default(), pools::listed(why.into_iter().chain(told).chain(refused)))
-}
-
-/// What the spare disks would bring that wait to join.
-fn spare_room(seen: &Seen<'_>) -> Bytes {
-    let Some((_, group)) = roomiest(seen) else { return Bytes::ZERO };
-    let pool = seen.pool;
-    let blank = |disk: &&PlannedDisk| disk.state == DiskState::Spare && disk.message.is_none();
-    let is_spare = |disk: &&PlannedDisk| pool.spares.iter().any(|spare| spare.path == disk.path);
-    let waiting = pool.disks.iter().filter(|disk| group_with(pool, disk).is_none());
-    let sizes = waiting.filter(blank).filter(is_spare).filter_map(|disk| disk.size);
-    sizes.map(|size| joined(size, group)).sum()
 }
 
 fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupStatus {
@@ -282,7 +284,7 @@ fn disk_statuses(pool: &Pool) -> Vec<DiskStatus> {
     let others = pool.disks.iter().filter(|disk| group_with(pool, disk).is_none());
     disks.extend(others.map(|disk| DiskStatus {
         device: disk.path.display().to_string(),
-        size: disk.size,
+        size: disk.disk.as_ref().map(|disk| disk.size),
         group: disk.group.clone(),
         state: disk.state,
         message: disk.message.clone(),

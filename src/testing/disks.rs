@@ -190,6 +190,8 @@ pub(super) struct FakeDisk {
     pub read_only: bool,
     pub discard_zeroes: bool,
     pub no_discard: bool,
+    pub logical_block: Bytes,
+    pub optimal_io: Bytes,
     pub fault: Option<Fault>,
     content: Pages,
     durable: Pages,
@@ -208,6 +210,8 @@ impl FakeDisk {
             read_only: false,
             discard_zeroes: false,
             no_discard: false,
+            logical_block: Bytes::new(SECTOR as u64),
+            optimal_io: Bytes::ZERO,
             fault: None,
             content: Pages::default(),
             durable: Pages::default(),
@@ -353,6 +357,11 @@ impl FakeHost {
     /// Let the disk know no discard, as most that turn do not.
     pub fn set_no_discard(&self, disk: &Path) {
         self.disk(disk, |disk| disk.no_discard = true);
+    }
+
+    /// Say what the disk reads and writes at least, and what it prefers to write at once.
+    pub fn set_blocks(&self, disk: &Path, logical_block: Bytes, optimal_io: Bytes) {
+        self.disk(disk, |disk| (disk.logical_block, disk.optimal_io) = (logical_block, optimal_io));
     }
 
     fn disk(&self, disk: &Path, change: impl FnOnce(&mut FakeDisk)) {

@@ -8,15 +8,13 @@ use super::World;
 use super::disks::Pages;
 use super::render;
 use crate::bytes::Bytes;
-use crate::lvm::Words;
 use crate::lvm::group::{Group, Lv, Piece, Pv, Segment};
 use crate::lvm::metadata::{self, AreaHeader, Label};
+use crate::lvm::{Words, before_extents};
 
-/// `pvcreate --metadatasize 16m` puts the first extent here.
-const PE_START: u64 = 34_816;
 const SECTOR: u64 = metadata::SECTOR as u64;
-/// Label and metadata lie before it.
-pub(super) const METADATA_END: u64 = PE_START * SECTOR;
+/// Label and metadata lie before it, on any disk.
+pub(super) const METADATA_END: u64 = 32 << 20;
 const EXTENT: Bytes = Bytes::mib(4);
 
 impl World {
@@ -64,11 +62,12 @@ impl World {
     /// A new physical volume on a disk; its label is written by [`World::label`].
     pub fn new_pv(&mut self, disk: &Path) -> Pv {
         let size = self.disks[disk].size;
-        let data = size.get().saturating_sub(METADATA_END);
+        let before = before_extents(self.disks[disk].optimal_io);
+        let data = size.saturating_sub(before).get();
         Pv {
             uuid: self.uuid(),
             device: Some(disk.to_owned()),
-            pe_start: PE_START,
+            pe_start: before.get() / SECTOR,
             pe_count: data / EXTENT.get(),
             size,
             flags: set(&["ALLOCATABLE"]),
@@ -91,11 +90,11 @@ impl World {
             flags: set(&["RESIZEABLE", "READ", "WRITE"]),
             tags: tags.iter().cloned().collect(),
             system_id: None,
-        lock_type: None,
-        max_lv: None,
-        max_pv: None,
-        allocation: None,
-        metadata_full: false,
+            lock_type: None,
+            max_lv: None,
+            max_pv: None,
+            allocation: None,
+            metadata_full: false,
             pvs: BTreeMap::new(),
             lvs: BTreeMap::new(),
         }

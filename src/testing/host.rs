@@ -96,6 +96,8 @@ impl Host for FakeHost {
                 source: disk.source,
                 read_only: disk.read_only,
                 partitioned: false,
+                logical_block: disk.logical_block,
+                optimal_io: disk.optimal_io,
             };
             disks.map(disk).collect()
         };

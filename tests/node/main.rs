@@ -34,6 +34,7 @@ mod power_cuts;
 mod refusals;
 mod scenarios;
 mod shrinks;
+mod spares;
 mod storm;
 #[path = "../tally/mod.rs"]
 mod tally;

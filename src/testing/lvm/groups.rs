@@ -43,6 +43,11 @@ impl World {
     fn with_disks(&mut self, mut group: Group, disks: &[String]) -> Plan {
         for disk in disks.iter().map(PathBuf::from) {
             self.may_become_pv(&group.name, &disk)?;
+            let block = |disk: &PathBuf| self.disks.get(disk).map(|disk| disk.logical_block);
+            let mut others = group.pvs.values().filter_map(|pv| pv.device.as_ref());
+            if others.any(|other| block(other) != block(&disk)) {
+                return Err(no("Devices have inconsistent logical block sizes"));
+            }
             let Some(pv) = self.labelled_pv(&disk) else {
                 return Err(no(format!("{} is no physical volume", disk.display())));
             };

@@ -1,0 +1,249 @@
+//! Spare disks: what they would bring, how they join a group when one is needed, and which of them LVM
+//! has refused.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::bytes::Bytes;
+use crate::causes;
+use crate::host::{Disk, Host, HostError};
+use crate::lvm::{Group, LvmError, Turn, VolumeGroup, before_extents, layout, scan_disks};
+use crate::node::Node;
+use crate::node::disks::{NewDisk, SetupError};
+use crate::node::pools::{Pool, Seen};
+use crate::node::room::roomiest;
+use crate::volume::{Layout, VolumeError};
+
+/// Where a label stands, and the header of the metadata behind it.
+const HEAD: usize = 8192;
+
+/// A spare disk that LVM has refused, as it was then.
+#[derive(Debug)]
+struct Refused {
+    disk: Disk,
+    head: Vec<u8>,
+    why: String,
+}
+
+/// The spare disks that LVM has refused since the start, by the kernel's names, until they change.
+#[derive(Debug, Default)]
+pub(super) struct RefusedSpares(Mutex<BTreeMap<PathBuf, Refused>>);
+
+impl RefusedSpares {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Refused>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why LVM has refused a disk; `None` if it has not.
+    pub fn why(&self, device: &Path) -> Option<String> {
+        self.all().get(device).map(|refused| refused.why.clone())
+    }
+
+    async fn note(&self, host: &dyn Host, disk: &Disk, why: String) {
+        // One that cannot be read is another one when it can.
+        let head = host.read_at(&disk.path, 0, HEAD).await.unwrap_or_default();
+        self.all().insert(disk.path.clone(), Refused { disk: disk.clone(), head, why });
+    }
+
+    /// Forget those that are not what they were: another disk, or one with another beginning.
+    pub async fn forget_changed(&self, host: &dyn Host, disks: &[Disk]) {
+        let paths: Vec<PathBuf> = self.all().keys().cloned().collect();
+        for path in paths {
+            let head = host.read_at(&path, 0, HEAD).await.unwrap_or_default();
+            let now = disks.iter().find(|disk| disk.path == path);
+            let is_same = |then: &Refused| now == Some(&then.disk) && then.head == head;
+            self.all().retain(|at, refused| *at != path || is_same(refused));
+        }
+    }
+}
+
+/// The spare disks that did not join a group.
+#[derive(Debug, Default)]
+pub(super) struct NotTaken {
+    /// Which, and why.
+    pub reasons: Vec<String>,
+    /// Whether another group might take one of them.
+    pub elsewhere: bool,
+}
+
+/// What came of a spare disk.
+enum Spare {
+    /// It is in a group of the pool.
+    Used,
+    Joined,
+}
+
+/// Why a spare disk does not join a group.
+enum Obstacle {
+    /// It is not to be taken.
+    OfDisk(SetupError),
+    /// It does not fit this group, or LVM has refused it.
+    OfGroup(SetupError),
+    /// Something that concerns the group, whatever joins it.
+    Trouble(LvmError),
+}
+
+impl From<SetupError> for Obstacle {
+    fn from(error: SetupError) -> Obstacle {
+        Obstacle::OfDisk(error)
+    }
+}
+
+impl Node {
+    /// Let spare disks join `turn`'s group until `extents` are free in it or no spare is left; says
+    /// which could not, and why.
+    ///
+    /// A crash in between leaves a blank disk, a label without a group, or the larger group; each is
+    /// taken up again by the next call.
+    pub(super) async fn add_spares(
+        &self,
+        pool: &Pool,
+        turn: &Turn,
+        layout: Layout,
+        extents: u64,
+    ) -> Result<NotTaken, VolumeError> {
+        let mut not_taken = NotTaken::default();
+        if !pool.takes_into(turn.group()) {
+            return Ok(not_taken);
+        }
+        for spare in &pool.spares {
+            let group = turn.read().await?;
+            if layout::largest(&group, layout) >= extents || !group.changeable() {
+                break;
+            }
+            let error = match self.add_spare(pool, turn, &group, spare).await {
+                Ok(Spare::Used) => continue,
+                Ok(Spare::Joined) => {
+                    tracing::info!(
+                        pool = %pool.name,
+                        group = turn.group().name(),
+                        disk = %spare.path.display(),
+                        "a spare disk joined the group, because it was needed"
+                    );
+                    continue;
+                }
+                Err(Obstacle::Trouble(error)) => return Err(error.into()),
+                Err(Obstacle::OfDisk(error)) => error,
+                Err(Obstacle::OfGroup(error)) => {
+                    not_taken.elsewhere = true;
+                    error
+                }
+            };
+            let (disk, why) = (spare.path.display(), causes::in_full(&error));
+            not_taken.reasons.push(format!("the spare disk {disk} was not taken: {why}"));
+        }
+        Ok(not_taken)
+    }
+
+    async fn add_spare(
+        &self,
+        pool: &Pool,
+        turn: &Turn,
+        group: &Group,
+        spare: &NewDisk,
+    ) -> Result<Spare, Obstacle> {
+        let host = self.host.as_ref();
+        let disks = host.disks().await.map_err(SetupError::from)?;
+        let scan = scan_disks(&self.host, disks.clone(), &self.named(&pool.spares).await).await;
+        let located = spare.locate(host, &scan).await?;
+        if pool.group_on(&scan, &located.device).is_some() {
+            return Ok(Spare::Used);
+        }
+        located.refuse_if_taken(&scan, |group| self.holder(group))?;
+        let disk = disks.iter().find(|disk| disk.path == located.device);
+        if let Some(reason) = misfit(disk, turn.group(), group) {
+            let (disk, group) = (spare.path.clone(), group.name.clone());
+            return Err(Obstacle::OfGroup(SetupError::Misfit { disk, group, reason }));
+        }
+        located.make_free(host, &scan).await?;
+        let joined = match turn.extend_group(&located.device).await {
+            Ok(()) => turn.group().flush().await,
+            refused => refused,
+        };
+        match joined {
+            Ok(()) => {
+                self.refused_spares.all().remove(&located.device);
+                Ok(Spare::Joined)
+            }
+            Err(error) if is_of_disk(&error) => {
+                if let Some(disk) = disk {
+                    self.refused_spares.note(host, disk, causes::in_full(&error)).await;
+                }
+                Err(Obstacle::OfGroup(error.into()))
+            }
+            Err(error) => Err(Obstacle::Trouble(error)),
+        }
+    }
+
+    /// What the spare disks that could join the pool's roomiest group would add to it.
+    pub(super) async fn spare_room(&self, seen: &Seen<'_>) -> Bytes {
+        let Some((handle, group)) = roomiest(seen) else { return Bytes::ZERO };
+        if seen.pool.spares.is_empty() {
+            return Bytes::ZERO;
+        }
+        let host = self.host.as_ref();
+        let Ok(disks) = host.disks().await else { return Bytes::ZERO };
+        self.refused_spares.forget_changed(host, &disks).await;
+        let named = self.named(&seen.pool.spares).await;
+        let scan = scan_disks(&self.host, disks.clone(), &named).await;
+        let mut joining = Vec::new();
+        for spare in &seen.pool.spares {
+            let Ok(located) = spare.locate(host, &scan).await else { continue };
+            let disk = disks.iter().find(|disk| disk.path == located.device);
+            let Some(disk) = disk.filter(|disk| self.would_take(disk, handle, group)) else {
+                continue;
+            };
+            if let Ok(None) = located.obstacle(host, &scan).await {
+                joining.push(disk);
+            }
+        }
+        room_of(joining, group)
+    }
+
+    /// Whether nothing that is known without a look at the disk keeps it from joining the group.
+    pub(super) fn would_take(&self, disk: &Disk, handle: &VolumeGroup, group: &Group) -> bool {
+        self.refused_spares.why(&disk.path).is_none() && misfit(Some(disk), handle, group).is_none()
+    }
+}
+
+/// What these disks add to a group, as many of them as it may have.
+pub(super) fn room_of<'a>(disks: impl IntoIterator<Item = &'a Disk>, group: &Group) -> Bytes {
+    let extents = |disk: &Disk| {
+        let data = disk.size.saturating_sub(before_extents(disk.optimal_io));
+        group.size_of(data.get() / group.extent_size.get())
+    };
+    disks.into_iter().take(group.more_disks()).map(extents).sum()
+}
+
+/// Why LVM would not let a free disk join a group; `None` if nothing is known.
+fn misfit(disk: Option<&Disk>, handle: &VolumeGroup, group: &Group) -> Option<String> {
+    if group.more_disks() == 0 {
+        return Some(format!(
+            "the group has as many physical volumes as it may have; see `vgchange \
+             --maxphysicalvolumes 0 {}`",
+            group.name
+        ));
+    }
+    let block = disk?.logical_block;
+    let other = handle.disks().into_iter().find(|other| other.logical_block != block)?;
+    Some(format!(
+        "it has logical blocks of {block} and {} has those of {}, which LVM does not mix; name it in \
+         a group of its own",
+        other.path.display(),
+        other.logical_block
+    ))
+}
+
+/// Whether it is the disk that LVM refused, or that failed: the next one may do.
+fn is_of_disk(error: &LvmError) -> bool {
+    match error {
+        LvmError::Refused { .. } | LvmError::Host { source: HostError::System { .. }, .. } => true,
+        LvmError::Host { .. }
+        | LvmError::Absent { .. }
+        | LvmError::Unusable { .. }
+        | LvmError::Hung { .. }
+        | LvmError::Occupied { .. }
+        | LvmError::Damaged { .. } => false,
+    }
+}
