@@ -95,7 +95,8 @@ impl Agent {
     }
 
     /// Carry out what is asked of the node as soon as it has told what it has, until `stop`; work under
-    /// way goes on to its end.
+    /// way goes on to its end. Long work, such as a wipe, is left to the next agent, and its request says
+    /// that it runs.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         if stop.run_until_cancelled(self.storage.told()).await.is_none() {
             return;
@@ -103,8 +104,8 @@ impl Agent {
         let ours = watcher::Config::default().fields(&format!("spec.node={}", self.node));
         let work = Controller::new(self.requests.clone(), ours)
             .trigger_backoff(cluster::Pauses::default())
-            .graceful_shutdown_on(stop.cancelled_owned())
-            .run(reconcile, again, self);
+            .graceful_shutdown_on(stop.clone().cancelled_owned())
+            .run(reconcile, again, Arc::new(Serving { agent: self, stop }));
         let mut work = std::pin::pin!(work);
         while let Some(done) = work.next().await {
             if let Err(error) = done {
@@ -113,8 +114,12 @@ impl Agent {
         }
     }
 
-    /// Do the work and tell what became of it.
-    async fn carry_out(&self, request: &VolumeRequest) -> Result<(), kube::Error> {
+    /// Do the work and tell what became of it; once `stop` is cancelled, long work is not asked after again.
+    async fn carry_out(
+        &self,
+        request: &VolumeRequest,
+        stop: &CancellationToken,
+    ) -> Result<(), kube::Error> {
         let mut record = Record::of(request);
         let generation = request.metadata.generation.unwrap_or_default();
         let begun = now();
@@ -142,6 +147,9 @@ impl Agent {
                     let progress = progress.chars().take(LONGEST_PROGRESS).collect();
                     is_told = true; // From now on it would write over the progress.
                     self.tell(&mut record, running(Phase::Running, Some(progress))).await?;
+                    if stop.is_cancelled() {
+                        return Ok(());
+                    }
                 }
                 answer => break answer,
             }
@@ -260,15 +268,24 @@ impl Record {
     }
 }
 
+/// An agent until it is stopped.
+struct Serving {
+    agent: Arc<Agent>,
+    stop: CancellationToken,
+}
+
 /// Carry out one request, unless its outcome is told already.
-async fn reconcile(request: Arc<VolumeRequest>, agent: Arc<Agent>) -> Result<Action, kube::Error> {
+async fn reconcile(
+    request: Arc<VolumeRequest>,
+    serving: Arc<Serving>,
+) -> Result<Action, kube::Error> {
     if is_wanted(&request) {
-        agent.carry_out(&request).await?;
+        serving.agent.carry_out(&request, &serving.stop).await?;
     }
     Ok(Action::await_change())
 }
 
-fn again(_: Arc<VolumeRequest>, _: &kube::Error, _: Arc<Agent>) -> Action {
+fn again(_: Arc<VolumeRequest>, _: &kube::Error, _: Arc<Serving>) -> Action {
     Action::requeue(AGAIN)
 }
 

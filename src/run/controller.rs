@@ -51,7 +51,7 @@ pub async fn serve(role: ControllerRole) -> Result<()> {
     };
     csi::serve(role.endpoint.as_path(), services, Arc::new(Observer(metrics)), stopped).await?;
     stop.cancel();
-    machine::drain(&busy).await;
-    loops.await?;
+    let ended = machine::drain(async { tokio::join!(busy.idle(), loops).1 }).await;
+    ended.transpose()?;
     Ok(())
 }

@@ -10,7 +10,6 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::busy::Busy;
 use crate::config::{Expansion, Settings};
 use crate::csi::RpcObserver;
 use crate::host::{self, Host, RealHost};
@@ -82,11 +81,14 @@ pub async fn tell_figures(
     Ok(())
 }
 
-/// Wait for the work whose caller has left; a disk that hangs is not waited for.
-pub async fn drain(busy: &Busy) {
-    if tokio::time::timeout(DRAIN, busy.idle()).await.is_err() {
+/// Wait for the work whose caller has left, and for what else is to end with it; a disk that hangs is not
+/// waited for: `None`.
+pub async fn drain<T>(work: impl Future<Output = T>) -> Option<T> {
+    let ended = tokio::time::timeout(DRAIN, work).await;
+    if ended.is_err() {
         tracing::warn!("work is still under way; the next start heals what it leaves");
     }
+    ended.ok()
 }
 
 /// Counts each RPC.
@@ -123,5 +125,20 @@ fn node_settings(settings: &Settings) -> NodeSettings {
         wipe_rate: settings.wipe_rate,
         wipe_patience: settings.wipe_patience,
         state_dir: settings.state_dir.as_path().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_end_is_left_when_the_time_is_over() {
+        let begun = Instant::now();
+        assert_eq!(drain(std::future::ready(7)).await, Some(7));
+        assert_eq!(drain(std::future::pending::<()>()).await, None);
+        assert_eq!(begun.elapsed(), DRAIN);
     }
 }

@@ -69,9 +69,10 @@ pub async fn serve(
     };
     csi::serve(endpoint, services, Arc::new(Observer(metrics)), stopped).await?;
     stop.cancel();
-    machine::drain(&busy).await;
-    loops.await.context("a loop of the agent ended in a fault")?;
-    Ok(())
+    match machine::drain(async { tokio::join!(busy.idle(), loops).1 }).await {
+        Some(ended) => ended.map(drop).context("a loop of the agent ended in a fault"),
+        None => Ok(()),
+    }
 }
 
 /// How long the API server may say nothing: longer than a watch lasts, which it ends after 290 s. Without

@@ -29,7 +29,7 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let socket = settings.endpoint.as_path();
     csi::serve(socket, services, Arc::new(Observer(metrics)), stopped).await?;
     stop.cancel();
-    machine::drain(&busy).await;
+    machine::drain(busy.idle()).await;
     Ok(())
 }
 

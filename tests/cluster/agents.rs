@@ -285,6 +285,25 @@ async fn a_long_wipe_is_ended_by_an_agent_that_starts_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_agent_that_is_stopped_during_a_long_wipe_leaves_it_to_the_next() {
+    let (world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
+    let volume = id("alpha", "pvc-1");
+    let restarted = async {
+        world.phase(Phase::Running).await;
+        let begun = Instant::now();
+        let host = machine.stop().await;
+        assert!(begun.elapsed() <= Duration::from_secs(30), "{:?}", begun.elapsed());
+        assert_eq!(world.request().status.unwrap().phase, Phase::Running);
+        assert_eq!(host.group("vg0").unwrap().lvs.len(), 1, "the wipe has not ended");
+        world.restart("alpha", host).await
+    };
+    let (removed, machine) = tokio::join!(cluster.remove(&volume), restarted);
+    removed.unwrap();
+    assert!(machine.host.group("vg0").unwrap().lvs.is_empty());
+    assert_eq!(world.request().status.unwrap().phase, Phase::Done);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_long_growth_is_told_as_one() {
     let (world, cluster, _machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
     let block = NewVolume { mode: Mode::Block, ..want("pvc-2", 8, &[]) };

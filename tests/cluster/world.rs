@@ -55,8 +55,19 @@ pub struct Machine {
     pub node: Arc<Node>,
     pub storage: Arc<StorageRecord>,
     pub busy: Busy,
-    _tasks: JoinSet<()>,
-    _stop: DropGuard,
+    tasks: JoinSet<()>,
+    stop: DropGuard,
+}
+
+impl Machine {
+    /// Stop the agent as SIGTERM does, and wait for its end; its driver dies then.
+    pub async fn stop(mut self) -> FakeHost {
+        self.stop.disarm().cancel();
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.expect("no task panics");
+        }
+        self.host.after_crash()
+    }
 }
 
 /// A controller and its loops, which die when this is dropped.
@@ -161,7 +172,7 @@ impl World {
         let storage = StorageRecord::new(&client, node.clone(), self.lacks.clone());
         let busy = Busy::new();
         let tasks = agent(&client, &node, &storage, &busy, &stop);
-        Machine { host, node, storage, busy, _tasks: tasks, _stop: stop.drop_guard() }
+        Machine { host, node, storage, busy, tasks, stop: stop.drop_guard() }
     }
 
     /// Wait until the pool tells that so many nodes have it.
