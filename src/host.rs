@@ -29,6 +29,7 @@ mod waiting;
 pub use cmd::{Cmd, Output};
 pub use exec::is_installed;
 pub use real::RealHost;
+pub use state::{StateLock, lock_state};
 pub use things::{
     DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, Mount, NewMount, PathKind, Source, Usage,
     XfsGeometry,

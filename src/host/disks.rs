@@ -380,7 +380,8 @@ mod tests {
     fn a_disk_below_any_device_but_a_logical_volume_is_not_listed() {
         let sys = tempfile::tempdir().unwrap();
         let root = sys.path();
-        for (disk, holder) in [("sda", "bcache0"), ("sdb", "drbd1"), ("sdc", "rnbd!server"), ("sdd", "dm-0")]
+        for (disk, holder) in
+            [("sda", "bcache0"), ("sdb", "drbd1"), ("sdc", "rnbd!server"), ("sdd", "dm-0")]
         {
             device(root, disk, "8:0", "2048");
             put(root, &[(&format!("{disk}/holders/{holder}/x"), "")]);

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use super::Cmd;
+use super::{Cmd, HostError};
 
 /// Where LVM's directories are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +51,45 @@ impl State {
             replace(&conf, text.as_bytes())?;
         }
         Ok(lane)
+    }
+}
+
+/// The right to be the only driver with a state directory: dropped, or when the process dies, it goes to
+/// the next one.
+#[derive(Debug)]
+pub struct StateLock {
+    _file: fs::File,
+}
+
+/// Take a state directory for this process alone, waiting at most `limit` for the process that has it.
+///
+/// Two drivers with one directory are two processes of one driver: the one before, which still ends
+/// what it has begun, and the one after, which would begin the same again.
+///
+/// # Errors
+/// [`HostError::TimedOut`] if another process has it still, [`HostError::System`] if the directory can
+/// not be made.
+pub async fn lock_state(root: &Path, limit: Duration) -> Result<StateLock, HostError> {
+    let path = root.join("lock");
+    let what = format!("lock {}", path.display());
+    let system = |source| HostError::System { what: what.clone(), source };
+    let open = || {
+        make_private_dir(root)?;
+        fs::File::options().create(true).append(true).read(true).mode(0o600).open(&path)
+    };
+    let file = open().map_err(system)?;
+    match file.try_lock() {
+        Ok(()) => return Ok(StateLock { _file: file }),
+        Err(TryLockError::Error(error)) => return Err(system(error)),
+        Err(TryLockError::WouldBlock) => {}
+    }
+    tracing::warn!(lock = %path.display(), "waiting for another process of this driver to end");
+    let waiting =
+        tokio::task::spawn_blocking(move || file.lock().map(|()| StateLock { _file: file }));
+    match tokio::time::timeout(limit, waiting).await {
+        Ok(Ok(locked)) => locked.map_err(system),
+        Ok(Err(_)) => Err(HostError::Died { what }),
+        Err(_) => Err(HostError::TimedOut { what, limit }),
     }
 }
 
@@ -190,6 +230,20 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+
+    #[tokio::test]
+    async fn one_process_at_a_time_has_a_state_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("state");
+        let first = lock_state(&root, Duration::ZERO).await.unwrap();
+        let refused = lock_state(&root, Duration::ZERO).await;
+        assert!(matches!(refused, Err(HostError::TimedOut { .. })), "{refused:?}");
+
+        let next = tokio::spawn(async move { lock_state(&root, Duration::from_secs(60)).await });
+        assert!(!next.is_finished());
+        drop(first);
+        next.await.unwrap().unwrap();
+    }
 
     #[test]
     fn the_configuration_is_written_once_and_again_when_it_differs() {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Expansion, Settings};
 use crate::csi::RpcObserver;
-use crate::host::{self, Host, RealHost};
+use crate::host::{self, Host, RealHost, StateLock};
 use crate::metrics::{self, FigureSource, Metrics};
 use crate::node::{Node, NodeSettings, PoolPlan};
 use crate::run::figures::NodeFigures;
@@ -22,8 +22,13 @@ use crate::volume::NodeKey;
 /// usual 60 s until SIGKILL.
 const DRAIN: Duration = Duration::from_secs(30);
 
+/// How long the process before this one is waited for: as long as it has from SIGTERM to SIGKILL.
+const PREDECESSOR: Duration = Duration::from_secs(60);
+
 /// A node that runs.
 pub struct Started {
+    /// Kept to the end: no other process of this driver begins before.
+    pub alone: StateLock,
     pub node: Arc<Node>,
     pub host: Arc<dyn Host>,
     pub metrics: Metrics,
@@ -40,6 +45,14 @@ pub async fn start(
     guarded_devices: bool,
     stop: &CancellationToken,
 ) -> Result<Started> {
+    let dir = settings.state_dir.as_path();
+    let alone = host::lock_state(dir, PREDECESSOR).await.with_context(|| {
+        let dir = dir.display();
+        format!(
+            "another process of this driver has {dir} still: end it, see `fuser -v {dir}/lock`, or \
+             choose another --state-dir"
+        )
+    })?;
     let host = host(settings)?;
     let told = NodeSettings { guarded_devices, ..node_settings(settings) };
     let node = Node::start(host.clone(), told, plans)
@@ -48,7 +61,7 @@ pub async fn start(
     let metrics = Metrics::default();
     let figures = Arc::new(NodeFigures::new(node.clone(), host.clone()));
     tell_figures(settings.metrics_address, &metrics, figures, stop).await?;
-    Ok(Started { node, host, metrics })
+    Ok(Started { alone, node, host, metrics })
 }
 
 fn host(settings: &Settings) -> Result<Arc<dyn Host>> {

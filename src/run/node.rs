@@ -35,7 +35,7 @@ pub async fn serve(
     let wanted: Watched<Pool> =
         Watched::start(Api::all(client.clone()), watcher::Config::default(), &stop);
     // Volumes are served again before the API server can be asked: a node may start without it.
-    let Started { node, host, metrics } =
+    let Started { alone: _alone, node, host, metrics } =
         machine::start(&settings, Vec::new(), true, &stop).await?;
     let busy = Busy::new();
     let storage = StorageRecord::new(&client, node.clone(), Doctor(host));
