@@ -12,6 +12,7 @@ mod devmapper;
 mod disks;
 mod dm;
 mod exec;
+mod held;
 mod ioctl;
 mod line;
 mod lock;
@@ -96,6 +97,29 @@ impl HostError {
     }
 }
 
+/// A block device that is open, and so stays the one that it was when it was opened: the kernel gives its
+/// number to no other before this is dropped.
+#[async_trait]
+pub trait HeldDevice: Send + Sync + fmt::Debug {
+    /// As [`Host::write_zeroes`].
+    async fn write_zeroes(&self, range: Range<u64>) -> Result<(), HostError>;
+
+    /// As [`Host::discard`].
+    async fn discard(&self, range: Range<u64>) -> Result<(), HostError>;
+
+    /// As [`Host::flush`].
+    async fn flush(&self) -> Result<(), HostError>;
+}
+
+/// What a device is held open for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldFor {
+    /// To change it through this.
+    Writing,
+    /// That a program finds it at its path. The kernel may refuse to mount what is open for writing.
+    Programs,
+}
+
 /// Keeps other LVM commands away from a group until it is dropped.
 pub trait GroupLock: Send {}
 
@@ -162,6 +186,15 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
 
     /// Discard (`BLKDISCARD`): the content is undefined afterwards unless the disk promises zeroes.
     async fn discard(&self, device: &Path, range: Range<u64>) -> Result<(), HostError>;
+
+    /// Open a block device and keep it open, if its node is that of the device with this number. Others
+    /// open and mount it all the same.
+    async fn hold(
+        &self,
+        device: &Path,
+        number: DeviceNumber,
+        held_for: HeldFor,
+    ) -> Result<Box<dyn HeldDevice>, HostError>;
 
     /// Whether somebody has the block device to himself: a mount of any namespace, or a device on it.
     async fn is_claimed(&self, device: &Path) -> Result<bool, HostError>;

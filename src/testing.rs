@@ -74,6 +74,8 @@ struct World {
     locks: BTreeSet<String>,
     /// Processes that hold a device open, by its path.
     openers: BTreeMap<PathBuf, u32>,
+    /// How often the driver itself holds a device open.
+    held: BTreeMap<PathBuf, u32>,
     /// How many errors the kernel has found in the file system on a device.
     fs_errors: BTreeMap<DeviceNumber, u64>,
     /// How many bytes files have, by where their file system is mounted.
@@ -144,7 +146,11 @@ impl FakeHost {
 
     /// Change what a volume group says of itself, durable and without effects, as an administrator did;
     /// `None` without such a group.
-    pub fn change_group(&self, name: &str, change: impl FnOnce(&mut crate::lvm::Group)) -> Option<()> {
+    pub fn change_group(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut crate::lvm::Group),
+    ) -> Option<()> {
         let mut world = self.lock();
         let mut group = world.groups(None).remove(name)?;
         change(&mut group);
@@ -220,6 +226,7 @@ impl World {
         self.paths.retain(|path, _| path == run || !path.starts_with(run));
         self.devices.clear();
         self.openers.clear();
+        self.held.clear();
         self.locks.clear();
         let root = |minor, target: &str, kind: &str| Mount {
             device: DeviceNumber { major: 0, minor },

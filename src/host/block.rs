@@ -62,11 +62,15 @@ fn past_the_cache<T>(device: &Path, read: impl Fn(&File) -> io::Result<T>) -> io
 
 /// Write zeroes over a range of whole sectors.
 pub(super) fn write_zeroes(device: &Path, range: &Range<u64>) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).open(device)?;
+    write_zeroes_to(&OpenOptions::new().write(true).open(device)?, range)
+}
+
+/// The same through an open device.
+pub(super) fn write_zeroes_to(file: &File, range: &Range<u64>) -> io::Result<()> {
     let length = length(range)?;
-    match ioctl::zero_out(&file, range.start, length) {
+    match ioctl::zero_out(file, range.start, length) {
         Err(error) if error.raw_os_error() == Some(Errno::EOPNOTSUPP as i32) => {
-            write_pieces(&file, range)
+            write_pieces(file, range)
         }
         other => other,
     }
@@ -74,8 +78,12 @@ pub(super) fn write_zeroes(device: &Path, range: &Range<u64>) -> io::Result<()> 
 
 /// Discard a range of whole sectors.
 pub(super) fn discard(device: &Path, range: &Range<u64>) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).open(device)?;
-    ioctl::discard(&file, range.start, length(range)?)
+    discard_of(&OpenOptions::new().write(true).open(device)?, range)
+}
+
+/// The same through an open device.
+pub(super) fn discard_of(file: &File, range: &Range<u64>) -> io::Result<()> {
+    ioctl::discard(file, range.start, length(range)?)
 }
 
 /// Whether the kernel keeps a device for somebody: it is then not opened to have it alone.

@@ -13,12 +13,13 @@ use futures_util::future::join_all;
 use super::counts::Counts;
 use super::disks::Backings;
 use super::exec::{self, Environment};
+use super::held::{self, Held};
 use super::shell::Shells;
 use super::state::{self, State};
 use super::waiting::Waiting;
 use super::{
-    Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, Host, HostError, Mount,
-    NewMount, Output, PathKind, Usage, XfsGeometry,
+    Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, HeldDevice, HeldFor, Host,
+    HostError, Mount, NewMount, Output, PathKind, Usage, XfsGeometry,
 };
 use super::{block, devmapper, disks, lock, mounts, paths, resize};
 use crate::bytes::Bytes;
@@ -45,7 +46,7 @@ pub struct RealHost {
     lock_dir: PathBuf,
     env: Environment,
     shells: Shells,
-    waiting: Waiting,
+    waiting: Arc<Waiting>,
     counts: Arc<Counts>,
 }
 
@@ -72,7 +73,7 @@ impl RealHost {
         let counts = Arc::new(Counts::default());
         Ok(RealHost {
             shells: Shells::new(state.clone(), Arc::clone(&counts)),
-            waiting: Waiting::default(),
+            waiting: Arc::default(),
             state,
             lock_dir,
             env,
@@ -188,6 +189,23 @@ impl Host for RealHost {
     async fn discard(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
         let discard = move |device: &Path| block::discard(device, &range);
         self.call("discards", "BLKDISCARD", device, LARGE, discard).await
+    }
+
+    async fn hold(
+        &self,
+        device: &Path,
+        number: DeviceNumber,
+        held_for: HeldFor,
+    ) -> Result<Box<dyn HeldDevice>, HostError> {
+        let open = move |device: &Path| held::open(device, number, held_for);
+        let file = self.call("device_reads", "open", device, SMALL, open).await?;
+        Ok(Box::new(Held {
+            file: Arc::new(file),
+            path: device.to_owned(),
+            limit: LARGE,
+            waiting: Arc::clone(&self.waiting),
+            counts: Arc::clone(&self.counts),
+        }))
     }
 
     async fn is_claimed(&self, device: &Path) -> Result<bool, HostError> {

@@ -357,29 +357,29 @@ mod tests {
     }
 
     #[test]
-    fn a_group_with_its_most_volumes_has_room_for_growth_alone() {
+    fn a_group_with_its_most_volumes_takes_growth_alone() {
         let visible = group().lvs.values().filter(|lv| lv.flags.contains("VISIBLE")).count() as u64;
-        for (most, has_room) in [(None, true), (Some(visible + 1), true), (Some(visible), false)] {
+        for (most, is_free) in [(None, true), (Some(visible + 1), true), (Some(visible), false)] {
             let group = Group { max_lv: most, ..group() };
             let free = group.free_extents();
-            let room = layout::largest_new(&group, Layout::Linear);
-            assert_eq!(room, if has_room { free } else { 0 }, "{most:?}");
+            let new = layout::largest_new(&group, Layout::Linear);
+            assert_eq!(new, if is_free { free } else { 0 }, "{most:?}");
             assert_eq!(layout::largest(&group, Layout::Linear), free, "{most:?}");
-            assert_eq!(group.hindrance().is_none(), has_room, "{most:?}");
+            assert_eq!(group.hindrance().is_none(), is_free, "{most:?}");
         }
     }
 
     #[test]
-    fn a_policy_that_does_not_give_all_that_is_free_gives_no_room() {
-        for (policy, has_room) in
+    fn a_policy_that_does_not_give_all_that_is_free_gives_nothing() {
+        for (policy, is_free) in
             [("normal", true), ("anywhere", true), ("contiguous", false), ("cling", false)]
         {
             let group = Group { allocation: Some(policy.to_owned()), ..group() };
-            for room in [
+            for largest in [
                 layout::largest(&group, Layout::Linear),
                 layout::largest_new(&group, Layout::Linear),
             ] {
-                assert_eq!(room > 0, has_room, "{policy}");
+                assert_eq!(largest > 0, is_free, "{policy}");
             }
             let why = group.hindrance();
             assert!(why.is_none_or(|why| why.contains("vgchange --alloc normal a")), "{policy}");

@@ -8,10 +8,11 @@ use std::path::Path;
 
 use crate::bytes::Bytes;
 use crate::fs::{self, FsError, Superblock};
+use crate::host::{HeldDevice, HeldFor};
 use crate::lvm::{Group, NewLv};
 use crate::node::error::{failed, fs_failed};
 use crate::node::record::{self, Life};
-use crate::node::{Found, LastGrowth, Node};
+use crate::node::{Found, LastGrowth, Node, wipe};
 use crate::volume::{FsKind, Layout, Safety, VolumeError};
 
 /// The share of the volume that a safety snapshot may take: one in this many extents.
@@ -127,12 +128,14 @@ impl Node {
     ) -> Result<(), VolumeError> {
         let snapshot = if kind.is_ext() { self.take_snapshot(found, resize).await? } else { None };
         let (dir, host) = (self.private_mount_point(found), self.host.as_ref());
+        let held = self.hold_for_programs(found, device).await?;
         let (verb, resized) = match resize {
             Resize::ToDevice => {
                 ("grown", fs::grow_unmounted(host, device, kind, &dir).await.map(drop))
             }
             Resize::To(to) => ("shrunk", fs::shrink_unmounted(host, device, kind, to, &dir).await),
         };
+        drop(held); // A snapshot is merged only while the volume is not open.
         if resized.is_ok() {
             // A snapshot is the only way back until the result is durable.
             self.host.flush(device).await.map_err(failed("flushing the resized file system"))?;
@@ -204,6 +207,17 @@ impl Node {
         turn.snapshot(&found.lv.name, &new).await?;
         found.group.flush().await?;
         Ok(Some(new.name))
+    }
+
+    /// Hold the device open while programs are given its path.
+    pub(super) async fn hold_for_programs(
+        &self,
+        found: &Found,
+        device: &Path,
+    ) -> Result<Box<dyn HeldDevice>, VolumeError> {
+        let held =
+            wipe::hold(self.host.as_ref(), &found.dm_uuid(), device, HeldFor::Programs).await;
+        held.map_err(failed("the device could not be held open"))
     }
 
     /// Merge a snapshot back: the volume is then as it was when it was taken.

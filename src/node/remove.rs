@@ -20,8 +20,9 @@ impl Node {
             Life::Creating => self.wipes.settle(key).await?,
             Life::Ready => {
                 self.leave_private_mount(&found).await?;
+                // That of a growth that was given up, or of a shrink, which holds the device open.
+                self.wipes.settle(key).await?;
                 self.refuse_if_held(&found, None).await?;
-                self.wipes.settle(key).await?; // That of a growth that nobody asks for any more.
             }
         }
         self.remove_helpers(&found).await?;

@@ -108,7 +108,7 @@ pub(super) fn room_for_new(group: &Group, layout: Layout, reserve: Bytes) -> u64
     layout::largest_new(group, layout).saturating_sub(reserve.div_ceil(group.extent_size))
 }
 
-/// The groups that a new disk helps, the one that it helps most first: that with the most room already.
+/// The groups that a new disk helps, the one with the most free space first: it helps that most.
 pub(super) fn by_room<'a>(seen: &'a Seen<'_>) -> Vec<&'a (Arc<VolumeGroup>, Arc<Group>)> {
     let open = seen.groups.iter().filter(|(_, g)| g.changeable() && g.hindrance().is_none());
     let mut open: Vec<_> = open.collect();

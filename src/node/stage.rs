@@ -205,6 +205,7 @@ impl Node {
             });
         }
         self.refuse_if_held(found, None).await?; // By a format that nobody waits for any more.
+        let held = self.hold_for_programs(found, device).await?;
         let probe = fs::probe_unmade(self.host.as_ref(), device).await;
         match probe.map_err(fs_failed("the device could not be probed"))? {
             Probe::Blank(blank) => {
@@ -216,6 +217,7 @@ impl Node {
             Probe::Known(superblock) => return Err(carries(found, superblock.kind.as_str())),
             Probe::Foreign(what) => return Err(carries(found, &what)),
         }
+        drop(held);
         let turn = found.group.turn().await?;
         turn.retag(&found.lv.name, &[], &[record::made_tag()]).await?;
         drop(turn);
@@ -240,6 +242,7 @@ impl Node {
             // The driver's own wipe needs the device.
             return self.unmount(id, Some(info.number), staging).await;
         }
+        self.wipes.settle(id.key()).await?; // That of a shrink holds it open.
         self.leave_private_mount(&found).await?;
         self.refuse_if_held(&found, Some(staging)).await?;
         self.unmount(id, Some(info.number), staging).await?;

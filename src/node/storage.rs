@@ -150,7 +150,8 @@ impl Node {
         let mut pools = self.pools().to_vec();
         let default = pools::default_pool(&pools).map(|pool| pool.name.clone());
         pools.sort_by(|a, b| a.name.cmp(&b.name));
-        let status = |pool: &Arc<Pool>| self.pool_status(pool, default.as_ref() == Some(&pool.name));
+        let status =
+            |pool: &Arc<Pool>| self.pool_status(pool, default.as_ref() == Some(&pool.name));
         let statuses: Vec<PoolStatus> = pools.iter().map(status).collect();
         let mut work: Vec<WorkStatus> = self
             .wipes

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::bytes::{Bytes, Pace};
 use crate::causes;
-use crate::host::{Host, HostError};
+use crate::host::{DeviceNumber, HeldDevice, HeldFor, Host, HostError};
 use crate::lvm::{VolumeGroup, tags};
 use crate::node::{Found, device_node, record};
 use crate::volume::{FsKind, Mode, VolumeError, VolumeKey, Wipe};
@@ -243,22 +243,22 @@ async fn run(
     done: &AtomicU64,
 ) -> Result<(), HostError> {
     let begin = Instant::now();
+    let device = hold(host, &task.uuid, &task.device, HeldFor::Writing).await?;
     let mut written_down = 0;
     for range in &task.ranges {
         let mut at = range.start;
         while at < range.end {
             let piece = at..range.end.min(at + piece_at(rate));
             at = piece.end;
-            still_its_device(host, task).await?;
             let length = piece.end - piece.start;
             match task.how {
-                Wipe::Discard => discard_or_zero(host, &task.device, piece).await?,
-                Wipe::Zero | Wipe::None => host.write_zeroes(&task.device, piece).await?,
+                Wipe::Discard => discard_or_zero(device.as_ref(), piece).await?,
+                Wipe::Zero | Wipe::None => device.write_zeroes(piece).await?,
             }
             let so_far = done.fetch_add(length, Ordering::Relaxed) + length;
             if so_far - written_down >= WRITE_DOWN_EVERY {
                 written_down = so_far;
-                host.flush(&task.device).await?;
+                device.flush().await?;
                 write_down(task, at).await;
             }
             if let Some(rate) = rate {
@@ -266,29 +266,40 @@ async fn run(
             }
         }
     }
-    host.flush(&task.device).await
+    device.flush().await
 }
 
-/// A wipe may take hours, and the number of a device that was removed meanwhile is given to the next.
-async fn still_its_device(host: &dyn Host, task: &Task) -> Result<(), HostError> {
-    let info = host.dm_info(&task.uuid).await?;
-    if info.is_some_and(|info| device_node(info.number) == task.device) {
-        return Ok(());
-    }
-    Err(HostError::System {
-        what: format!("wipe {}", task.device.display()),
+/// Hold the device of a volume open, so that it stays this one. The number of a device that was removed
+/// is given to the next: so it is looked for by its uuid, and once more when it cannot be removed.
+pub(super) async fn hold(
+    host: &dyn Host,
+    uuid: &str,
+    device: &Path,
+    held_for: HeldFor,
+) -> Result<Box<dyn HeldDevice>, HostError> {
+    let number = still_its_device(host, uuid, device).await?;
+    let held = host.hold(device, number, held_for).await?;
+    still_its_device(host, uuid, device).await?;
+    Ok(held)
+}
+
+async fn still_its_device(
+    host: &dyn Host,
+    uuid: &str,
+    device: &Path,
+) -> Result<DeviceNumber, HostError> {
+    let info = host.dm_info(uuid).await?;
+    let number = info.map(|info| info.number).filter(|number| device_node(*number) == device);
+    number.ok_or_else(|| HostError::System {
+        what: format!("open {}", device.display()),
         source: io::Error::other("the volume's device was removed meanwhile"),
     })
 }
 
 /// Discard, or write zeroes where the disk knows no discard.
-async fn discard_or_zero(
-    host: &dyn Host,
-    device: &Path,
-    piece: Range<u64>,
-) -> Result<(), HostError> {
-    match host.discard(device, piece.clone()).await {
-        Err(error) if error.errno() == Some(EOPNOTSUPP) => host.write_zeroes(device, piece).await,
+async fn discard_or_zero(device: &dyn HeldDevice, piece: Range<u64>) -> Result<(), HostError> {
+    match device.discard(piece.clone()).await {
+        Err(error) if error.errno() == Some(EOPNOTSUPP) => device.write_zeroes(piece).await,
         answer => answer,
     }
 }

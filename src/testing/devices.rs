@@ -197,6 +197,11 @@ impl World {
 
     /// How many hold it: processes, layers above, and its file system if it is mounted at all.
     pub fn open_count(&self, device: &Device) -> u32 {
+        self.used_count(device) + self.held.get(&device.path()).copied().unwrap_or(0)
+    }
+
+    /// How many hold it open but the driver itself.
+    pub fn used_count(&self, device: &Device) -> u32 {
         let mounted = self.mounts.iter().any(|mount| mount.device == device.number());
         let above = self.devices.values().any(|other| {
             let tables = other.live.iter().chain(&other.waiting);

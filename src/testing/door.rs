@@ -21,7 +21,7 @@ impl World {
         assert!(own, "`{command}`: {} is not ours", lv.name);
         let made = lv.tags.iter().any(|tag| is(tag, "pliant.made"));
         assert!(!made, "`{command}`: {} has its file system", lv.name);
-        let mounted = self.device_at(device).is_some_and(|found| self.open_count(found) > 0);
+        let mounted = self.device_at(device).is_some_and(|found| self.used_count(found) > 0);
         assert!(!mounted, "`{command}`: {} is in use", lv.name);
     }
 
@@ -35,7 +35,7 @@ impl World {
         };
         let state = |state: &str| lv.tags.contains(&format!("pliant.state={state}"));
         if state("creating") || state("deleting") {
-            let used = self.device_at(device).is_some_and(|found| self.open_count(found) > 0);
+            let used = self.device_at(device).is_some_and(|found| self.used_count(found) > 0);
             assert!(!used, "{call}: {} is in use", lv.name);
             return;
         }

@@ -76,6 +76,7 @@ impl FakeHost {
     pub fn after_crash(&self) -> FakeHost {
         let mut world = self.lock().clone();
         world.locks.clear();
+        world.held.clear();
         world.effects = Effects::default();
         world.faults = Faults::default();
         FakeHost::of(world)

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use nix::libc::{EINVAL, EIO};
+use nix::libc::{EINVAL, EIO, ENXIO};
 
 use super::devices::DISK_MAJOR;
 use super::disks::{Fault, system};
@@ -14,8 +14,8 @@ use super::superblocks::FakeFs;
 use super::{FakeHost, World};
 use crate::bytes::Bytes;
 use crate::host::{
-    Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, Host, HostError, Mount,
-    NewMount, Output, PathKind, Usage, XfsGeometry,
+    Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, HeldDevice, HeldFor, Host,
+    HostError, Mount, NewMount, Output, PathKind, Usage, XfsGeometry,
 };
 use crate::volume::FsKind;
 
@@ -32,6 +32,36 @@ impl GroupLock for Locked {}
 impl Drop for Locked {
     fn drop(&mut self) {
         self.host.drop_lock(&self.group);
+    }
+}
+
+/// A device that the driver holds open.
+#[derive(Debug)]
+struct Held {
+    host: FakeHost,
+    device: PathBuf,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(count) = self.host.lock().held.get_mut(&self.device) {
+            *count = count.saturating_sub(1);
+        }
+    }
+}
+
+#[async_trait]
+impl HeldDevice for Held {
+    async fn write_zeroes(&self, range: Range<u64>) -> Result<(), HostError> {
+        self.host.write_zeroes(&self.device, range).await
+    }
+
+    async fn discard(&self, range: Range<u64>) -> Result<(), HostError> {
+        self.host.discard(&self.device, range).await
+    }
+
+    async fn flush(&self) -> Result<(), HostError> {
+        self.host.flush(&self.device).await
     }
 }
 
@@ -142,9 +172,25 @@ impl Host for FakeHost {
         self.change("discards", what, discard).await
     }
 
+    async fn hold(
+        &self,
+        device: &Path,
+        number: DeviceNumber,
+        _: HeldFor,
+    ) -> Result<Box<dyn HeldDevice>, HostError> {
+        self.turn().await;
+        let mut world = self.lock();
+        world.count("device_reads");
+        if world.number_of(device) != Some(number) {
+            return Err(system(format!("open {}", device.display()), ENXIO));
+        }
+        *world.held.entry(device.to_owned()).or_default() += 1;
+        Ok(Box::new(Held { host: self.clone(), device: device.to_owned() }))
+    }
+
     async fn is_claimed(&self, device: &Path) -> Result<bool, HostError> {
         let held = |world: &World| match world.device_at(device) {
-            Some(found) => world.open_count(found) > 0,
+            Some(found) => world.used_count(found) > 0,
             None => world.openers.get(device).is_some_and(|openers| *openers > 0),
         };
         Ok(self.look("device_reads", held).await)

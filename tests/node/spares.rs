@@ -40,7 +40,7 @@ async fn make(node: &Node, name: &str, mib: u64) -> Result<(), String> {
     made.map(drop).map_err(|error| error.to_string())
 }
 
-/// The largest volume as it is told to the scheduler when it asks, and as the node's record has it.
+/// The largest volume as `GetCapacity` answers it, and as the status of the node has it.
 async fn largest(node: &Arc<Node>) -> (Bytes, Bytes) {
     let query = CapacityQuery { class: Class::default(), mode: Some(Mode::Block), node: None };
     let asked = node.capacity(&query).await.expect("capacity").largest;
@@ -84,7 +84,7 @@ fn a_spare_disk_that_lvm_refused_is_counted_again_when_it_has_changed() {
         let refused = make(&node, "second", 300).await.expect_err("the only spare disk is refused");
         let words = ["has 80 MiB free", "the spare disk /dev/fake1 was not taken", "vgextend"];
         assert!(words.iter().all(|word| refused.contains(word)), "{refused}");
-        assert_eq!(largest(&node).await, both(80), "its room is not told again");
+        assert_eq!(largest(&node).await, both(80), "it does not count again");
 
         node.set_pools(setup.plans.clone()).await.expect("disks are listed");
         let disks = node.storage().disks;

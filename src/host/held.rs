@@ -1,0 +1,84 @@
+//! Block devices that are kept open.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use nix::sys::stat::{major, minor};
+
+use super::counts::Counts;
+use super::waiting::Waiting;
+use super::{DeviceNumber, HeldDevice, HeldFor, HostError, block};
+
+/// Open the device node, if it is that of the device with this number.
+pub(super) fn open(path: &Path, number: DeviceNumber, held_for: HeldFor) -> io::Result<File> {
+    let file = File::options().read(true).write(held_for == HeldFor::Writing).open(path)?;
+    let found = file.metadata()?;
+    let same = (u64::from(number.major), u64::from(number.minor))
+        == (major(found.rdev()), minor(found.rdev()));
+    if found.file_type().is_block_device() && same {
+        return Ok(file);
+    }
+    Err(io::Error::other(format!("it is not the device {number}")))
+}
+
+/// An open device, and what its calls are counted and waited for with.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) file: Arc<File>,
+    pub(super) path: PathBuf,
+    pub(super) limit: Duration,
+    pub(super) waiting: Arc<Waiting>,
+    pub(super) counts: Arc<Counts>,
+}
+
+impl Held {
+    async fn call(
+        &self,
+        count: &'static str,
+        name: &str,
+        call: impl FnOnce(&File) -> io::Result<()> + Send + 'static,
+    ) -> Result<(), HostError> {
+        self.counts.add(count);
+        let what = format!("{name} {}", self.path.display());
+        let file = Arc::clone(&self.file);
+        self.waiting.call(what, &self.path, self.limit, move || call(&file)).await
+    }
+}
+
+#[async_trait]
+impl HeldDevice for Held {
+    async fn write_zeroes(&self, range: Range<u64>) -> Result<(), HostError> {
+        let write = move |file: &File| block::write_zeroes_to(file, &range);
+        self.call("zero_writes", "BLKZEROOUT", write).await
+    }
+
+    async fn discard(&self, range: Range<u64>) -> Result<(), HostError> {
+        let discard = move |file: &File| block::discard_of(file, &range);
+        self.call("discards", "BLKDISCARD", discard).await
+    }
+
+    async fn flush(&self) -> Result<(), HostError> {
+        self.call("fsyncs", "fsync", File::sync_all).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_the_device_of_the_number_is_not_held() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let number = DeviceNumber { major: 0, minor: 0 };
+        for held_for in [HeldFor::Writing, HeldFor::Programs] {
+            let error = open(file.path(), number, held_for).unwrap_err();
+            assert!(error.to_string().contains("not the device 0:0"), "{error}");
+        }
+    }
+}
