@@ -306,6 +306,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::volume::VolumeKey;
 
     #[test]
     fn a_class_takes_the_pool_that_it_names_else_the_one_that_the_node_says() {
@@ -325,14 +326,6 @@ mod tests {
         let left = json!([pool("a", false, false)]);
         assert_eq!((chosen(Some("a"), &left), chosen(None, &left)), (None, None));
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::volume::VolumeKey;
 
     #[test]
     fn a_node_is_believed_about_its_own_volumes() {

@@ -389,7 +389,8 @@ mod tests {
         put(root, &[("dm-0/dm/uuid", "LVM-abc")]);
         device(root, "bcache0", "252:0", "2048");
         put(root, &[("bcache0/slaves/sda/x", "")]);
-        let listed: Vec<_> = list(root).unwrap().into_iter().map(|disk| disk.path).collect();
+        let listed: Vec<_> =
+            list(root, &Backings::default()).unwrap().into_iter().map(|disk| disk.path).collect();
         assert_eq!(listed, [PathBuf::from("/dev/bcache0"), PathBuf::from("/dev/sdd")]);
     }
 
@@ -401,7 +402,7 @@ mod tests {
         device(root, "sda/sda1", "8:1", "1024");
         put(root, &[("sda/sda1/partition", "1"), ("sda/queue/logical_block_size", "4096")]);
         put(root, &[("sda/queue/optimal_io_size", "33553920")]);
-        for disk in list(root).unwrap() {
+        for disk in list(root, &Backings::default()).unwrap() {
             assert_eq!(disk.logical_block, Bytes::kib(4), "{disk:?}");
             assert_eq!(disk.optimal_io, Bytes::new(33_553_920), "{disk:?}");
         }

@@ -242,6 +242,7 @@ fn is_of_disk(error: &LvmError) -> bool {
         LvmError::Host { .. }
         | LvmError::Absent { .. }
         | LvmError::Unusable { .. }
+        | LvmError::Elsewhere { .. }
         | LvmError::Hung { .. }
         | LvmError::Occupied { .. }
         | LvmError::Damaged { .. } => false,
