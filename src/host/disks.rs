@@ -1,5 +1,5 @@
 //! The disks of the machine, from sysfs: no device is opened but loop devices, which alone do not tell
-//! there what they lie on.
+//! there what is below them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ const FOREIGN: [&str; 6] = ["nbd", "rbd", "rnbd", "drbd", "ublkb", "zd"];
 /// How a disk of NVMe over fabrics is reached; `pcie` is in the machine.
 const FABRICS: [&str; 4] = ["tcp", "rdma", "fc", "loop"];
 
-/// What a loop device lies on.
+/// What is below a loop device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backing {
     /// A block device.
@@ -27,7 +27,7 @@ pub(super) enum Backing {
     File(DeviceNumber),
 }
 
-/// What loop devices lie on, by their paths.
+/// What is below loop devices, by their paths.
 pub(super) type Backings = BTreeMap<PathBuf, Backing>;
 
 /// The paths of the loop devices of which sysfs alone does not say that a workload writes them.
@@ -40,7 +40,7 @@ pub(super) fn loops(sys_block: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(loops.iter().map(|name| node(name)).collect())
 }
 
-/// Ask a loop device what it lies on. The path that sysfs tells may be that of another namespace.
+/// Ask a loop device what is below it. The path that sysfs tells may be that of another namespace.
 pub(super) fn backing(device: &Path) -> io::Result<Backing> {
     let info = ioctl::loop_info(&File::open(device)?)?;
     let [file_system, _, of_device, ..] = info;
@@ -123,7 +123,7 @@ impl Sys<'_> {
     }
 
     /// Whether it is a loop device over what a workload may write. The kernel calls no loop device the
-    /// holder of the device that it lies on.
+    /// holder of the device below it.
     fn is_loop_of_a_workload(&self, device: &Path) -> io::Result<bool> {
         let Some(file) = attribute(device, "loop/backing_file") else { return Ok(false) };
         let name = device.file_name().unwrap_or_default().to_string_lossy();
@@ -134,7 +134,7 @@ impl Sys<'_> {
         })
     }
 
-    /// Whether a file system lies on a volume of this driver.
+    /// Whether a file system is on a volume of this driver.
     fn is_volume_of_ours(&self, number: DeviceNumber) -> bool {
         let device = self.block.join(format!("dm-{}", number.minor));
         let same = attribute(&device, "dev").is_some_and(|dev| dev == number.to_string());
@@ -142,7 +142,7 @@ impl Sys<'_> {
         same && is_logical_volume(&device) && name.contains("-pliant--")
     }
 
-    /// Where the bytes of a device are; the farthest of those that it lies on.
+    /// Where the bytes of a device are; the farthest of those below it.
     fn source(&self, device: &Path) -> io::Result<Source> {
         let mut source = own_source(device)?;
         for below in self.below(device)? {
@@ -151,7 +151,7 @@ impl Sys<'_> {
         Ok(source)
     }
 
-    /// The whole devices that a device lies on, also where it lies on a part of one.
+    /// The whole devices below a device, also where it is on a part of one.
     fn below(&self, device: &Path) -> io::Result<Vec<PathBuf>> {
         let mut below = Vec::new();
         for name in names(&device.join("slaves"))? {
@@ -167,7 +167,7 @@ impl Sys<'_> {
     }
 }
 
-/// Where the bytes of a device are, without those that it lies on.
+/// Where the bytes of a device are, without those below it.
 fn own_source(device: &Path) -> io::Result<Source> {
     if device.join("loop").is_dir() {
         return Ok(Source::File);

@@ -96,7 +96,7 @@ impl RealHost {
         self.waiting.call(what, path, limit, move || call(&owned)).await
     }
 
-    /// What lies behind these loop devices, each asked apart: a file on a server that is away must not
+    /// What is below these loop devices, each asked apart: a file on a server that is away must not
     /// hide the disks. One that does not tell is none.
     async fn backings(&self, loops: Vec<PathBuf>) -> Backings {
         let asks = loops.into_iter().map(|device| async move {

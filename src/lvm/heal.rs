@@ -287,7 +287,7 @@ impl VolumeGroup {
         Ok(found)
     }
 
-    /// The number of a disk's node; `None` if it is away.
+    /// The number of a disk's node; `None` if it is not here.
     async fn number_of(self: &Arc<Self>, path: &Path) -> Result<Option<DeviceNumber>, LvmError> {
         match self.host.path_kind(path).await.map_err(|error| self.failed(error))? {
             Some(PathKind::Block(number)) => Ok(Some(number)),

@@ -62,7 +62,7 @@ pub(super) fn believe(
         }
         if ours.is_empty() && !told.is_empty() {
             return Err(Disbelief::Disputed(format!(
-                "its disks are away, and {}",
+                "its disks can not be read, and {}",
                 strange(told.iter().map(|told| told.member))
             )));
         }
