@@ -28,7 +28,9 @@ mod pvc_source;
 mod quantity;
 mod share;
 mod span;
+mod stateful_set_name;
 mod swap;
+mod unknown;
 mod volume_populator;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod volume_request;
@@ -63,7 +65,9 @@ pub use pvc_source::{Compare, PvcSourcePopulator, PvcSourcePopulatorSpec, Source
 pub use quantity::Quantity;
 pub use share::{Share, ShareError};
 pub use span::{Span, SpanError};
+pub use stateful_set_name::{NamesStatefulSet, StatefulSetName};
 pub use swap::{InPlace, InPlacePhase, LastSwap, Retained, Swap, SwapPhase};
+pub use unknown::is_understood;
 pub use volume_populator::{SourceKind, VolumePopulator};
 pub use volume_request::{
     Create, Failure, FenceState, FenceStatus, Grow, Inspect, InspectionStatus, Phase, Release,

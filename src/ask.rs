@@ -18,6 +18,8 @@ pub use explain::explain;
 pub use grow::grow;
 pub use status::{Record, Status, names, status, table};
 
+use std::fmt::Display;
+
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::causes::in_full;
@@ -110,6 +112,12 @@ fn may_not_read(unseen: &[String]) -> String {
     }
     let unseen = format!("You may not read: {}. More may be known to others.", unseen.join(", "));
     wrapped(&unseen, "", WIDTH)
+}
+
+/// What this version cannot decode, a line each; nothing of it is in what was said before.
+fn cannot_decode(unreadable: &[impl Display]) -> String {
+    let line = |one| wrapped(&format!("{one}. It is left out here."), "", WIDTH);
+    unreadable.iter().map(line).collect()
 }
 
 /// Why a claim could not be read or written.

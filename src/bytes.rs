@@ -176,7 +176,27 @@ impl FromStr for Bytes {
     }
 }
 
+impl Bytes {
+    /// Parses as [`Bytes::from_str`] does; what is larger becomes [`Bytes::MAX`].
+    ///
+    /// # Errors
+    /// [`ParseBytesError`] for a negative number or an unknown unit.
+    pub fn parse_capped(text: &str) -> Result<Bytes, ParseBytesError> {
+        let bytes = parse_wide(text).ok_or_else(|| ParseBytesError(text.to_owned()))?;
+        Ok(u64::try_from(bytes).map_or(Bytes::MAX, |bytes| Bytes(bytes).min(Bytes::MAX)))
+    }
+}
+
+/// More digits of a fraction than this change no byte, but that one is rounded up.
+const FRACTION: usize = 19;
+
 fn parse(text: &str) -> Option<Bytes> {
+    let bytes = parse_wide(text)?;
+    u64::try_from(bytes).ok().map(Bytes).filter(|size| *size <= Bytes::MAX)
+}
+
+/// As many bytes as fit.
+fn parse_wide(text: &str) -> Option<u128> {
     let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
     let (number, unit) = text.split_at(digits);
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
@@ -196,11 +216,17 @@ fn parse(text: &str) -> Option<Bytes> {
             1 << shift
         }
     };
+    let number = |digits: &str| match digits {
+        "" => 0,
+        digits => digits.parse::<u128>().unwrap_or(u128::MAX), // They are digits, perhaps too many.
+    };
     let part = part.trim_end_matches('0');
-    let scale = 10u128.checked_pow(u32::try_from(part.len()).ok()?)?;
-    let digits = format!("{whole}{part}").parse::<u128>().ok()?;
-    let bytes = digits.checked_mul(times)?.div_ceil(scale);
-    u64::try_from(bytes).ok().map(Bytes).filter(|size| *size <= Bytes::MAX)
+    let (part, rest) = part.split_at(part.len().min(FRACTION));
+    let scale = 10_u128.pow(u32::try_from(part.len()).ok()?);
+    // The fraction is below 10^19 and the unit below 2^61.
+    let part = number(part) + u128::from(!rest.is_empty());
+    let part = (part * times).div_ceil(scale);
+    Some(number(whole).saturating_mul(times).saturating_add(part))
 }
 
 impl<'de> Deserialize<'de> for Bytes {

@@ -24,6 +24,7 @@ pub mod audit;
 mod capacities;
 mod claim;
 mod clock;
+mod decode;
 mod kept;
 mod lasting;
 mod nodes;
@@ -42,6 +43,10 @@ pub use claim::{
     refusal, refused_size, requested, resize_error, volume_name,
 };
 pub use clock::{Clock, ClockSkew};
+pub use decode::{
+    Guarded, Listed, OBJECT_UNREADABLE, PAGE, Unreadable, guarded, list, note_readable,
+    note_unreadable, pages, unreadable_by_kind,
+};
 pub use kept::{Differences, Kept};
 pub use lasting::Lasting;
 pub(crate) use nodes::DEFAULT_POOL;
@@ -52,7 +57,7 @@ pub(crate) use pv::volume_of;
 pub use pv::{ClaimRef, Pv, PvSpec, Source};
 pub use requests::Requests;
 pub use seen::{Asked, Look, NotDone, VolumeSeen, Wish};
-pub use watched::{Pauses, Watched};
+pub use watched::{Pauses, Watched, every};
 pub use words::{inspection_status, new_volume, usage_status, volume_on_node};
 
 /// Who writes, for the API server.

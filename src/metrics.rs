@@ -64,6 +64,8 @@ pub struct Figures {
     pub wiped: Bytes,
     /// What a controller knows of its cluster.
     pub cluster: ClusterFigures,
+    /// Objects that cannot be decoded, by kind.
+    pub unreadable: BTreeMap<String, u64>,
     /// When the certificate of an operator's webhook ends, since 1970.
     pub certificate_expiry: Option<Duration>,
 }
@@ -157,6 +159,10 @@ impl Metrics {
         table::SWAP_PAUSE.put(&mut registry, self.swap_pause.clone());
         let expiry = figures.certificate_expiry.map(|expiry| expiry.as_secs_f64());
         table::WEBHOOK_EXPIRY.put(&mut registry, gauges([(Vec::new(), expiry)]));
+        let unreadable = figures.unreadable.iter();
+        let unreadable =
+            unreadable.map(|(kind, count)| (vec![("kind", kind.clone())], Some(float(*count))));
+        table::UNREADABLE.put(&mut registry, gauges(unreadable));
         put_spent(&mut registry, figures);
         let mut text = String::new();
         encode_registry(&mut text, &registry)?;

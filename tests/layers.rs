@@ -240,6 +240,36 @@ fn crates_stay_in_their_rooms() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
+/// Where objects are decoded one by one, and whoever may name what decodes them as a whole.
+const DECODERS: &[&str] = &["src/cluster/decode.rs", "src/cluster/watched.rs"];
+
+/// kube decodes a list, or what a watch begins with, as a whole: one bad object would hide all others.
+#[test]
+fn lists_and_watches_decode_object_by_object() {
+    let mut wrong = Vec::new();
+    for file in files(Path::new("src")) {
+        let (room, code, shown) = (room(&file), code(&file), file.display().to_string());
+        let has_kube =
+            CRATES.iter().any(|(word, rooms)| *word == "kube::" && rooms.contains(&&*room));
+        if !has_kube || room == "testing" || DECODERS.contains(&shown.as_str()) {
+            continue;
+        }
+        let lists = code.match_indices(".list(").filter(|(at, call)| {
+            // Our own reader, and volumes of a machine.
+            !code[..*at].ends_with("ask") && !code[at + call.len()..].starts_with("&Page")
+        });
+        wrong.extend(
+            lists.map(|(at, _)| format!("{shown}: `{}`", &code[at..code.len().min(at + 40)])),
+        );
+        let bare =
+            ["watcher(", "reflector(", "Controller::new(self.requests", "Controller::new(Api"];
+        wrong.extend(
+            bare.iter().filter(|word| says(&code, word)).map(|word| format!("{shown}: `{word}`")),
+        );
+    }
+    assert_eq!(wrong, Vec::<String>::new(), "see src/cluster/decode.rs");
+}
+
 #[test]
 fn the_search_sees_every_form_of_use() {
     let code = "use crate::host::{self, Cmd};\nuse crate::{\n    bytes::{A, B},\n    node,\n};\nlet x = \

@@ -11,7 +11,6 @@ use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebho
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio::sync::watch;
@@ -19,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::names::{Shares, share};
 use super::{LIFE, Pair, Pairs, Service, Shown, WRITER, Workload, names_in, webhooks};
-use crate::api::PvcAutoscaler;
+use crate::api::StatefulSetName;
 use crate::causes;
-use crate::cluster::{Watched, writes};
+use crate::cluster::{Watched, every, list, writes};
 
 /// The key of the Secret under which the certificates are.
 const KEY: &str = "certificates.json";
@@ -105,12 +104,11 @@ impl Keeper {
     /// Keep them until `stop`: look after each change, and when a certificate comes of age.
     pub async fn run(
         &self,
-        autoscalers: &Watched<PvcAutoscaler>,
+        autoscalers: &Watched<StatefulSetName>,
         sets: &Watched<StatefulSet>,
         stop: CancellationToken,
     ) {
-        let only =
-            watcher::Config::default().fields(&format!("metadata.name={}", self.service.name));
+        let only = every().fields(&format!("metadata.name={}", self.service.name));
         let secrets = Watched::start(self.secrets(), only.clone(), &stop);
         let configurations = Watched::start(self.configurations(), only, &stop);
         let kept = async {
@@ -174,8 +172,8 @@ impl Keeper {
             let (configurations, secrets) = (self.configurations(), self.secrets());
             let configuration = configurations.get_opt(&self.service.name).await?;
             let secret = secrets.get_opt(&self.service.name).await?;
-            let all: Api<PvcAutoscaler> = Api::all(self.client.clone());
-            let autoscalers = all.list(&ListParams::default()).await?;
+            let all: Api<StatefulSetName> = Api::all(self.client.clone());
+            let autoscalers = list(&all, &ListParams::default()).await?.items;
             let (wanted, sets) = (workloads(autoscalers.iter()), self.stateful_sets().await?);
             let exists = |one: &Workload| sets.contains(one);
             let shares = share(wanted, &named(configuration.as_ref()), exists);
@@ -333,8 +331,7 @@ fn named(configuration: Option<&MutatingWebhookConfiguration>) -> BTreeSet<Workl
 
 /// The StatefulSets that PvcAutoscalers name. A name that no object can have is that of none: the schema
 /// refuses it, and an older one may have taken it.
-fn workloads<'a>(autoscalers: impl Iterator<Item = &'a PvcAutoscaler>) -> BTreeSet<Workload> {
-    let workload =
-        |one: &PvcAutoscaler| Workload::parse(&one.namespace()?, one.spec.stateful_set()?);
+fn workloads<'a>(autoscalers: impl Iterator<Item = &'a StatefulSetName>) -> BTreeSet<Workload> {
+    let workload = |one: &StatefulSetName| Workload::parse(&one.namespace()?, one.stateful_set()?);
     autoscalers.filter_map(workload).collect()
 }

@@ -21,8 +21,9 @@ use tokio::time::timeout;
 
 use super::guests::Guest;
 use super::{Verdict, Workload, decide};
-use crate::api::{PvcAutoscaler, controlling_stateful_set};
+use crate::api::{PvcAutoscaler, StatefulSetName, SwapPhase, controlling_stateful_set};
 use crate::causes;
+use crate::cluster::list;
 
 /// How long is looked: less than the API server waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -137,11 +138,40 @@ async fn verdict(client: &Client, namespace: &str, pod: &Pod) -> Result<Verdict,
     let autoscalers: Api<PvcAutoscaler> = Api::namespaced(client.clone(), namespace);
     let every = ListParams::default();
     let (workload, autoscalers) =
-        tokio::try_join!(workloads.get_opt(&owner.name), autoscalers.list(&every))?;
+        tokio::try_join!(workloads.get_opt(&owner.name), list(&autoscalers, &every))?;
+    for unreadable in &autoscalers.unreadable {
+        if names(client, namespace, unreadable.name(), &owner.name).await? {
+            return Ok(Verdict::Not(format!("{unreadable}; update the operator, or correct it")));
+        }
+    }
+    let has_unknown = |one: &&PvcAutoscaler| {
+        let ordinals = one.status.iter().flat_map(|status| &status.ordinals);
+        let mut swaps = ordinals.filter_map(|one| one.swap.as_ref());
+        one.spec.stateful_set() == Some(&*owner.name)
+            && swaps.any(|swap| swap.phase == SwapPhase::Unknown)
+    };
+    if let Some(one) = autoscalers.items.iter().find(has_unknown) {
+        let name = one.name_any();
+        return Ok(Verdict::Not(format!(
+            "a swap of PvcAutoscaler {name} has a phase of another version; update the operator"
+        )));
+    }
     Ok(match workload {
         Some(workload) => decide(pod, &workload, &autoscalers.items),
         None => {
             Verdict::Not(format!("StatefulSet {} of pod {} is gone", owner.name, pod.name_any()))
         }
     })
+}
+
+/// Whether a PvcAutoscaler names a StatefulSet: which claim its pod gets is not known then.
+async fn names(
+    client: &Client,
+    namespace: &str,
+    autoscaler: &str,
+    stateful_set: &str,
+) -> Result<bool, kube::Error> {
+    let api: Api<StatefulSetName> = Api::namespaced(client.clone(), namespace);
+    let there = api.get_opt(autoscaler).await?;
+    Ok(there.is_some_and(|there| there.stateful_set() == Some(stateful_set)))
 }

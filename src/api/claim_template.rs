@@ -117,6 +117,10 @@ pub enum VolumeMode {
     Filesystem,
     /// As a raw device.
     Block,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 /// How large the volume of a claim is.

@@ -167,6 +167,10 @@ pub enum FillingPhase {
     Filled,
     /// It has failed, and nothing of it is left; the reason stands beside it.
     Failed,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 impl FillingPhase {

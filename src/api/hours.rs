@@ -34,6 +34,10 @@ pub enum Weekday {
     Sat,
     /// Sunday.
     Sun,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 impl Weekday {

@@ -142,6 +142,10 @@ pub enum Health {
     Degraded,
     /// Not usable now.
     Unavailable,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 impl Health {
@@ -154,6 +158,7 @@ impl Health {
             Health::Ok => "ok",
             Health::Degraded => "degraded",
             Health::Unavailable => "unavailable",
+            Health::Unknown => "unknown",
         }
     }
 }
@@ -276,6 +281,10 @@ pub enum DiskState {
     Refused,
     /// Known to a group or a pool, and not there.
     Missing,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 /// A volume of this node.

@@ -130,6 +130,10 @@ pub enum AutoscalerMode {
     Enforce,
     /// It is told what would be done.
     Recommend,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 /// What a claim is called when it has become smaller or of another class by a swap. `SameName`: as
@@ -143,6 +147,10 @@ pub enum Naming {
     SameName,
     /// As before, with a digest behind it.
     Hashed,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 /// Which pods get new claims, and when: one after the other if nothing else is said, the highest ordinal
@@ -305,6 +313,10 @@ pub enum AutoscalerPhase {
     Recommending,
     /// A swap has failed, and nothing more is begun until it is tried again, or the specification changes.
     Failed,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 /// The claim of one pod.

@@ -70,6 +70,10 @@ pub enum Compare {
     All,
     /// Those that have changed.
     Changed,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 /// A claim by its name.

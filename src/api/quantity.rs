@@ -34,7 +34,8 @@ impl Serialize for Quantity {
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
-        text.parse().map(Quantity).map_err(D::Error::custom)
+        // What the schema takes is read, however large: one size that no volume has must not hide its object.
+        Bytes::parse_capped(&text).map(Quantity).map_err(D::Error::custom)
     }
 }
 
@@ -53,6 +54,10 @@ impl JsonSchema for Quantity {
             "type": "string",
             "maxLength": 32,
             "pattern": r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)?$",
+            "x-kubernetes-validations": [{
+                "rule": "quantity(self).compareTo(quantity('8E')) <= 0",
+                "message": "a size is at most 8E",
+            }],
         })
     }
 }
@@ -75,6 +80,22 @@ mod tests {
         ] {
             assert_eq!(Quantity(Bytes::new(bytes)).to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_size_that_no_volume_has_is_read_as_the_largest() {
+        for (text, bytes) in [
+            ("8Ei", Bytes::MAX),
+            ("99999999999999999999999999999999E", Bytes::MAX),
+            ("9223372036854775808", Bytes::MAX),
+            ("9223372036854775807", Bytes::MAX),
+            ("1.00000000000000000000000000001Ki", Bytes::new(1025)),
+            ("0.0000000000000000000000000001E", Bytes::new(1)),
+            ("7Ei", Bytes::new(7 << 60)),
+        ] {
+            assert_eq!(serde_json::from_value::<Quantity>(text.into()).unwrap().0, bytes, "{text}");
+        }
+        assert!(serde_json::from_value::<Quantity>("1e3".into()).is_err(), "no schema takes it");
     }
 
     proptest! {

@@ -49,6 +49,10 @@ pub enum InPlacePhase {
     Releasing,
     /// The node has refused it, and the claim is as it was.
     Failed,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 /// A swap of the claim of one pod.
@@ -183,6 +187,10 @@ pub enum SwapPhase {
     RollingBack,
     /// The copy has failed, and the pod has the old claim.
     Failed,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 impl Swap {
@@ -204,7 +212,9 @@ impl Swap {
             SwapPhase::Draining
             | SwapPhase::Fenced
             | SwapPhase::FinalCopy
-            | SwapPhase::Exchanging => true,
+            | SwapPhase::Exchanging
+            // Nobody here can say: the pod waits.
+            | SwapPhase::Unknown => true,
             SwapPhase::RollingBack => self.fence.is_some(),
             SwapPhase::Planned | SwapPhase::HotCopy | SwapPhase::Soaking | SwapPhase::Failed => {
                 false

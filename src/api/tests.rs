@@ -3,6 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::bytes::Bytes;
 
+mod from_schema;
+
 fn crd(kind: &str) -> Value {
     let all = definitions();
     let one = all.iter().find(|crd| crd.spec.names.kind == kind).unwrap();

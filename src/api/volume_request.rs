@@ -3,7 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::api::{Quantity, VolumeOnNode};
 
@@ -71,7 +72,7 @@ impl VolumeRequest {
 }
 
 /// What is to be done with a volume.
-#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+#[derive(Serialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Work {
     /// Make the volume, wiped and ready.
@@ -88,6 +89,45 @@ pub enum Work {
     Fence(FenceStatus),
     /// Look at the volume, whatever is known of it.
     Inspect(Inspect),
+    /// Work of another version, which this one does not know. It is never written.
+    #[schemars(skip)]
+    Unknown,
+}
+
+impl<'de> Deserialize<'de> for Work {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Work, D::Error> {
+        deserializer.deserialize_map(OneField)
+    }
+}
+
+/// Reads work, which is an object with one field; `serde(other)` has no room for what an unknown one says.
+struct OneField;
+
+impl<'de> Visitor<'de> for OneField {
+    type Value = Work;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object with one kind of work")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Work, A::Error> {
+        let none = || A::Error::custom("no work is given");
+        let kind: String = fields.next_key()?.ok_or_else(none)?;
+        let work = match kind.as_str() {
+            "create" => Work::Create(fields.next_value()?),
+            "grow" => Work::Grow(fields.next_value()?),
+            "shrink" => Work::Shrink(fields.next_value()?),
+            "release" => Work::Release(fields.next_value()?),
+            "remove" => Work::Remove(fields.next_value()?),
+            "fence" => Work::Fence(fields.next_value()?),
+            "inspect" => Work::Inspect(fields.next_value()?),
+            _ => fields.next_value::<IgnoredAny>().map(|_| Work::Unknown)?,
+        };
+        match fields.next_key::<String>()? {
+            Some(_) => Err(A::Error::custom("more than one kind of work is given")),
+            None => Ok(work),
+        }
+    }
 }
 
 impl Work {
@@ -105,6 +145,7 @@ impl Work {
             Work::Remove(_) => "remove",
             Work::Fence(_) => "fence",
             Work::Inspect(_) => "inspect",
+            Work::Unknown => "unknown",
         }
     }
 }
@@ -194,6 +235,10 @@ pub enum FenceState {
     Active,
     /// Another one has taken its place, and no pod can use it any more.
     Superseded,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 impl FenceState {
@@ -203,6 +248,7 @@ impl FenceState {
             FenceState::HalfCopied => "half copied",
             FenceState::Active => "active",
             FenceState::Superseded => "superseded",
+            FenceState::Unknown => "of a state that this version does not know",
         }
     }
 }
@@ -299,6 +345,10 @@ pub enum Phase {
     Done,
     /// Failed; the reason stands beside it.
     Failed,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 impl Phase {
@@ -321,6 +371,7 @@ impl Phase {
             Phase::Resized => "resized",
             Phase::Done => "done",
             Phase::Failed => "failed",
+            Phase::Unknown => "unknown",
         }
     }
 

@@ -53,6 +53,11 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
         requests: ask.list(ask.all(), every(), "volumerequests").await?,
         classes: ask.list(ask.all(), every(), "storage classes").await?,
     };
+    if let Some(unreadable) = ask.unreadable.first() {
+        // It might be the PersistentVolume of a volume.
+        let reason = format!("{unreadable}; nothing is adopted before it can be");
+        return Err(AskError::Refused { reason });
+    }
     if ask.unseen.is_empty() {
         return Ok(seen);
     }

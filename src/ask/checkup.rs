@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::api::{NodeStorage, Pool, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{AskError, DRIVER_PODS, NODES, STORAGES, VOLUMES, may_not_list, names};
-use crate::cluster::{Pv, PvSpec};
+use crate::cluster::{Pv, PvSpec, Unreadable};
 use crate::doctor::Finding;
 use crate::volume::{DRIVER, VolumeId};
 
@@ -40,6 +40,8 @@ pub struct Seen {
     pub(super) requests: Vec<VolumeRequest>,
     /// What the caller may not read.
     pub(super) unseen: Vec<&'static str>,
+    /// What this version cannot decode.
+    pub(super) unreadable: Vec<Unreadable>,
 }
 
 const DEFINITIONS: &str = "custom resource definitions";
@@ -144,8 +146,9 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
         volumes: volumes.into_iter().map(Volume::named).collect(),
         requests: ask.list(ask.all(), all(), REQUESTS).await?,
         unseen: Vec::new(),
+        unreadable: Vec::new(),
     };
-    seen.unseen = ask.unseen;
+    (seen.unseen, seen.unreadable) = (ask.unseen, ask.unreadable);
     Ok(seen)
 }
 
@@ -160,6 +163,10 @@ pub fn judge(seen: &Seen, program: &str, node: Option<&str>) -> Result<Vec<Findi
         let what = format!("you may not read {}", seen.unseen.join(", "));
         findings.push(Finding::warning(what, "let an administrator of the cluster type this"));
     }
+    findings.extend(seen.unreadable.iter().map(|one| {
+        let todo = "let all parts of the driver and its definitions be of one version, or correct the field";
+        Finding::bad(format!("{one}; nothing is done about it"), todo)
+    }));
     let names = node::names(seen);
     match node {
         Some(name) if names.contains(name) => findings.extend(node::judge(seen, program, name)),

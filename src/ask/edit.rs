@@ -144,6 +144,7 @@ pub async fn observe(
     let pods = Api::namespaced(client.clone(), &around.namespace);
     let pods = ask.list(pods, ListParams::default(), PODS).await?;
     around.unseen.extend(ask.unseen);
+    around.unreadable.extend(ask.unreadable);
     Ok(Seen { program: program.to_owned(), around, pods })
 }
 
@@ -197,6 +198,10 @@ pub async fn is_kept(
     let Some(found) = found else { return Ok(false) };
     let all = Api::namespaced(client.clone(), namespace);
     let all: Vec<PvcAutoscaler> = ask.list(all, ListParams::default(), PVC_AUTOSCALERS).await?;
+    if let Some(unreadable) = ask.unreadable.first() {
+        let reason = format!("{unreadable}; whether it keeps claim {claim} is not known");
+        return Err(AskError::Refused { reason });
+    }
     match kept::label(&found) {
         Some(by) if ask.unseen.contains(&PVC_AUTOSCALERS) => Err(AskError::Refused {
             reason: format!(

@@ -65,6 +65,9 @@ pub struct Explanation {
     pub todo: Vec<Todo>,
     /// What the caller may not read, so that something may be missing above.
     pub unseen: Vec<String>,
+    /// What this version cannot decode, so that something may be missing above.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<String>,
 }
 
 /// One thing to do.

@@ -13,7 +13,7 @@ use crate::api::{
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLAIMS, CLASSES, PVC_AUTOSCALERS, in_namespace, may_not_list};
 use crate::autoscaler::{Drift, is_rolled_back, is_wanted_back, wanted};
-use crate::cluster::{capacity, class_of, requested, volume_name};
+use crate::cluster::{Unreadable, capacity, class_of, requested, volume_name};
 use crate::volume::{FsKind, Shrinks};
 
 mod print;
@@ -57,6 +57,9 @@ pub struct Plan {
     pub pods: Vec<PodPlan>,
     /// What the caller may not read, so that something may be missing above.
     pub unseen: Vec<String>,
+    /// What this version cannot decode, so that something may be missing above.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<String>,
 }
 
 /// What is done with the claim of one pod.
@@ -122,6 +125,8 @@ pub(super) struct Around {
     pub storages: Vec<NodeStorage>,
     /// What the caller may not read.
     pub unseen: Vec<&'static str>,
+    /// What this version cannot decode.
+    pub unreadable: Vec<Unreadable>,
 }
 
 impl Around {
@@ -135,7 +140,8 @@ impl Around {
         let claims = ask.list(Api::namespaced(client.clone(), &namespace), all(), CLAIMS).await?;
         let classes = ask.list(ask.all(), all(), CLASSES).await?;
         let storages = ask.storages().await?;
-        Ok(Around { namespace, autoscalers, claims, classes, storages, unseen: ask.unseen })
+        let Reader { unseen, unreadable, .. } = ask;
+        Ok(Around { namespace, autoscalers, claims, classes, storages, unseen, unreadable })
     }
 
     /// # Errors
@@ -216,6 +222,7 @@ pub(super) fn plan_of(around: &Around, autoscaler: &PvcAutoscaler) -> Plan {
         message: status.message,
         pods: status.ordinals.iter().map(|one| pod_plan(around, autoscaler, one)).collect(),
         unseen: around.unseen.iter().map(|what| (*what).to_owned()).collect(),
+        unreadable: around.unreadable.iter().map(ToString::to_string).collect(),
     }
 }
 

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api::NodeStorage;
 use crate::ask::{AskError, STORAGES, asked};
-use crate::cluster::believe;
+use crate::cluster::{self, Unreadable, believe};
 
 /// Reads lists, and remembers what may not be read: who may not list something is told so, and told the
 /// rest.
@@ -16,11 +16,13 @@ pub(super) struct Reader<'a> {
     pub client: &'a Client,
     /// What the caller may not read.
     pub unseen: Vec<&'static str>,
+    /// What this version cannot decode.
+    pub unreadable: Vec<Unreadable>,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(client: &'a Client) -> Self {
-        Reader { client, unseen: Vec::new() }
+        Reader { client, unseen: Vec::new(), unreadable: Vec::new() }
     }
 
     /// The objects of a kind in the whole cluster.
@@ -29,14 +31,17 @@ impl<'a> Reader<'a> {
     }
 
     /// List; nothing of a kind that is not defined, as ours where the driver is not installed.
-    pub async fn list<K: Resource + Clone + DeserializeOwned + Debug>(
+    pub async fn list<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug>(
         &mut self,
         api: Api<K>,
         params: ListParams,
         what: &'static str,
     ) -> Result<Vec<K>, AskError> {
-        match api.list(&params).await {
-            Ok(list) => Ok(list.items),
+        match cluster::list(&api, &params).await {
+            Ok(list) => {
+                self.unreadable.extend(list.unreadable);
+                Ok(list.items)
+            }
             Err(error) => self.unread(error, what).map(|()| Vec::new()),
         }
     }

@@ -60,6 +60,11 @@ pub async fn report(client: &Client, program: &str, lines: u32) -> Result<Vec<Pa
     }
     let mut unseen = seen.unseen;
     unseen.extend(ask.unseen);
+    let unreadable = seen.unreadable.into_iter().chain(ask.unreadable);
+    let unreadable: Vec<String> = unreadable.map(|one| one.to_string()).collect();
+    if !unreadable.is_empty() {
+        parts.push(Part::new("objects that cannot be decoded", unreadable));
+    }
     parts.insert(0, contents(&parts, &unseen));
     Ok(parts)
 }

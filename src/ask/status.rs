@@ -11,9 +11,11 @@ use crate::api::{FenceState, Health, NodeStorage, PoolOnNode, PvcAutoscaler};
 use crate::ask::columns::columns;
 use crate::ask::kept::retained;
 use crate::ask::read::{Reader, believed};
-use crate::ask::{AskError, NODES, PVC_AUTOSCALERS, STORAGES, VOLUMES, asked, may_not_read, plan};
+use crate::ask::{
+    AskError, NODES, PVC_AUTOSCALERS, STORAGES, VOLUMES, asked, cannot_decode, may_not_read, plan,
+};
 use crate::bytes::Bytes;
-use crate::cluster::Pv;
+use crate::cluster::{Pv, Unreadable, list};
 
 /// How it is with all that was on a node.
 const GONE: &str = "the node is gone: see `kubectl get nodes`";
@@ -34,6 +36,8 @@ pub struct Status {
     pub retained: BTreeMap<String, String>,
     /// What the caller may not read.
     pub unseen: Vec<&'static str>,
+    /// Objects that this version cannot decode.
+    pub unreadable: Vec<Unreadable>,
 }
 
 /// A record of a cluster, as it is in the API server.
@@ -53,6 +57,12 @@ impl Status {
         self.nodes.iter().map(Record::Node).chain(claims).collect()
     }
 
+    /// What is left out above.
+    fn undecoded(&self) -> String {
+        let text = cannot_decode(&self.unreadable);
+        if text.is_empty() { text } else { format!("\n{text}") }
+    }
+
     /// All of them, for people.
     pub fn text(&self) -> String {
         let nodes = if self.unseen.contains(&STORAGES) {
@@ -61,7 +71,7 @@ impl Status {
             table_of(&self.nodes, self.there.as_deref(), &self.retained)
         };
         let unseen: Vec<String> = self.unseen.iter().map(|what| (*what).to_owned()).collect();
-        nodes + &plan::claims_of(&self.autoscalers) + &may_not_read(&unseen)
+        nodes + &plan::claims_of(&self.autoscalers) + &may_not_read(&unseen) + &self.undecoded()
     }
 }
 
@@ -71,11 +81,14 @@ impl Status {
 /// [`AskError::Api`], and [`AskError::Forbidden`] to whom may read nothing of it.
 pub async fn status(client: &Client) -> Result<Status, AskError> {
     let api: Api<NodeStorage> = Api::all(client.clone());
-    let listed = api.list(&ListParams::default()).await.map_err(asked(STORAGES));
+    let listed = list(&api, &ListParams::default()).await.map_err(asked(STORAGES));
     let mut ask = Reader::new(client);
     let autoscalers = ask.list(ask.all(), ListParams::default(), PVC_AUTOSCALERS).await?;
     let nodes = match listed {
-        Ok(list) => believed(list.items),
+        Ok(list) => {
+            ask.unreadable.extend(list.unreadable);
+            believed(list.items)
+        }
         // Whoever may list only one of the two kinds sees that one.
         Err(AskError::Forbidden { .. }) if ask.unseen.is_empty() => {
             ask.unseen.push(STORAGES);
@@ -96,6 +109,7 @@ pub async fn status(client: &Client) -> Result<Status, AskError> {
         there,
         autoscalers: in_order(autoscalers),
         unseen: ask.unseen,
+        unreadable: ask.unreadable,
     })
 }
 

@@ -16,7 +16,7 @@ use crate::autoscaler::seen::{uid, uses};
 use crate::autoscaler::tell::lower;
 use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY};
 use crate::causes;
-use crate::cluster::{VolumeSeen, Wish, capacity};
+use crate::cluster::{VolumeSeen, Wish, capacity, list};
 use crate::populators;
 use crate::volume::{Fence, Standing, Use};
 
@@ -120,7 +120,7 @@ impl Keeper {
     async fn give_back_if_forgotten(&self, volume: &VolumeOnNode) -> Result<bool, kube::Error> {
         let Some(forgotten) = self.unless_known(volume, names).await? else { return Ok(false) };
         let Forgotten { namespace, claim, status, seen } = forgotten;
-        let pods = self.of::<Pod>(&namespace).list(&ListParams::default()).await?.items;
+        let pods = list(&self.of::<Pod>(&namespace), &ListParams::default()).await?.whole()?;
         let fence = fence_without_swap(&seen, &claim, status.as_ref(), &pods);
         let Some(fence) = fence else { return Ok(false) };
         let wish = Wish::Fence(fence);

@@ -12,7 +12,7 @@ use crate::autoscaler::WRITER;
 use crate::autoscaler::exchange::record;
 use crate::autoscaler::keeper::{AT_ONCE, Keeper};
 use crate::causes;
-use crate::cluster::{volume_of, writes};
+use crate::cluster::{list, volume_of, writes};
 use crate::volume::Use;
 
 impl Keeper {
@@ -38,8 +38,11 @@ impl Keeper {
         let Some(pod) = there.filter(|pod| pod.uid() == seen.uid() && is_gated(pod)) else {
             return Ok(false);
         };
-        let all = self.of::<PvcAutoscaler>(&namespace).list(&ListParams::default()).await?.items;
-        if all.iter().any(|one| one.holds(&pod) || one.outdates(&pod)) {
+        let all = list(&self.of::<PvcAutoscaler>(&namespace), &ListParams::default()).await?;
+        if !all.unreadable.is_empty() {
+            return Ok(true); // One of them may hold it.
+        }
+        if all.items.iter().any(|one| one.holds(&pod) || one.outdates(&pod)) {
             return Ok(false); // Its status says so when it is over, and is watched.
         }
         if self.waits_for_volume(&namespace, &pod).await? {

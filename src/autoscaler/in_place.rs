@@ -157,7 +157,7 @@ impl Turn<'_> {
                 }
             }
             InPlacePhase::Releasing => self.have_volume_released(volume, &shrink),
-            InPlacePhase::Failed => {}
+            InPlacePhase::Failed | InPlacePhase::Unknown => {}
         }
     }
 

@@ -12,7 +12,6 @@ use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, StatefulSet, Statef
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
@@ -21,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{
     self, AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Swap, SwapPhase,
-    VolumeUsage,
+    VolumeUsage, is_understood,
 };
 use crate::autoscaler::conditions::conditions;
 use crate::autoscaler::in_place::in_seconds;
@@ -29,9 +28,9 @@ use crate::autoscaler::plan::plan;
 use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, uid};
 use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally};
+use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, WRITER};
 use crate::causes;
-use crate::cluster::{Asks, Clock, ClockSkew, Cluster, Watched, writes};
+use crate::cluster::{Asks, Clock, ClockSkew, Cluster, Unreadable, Watched, every, writes};
 use crate::populators::Watches;
 
 /// After a look, in which what belongs together goes on to change; what comes after a quiet time is
@@ -123,7 +122,6 @@ impl Keeper {
         tally: Arc<dyn Tally>,
         stop: &CancellationToken,
     ) -> Arc<Keeper> {
-        let every = watcher::Config::default;
         Arc::new(Keeper {
             client: client.clone(),
             autoscalers: Watched::start(Api::all(client.clone()), every(), stop),
@@ -342,6 +340,10 @@ impl Keeper {
         refusal: &mut Option<Refusal>,
     ) -> Result<Option<Duration>, kube::Error> {
         let Some(seen) = self.observe(autoscaler, refusal.take()).await? else { return Ok(None) };
+        if !is_understood(&seen.autoscaler) {
+            self.tell_unknown(&seen).await?;
+            return Ok(None); // Whoever wrote it goes on with it, and each change is seen.
+        }
         let mut plan = plan(&seen);
         plan.status.conditions = conditions(&plan.status, &Time(in_seconds(seen.now)));
         let (told, done): (Vec<Step>, Vec<Step>) =
@@ -384,6 +386,14 @@ impl Keeper {
             }
         }
         Ok(next(&plan.status, &seen, is_done))
+    }
+
+    /// Another version of the operator has begun something that this one does not know.
+    async fn tell_unknown(&self, seen: &Seen) -> Result<(), kube::Error> {
+        let why = "it has a word of another version; see spec and status, and whether all replicas of the \
+                   operator have one version";
+        Unreadable::of_record(&seen.autoscaler, why).event().write(&self.client, WRITER).await?;
+        Ok(())
     }
 
     async fn tell_refused(&self, seen: &Seen, refused: &Refusal) -> Result<(), kube::Error> {

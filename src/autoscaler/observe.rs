@@ -12,7 +12,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
-use crate::api::{self, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator, Swap, SwapPhase};
+use crate::api::{
+    self, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator, StatefulSetName, Swap,
+    SwapPhase,
+};
 use crate::autoscaler::hold::is_marked_for;
 use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
@@ -21,7 +24,7 @@ use crate::autoscaler::preflight::{Room, Surroundings};
 use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, Usage, Workload, uid};
 use crate::autoscaler::size;
 use crate::autoscaler::{Drift, KEPT_BY};
-use crate::cluster::{requested, volume_of};
+use crate::cluster::{list, requested, volume_of};
 use crate::populators;
 use crate::volume::{CapacityQuery, DRIVER, FsKind, Standing, VolumeId};
 
@@ -44,7 +47,7 @@ impl Keeper {
         };
         // Before the pods: one that another PvcAutoscaler has stopped since then is missing among them.
         let siblings = self.siblings_of(&autoscaler).await?;
-        let pods = self.of::<Pod>(&namespace).list(&ListParams::default()).await?.items;
+        let pods = list(&self.of::<Pod>(&namespace), &ListParams::default()).await?.whole()?;
         let workload = self.see_workload(&autoscaler, &pods).await?;
         let is_covered = match autoscaler.spec.stateful_set() {
             Some(name) => self.covers(&namespace, name).await?,
@@ -125,8 +128,16 @@ impl Keeper {
             return Ok(Vec::new());
         }
         let api = self.of::<PvcAutoscaler>(&namespace.clone().unwrap_or_default());
-        let all = api.list(&ListParams::default()).await?.items;
-        Ok(all.into_iter().filter(is_sibling).collect())
+        let listed = list(&api, &ListParams::default()).await?;
+        let names = self.of::<StatefulSetName>(&namespace.unwrap_or_default());
+        for unreadable in &listed.unreadable {
+            // One of another workload is none of its siblings, whatever else it says.
+            let named = names.get_opt(unreadable.name()).await?;
+            if named.is_some_and(|one| one.stateful_set() == autoscaler.spec.stateful_set()) {
+                return Err(unreadable.error());
+            }
+        }
+        Ok(listed.items.into_iter().filter(is_sibling).collect())
     }
 
     /// Who keeps its claims in its place. What is watched comes in order: who sees a younger one has seen the
@@ -158,7 +169,7 @@ impl Keeper {
             }
             api::Workload::Pods(chosen) => {
                 let api = self.of::<PersistentVolumeClaim>(&namespace);
-                let all = api.list(&ListParams::default()).await?.items;
+                let all = list(&api, &ListParams::default()).await?.whole()?;
                 let (all, by) = (all.into_iter(), autoscaler.name_any());
                 let all: Vec<_> = all.filter(|one| chosen.has_claim(&one.name_any())).collect();
                 let kept = all.iter().filter(|one| one.labels().get(KEPT_BY) == Some(&by));
@@ -174,7 +185,8 @@ impl Keeper {
     async fn see_claims(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let namespace = seen.autoscaler.namespace().unwrap_or_default();
         let api = self.of::<PersistentVolumeClaim>(&namespace);
-        let all = api.list(&ListParams::default().labels(&ours(&seen.autoscaler))).await?.items;
+        let its = ListParams::default().labels(&ours(&seen.autoscaler));
+        let all = list(&api, &its).await?.whole()?;
         seen.claims = all.into_iter().map(|claim| (claim.name_any(), claim)).collect();
         let mut named: BTreeSet<String> = BTreeSet::new();
         let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
@@ -200,7 +212,7 @@ impl Keeper {
     async fn see_sources(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let namespace = seen.autoscaler.namespace().unwrap_or_default();
         let ours = ListParams::default().labels(&ours(&seen.autoscaler));
-        let all = self.of::<PvcSourcePopulator>(&namespace).list(&ours).await?.items;
+        let all = list(&self.of::<PvcSourcePopulator>(&namespace), &ours).await?.whole()?;
         seen.sources = all.into_iter().map(|source| (source.name_any(), source)).collect();
         Ok(())
     }
@@ -294,8 +306,9 @@ impl Keeper {
         }
         let (namespace, all) =
             (seen.autoscaler.namespace().unwrap_or_default(), ListParams::default());
-        seen.around.quotas = self.of::<ResourceQuota>(&namespace).list(&all).await?.items;
-        seen.around.budgets = self.of::<PodDisruptionBudget>(&namespace).list(&all).await?.items;
+        seen.around.quotas = list(&self.of::<ResourceQuota>(&namespace), &all).await?.whole()?;
+        let budgets = self.of::<PodDisruptionBudget>(&namespace);
+        seen.around.budgets = list(&budgets, &all).await?.whole()?;
         let template = &seen.autoscaler.spec.volume_claim_template.spec;
         let class = match &template.storage_class_name {
             Some(class) => Api::<StorageClass>::all(self.client.clone()).get_opt(class).await?,
@@ -333,7 +346,8 @@ impl Keeper {
         class: &StorageClass,
     ) -> Result<Option<Elsewhere>, kube::Error> {
         let (away, _) = self.cluster.requests().away();
-        let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await?;
+        let nodes =
+            list(&Api::<Node>::all(self.client.clone()), &ListParams::default()).await?.items;
         let pod = seen.pods_with(claim).find(|pod| !populators::fills(pod));
         let fits = |name: &String| {
             let mut named = nodes.iter().filter(|node| node.name_any() == *name);

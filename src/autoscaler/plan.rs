@@ -404,7 +404,7 @@ fn weight(phase: AutoscalerPhase) -> u8 {
         AutoscalerPhase::Growing => 1,
         AutoscalerPhase::Shrinking => 2,
         AutoscalerPhase::Recommending => 3,
-        AutoscalerPhase::Waiting => 4,
+        AutoscalerPhase::Waiting | AutoscalerPhase::Unknown => 4,
         AutoscalerPhase::Failed => 5,
         AutoscalerPhase::Swapping => 6,
     }

@@ -16,7 +16,7 @@ use crate::autoscaler::exchange::{
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{Seen, uid};
 use crate::causes;
-use crate::cluster::{CLASS, EXCHANGE, Pv, VOLUME, writes};
+use crate::cluster::{CLASS, EXCHANGE, Pv, VOLUME, list, writes};
 use crate::populators;
 
 /// How many writes an exchange has at most, with some that meet what is there already.
@@ -147,7 +147,7 @@ impl Keeper {
     }
 
     async fn has_writers(&self, namespace: &str, claim: &str) -> Result<bool, kube::Error> {
-        let pods = self.of::<Pod>(namespace).list(&ListParams::default()).await?.items;
+        let pods = list(&self.of::<Pod>(namespace), &ListParams::default()).await?.whole()?;
         Ok(!populators::writers(&pods, claim).is_empty())
     }
 
@@ -267,8 +267,10 @@ impl Keeper {
         active: &str,
         copy: &str,
     ) -> Result<bool, kube::Error> {
-        let all = self.of::<PvcAutoscaler>(namespace).list(&ListParams::default()).await?.items;
-        Ok(all.iter().any(|one| knows(one, active, copy)))
+        let all = list(&self.of::<PvcAutoscaler>(namespace), &ListParams::default()).await?;
+        // One that cannot be decoded may know of it.
+        let may_know = !all.unreadable.is_empty();
+        Ok(may_know || all.items.iter().any(|one| knows(one, active, copy)))
     }
 
     /// Whether a claim has a volume, by its PersistentVolume, and that is in no exchange.

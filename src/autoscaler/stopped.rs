@@ -11,6 +11,7 @@ use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{Seen, uid};
 use crate::autoscaler::turn::Turn;
+use crate::cluster::list;
 
 /// The taint of a node that was switched off for good, which a person puts on it.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
@@ -57,10 +58,10 @@ impl Keeper {
             let Some(claim) = seen.claim(&one.active_claim) else { continue };
             let Some(pv) = self.pv_of(claim).await? else { continue };
             let nodes = Api::<Node>::all(self.client.clone());
-            let list = ListParams::default().fields(&format!("metadata.name={node}"));
-            let node = nodes.list(&list).await?.items.into_iter().next();
+            let named = ListParams::default().fields(&format!("metadata.name={node}"));
+            let node = list(&nodes, &named).await?.whole()?.into_iter().next();
             let attachments = Api::<VolumeAttachment>::all(self.client.clone());
-            let attachments = attachments.list(&ListParams::default()).await?.items;
+            let attachments = list(&attachments, &ListParams::default()).await?.whole()?;
             let why = may_still_run(node.as_ref(), &pv, &attachments);
             seen.may_still_run.extend(why.map(|why| (one.ordinal, why)));
         }

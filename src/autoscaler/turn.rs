@@ -58,6 +58,7 @@ impl<'a> Turn<'a> {
             Some(SwapPhase::RollingBack) => turn.roll_back(),
             Some(SwapPhase::Failed) if turn.is_due() => turn.try_again(may_stop),
             Some(SwapPhase::Failed) => turn.stay_failed(),
+            Some(SwapPhase::Unknown) => {} // Nothing of it is looked at: see `Keeper::further`.
         }
         if waits_to_return {
             turn.tell_of_return();

@@ -151,7 +151,8 @@ impl<'a> Named<'a> {
 /// The volume that a request lets come or go.
 fn changes(request: &VolumeRequest) -> Option<&str> {
     match request.spec.work {
-        Work::Create(_) | Work::Remove(_) => Some(&request.spec.volume),
+        // What is not known may do either.
+        Work::Create(_) | Work::Remove(_) | Work::Unknown => Some(&request.spec.volume),
         Work::Grow(_) | Work::Shrink(_) | Work::Release(_) | Work::Fence(_) | Work::Inspect(_) => {
             None
         }

@@ -13,7 +13,7 @@ use crate::api::{NodeStorage, Quantity};
 use crate::bytes::Bytes;
 use crate::causes;
 use crate::cluster::nodes::capacity_on;
-use crate::cluster::{NOTHING, WRITER};
+use crate::cluster::{NOTHING, WRITER, list};
 use crate::volume::{CapacityQuery, DRIVER, FsKind, TOPOLOGY};
 
 /// Whose objects they are, by the label that the provisioner gives them.
@@ -59,7 +59,7 @@ impl Capacities {
     async fn tell_each(&self, nodes: &[String]) -> Result<(), kube::Error> {
         let ours = ListParams::default().labels(&format!("{LABEL}={DRIVER}"));
         let mut classes = BTreeMap::new();
-        for object in self.objects.list(&ours).await? {
+        for object in list(&self.objects, &ours).await?.items {
             let Some(node) = node_of(&object).filter(|node| nodes.contains(node)) else { continue };
             let name = &object.storage_class_name;
             if !classes.contains_key(name) {

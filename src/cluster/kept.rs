@@ -39,6 +39,7 @@ impl Kept {
     /// Begin to watch them, until `stop`.
     pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
         let api = Api::all(client.clone());
+        // Their writer is no tenant, and there may be a hundred thousand: large pages.
         let watched =
             Watched::start_cut(api, watcher::Config::default(), stop, |pv: &mut Pv| pv.cut(&[]));
         Kept { watched, lasting: Mutex::new(Lasting::new(GRACE)) }

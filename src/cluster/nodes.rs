@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{NodeStorage, NodeStorageStatus, PoolOnNode};
 use crate::bytes::Bytes;
 use crate::cluster::placement::{Candidate, place};
-use crate::cluster::{NOTHING, Watched, words};
+use crate::cluster::{NOTHING, Watched, every, words};
 use crate::volume::{
     Capacity, CapacityQuery, Class, Layout, Mode, NewVolume, NodeKey, Reason, Volume, VolumeError,
     VolumeId, VolumeStatus, few,
@@ -25,7 +24,7 @@ impl Nodes {
     /// Begin to watch the nodes' records, until `stop`.
     pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
         let api = Api::all(client.clone());
-        Nodes { watched: Watched::start_cut(api, watcher::Config::default(), stop, believe) }
+        Nodes { watched: Watched::start_cut(api, every(), stop, believe) }
     }
 
     /// Wait until all are known.

@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::api::{DeleteParams, ListParams, PatchParams, PostParams, Preconditions};
-use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{NodeStorage, Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work};
-use crate::cluster::{Lasting, PATIENCE, Watched, not_asked, writes};
+use crate::cluster::{Lasting, PATIENCE, Watched, every, not_asked, writes};
 use crate::volume::{VolumeError, VolumeId};
 
 /// How soon an agent that is there has told of a request, or of another one of its node: work that waits
@@ -80,7 +79,7 @@ impl Requests {
     /// Begin to watch all requests, until `stop`; those that are made here are of `writer`.
     pub fn watch(client: &Client, writer: &'static str, stop: &CancellationToken) -> Self {
         let api: Api<VolumeRequest> = Api::all(client.clone());
-        let watched = Watched::start(api.clone(), watcher::Config::default(), stop);
+        let watched = Watched::start(api.clone(), every(), stop);
         let (nodes, waiting) = (Api::all(client.clone()), Mutex::new(Lasting::new(AWAY)));
         Requests { api, writer, nodes, watched, waiting }
     }
@@ -379,6 +378,7 @@ fn name_of(work: &Work, id: &VolumeId) -> String {
         Work::Remove(_) => format!("remove-{id}"),
         Work::Fence(_) => format!("fence-{id}"),
         Work::Inspect(_) => format!("inspect-{id}"),
+        Work::Unknown => format!("unknown-{id}"), // It is never asked for.
     }
 }
 
@@ -391,6 +391,7 @@ fn verb(work: &Work) -> &'static str {
         Work::Remove(_) => "removing",
         Work::Fence(_) => "fencing",
         Work::Inspect(_) => "inspecting",
+        Work::Unknown => "working on",
     }
 }
 

@@ -64,7 +64,8 @@ impl From<&FenceStatus> for Fence {
             standing: match told.state {
                 FenceState::HalfCopied => Standing::HalfCopied,
                 FenceState::Active => Standing::Active,
-                FenceState::Superseded => Standing::Superseded,
+                // Nobody is let in whose right is not known.
+                FenceState::Superseded | FenceState::Unknown => Standing::Superseded,
             },
             generation: told.generation,
             copying: told.copying,

@@ -8,7 +8,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{Action, Controller};
-use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::Instant;
@@ -16,11 +15,12 @@ use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
-    Failure, InspectionStatus, Phase, Quantity, VolumeRequest, VolumeRequestStatus, Work,
+    Failure, FenceState, InspectionStatus, Phase, Quantity, VolumeRequest, VolumeRequestStatus,
+    Work,
 };
 use crate::busy::{Busy, BusyError};
 use crate::causes;
-use crate::cluster;
+use crate::cluster::{self, Guarded, every, guarded, note_readable, note_unreadable};
 use crate::controllers::storage::StorageRecord;
 use crate::volume::{Fence, Growth, NodeKey, State, VolumeError, VolumeId, Volumes};
 
@@ -101,8 +101,8 @@ impl Agent {
         if stop.run_until_cancelled(self.storage.told()).await.is_none() {
             return;
         }
-        let ours = watcher::Config::default().fields(&format!("spec.node={}", self.node));
-        let work = Controller::new(self.requests.clone(), ours)
+        let ours = every().fields(&format!("spec.node={}", self.node));
+        let work = Controller::new(guarded(self.requests.clone()), ours)
             .trigger_backoff(cluster::Pauses::default())
             .graceful_shutdown_on(stop.clone().cancelled_owned())
             .run(reconcile, again, Arc::new(Serving { agent: self, stop }));
@@ -276,16 +276,23 @@ struct Serving {
 
 /// Carry out one request, unless its outcome is told already.
 async fn reconcile(
-    request: Arc<VolumeRequest>,
+    request: Arc<Guarded<VolumeRequest>>,
     serving: Arc<Serving>,
 ) -> Result<Action, kube::Error> {
-    if is_wanted(&request) {
-        serving.agent.carry_out(&request, &serving.stop).await?;
+    match &request.0 {
+        Ok(request) => {
+            note_readable::<VolumeRequest>(&request.metadata);
+            if is_wanted(request) {
+                serving.agent.carry_out(request, &serving.stop).await?;
+            }
+        }
+        // The controller watches it too, and writes the event; an agent may not.
+        Err(unreadable) => drop(note_unreadable(unreadable)),
     }
     Ok(Action::await_change())
 }
 
-fn again(_: Arc<VolumeRequest>, _: &kube::Error, _: Arc<Serving>) -> Action {
+fn again(_: Arc<Guarded<VolumeRequest>>, _: &kube::Error, _: Arc<Serving>) -> Action {
     Action::requeue(AGAIN)
 }
 
@@ -324,11 +331,24 @@ async fn do_work(
         }
         Work::Release(_) => volumes.release(id).await.map(|()| Done::Well),
         Work::Remove(_) => volumes.remove(id).await.map(|()| Done::Well),
+        Work::Fence(fence) if fence.state == FenceState::Unknown => Err(unknown("spec.work.fence")),
+        Work::Unknown => Err(unknown("spec.work")),
         Work::Fence(fence) => volumes.fence(id, Fence::from(fence)).await.map(|()| Done::Well),
         Work::Inspect(_) => {
             let seen = volumes.inspect(id).await?;
             Ok(Done::Inspected(Box::new(cluster::inspection_status(seen.as_ref()))))
         }
+    }
+}
+
+/// A newer controller asks for what this agent cannot do.
+fn unknown(field: &str) -> VolumeError {
+    VolumeError::Invalid {
+        field: field.to_owned(),
+        reason: format!(
+            "the agent of version {} does not know it; update the node plugin",
+            env!("CARGO_PKG_VERSION")
+        ),
     }
 }
 

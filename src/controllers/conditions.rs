@@ -40,7 +40,7 @@ fn ready(status: &NodeStorageStatus, lacking: &[String]) -> Judged {
         _ if status.pools.is_empty() => {
             (true, "NoPool", "no Pool is for this node; see `kubectl get pools`".to_owned())
         }
-        Health::Unavailable => (false, "PoolUnavailable", words()),
+        Health::Unavailable | Health::Unknown => (false, "PoolUnavailable", words()),
         Health::Degraded => (true, "PoolDegraded", words()),
         Health::Ok => (true, "PoolsUsable", "all pools are as they should be".to_owned()),
     };

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Preconditions};
-use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +25,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// One that tells of volumes stays: they may still lie on the disks of the node, and people are told so
 /// for as long as it is there. An agent that is alive after all writes its record anew.
 pub async fn forget_gone(client: &Client, nodes: &Nodes, stop: CancellationToken) {
-    let every = watcher::Config::default();
+    let every = every();
     let there = Watched::start_cut(Api::<Node>::all(client.clone()), every, &stop, name_only);
     let records: Api<NodeStorage> = Api::all(client.clone());
     let forgotten = async {

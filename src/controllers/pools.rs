@@ -7,7 +7,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::timeout;
@@ -18,7 +17,7 @@ use crate::api::{
 };
 use crate::bytes::Bytes;
 use crate::causes;
-use crate::cluster::{Nodes, Watched};
+use crate::cluster::{Nodes, Watched, every};
 use crate::controllers::storage::StorageRecord;
 use crate::node::{GroupSource, NewDisk, Node as Machine, PoolPlan};
 use crate::volume::PoolName;
@@ -37,10 +36,8 @@ const LOOK: Duration = Duration::from_secs(60);
 
 /// Tell in each pool which nodes it is for and how it is there, until `stop`.
 pub async fn tell(client: &Client, storage: &Nodes, stop: CancellationToken) {
-    let pools: Watched<Pool> =
-        Watched::start(Api::all(client.clone()), watcher::Config::default(), &stop);
-    let nodes: Watched<Node> =
-        Watched::start(Api::all(client.clone()), watcher::Config::default(), &stop);
+    let pools: Watched<Pool> = Watched::start(Api::all(client.clone()), every(), &stop);
+    let nodes: Watched<Node> = Watched::start(Api::all(client.clone()), every(), &stop);
     let api: Api<Pool> = Api::all(client.clone());
     let told = async {
         pools.known().await;

@@ -136,6 +136,8 @@ table! {
         "How long pods were away to get another claim, until the next one was ready";
     WEBHOOK_EXPIRY = Gauge "pliant_webhook_certificate_expiry_seconds" [],
         "When the certificate of the webhook ends, in seconds since 1970; absent without one";
+    UNREADABLE = Gauge "pliant_unreadable_objects" ["kind"],
+        "Objects of the API server that this process cannot decode, by their kind";
     HOST_CALLS = Counter "pliant_host_calls_total" ["call"],
         "Calls of the machine by kind: processes that were started, LVM commands, fsyncs and others";
     RESIDENT = Gauge "pliant_resident_memory_bytes" [],

@@ -6,6 +6,8 @@ use k8s_openapi::api::core::v1::{Node, NodeSelectorTerm, PersistentVolume};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
+use crate::cluster::list;
+
 /// Look up the nodes on which a volume can be used; `None` if it can be on every node, or if its terms
 /// are of a kind that no driver of local volumes writes.
 ///
@@ -31,7 +33,7 @@ pub(crate) async fn nodes_with(
     let api: Api<Node> = Api::all(client.clone());
     let mut nodes = Vec::new();
     for label in labels {
-        nodes.extend(api.list(&ListParams::default().labels(&label)).await?);
+        nodes.extend(list(&api, &ListParams::default().labels(&label)).await?.items);
     }
     Ok(Some(nodes))
 }

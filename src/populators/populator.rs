@@ -7,17 +7,16 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::jiff::Timestamp;
-use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::FillingPhase;
+use crate::api::{FillingPhase, is_understood};
 use crate::causes;
 use crate::cluster::writes::{is_refused, is_stale};
-use crate::cluster::{Asks, Clock, Watched};
+use crate::cluster::{Asks, Clock, Watched, every};
 use crate::populators::apply::{Events, Work};
 use crate::populators::notes::TELL_EVERY;
 use crate::populators::plan::plan;
@@ -92,7 +91,7 @@ impl<S: Source> Populator<S> {
             settings: settings.clone(),
             watches: watches.clone(),
             asks: asks.clone(),
-            sources: Watched::start(Api::all(client.clone()), watcher::Config::default(), stop),
+            sources: Watched::start(Api::all(client.clone()), every(), stop),
             tally: tally.clone(),
             events: Events { client: client.clone() },
             clock: Clock::start(),
@@ -220,6 +219,9 @@ impl<S: Source> Populator<S> {
         claim: &PersistentVolumeClaim,
     ) -> Result<Option<Duration>, kube::Error> {
         let Some((seen, source)) = self.observe(claim).await? else { return Ok(None) };
+        if seen.told().is_some_and(|told| !is_understood(told)) {
+            return Ok(Some(AGAIN)); // Another version fills it, and goes on.
+        }
         let there = self.namespace_of(&seen.claim, source.as_ref());
         let work = Work { seen: &seen, source: source.as_ref(), namespace: &there };
         for step in plan(&seen) {

@@ -11,6 +11,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
 use crate::api::{Compare, PopulatorStatus, PvcSourcePopulator};
+use crate::cluster::list;
 use crate::populators::seen::Binding;
 use crate::populators::{Far, Fill, PopulatorReason, Sight, Source, consumers, make, places};
 
@@ -69,7 +70,7 @@ async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Seen, k
         Some(pv) => places::nodes_of(client, pv).await?,
         None => None,
     };
-    let all = pods.list(&ListParams::default()).await?.items;
+    let all = list(&pods, &ListParams::default()).await?.whole()?;
     let writers = consumers::writers(&all, name);
     Ok(Seen { claim, nodes, writers, nodes_of_writers: consumers::nodes_of_writers(&all, name) })
 }
@@ -189,7 +190,7 @@ fn fill(
     let told = ["--result", "/dev/termination-log"];
     let compare: &[&str] = match source.spec.compare {
         Compare::Changed if !is_block => &["--compare", "changed"],
-        Compare::Changed | Compare::All => &[],
+        Compare::Changed | Compare::All | Compare::Unknown => &[],
     };
     let far = Far {
         send: args(&["send", "/source"]),

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use kube::api::{ListParams, Patch, PatchParams};
-use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{ArchivePopulator, PvcSourcePopulator, VolumePopulator};
 use crate::causes;
-use crate::cluster::Watched;
+use crate::cluster::{Watched, every};
 use crate::populators::WRITER;
 
 /// How often it is looked whether a cluster that knows no VolumePopulator knows it now.
@@ -36,7 +35,7 @@ pub async fn watch(client: &Client, stop: &CancellationToken) -> Watched<VolumeP
     let api: Api<VolumePopulator> = Api::all(client.clone());
     let mut is_told = false;
     loop {
-        let after = match api.list(&ListParams::default().limit(1)).await {
+        let after = match api.list_metadata(&ListParams::default().limit(1)).await {
             Ok(_) => break,
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 if !std::mem::replace(&mut is_told, true) {
@@ -54,7 +53,7 @@ pub async fn watch(client: &Client, stop: &CancellationToken) -> Watched<VolumeP
         };
         tokio::time::sleep(after).await;
     }
-    Watched::start(api, watcher::Config::default(), stop)
+    Watched::start(api, every(), stop)
 }
 
 /// Register our kinds, and again if somebody takes that away, until `stop`.

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{SourceKind, VolumePopulator};
 use crate::causes;
-use crate::cluster::Watched;
+use crate::cluster::{Watched, list};
 use crate::populators::apply::Events;
 use crate::populators::seen::{Binding, uid};
 use crate::populators::{PopulatorReason, Tally};
@@ -249,8 +249,8 @@ async fn is_told_by_another(
     let api: Api<Event> = Api::namespaced(client.clone(), &claim.namespace().unwrap_or_default());
     let reason = PopulatorReason::UnrecognizedDataSourceKind;
     let fields = format!("reason={reason},regarding.uid={}", uid(&claim.metadata));
-    let told = api.list(&ListParams::default().fields(&fields)).await?;
-    Ok(told.iter().any(|event| event.reporting_controller.as_deref() != Some(DRIVER)))
+    let told = list(&api, &ListParams::default().fields(&fields)).await?;
+    Ok(told.items.iter().any(|event| event.reporting_controller.as_deref() != Some(DRIVER)))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::{EXCHANGE, Pv, RESIZER_WOKEN_FOR, VOLUME, Watched};
+use crate::cluster::{EXCHANGE, Pv, RESIZER_WOKEN_FOR, VOLUME, Watched, every};
 use crate::populators::{LABEL, POPULATES};
 
 /// Claims, volumes and fill pods, cut to what tells when to look.
@@ -24,11 +24,12 @@ pub struct Watches {
 impl Watches {
     /// Begin to watch, until `stop`.
     pub fn start(client: &Client, stop: &CancellationToken) -> Self {
-        let every = watcher::Config::default;
-        let ours = watcher::Config::default().labels(LABEL);
+        let ours = every().labels(LABEL);
+        let all = watcher::Config::default();
         Watches {
             claims: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_claim),
-            pvs: Watched::start_cut(Api::all(client.clone()), every(), stop, |pv: &mut Pv| {
+            // Their writer is no tenant, and there may be a hundred thousand: large pages.
+            pvs: Watched::start_cut(Api::all(client.clone()), all, stop, |pv: &mut Pv| {
                 pv.cut(&[POPULATES, EXCHANGE]);
             }),
             pods: Watched::start_cut(Api::all(client.clone()), ours, stop, |pod| pod.spec = None),

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
-use kube::runtime::watcher;
 use kube::{Api, Client, Config};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Pool;
 use crate::busy::Busy;
-use crate::cluster::Watched;
+use crate::cluster::{Watched, every};
 use crate::config::{Settings, SocketPath};
 use crate::controllers::agent::Agent;
 use crate::controllers::pools;
@@ -33,7 +32,7 @@ pub async fn serve(
     let client = client().await?;
     let name = settings.node.as_str();
     let wanted: Watched<Pool> =
-        Watched::start(Api::all(client.clone()), watcher::Config::default(), &stop);
+        Watched::start_without_events(Api::all(client.clone()), every(), &stop);
     // Volumes are served again before the API server can be asked: a node may start without it.
     let Started { alone: _alone, node, host, metrics } =
         machine::start(&settings, Vec::new(), true, &stop).await?;

@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
-use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{self, Keeper, Service, Shown, Workload};
-use crate::api::{ArchivePopulator, PvcAutoscaler, PvcSourcePopulator};
+use crate::api::{ArchivePopulator, PvcSourcePopulator, StatefulSetName};
 use crate::autoscaler;
 use crate::cli::{OperatorRole, WebhookFlags};
-use crate::cluster::{Asks, Watched};
+use crate::cluster::{Asks, Watched, every, unreadable_by_kind};
 use crate::controllers::nudge::wake_resizer;
 use crate::metrics::{FigureSource, Figures, Metrics};
 use crate::populators::validator::Mode;
@@ -87,9 +86,8 @@ async fn admit(
              --webhook-address"
         )
     })?;
-    let every = watcher::Config::default();
-    let autoscalers: Watched<PvcAutoscaler> =
-        Watched::start_cut(Api::all(client.clone()), every, stop, |one| one.status = None);
+    let autoscalers: Watched<StatefulSetName> =
+        Watched::start_cut(Api::all(client.clone()), every(), stop, StatefulSetName::cut);
     let keeper = Keeper::new(client.clone(), service, shown.clone());
     let served = async {
         let _rest = rest;
@@ -138,7 +136,8 @@ struct Certificate(Shown);
 #[async_trait]
 impl FigureSource for Certificate {
     async fn figures(&self) -> Figures {
-        Figures { certificate_expiry: self.0.expires(), ..Figures::default() }
+        let (certificate_expiry, unreadable) = (self.0.expires(), unreadable_by_kind());
+        Figures { certificate_expiry, unreadable, ..Figures::default() }
     }
 }
 

@@ -146,3 +146,15 @@ async fn who_sees_late_writes_what_is_so_now() {
     sleep(Duration::from_secs(60)).await;
     assert!(both(&api));
 }
+
+/// Whose pods are shown to the webhook hangs on nothing but the name.
+#[tokio::test(start_paused = true)]
+async fn one_that_cannot_be_decoded_is_covered_and_hides_no_other_one() {
+    let api = cluster();
+    let metadata = json!({"name": "odd", "namespace": SHOP});
+    let spec = json!({"statefulSetName": "odd", "volumeClaimTemplate": 7, "mode": "Newer"});
+    api.put_json::<PvcAutoscaler>(json!({"metadata": metadata, "spec": spec}));
+    workload(&api, "db", &json!([]));
+    let _replica = replica(&api);
+    api.until("both are covered", |api| names(api, "db") && names(api, "odd")).await;
+}

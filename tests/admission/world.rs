@@ -7,11 +7,10 @@ use std::time::Duration;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Secret;
-use kube::runtime::watcher;
 use kube::{Api, Client};
 use pliant::admission::{Clock, Keeper, Pairs, Service, Shown, serve};
-use pliant::api::PvcAutoscaler;
-use pliant::cluster::Watched;
+use pliant::api::{PvcAutoscaler, StatefulSetName};
+use pliant::cluster::{Watched, every};
 use pliant::testing::FakeApi;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -109,8 +108,7 @@ impl Replica {
         let mut tasks = JoinSet::new();
         let (stopped, of) = (stop.clone(), client.clone());
         tasks.spawn(async move {
-            let every = watcher::Config::default;
-            let autoscalers: Watched<PvcAutoscaler> =
+            let autoscalers: Watched<StatefulSetName> =
                 Watched::start(Api::all(of.clone()), every(), &stopped);
             let sets: Watched<StatefulSet> = Watched::start(Api::all(of), every(), &stopped);
             keeper.run(&autoscalers, &sets, stopped).await;

@@ -477,18 +477,23 @@ fn is_allowed(line: &str) -> bool {
         (verb, path.as_slice()),
         ("POST", ["volumerequests"]) | ("DELETE", ["volumerequests", _])
     );
-    who.ends_with("operator")
-        && match (verb, path.as_slice()) {
-            _ if is_request => true,
-            ("POST", [kind, _]) => made.contains(kind),
-            ("POST", ["persistentvolumes"] | ["pods", _, _, "eviction"])
-            | ("DELETE" | "PATCH", ["persistentvolumes", _]) => true,
-            ("PATCH", [kind, _, _, "status"]) => {
-                ["pvcautoscalers", "pvcsourcepopulators", "persistentvolumeclaims"].contains(kind)
+    // Of an object that cannot be decoded.
+    let is_undecoded =
+        who == "pliant" && matches!((verb, path.as_slice()), ("POST", ["events", _]));
+    is_undecoded
+        || who.ends_with("operator")
+            && match (verb, path.as_slice()) {
+                _ if is_request => true,
+                ("POST", [kind, _]) => made.contains(kind),
+                ("POST", ["persistentvolumes"] | ["pods", _, _, "eviction"])
+                | ("DELETE" | "PATCH", ["persistentvolumes", _]) => true,
+                ("PATCH", [kind, _, _, "status"]) => {
+                    ["pvcautoscalers", "pvcsourcepopulators", "persistentvolumeclaims"]
+                        .contains(kind)
+                }
+                ("DELETE" | "PATCH", [kind, _, _]) => {
+                    ["persistentvolumeclaims", "pods", "pvcsourcepopulators"].contains(kind)
+                }
+                _ => false,
             }
-            ("DELETE" | "PATCH", [kind, _, _]) => {
-                ["persistentvolumeclaims", "pods", "pvcsourcepopulators"].contains(kind)
-            }
-            _ => false,
-        }
 }

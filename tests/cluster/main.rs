@@ -2,6 +2,7 @@
 //! between them.
 
 mod agents;
+mod bad_objects;
 mod bad_watches;
 mod capacities;
 mod commands;

@@ -115,7 +115,9 @@ fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> 
     if let Some(fence) = volume.fence.filter(|fence| fence.state != FenceState::Active) {
         let so = match fence.state {
             FenceState::HalfCopied => "what it holds is no whole",
-            FenceState::Active | FenceState::Superseded => "no pod could use it",
+            FenceState::Active | FenceState::Superseded | FenceState::Unknown => {
+                "no pod could use it"
+            }
         };
         let (is, generation) = (fence.state.words(), fence.generation);
         return Err(format!("volume {id} is {is} since generation {generation}, so {so}"));

@@ -210,7 +210,9 @@ fn pool(
     match pool.health {
         _ if pool.only_plans() => None, // What it plans is a line of its own.
         Health::Ok => None,
-        Health::Degraded => Some(Finding::warning(what, format!("{program} status"))),
+        Health::Degraded | Health::Unknown => {
+            Some(Finding::warning(what, format!("{program} status")))
+        }
         Health::Unavailable => Some(Finding::bad(what, look)),
     }
 }

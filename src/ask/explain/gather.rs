@@ -15,7 +15,7 @@ use crate::ask::{
 };
 pub(super) use crate::ask::{NODES, STORAGES, VOLUMES};
 use crate::bytes::Bytes;
-use crate::cluster::own_words;
+use crate::cluster::{Unreadable, own_words};
 use crate::volume::DRIVER;
 
 /// All that a judgement needs, as it is in the API server.
@@ -46,6 +46,8 @@ pub(super) struct Facts {
     pub events: Vec<Event>,
     /// What the caller may not read.
     pub unseen: Vec<&'static str>,
+    /// What this version cannot decode.
+    pub unreadable: Vec<Unreadable>,
 }
 
 pub(super) const KUBELETS: &str = "csinodes";
@@ -132,6 +134,7 @@ impl Facts {
             nodes: Vec::new(),
             todo,
             unseen: self.unseen.iter().map(|what| (*what).to_owned()).collect(),
+            unreadable: self.unreadable.iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -195,7 +198,7 @@ pub(super) async fn gather(
         }
     }
     surroundings(&mut ask, &mut facts).await?;
-    facts.unseen = ask.unseen;
+    (facts.unseen, facts.unreadable) = (ask.unseen, ask.unreadable);
     Ok(facts)
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Explanation, NodeSays};
-use crate::ask::may_not_read;
+use crate::ask::{cannot_decode, may_not_read};
 use crate::doctor::{Level, WIDTH, wrapped};
 
 /// Print for people: what it is, what each node says, what to do.
@@ -31,6 +31,7 @@ pub fn print(told: &Explanation, styled: bool) -> String {
         }
     }
     text += &may_not_read(&told.unseen);
+    text += &cannot_decode(&told.unreadable);
     text
 }
 

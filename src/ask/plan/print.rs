@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use super::{Plan, PodPlan, Procedure};
 use crate::api::{AutoscalerMode, PvcAutoscaler};
 use crate::ask::columns::columns;
-use crate::ask::may_not_read;
+use crate::ask::{cannot_decode, may_not_read};
 use crate::doctor::{WIDTH, wrapped};
 use crate::volume::few;
 
@@ -29,6 +29,7 @@ pub fn print(plans: &[Plan], in_full: bool) -> String {
     }
     if let Some(plan) = plans.first() {
         text += &may_not_read(&plan.unseen);
+        text += &cannot_decode(&plan.unreadable);
     }
     text
 }

@@ -77,6 +77,7 @@ pub fn around(autoscaler: PvcAutoscaler) -> Around {
         classes: vec![class("hdd"), class("ssd")],
         storages: Vec::new(),
         unseen: Vec::new(),
+        unreadable: Vec::new(),
     }
 }
 

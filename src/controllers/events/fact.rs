@@ -190,7 +190,7 @@ pub(super) fn differences(seen: &Seen<'_>, found: &[Difference]) -> Vec<Fact> {
 fn of_pool(node: &NodeStorage, pool: &PoolOnNode) -> Option<Fact> {
     let (reason, how) = match pool.health {
         _ if pool.only_plans() => return None,
-        Health::Ok => return None,
+        Health::Ok | Health::Unknown => return None,
         Health::Degraded => (EventReason::PoolDegraded, "not as it should be"),
         Health::Unavailable => (EventReason::PoolUnavailable, "not usable"),
     };
@@ -314,7 +314,9 @@ fn growth(request: &VolumeRequest, pvs: &Named) -> Vec<Fact> {
     let how = match status.phase {
         Phase::Running => format!("grows to {size} or more"),
         Phase::Resizing => format!("has {size} or more, and its file system follows"),
-        Phase::Pending | Phase::Resized | Phase::Done | Phase::Failed => return Vec::new(),
+        Phase::Pending | Phase::Resized | Phase::Done | Phase::Failed | Phase::Unknown => {
+            return Vec::new();
+        }
     };
     let text = format!(
         "volume {volume} on node {node} {how}; it stays in use meanwhile: `kubectl get \

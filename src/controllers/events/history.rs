@@ -9,7 +9,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use crate::cluster::{OnceEvent, TELLS};
+use crate::cluster::{OnceEvent, TELLS, list};
 use crate::controllers::events::EventReason;
 use crate::controllers::events::fact::About;
 use crate::controllers::events::told::{Key, Step, Told};
@@ -42,7 +42,7 @@ impl History {
     pub async fn read(client: &Client) -> Result<History, kube::Error> {
         let ours = ListParams::default().fields(&format!("reportingController={DRIVER}"));
         let events: Api<Event> = Api::all(client.clone());
-        Ok(events.list(&ours).await?.iter().filter_map(parse).collect())
+        Ok(list(&events, &ours).await?.items.iter().filter_map(parse).collect())
     }
 
     /// What was told and is not over.

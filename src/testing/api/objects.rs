@@ -24,18 +24,24 @@ impl FakeApi {
         typed(&self.act(|server| server.store.put(&self.resource::<K>(), object)))
     }
 
+    /// As [`FakeApi::put`], whatever the object says: also what its type cannot be decoded from, as an object of
+    /// another version.
+    pub fn put_json<K: Kind<DynamicType = ()>>(&self, object: Value) {
+        self.act(|server| server.store.put(&self.resource::<K>(), object));
+    }
+
     /// Read an object; `None` if there is none of this name.
     pub fn get<K: Kind<DynamicType = ()> + DeserializeOwned>(&self, name: &str) -> Option<K> {
         let key = self.key::<K>(name);
         self.lock().store.objects.get(&key).map(typed)
     }
 
-    /// Read all objects of a kind, by namespace and name.
+    /// Read all objects of a kind that can be decoded, by namespace and name.
     pub fn list<K: Kind<DynamicType = ()> + DeserializeOwned>(&self) -> Vec<K> {
         let resource = self.resource::<K>();
         let server = self.lock();
         let all = server.store.objects.iter().filter(|(key, _)| key.is_in(&resource, ""));
-        all.map(|(_, object)| typed(object)).collect()
+        all.filter_map(|(_, object)| K::deserialize(object).ok()).collect()
     }
 
     /// Have a container, called `namespace/pod/container`, say this.

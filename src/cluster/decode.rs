@@ -1,0 +1,338 @@
+//! Decodes objects one by one: an object that cannot be decoded keeps no other one from being read.
+//!
+//! kube decodes a list, or a page of one, as a whole: one object with a word or a size that this version does not
+//! know would hide all others. Every list goes through [`list`], every watch through
+//! [`Watched`](crate::cluster::Watched) or [`Guarded`]; `tests/layers.rs` holds that.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{ListParams, ObjectList};
+use kube::core::Request;
+use kube::{Api, Client, Resource};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::cluster::OnceEvent;
+
+/// The reason of the event on an object that cannot be decoded.
+pub const OBJECT_UNREADABLE: &str = "ObjectUnreadable";
+
+/// The longest cause that is kept, in characters: the object itself may be fat.
+const LONGEST_CAUSE: usize = 256;
+
+/// How many objects a page of a list has: a fat one is 1 MiB, and all of a page are in memory at once.
+pub const PAGE: u32 = 50;
+
+/// An object that cannot be decoded: what names it, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unreadable {
+    /// Its group and version.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// What names it: name, namespace, uid and resourceVersion, and nothing else of it.
+    pub metadata: ObjectMeta,
+    /// What the decoder says.
+    pub why: String,
+}
+
+/// An object, or why it cannot be decoded.
+///
+/// kube's `DeserializeGuard` does the same; it copies each object once more, and is of the scope of its kind,
+/// so that no watch of one namespace can be made of a watch of any.
+#[derive(Debug, Clone)]
+pub struct Guarded<K>(pub Result<K, Unreadable>);
+
+/// The objects of a list that can be decoded, and the others.
+#[derive(Debug, Clone)]
+pub struct Listed<K> {
+    /// Those that can be decoded.
+    pub items: Vec<K>,
+    /// Those that cannot.
+    pub unreadable: Vec<Unreadable>,
+}
+
+impl<K> Default for Listed<K> {
+    fn default() -> Self {
+        Listed { items: Vec::new(), unreadable: Vec::new() }
+    }
+}
+
+impl<K> Listed<K> {
+    /// All of them, for whoever concludes something from what there is not.
+    ///
+    /// # Errors
+    /// If one of them cannot be decoded.
+    pub fn whole(self) -> Result<Vec<K>, kube::Error> {
+        match self.unreadable.first() {
+            Some(one) => Err(one.error()),
+            None => Ok(self.items),
+        }
+    }
+}
+
+impl Unreadable {
+    fn of<K: Resource<DynamicType = ()>>(object: &Value, why: &dyn fmt::Display) -> Unreadable {
+        let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
+        let metadata = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        Unreadable {
+            api_version: K::api_version(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            metadata,
+            why: why.to_string().chars().take(LONGEST_CAUSE).collect(),
+        }
+    }
+
+    /// A record that is decoded and not understood.
+    pub fn of_record<K: Resource<DynamicType = ()>>(record: &K, why: &str) -> Unreadable {
+        let meta = record.meta();
+        Unreadable {
+            api_version: K::api_version(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            metadata: ObjectMeta {
+                name: meta.name.clone(),
+                namespace: meta.namespace.clone(),
+                uid: meta.uid.clone(),
+                resource_version: meta.resource_version.clone(),
+                ..ObjectMeta::default()
+            },
+            why: why.to_owned(),
+        }
+    }
+
+    /// It as an error of whoever needs to know the object.
+    pub fn error(&self) -> kube::Error {
+        kube::Error::SerdeError(serde::de::Error::custom(self))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Its namespace; empty for kinds without.
+    pub fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the event that says so on the object: one for each cause.
+    pub fn event(&self) -> OnceEvent {
+        let uid = self.metadata.uid.clone();
+        let identity =
+            format!("{}/{OBJECT_UNREADABLE}/{}", uid.as_deref().unwrap_or_default(), self.why);
+        OnceEvent {
+            name: OnceEvent::name_for(self.name(), &identity),
+            about: ObjectReference {
+                api_version: Some(self.api_version.clone()),
+                kind: Some(self.kind.clone()),
+                namespace: self.metadata.namespace.clone(),
+                name: self.metadata.name.clone(),
+                uid,
+                ..ObjectReference::default()
+            },
+            reason: OBJECT_UNREADABLE.to_owned(),
+            is_warning: true,
+            text: OnceEvent::bounded(&format!(
+                "version {} cannot decode this object and leaves it as it is: {}",
+                env!("CARGO_PKG_VERSION"),
+                self.why
+            )),
+            tells: None,
+        }
+    }
+}
+
+/// It in a sentence for people.
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = [self.namespace(), self.name()].map(str::to_owned);
+        let place: Vec<String> = place.into_iter().filter(|part| !part.is_empty()).collect();
+        write!(f, "{} {} cannot be decoded: {}", self.kind, place.join("/"), self.why)
+    }
+}
+
+impl<'de, K> Deserialize<'de> for Guarded<K>
+where
+    K: Resource<DynamicType = ()> + for<'object> Deserialize<'object>,
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut object = Value::deserialize(deserializer)?;
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields"); // Nobody here asks who wrote what.
+        }
+        let decoded = K::deserialize(&object);
+        Ok(Guarded(decoded.map_err(|error| Unreadable::of::<K>(&object, &error))))
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Resource for Guarded<K> {
+    type DynamicType = ();
+    /// A watch of one namespace can be made of every kind; of one without namespaces none is.
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        K::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        K::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        K::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        K::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.as_ref().map_or_else(|unreadable| &unreadable.metadata, K::meta)
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.as_mut().map_or_else(|unreadable| &mut unreadable.metadata, K::meta_mut)
+    }
+}
+
+/// The same objects, each guarded.
+pub fn guarded<K: Resource<DynamicType = ()>>(api: Api<K>) -> Api<Guarded<K>> {
+    let namespace = api.namespace().map(str::to_owned);
+    let client = api.into_client();
+    match namespace {
+        Some(namespace) => Api::namespaced(client, &namespace),
+        None => Api::all(client),
+    }
+}
+
+/// List objects, page by page, each decoded by itself.
+///
+/// # Errors
+/// What the API server says; never that one object cannot be decoded.
+pub async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Listed<K>, kube::Error>
+where
+    K: Resource<DynamicType = ()> + for<'object> Deserialize<'object> + Clone + fmt::Debug,
+{
+    let mut listed = Listed::default();
+    pages(api, params, |one| match one {
+        Ok(object) => listed.items.push(object),
+        Err(unreadable) => listed.unreadable.push(unreadable),
+    })
+    .await?;
+    Ok(listed)
+}
+
+/// List objects page by page and do something with each; no more than a page of them is in memory.
+///
+/// # Errors
+/// As [`list`].
+pub async fn pages<K>(
+    api: &Api<K>,
+    params: &ListParams,
+    mut each: impl FnMut(Result<K, Unreadable>),
+) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = ()> + for<'object> Deserialize<'object> + Clone + fmt::Debug,
+{
+    let client = Client::from(api.clone());
+    let mut params = params.clone();
+    if params.limit.is_none() {
+        params = params.limit(PAGE);
+    }
+    loop {
+        let request = Request::new(api.resource_url()).list(&params);
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        let page: ObjectList<Guarded<K>> = client.request(request).await?;
+        page.items.into_iter().for_each(|one| each(one.0));
+        match page.metadata.continue_.filter(|next| !next.is_empty()) {
+            Some(next) => params.continue_token = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// The objects that watches of this process cannot decode, by kind, namespace and name. Its scope is that of the
+/// figure: the process, however many watches it has of a kind.
+static UNREADABLE: LazyLock<Mutex<HashMap<Place, String>>> = LazyLock::new(Mutex::default);
+
+type Place = (String, String, String);
+
+fn place(kind: &str, metadata: &ObjectMeta) -> Place {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    (kind.to_owned(), text(&metadata.namespace), text(&metadata.name))
+}
+
+/// Note an object that cannot be decoded; whether that was not known before.
+pub fn note_unreadable(one: &Unreadable) -> bool {
+    let mut all = UNREADABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = all.insert(place(&one.kind, &one.metadata), one.why.clone());
+    let is_new = before.as_ref() != Some(&one.why);
+    if is_new {
+        let (kind, namespace, name, why) = (&one.kind, one.namespace(), one.name(), &one.why);
+        tracing::warn!(
+            kind,
+            namespace,
+            name,
+            error = why,
+            "failed to decode an object; it is skipped"
+        );
+    }
+    is_new
+}
+
+/// Note an object that can be decoded, or is gone.
+pub fn note_readable<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta) {
+    let mut all = UNREADABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !all.is_empty() {
+        all.remove(&place(&K::kind(&()), metadata));
+    }
+}
+
+/// Count the objects that watches of this process cannot decode, by kind.
+pub fn unreadable_by_kind() -> BTreeMap<String, u64> {
+    let all = UNREADABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut counts = BTreeMap::new();
+    for (kind, _, _) in all.keys() {
+        *counts.entry(kind.clone()).or_default() += 1;
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::Pool;
+    use crate::testing::FakeApi;
+
+    #[tokio::test]
+    async fn a_list_leaves_out_what_cannot_be_decoded_and_says_so() {
+        let api = FakeApi::new();
+        for at in 0..u64::from(PAGE) * 2 {
+            let spec = if at == 7 { json!({"disks": "all"}) } else { json!({"disks": []}) };
+            api.put_json::<Pool>(json!({"metadata": {"name": format!("p{at:03}")}, "spec": spec}));
+        }
+        let pools: Api<Pool> = Api::all(api.client());
+        let calls = api.calls();
+        let all = list(&pools, &ListParams::default()).await.unwrap();
+        assert_eq!((all.items.len(), api.calls() - calls), (99, 2), "in pages");
+        let [bad] = all.unreadable.as_slice() else { panic!("{:?}", all.unreadable) };
+        assert!(bad.to_string().starts_with("Pool p007 cannot be decoded: invalid type"), "{bad}");
+        let event = bad.event();
+        assert_eq!(event.about.name.as_deref(), Some("p007"));
+        assert!(event.text.contains("leaves it as it is"), "{}", event.text);
+    }
+}

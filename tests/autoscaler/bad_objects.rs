@@ -1,0 +1,101 @@
+//! One object that cannot be decoded, of each kind that the operator watches: all others go on, and what it tells of
+//! is left as it is.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt;
+use pliant::api::{PvcAutoscaler, PvcSourcePopulator, SwapPhase};
+use serde_json::{Value, json};
+
+use crate::block_on;
+use crate::world::{SHOP, World};
+
+fn put_bad_ones(world: &World) {
+    for namespace in [SHOP, "other"] {
+        let metadata = json!({"name": "bad", "namespace": namespace});
+        let spec = json!({"statefulSetName": "bad", "volumeClaimTemplate": 7});
+        world.api.put_json::<PvcAutoscaler>(json!({"metadata": metadata, "spec": spec}));
+        let spec = json!({"sourcePvcRef": []});
+        world.api.put_json::<PvcSourcePopulator>(json!({"metadata": metadata, "spec": spec}));
+    }
+}
+
+#[test]
+fn a_swap_comes_to_its_end_beside_objects_that_cannot_be_decoded() {
+    block_on(async {
+        let world = World::new();
+        put_bad_ones(&world);
+        let _operator = world.operator();
+        world.set(2, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("2/2").await;
+        world.write();
+        world.want("2Gi", "hdd", &json!({}));
+        world.settled("2/2").await;
+        assert_eq!(world.left(), Vec::<String>::new());
+        assert_eq!(world.told("ObjectUnreadable"), 4, "each once");
+    });
+}
+
+/// What is written now, as another version would have written it.
+fn of_another_version(world: &World, change: impl FnOnce(&mut Value)) -> PvcAutoscaler {
+    let there: PvcAutoscaler = world.api.get(&format!("{SHOP}/nginx")).expect("it is there");
+    let mut json = json!(there);
+    change(&mut json);
+    world.api.put_json::<PvcAutoscaler>(json);
+    there
+}
+
+/// A swap whose pod is stopped stays where it is, as long as what tells of it is not understood; its claim is held,
+/// and the pod is kept from both volumes.
+fn a_swap_waits_while(change: fn(&mut Value)) {
+    block_on(async {
+        let (world, operator) = World::with_an_operator();
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        world.write();
+        let old = world.ordinal(0).active_claim;
+        let volume = world.claim(&old).unwrap().spec.unwrap().volume_name.unwrap();
+        world.play().held.insert(volume.clone());
+        world.want("2Gi", "hdd", &json!({}));
+        let is_fenced = |phase| phase == SwapPhase::Fenced;
+        world
+            .until("it is fenced", |status| {
+                let swap = status.of(0).and_then(|one| one.swap.as_ref());
+                swap.is_some_and(|swap| is_fenced(swap.phase))
+            })
+            .await;
+        world.rest().await;
+        let understood = of_another_version(&world, change);
+        drop(operator);
+        let _operator = world.operator();
+        world.play().held.clear();
+        world.rest().await;
+        let claim: PersistentVolumeClaim = world.claim(&old).unwrap();
+        assert!(claim.finalizers().iter().any(|one| one == "pliant.io/swap"), "it is held");
+        let there: Option<PvcAutoscaler> = {
+            let all = world.api.list::<PvcAutoscaler>();
+            all.into_iter().find(|one| one.name_any() == "nginx")
+        };
+        let swaps = there.and_then(|one| one.status?.ordinals.first()?.swap.clone());
+        assert!(
+            swaps.is_none_or(|swap| swap.phase == SwapPhase::Unknown),
+            "nothing is written over it"
+        );
+        assert_eq!(world.told("ObjectUnreadable"), 1);
+
+        world.api.put(&understood);
+        world.settled("1/1").await;
+        assert_eq!(world.left(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_swap_waits_while_its_autoscaler_cannot_be_decoded() {
+    a_swap_waits_while(|json| json["spec"]["volumeClaimTemplate"] = json!(7));
+}
+
+#[test]
+fn a_swap_waits_while_its_phase_is_of_another_version() {
+    a_swap_waits_while(|json| json["status"]["ordinals"][0]["swap"]["phase"] = json!("Rebinding"));
+}
