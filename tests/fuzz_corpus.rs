@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 mod cel;
 #[path = "../fuzz/every_request.rs"]
 mod every_request;
+#[path = "../fuzz/from_api.rs"]
+mod from_api;
 #[path = "../fuzz/from_lvm.rs"]
 mod from_lvm;
 
@@ -66,4 +68,9 @@ fn names_in_expressions() {
 #[test]
 fn torn() {
     judged("torn", from_lvm::torn);
+}
+
+#[test]
+fn records() {
+    judged("records", from_api::records);
 }

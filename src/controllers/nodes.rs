@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::NodeStorage;
 use crate::causes;
-use crate::cluster::{Lasting, Nodes, Watched, audit};
+use crate::cluster::{Lasting, Nodes, Watched, audit, every};
 use crate::controllers::until;
 
 /// How long a node is gone before its record is: one that registers anew is away for a moment.
