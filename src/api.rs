@@ -58,8 +58,9 @@ pub use node_storage::{
 };
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
 pub use pvc_autoscaler::{
-    AutoscalerMode, AutoscalerPhase, Grown, MOST_RETAINED, Naming, OrdinalStatus, Peak,
-    PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Reopen, RollBack, RolledBack, Rollout,
+    AutoscalerMode, AutoscalerPhase, Grown, MOST_ORDINALS, MOST_RETAINED, Naming, OrdinalStatus,
+    Peak, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Reopen, RollBack, RolledBack,
+    Rollout,
 };
 pub use pvc_source::{Compare, PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
 pub use quantity::Quantity;

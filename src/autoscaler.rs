@@ -24,6 +24,7 @@ mod hot;
 mod in_place;
 mod keeper;
 mod left;
+mod looks;
 mod make;
 mod marks;
 mod observe;

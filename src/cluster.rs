@@ -22,14 +22,17 @@ use crate::volume::{
 mod asks;
 pub mod audit;
 mod capacities;
+mod caught;
 mod claim;
 mod clock;
 mod decode;
+mod fair;
 mod kept;
 mod lasting;
 mod nodes;
 mod once;
 mod placement;
+mod pods;
 mod pv;
 mod requests;
 mod seen;
@@ -38,6 +41,7 @@ mod words;
 pub mod writes;
 
 pub use asks::Asks;
+pub use caught::{INTERNAL_ERROR, Panicked, caught, panics, report_panic};
 pub use claim::{
     CLASS, EXCHANGE, RESIZER_WOKEN_FOR, VOLUME, capacity, class_of, is_resizing, own_words,
     refusal, refused_size, requested, resize_error, volume_name,
@@ -47,12 +51,14 @@ pub use decode::{
     Guarded, Listed, OBJECT_UNREADABLE, PAGE, Unreadable, guarded, list, note_readable,
     note_unreadable, pages, unreadable_by_kind,
 };
+pub use fair::{Busy, Due, Slots};
 pub use kept::{Differences, Kept};
 pub use lasting::Lasting;
 pub(crate) use nodes::DEFAULT_POOL;
 pub use nodes::{Nodes, largest, pool_of};
 pub(crate) use nodes::{believe, is_on};
 pub use once::{OnceEvent, TELLS};
+pub use pods::{cut_to_gates, pods};
 pub(crate) use pv::volume_of;
 pub use pv::{ClaimRef, Pv, PvSpec, Source};
 pub use requests::Requests;

@@ -66,6 +66,8 @@ pub struct Figures {
     pub cluster: ClusterFigures,
     /// Objects that cannot be decoded, by kind.
     pub unreadable: BTreeMap<String, u64>,
+    /// Panics that were caught since the start, by what the work was for.
+    pub panics: BTreeMap<&'static str, u64>,
     /// When the certificate of an operator's webhook ends, since 1970.
     pub certificate_expiry: Option<Duration>,
 }
@@ -163,6 +165,7 @@ impl Metrics {
         let unreadable =
             unreadable.map(|(kind, count)| (vec![("kind", kind.clone())], Some(float(*count))));
         table::UNREADABLE.put(&mut registry, gauges(unreadable));
+        table::PANICS.put(&mut registry, counts("resource", &figures.panics));
         put_spent(&mut registry, figures);
         let mut text = String::new();
         encode_registry(&mut text, &registry)?;

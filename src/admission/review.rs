@@ -23,7 +23,7 @@ use super::guests::Guest;
 use super::{Verdict, Workload, decide};
 use crate::api::{PvcAutoscaler, StatefulSetName, SwapPhase, controlling_stateful_set};
 use crate::causes;
-use crate::cluster::list;
+use crate::cluster::{caught, list};
 
 /// How long is looked: less than the API server waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -88,7 +88,13 @@ async fn answer(client: &Client, review: Vec<u8>) -> Response {
     let read: Result<AdmissionReview<Pod>, _> = serde_json::from_slice(&review);
     drop(review);
     let answer = match read.map(TryInto::try_into) {
-        Ok(Ok(request)) => respond(client, &request).await,
+        Ok(Ok(request)) => match caught("webhook", respond(client, &request)).await {
+            Ok(answer) => answer,
+            Err(panicked) => {
+                tracing::error!(%panicked, "a pod is not made");
+                return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+            }
+        },
         Ok(Err(error)) => AdmissionResponse::invalid(error),
         Err(error) => AdmissionResponse::invalid(error),
     };

@@ -13,7 +13,7 @@ use crate::api::{
 };
 
 /// The most ordinals of one workload that are told of.
-const MOST_ORDINALS: usize = 1024;
+pub const MOST_ORDINALS: usize = 1024;
 
 /// The most pods of which a person confirms that they run no more.
 const MOST_CONFIRMED: usize = 64;

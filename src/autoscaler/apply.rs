@@ -20,10 +20,10 @@ impl Keeper {
     /// Write what is told, over nothing but what was seen.
     pub(super) async fn note(
         &self,
-        seen: &Seen,
+        autoscaler: &PvcAutoscaler,
         status: &PvcAutoscalerStatus,
     ) -> Result<(), kube::Error> {
-        let metadata = &seen.autoscaler.metadata;
+        let metadata = &autoscaler.metadata;
         let patch = json!({
             "metadata": {"resourceVersion": metadata.resource_version},
             "status": whole(status),
@@ -31,7 +31,7 @@ impl Keeper {
         let params =
             kube::api::PatchParams { field_manager: Some(WRITER.to_owned()), ..Default::default() };
         let api = self.of::<PvcAutoscaler>(metadata.namespace.as_deref().unwrap_or_default());
-        let name = seen.autoscaler.name_any();
+        let name = autoscaler.name_any();
         api.patch_status(&name, &params, &Patch::Merge(patch)).await.map(drop)
     }
 

@@ -4,7 +4,6 @@
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
-use kube::api::ListParams;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -16,7 +15,7 @@ use crate::autoscaler::seen::{uid, uses};
 use crate::autoscaler::tell::lower;
 use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY};
 use crate::causes;
-use crate::cluster::{VolumeSeen, Wish, capacity, list};
+use crate::cluster::{VolumeSeen, Wish, capacity, caught, pods};
 use crate::populators;
 use crate::volume::{Fence, Standing, Use};
 
@@ -100,27 +99,42 @@ impl Keeper {
         for node in self.cluster.nodes().watched().all() {
             let volumes = node.status.iter().flat_map(|status| &status.volumes);
             for volume in volumes {
-                let looked_at = if is_being_copied(volume) {
-                    self.give_back_if_forgotten(volume).await
-                } else if let Some(limit) = volume.limit {
-                    self.release_if_forgotten(volume, limit).await
-                } else {
+                if !is_being_copied(volume) && volume.limit.is_none() {
                     continue;
+                }
+                is_any |= match caught("volumes", self.give_back(volume)).await {
+                    Ok(Ok(is_any)) => is_any,
+                    Ok(Err(error)) => {
+                        let error = causes::in_full(&error);
+                        tracing::warn!(
+                            volume = volume.id,
+                            error,
+                            "it is not known whose a volume is"
+                        );
+                        true
+                    }
+                    Err(panicked) => {
+                        tracing::error!(volume = volume.id, %panicked, "a volume is not given back");
+                        true
+                    }
                 };
-                is_any |= looked_at.unwrap_or_else(|error| {
-                    let error = causes::in_full(&error);
-                    tracing::warn!(volume = volume.id, error, "it is not known whose a volume is");
-                    true
-                });
             }
         }
         is_any
     }
 
+    async fn give_back(&self, volume: &VolumeOnNode) -> Result<bool, kube::Error> {
+        match volume.limit {
+            _ if is_being_copied(volume) => self.give_back_if_forgotten(volume).await,
+            Some(limit) => self.release_if_forgotten(volume, limit).await,
+            None => Ok(false),
+        }
+    }
+
     async fn give_back_if_forgotten(&self, volume: &VolumeOnNode) -> Result<bool, kube::Error> {
         let Some(forgotten) = self.unless_known(volume, names).await? else { return Ok(false) };
         let Forgotten { namespace, claim, status, seen } = forgotten;
-        let pods = list(&self.of::<Pod>(&namespace), &ListParams::default()).await?.whole()?;
+        let pods = pods(&self.of::<Pod>(&namespace)).await?;
         let fence = fence_without_swap(&seen, &claim, status.as_ref(), &pods);
         let Some(fence) = fence else { return Ok(false) };
         let wish = Wish::Fence(fence);

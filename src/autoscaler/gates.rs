@@ -12,7 +12,7 @@ use crate::autoscaler::WRITER;
 use crate::autoscaler::exchange::record;
 use crate::autoscaler::keeper::{AT_ONCE, Keeper};
 use crate::causes;
-use crate::cluster::{list, volume_of, writes};
+use crate::cluster::{caught, list, report_panic, volume_of, writes};
 use crate::volume::Use;
 
 impl Keeper {
@@ -20,11 +20,18 @@ impl Keeper {
     pub(super) async fn open_gates(&self) -> bool {
         let gated = self.gated.all().into_iter().filter(|pod| is_gated(pod));
         let opened = stream::iter(gated).map(|pod| async move {
-            self.open_gate(&pod).await.unwrap_or_else(|error| {
-                let (pod, error) = (pod.name_any(), causes::in_full(&error));
-                tracing::warn!(pod, error, "it is not known whether a pod is to be scheduled");
-                true
-            })
+            match caught("gated pods", self.open_gate(&pod)).await {
+                Ok(Ok(is_left)) => is_left,
+                Ok(Err(error)) => {
+                    let (pod, error) = (pod.name_any(), causes::in_full(&error));
+                    tracing::warn!(pod, error, "it is not known whether a pod is to be scheduled");
+                    true
+                }
+                Err(panicked) => {
+                    report_panic(&self.client, WRITER, &*pod, &panicked).await;
+                    true
+                }
+            }
         });
         // Many start together when a workload is scaled up; one whose call hangs holds up no other.
         opened.buffer_unordered(AT_ONCE).fold(false, async |any, is_left| any | is_left).await

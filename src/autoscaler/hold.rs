@@ -20,7 +20,7 @@ use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{SUPERSEDED_BY, WRITER};
 use crate::causes;
-use crate::cluster::{list, writes};
+use crate::cluster::{caught, list, report_panic, writes};
 use crate::populators;
 
 /// Our finalizer on the old claim of a swap.
@@ -190,12 +190,22 @@ impl Keeper {
     pub(super) async fn let_go_of_forgotten(&self) -> bool {
         let held = self.watches.claims().all().into_iter().filter(|claim| is_held(claim));
         let released = stream::iter(held).map(|claim| async move {
-            let told = self.release_if_forgotten_by_all(&claim).await;
-            told.unwrap_or_else(|error| {
-                let (claim, error) = (claim.name_any(), causes::in_full(&error));
-                tracing::warn!(claim, error, "it is not known whether a claim is still to be held");
-                true
-            })
+            match caught("held claims", self.release_if_forgotten_by_all(&claim)).await {
+                Ok(Ok(is_any)) => is_any,
+                Ok(Err(error)) => {
+                    let (claim, error) = (claim.name_any(), causes::in_full(&error));
+                    tracing::warn!(
+                        claim,
+                        error,
+                        "it is not known whether a claim is still to be held"
+                    );
+                    true
+                }
+                Err(panicked) => {
+                    report_panic(&self.client, WRITER, &*claim, &panicked).await;
+                    true
+                }
+            }
         });
         // Whoever has claims can have any number of them held.
         released.buffer_unordered(AT_ONCE).fold(false, async |any, is_left| any | is_left).await

@@ -1,8 +1,6 @@
 //! Keeps the claims of all workloads: looks when something changes, plans, applies.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,23 +12,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::sync::watch;
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
-    self, AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Swap, SwapPhase,
-    VolumeUsage, is_understood,
+    self, AutoscalerPhase, MOST_ORDINALS, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator,
+    Swap, SwapPhase, VolumeUsage, is_understood,
 };
 use crate::autoscaler::conditions::conditions;
 use crate::autoscaler::in_place::in_seconds;
+use crate::autoscaler::looks::{Looks, is_midway};
 use crate::autoscaler::plan::plan;
-use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, uid};
+use crate::autoscaler::seen::{ClockSeen, Refusal, Seen};
 use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, WRITER};
+use crate::autoscaler::{AutoscalerReason, Tally, WRITER};
 use crate::causes;
-use crate::cluster::{Asks, Clock, ClockSkew, Cluster, Unreadable, Watched, every, writes};
+use crate::cluster::{
+    Asks, Clock, ClockSkew, Cluster, Unreadable, Watched, cut_to_gates, every, writes,
+};
 use crate::populators::Watches;
 
 /// After a look, in which what belongs together goes on to change; what comes after a quiet time is
@@ -71,8 +71,8 @@ pub trait Webhook: Send + Sync + 'static {
 pub struct Keeper {
     pub(super) client: Client,
     pub(super) autoscalers: Watched<PvcAutoscaler>,
-    sets: Watched<StatefulSet>,
-    deployments: Watched<Deployment>,
+    pub(super) sets: Watched<StatefulSet>,
+    pub(super) deployments: Watched<Deployment>,
     pub(super) sources: Watched<PvcSourcePopulator>,
     /// Those that are not scheduled yet, because their claims get other volumes.
     pub(super) gated: Watched<Pod>,
@@ -90,16 +90,6 @@ impl fmt::Debug for Keeper {
     }
 }
 
-/// What was last seen of a workload, and when it is to be looked at without a change.
-#[derive(Debug, Clone)]
-struct Known {
-    versions: Vec<String>,
-    due: Option<Instant>,
-    refusal: Option<Refusal>,
-    /// Whether somebody looks right now.
-    is_attended: bool,
-}
-
 /// How full a volume is, as far as its node has told.
 #[derive(Debug)]
 pub(super) enum Told {
@@ -107,9 +97,6 @@ pub(super) enum Told {
     /// The agent of this node is away since.
     Before(String),
 }
-
-/// The uid of a workload that was looked at, after how long to look again, and what was refused.
-type Attended = (String, Option<Duration>, Option<Refusal>);
 
 impl Keeper {
     /// Begin to watch, until `stop`; the claims are watched, and nodes asked, for the
@@ -124,7 +111,12 @@ impl Keeper {
     ) -> Arc<Keeper> {
         Arc::new(Keeper {
             client: client.clone(),
-            autoscalers: Watched::start(Api::all(client.clone()), every(), stop),
+            autoscalers: Watched::start_cut(
+                Api::all(client.clone()),
+                every(),
+                stop,
+                cut_autoscaler,
+            ),
             sets: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_set),
             deployments: Watched::start_cut(
                 Api::all(client.clone()),
@@ -132,8 +124,13 @@ impl Keeper {
                 stop,
                 cut_deployment,
             ),
-            sources: Watched::start(Api::all(client.clone()), every(), stop),
-            gated: Watched::start(Api::all(client.clone()), every().labels(api::GATE), stop),
+            sources: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_source),
+            gated: Watched::start_cut(
+                Api::all(client.clone()),
+                every().labels(api::GATE),
+                stop,
+                cut_to_gates,
+            ),
             cluster: asks.cluster().clone(),
             asks: asks.clone(),
             watches: watches.clone(),
@@ -158,14 +155,13 @@ impl Keeper {
                 self.cluster.nodes().watched().changes(),
                 self.asks.changes(),
             ];
-            let mut known = HashMap::new();
-            let mut attendants = JoinSet::new();
+            let mut looks = Looks::default();
             loop {
                 changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
                 let begun = Instant::now();
-                self.look(&mut known, &mut attendants);
+                looks.begin(&self);
                 tokio::time::sleep(PAUSE.max(begun.elapsed() * PAUSE_OF_LOOK)).await;
-                let due = known.values().filter_map(|one: &Known| one.due).min();
+                let due = looks.next();
                 let [autoscalers, sets, deployments, sources, claims, nodes, answers] =
                     &mut changes;
                 tokio::select! {
@@ -175,13 +171,11 @@ impl Keeper {
                     _ = sources.changed() => {}
                     _ = claims.changed() => {}
                     _ = nodes.changed() => {}
-                    Some(ended) = attendants.join_next() => heed(&mut known, ended),
+                    () = looks.ended() => {}
                     _ = answers.changed() => {}
                     () = until(due) => {}
                 }
-                while let Some(ended) = attendants.try_join_next() {
-                    heed(&mut known, ended);
-                }
+                looks.note_ended();
             }
         };
         let both = async { tokio::join!(kept, self.give_back_forgotten()) };
@@ -209,84 +203,7 @@ impl Keeper {
         self.webhook.covers(namespace, set).await
     }
 
-    /// Begin to look at every workload of which something has changed or is due.
-    fn look(
-        self: &Arc<Self>,
-        known: &mut HashMap<String, Known>,
-        attendants: &mut JoinSet<Attended>,
-    ) {
-        let all = self.autoscalers.all();
-        known.retain(|uid, _| all.iter().any(|one| uid == self::uid(&one.metadata)));
-        for autoscaler in all {
-            let uid = uid(&autoscaler.metadata).to_owned();
-            let versions = self.versions(&autoscaler);
-            let before = known.get(&uid);
-            let is_known = before.is_some_and(|before| {
-                before.versions == versions && before.due.is_none_or(|due| due > Instant::now())
-            });
-            if is_known || before.is_some_and(|before| before.is_attended) {
-                continue;
-            }
-            if attendants.len() == AT_ONCE {
-                return; // The next one who ends makes room.
-            }
-            let mut refusal = before.and_then(|before| before.refusal.clone());
-            known.insert(
-                uid.clone(),
-                Known { versions, due: None, refusal: None, is_attended: true },
-            );
-            let keeper = self.clone();
-            attendants.spawn(async move {
-                let after = keeper.attend(&autoscaler, &mut refusal).await;
-                (uid, after, refusal)
-            });
-        }
-    }
-
-    /// The versions of all that belongs to a workload and is watched: while they stay there is nothing
-    /// new to see.
-    fn versions(&self, autoscaler: &PvcAutoscaler) -> Vec<String> {
-        let namespace = autoscaler.namespace().unwrap_or_default();
-        let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        let swaps = ordinals.filter_map(|one| one.swap.as_ref());
-        let sources = swaps.filter_map(|swap| self.sources.get_in(&namespace, &swap.claim));
-        let name = autoscaler.name_any();
-        let workload = autoscaler.spec.workload();
-        let is_its = |claim: &PersistentVolumeClaim| match workload {
-            api::Workload::Pods(pods) => pods.has_claim(&claim.name_any()),
-            _ => claim.labels().get(KEPT_BY) == Some(&name),
-        };
-        let claims = self.watches.claims().all().into_iter().filter(|claim| {
-            claim.metadata.namespace.as_deref() == Some(&*namespace) && is_its(claim)
-        });
-        let sizes = autoscaler.spec.autoscale.is_some();
-        let full = |claim: &PersistentVolumeClaim| {
-            self.usage_of(claim).filter(|_| sizes).map(|usage| format!("{usage:?}"))
-        };
-        let mut of_claims: Vec<String> =
-            claims.flat_map(|claim| [claim.resource_version(), full(&claim)]).flatten().collect();
-        of_claims.sort();
-        let mut versions = vec![autoscaler.resource_version().unwrap_or_default()];
-        versions.extend(match workload {
-            api::Workload::StatefulSet(name) => {
-                self.sets.get_in(&namespace, name).and_then(|set| set.resource_version())
-            }
-            api::Workload::Deployment(name) => {
-                self.deployments.get_in(&namespace, name).and_then(|made| made.resource_version())
-            }
-            api::Workload::Pods(_) => None,
-        });
-        let others = self.autoscalers.all().into_iter().filter(|one| autoscaler.rivals(one));
-        let mut others: Vec<String> = others.map(|one| uid(&one.metadata).to_owned()).collect();
-        others.sort();
-        versions.extend(others);
-        versions.extend(sources.filter_map(|source| source.resource_version()));
-        versions.extend(of_claims);
-        versions.extend(self.asks.versions(uid(&autoscaler.metadata)));
-        versions
-    }
-
-    /// The StatefulSets of the cluster, of which only names and versions are kept.
+    /// The StatefulSets of the cluster, of which only names, versions and numbers of pods are kept.
     pub fn stateful_sets(&self) -> &Watched<StatefulSet> {
         &self.sets
     }
@@ -312,7 +229,7 @@ impl Keeper {
     }
 
     /// Look at a workload and do what is to be done; after how long to look again without a change.
-    async fn attend(
+    pub(super) async fn attend(
         &self,
         autoscaler: &PvcAutoscaler,
         refusal: &mut Option<Refusal>,
@@ -339,6 +256,9 @@ impl Keeper {
         autoscaler: &PvcAutoscaler,
         refusal: &mut Option<Refusal>,
     ) -> Result<Option<Duration>, kube::Error> {
+        if let Some(replicas) = self.too_many_replicas(autoscaler).await? {
+            return self.refuse_replicas(autoscaler, replicas).await.map(|()| None);
+        }
         let Some(seen) = self.observe(autoscaler, refusal.take()).await? else { return Ok(None) };
         if !is_understood(&seen.autoscaler) {
             self.tell_unknown(&seen).await?;
@@ -353,7 +273,7 @@ impl Keeper {
             self.apply(step, &seen).await?;
         }
         if seen.autoscaler.status.as_ref() != Some(&plan.status) {
-            match self.note(&seen, &plan.status).await {
+            match self.note(&seen.autoscaler, &plan.status).await {
                 // It would be refused again. What comes after it is not done without it.
                 Err(kube::Error::Api(status)) if status.is_invalid() => {
                     self.tell_invalid(&seen, &status.message).await?;
@@ -388,6 +308,55 @@ impl Keeper {
         Ok(next(&plan.status, &seen, is_done))
     }
 
+    /// How many pods the StatefulSet is to have, if those are more than a status can list. One of whose pods a claim
+    /// is midway goes on, with as many as it can list: a pod may be stopped for it.
+    async fn too_many_replicas(
+        &self,
+        autoscaler: &PvcAutoscaler,
+    ) -> Result<Option<i32>, kube::Error> {
+        let Some(name) = autoscaler.spec.stateful_set() else { return Ok(None) };
+        let namespace = autoscaler.namespace().unwrap_or_default();
+        let replicas = |set: &StatefulSet| set.spec.as_ref().and_then(|spec| spec.replicas);
+        let replicas = match self.sets.get_in(&namespace, name) {
+            Some(set) => replicas(&set),
+            // It may be younger than what is watched.
+            None => {
+                self.of::<StatefulSet>(&namespace).get_opt(name).await?.as_ref().and_then(replicas)
+            }
+        };
+        let is_too_many =
+            |many: &i32| usize::try_from(*many).is_ok_and(|many| many > MOST_ORDINALS);
+        Ok(replicas.filter(is_too_many).filter(|_| !is_midway(autoscaler)))
+    }
+
+    /// Say that so many pods are too many; nothing is read for it.
+    async fn refuse_replicas(
+        &self,
+        autoscaler: &PvcAutoscaler,
+        replicas: i32,
+    ) -> Result<(), kube::Error> {
+        let message = format!(
+            "{} has {replicas} replicas, and a PvcAutoscaler keeps the claims of {MOST_ORDINALS} pods at \
+             most: scale it down, or delete this PvcAutoscaler; its claims stay",
+            autoscaler.spec.workload().in_words()
+        );
+        let before = autoscaler.status.clone().unwrap_or_default();
+        let mut status = PvcAutoscalerStatus {
+            observed_generation: autoscaler.metadata.generation.unwrap_or_default(),
+            phase: AutoscalerPhase::Waiting,
+            progress: None,
+            next: None,
+            reason: Some(AutoscalerReason::TooManyReplicas.to_string()),
+            message: Some(message),
+            ..before.clone()
+        };
+        status.conditions = conditions(&status, &Time(in_seconds(self.now())));
+        if status == before {
+            return Ok(());
+        }
+        self.note(autoscaler, &status).await
+    }
+
     /// Another version of the operator has begun something that this one does not know.
     async fn tell_unknown(&self, seen: &Seen) -> Result<(), kube::Error> {
         let why = "it has a word of another version; see spec and status, and whether all replicas of the \
@@ -419,15 +388,6 @@ impl Keeper {
     }
 }
 
-/// Note what one who looked at a workload has to say, if that is still there.
-fn heed(known: &mut HashMap<String, Known>, ended: Result<Attended, JoinError>) {
-    let (uid, after, refusal) = ended.unwrap_or_else(|error| resume_unwind(error.into_panic()));
-    if let Some(one) = known.get_mut(&uid) {
-        let due = after.map(|after| Instant::now() + after);
-        *one = Known { due, refusal, is_attended: false, ..one.clone() };
-    }
-}
-
 pub(super) async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
@@ -435,12 +395,28 @@ pub(super) async fn until(due: Option<Instant>) {
     }
 }
 
-/// Leave of a StatefulSet whose it is: its version tells when to look.
+/// Leave of a StatefulSet whose it is, and how many pods it is to have: its version tells when to look.
 fn cut_set(set: &mut StatefulSet) {
     set.status = None;
     set.metadata.annotations = None;
     set.metadata.labels = None;
-    set.spec = Some(StatefulSetSpec::default());
+    let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
+    set.spec = Some(StatefulSetSpec { replicas, ..StatefulSetSpec::default() });
+}
+
+/// Leave of a PvcAutoscaler what it keeps and what is told of it; what its claims get is read live.
+fn cut_autoscaler(one: &mut PvcAutoscaler) {
+    one.metadata.annotations = None;
+    one.metadata.labels = None;
+    one.spec.volume_claim_template.metadata.annotations.clear();
+    one.spec.volume_claim_template.metadata.labels.clear();
+}
+
+/// Leave of a source what names it and its version: it tells when to look.
+fn cut_source(source: &mut PvcSourcePopulator) {
+    source.metadata.annotations = None;
+    source.metadata.labels = None;
+    source.status = None;
 }
 
 /// As [`cut_set`].

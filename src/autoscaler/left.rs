@@ -9,7 +9,7 @@ use kube::api::ListParams;
 
 use crate::api::PvcAutoscaler;
 use crate::autoscaler::keeper::Keeper;
-use crate::autoscaler::seen::{Seen, Workload};
+use crate::autoscaler::seen::Seen;
 use crate::autoscaler::{KEPT_BY, ORDINAL, SUPERSEDED_BY, make};
 
 /// How many claims are read at a time.
@@ -24,10 +24,7 @@ impl Keeper {
     /// # Errors
     /// What the API server says.
     pub(super) async fn see_left(&self, seen: &mut Seen) -> Result<(), kube::Error> {
-        let told = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        let told: Vec<i32> = told.map(|one| one.ordinal).collect();
-        let all = seen.workload.iter().flat_map(Workload::ordinals);
-        let new: Vec<i32> = all.filter(|one| !told.contains(one)).collect();
+        let new = seen.new_ordinals();
         if new.is_empty() || seen.names_claims() || seen.elder.is_some() {
             return Ok(());
         }

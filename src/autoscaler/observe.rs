@@ -24,7 +24,7 @@ use crate::autoscaler::preflight::{Room, Surroundings};
 use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, Usage, Workload, uid};
 use crate::autoscaler::size;
 use crate::autoscaler::{Drift, KEPT_BY};
-use crate::cluster::{list, requested, volume_of};
+use crate::cluster::{list, pods, requested, volume_of};
 use crate::populators;
 use crate::volume::{CapacityQuery, DRIVER, FsKind, Standing, VolumeId};
 
@@ -47,7 +47,7 @@ impl Keeper {
         };
         // Before the pods: one that another PvcAutoscaler has stopped since then is missing among them.
         let siblings = self.siblings_of(&autoscaler).await?;
-        let pods = list(&self.of::<Pod>(&namespace), &ListParams::default()).await?.whole()?;
+        let pods = pods(&self.of::<Pod>(&namespace)).await?;
         let workload = self.see_workload(&autoscaler, &pods).await?;
         let is_covered = match autoscaler.spec.stateful_set() {
             Some(name) => self.covers(&namespace, name).await?,
@@ -190,16 +190,12 @@ impl Keeper {
         seen.claims = all.into_iter().map(|claim| (claim.name_any(), claim)).collect();
         let mut named: BTreeSet<String> = BTreeSet::new();
         let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        for one in ordinals.clone() {
+        for one in ordinals {
             named.insert(one.active_claim.clone());
             named.extend(one.swap.as_ref().map(|swap| swap.claim.clone()));
             named.extend(one.retained.iter().map(|old| old.claim.clone()));
         }
-        let known: BTreeSet<i32> = ordinals.map(|one| one.ordinal).collect();
-        let wanted = seen.workload.iter().flat_map(Workload::ordinals);
-        named.extend(
-            wanted.filter(|one| !known.contains(one)).map(|one| make::plain_name(seen, one)),
-        );
+        named.extend(seen.new_ordinals().into_iter().map(|one| make::plain_name(seen, one)));
         for name in named {
             if !seen.claims.contains_key(&name) {
                 let claim = api.get_opt(&name).await?;
@@ -237,8 +233,7 @@ impl Keeper {
     async fn see_volumes(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let mut named: BTreeSet<String> = BTreeSet::new();
-        let known: BTreeSet<i32> = ordinals.clone().map(|one| one.ordinal).collect();
-        if seen.workload.iter().flat_map(Workload::ordinals).any(|one| !known.contains(&one)) {
+        if !seen.new_ordinals().is_empty() {
             named.extend(seen.claims.keys().cloned());
         }
         for one in ordinals {

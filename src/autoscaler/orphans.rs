@@ -17,7 +17,7 @@ use crate::autoscaler::seen::{has_ended, is_bound, is_ending, uid, uses};
 use crate::autoscaler::swap::is_fillable;
 use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY, WRITER};
 use crate::causes;
-use crate::cluster::{VOLUME, list, writes};
+use crate::cluster::{VOLUME, list, pods, writes};
 use crate::populators;
 
 /// What was made for a swap of which no one knows any more, as it is now.
@@ -153,7 +153,7 @@ impl Keeper {
             Some(from) => self.is_made_by_workload(from).await?,
             None => false,
         };
-        let pods = list(&self.of::<Pod>(namespace), &ListParams::default()).await?.whole()?;
+        let pods = pods(&self.of::<Pod>(namespace)).await?;
         let orphan = Orphan { copy, source, from, pods, keeps_name };
         let care = orphan.care();
         if !matches!(care, Care::Nothing | Care::Wait) {

@@ -203,8 +203,12 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
                 .is_some_and(|claim| !seen.names_claims() || seen.keeps(claim))
     };
     entries.retain(is_of_use);
+    let kept: BTreeSet<i32> = entries.iter().map(|one| one.ordinal).collect();
+    // Of those beyond the window nothing was read.
+    let seen_now: BTreeSet<i32> =
+        told.iter().map(|one| one.ordinal).chain(seen.new_ordinals()).collect();
     for ordinal in seen.workload.iter().flat_map(Workload::ordinals) {
-        if entries.iter().any(|one| one.ordinal == ordinal) {
+        if kept.contains(&ordinal) || !seen_now.contains(&ordinal) {
             continue;
         }
         if let Some(name) = claim_in_the_making(seen, ordinal) {

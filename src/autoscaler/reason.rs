@@ -63,6 +63,8 @@ pub enum AutoscalerReason {
     StatusInvalid,
     /// A pod has as many retained claims as status lists, so it gets no other one.
     TooManyRetainedClaims,
+    /// The StatefulSet has more pods than a status can list.
+    TooManyReplicas,
     /// A node does not answer that has told how full a claim is.
     UsageStale,
     /// The node of a volume has not told it who may use it.
@@ -81,7 +83,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 35] = [
+    pub const ALL: [AutoscalerReason; 36] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
@@ -110,6 +112,7 @@ impl AutoscalerReason {
         AutoscalerReason::SwapFailed,
         AutoscalerReason::StatusInvalid,
         AutoscalerReason::TooManyRetainedClaims,
+        AutoscalerReason::TooManyReplicas,
         AutoscalerReason::UsageStale,
         AutoscalerReason::VolumeNotFenced,
         AutoscalerReason::VolumeSuperseded,

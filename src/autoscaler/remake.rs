@@ -16,7 +16,7 @@ use crate::autoscaler::exchange::{
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{Seen, uid};
 use crate::causes;
-use crate::cluster::{CLASS, EXCHANGE, Pv, VOLUME, list, writes};
+use crate::cluster::{CLASS, EXCHANGE, Pv, VOLUME, caught, list, pods, writes};
 use crate::populators;
 
 /// How many writes an exchange has at most, with some that meet what is there already.
@@ -147,7 +147,7 @@ impl Keeper {
     }
 
     async fn has_writers(&self, namespace: &str, claim: &str) -> Result<bool, kube::Error> {
-        let pods = list(&self.of::<Pod>(namespace), &ListParams::default()).await?.whole()?;
+        let pods = pods(&self.of::<Pod>(namespace)).await?;
         Ok(!populators::writers(&pods, claim).is_empty())
     }
 
@@ -232,7 +232,10 @@ impl Keeper {
         let all = self.watches.pvs().all();
         let all: BTreeMap<_, _> = all.iter().filter_map(|pv| claims_of(pv)).collect();
         for ((namespace, active, copy), known) in all {
-            let ended = self.end_if_forgotten(&namespace, &active, &copy, &known).await;
+            let ended = self.end_if_forgotten(&namespace, &active, &copy, &known);
+            let ended = caught("exchanges", ended)
+                .await
+                .unwrap_or_else(|panicked| Err(kube::Error::Service(panicked.to_string().into())));
             is_any |= ended.unwrap_or_else(|error| {
                 let error = causes::in_full(&error);
                 tracing::warn!(

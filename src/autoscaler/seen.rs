@@ -11,8 +11,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::api::{
-    Filling, FillingPhase, OrdinalStatus, PvcAutoscaler, PvcSourcePopulator, Quantity, VolumeUsage,
-    controlling_stateful_set,
+    Filling, FillingPhase, MOST_ORDINALS, OrdinalStatus, PvcAutoscaler, PvcSourcePopulator,
+    Quantity, VolumeUsage, controlling_stateful_set,
 };
 use crate::autoscaler::exchange::Exchange;
 use crate::autoscaler::preflight::Surroundings;
@@ -20,6 +20,9 @@ use crate::autoscaler::{Drift, KEPT_BY};
 use crate::bytes::Bytes;
 use crate::cluster::{ClockSkew, VolumeSeen};
 use crate::volume::Use;
+
+/// How many pods of which nothing is told yet are looked at in one look.
+const WINDOW: usize = 64;
 
 /// The claims of a workload, and all that belongs to them.
 #[derive(Debug, Clone)]
@@ -167,7 +170,9 @@ impl Workload {
         let spec = set.spec.clone().unwrap_or_default();
         let own = spec.volume_claim_templates.unwrap_or_default();
         let first = spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0);
-        let end = first.saturating_add(spec.replicas.unwrap_or(1));
+        // What a status can list; see `Keeper::refuse_replicas`.
+        let most = i32::try_from(MOST_ORDINALS).unwrap_or(i32::MAX);
+        let end = first.saturating_add(spec.replicas.unwrap_or(1).min(most));
         let makes_claims = own.iter().any(|one| one.name_any() == template);
         // The API server takes no mount of a volume that is not there, so one stands for the claim.
         let volumes = spec.template.spec.and_then(|pod| pod.volumes).unwrap_or_default();
@@ -374,6 +379,14 @@ impl Seen {
         let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let mut its = ordinals.filter(|one| one.active_claim == claim);
         its.any(|one| one.swap.as_ref().is_some_and(|swap| swap.returns))
+    }
+
+    /// The ordinals of which nothing is told yet, as many as are looked at in one look: each may cost reads.
+    pub fn new_ordinals(&self) -> Vec<i32> {
+        let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let known: BTreeSet<i32> = ordinals.map(|one| one.ordinal).collect();
+        let all = self.workload.iter().flat_map(Workload::ordinals);
+        all.filter(|one| !known.contains(one)).take(WINDOW).collect()
     }
 
     /// What is told of the filling of a new claim.

@@ -20,7 +20,7 @@ use crate::api::{
 };
 use crate::busy::{Busy, BusyError};
 use crate::causes;
-use crate::cluster::{self, Guarded, every, guarded, note_readable, note_unreadable};
+use crate::cluster::{self, Guarded, caught, every, guarded, note_readable, note_unreadable};
 use crate::controllers::storage::StorageRecord;
 use crate::volume::{Fence, Growth, NodeKey, State, VolumeError, VolumeId, Volumes};
 
@@ -47,6 +47,9 @@ const LET_GO: Duration = Duration::from_secs(10);
 
 /// After a write that failed.
 const AGAIN: Duration = Duration::from_secs(5);
+
+/// After a panic, which the same request would meet again.
+const AFTER_PANIC: Duration = Duration::from_secs(60);
 
 /// Carries out the requests for one node.
 pub struct Agent {
@@ -283,7 +286,16 @@ async fn reconcile(
         Ok(request) => {
             note_readable::<VolumeRequest>(&request.metadata);
             if is_wanted(request) {
-                serving.agent.carry_out(request, &serving.stop).await?;
+                match caught("volumerequests", serving.agent.carry_out(request, &serving.stop))
+                    .await
+                {
+                    Ok(done) => done?,
+                    Err(panicked) => {
+                        let request = request.metadata.name.as_deref().unwrap_or_default();
+                        tracing::error!(request, %panicked, "a request waits");
+                        return Ok(Action::requeue(AFTER_PANIC));
+                    }
+                }
             }
         }
         // The controller watches it too, and writes the event; an agent may not.

@@ -138,6 +138,8 @@ table! {
         "When the certificate of the webhook ends, in seconds since 1970; absent without one";
     UNREADABLE = Gauge "pliant_unreadable_objects" ["kind"],
         "Objects of the API server that this process cannot decode, by their kind";
+    PANICS = Counter "pliant_reconcile_panics_total" ["resource"],
+        "Panics in the work for one object, by what the work was for";
     HOST_CALLS = Counter "pliant_host_calls_total" ["call"],
         "Calls of the machine by kind: processes that were started, LVM commands, fsyncs and others";
     RESIDENT = Gauge "pliant_resident_memory_bytes" [],

@@ -1,6 +1,6 @@
 //! Fills the claims of one kind of source: looks when something changes, plans, applies.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{FillingPhase, is_understood};
 use crate::causes;
 use crate::cluster::writes::{is_refused, is_stale};
-use crate::cluster::{Asks, Clock, Watched, every};
+use crate::cluster::{Asks, Busy, Clock, Due, Slots, Watched, caught, every, report_panic};
 use crate::populators::apply::{Events, Work};
 use crate::populators::notes::TELL_EVERY;
 use crate::populators::plan::plan;
 use crate::populators::seen::{Binding, Seen, is_held, uid};
-use crate::populators::{PopulatorReason, Source, Tally, Watches, make, sender};
+use crate::populators::{PopulatorReason, Source, Tally, WRITER, Watches, make, sender};
 
 /// After a look, in which what belongs together goes on to change; what comes after a quiet time is
 /// looked at at once.
@@ -33,8 +33,20 @@ const SOON: Duration = Duration::from_secs(1);
 /// After an API server that did not answer, and while something is waited for that is not watched.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// How many claims are looked at together.
-const TOGETHER: usize = 8;
+/// How many claims are looked at at once: half of them of one namespace, and some that no pod fills right now.
+const SLOTS: Slots = Slots { all: 16, of_namespace: 8, not_urgent: 4 };
+
+/// How long a look may take: a namespace whose webhooks answer slowly keeps its own claims waiting.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The longest pause of a claim that waits and of which nothing changes.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The longest pause after looks that ended in a panic.
+const LONGEST_FAULT: Duration = Duration::from_secs(600);
+
+/// How many sources are released at once.
+const RELEASES: usize = 4;
 
 /// How claims are filled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,11 +80,101 @@ impl<S: Source> fmt::Debug for Populator<S> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Versions([Option<String>; 7]);
 
+impl Versions {
+    /// Whether a pod fills it: its workload may be stopped for that.
+    fn has_pod(&self) -> bool {
+        let [_, _, pod, sender, ..] = &self.0;
+        pod.is_some() || sender.is_some()
+    }
+}
+
 /// What was last seen of a claim, and when it is to be looked at without a change.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Known {
     versions: Versions,
     due: Option<Instant>,
+    /// Whether it is looked at right now.
+    is_attended: bool,
+    /// How many looks in a row have found that it waits, with nothing changed.
+    waits: u32,
+    /// How many looks in a row have ended in a panic.
+    faults: u32,
+}
+
+/// The looks under way, and what was last seen.
+#[derive(Debug, Default)]
+struct Looks {
+    known: HashMap<String, Known>,
+    busy: Busy,
+    claims: JoinSet<Attended>,
+    /// The sources that are being released, by uid.
+    releasing: HashSet<String>,
+    releases: JoinSet<String>,
+    /// When the first claim is due that is not yet.
+    next: Option<Instant>,
+}
+
+/// What one who has looked at a claim has to say.
+#[derive(Debug)]
+struct Attended {
+    chosen: Due<String>,
+    /// After how long to look again without a change.
+    after: Option<Duration>,
+    has_panicked: bool,
+}
+
+impl Looks {
+    /// Wait until a look or a release has ended, and note all that have.
+    async fn ended(&mut self) {
+        tokio::select! {
+            Some(ended) = self.claims.join_next() => self.note(ended),
+            Some(ended) = self.releases.join_next() => self.note_released(ended),
+            else => std::future::pending().await,
+        }
+        self.note_ended();
+    }
+
+    fn note_ended(&mut self) {
+        while let Some(ended) = self.claims.try_join_next() {
+            self.note(ended);
+        }
+        while let Some(ended) = self.releases.try_join_next() {
+            self.note_released(ended);
+        }
+    }
+
+    fn note(&mut self, ended: Result<Attended, JoinError>) {
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(error) => return tracing::error!(%error, "a look at a claim has no outcome"),
+        };
+        let chosen = &ended.chosen;
+        self.busy.end(&chosen.namespace, chosen.is_urgent);
+        let Some(one) = self.known.get_mut(&chosen.key) else { return };
+        one.is_attended = false;
+        one.faults = if ended.has_panicked { one.faults.saturating_add(1) } else { 0 };
+        let after = match ended.after {
+            _ if ended.has_panicked => Some(longer(one.faults - 1, LONGEST_FAULT)),
+            Some(AGAIN) if !chosen.is_urgent => {
+                one.waits = one.waits.saturating_add(1);
+                Some(longer(one.waits - 1, LONGEST_WAIT))
+            }
+            after => after,
+        };
+        one.due = after.map(|after| Instant::now() + after);
+    }
+
+    fn note_released(&mut self, ended: Result<String, JoinError>) {
+        match ended {
+            Ok(uid) => drop(self.releasing.remove(&uid)),
+            Err(error) => tracing::error!(%error, "the release of a source has no outcome"),
+        }
+    }
+}
+
+/// The pause after so many looks in vain before.
+fn longer(before: u32, longest: Duration) -> Duration {
+    AGAIN.saturating_mul(2_u32.saturating_pow(before)).min(longest)
 }
 
 impl<S: Source> Populator<S> {
@@ -91,7 +193,15 @@ impl<S: Source> Populator<S> {
             settings: settings.clone(),
             watches: watches.clone(),
             asks: asks.clone(),
-            sources: Watched::start(Api::all(client.clone()), every(), stop),
+            sources: Watched::start_cut(
+                Api::all(client.clone()),
+                every(),
+                stop,
+                |source: &mut S| {
+                    source.meta_mut().annotations = None;
+                    source.meta_mut().labels = None;
+                },
+            ),
             tally: tally.clone(),
             events: Events { client: client.clone() },
             clock: Clock::start(),
@@ -110,12 +220,12 @@ impl<S: Source> Populator<S> {
                 self.sources.changes(),
                 self.asks.changes(),
             ];
-            let mut known = HashMap::new();
+            let mut looks = Looks::default();
             loop {
                 changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
-                self.look(&mut known).await;
+                self.look(&mut looks);
                 tokio::time::sleep(PAUSE).await;
-                let due = known.values().filter_map(|one: &Known| one.due).min();
+                let due = looks.next;
                 let [claims, pvs, pods, sources, answers] = &mut changes;
                 tokio::select! {
                     _ = claims.changed() => {}
@@ -123,8 +233,10 @@ impl<S: Source> Populator<S> {
                     _ = pods.changed() => {}
                     _ = sources.changed() => {}
                     _ = answers.changed() => {}
+                    () = looks.ended() => {}
                     () = until(due) => {}
                 }
+                looks.note_ended();
             }
         };
         stop.run_until_cancelled(filled).await;
@@ -134,34 +246,64 @@ impl<S: Source> Populator<S> {
         self.clock.now()
     }
 
-    /// Look at every claim of which something has changed or is due, and at the sources.
-    async fn look(self: &Arc<Self>, known: &mut HashMap<String, Known>) {
-        let claims = self.claims();
-        known.retain(|uid, _| claims.iter().any(|claim| uid == self::uid(&claim.metadata)));
-        let now = Instant::now();
-        let news: Vec<(Arc<PersistentVolumeClaim>, Versions)> = claims
-            .into_iter()
-            .map(|claim| (self.versions(&claim), claim))
-            .filter(|(versions, claim)| {
-                known.get(uid(&claim.metadata)).is_none_or(|before| {
-                    before.versions != *versions || before.due.is_some_and(|due| due <= now)
-                })
-            })
-            .map(|(versions, claim)| (claim, versions))
-            .collect();
-        for some in news.chunks(TOGETHER) {
-            let mut looks = JoinSet::new();
-            for (claim, versions) in some {
-                let (populator, claim) = (self.clone(), claim.clone());
-                let (uid, versions) = (uid(&claim.metadata).to_owned(), versions.clone());
-                looks.spawn(async move {
-                    let due = populator.attend(&claim).await.map(|after| Instant::now() + after);
-                    (uid, Known { versions, due })
-                });
+    /// Begin to look at claims of which something has changed or that are due, as many as may be looked at at once,
+    /// and at the sources.
+    fn look(self: &Arc<Self>, looks: &mut Looks) {
+        let (claims, now) = (self.claims(), Instant::now());
+        let there: HashSet<&str> = claims.iter().map(|claim| uid(&claim.metadata)).collect();
+        looks.known.retain(|uid, _| there.contains(uid.as_str()));
+        looks.next = None;
+        let (mut due, mut found) = (Vec::new(), HashMap::new());
+        for claim in &claims {
+            let uid = uid(&claim.metadata);
+            let one = looks.known.entry(uid.to_owned()).or_default();
+            if one.is_attended {
+                continue;
             }
-            known.extend(looks.join_all().await);
+            let versions = self.versions(claim);
+            if versions != one.versions {
+                (one.waits, one.due) = (0, Some(one.due.map_or(now, |due| due.min(now))));
+            }
+            match one.due {
+                Some(since) if since <= now => {
+                    let namespace = claim.namespace().unwrap_or_default();
+                    let is_urgent = versions.has_pod();
+                    due.push(Due { key: uid.to_owned(), namespace, is_urgent, since });
+                    found.insert(uid, (claim, versions));
+                }
+                later => looks.next = [looks.next, later].into_iter().flatten().min(),
+            }
         }
-        self.release_sources().await;
+        for chosen in SLOTS.choose(due, &looks.busy) {
+            let Some((claim, versions)) = found.remove(chosen.key.as_str()) else { continue };
+            let Some(one) = looks.known.get_mut(&chosen.key) else { continue };
+            (one.versions, one.due, one.is_attended) = (versions, None, true);
+            looks.busy.begin(&chosen.namespace, chosen.is_urgent);
+            looks.claims.spawn(self.clone().look_at(claim.clone(), chosen));
+        }
+        self.release_sources(looks);
+    }
+
+    /// Look at one claim, for so long and no longer.
+    async fn look_at(
+        self: Arc<Self>,
+        claim: Arc<PersistentVolumeClaim>,
+        chosen: Due<String>,
+    ) -> Attended {
+        let looked = tokio::time::timeout(LIMIT, caught("claims", self.attend(&claim))).await;
+        let (after, has_panicked) = match looked {
+            Ok(Ok(after)) => (after, false),
+            Ok(Err(panicked)) => {
+                report_panic(&self.client, WRITER, &*claim, &panicked).await;
+                (None, true)
+            }
+            Err(_) => {
+                let (claim, namespace) = (claim.name_any(), &chosen.namespace);
+                tracing::warn!(claim, namespace, "a look at a claim took too long");
+                (Some(AGAIN), false)
+            }
+        };
+        Attended { chosen, after, has_panicked }
     }
 
     /// The claims that name a source of this kind and are not yet as they should be.
@@ -271,27 +413,45 @@ impl<S: Source> Populator<S> {
         its.map(|claim| uid(&claim.metadata).to_owned()).collect()
     }
 
-    /// A source that no claim is filled from is nobody's any more.
-    async fn release_sources(&self) {
+    /// Begin to release the sources that no claim is filled from.
+    fn release_sources(self: &Arc<Self>, looks: &mut Looks) {
         let claims = self.watches.claims().all();
+        let held = claims.iter().filter(|claim| is_held(&claim.metadata));
+        let in_use: HashSet<(Option<&str>, &str)> = held
+            .filter_map(|claim| {
+                Some((claim.metadata.namespace.as_deref(), names::<S>(claim)?.as_str()))
+            })
+            .collect();
         for source in self.sources.all().into_iter().filter(|source| is_held(source.meta())) {
             let (namespace, name) = (source.namespace(), source.name_any());
-            let in_use = claims.iter().any(|claim| {
-                claim.metadata.namespace == namespace
-                    && names::<S>(claim) == Some(&name)
-                    && is_held(&claim.metadata)
-            });
-            if in_use {
+            let uid = uid(source.meta()).to_owned();
+            let is_busy = looks.releasing.contains(&uid) || looks.releases.len() == RELEASES;
+            if is_busy || in_use.contains(&(namespace.as_deref(), name.as_str())) {
                 continue;
             }
-            match self.release_source(&source).await {
-                Err(kube::Error::Api(status)) if is_stale(&status) || status.is_not_found() => {}
-                Err(error) => {
-                    let error = causes::in_full(&error);
-                    tracing::warn!(source = name, error, "a source is not released yet");
-                }
-                Ok(()) => {}
+            looks.releasing.insert(uid.clone());
+            let populator = self.clone();
+            looks.releases.spawn(async move {
+                populator.release_within_limit(&source).await;
+                uid
+            });
+        }
+    }
+
+    async fn release_within_limit(&self, source: &S) {
+        let released =
+            tokio::time::timeout(LIMIT, caught("sources", self.release_source(source))).await;
+        let source = source.name_any();
+        match released {
+            Ok(Ok(Err(kube::Error::Api(status)))) if is_stale(&status) || status.is_not_found() => {
             }
+            Ok(Ok(Err(error))) => {
+                let error = causes::in_full(&error);
+                tracing::warn!(source, error, "a source is not released yet");
+            }
+            Ok(Err(panicked)) => tracing::error!(source, %panicked, "a source is not released"),
+            Err(_) => tracing::warn!(source, "the release of a source took too long"),
+            Ok(Ok(Ok(()))) => {}
         }
     }
 }

@@ -7,11 +7,10 @@ use k8s_openapi::api::core::v1::{
     PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, Volume,
     VolumeDevice, VolumeMount,
 };
-use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
 use crate::api::{Compare, PopulatorStatus, PvcSourcePopulator};
-use crate::cluster::list;
+use crate::cluster;
 use crate::populators::seen::Binding;
 use crate::populators::{Far, Fill, PopulatorReason, Sight, Source, consumers, make, places};
 
@@ -70,7 +69,7 @@ async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Seen, k
         Some(pv) => places::nodes_of(client, pv).await?,
         None => None,
     };
-    let all = list(&pods, &ListParams::default()).await?.whole()?;
+    let all = cluster::pods(&pods).await?;
     let writers = consumers::writers(&all, name);
     Ok(Seen { claim, nodes, writers, nodes_of_writers: consumers::nodes_of_writers(&all, name) })
 }

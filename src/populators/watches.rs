@@ -10,7 +10,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::{EXCHANGE, Pv, RESIZER_WOKEN_FOR, VOLUME, Watched, every};
+use crate::cluster::{EXCHANGE, Pv, RESIZER_WOKEN_FOR, VOLUME, Watched, cut_to_gates, every};
 use crate::populators::{LABEL, POPULATES};
 
 /// Claims, volumes and fill pods, cut to what tells when to look.
@@ -32,7 +32,7 @@ impl Watches {
             pvs: Watched::start_cut(Api::all(client.clone()), all, stop, |pv: &mut Pv| {
                 pv.cut(&[POPULATES, EXCHANGE]);
             }),
-            pods: Watched::start_cut(Api::all(client.clone()), ours, stop, |pod| pod.spec = None),
+            pods: Watched::start_cut(Api::all(client.clone()), ours, stop, cut_to_gates),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::bytes::Bytes;
-use crate::cluster::unreadable_by_kind;
+use crate::cluster::{panics, unreadable_by_kind};
 use crate::host::Host;
 use crate::lvm::{STEPS, Spent};
 use crate::metrics::{CommandFigure, DiskFigure, FigureSource, Figures, GroupFigure};
@@ -45,6 +45,7 @@ impl FigureSource for NodeFigures {
             lvm_commands: self.node.lvm_spent().into_iter().map(command).collect(),
             wiped: self.node.wiped(),
             unreadable: unreadable_by_kind(),
+            panics: panics(),
             ..Figures::default()
         }
     }

@@ -14,7 +14,7 @@ use crate::admission::{self, Keeper, Service, Shown, Workload};
 use crate::api::{ArchivePopulator, PvcSourcePopulator, StatefulSetName};
 use crate::autoscaler;
 use crate::cli::{OperatorRole, WebhookFlags};
-use crate::cluster::{Asks, Watched, every, unreadable_by_kind};
+use crate::cluster::{Asks, Watched, every, panics, unreadable_by_kind};
 use crate::controllers::nudge::wake_resizer;
 use crate::metrics::{FigureSource, Figures, Metrics};
 use crate::populators::validator::Mode;
@@ -137,7 +137,7 @@ struct Certificate(Shown);
 impl FigureSource for Certificate {
     async fn figures(&self) -> Figures {
         let (certificate_expiry, unreadable) = (self.0.expires(), unreadable_by_kind());
-        Figures { certificate_expiry, unreadable, ..Figures::default() }
+        Figures { certificate_expiry, unreadable, panics: panics(), ..Figures::default() }
     }
 }
 

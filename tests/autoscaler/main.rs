@@ -9,6 +9,7 @@ mod go_back;
 mod hot;
 mod in_place;
 mod keeps;
+mod many;
 #[allow(dead_code)] // Each of the two programs plays something that the other does not.
 #[path = "../play/mod.rs"]
 mod play;

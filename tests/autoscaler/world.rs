@@ -1,5 +1,6 @@
 //! A cluster in memory with a StatefulSet whose claims are kept.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ pub struct World {
     pub api: FakeApi,
     play: Arc<Mutex<Play>>,
     pauses: Arc<Pauses>,
+    webhook: Arc<Everything>,
     _kubernetes: JoinSet<()>,
 }
 
@@ -63,11 +65,18 @@ impl pliant::autoscaler::Tally for Pauses {
 /// A StatefulSet about which no call ever ends.
 pub const HUNG: &str = "hung";
 
-struct Everything;
+/// A StatefulSet at which every look ends in a panic.
+pub const PANICS: &str = "panics";
+
+/// How often each StatefulSet was asked about: once in each look.
+#[derive(Default)]
+struct Everything(Mutex<BTreeMap<String, usize>>);
 
 #[async_trait]
 impl Webhook for Everything {
     async fn covers(&self, _: &str, set: &str) -> Result<bool, kube::Error> {
+        *self.0.lock().unwrap().entry(set.to_owned()).or_default() += 1;
+        assert_ne!(set, PANICS, "as it is wanted");
         if set == HUNG { std::future::pending().await } else { Ok(true) }
     }
 }
@@ -99,7 +108,13 @@ impl World {
         let play = Arc::new(Mutex::new(Play::default()));
         let mut kubernetes = JoinSet::new();
         kubernetes.spawn(play::run(api.clone(), play.clone(), workloads));
-        World { api, play, pauses: Arc::default(), _kubernetes: kubernetes }
+        World {
+            api,
+            play,
+            pauses: Arc::default(),
+            webhook: Arc::default(),
+            _kubernetes: kubernetes,
+        }
     }
 
     /// The same with an operator.
@@ -121,7 +136,7 @@ impl World {
         let asks = Asks::start(&client, &stop);
         let copies: Arc<Populator<PvcSourcePopulator>> =
             Populator::start(&client, &settings, &watches, &asks, &tally, &stop);
-        let (webhook, pauses) = (Arc::new(Everything), self.pauses.clone());
+        let (webhook, pauses) = (self.webhook.clone(), self.pauses.clone());
         let keeper = Keeper::start(&client, &watches, &asks, webhook, pauses, &stop);
         let mut tasks = JoinSet::new();
         tasks.spawn(copies.run(stop.clone()));
@@ -271,6 +286,21 @@ impl World {
         usage["volume"] = json!(id);
         told.usage = vec![object(usage)];
         self.api.put(&node);
+    }
+
+    /// How many looks at the claims of a StatefulSet have come as far as to ask for its webhook.
+    pub fn looks(&self, set: &str) -> usize {
+        self.webhook.0.lock().unwrap().get(set).copied().unwrap_or_default()
+    }
+
+    /// Declare claims of a StatefulSet that is another one in another namespace.
+    pub fn want_elsewhere(&self, name: &str, set: &str) {
+        let mut other = self.wanted("1Gi", "hdd", &json!({}));
+        other.metadata.name = Some(name.to_owned());
+        other.metadata.namespace = Some("other".to_owned());
+        other.spec.stateful_set_name = Some(set.to_owned());
+        other.status = None;
+        self.api.put(&other);
     }
 
     /// How often a pod was away to get another claim.

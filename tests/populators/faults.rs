@@ -270,3 +270,21 @@ async fn an_outage_midway_is_lived_through() {
     world.filled("web").await;
     assert_eq!((world.left(), world.reasons("web")), (NOTHING, [("Filled".to_owned(), 1)].into()));
 }
+
+/// Those of a namespace whose webhooks hang, and those whose sources never come, hold up no other one.
+#[tokio::test(start_paused = true)]
+async fn a_slow_namespace_and_many_that_wait_hold_up_no_other_claim() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.api.slow_down("slow", Duration::from_secs(120));
+    let from = json!({"apiGroup": "pliant.io", "kind": "ArchivePopulator", "name": "none"});
+    for at in 0..400 {
+        let namespace = if at < 40 { "slow" } else { "waits" };
+        let metadata = json!({"name": format!("c{at}"), "namespace": namespace});
+        let spec = json!({"storageClassName": "fast", "dataSourceRef": from});
+        let claim = json!({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}});
+        world.api.put(&crate::world::object::<PersistentVolumeClaim>(claim));
+    }
+    world.archive("site");
+    world.claim("web", "now", "ArchivePopulator", "site");
+    world.filled("web").await;
+}

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::api::{Health, NodeStorage, Phase, VolumeRequest, Work};
 use crate::cluster::audit::Difference;
-use crate::cluster::{Cluster, Kept, unreadable_by_kind};
+use crate::cluster::{Cluster, Kept, panics, unreadable_by_kind};
 use crate::metrics::{ClusterFigures, FigureSource, Figures};
 
 /// Tells the figures of a cluster as soon as that is known.
@@ -32,7 +32,12 @@ impl FigureSource for ControllerFigures {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut figures = of_nodes(&nodes, &differences, &away);
         count_requests(&mut figures, &requests, now);
-        Figures { cluster: figures, unreadable: unreadable_by_kind(), ..Figures::default() }
+        Figures {
+            cluster: figures,
+            unreadable: unreadable_by_kind(),
+            panics: panics(),
+            ..Figures::default()
+        }
     }
 }
 

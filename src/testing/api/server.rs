@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::time::Duration;
 
 use axum::body::Body;
 use http::{HeaderValue, Method, Response, StatusCode, header};
@@ -29,6 +30,8 @@ pub(super) struct Server {
     pub forbidden: BTreeMap<String, Vec<String>>,
     /// Whether what is applied is found invalid.
     pub refuses_applies: bool,
+    /// How long each request for a namespace takes.
+    pub slow: BTreeMap<String, Duration>,
     /// What containers said, by `namespace/pod/container`.
     pub logs: BTreeMap<String, String>,
 }

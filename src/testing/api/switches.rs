@@ -74,6 +74,11 @@ impl FakeApi {
         self.lock().store.ahead = by;
     }
 
+    /// Let each request for what is in a namespace take so long, as where a webhook of its tenant hangs.
+    pub fn slow_down(&self, namespace: &str, each: Duration) {
+        self.lock().slow.insert(namespace.to_owned(), each);
+    }
+
     /// End all running watches, as a load balancer does.
     pub fn cut_watches(&self) {
         self.act(|server| server.store.watches.clear());

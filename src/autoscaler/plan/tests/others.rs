@@ -112,3 +112,12 @@ fn the_node_of_the_highest_pod_is_waited_for_and_not_for_long() {
     assert_eq!(begins(Some(Ok(look))), [false, true]);
     assert_eq!(begins(Some(Err(away))), [true, false], "the other one has another node, maybe");
 }
+
+#[test]
+fn the_claims_of_many_new_pods_are_made_some_at_a_time() {
+    let mut seen = settle(&World::new(NOTHING)).seen(0);
+    seen.workload.as_mut().expect("there is one").claims = Claims::Numbered(0..1000);
+    let plan = plan(&seen);
+    assert!((2..=65).contains(&plan.status.ordinals.len()), "{}", plan.status.ordinals.len());
+    assert_eq!(plan.status.claims, "1/1000");
+}

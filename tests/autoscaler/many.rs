@@ -1,0 +1,81 @@
+//! Many workloads, and some that are no good: each has its turn.
+
+use pliant::api::{AutoscalerPhase, PvcAutoscalerStatus};
+use serde_json::json;
+
+use crate::block_on;
+use crate::world::{PANICS, World};
+
+/// Swap the claim of a pod beside so many that wait for their StatefulSets; how many looks that took.
+fn looks_of_a_swap_beside(waiting: usize) -> usize {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        let is = |phase| move |status: &PvcAutoscalerStatus| status.phase == phase;
+        world.until("it is settled", is(AutoscalerPhase::Settled)).await;
+        world.write();
+        for at in 0..waiting {
+            world.want_elsewhere(&format!("w{at}"), "missing");
+        }
+        let before = world.looks("nginx");
+        world.want("2Gi", "hdd", &json!({}));
+        world.until("it is swapped", is(AutoscalerPhase::Swapping)).await;
+        world.until("it is settled", is(AutoscalerPhase::Settled)).await;
+        world.looks("nginx") - before
+    })
+}
+
+#[test]
+fn a_swap_beside_many_that_wait_has_its_usual_number_of_looks() {
+    let (alone, beside) = (looks_of_a_swap_beside(0), looks_of_a_swap_beside(300));
+    assert!(beside <= alone + 3, "{beside} looks, and {alone} alone");
+}
+
+#[test]
+fn a_panic_of_one_look_is_the_back_off_of_that_one() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.want_elsewhere("bad", PANICS);
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        assert_eq!(world.told("InternalError"), 1, "it is told once");
+        let looks = world.looks(PANICS);
+        assert!((1..=4).contains(&looks), "after 10 s, 20 s, 40 s: {looks} looks");
+        world.rest().await;
+        world.want("2Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        assert!(world.looks(PANICS) <= looks + 3, "the pause grows");
+    });
+}
+
+/// More pods than a status can list: nothing is read for them.
+#[test]
+fn too_many_replicas_are_refused_before_anything_is_read() {
+    for replicas in [1025, i32::MAX] {
+        block_on(async {
+            let (world, _operator) = World::with_an_operator();
+            world.set(replicas, &[]);
+            world.want("4Gi", "hdd", &json!({}));
+            let is_refused =
+                |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("TooManyReplicas");
+            world.until("it is refused", is_refused).await;
+            let message = world.status().message.unwrap_or_default();
+            assert!(message.contains(&format!("{replicas} replicas")), "{message}");
+            assert_eq!((world.looks("nginx"), world.claims()), (0, Vec::new()));
+            world.set(1, &[]);
+            world.settled("1/1").await;
+        });
+    }
+}
+
+#[test]
+fn a_negative_number_of_replicas_is_none() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(-1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("0/0").await;
+    });
+}
