@@ -215,13 +215,9 @@ impl Turn<'_> {
         }
         // No pod can start with a claim that is not there.
         let is_left = self.seen.claim(&from).is_none() || self.is_proved_unused(&from);
-        if is_left && self.is_free(&to) && self.is_reopened(&to) {
-            if self.keeps_name() {
-                return self.begin_exchange(None);
-            }
-            if self.is_reinstated(&to) {
-                return self.switch_back();
-            }
+        // Last the claim is written to: whoever has decided to delete it when its time was over does so no more.
+        if is_left && self.is_free(&to) && self.is_reopened(&to) && self.is_reinstated(&to) {
+            return if self.keeps_name() { self.begin_exchange(None) } else { self.switch_back() };
         }
         let waits = self.says.problem.clone().map(|(_, message)| message);
         self.go_on(SwapPhase::Fenced, None, waits);
