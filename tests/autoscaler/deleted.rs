@@ -223,7 +223,8 @@ fn left_behind(world: &World) -> Vec<String> {
     left.extend(sources.iter().map(|one| format!("source {}", one.name_any())));
     for pod in world.api.list::<Pod>() {
         let spec = pod.spec.clone().unwrap_or_default();
-        left.extend(spec.scheduling_gates.map(|_| format!("gate of pod {}", pod.name_any())));
+        let gates = spec.scheduling_gates.filter(|gates| !gates.is_empty());
+        left.extend(gates.map(|_| format!("gate of pod {}", pod.name_any())));
         left.extend(pod.labels().get("pliant.io/fill").map(|_| format!("pod {}", pod.name_any())));
     }
     for pv in world.api.list::<PersistentVolume>() {
