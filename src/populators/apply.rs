@@ -183,7 +183,9 @@ impl<S: Source> Populator<S> {
         let pod = make::pod(&work.seen.claim, &fill, image, work.namespace, generation);
         let made = writes::make_new(&self.of(&pod.metadata), &pod, WRITER).await?;
         let Some(made) = made.and_then(|made| made.metadata.uid) else { return Ok(()) };
-        self.record(work, |told| told.pod = Some(made.clone())).await
+        // The try before it was told of; how this one ends is counted for itself.
+        let its = |told: &mut Filling| (told.pod, told.retry_at) = (Some(made.clone()), None);
+        self.record(work, its).await
     }
 
     async fn tell(
