@@ -304,6 +304,7 @@ impl Turn<'_> {
         let template = digest(&self.seen.autoscaler.spec);
         self.entry.rolled_back = Some(RolledBack { at: Time(in_seconds(self.seen.now)), template });
         self.entry.last_swap = None; // It may be told of the same claim.
+        self.entry.template_size = None; // What it has is as large as it was then.
         if self.shrinks_by_itself() {
             self.take_back_shrink();
         }
