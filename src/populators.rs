@@ -59,7 +59,7 @@ const LABEL: &str = "pliant.io/fill";
 const SHOWN: &str = "pliant.io/filling";
 
 /// On the volume of a second claim: the uid of the claim that it is for.
-const POPULATES: &str = "pliant.io/populates";
+pub(crate) const POPULATES: &str = "pliant.io/populates";
 
 /// Beside it: what becomes of the volume when its claim is deleted, as it was before.
 const POLICY: &str = "pliant.io/reclaim-policy";

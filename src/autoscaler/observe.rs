@@ -25,7 +25,7 @@ use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, Usage, Workload, uid};
 use crate::autoscaler::size;
 use crate::autoscaler::{Drift, KEPT_BY};
 use crate::cluster::{list, pods, requested, volume_of};
-use crate::populators;
+use crate::populators::{self, POPULATES};
 use crate::volume::{CapacityQuery, DRIVER, FsKind, Standing, VolumeId};
 
 impl Keeper {
@@ -69,6 +69,7 @@ impl Keeper {
             usage: BTreeMap::new(),
             silent: BTreeMap::new(),
             volumes: BTreeMap::new(),
+            handed_over: BTreeSet::new(),
             unmarked: BTreeSet::new(),
             may_still_run: BTreeMap::new(),
             superseded: BTreeMap::new(),
@@ -82,6 +83,7 @@ impl Keeper {
         self.see_left(&mut seen).await?;
         self.see_sources(&mut seen).await?;
         self.see_classes(&mut seen).await?;
+        self.see_handed_over(&mut seen).await?;
         self.see_superseded(&mut seen);
         self.see_volumes(&mut seen).await?;
         self.see_stopped(&mut seen).await?;
@@ -210,6 +212,21 @@ impl Keeper {
         let ours = ListParams::default().labels(&ours(&seen.autoscaler));
         let all = list(&self.of::<PvcSourcePopulator>(&namespace), &ours).await?.whole()?;
         seen.sources = all.into_iter().map(|source| (source.name_any(), source)).collect();
+        Ok(())
+    }
+
+    /// The new claims of swaps whose sources were deleted, and that had been filled from them before.
+    async fn see_handed_over(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+        let status = seen.autoscaler.status.clone().unwrap_or_default();
+        let copied = |swap: &&Swap| swap.phase == SwapPhase::FinalCopy;
+        for swap in status.ordinals.iter().filter_map(|one| one.swap.as_ref()).filter(copied) {
+            let claim = seen.claim(&swap.claim).filter(|_| !seen.sources.contains_key(&swap.claim));
+            let Some(claim) = claim else { continue };
+            let filled = self.pv_of(claim).await?;
+            let filled = filled.and_then(|pv| pv.annotations().get(POPULATES).cloned());
+            let is_filled = filled.is_some() && filled == claim.metadata.uid;
+            seen.handed_over.extend(is_filled.then(|| swap.claim.clone()));
+        }
         Ok(())
     }
 

@@ -52,7 +52,14 @@ impl Turn<'_> {
     pub(super) fn copy(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
-        if self.retreats() || !self.make_missing(&name, &from) {
+        if self.retreats() {
+            return;
+        }
+        // Its source was deleted after the copy was compared: made again, that would tell of nothing.
+        if self.seen.handed_over.contains(&name) && self.seen.claim(&name).is_some_and(is_bound) {
+            return if self.keeps_name() { self.begin_exchange(None) } else { self.switch(None) };
+        }
+        if !self.make_missing(&name, &from) {
             return;
         }
         let filling = self.seen.filling(&name).cloned().unwrap_or_default();

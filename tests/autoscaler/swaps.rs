@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::jiff::SignedDuration;
-use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, Retained, SwapPhase};
+use pliant::api::{
+    AutoscalerPhase, FillingPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator,
+    Retained, SwapPhase,
+};
+use pliant::testing::FakeApi;
 use serde_json::json;
 
 use crate::block_on;
@@ -495,4 +499,36 @@ fn a_pod_that_only_has_the_name_of_one_is_not_stopped() {
         world.rest().await;
         assert_eq!(world.pod("nginx-0"), pod.metadata.uid.unwrap());
     });
+}
+
+#[test]
+fn a_source_that_is_deleted_when_its_claim_is_filled_is_needed_no_more() {
+    for templates in [&[][..], &["www"]] {
+        block_on(async {
+            let (world, operator) = World::with_an_operator();
+            world.set(1, templates);
+            world.want("4Gi", "hdd", &json!({}));
+            world.settled("1/1").await;
+            world.write();
+            world.want("2Gi", "hdd", &json!({}));
+            let is_filled = |api: &FakeApi| {
+                let all = api.list::<PvcSourcePopulator>().into_iter();
+                let mut told = all.filter_map(|one| one.status).flat_map(|status| status.claims);
+                told.any(|one| one.phase == FillingPhase::Filled)
+            };
+            world.api.until("it is filled", is_filled).await;
+            // No operator looks before the source is gone.
+            drop(operator);
+            for mut source in world.api.list::<PvcSourcePopulator>() {
+                source.metadata.finalizers = None;
+                let name = world.api.put(&source).metadata.name.unwrap();
+                world.api.delete::<PvcSourcePopulator>(&format!("shop/{name}"));
+            }
+            let _operator = world.operator();
+            world.settled("1/1").await;
+            assert_eq!(world.ordinal(0).generation, 1);
+            world.write();
+            assert_eq!(world.left(), Vec::<String>::new());
+        });
+    }
 }

@@ -350,6 +350,7 @@ impl World {
             usage: BTreeMap::new(),
             silent: BTreeMap::new(),
             volumes: volumes.collect(),
+            handed_over: BTreeSet::new(),
             unmarked: BTreeSet::new(),
             may_still_run: BTreeMap::new(),
             superseded: BTreeMap::new(),
