@@ -68,6 +68,12 @@ impl Refusal {
         Refusal::new(422, "Invalid", format!("{full_kind} \"{name}\" is invalid: {why}"))
     }
 
+    /// Who guards the kind does not let it be made: a quota, a policy.
+    pub fn not_admitted(resource: &Resource, name: &str, why: &str) -> Refusal {
+        let message = format!("{} \"{name}\" is forbidden: {why}", resource.full_name());
+        Refusal::new(403, "Forbidden", message)
+    }
+
     pub fn unsupported_media_type(given: &str) -> Refusal {
         let message = format!("the body of the request was in an unknown format: {given:?}");
         Refusal::new(415, "UnsupportedMediaType", message)

@@ -6,7 +6,8 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, Secret,
+    ConfigMap, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
+    ResourceQuota, Secret,
 };
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -157,6 +158,7 @@ fn find_resources() -> Vec<Arc<Resource>> {
         Resource::core::<Secret>().in_namespaces().with_fields(&["type"]),
         Resource::core::<PersistentVolume>().with_status(),
         Resource::core::<ResourceQuota>().with_status().in_namespaces(),
+        Resource::core::<LimitRange>().in_namespaces(),
         Resource::core::<PodDisruptionBudget>().with_status().in_namespaces(),
         Resource::core::<PersistentVolumeClaim>().with_status().in_namespaces(),
         Resource::core::<Pod>().with_status().in_namespaces().with_fields(&[

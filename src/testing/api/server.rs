@@ -34,6 +34,22 @@ pub(super) struct Server {
     pub slow: BTreeMap<String, Duration>,
     /// What containers said, by `namespace/pod/container`.
     pub logs: BTreeMap<String, String>,
+    /// Who looks at new objects of a kind before they are kept.
+    pub guards: Vec<(String, Guard)>,
+    /// The dry runs that came, as the log of the changing requests has them.
+    pub rehearsals: Vec<String>,
+}
+
+/// Says why a new object is refused, if it is; what is there of its kind in its namespace stands beside it.
+pub(super) struct Guard(pub Box<Judge>);
+
+/// What a [`Guard`] calls.
+pub(super) type Judge = dyn Fn(&Value, &[Value]) -> Option<String> + Send;
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
 }
 
 /// How the server is away.
@@ -67,6 +83,10 @@ impl Server {
         if !call.changes_something() {
             let read = self.read(call);
             return Ok(self.say(read));
+        }
+        if !call.param("dryRun").is_empty() {
+            self.rehearsals.push(call.line());
+            return Ok(response(self.rehearse(call)));
         }
         self.writes.push(call.line());
         let number = self.writes.len();
@@ -121,9 +141,7 @@ impl Server {
     }
 
     fn write(&mut self, call: &Call) -> Result<Answer, Refusal> {
-        if !call.param("dryRun").is_empty() {
-            return Err(Refusal::bad_request("a dry run is not modelled"));
-        }
+        self.admit(call)?;
         if self.refuses_applies && call.content_type == APPLY {
             return Err(Refusal::invalid(&call.resource, &call.name, "it is refused by the test"));
         }
@@ -142,6 +160,33 @@ impl Server {
         };
         let code = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         Ok(Answer::Object(code, object))
+    }
+}
+
+impl Server {
+    /// Make an object as far as that keeps nothing: who guards its kind is asked.
+    fn rehearse(&mut self, call: &Call) -> Result<Answer, Refusal> {
+        let is_made = call.method == Method::POST && call.name.is_empty();
+        if !is_made || call.param("dryRun") != "All" {
+            return Err(Refusal::bad_request("only the dry run of a creation is modelled"));
+        }
+        self.admit(call)?;
+        self.store.rehearse(call).map(|object| Answer::Object(StatusCode::CREATED, object))
+    }
+
+    /// Ask those who guard the kind of a new object.
+    fn admit(&self, call: &Call) -> Result<(), Refusal> {
+        if call.method != Method::POST || !call.name.is_empty() {
+            return Ok(());
+        }
+        let object = call.body()?;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let there = self.store.all_of(&call.resource, &call.namespace);
+        let mut guards = self.guards.iter().filter(|(plural, _)| *plural == call.resource.plural);
+        match guards.find_map(|(_, guard)| (guard.0)(&object, &there)) {
+            Some(why) => Err(Refusal::not_admitted(&call.resource, name, &why)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
+use serde_json::Value;
 
 use super::FakeApi;
-use super::server::Outage;
+use super::server::{Guard, Outage};
 use crate::testing::Side;
 
 /// How long [`FakeApi::until`] waits: far longer than any test that passes.
@@ -38,6 +39,28 @@ impl FakeApi {
     /// Find what is applied invalid from now on, or no longer; other patches are taken.
     pub fn refuse_applies(&self, refuses: bool) {
         self.lock().refuses_applies = refuses;
+    }
+
+    /// Look at each new object of a kind, such as `pods`, before it is kept, in a dry run too:
+    /// a quota, a policy. What is said is why it is refused, with code 403; beside the object stand those that
+    /// are there of its kind in its namespace.
+    pub fn guard(
+        &self,
+        plural: &str,
+        guard: impl Fn(&Value, &[Value]) -> Option<String> + Send + 'static,
+    ) {
+        let guard = Guard(Box::new(guard));
+        self.act(|server| server.guards.push((plural.to_owned(), guard)));
+    }
+
+    /// Look at new objects of a kind no more.
+    pub fn unguard(&self, plural: &str) {
+        self.act(|server| server.guards.retain(|(guarded, _)| guarded != plural));
+    }
+
+    /// List the dry runs so far, in order, as [`FakeApi::writes`] lists what changes something.
+    pub fn rehearsals(&self) -> Vec<String> {
+        self.lock().rehearsals.clone()
     }
 
     /// Be unreachable: running watches end, and no connection comes about.

@@ -12,6 +12,7 @@ use crate::bytes::Bytes;
 mod apply;
 mod clients;
 mod faults;
+mod guards;
 mod reads;
 mod watches;
 mod writes;

@@ -32,6 +32,23 @@ impl Store {
         Ok(object)
     }
 
+    /// What a new object would be, and nothing is kept.
+    pub fn rehearse(&self, call: &Call) -> Result<Value, Refusal> {
+        let object = call.body()?;
+        check_type(call, &object)?;
+        let name = text(&object, "/metadata/name").to_owned();
+        if self.objects.contains_key(&Key::new(&call.resource, &call.namespace, &name)) {
+            return Err(Refusal::already_exists(&call.resource, &name));
+        }
+        Ok(object)
+    }
+
+    /// The objects of a kind in a namespace.
+    pub fn all_of(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
+        let its = self.objects.iter().filter(|(key, _)| key.is_in(resource, namespace));
+        its.map(|(_, object)| object.clone()).collect()
+    }
+
     /// Keep a new object under this name.
     fn insert(&mut self, call: &Call, name: &str, object: Value) -> Result<Value, Refusal> {
         let resource = &*call.resource;
