@@ -62,7 +62,7 @@ pub use pvc_autoscaler::{
     Peak, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Reopen, RollBack, RolledBack,
     Rollout,
 };
-pub use pvc_source::{Compare, PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
+pub use pvc_source::{Compare, PopulatorPod, PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
 pub use quantity::Quantity;
 pub use share::{Share, ShareError};
 pub use span::{Span, SpanError};

@@ -36,6 +36,8 @@ mod xattr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use rustix::fs::OFlags;
+
 use index::{Index, remove_index};
 use ours::Mark;
 use verify::compare_ahead;
@@ -85,6 +87,19 @@ pub fn copy_from<O: Origin>(
     tell: &mut Progress,
 ) -> Result<Outcome, CopyError> {
     fill(source, &open(target)?, asked, None, hand, tell)
+}
+
+/// Try whether a target can be opened as a copy would, and change nothing.
+///
+/// # Errors
+/// [`CopyError::Refused`] for a device that is in use; what the system says.
+pub fn probe(target: &Path, is_device: bool) -> Result<Outcome, CopyError> {
+    if is_device {
+        device::open(target, OFlags::EXCL, true)?;
+    } else {
+        open(target)?;
+    }
+    Ok(Outcome::default())
 }
 
 fn fill<O: Origin>(

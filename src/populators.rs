@@ -15,6 +15,7 @@ mod apply;
 mod archive;
 mod consumers;
 mod fence;
+mod fit;
 mod make;
 mod notes;
 mod observe;

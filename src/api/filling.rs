@@ -107,6 +107,9 @@ pub struct Filling {
     /// What was copied ahead, while pods could use the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead: Option<Ahead>,
+    /// When a pod like the one that fills its volume had run with it, and without the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe_time: Option<Time>,
     /// What its volume was told last of who may use it; a volume of another driver is told nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceStatus>,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::struct_excessive_bools)] // Each is a wish of its own; what is derived has them, too.
 
+use k8s_openapi::api::core::v1::Toleration;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,34 @@ pub struct PvcSourcePopulatorSpec {
     /// whole of a raw device and of what is sent to another node.
     #[serde(default)]
     pub compare: Compare,
+    /// Whether, while it is paused and nothing is copied, a pod like the one that will copy is run once with the
+    /// new volume and without the source: what forbids such a pod, or keeps it from running, is known before the
+    /// source is taken from its pods.
+    #[serde(default)]
+    pub probe: bool,
+    /// What the pods have that copy, as the pods for which they do it.
+    #[serde(default, skip_serializing_if = "PopulatorPod::is_plain")]
+    pub populator_pod: PopulatorPod,
+}
+
+/// What pods have that fill a volume, beside what each of them has.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PopulatorPod {
+    /// Taints that they tolerate, beside all with effect `NoSchedule`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub tolerations: Vec<Toleration>,
+    /// Name of their PriorityClass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub priority_class_name: Option<String>,
+}
+
+impl PopulatorPod {
+    fn is_plain(&self) -> bool {
+        *self == PopulatorPod::default()
+    }
 }
 
 /// Which contents of a claim are compared when nobody writes to it any more.

@@ -68,11 +68,14 @@ impl Keeper {
             }
             Step::Grow { claim, size } => self.grow(seen, &claim, size).await,
             Step::MakeSource { ordinal, claim, from } => {
-                let source = make::source(autoscaler, ordinal, &claim, &from);
+                let populator_pod = seen.workload.as_ref().map(|workload| &workload.populator_pod);
+                let populator_pod = populator_pod.cloned().unwrap_or_default();
+                let source = make::source(autoscaler, ordinal, &claim, &from, &populator_pod);
                 writes::make(&self.of::<PvcSourcePopulator>(&namespace), &source, WRITER).await
             }
             Step::EndRounds { claim } => {
-                self.edit_source(seen, &claim, json!({"copyAhead": false})).await
+                let spec = json!({"copyAhead": false, "probe": false});
+                self.edit_source(seen, &claim, spec).await
             }
             Step::Ask { volume, wish } => {
                 self.asks.ask(uid(&autoscaler.metadata), volume, wish);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::api::{
-    PvcAutoscaler, PvcSourcePopulator, PvcSourcePopulatorSpec, Quantity, SourcePvcRef,
+    PopulatorPod, PvcAutoscaler, PvcSourcePopulator, PvcSourcePopulatorSpec, Quantity, SourcePvcRef,
 };
 use crate::autoscaler::seen::{Seen, uid};
 use crate::autoscaler::{KEPT_BY, ORDINAL};
@@ -86,6 +86,7 @@ pub(super) fn source(
     ordinal: i32,
     name: &str,
     from: &str,
+    populator_pod: &PopulatorPod,
 ) -> PvcSourcePopulator {
     let spec = PvcSourcePopulatorSpec {
         source_pvc_ref: SourcePvcRef { name: from.to_owned(), namespace: None },
@@ -94,6 +95,8 @@ pub(super) fn source(
         paused: true, // Until the status says that the next pod gets the new claim.
         copy_ahead: autoscaler.spec.hot_copy,
         compare: autoscaler.spec.compare,
+        probe: true,
+        populator_pod: populator_pod.clone(),
     };
     let mut source = PvcSourcePopulator::new(name, spec);
     source.metadata.namespace = autoscaler.namespace();

@@ -5,14 +5,14 @@ use std::fmt;
 use std::ops::Range;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::api::{
-    Filling, FillingPhase, MOST_ORDINALS, OrdinalStatus, PvcAutoscaler, PvcSourcePopulator,
-    Quantity, VolumeUsage, controlling_stateful_set,
+    Filling, FillingPhase, MOST_ORDINALS, OrdinalStatus, PopulatorPod, PvcAutoscaler,
+    PvcSourcePopulator, Quantity, VolumeUsage, controlling_stateful_set,
 };
 use crate::autoscaler::exchange::Exchange;
 use crate::autoscaler::preflight::Surroundings;
@@ -96,7 +96,7 @@ pub(super) struct Refusal {
 }
 
 /// What makes the pods.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Workload {
     pub claims: Claims,
     /// Whether somebody else makes the claims.
@@ -109,6 +109,8 @@ pub(super) struct Workload {
     pub min_ready: i64,
     /// What the workload does that a swap meets, for people.
     pub habits: Vec<&'static str>,
+    /// What the pods have that copy its claims, as its own ones.
+    pub populator_pod: PopulatorPod,
 }
 
 /// How the pods of a workload come to their claims.
@@ -177,6 +179,7 @@ impl Workload {
         let most = i32::try_from(MOST_ORDINALS).unwrap_or(i32::MAX);
         let end = first.saturating_add(spec.replicas.unwrap_or(1).min(most));
         let makes_claims = own.iter().any(|one| one.name_any() == template);
+        let populator_pod = spec.template.spec.as_ref().map(populator_pod).unwrap_or_default();
         // The API server takes no mount of a volume that is not there, so one stands for the claim.
         let volumes = spec.template.spec.and_then(|pod| pod.volumes).unwrap_or_default();
         let has_it = makes_claims || volumes.iter().any(|one| one.name == template);
@@ -202,6 +205,7 @@ impl Workload {
             has_unnamed: false,
             min_ready: spec.min_ready_seconds.unwrap_or(0).into(),
             habits,
+            populator_pod,
         }
     }
 
@@ -218,6 +222,7 @@ impl Workload {
             has_unnamed: false,
             min_ready: spec.min_ready_seconds.unwrap_or(0).into(),
             habits: Vec::new(),
+            populator_pod: PopulatorPod::default(), // Its claims are never copied.
         }
     }
 
@@ -237,6 +242,7 @@ impl Workload {
             has_unnamed,
             min_ready: 0,
             habits: Vec::new(),
+            populator_pod: PopulatorPod::default(), // Such claims are never copied.
         }
     }
 
@@ -265,6 +271,14 @@ impl Claims {
             told.map(|one| one.ordinal).or_else(|| free.next()).unwrap_or_default()
         };
         Claims::Named(claims.into_iter().map(|name| (ordinal(&name), name)).collect())
+    }
+}
+
+/// What the pods have that copy the claims of pods like this.
+fn populator_pod(of: &PodSpec) -> PopulatorPod {
+    PopulatorPod {
+        tolerations: of.tolerations.clone().unwrap_or_default(),
+        priority_class_name: of.priority_class_name.clone(),
     }
 }
 

@@ -16,7 +16,11 @@ use crate::copy::Digest;
 #[command(allow_missing_positional = true)]
 pub struct CopyRole {
     /// Directory whose content is copied, or with --device a block device
-    #[arg(value_name = "SOURCE", required_unless_present = "from", conflicts_with = "from")]
+    #[arg(
+        value_name = "SOURCE",
+        required_unless_present_any = ["from", "probe"],
+        conflicts_with_all = ["from", "probe"]
+    )]
     pub source: Option<PathBuf>,
     /// Directory that gets it: empty, or one that an earlier run has marked as its own, where all that the
     /// source does not have is removed. With
@@ -40,6 +44,9 @@ pub struct CopyRole {
     /// is an error [the default]
     #[arg(long = "final")]
     pub last: bool,
+    /// Copy nothing: only try whether the target can be opened as a copy would
+    #[arg(long, conflicts_with_all = ["from", "round", "last"])]
+    pub probe: bool,
     /// Which contents are compared: `all` in the end; `changed` those that have changed, in each round and in
     /// the end. Devices, and what comes --from elsewhere, are always compared in whole
     #[arg(long, value_name = "WHAT", default_value = "all")]

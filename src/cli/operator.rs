@@ -17,6 +17,16 @@ pub struct OperatorRole {
     /// [default: that of the claim]
     #[arg(long, value_name = "NAMESPACE", env = "PLIANT_FILL_NAMESPACE", hide_env_values = true)]
     pub fill_namespace: Option<String>,
+    /// Names of the Secrets with which the image of those pods is pulled, with commas between them; they have to
+    /// be in the namespace of each such pod [default: those of the ServiceAccount default there]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        env = "PLIANT_POPULATOR_IMAGE_PULL_SECRETS",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    pub populator_image_pull_secrets: Vec<String>,
     /// Whether claims are told that nobody has registered the kind they are to be filled from: auto,
     /// unless another validator tells them; on; or off
     #[arg(long, value_name = "WHEN", env = "PLIANT_VALIDATOR", hide_env_values = true,

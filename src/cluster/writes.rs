@@ -36,6 +36,22 @@ where
     }
 }
 
+/// Ask whether an object could be made, and make none: all who guard the namespace are asked. One of its name
+/// that is there says so, too.
+///
+/// # Errors
+/// What the API server says.
+pub async fn rehearse<K>(api: &Api<K>, object: &K, writer: &str) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Serialize + Debug,
+{
+    let field_manager = Some(writer.to_owned());
+    match api.create(&PostParams { dry_run: true, field_manager }, object).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        made => made.map(drop),
+    }
+}
+
 /// Delete the object that was seen, and no other one of its name; gone is gone. With a version in
 /// `seen`, only while it is as it was seen.
 ///

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{
+    LimitRange, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, Secret,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::api::Filling;
 use crate::cluster::{OnceEvent, writes};
+use crate::populators::fit::Fit;
 use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, uid};
 use crate::populators::steps::Step;
@@ -57,6 +60,8 @@ impl<S: Source> Populator<S> {
             Step::MakeKeys => self.make_keys(work).await,
             Step::MakeSender => self.make_sender(work).await,
             Step::MakePod => self.make_pod(work).await,
+            Step::RehearsePod => self.rehearse_pod(work).await,
+            Step::RehearseSender => self.rehearse_sender(work).await,
             Step::Ask { volume, wish } => {
                 self.asks.ask(seen.uid(), volume, wish);
                 Ok(())
@@ -161,31 +166,87 @@ impl<S: Source> Populator<S> {
     }
 
     async fn make_keys(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
-        let Some(prime) = &work.seen.prime else { return Ok(()) };
+        let Some(keys) = self.keys(work)? else { return Ok(()) };
+        writes::make(&self.of(&keys.metadata), &keys, WRITER).await
+    }
+
+    fn keys(&self, work: &Work<'_, S>) -> Result<Option<Secret>, kube::Error> {
+        let Some(prime) = &work.seen.prime else { return Ok(None) };
         let now = Duration::try_from(self.now().as_duration()).unwrap_or_default();
         let keys = Keys::make(now).map_err(|error| kube::Error::Service(Box::new(error)))?;
-        let keys = sender::keys(&work.seen.claim, prime, work.namespace, &keys);
-        writes::make(&self.of(&keys.metadata), &keys, WRITER).await
+        Ok(Some(sender::keys(&work.seen.claim, prime, work.namespace, &keys)))
     }
 
     async fn make_sender(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
         let Some(fill) = work.seen.fill() else { return Ok(()) };
-        let (Some(far), Some(prime)) = (&fill.far, &work.seen.prime) else { return Ok(()) };
-        let image = &self.settings.image;
-        let pod = sender::pod(&work.seen.claim, prime, (fill, far), image, work.namespace);
+        let Some(pod) = self.sender(work, fill).await? else { return Ok(()) };
         writes::make(&self.of(&pod.metadata), &pod, WRITER).await
     }
 
+    async fn sender(&self, work: &Work<'_, S>, fill: &Fill) -> Result<Option<Pod>, kube::Error> {
+        let (Some(far), Some(prime)) = (&fill.far, &work.seen.prime) else { return Ok(None) };
+        let fit = self.fit(work.namespace).await?;
+        Ok(Some(sender::pod(&work.seen.claim, prime, (fill, far), self.frame(work, &fit))))
+    }
+
     async fn make_pod(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
-        let Some(fill) = how_to_fill(work.seen) else { return Ok(()) };
+        let (claim, fit) = (&work.seen.claim, self.fit(work.namespace).await?);
         let generation = work.seen.source.as_ref().map_or(0, |source| source.generation);
-        let image = &self.settings.image;
-        let pod = make::pod(&work.seen.claim, &fill, image, work.namespace, generation);
+        let pod = match work.seen.fill().and_then(|fill| fill.rehearsal.as_deref()) {
+            Some(later) => {
+                let nodes = later.nodes.clone().filter(|_| !work.seen.is_far());
+                let here = Fill { nodes, ..later.clone() };
+                make::probe(claim, &here, self.frame(work, &fit), generation)
+            }
+            None => {
+                let Some(fill) = how_to_fill(work.seen) else { return Ok(()) };
+                make::pod(claim, &fill, self.frame(work, &fit), generation)
+            }
+        };
         let made = writes::make_new(&self.of(&pod.metadata), &pod, WRITER).await?;
         let Some(made) = made.and_then(|made| made.metadata.uid) else { return Ok(()) };
         // The try before it was told of; how this one ends is counted for itself.
         let its = |told: &mut Filling| (told.pod, told.retry_at) = (Some(made.clone()), None);
         self.record(work, its).await
+    }
+
+    /// Ask whether the pod that will fill the volume could be made.
+    async fn rehearse_pod(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
+        let later = work.seen.fill().and_then(|fill| fill.rehearsal.as_deref());
+        let (Some(later), Some(prime)) = (later, &work.seen.prime) else { return Ok(()) };
+        let fill = match &later.far {
+            Some(far) if work.seen.is_far() => sender::receive(later, far, prime, sender::ANYWHERE),
+            _ => later.clone(),
+        };
+        let generation = work.seen.source.as_ref().map_or(0, |source| source.generation);
+        let fit = self.fit(work.namespace).await?;
+        let pod = make::pod(&work.seen.claim, &fill, self.frame(work, &fit), generation);
+        writes::rehearse(&self.of(&pod.metadata), &pod, WRITER).await
+    }
+
+    /// Ask whether the pod that will send the source could be made, and the keys of both.
+    async fn rehearse_sender(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
+        let later = work.seen.fill().and_then(|fill| fill.rehearsal.as_deref());
+        let Some(later) = later else { return Ok(()) };
+        if let Some(keys) = self.keys(work)? {
+            writes::rehearse(&self.of(&keys.metadata), &keys, WRITER).await?;
+        }
+        let Some(pod) = self.sender(work, later).await? else { return Ok(()) };
+        writes::rehearse(&self.of(&pod.metadata), &pod, WRITER).await
+    }
+
+    /// What pods may ask for in a namespace.
+    async fn fit(&self, namespace: &str) -> Result<Fit, kube::Error> {
+        let (quotas, ranges) = (
+            Api::<ResourceQuota>::namespaced(self.client.clone(), namespace),
+            Api::<LimitRange>::namespaced(self.client.clone(), namespace),
+        );
+        let all = ListParams::default();
+        Ok(Fit::of(&quotas.list(&all).await?.items, &ranges.list(&all).await?.items))
+    }
+
+    fn frame<'a>(&'a self, work: &Work<'a, S>, fit: &'a Fit) -> make::Frame<'a> {
+        make::Frame { settings: &self.settings, namespace: work.namespace, fit }
     }
 
     async fn tell(

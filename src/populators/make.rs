@@ -4,14 +4,19 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
+use crate::api::PopulatorPod;
+use crate::populators::fit::Fit;
 use crate::populators::seen::{selected_node, uid};
-use crate::populators::{Fill, LABEL, SELECTED_NODE};
+use crate::populators::{Fill, LABEL, SELECTED_NODE, Settings};
 
 /// On a fill pod: the generation of the source that it was made of.
 const GENERATION: &str = "pliant.io/generation";
 
 /// On a fill pod that only copies ahead: its volume is not filled by it.
 const AHEAD: &str = "pliant.io/copies-ahead";
+
+/// On a fill pod that only tries whether its volume could be filled.
+const PROBES: &str = "pliant.io/probes";
 
 /// On pods and second claims: the claim that is filled, for people.
 const CLAIM: &str = "pliant.io/claim";
@@ -67,11 +72,19 @@ pub(super) fn metadata(claim: &PersistentVolumeClaim, name: &str, namespace: &st
     })
 }
 
+/// What all pods of ours have alike in a namespace.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame<'a> {
+    pub settings: &'a Settings,
+    pub namespace: &'a str,
+    pub fit: &'a Fit,
+}
+
 /// What a pod of ours runs, with what, and where.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     pub name: String,
-    pub image: &'a str,
+    pub pod: &'a PopulatorPod,
     pub args: Value,
     /// The variables that arguments may name.
     pub env: Value,
@@ -90,13 +103,12 @@ const WRITES: &[&str] = &["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", 
 pub(super) fn pod(
     claim: &PersistentVolumeClaim,
     fill: &Fill,
-    image: &str,
-    namespace: &str,
+    frame: Frame<'_>,
     generation: i64,
 ) -> Pod {
     let name = prime_name(uid(&claim.metadata));
     let target = json!({"name": "target", "persistentVolumeClaim": {"claimName": name}});
-    let mut run = Run::of(fill, name, image);
+    let mut run = Run::of(fill, name);
     run.args = json!(fill.args);
     run.capabilities = WRITES;
     run.volumes.push(target);
@@ -110,12 +122,40 @@ pub(super) fn pod(
     let only = fill.nodes.as_ref().filter(|nodes| nodes.len() == 1);
     let only = only.and_then(|nodes| nodes.first()).map(String::as_str);
     run.nodes = selected_node(claim).or(only).into_iter().collect();
-    let mut pod = run.pod(claim, namespace);
+    let mut pod = run.pod(claim, frame);
     pod.annotations_mut().insert(GENERATION.to_owned(), generation.to_string());
     if fill.ahead_of.is_some() {
         mark_ahead(&mut pod);
     }
     pod
+}
+
+/// The pod that tries whether the volume of the second claim could be filled: as the one that will do so, but
+/// without what it is filled from, which others use.
+pub(super) fn probe(
+    claim: &PersistentVolumeClaim,
+    fill: &Fill,
+    frame: Frame<'_>,
+    generation: i64,
+) -> Pod {
+    let device = is_block(claim).then_some("--device");
+    let args = ["copy", "/target", "--probe", "--result", "/dev/termination-log"];
+    let fill = Fill {
+        args: args.into_iter().chain(device).map(str::to_owned).collect(),
+        volumes: Vec::new(),
+        mounts: Vec::new(),
+        devices: Vec::new(),
+        pod: fill.pod.clone(),
+        ..Fill::default()
+    };
+    let mut pod = pod(claim, &fill, frame, generation);
+    mark_probe(&mut pod);
+    pod
+}
+
+/// Say of a pod that it only tries whether its volume could be filled.
+pub(super) fn mark_probe(pod: &mut Pod) {
+    pod.annotations_mut().insert(PROBES.to_owned(), "true".to_owned());
 }
 
 /// Say of a pod that it only copies ahead.
@@ -125,11 +165,11 @@ pub(super) fn mark_ahead(pod: &mut Pod) {
 
 impl<'a> Run<'a> {
     /// With what the source needs, and nothing else yet.
-    pub fn of(fill: &Fill, name: String, image: &'a str) -> Run<'a> {
+    pub fn of(fill: &'a Fill, name: String) -> Run<'a> {
         let each = |all: Value| all.as_array().cloned().unwrap_or_default();
         Run {
             name,
-            image,
+            pod: &fill.pod,
             args: Value::Null,
             env: Value::Null,
             volumes: each(json!(fill.volumes)),
@@ -142,9 +182,15 @@ impl<'a> Run<'a> {
 
     /// The pod: its capabilities are among those that the policy `baseline` of Kubernetes lets a namespace
     /// have; no token, no network identity, and nothing of its own that could be written.
-    pub fn pod(self, claim: &PersistentVolumeClaim, namespace: &str) -> Pod {
+    pub fn pod(self, claim: &PersistentVolumeClaim, frame: Frame<'_>) -> Pod {
+        let secrets = frame.settings.pull_secrets.iter().map(|name| json!({ "name": name }));
+        let secrets: Vec<Value> = secrets.collect();
+        // It goes where the pod of a claim will go, which may tolerate what this does not know.
+        let cordon = json!({"operator": "Exists", "effect": "NoSchedule"});
+        let tolerations = self.pod.tolerations.iter().map(|one| json!(one));
+        let tolerations: Vec<Value> = [cordon].into_iter().chain(tolerations).collect();
         let pod = json!({
-            "metadata": metadata(claim, &self.name, namespace),
+            "metadata": metadata(claim, &self.name, frame.namespace),
             "spec": {
                 "restartPolicy": "Never",
                 "automountServiceAccountToken": false,
@@ -152,27 +198,25 @@ impl<'a> Run<'a> {
                 "terminationGracePeriodSeconds": 5,
                 "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
                 "affinity": affinity(&self.nodes),
-                // It goes where the pod of a claim will go, which may tolerate what this does not know.
-                "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
-                "containers": [self.container()],
+                "imagePullSecrets": secrets,
+                "priorityClassName": self.pod.priority_class_name,
+                "tolerations": tolerations,
+                "containers": [self.container(frame)],
                 "volumes": self.volumes,
             },
         });
         serde_json::from_value(pod).expect("a pod")
     }
 
-    fn container(&self) -> Value {
+    fn container(&self, frame: Frame<'_>) -> Value {
         json!({
             "name": CONTAINER,
-            "image": self.image,
+            "image": frame.settings.image,
             "args": self.args,
             "env": self.env,
             "volumeMounts": self.mounts,
             "volumeDevices": self.devices,
-            "resources": {
-                "requests": {"cpu": "50m", "memory": "64Mi"},
-                "limits": {"memory": "512Mi"},
-            },
+            "resources": frame.fit.resources(),
             "securityContext": {
                 "runAsUser": 0,
                 "allowPrivilegeEscalation": false,
@@ -213,15 +257,30 @@ pub(super) fn is_ahead(pod: &Pod) -> bool {
     pod.annotations().contains_key(AHEAD)
 }
 
+/// Whether a pod only tries whether its volume could be filled.
+pub(super) fn is_probe(pod: &Pod) -> bool {
+    pod.annotations().contains_key(PROBES)
+}
+
+/// Whether a pod fills its volume to the end.
+pub(super) fn fills_volume(pod: &Pod) -> bool {
+    !is_ahead(pod) && !is_probe(pod)
+}
+
 /// The generation of the source that a pod was made of.
 pub(super) fn generation_of(pod: &Pod) -> Option<i64> {
     pod.annotations().get(GENERATION)?.parse().ok()
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::populators::PopulatorReason;
+
+    /// What pods have alike in the namespace `shop`.
+    pub fn frame<'a>(settings: &'a Settings, fit: &'a Fit) -> Frame<'a> {
+        Frame { settings, namespace: "shop", fit }
+    }
 
     fn claim(mode: &str) -> PersistentVolumeClaim {
         serde_json::from_value(json!({
@@ -260,8 +319,9 @@ mod tests {
     #[test]
     fn a_pod_has_no_more_rights_than_it_needs() {
         let fill = Fill { args: vec!["copy".to_owned()], ..Fill::default() };
-        let made =
-            serde_json::to_value(pod(&claim("Filesystem"), &fill, "image", "shop", 3)).unwrap();
+        let (settings, fit) = (Settings::default(), Fit::default());
+        let made = pod(&claim("Filesystem"), &fill, frame(&settings, &fit), 3);
+        let made = serde_json::to_value(made).unwrap();
         let spec = &made["spec"];
         assert_eq!(spec["automountServiceAccountToken"], false);
         assert_eq!(spec["restartPolicy"], "Never");
@@ -289,18 +349,73 @@ mod tests {
         };
         let mut anywhere = claim("Filesystem");
         anywhere.annotations_mut().remove(SELECTED_NODE);
-        let made = pod(&anywhere, &fill, "image", "shop", 3);
-        assert!(is_ahead(&made) && !is_ahead(&pod(&anywhere, &Fill::default(), "", "", 3)));
+        let (settings, fit) = (Settings::default(), Fit::default());
+        let made = pod(&anywhere, &fill, frame(&settings, &fit), 3);
+        assert!(
+            is_ahead(&made)
+                && !is_ahead(&pod(&anywhere, &Fill::default(), frame(&settings, &fit), 3))
+        );
         let made = serde_json::to_string(&made).unwrap();
         assert!(made.contains(r#""values":["beta"]"#), "{made}");
     }
 
     #[test]
     fn a_raw_volume_is_a_device_of_the_pod() {
-        let made = pod(&claim("Block"), &Fill::default(), "image", "shop", 3);
+        let (settings, fit) = (Settings::default(), Fit::default());
+        let made = pod(&claim("Block"), &Fill::default(), frame(&settings, &fit), 3);
         assert_eq!(generation_of(&made), Some(3));
         let made = serde_json::to_value(made).unwrap();
         let devices = json!([{"name": "target", "devicePath": "/target"}]);
         assert_eq!(made["spec"]["containers"][0]["volumeDevices"], devices);
+    }
+
+    #[test]
+    fn a_pod_has_the_secrets_of_the_settings_and_the_tolerations_of_the_workload() {
+        let tolerations = json!([{"key": "dedicated", "value": "db", "effect": "NoExecute"}]);
+        let pod = json!({"tolerations": tolerations, "priorityClassName": "high"});
+        let fill = Fill { pod: serde_json::from_value(pod).unwrap(), ..Fill::default() };
+        let pull_secrets = vec!["registry".to_owned()];
+        let (settings, fit) = (Settings { pull_secrets, ..Settings::default() }, Fit::default());
+        let claim = claim("Filesystem");
+        for made in [
+            super::pod(&claim, &fill, frame(&settings, &fit), 3),
+            probe(&claim, &fill, frame(&settings, &fit), 3),
+        ] {
+            let spec = serde_json::to_value(made).unwrap()["spec"].clone();
+            assert_eq!(spec["imagePullSecrets"], json!([{"name": "registry"}]));
+            assert_eq!(spec["priorityClassName"], "high");
+            let all = json!([{"operator": "Exists", "effect": "NoSchedule"}, tolerations[0]]);
+            assert_eq!(spec["tolerations"], all);
+        }
+    }
+
+    #[test]
+    fn a_pod_that_only_tries_is_as_the_one_that_fills_and_has_nothing_of_the_source() {
+        let source = json!({"name": "source", "persistentVolumeClaim": {"claimName": "old"}});
+        let fill = Fill {
+            args: vec!["copy".to_owned(), "/source".to_owned()],
+            volumes: vec![serde_json::from_value(source).unwrap()],
+            nodes: Some(["beta".to_owned()].into()),
+            ..Fill::default()
+        };
+        let (settings, fit) = (Settings::default(), Fit::default());
+        for (mode, device) in [("Filesystem", ""), ("Block", " --device")] {
+            let claim = claim(mode);
+            let [tries, fills] = [
+                probe(&claim, &fill, frame(&settings, &fit), 3),
+                super::pod(&claim, &fill, frame(&settings, &fit), 3),
+            ];
+            assert!(is_probe(&tries) && !is_probe(&fills) && generation_of(&tries) == Some(3));
+            let (tries, fills) = (tries.spec.unwrap(), fills.spec.unwrap());
+            let args = tries.containers[0].args.clone().unwrap().join(" ");
+            let expected = format!("copy /target --probe --result /dev/termination-log{device}");
+            assert_eq!(args, expected);
+            assert_eq!(tries.affinity, fills.affinity);
+            assert_eq!(tries.containers[0].resources, fills.containers[0].resources);
+            assert_eq!(tries.containers[0].security_context, fills.containers[0].security_context);
+            let names: Vec<String> =
+                tries.volumes.unwrap().into_iter().map(|one| one.name).collect();
+            assert_eq!(names, ["target"]);
+        }
     }
 }

@@ -49,6 +49,7 @@ impl Seen {
             pod: before.pod,
             digest: before.digest,
             started_at: before.started_at,
+            probe_time: before.probe_time,
             ..base
         }
     }

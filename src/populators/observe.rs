@@ -70,7 +70,9 @@ impl<S: Source> Populator<S> {
             None => self.pv(&claim).await?,
         };
         let pv_nodes = match &pv {
-            Some(pv) if pod.is_none() => places::nodes_of(&self.client, pv).await?,
+            Some(pv) if pod.as_ref().is_none_or(make::is_probe) => {
+                places::nodes_of(&self.client, pv).await?
+            }
             _ => None,
         };
         let volume = pv.as_ref().and_then(volume_of);
@@ -194,8 +196,8 @@ impl<S: Source> Populator<S> {
     }
 }
 
-/// Whether the source is to be looked at: before a pod is made, and again when that has ended. Who came
+/// Whether the source is to be looked at: before a pod is made that reads it, and again when that has ended. Who came
 /// meanwhile may have written what is not in the copy.
 fn is_to_be_seen(pod: Option<&Pod>) -> bool {
-    pod.is_none_or(|pod| Outcome::of(pod).is_some())
+    pod.is_none_or(|pod| make::is_probe(pod) || Outcome::of(pod).is_some())
 }

@@ -42,6 +42,8 @@ pub enum Outcome {
     },
     /// A round has been copied ahead; what it left nobody has compared.
     Ahead(Round),
+    /// It could be filled; nothing was.
+    Probed,
     /// Another try would end the same way.
     Never(PopulatorReason, String),
     /// Another try may succeed.
@@ -66,12 +68,13 @@ impl Outcome {
         let ended = terminated(pod).cloned().unwrap_or_default();
         let told = told(&ended);
         match status.phase.as_deref() {
+            Some("Succeeded") if make::is_probe(pod) => Some(probed(told)),
             Some("Succeeded") if make::is_ahead(pod) => Some(ahead(told)),
             Some("Succeeded") => Some(done(told)),
             Some("Failed") => Some(failed(pod, &ended, told)),
             // That the pod has ended is told when all of it is taken down, a second or two later; and its
             // next one has the same volume.
-            Some("Running") if ended.exit_code == 0 && !make::is_ahead(pod) => {
+            Some("Running") if ended.exit_code == 0 && make::fills_volume(pod) => {
                 Some(done(told)).filter(|outcome| matches!(outcome, Outcome::Done { .. }))
             }
             _ => None,
@@ -97,6 +100,14 @@ fn done(told: Option<Told>) -> Outcome {
         Some(Told { outcome, digest: Some(digest), bytes, .. }) if outcome == "done" => {
             Outcome::Done { digest: Some(digest), bytes }
         }
+        _ => Outcome::Failed(UNSAID.to_owned()),
+    }
+}
+
+/// Whatever else a pod says that only tries it, its volume is not filled.
+fn probed(told: Option<Told>) -> Outcome {
+    match told {
+        Some(Told { outcome, .. }) if outcome == "done" => Outcome::Probed,
         _ => Outcome::Failed(UNSAID.to_owned()),
     }
 }

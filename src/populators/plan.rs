@@ -1,5 +1,6 @@
 //! What is done next for a claim that is to be filled. Pure; a plan after its own apply is empty.
 
+mod probing;
 mod sending;
 mod waiting;
 
@@ -192,7 +193,8 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         let mut filling = seen.filling(FillingPhase::Provisioning);
         filling.started_at = filling.started_at.or(Some(Time(seen.now)));
         (filling.retry_at, filling.pod) = (None, None);
-        (filling.ahead, filling.fence) = (None, None); // Those of another volume.
+        // Those of another volume.
+        (filling.ahead, filling.fence, filling.probe_time) = (None, None, None);
         filling.second_claim = None;
         let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);
         let source_held = (!source.is_held).then_some(Step::HoldSource);
@@ -247,13 +249,18 @@ fn start(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     if let Some(steps) = half_copied {
         return steps;
     }
-    if let Some((reason, message)) = seen.fill().and_then(|fill| fill.held.as_ref()) {
+    let waits = seen.fill().and_then(|fill| fill.held.as_ref());
+    if let Some((reason, message)) = waits.filter(|_| !probing::is_wanted(seen)) {
         return seen.wait(*reason, message);
     }
     // Held again, should somebody have taken it off: what is made must not outlive the claim.
     let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);
     let source_held = (!source.is_held).then_some(Step::HoldSource);
-    let next = if seen.is_far() { sending::next(seen, source) } else { vec![Step::MakePod] };
+    let next = match waits {
+        Some(_) => probing::begin(seen),
+        None if seen.is_far() => sending::next(seen, source),
+        None => vec![Step::MakePod],
+    };
     held.into_iter().chain(source_held).chain(next).collect()
 }
 
@@ -267,6 +274,9 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
     if seen.waits_for_consumer && moved || is_outdated && Outcome::of(pod).is_none() {
         return call_off(seen, source);
     }
+    if make::is_probe(pod) {
+        return probing::watch(seen, source, pod);
+    }
     let id = uid(&pod.metadata);
     match Outcome::of(pod) {
         // Whoever came after it was read may have written what is not in the copy.
@@ -274,6 +284,8 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
             Some(why) => anew(seen, Some(id), &format!("the copy is out of date: {why}")),
             None => bind(seen, id, digest, bytes),
         },
+        // Only a pod of ours that says that it is none can have ended so.
+        Some(Outcome::Probed) => drop_pods(seen),
         Some(Outcome::Ahead(round)) => [seen.end_round(id, round), drop_pods(seen)].concat(),
         Some(Outcome::Never(PopulatorReason::ContentDiffers, message)) if seen.is_live() => {
             let message = format!("a pod writes to the source while it is copied: {message}");

@@ -56,6 +56,9 @@ pub struct Settings {
     /// The namespace of second claims and fill pods that need nothing of the claim's namespace; `None`
     /// is the namespace of the claim.
     pub namespace: Option<String>,
+    /// Names of the Secrets with which their image is pulled; without any, those of the ServiceAccount `default`
+    /// of the namespace are used, as Kubernetes has it.
+    pub pull_secrets: Vec<String>,
 }
 
 /// Fills the claims of one kind of source.

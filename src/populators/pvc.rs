@@ -103,7 +103,14 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
             // Its volume may be made on a node to which it is sent later.
             Some(held) => {
                 let later = fill(source, "--final", make::is_block(from), seen.nodes.clone());
-                Fill { held: Some(held), nodes: later.nodes, far: later.far, ..Fill::default() }
+                Fill {
+                    held: Some(held),
+                    nodes: later.nodes.clone(),
+                    far: later.far.clone(),
+                    pod: later.pod.clone(),
+                    rehearsal: source.spec.probe.then(|| Box::new(later)),
+                    ..Fill::default()
+                }
             }
             None => ahead(source, from, seen),
         }));
@@ -219,6 +226,7 @@ fn fill(
         mounts: (!is_block).then_some(mount).into_iter().collect(),
         devices: is_block.then_some(device).into_iter().collect(),
         nodes,
+        pod: source.spec.populator_pod.clone(),
         ..Fill::default()
     }
 }

@@ -12,6 +12,9 @@ use crate::wire::{Keys, PORT};
 /// Where both find their keys.
 const KEYS: &str = "/keys";
 
+/// In the place of an address that is not known yet.
+pub(super) const ANYWHERE: &str = "0.0.0.0:0";
+
 /// To read what belongs to anybody, and to leave no trace of it.
 const READS: &[&str] = &["DAC_OVERRIDE", "FOWNER"];
 
@@ -62,10 +65,9 @@ pub(super) fn pod(
     claim: &PersistentVolumeClaim,
     prime: &PersistentVolumeClaim,
     (fill, far): (&Fill, &Far),
-    image: &str,
-    namespace: &str,
+    frame: make::Frame<'_>,
 ) -> Pod {
-    let mut run = make::Run::of(fill, name(uid(&claim.metadata)), image);
+    let mut run = make::Run::of(fill, name(uid(&claim.metadata)));
     // Without the port: brackets are for an address of IPv6 alone, and which it has is not known yet.
     let where_to = ["--listen", "$(POD_IP)", "--keys", KEYS].map(str::to_owned);
     run.args = json!([&far.send[..], &where_to].concat());
@@ -74,7 +76,7 @@ pub(super) fn pod(
     run.nodes = fill.nodes.iter().flatten().map(String::as_str).collect();
     run.volumes.push(json!(key_volume(prime, "source")));
     run.mounts.push(json!(key_mount()));
-    let mut pod = run.pod(claim, namespace);
+    let mut pod = run.pod(claim, frame);
     pod.metadata.owner_references = serde_json::from_value(owned_by(prime)).ok();
     pod
 }
@@ -124,6 +126,8 @@ fn key_mount() -> VolumeMount {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::populators::Settings;
+    use crate::populators::fit::Fit;
 
     fn claim(name: &str, uid: &str) -> PersistentVolumeClaim {
         serde_json::from_value(json!({
@@ -148,8 +152,14 @@ mod tests {
     #[test]
     fn who_sends_is_at_the_source_and_has_only_its_own_keys() {
         let (claim, prime) = (claim("new", "u"), claim("prime-u", "p"));
-        let made =
-            serde_json::to_value(pod(&claim, &prime, (&fill(), &far()), "i", "shop")).unwrap();
+        let (settings, fit) = (Settings::default(), Fit::default());
+        let made = serde_json::to_value(pod(
+            &claim,
+            &prime,
+            (&fill(), &far()),
+            make::tests::frame(&settings, &fit),
+        ))
+        .unwrap();
         assert_eq!(made["metadata"]["name"], "send-u");
         assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "p");
         let spec = &made["spec"];

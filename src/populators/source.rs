@@ -10,7 +10,7 @@ use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::api::PopulatorStatus;
+use crate::api::{PopulatorPod, PopulatorStatus};
 use crate::populators::PopulatorReason;
 
 /// A kind of objects that claims are filled from.
@@ -85,6 +85,10 @@ pub struct Fill {
     pub held: Option<(PopulatorReason, String)>,
     /// It only copies ahead, in rounds: what the rest waits for.
     pub ahead_of: Option<(PopulatorReason, String)>,
+    /// What it will be when it is held no more, if that is to be tried before.
+    pub rehearsal: Option<Box<Fill>>,
+    /// What its pods have besides.
+    pub pod: PopulatorPod,
 }
 
 /// How a volume is filled from another node: a pod there sends what the one here would have mounted.

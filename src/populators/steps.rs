@@ -25,6 +25,10 @@ pub(super) enum Step {
     MakeSender,
     /// Make the pod that fills its volume.
     MakePod,
+    /// Ask whether the pod that fills it could be made, and make none.
+    RehearsePod,
+    /// The same of the pod that sends the source, and of the keys of both.
+    RehearseSender,
     /// Have the node of the volume do something to it, without waiting for that.
     Ask { volume: VolumeId, wish: Wish },
     /// Write an event on the claim.
@@ -67,6 +71,14 @@ impl Step {
 
     /// Whether it makes an object, which the API server may refuse.
     pub fn makes(&self) -> bool {
-        matches!(self, Step::MakePrime | Step::MakeKeys | Step::MakeSender | Step::MakePod)
+        matches!(
+            self,
+            Step::MakePrime
+                | Step::MakeKeys
+                | Step::MakeSender
+                | Step::MakePod
+                | Step::RehearsePod
+                | Step::RehearseSender
+        )
     }
 }

@@ -54,6 +54,7 @@ pub fn copy(args: &CopyRole) -> Result<ExitCode> {
     };
     let target = args.target.as_path();
     carry(&args.carry, |hand, tell| match (&args.source, &args.from, &args.keys) {
+        _ if args.probe => copy::probe(target, args.device),
         (_, Some(from), Some(keys)) => {
             let remote = Remote::at(from, &Credentials::read(keys)?, tell.stop())?;
             if args.device {

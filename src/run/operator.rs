@@ -34,7 +34,11 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
     let shown = Shown::default();
     let figures = Arc::new(Certificate(shown.clone()));
     machine::tell_figures(address, &metrics, figures, &stop).await?;
-    let settings = Settings { image: role.fill_image, namespace: role.fill_namespace };
+    let settings = Settings {
+        image: role.fill_image,
+        namespace: role.fill_namespace,
+        pull_secrets: role.populator_image_pull_secrets,
+    };
     let counts = Arc::new(Counts(metrics));
     let tally: Arc<dyn Tally> = counts.clone();
     let watches = Arc::new(Watches::start(&client, &stop));

@@ -30,6 +30,9 @@ const NUDGED: &str = "pliant.io/volume-handed-over";
 /// On a pod that fills a volume, or sends to one that does.
 const FILL: &str = "pliant.io/fill";
 
+/// On a fill pod that only tries whether its volume can be filled.
+pub const PROBES: &str = "pliant.io/probes";
+
 /// What is in a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
@@ -79,6 +82,12 @@ pub struct Play {
     pub rounds: VecDeque<u64>,
     /// How many fill pods have run.
     pub pods: usize,
+    /// How the next pods end that only try whether a volume can be filled; then all are done.
+    pub probe_ends: VecDeque<End>,
+    /// How many of those have run.
+    pub probes: usize,
+    /// Why no pod of ours is scheduled, if none is.
+    pub unschedulable: Option<&'static str>,
     pub contents: BTreeMap<String, Content>,
     /// The volumes of this driver that nodes have, with what the driver calls them.
     pub volumes: BTreeMap<String, String>,
@@ -469,6 +478,12 @@ fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
     let runs = is_runnable(api, pod) && has_keys(api, pod);
     let Some(pv) = target(api, pod).filter(|_| runs) else { return false };
     let uid = pod.uid().unwrap();
+    if let Some(why) = play.unschedulable.filter(|_| now.is_empty() || now == "Pending") {
+        return leave_pending(api, pod, why);
+    }
+    if pod.annotations().contains_key(PROBES) {
+        return probe(api, play, pod);
+    }
     match now.as_str() {
         "" | "Pending" => {
             play.pods += 1;
@@ -506,6 +521,43 @@ fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
             Some(End::Hangs) | None => return false,
         },
         _ => return false,
+    }
+    true
+}
+
+/// The scheduler finds no node for a pod, and says so once.
+fn leave_pending(api: &FakeApi, pod: &Pod, why: &str) -> bool {
+    let conditions = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                             "message": why}]);
+    let mut changed = serde_json::to_value(pod).unwrap();
+    changed["status"] = json!({"phase": "Pending", "conditions": conditions});
+    let changed = object::<Pod>(changed);
+    let is_news = changed != *pod;
+    if is_news {
+        api.put(&changed);
+    }
+    is_news
+}
+
+/// A kubelet runs a pod that only tries whether its volume can be filled: it writes nothing.
+fn probe(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
+    let phase = pod.status.clone().unwrap_or_default().phase.unwrap_or_default();
+    if !phase.is_empty() && phase != "Pending" {
+        return false;
+    }
+    if volume_read(api, pod).is_some() {
+        play.wrong.push(format!("{} reads the source before its pod is stopped", pod.name_any()));
+    }
+    play.probes += 1;
+    match play.probe_ends.pop_front().unwrap_or(End::Done) {
+        End::Done => {
+            let said = json!({"exitCode": 0, "message": "{\"outcome\":\"done\",\"bytes\":0}"});
+            put_phase(api, pod, "Succeeded", &said);
+        }
+        End::Failed(message) => {
+            put_phase(api, pod, "Failed", &json!({"exitCode": 5, "message": message}));
+        }
+        End::Hangs => put_phase(api, pod, "Running", &Value::Null),
     }
     true
 }

@@ -916,3 +916,70 @@ fn a_volume_that_is_made_anew_is_told_from_the_beginning() {
     });
     assert_eq!(told.unwrap().fence, None);
 }
+
+/// A paused source whose copy is tried before.
+fn tried(seen: Box<Seen>) -> Box<Seen> {
+    let rehearsal = Some(Box::new(Fill::default()));
+    let fill = Fill { held: Some(held()), rehearsal, ..Fill::default() };
+    seen.sight(Sight::Ready(Box::new(fill))).with(|seen| seen.source.as_mut().unwrap().anew = false)
+}
+
+/// The pod that tries it.
+fn tries(phase: &str, message: &str) -> Box<Seen> {
+    tried(running(phase, message).with(|seen| make::mark_probe(seen.pod.as_mut().unwrap())))
+}
+
+#[test]
+fn what_fills_a_volume_is_tried_while_its_source_is_paused() {
+    let done = r#"{"outcome":"done","bytes":0}"#;
+    let refused = |seen: Box<Seen>| seen.tells(|told| told.reason = Some("FillRefused".to_owned()));
+    let is_known = |seen: Box<Seen>| seen.tells(|told| told.probe_time = Some(Time(at(900))));
+    let edited = |seen: Box<Seen>| seen.with(|seen| seen.source.as_mut().unwrap().generation = 2);
+    check([
+        (
+            "its volume is there",
+            tried(provisioned()),
+            "RehearsePod, MakePod, Note Provisioning, Show",
+        ),
+        ("it runs", tries("Running", ""), "Note Provisioning, Show"),
+        ("it ended", tries("Succeeded", done), "Note Provisioning, Show, DropPod"),
+        ("it ended, and the status says so", is_known(tries("Succeeded", done)), "DropPod"),
+        (
+            "what else is needed is refused",
+            refused(tries("Succeeded", done)),
+            "Note Waiting, Show, DropPod",
+        ),
+        (
+            "it is not asked for at once again",
+            refused(tried(provisioned())).with(|seen| {
+                let told = seen.source.as_mut().unwrap().told.as_mut().unwrap();
+                told.retry_at = Some(Time(at(1030)));
+            }),
+            "",
+        ),
+        (
+            "it failed",
+            tries("Failed", "no such image"),
+            "Tell FillRetried, Note Waiting, Show, Count retry, DropPod",
+        ),
+        (
+            "it did what it was not made for",
+            tries("Succeeded", ""),
+            "Tell FillRetried, Note Waiting, Show, Count retry, DropPod",
+        ),
+        ("paused no more", edited(tries("Running", "")), "Note Waiting, Show, DropPod"),
+        ("it was tried", is_known(tried(provisioned())), "Note Waiting, Show"),
+        (
+            "for another wish",
+            edited(is_known(tried(provisioned()))),
+            "RehearsePod, MakePod, Note Provisioning, Show",
+        ),
+        (
+            "its volume was lost",
+            is_known(tried(provisioned())).with(|seen| seen.prime = None),
+            "Note Provisioning, Show, MakePrime",
+        ),
+    ]);
+    let made = plan(&is_known(tried(provisioned())).with(|seen| seen.prime = None));
+    assert!(!format!("{made:?}").contains("probe_time: Some"), "another volume is tried, too");
+}

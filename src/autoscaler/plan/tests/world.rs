@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::retries::Tries;
 use crate::api::{
-    AutoscalerPhase, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Quantity, RollBack,
+    AutoscalerPhase, PopulatorPod, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Quantity, RollBack,
 };
 use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::seen::{Claims, ClockSeen, Seen, Workload};
@@ -326,6 +326,7 @@ impl World {
             has_unnamed: false,
             min_ready: 0,
             habits: Vec::new(),
+            populator_pod: PopulatorPod::default(),
         };
         let claims = self.claims.iter().map(|(name, claim)| (name.clone(), claim.object(name)));
         let sources = self.sources.iter().map(|(name, source)| {

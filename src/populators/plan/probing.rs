@@ -1,0 +1,84 @@
+//! What is done so that it is known, before the source is taken from its pods, that a pod which fills the volume
+//! may be made and runs: the very pod is made in a dry run, and one like it is run with the volume and
+//! without the source.
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
+
+use super::{again, drop_pods, waiting};
+use crate::api::{Filling, FillingPhase};
+use crate::populators::notes::with_reason;
+use crate::populators::seen::{Seen, SourceSeen, uid};
+use crate::populators::steps::Step;
+use crate::populators::{Outcome, PopulatorReason};
+
+/// After what time it is tried again what was refused.
+const REFUSED: SignedDuration = SignedDuration::from_secs(30);
+
+/// Whether it is still to be tried, for the source as it is wanted now.
+pub(super) fn is_wanted(seen: &Seen) -> bool {
+    let is_asked_for = seen.fill().is_some_and(|fill| fill.rehearsal.is_some());
+    let generation = seen.source.as_ref().map(|source| source.generation);
+    let is_known = seen
+        .told()
+        .is_some_and(|told| told.probe_time.is_some() && Some(told.generation) == generation);
+    is_asked_for && !is_known
+}
+
+/// Try it. What is told of before is over when all of it may be made; both pods count at the same time when it is
+/// filled, so the one that sends is asked for when the other one is there.
+pub(super) fn begin(seen: &Seen) -> Vec<Step> {
+    let sender = seen.is_far().then_some(Step::RehearseSender);
+    let mut filling = seen.filling(FillingPhase::Provisioning);
+    filling.retry_at = None;
+    let made = [Step::RehearsePod, Step::MakePod].into_iter().chain(sender);
+    made.chain(seen.say(filling)).collect()
+}
+
+/// While there is a pod that only tries it.
+pub(super) fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
+    if !is_wanted(seen) {
+        return drop_pods(seen);
+    }
+    let id = uid(&pod.metadata);
+    match Outcome::of(pod) {
+        // It is tried again with another pod, which counts beside the one that sends.
+        Some(Outcome::Probed) if is_refused(seen) => {
+            let before = seen.told().cloned().unwrap_or_default();
+            let retry_at = before.retry_at.filter(|Time(at)| *at > seen.now);
+            let retry_at = retry_at.or_else(|| seen.now.checked_add(REFUSED).ok().map(Time));
+            let filling = seen.filling(FillingPhase::Waiting);
+            let (reason, message) = (before.reason, before.message);
+            let filling = Filling { reason, message, retry_at, ..filling };
+            [seen.say(filling), drop_pods(seen)].concat()
+        }
+        Some(Outcome::Probed) => {
+            let mut filling = seen.filling(FillingPhase::Provisioning);
+            (filling.probe_time, filling.retry_at) = (Some(Time(seen.now)), None);
+            [seen.say(filling), drop_pods(seen)].concat()
+        }
+        Some(Outcome::Failed(message) | Outcome::Never(_, message)) => {
+            again(seen, source, Some(id), &message)
+        }
+        Some(Outcome::Done { .. } | Outcome::Ahead(_)) => {
+            again(seen, source, Some(id), "its pod did what it was not made for")
+        }
+        None => {
+            let sender = (seen.is_far() && is_refused(seen)).then_some(Step::RehearseSender);
+            let mut filling = seen.filling(FillingPhase::Provisioning);
+            (filling.pod, filling.retry_at) = (Some(id.to_owned()), None);
+            let filling =
+                match waiting::held_up(seen.now, pod, "tries whether the volume can be filled") {
+                    Some(why) => with_reason(filling, PopulatorReason::FillPodWaits, &why),
+                    None => filling,
+                };
+            sender.into_iter().chain(seen.say(filling)).collect()
+        }
+    }
+}
+
+fn is_refused(seen: &Seen) -> bool {
+    let reason = seen.told().and_then(|told| told.reason.as_deref());
+    reason == Some(&*PopulatorReason::FillRefused.to_string())
+}
