@@ -58,16 +58,18 @@ pub use node_storage::{
 };
 pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
 pub use pvc_autoscaler::{
-    AutoscalerMode, AutoscalerPhase, Grown, MOST_ORDINALS, MOST_RETAINED, Naming, OrdinalStatus,
-    Peak, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Reopen, RollBack, RolledBack,
-    Rollout,
+    Abort, AbortedSwap, AutoscalerMode, AutoscalerPhase, Grown, MOST_ORDINALS, MOST_RETAINED,
+    Naming, OrdinalStatus, Peak, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Reopen,
+    RollBack, RolledBack, Rollout,
 };
-pub use pvc_source::{Compare, PopulatorPod, PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef};
+pub use pvc_source::{
+    Compare, PopulatorPod, PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef,
+};
 pub use quantity::Quantity;
 pub use share::{Share, ShareError};
 pub use span::{Span, SpanError};
 pub use stateful_set_name::{NamesStatefulSet, StatefulSetName};
-pub use swap::{InPlace, InPlacePhase, LastSwap, Retained, Swap, SwapPhase};
+pub use swap::{Cancellation, InPlace, InPlacePhase, LastSwap, Retained, Swap, SwapPhase};
 pub use unknown::is_understood;
 pub use volume_populator::{SourceKind, VolumePopulator};
 pub use volume_request::{

@@ -11,6 +11,7 @@
 //! is none.
 
 mod apply;
+mod cancel;
 mod conditions;
 mod decide;
 mod drift;
@@ -48,6 +49,7 @@ mod turn;
 
 use std::time::Duration;
 
+pub(crate) use cancel::{can_be_aborted, is_aborted, is_wanted_aborted};
 pub(crate) use drift::Drift;
 pub(crate) use go_back::{is_rolled_back, is_wanted_back};
 pub use keeper::{Keeper, Webhook};

@@ -41,6 +41,7 @@ pub const MOST_RETAINED: usize = 16;
     validation = Rule::new("!has(self.spec.autoscale) || quantity(self.spec.autoscale.maxSize).compareTo(quantity(self.spec.volumeClaimTemplate.spec.resources.requests.storage)) >= 0").message("autoscale.maxSize is to be no less than resources.requests.storage of the template: raise it, or lower that"),
     validation = Rule::new("!has(self.spec.naming) || has(self.spec.statefulSetName)").message("naming is for the claims of a StatefulSet: pods that name their claims by themselves go on to name them"),
     validation = Rule::new("!has(self.spec.rollBack) || has(self.spec.statefulSetName)").message("rollBack is for the claims of a StatefulSet: those that pods name by themselves never became others"),
+    validation = Rule::new("!has(self.spec.abort) || has(self.spec.statefulSetName)").message("abort is for the claims of a StatefulSet: those that pods name by themselves never become others"),
     validation = Rule::new("self.spec.compare == 'All' || self.spec.hotCopy").message("compare: Changed is for claims that are copied while their pods run: set hotCopy to true, or write All"),
     validation = Rule::new("has(self.spec.statefulSetName) == has(oldSelf.spec.statefulSetName)").message("whose claims these are cannot change; make another PvcAutoscaler"),
     printcolumn(name = "Workload", type_ = "string", json_path = ".status.workload"),
@@ -106,6 +107,14 @@ pub struct PvcAutoscalerSpec {
         extend("x-kubernetes-list-type" = "set")
     )]
     pub confirmed_stopped: Vec<String>,
+    /// Swaps that are to be given up: their pods keep the claims that they have, until the template is edited. A
+    /// swap whose pod has the new volume already is not given up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = MOST_ORDINALS),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ordinal"])
+    )]
+    pub abort: Vec<Abort>,
     /// Whether a claim is copied in rounds while its pod runs, so that the pod is stopped only for what
     /// has changed since, and for comparing. Claims that only one pod may have are copied while it is
     /// stopped.
@@ -192,6 +201,18 @@ pub struct Reopen {
     pub ordinal: i32,
     /// The generation since which its volume is superseded, as `status.message` says it. Another number means
     /// nothing, so that it happens once.
+    #[schemars(range(min = 1))]
+    pub generation: i64,
+}
+
+/// A swap that is to be given up.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+pub struct Abort {
+    /// The ordinal of the pod.
+    #[schemars(range(min = 0))]
+    pub ordinal: i32,
+    /// What `status.ordinals[].swap.generation` says of the swap. Another number means nothing, so that it
+    /// happens once.
     #[schemars(range(min = 1))]
     pub generation: i64,
 }
@@ -360,6 +381,9 @@ pub struct OrdinalStatus {
     /// What was asked for by `spec.rollBack` and done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rolled_back: Option<RolledBack>,
+    /// The swap that was last given up by `spec.abort`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aborted: Option<AbortedSwap>,
     /// The claims that it had before and that still exist, the last one as the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MOST_RETAINED))]
@@ -390,6 +414,17 @@ impl OrdinalStatus {
 pub struct RolledBack {
     /// When that was begun.
     pub at: Time,
+    /// A digest of the template of then: as long as that stays, the pod keeps what it has.
+    #[schemars(length(max = 64))]
+    pub template: String,
+}
+
+/// A swap that was given up by `spec.abort`.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AbortedSwap {
+    /// When that was done.
+    pub abort_time: Time,
     /// A digest of the template of then: as long as that stays, the pod keeps what it has.
     #[schemars(length(max = 64))]
     pub template: String,

@@ -129,6 +129,12 @@ pub struct Swap {
     /// When the node of the old volume had proved that nobody has it open, and that nobody else will.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unused_at: Option<Time>,
+    /// Since when the pod is down and nothing copies its claim: after ten minutes the swap is given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_start_time: Option<Time>,
+    /// Why the swap is given up, if not since its copy has failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancellation: Option<Cancellation>,
     /// Digest of what was copied, as it was read from both volumes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
@@ -140,6 +146,17 @@ pub struct Swap {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub volume: Option<String>,
+}
+
+/// Why a swap is given up whose copy has not failed.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+pub enum Cancellation {
+    /// The pod was down for ten minutes, and no copy of its claim had begun.
+    NoCopyStarted,
+    /// The template was edited back to what the claim has.
+    TemplateEdited,
+    /// `spec.abort` asks for it.
+    Aborted,
 }
 
 /// What a swap took that has ended.

@@ -10,6 +10,7 @@ use kube::ResourceExt;
 use crate::api::{FenceState, FenceStatus, Retained, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
+use crate::autoscaler::seen::is_ending;
 use crate::autoscaler::swap::is_fillable;
 use crate::autoscaler::turn::Turn;
 use crate::cluster::{Look, VolumeSeen, Wish};
@@ -71,7 +72,11 @@ impl Turn<'_> {
         let fence = self.renumbered(volume, told);
         self.swap_mut().fence = Some(fence);
         let is_copied = seen.claim(&self.new_claim()).is_some_and(is_fillable);
-        if !is_copied && !seen.is_read_by_us(&from) && self.is_unused(&from, volume, fence) {
+        let is_let_go = !is_copied && !seen.is_read_by_us(&from);
+        // Before a copy it was mounted by no other than before, and those keep the pod from nothing.
+        let is_ending = seen.claim(&from).is_some_and(|claim| is_ending(&claim.metadata));
+        let is_looked_at = is_ending || self.swap_mut().unused_at.is_some();
+        if is_let_go && (!is_looked_at || self.is_unused(&from, volume, fence)) {
             let fence = self.next_fence(volume, FenceState::Active, false);
             self.swap_mut().fence = Some(fence);
             self.ask(volume, fence);

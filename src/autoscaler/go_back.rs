@@ -34,7 +34,7 @@ pub(crate) fn is_wanted_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> b
 }
 
 /// A digest of the template, without the labels and annotations of its claims.
-fn digest(spec: &PvcAutoscalerSpec) -> String {
+pub(super) fn digest(spec: &PvcAutoscalerSpec) -> String {
     let written = serde_json::to_vec(&spec.volume_claim_template.spec).unwrap_or_default();
     let digest = Sha256::digest(written);
     let first = <[u8; 8]>::try_from(&digest[..8]).unwrap_or_default();
@@ -207,6 +207,9 @@ impl Turn<'_> {
             self.swap_mut().stopped_at = Some(Time(self.seen.now));
             let text = self.what_is_left(&to);
             self.tell(AutoscalerReason::SwapBegun, &self.attempt(), text);
+        }
+        if let Some(why) = self.returns_too_slowly(&from).filter(|_| is_begun) {
+            return self.give_up(&why);
         }
         self.stop_writers(&from);
         // A pod that was made until this is written is scheduled with what is left.

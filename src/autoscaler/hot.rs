@@ -32,6 +32,9 @@ impl Turn<'_> {
     pub(super) fn prepare(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
+        if self.is_edited_back() {
+            return self.give_up_edited_back();
+        }
         if let Some(why) = self.does_not_fit() {
             return self.give_up(&why);
         }
@@ -107,6 +110,7 @@ impl Turn<'_> {
     }
 
     fn wait_ahead(&mut self, filling: Filling) {
+        self.tell_of_filling(&filling);
         let source = self.seen.sources.get(&self.new_claim());
         let is_hot = source.is_some_and(|source| self.is_hot(source));
         let claim = self.new_claim();

@@ -9,12 +9,13 @@ use crate::api::{
     self, AutoscalerMode, AutoscalerPhase, FillingPhase, MOST_RETAINED, Naming, OrdinalStatus,
     PvcAutoscalerStatus, PvcSourcePopulator, Quantity, Retained, SwapPhase,
 };
+use crate::autoscaler::drift::Drift;
 use crate::autoscaler::seen::{ClockSeen, Seen, Workload, has_ended, is_bound, uid, uses};
 use crate::autoscaler::siblings::is_busy;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::{drop_as_seen, is_fillable};
 use crate::autoscaler::turn::Turn;
-use crate::autoscaler::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, make};
+use crate::autoscaler::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, is_wanted_aborted, make};
 use crate::cluster::{ClockSkew, capacity, requested};
 use crate::volume::few;
 
@@ -353,9 +354,13 @@ fn may_stop(seen: &Seen, entries: &[OrdinalStatus]) -> usize {
 }
 
 /// Whether no pod but its own is stopped: its swap has failed, and no try of it has come to a good end since;
-/// or somebody did not want what it had got.
+/// or a person did not want what it had got, or was to get.
 fn holds_others_up(seen: &Seen, one: &OrdinalStatus) -> bool {
-    if seen.is_rolled_back(one) || seen.is_wanted_back(one) {
+    if seen.is_rolled_back(one)
+        || seen.is_wanted_back(one)
+        || seen.is_aborted(one)
+        || is_wanted_aborted(&seen.autoscaler.spec, one)
+    {
         return true;
     }
     let swap = one.swap.as_ref().filter(|swap| swap.generation == seen.generation());
@@ -392,13 +397,15 @@ pub(super) fn bounded(text: &str) -> String {
     text.chars().take(LONGEST_SENTENCE).collect()
 }
 
-/// Whether a pod has the claim that it is to have.
+/// Whether a pod has the claim that it is to have, as the template has it.
 fn is_settled(seen: &Seen, entry: &OrdinalStatus) -> bool {
     let claim = seen.claim(&entry.active_claim).filter(|claim| is_bound(claim));
     seen.has_pod(entry.ordinal)
         && entry.swap.is_none()
         && !entry.is_shrinking()
-        && claim.is_some_and(|claim| requested(claim) <= capacity(claim))
+        && claim.is_some_and(|claim| {
+            requested(claim) <= capacity(claim) && seen.drift_of(entry, claim) == Drift::None
+        })
 }
 
 /// What is told first, of several things that go on.

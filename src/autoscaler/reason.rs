@@ -27,6 +27,14 @@ pub enum AutoscalerReason {
     ClassMissing,
     /// The clock of an operator differs from that of the API server, so it deletes nothing by time.
     ClockSkew,
+    /// The pod that fills a new claim does not run.
+    FillPodWaits,
+    /// The API server does not let a new claim be filled.
+    FillRefused,
+    /// There is no free space for a new claim on its node, and another one is looked for.
+    FillRescheduled,
+    /// A try to fill a new claim has failed, and there will be another one.
+    FillRetried,
     /// There is no room for what a claim asks for.
     GrowthRefused,
     /// A pod is not ready, so that no other one is stopped.
@@ -55,6 +63,8 @@ pub enum AutoscalerReason {
     RollBackWaits,
     /// A pod keeps what it has got again, although the template has another thing.
     RolledBack,
+    /// A swap was given up although its copy has not failed.
+    SwapAborted,
     /// The pods of a swap are stopped.
     SwapBegun,
     /// A copy has failed, and the pod has its old claim.
@@ -83,7 +93,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 36] = [
+    pub const ALL: [AutoscalerReason; 41] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
@@ -94,6 +104,10 @@ impl AutoscalerReason {
         AutoscalerReason::ClassElsewhere,
         AutoscalerReason::ClassMissing,
         AutoscalerReason::ClockSkew,
+        AutoscalerReason::FillPodWaits,
+        AutoscalerReason::FillRefused,
+        AutoscalerReason::FillRescheduled,
+        AutoscalerReason::FillRetried,
         AutoscalerReason::GrowthRefused,
         AutoscalerReason::NoRoom,
         AutoscalerReason::NodeUnavailable,
@@ -108,6 +122,7 @@ impl AutoscalerReason {
         AutoscalerReason::RollBackWaits,
         AutoscalerReason::RolledBack,
         AutoscalerReason::Swapped,
+        AutoscalerReason::SwapAborted,
         AutoscalerReason::SwapBegun,
         AutoscalerReason::SwapFailed,
         AutoscalerReason::StatusInvalid,
@@ -127,6 +142,7 @@ impl AutoscalerReason {
         !matches!(
             self,
             AutoscalerReason::Swapped
+                | AutoscalerReason::SwapAborted
                 | AutoscalerReason::SwapBegun
                 | AutoscalerReason::ClaimGrows
                 | AutoscalerReason::ClaimShrinks

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use crate::api::{
-    AutoscalerMode, AutoscalerPhase, Filling, FillingPhase, Retained, Swap, SwapPhase,
+    AutoscalerMode, AutoscalerPhase, Cancellation, Filling, FillingPhase, Retained, Swap, SwapPhase,
 };
 use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::plan::{bounded, size_of};
@@ -59,10 +59,10 @@ impl Turn<'_> {
         if self.seen.handed_over.contains(&name) && self.seen.claim(&name).is_some_and(is_bound) {
             return if self.keeps_name() { self.begin_exchange(None) } else { self.switch(None) };
         }
-        if !self.make_missing(&name, &from) {
+        let filling = self.seen.filling(&name).cloned().unwrap_or_default();
+        if self.is_cancelled(&from, &filling) || !self.make_missing(&name, &from) {
             return;
         }
-        let filling = self.seen.filling(&name).cloned().unwrap_or_default();
         let is_bound = self.seen.claim(&name).is_some_and(is_bound);
         let is_paused = self.seen.sources.get(&name).is_some_and(|source| source.spec.paused);
         if self.is_copied_too_early(&from, is_paused) {
@@ -88,6 +88,7 @@ impl Turn<'_> {
         if !self.seen.writers(&from).is_empty() {
             self.go_on(SwapPhase::Draining, None, None);
         } else if self.is_proved_unused(&from) {
+            self.tell_of_filling(&filling);
             self.go_on(SwapPhase::FinalCopy, filling.progress, filling.message);
             self.steps.extend(is_paused.then_some(Step::StartCopy { claim: name }));
         } else {
@@ -275,9 +276,13 @@ impl Turn<'_> {
         self.says.progress = None;
         let generation = self.seen.generation();
         let swap = self.swap_mut();
-        if swap.stopped_at.is_none() && swap.generation != generation {
+        let is_aborted = swap.cancellation == Some(Cancellation::Aborted);
+        if !is_aborted && swap.stopped_at.is_none() && swap.generation != generation {
             self.entry.swap = None; // Its pod knows nothing of it, and another template is wanted by now.
             return;
+        }
+        if matches!(swap.cancellation, Some(Cancellation::Aborted | Cancellation::TemplateEdited)) {
+            return self.end_cancelled();
         }
         let why = swap.message.clone().unwrap_or_default();
         let retry_at = retry_after(swap).and_then(|after| self.seen.now.checked_add(after).ok());
@@ -393,9 +398,9 @@ const TRIES: i32 = 4;
 /// How long after a failure a swap is tried again: an hour, then four, then sixteen, since each try stops
 /// the pod. What is refused, or cannot be, is so at the next try as well.
 fn retry_after(swap: &Swap) -> Option<SignedDuration> {
-    let word = swap.reason.as_deref()?;
     let may_pass = [PopulatorReason::ContentDiffers, PopulatorReason::TooManyFailures];
-    let may_pass = may_pass.iter().any(|reason| reason.to_string() == word);
+    let may_pass = swap.cancellation == Some(Cancellation::NoCopyStarted)
+        || may_pass.iter().any(|reason| Some(reason.to_string()) == swap.reason);
     let hours = 4_i64.checked_pow(u32::try_from(swap.failures - 1).ok()?)?;
     (may_pass && swap.failures < TRIES).then(|| SignedDuration::from_hours(hours))
 }

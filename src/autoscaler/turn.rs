@@ -37,11 +37,15 @@ impl<'a> Turn<'a> {
         others_wait: bool,
     ) -> Turn<'a> {
         let mut turn = Turn { seen, entry, steps: Vec::new(), says: Says::default(), failures: 0 };
-        turn.forget_failure();
+        if !turn.is_to_abort() {
+            turn.forget_failure();
+        }
         turn.forget_failure_in_place();
         turn.forget_return();
+        turn.forget_abort();
         let waits_to_return = turn.is_to_return() && !turn.may_return(*may_stop);
         match turn.entry.swap.as_ref().map(|swap| swap.phase) {
+            _ if turn.is_to_abort() => turn.abort(),
             _ if turn.is_to_return() && !waits_to_return => turn.turn_round(may_stop),
             None if turn.entry.is_shrinking() => turn.shrink_in_place(),
             None if others_wait => turn.keep(&mut 0),
@@ -244,7 +248,8 @@ impl<'a> Turn<'a> {
             }
             Drift::None => {}
             Drift::Grow | Drift::Lower => self.grow(claim, size),
-            Drift::Shrink(_) | Drift::Swap(_) if self.stays_rolled_back() => {}
+            Drift::Shrink(_) | Drift::Swap(_)
+                if self.stays_rolled_back() || self.stays_aborted() => {}
             Drift::Swap(_) if self.grows_before(claim, size) => self.grow(claim, size),
             Drift::Shrink(change) => self.shrink(claim, size, change, may_stop),
             Drift::Swap(change) => self.swap(change, may_stop),

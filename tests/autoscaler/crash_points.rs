@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::block_on;
 use crate::play::End as PodEnd;
 use crate::tally::{Tally, Verdict, for_each, points};
-use crate::world::World;
+use crate::world::{World, refuse_copies};
 
 /// A story of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,12 @@ enum Case {
     Hot,
     /// The copy fails, and the pod has its old claim.
     Failed,
+    /// Every pod that copies is refused from the stop of the pod on, so that the swap is given up.
+    GivenUp,
+    /// The same, and a person gives it up.
+    Aborted,
+    /// The same, and the template is edited back.
+    EditedBack,
     /// The template is edited while a pod gets its claim.
     EditedTwice,
     /// The workload is made smaller while a pod gets its claim, and larger again.
@@ -41,11 +47,14 @@ enum Case {
     Shrunk,
 }
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 13] = [
     Case::Grow,
     Case::Swap,
     Case::Hot,
     Case::Failed,
+    Case::GivenUp,
+    Case::Aborted,
+    Case::EditedBack,
     Case::EditedTwice,
     Case::Scaled,
     Case::InPlace,
@@ -112,6 +121,11 @@ impl Case {
                 world.play().ends.push_back(PodEnd::Failed(failed));
                 world.want("2Gi", "hdd", &soon);
             }
+            Case::GivenUp | Case::Aborted | Case::EditedBack => {
+                refuse_copies(world);
+                world.want("2Gi", "ssd", &soon);
+                self.give_up(world, soon).await;
+            }
             Case::EditedTwice => {
                 world.want("2Gi", "ssd", &soon);
                 self.until_begun(world).await;
@@ -143,13 +157,35 @@ impl Case {
                 self.until_sized(world, "6759Mi").await;
             }
         }
-        let ends =
-            if self == Case::Failed { AutoscalerPhase::Failed } else { AutoscalerPhase::Settled };
+        let ends = match self {
+            Case::Failed | Case::GivenUp => AutoscalerPhase::Failed,
+            Case::Aborted => AutoscalerPhase::Waiting,
+            _ => AutoscalerPhase::Settled,
+        };
         self.until_phase(world, ends).await;
         // The old claims go, also if an operator has begun anew with the hour of this machine.
         tokio::time::sleep(Duration::from_secs(900)).await;
         world.write();
         end(world)
+    }
+
+    /// Wait until the copy is refused, and give the swap up as the story has it.
+    async fn give_up(self, world: &World, mut spec: Value) {
+        for _ in 0..60 {
+            if world.status().reason.as_deref() == Some("FillRefused") {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+        match self {
+            Case::Aborted => {
+                let swap = world.ordinal(0).swap.unwrap_or_default();
+                spec["abort"] = json!([{"ordinal": 0, "generation": swap.generation}]);
+                world.want("2Gi", "ssd", &spec);
+            }
+            Case::EditedBack => world.want("4Gi", "hdd", &spec),
+            _ => tokio::time::sleep(Duration::from_mins(10)).await,
+        }
     }
 
     async fn until_begun(self, world: &World) {
@@ -250,6 +286,7 @@ fn end(world: &World) -> End {
         "SwapBegun",
         "Swapped",
         "SwapFailed",
+        "SwapAborted",
         "ClaimGrows",
         "GrowthRefused",
         "ClaimShrinks",

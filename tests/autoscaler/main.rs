@@ -1,6 +1,7 @@
 //! Claims of workloads: the operator, an API server in memory, and what of Kubernetes has to do with
 //! claims and with StatefulSets, played.
 
+mod admitted;
 mod bad_objects;
 mod crash_points;
 mod deleted;

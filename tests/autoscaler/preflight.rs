@@ -174,6 +174,33 @@ fn a_claim_goes_to_another_node_if_its_own_has_no_pool_and_its_pod_may_run_there
 }
 
 #[test]
+fn who_would_send_a_claim_to_another_node_is_refused_before_its_pod_is_stopped() {
+    block_on(async {
+        let (world, _operator) = one_pod().await;
+        let pod = world.pod("nginx-0");
+        room(&world, None);
+        another_node(&world);
+        // A quota with a place for one pod that copies.
+        world.api.guard("pods", |_, others| {
+            let is_fill = |pod: &Value| !pod["metadata"]["labels"]["pliant.io/fill"].is_null();
+            let is_full = others.iter().any(is_fill);
+            is_full.then(|| "exceeded quota: small".to_owned())
+        });
+        world.want("2Gi", "hdd", &json!({}));
+        let is_told =
+            |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("FillRefused");
+        world.until("it is told", is_told).await;
+        world.rest().await;
+        assert!(is_told(&world.status()));
+        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 0));
+        world.api.unguard("pods");
+        world.settled("1/1").await;
+        world.write();
+        assert_eq!(world.left(), Vec::<String>::new());
+    });
+}
+
+#[test]
 fn a_swap_waits_until_the_quota_leaves_enough_for_both_of_its_claims() {
     block_on(async {
         let (world, _operator) = one_pod().await;

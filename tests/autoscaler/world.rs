@@ -358,6 +358,21 @@ impl World {
     }
 }
 
+/// What a quota says.
+pub const FULL: &str = "exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1";
+
+/// Every pod that copies is refused once the pod of the claim is stopped.
+pub fn refuse_copies(world: &World) {
+    world.api.guard("pods", |pod, others| {
+        let mounts_source = pod["spec"]["volumes"].to_string().contains("source");
+        let runs = |pod: &Value| {
+            let is_fill = !pod["metadata"]["labels"]["pliant.io/fill"].is_null();
+            !is_fill && pod["status"]["phase"] == "Running"
+        };
+        (mounts_source && !others.iter().any(runs)).then(|| FULL.to_owned())
+    });
+}
+
 /// What the controller of StatefulSets, the webhook and the kubelets do.
 fn workloads(api: &FakeApi, play: &mut Play) -> bool {
     let pods = api.list::<Pod>();

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
 use super::world::{Claim, FillingPhaseKey, PodModel, Source, TEMPLATES, World};
 use crate::api::{Quantity, Swap, SwapPhase};
 use crate::autoscaler::exchange::Exchange;
@@ -127,7 +129,8 @@ impl World {
             return true;
         }
         let waits = |source: &Source| {
-            let is_new = source.phase == FillingPhaseKey::Waiting;
+            let is_new =
+                matches!(source.phase, FillingPhaseKey::Waiting | FillingPhaseKey::Refused);
             source.paused && !source.copies_ahead && is_new
         };
         let Some(name) = self.source_that(waits) else { return false };
@@ -151,7 +154,9 @@ impl World {
     /// The populator ends its rounds, whoever writes.
     pub(super) fn copy_ahead(&mut self, to: FillingPhaseKey) -> bool {
         let is_it = |source: &Source| {
-            source.paused && source.copies_ahead && source.phase == FillingPhaseKey::Waiting
+            let is_new =
+                matches!(source.phase, FillingPhaseKey::Waiting | FillingPhaseKey::Refused);
+            source.paused && source.copies_ahead && is_new
         };
         let Some(name) = self.source_that(is_it) else { return false };
         self.tell(&name, to);
@@ -161,9 +166,18 @@ impl World {
     /// The populator begins the one copy that it can.
     pub(super) fn begin_copy(&mut self) -> bool {
         let is_it = |source: &Source| {
-            let is_open = source.phase == FillingPhaseKey::Waiting || source.is_told_of_before;
-            is_open && !source.paused && !self.writes_to(&source.from)
+            let is_new =
+                matches!(source.phase, FillingPhaseKey::Waiting | FillingPhaseKey::Refused);
+            (is_new || source.is_told_of_before) && self.can_begin(source)
         };
+        if self.left.refuses_all {
+            let is_refused = |source: &Source| source.phase == FillingPhaseKey::Refused;
+            let Some(name) = self.source_that(|one| is_it(one) && !is_refused(one)) else {
+                return false;
+            };
+            self.tell(&name, FillingPhaseKey::Refused);
+            return true;
+        }
         let Some(name) = self.source_that(is_it) else { return false };
         let from = self.sources[&name].from.clone();
         let there = self.claims.get(&from);
@@ -174,6 +188,34 @@ impl World {
         self.tell(&name, FillingPhaseKey::Filling);
         self.sources.get_mut(&name).expect("it was found").read = read;
         read.is_some()
+    }
+
+    /// Whether nothing but who guards the namespace keeps a copy from beginning.
+    fn can_begin(&self, source: &Source) -> bool {
+        !source.paused && !self.writes_to(&source.from)
+    }
+
+    /// A pod that copies is refused, or one that tries whether that can be.
+    pub(super) fn refuse(&mut self) -> bool {
+        let is_it = |source: &Source| {
+            let is_new = source.phase == FillingPhaseKey::Waiting || source.is_told_of_before;
+            is_new && (source.paused || self.can_begin(source))
+        };
+        let Some(name) = self.source_that(is_it) else { return false };
+        self.left.refusals -= 1;
+        self.tell(&name, FillingPhaseKey::Refused);
+        true
+    }
+
+    /// A pod is down for as long as it may be without a copy.
+    pub(super) fn await_limit(&mut self) -> bool {
+        let swap = self.status.of(0).and_then(|entry| entry.swap.as_ref());
+        let since = swap.and_then(|swap| swap.wait_start_time.as_ref());
+        let is_refused =
+            self.sources.values().any(|source| source.phase == FillingPhaseKey::Refused);
+        let waits = since.is_some_and(|Time(since)| *since == self.now()) && is_refused;
+        self.hours += i64::from(waits);
+        waits
     }
 
     /// It ends, and its volume is the claim's.

@@ -75,7 +75,9 @@ impl Claim {
 impl Source {
     pub fn object(&self, name: &str, claim: u8) -> PvcSourcePopulator {
         let phase = match self.phase {
-            FillingPhaseKey::Waiting | FillingPhaseKey::Held => FillingPhase::Waiting,
+            FillingPhaseKey::Waiting | FillingPhaseKey::Held | FillingPhaseKey::Refused => {
+                FillingPhase::Waiting
+            }
             FillingPhaseKey::Filling => FillingPhase::Filling,
             FillingPhaseKey::Ahead => FillingPhase::Ahead,
             FillingPhaseKey::Filled => FillingPhase::Filled,
@@ -83,6 +85,7 @@ impl Source {
         };
         let reason = match self.phase {
             FillingPhaseKey::Held => Some(PopulatorReason::SourcePaused),
+            FillingPhaseKey::Refused => Some(PopulatorReason::FillRefused),
             FillingPhaseKey::Different => Some(PopulatorReason::ContentDiffers),
             _ => None,
         };

@@ -52,7 +52,7 @@ pub(super) fn begins_with_another(seen: &Seen) -> bool {
 /// Whether another pod is begun with beside one whose swap is so; the template was edited before.
 fn begins_beside(swap: Option<Swap>, may_be_away: u16) -> bool {
     let mut world = settle(&World::new(NOTHING));
-    world.template = 1;
+    (world.template, world.edited) = (1, 1);
     world.status.ordinals[0].swap = swap;
     begins_with_another(&world.seen_with_another(0, may_be_away))
 }
@@ -93,7 +93,7 @@ fn nobody_else_is_stopped_from_a_failure_until_a_try_has_come_to_a_good_end() {
 #[test]
 fn the_node_of_the_highest_pod_is_waited_for_and_not_for_long() {
     let mut world = settle(&World::new(NOTHING));
-    world.template = 1;
+    (world.template, world.edited) = (1, 1);
     let (name, node) = (ANOTHER.1, "alpha".to_owned());
     let begins = |answer: Option<Result<Look, NotDone>>| {
         let mut seen = world.seen_with_another(0, 1);

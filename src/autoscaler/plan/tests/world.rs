@@ -12,8 +12,10 @@ use sha2::{Digest, Sha256};
 
 use super::retries::Tries;
 use crate::api::{
-    AutoscalerPhase, PopulatorPod, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Quantity, RollBack,
+    Abort, AutoscalerPhase, PopulatorPod, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus,
+    Quantity, RollBack,
 };
+use crate::autoscaler::can_be_aborted;
 use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::seen::{Claims, ClockSeen, Seen, Workload};
 use crate::autoscaler::steps::Step;
@@ -42,6 +44,14 @@ pub(super) struct Left {
     pub claim_deletions: u8,
     /// How often somebody wants the pod to have again what it had before.
     pub backs: u8,
+    /// How often the template is edited back to what it was.
+    pub edits_back: u8,
+    /// How often a person gives a swap up.
+    pub aborts: u8,
+    /// How often a pod that copies is refused.
+    pub refusals: u8,
+    /// Whether each of them is, for as long as there is one.
+    pub refuses_all: bool,
     /// Whether nodes do what they are asked in another order, too.
     pub is_disordered: bool,
     /// Whether claims are copied ahead.
@@ -66,6 +76,10 @@ pub(super) const NOTHING: Left = Left {
     deletions: 0,
     claim_deletions: 0,
     backs: 0,
+    edits_back: 0,
+    aborts: 0,
+    refusals: 0,
+    refuses_all: false,
     is_disordered: false,
     is_hot: false,
     keeps_names: false,
@@ -131,6 +145,8 @@ pub(super) struct Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum FillingPhaseKey {
     Waiting,
+    /// The pod that copies, or the one that tries whether that can be, is refused.
+    Refused,
     /// It has its room, and waits until it is not paused any more.
     Held,
     Filling,
@@ -181,6 +197,10 @@ pub(super) struct World {
     pub exchange: Option<(String, String)>,
     /// The generation that somebody wants to be left, and what the pod had before that.
     pub back: Option<(i64, Data)>,
+    /// How often the specification was edited.
+    pub edited: u8,
+    /// The swap that a person gives up, by the specification that it was begun with.
+    pub abort: Option<i64>,
     /// What is in a volume whose claim was deleted, and that stays.
     pub kept: Option<Data>,
     /// How swaps came out that are tried again.
@@ -220,9 +240,13 @@ pub(super) enum Move {
     OpenGate,
     RollBack,
     AwaitRetry,
+    AwaitLimit,
+    Refuse,
+    EditBack,
+    Abort,
 }
 
-pub(super) const MOVES: [Move; 32] = [
+pub(super) const MOVES: [Move; 36] = [
     Move::Exchange,
     Move::OpenGate,
     Move::LetGo,
@@ -236,6 +260,7 @@ pub(super) const MOVES: [Move; 32] = [
     Move::MakePod,
     Move::StartPod,
     Move::CopyAhead,
+    Move::AwaitLimit,
     Move::BeginCopy,
     Move::EndCopy,
     Move::Vanish,
@@ -255,10 +280,13 @@ pub(super) const MOVES: [Move; 32] = [
     Move::Delete,
     Move::DeleteClaim,
     Move::RollBack,
+    Move::Refuse,
+    Move::EditBack,
+    Move::Abort,
 ];
 
 /// Those that always happen in the end.
-pub(super) const FAIR: usize = 18;
+pub(super) const FAIR: usize = 19;
 
 impl World {
     pub fn new(left: Left) -> World {
@@ -278,6 +306,8 @@ impl World {
             keeper: Some(0),
             exchange: None,
             back: None,
+            edited: 0,
+            abort: None,
             kept: None,
             tries: Tries::default(),
             left,
@@ -298,14 +328,15 @@ impl World {
         let mut autoscaler = PvcAutoscaler::new("db", PvcAutoscalerSpec::default());
         autoscaler.metadata.namespace = Some("shop".to_owned());
         autoscaler.metadata.uid = self.keeper.map(|uid| uid.to_string());
-        let edits = self.template + usize::from(self.back.is_some());
-        autoscaler.metadata.generation = Some(i64::try_from(edits).unwrap() + 1);
+        autoscaler.metadata.generation = Some(i64::from(self.edited) + 1);
         let spec = &mut autoscaler.spec;
         spec.stateful_set_name = Some("db".to_owned());
         spec.retention = "1h".parse().unwrap();
         spec.hot_copy = self.left.is_hot;
         let back = self.back.map(|(generation, _)| RollBack { ordinal: 0, generation });
         spec.roll_back = back.into_iter().collect();
+        let abort = self.abort.map(|generation| Abort { ordinal: 0, generation });
+        spec.abort = abort.into_iter().collect();
         let template = &mut spec.volume_claim_template;
         template.metadata.name = "data".to_owned();
         template.spec.access_modes = vec!["ReadWriteOnce".to_owned()];
@@ -418,6 +449,10 @@ impl World {
             Move::OpenGate => next.open_gate(),
             Move::RollBack => next.ask_for_before(),
             Move::AwaitRetry => next.await_retry(),
+            Move::AwaitLimit => next.await_limit(),
+            Move::Refuse => next.refuse(),
+            Move::EditBack => next.edit_back(),
+            Move::Abort => next.abort(),
         };
         next.forget();
         is_done.then_some(next)
@@ -447,6 +482,10 @@ impl World {
             Move::Exchange => self.exchange.is_some(),
             Move::OpenGate => self.pod.as_ref().is_some_and(|pod| pod.is_gated),
             Move::AwaitRetry => self.next_try().is_some(),
+            Move::AwaitLimit => left.refuses_all || left.refusals > 0,
+            Move::Refuse => left.refusals > 0,
+            Move::EditBack => left.edits_back > 0,
+            Move::Abort => left.aborts > 0,
             Move::CopyAhead | Move::BeginCopy | Move::EndCopy => !self.sources.is_empty(),
             Move::MakePod => self.pod.is_none(),
             Move::StartPod => self.pod.is_some(),
@@ -475,7 +514,26 @@ impl World {
     fn edit(&mut self) -> bool {
         self.left.edits -= 1;
         self.template += 1;
+        self.edited += 1;
         true
+    }
+
+    fn edit_back(&mut self) -> bool {
+        self.left.edits_back -= 1;
+        self.edited += 1;
+        let is_edited = self.template > 0;
+        self.template = self.template.saturating_sub(1);
+        is_edited
+    }
+
+    /// A person gives the swap up that goes on.
+    fn abort(&mut self) -> bool {
+        let swap = self.status.of(0).and_then(|entry| entry.swap.as_ref());
+        let swap = swap.filter(|swap| can_be_aborted(swap.phase)).map(|swap| swap.generation);
+        self.left.aborts -= 1;
+        self.edited += 1;
+        self.abort = swap;
+        swap.is_some()
     }
 
     fn scale(&mut self) -> bool {
@@ -498,6 +556,7 @@ impl World {
             Some((entry.generation, before.content?))
         });
         self.left.backs -= 1;
+        self.edited += 1;
         self.back = asked;
         asked.is_some()
     }
@@ -525,7 +584,8 @@ impl World {
         // Deleted under its pod, it goes when that ends; only then there is another one.
         let waits = runs && active.is_some_and(|claim| claim.is_ending);
         let is_back = entry.rolled_back.is_some() && entry.swap.is_none();
-        (is_wanted || has_failed || waits || is_back)
+        let is_aborted = entry.aborted.is_some() && entry.swap.is_none();
+        (is_wanted || has_failed || waits || is_back || is_aborted)
             && is_clean
             && (runs || is_kept_back || self.replicas == 0)
     }

@@ -1,0 +1,254 @@
+//! A swap that is given up although its copy has not failed: since a person says so, since its template was edited
+//! back, or since no copy begins while the pod is down. Pure.
+//!
+//! A pod may wait for the new claim, which has a volume as soon as a copy has come to its end. So that claim is
+//! deleted first, and only for as long as it has none; the old one is given back when nothing can be put into the
+//! new one any more. A copy that has come to its end before makes the swap go on.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::SignedDuration;
+use kube::ResourceExt;
+
+use crate::api::{
+    AbortedSwap, AutoscalerPhase, Cancellation, Filling, FillingPhase, OrdinalStatus,
+    PvcAutoscalerSpec, SwapPhase,
+};
+use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::go_back::digest;
+use crate::autoscaler::in_place::in_seconds;
+use crate::autoscaler::plan::bounded;
+use crate::autoscaler::seen::{Seen, is_bound, is_ending};
+use crate::autoscaler::swap::drop_unbound;
+use crate::autoscaler::turn::Turn;
+use crate::populators::PopulatorReason;
+
+/// For how long a pod is down at most while nothing copies its claim. A node takes less to start again, and
+/// Kubernetes less, six minutes, to take a volume from a node that does not answer; that the pod which copies may
+/// be made and runs was tried before.
+const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(10);
+
+/// Whether the swap of a pod is to be given up, and that swap is the one that goes on.
+pub(crate) fn is_wanted_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
+    let Some(swap) = &one.swap else { return false };
+    spec.abort
+        .iter()
+        .any(|abort| (abort.ordinal, abort.generation) == (one.ordinal, swap.generation))
+}
+
+/// Whether a swap to the template as it is was given up for a person, so that the pod keeps what it has.
+pub(crate) fn is_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
+    one.aborted.as_ref().is_some_and(|aborted| aborted.template == digest(spec))
+}
+
+/// Whether a swap can still be given up: its pod has not got the new volume.
+pub(crate) fn can_be_aborted(phase: SwapPhase) -> bool {
+    !matches!(phase, SwapPhase::Exchanging | SwapPhase::Soaking)
+}
+
+impl Seen {
+    /// Whether a swap to the template as it is was given up for a person.
+    pub fn is_aborted(&self, one: &OrdinalStatus) -> bool {
+        is_aborted(&self.autoscaler.spec, one)
+    }
+}
+
+impl AutoscalerReason {
+    /// What keeps a claim from being filled, if something does that a person may have to see to.
+    pub(super) fn of_filling(filling: &Filling) -> Option<AutoscalerReason> {
+        let named = filling.reason.as_deref()?;
+        let known = PopulatorReason::ALL.into_iter().find(|one| one.to_string() == named)?;
+        Some(match known {
+            PopulatorReason::FillPodWaits => AutoscalerReason::FillPodWaits,
+            PopulatorReason::FillRefused => AutoscalerReason::FillRefused,
+            PopulatorReason::FillRescheduled => AutoscalerReason::FillRescheduled,
+            PopulatorReason::FillRetried => AutoscalerReason::FillRetried,
+            PopulatorReason::SourceInUse => AutoscalerReason::ClaimInUse,
+            PopulatorReason::VolumeNotFenced => AutoscalerReason::VolumeNotFenced,
+            _ => return None,
+        })
+    }
+}
+
+impl Turn<'_> {
+    /// Whether the swap under way is to be given up, and can be.
+    pub(super) fn is_to_abort(&self) -> bool {
+        let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
+        phase.is_some_and(can_be_aborted)
+            && is_wanted_aborted(&self.seen.autoscaler.spec, &self.entry)
+    }
+
+    /// Give the swap up, from wherever it is, and begin none before the template is edited.
+    pub(super) fn abort(&mut self) {
+        let swap = self.swap_mut();
+        let (phase, returns) = (swap.phase, swap.returns);
+        swap.cancellation = Some(Cancellation::Aborted);
+        let why = "spec.abort asks for it";
+        match phase {
+            SwapPhase::Failed => {
+                self.says.phase = Some(AutoscalerPhase::Waiting);
+                self.end_cancelled();
+            }
+            SwapPhase::RollingBack => self.roll_back(),
+            SwapPhase::Draining | SwapPhase::Fenced | SwapPhase::FinalCopy if !returns => {
+                self.swap_mut().message = Some(why.to_owned());
+                self.copy();
+            }
+            _ => self.give_up(why),
+        }
+    }
+
+    /// Whether nothing but what the claim has is wanted by now.
+    pub(super) fn is_edited_back(&self) -> bool {
+        let active = self.seen.claim(&self.entry.active_claim);
+        let is_there = active.filter(|claim| is_bound(claim) && !is_ending(&claim.metadata));
+        is_there.is_some_and(|claim| !self.wants_another(claim))
+    }
+
+    /// Give up a swap whose pod still runs, since what that has is wanted again.
+    pub(super) fn give_up_edited_back(&mut self) {
+        self.swap_mut().cancellation = Some(Cancellation::TemplateEdited);
+        self.give_up(&edited_back(&self.entry.active_claim));
+    }
+
+    /// Whether the swap is given up, with its pod stopped; if it is, that is seen to.
+    pub(super) fn is_cancelled(&mut self, from: &str, filling: &Filling) -> bool {
+        if self.swap_mut().cancellation.is_none() {
+            let Some((how, why)) = self.cause_to_cancel(from, filling) else { return false };
+            let swap = self.swap_mut();
+            (swap.cancellation, swap.message) = (Some(how), Some(bounded(&why)));
+        }
+        let name = self.new_claim();
+        let claim = self.seen.claim(&name).filter(|claim| self.seen.keeps(claim));
+        let Some(claim) = claim.filter(|claim| !is_ending(&claim.metadata)) else {
+            let why = self.swap_mut().message.clone().unwrap_or_default();
+            self.give_up(&why);
+            return true;
+        };
+        if is_bound(claim) {
+            self.swap_mut().cancellation = None; // It has all of it: a pod may start with it.
+            return false;
+        }
+        self.says.progress = Some(format!("pod {}: claim {name} is deleted", self.pod()));
+        self.steps.push(drop_unbound(claim));
+        true
+    }
+
+    /// Why it is to be given up, as long as no copy has begun.
+    fn cause_to_cancel(&mut self, from: &str, filling: &Filling) -> Option<(Cancellation, String)> {
+        let has_begun = match filling.phase {
+            FillingPhase::Filling => filling.reason.is_none(),
+            FillingPhase::Binding | FillingPhase::Filled => true,
+            _ => false,
+        };
+        if !has_begun && self.is_edited_back() {
+            return Some((Cancellation::TemplateEdited, edited_back(from)));
+        }
+        let is_tried_again = filling.retry_at.as_ref().is_some_and(|Time(at)| *at > self.seen.now);
+        if !self.is_down_too_long(from, has_begun || is_tried_again) {
+            return None;
+        }
+        let told = self.seen.autoscaler.status.as_ref().and_then(|status| status.message.clone());
+        let cause = filling.message.clone().or(told);
+        let swap = self.swap_mut();
+        (swap.failures, swap.reason) = (swap.failures + 1, filling.reason.clone());
+        Some((Cancellation::NoCopyStarted, too_long(cause.as_deref())))
+    }
+
+    /// Whether the pod is down for longer than it may be while nothing goes on.
+    fn is_down_too_long(&mut self, from: &str, goes_on: bool) -> bool {
+        let pod = self.pod();
+        let runs = self.seen.writers(from).iter().any(|one| one.name_any() == pod);
+        let now = self.seen.now;
+        let swap = self.swap_mut();
+        if runs || goes_on {
+            swap.wait_start_time = None;
+            return false;
+        }
+        let Time(since) = swap.wait_start_time.get_or_insert(Time(in_seconds(now)));
+        now.duration_since(*since) >= LONGEST_WAIT
+    }
+
+    /// Why a pod that is to have again what it had before gets what it has left, if it is down for too long.
+    pub(super) fn returns_too_slowly(&mut self, from: &str) -> Option<String> {
+        let told = self.seen.autoscaler.status.as_ref().and_then(|status| status.message.clone());
+        self.is_down_too_long(from, false).then(|| too_long(told.as_deref()))
+    }
+
+    /// Tell what keeps the new claim from being filled.
+    pub(super) fn tell_of_filling(&mut self, filling: &Filling) {
+        let Some(reason) = AutoscalerReason::of_filling(filling) else { return };
+        let pod = self.pod();
+        let swap = self.swap_mut();
+        let how = match (&swap.stopped_at, &swap.wait_start_time) {
+            (None, _) => format!("pod {pod} is not stopped before its claim can be copied"),
+            (Some(_), Some(Time(since))) => {
+                let until = since.checked_add(LONGEST_WAIT).unwrap_or(*since);
+                format!(
+                    "pod {pod} is stopped, and gets its old claim at {until} if no copy has begun"
+                )
+            }
+            (Some(_), None) => format!("pod {pod} is stopped"),
+        };
+        let why = filling.message.clone().unwrap_or_default();
+        let message = format!("{how}: {why}; `kubectl pliant abort` gives the swap up");
+        self.tell_of_lack(reason, &message);
+        self.wait(reason, message);
+    }
+
+    /// Nothing is left of a swap that was given up, and it has not failed.
+    pub(super) fn end_cancelled(&mut self) {
+        let swap = self.entry.swap.clone().unwrap_or_default();
+        let is_aborted = swap.cancellation == Some(Cancellation::Aborted);
+        if is_aborted || swap.stopped_at.is_some() {
+            let why = swap.message.clone().unwrap_or_default();
+            let text = format!(
+                "the swap of pod {} ({}) was given up, and it keeps claim {}: {why}",
+                self.pod(),
+                swap.change,
+                self.entry.active_claim
+            );
+            self.tell(AutoscalerReason::SwapAborted, &self.attempt(), text);
+        }
+        if is_aborted {
+            let template = digest(&self.seen.autoscaler.spec);
+            let abort_time = Time(in_seconds(self.seen.now));
+            self.entry.aborted = Some(AbortedSwap { abort_time, template });
+        }
+        if swap.by_itself {
+            self.take_back_shrink();
+        }
+        self.entry.swap = None;
+    }
+
+    /// Forget that a swap was given up whose template was edited since.
+    pub(super) fn forget_abort(&mut self) {
+        if !self.seen.is_aborted(&self.entry) {
+            self.entry.aborted = None;
+        }
+    }
+
+    /// Whether the claim stays as it is, although the template has another one: a person has given the swap up.
+    pub(super) fn stays_aborted(&mut self) -> bool {
+        let is_aborted = self.seen.is_aborted(&self.entry);
+        if is_aborted {
+            self.says.phase = Some(AutoscalerPhase::Waiting);
+            let message = format!(
+                "the swap of pod {} was given up, and it keeps claim {} until the template is edited: write in \
+                 it what that claim has, or what it is to become",
+                self.pod(),
+                self.entry.active_claim
+            );
+            self.wait(AutoscalerReason::SwapAborted, message);
+        }
+        is_aborted
+    }
+}
+
+fn edited_back(claim: &str) -> String {
+    format!("its template was edited back to what claim {claim} has")
+}
+
+fn too_long(cause: Option<&str>) -> String {
+    let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
+    format!("the pod was down for {} minutes and nothing was copied{cause}", LONGEST_WAIT.as_mins())
+}
