@@ -281,6 +281,8 @@ impl Keeper {
                 }
                 noted => noted?,
             }
+        } else if done.iter().any(Step::sweeps) && self.is_outdated(&seen).await? {
+            return Ok(Some(SOON)); // What another replica has begun since is not to be swept away.
         }
         let is_done = done.is_empty();
         for step in done {
@@ -363,6 +365,15 @@ impl Keeper {
                    operator have one version";
         Unreadable::of_record(&seen.autoscaler, why).event().write(&self.client, WRITER).await?;
         Ok(())
+    }
+
+    /// Whether the PvcAutoscaler is no more as it was seen, before all else was.
+    async fn is_outdated(&self, seen: &Seen) -> Result<bool, kube::Error> {
+        let metadata = &seen.autoscaler.metadata;
+        let api = self.of::<PvcAutoscaler>(metadata.namespace.as_deref().unwrap_or_default());
+        let there = api.get_opt(&seen.autoscaler.name_any()).await?;
+        let version = there.and_then(|one| one.metadata.resource_version);
+        Ok(version != metadata.resource_version)
     }
 
     async fn tell_refused(&self, seen: &Seen, refused: &Refusal) -> Result<(), kube::Error> {

@@ -54,6 +54,15 @@ pub(super) enum Step {
 }
 
 impl Step {
+    /// Whether it removes what was made for a swap.
+    pub fn sweeps(&self) -> bool {
+        match self {
+            Step::DropSource { .. } => true,
+            Step::DropClaim { unbound, .. } => unbound.is_some(),
+            _ => false,
+        }
+    }
+
     /// The claim that it makes or grows, which those who guard the namespace may refuse.
     pub fn claim_asked_for(&self) -> Option<&String> {
         match self {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::SignedDuration;
 use pliant::api::{
     AutoscalerPhase, FillingPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator,
@@ -50,8 +51,35 @@ fn a_smaller_template_of_another_class_swaps_one_pod_after_the_other() {
         world.write();
         assert_eq!(world.play().written["nginx-0"], "wwww", "two starts, and each once more");
         assert_eq!((world.told("SwapBegun"), world.told("Swapped")), (2, 2));
+        assert_eq!(warnings(&world), [""; 0]);
         assert_eq!(world.left(), Vec::<String>::new());
     });
+}
+
+/// What was told as a warning.
+fn warnings(world: &World) -> Vec<String> {
+    let is_warning = |event: &Event| event.type_.as_deref() == Some("Warning");
+    let warnings = world.api.list::<Event>().into_iter().filter(is_warning);
+    warnings.filter_map(|event| event.note).collect()
+}
+
+#[test]
+fn swaps_by_several_replicas_warn_of_nothing_either() {
+    for own in [&[][..], &["www"]] {
+        block_on(async {
+            let (world, _operator) = World::with_an_operator();
+            let _others = [world.operator(), world.operator()];
+            world.set(2, own);
+            world.want("4Gi", "hdd", &json!({}));
+            world.settled("2/2").await;
+            for size in ["3Gi", "2Gi", "1Gi"] {
+                world.write();
+                world.want(size, "hdd", &json!({}));
+                world.settled("2/2").await;
+            }
+            assert_eq!(warnings(&world), [""; 0]);
+        });
+    }
 }
 
 #[test]
