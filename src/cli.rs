@@ -25,8 +25,8 @@ pub use carry::{CarryFlags, CompareFlag, CopyRole, SendRole, SocketsFlag, Unpack
 pub use operator::{OperatorRole, WebhookFlags};
 pub use pages::{candidates, completion, manual, to_complete};
 pub use people::{
-    Adopt, Completion, Doctor, Edit, Explain, Grow, Man, Move, Output, Plan, Report, Rollback,
-    Shrink, Status,
+    Abort, Adopt, Completion, Doctor, Edit, Explain, Grow, Man, Move, Output, Plan, Report,
+    Rollback, Shrink, Status,
 };
 pub use tell::TellFlags;
 
@@ -64,6 +64,8 @@ pub enum Command {
     /// Have pods get again what they had before their last swap, as it was then: what they have written
     /// since is left behind.
     Rollback(Rollback),
+    /// Have swaps given up that go on, and nothing else: their pods keep what they have.
+    Abort(Abort),
     /// Show what each PvcAutoscaler does with its claims, and would do next.
     Plan(Plan),
     /// Gather what is needed to look into a fault, for a bug report: no secrets, and it says what is

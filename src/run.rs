@@ -76,6 +76,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Shrink(args) => runtime()?.block_on(people::shrink(&args)),
         Command::Move(args) => runtime()?.block_on(people::move_claims(&args)),
         Command::Rollback(args) => runtime()?.block_on(people::rollback(&args)),
+        Command::Abort(args) => runtime()?.block_on(people::abort(&args)),
         Command::Plan(args) => runtime()?.block_on(people::plan(&args)),
         Command::Report(args) => runtime()?.block_on(people::report(&args)),
         Command::Adopt(args) => runtime()?.block_on(people::adopt(args)),

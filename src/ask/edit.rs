@@ -1,5 +1,5 @@
 //! Edit the PvcAutoscaler that keeps a claim: the claims of all its pods follow its template, and a pod gets
-//! again what it had before.
+//! again what it had before, or a swap is given up.
 //!
 //! [`observe`] asks the API server, [`judge`] decides, [`apply`] writes, [`follow`] waits: only the second
 //! needs no cluster.
@@ -17,6 +17,7 @@ use crate::ask::read::Reader;
 use crate::ask::{AskError, CLAIMS, CLASSES, PODS, PVC_AUTOSCALERS, kept, kind_and_name};
 use crate::bytes::Bytes;
 
+mod abort;
 mod back;
 mod follow;
 mod judge;
@@ -24,6 +25,7 @@ mod judge;
 mod tests;
 mod unkept;
 
+pub use abort::Aborts;
 pub use follow::follow;
 pub use judge::judge;
 
@@ -67,6 +69,15 @@ pub enum Wish {
     Move(String),
     /// What they were before their last swap.
     RollBack,
+    /// What they are: the swaps that go on are given up.
+    Abort,
+}
+
+/// What of a specification says which pods a wish is for, if it does not edit the template.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Chosen {
+    back: Vec<RollBack>,
+    aborts: Aborts,
 }
 
 impl Wish {
@@ -74,19 +85,23 @@ impl Wish {
     fn size(&self) -> Option<Bytes> {
         match self {
             Wish::Grow(size) | Wish::Shrink(size) => Some(*size),
-            Wish::Move(_) | Wish::RollBack => None,
+            Wish::Move(_) | Wish::RollBack | Wish::Abort => None,
         }
     }
 
-    /// What of the specification it changes; `back` are the pods that are rolled back.
-    fn patch(&self, back: &[RollBack]) -> Value {
+    /// What of the specification it changes, for the pods that are chosen.
+    fn patch(&self, chosen: &Chosen) -> Value {
         let of_template = |spec: Value| json!({"volumeClaimTemplate": {"spec": spec}});
         match self {
             Wish::Grow(size) | Wish::Shrink(size) => {
                 of_template(json!({"resources": {"requests": {"storage": Quantity(*size)}}}))
             }
             Wish::Move(class) => of_template(json!({ "storageClassName": class })),
-            Wish::RollBack => json!({ "rollBack": back }),
+            Wish::RollBack => json!({ "rollBack": chosen.back }),
+            Wish::Abort => {
+                let Aborts { abort, roll_back } = &chosen.aborts;
+                json!({ "abort": abort, "rollBack": roll_back })
+            }
         }
     }
 }

@@ -98,6 +98,7 @@ pub enum State {
     BeingMade,
     BeingFilled,
     Superseded,
+    Swapping,
     MakingFailed,
     WaitsForPod,
     WaitsForScheduler,
@@ -140,6 +141,7 @@ impl State {
             | State::Available => Level::Good,
             State::BeingMade
             | State::BeingFilled
+            | State::Swapping
             | State::WaitsForScheduler
             | State::PodHeldBack
             | State::Growing

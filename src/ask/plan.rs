@@ -12,7 +12,9 @@ use crate::api::{
 };
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLAIMS, CLASSES, PVC_AUTOSCALERS, in_namespace, may_not_list};
-use crate::autoscaler::{Drift, is_rolled_back, is_wanted_back, wanted};
+use crate::autoscaler::{
+    Drift, can_be_aborted, is_aborted, is_rolled_back, is_wanted_aborted, is_wanted_back, wanted,
+};
 use crate::cluster::{Unreadable, capacity, class_of, requested, volume_name};
 use crate::volume::{FsKind, Shrinks};
 
@@ -109,6 +111,8 @@ pub enum Procedure {
     Swap,
     /// The pod gets again what it had before.
     RollBack,
+    /// The swap under way is given up.
+    Abort,
     /// No claim can be made of it that is as it is wanted.
     Impossible,
     /// The caller may not read the claim.
@@ -240,6 +244,7 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
     let shrinks = claim.map(|claim| around.shrinks(claim));
     let is_back = is_rolled_back(spec, entry);
     let (by, change) = match drift {
+        _ if is_wanted_aborted(spec, entry) && can_be_given_up(entry) => (Procedure::Abort, None),
         _ if is_wanted_back(spec, entry) => (Procedure::RollBack, None),
         None if around.sees(CLAIMS).is_err() => (Procedure::Unseen, None),
         None | Some((Drift::None, _)) if has.is_none() => (Procedure::Make, None),
@@ -262,6 +267,8 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
     let is_change = matches!(by, Procedure::Swap | Procedure::Shrink);
     let back =
         is_back.then(|| "it was rolled back, and the template was not edited since".to_owned());
+    let given_up = is_aborted(spec, entry)
+        .then(|| "its swap was given up, and the template was not edited since".to_owned());
     let waits = is_change && entry.swap.is_none() && !entry.is_shrinking();
     PodPlan {
         pod: autoscaler.pod_called(entry.ordinal),
@@ -272,12 +279,16 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         wanted_class: template.storage_class_name.clone(),
         by,
         change,
-        held: back.or(held(autoscaler, entry.ordinal)).or(for_pod).filter(|_| waits),
+        held: back.or(given_up).or(held(autoscaler, entry.ordinal)).or(for_pod).filter(|_| waits),
         swap: entry.swap.clone(),
         decision: entry.decision.clone(),
         retained: entry.retained.clone(),
         retention: autoscaler.spec.retention,
     }
+}
+
+fn can_be_given_up(entry: &OrdinalStatus) -> bool {
+    entry.swap.as_ref().is_some_and(|swap| can_be_aborted(swap.phase))
 }
 
 /// Why the specification lets no swap of this pod begin.

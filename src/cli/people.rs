@@ -77,6 +77,17 @@ pub struct Rollback {
     pub edit: Edit,
 }
 
+/// `pliant abort`.
+#[derive(Debug, Args)]
+pub struct Abort {
+    /// The claim of a pod, or sts/NAME for all pods of a workload whose swap goes on
+    #[arg(value_name = "CLAIM")]
+    pub whose: Whose,
+    /// How it is done.
+    #[command(flatten)]
+    pub edit: Edit,
+}
+
 /// How a PvcAutoscaler is edited.
 #[derive(Debug, Args)]
 pub struct Edit {

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::ask::edit::{Answer, Whose, Wish};
 use crate::cli::{
-    Adopt, Doctor, Edit, Explain, Grow, Move, Output, Plan, Report, Rollback, Shrink, Status,
+    Abort, Adopt, Doctor, Edit, Explain, Grow, Move, Output, Plan, Report, Rollback, Shrink, Status,
 };
 use crate::doctor::{self, Finding, Level};
 use crate::run::{node, print};
@@ -83,6 +83,13 @@ pub async fn rollback(args: &Rollback) -> Result<ExitCode> {
     edit(&client, &seen, &args.whose, &Wish::RollBack, &args.edit).await
 }
 
+/// `pliant abort`.
+pub async fn abort(args: &Abort) -> Result<ExitCode> {
+    let client = node::client().await?;
+    let seen = ask::edit::observe(&client, cli::program(), args.edit.namespace.as_deref()).await?;
+    edit(&client, &seen, &args.whose, &Wish::Abort, &args.edit).await
+}
+
 /// Edit a PvcAutoscaler, or print what would be done; the status says whether what was asked for is begun.
 async fn edit(
     client: &Client,
@@ -103,7 +110,11 @@ async fn edit(
         bail!("nothing is changed yet: write --yes behind it to have it done");
     }
     let edited = ask::edit::apply(client, &edit).await?;
-    tell_line(if *wish == Wish::RollBack { "rollBack    written" } else { "template    edited" });
+    tell_line(match wish {
+        Wish::RollBack => "rollBack    written",
+        Wish::Abort => "abort       written",
+        Wish::Grow(_) | Wish::Shrink(_) | Wish::Move(_) => "template    edited",
+    });
     match how.wait {
         Some(wait) => ask::edit::follow(client, &edited, wait.0, tell_line).await?,
         None => tell_line(&format!(

@@ -10,7 +10,7 @@ use tokio_stream::StreamExt;
 
 use crate::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus};
 use crate::ask::AskError;
-use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::{AutoscalerReason, is_wanted_aborted, is_wanted_back};
 use crate::causes::in_full;
 
 /// What a PvcAutoscaler says of an edit.
@@ -76,10 +76,18 @@ fn gone() -> News {
     News::Stopped("the PvcAutoscaler was deleted; its claims stay as they are".to_owned())
 }
 
-/// Whether nothing goes on any more, since pods have what they had before.
+/// Whether nothing goes on any more, since pods have what they had before, or a swap was given up.
 fn is_back(status: &PvcAutoscalerStatus) -> bool {
-    let is_told = status.reason == Some(AutoscalerReason::RolledBack.to_string());
+    let ends = [AutoscalerReason::RolledBack, AutoscalerReason::SwapAborted];
+    let is_told = ends.iter().any(|end| status.reason == Some(end.to_string()));
     is_told && status.ordinals.iter().all(|one| one.swap.is_none())
+}
+
+/// Whether something else is to be done after a swap that has failed, or was given up.
+fn goes_on(autoscaler: &PvcAutoscaler) -> bool {
+    let spec = &autoscaler.spec;
+    let mut ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
+    ordinals.any(|one| is_wanted_back(spec, one) || is_wanted_aborted(spec, one))
 }
 
 /// What is said of the edit that made the specification this generation.
@@ -95,7 +103,9 @@ pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> News {
             News::Done(format!("claims      {} as before", status.claims))
         }
         AutoscalerPhase::Settled => News::Done(format!("claims      {} as wanted", status.claims)),
-        AutoscalerPhase::Failed => News::Stopped(status.message.unwrap_or(says)),
+        AutoscalerPhase::Failed if !goes_on(autoscaler) => {
+            News::Stopped(status.message.unwrap_or(says))
+        }
         AutoscalerPhase::Recommending => News::Stopped(format!(
             "mode is Recommend, so nothing is done: {}",
             status.next.unwrap_or(says)

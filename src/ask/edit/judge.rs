@@ -3,10 +3,11 @@
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 
+use super::abort::{aborts, in_the_way};
 use super::back::back;
 use super::unkept::unkept;
-use super::{Answer, Edit, Seen, Whose, Wish};
-use crate::api::{NodeStorage, PvcAutoscaler, Quantity, RollBack, VolumeUsage, Workload};
+use super::{Answer, Chosen, Edit, Seen, Whose, Wish};
+use crate::api::{NodeStorage, PvcAutoscaler, Quantity, VolumeUsage, Workload};
 use crate::ask::kept::{Kept, Part};
 use crate::ask::plan::{Plan, PodPlan, Procedure, plan_of};
 use crate::ask::{AskError, CLAIMS, PODS, PVC_AUTOSCALERS};
@@ -28,6 +29,9 @@ struct Usage<'a> {
 /// type instead.
 pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError> {
     seen.around.sees(PVC_AUTOSCALERS)?;
+    if *wish == Wish::Abort {
+        return abort(seen, whose);
+    }
     let (autoscaler, claim) = match whose {
         Whose::Claim(name) => {
             seen.around.sees(CLAIMS)?;
@@ -48,17 +52,49 @@ pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError
         Whose::Deployment(name) => (of_workload(seen, Workload::Deployment(name))?, None),
     };
     let back = if *wish == Wish::RollBack { back(autoscaler, claim)? } else { Vec::new() };
-    let edited = edited(autoscaler, wish, &back);
+    if let Some(pods) = in_the_way(autoscaler, &back) {
+        let name = claim.map_or_else(|| called(autoscaler), str::to_owned);
+        return refused(format!(
+            "a swap of pod {pods} goes on, and nothing is rolled back meanwhile: `{} abort {name} --namespace {}` gives              it up, and the pod keeps what it has; roll it back after that, if it is to have what it had before",
+            seen.program, seen.around.namespace
+        ));
+    }
+    let chosen = Chosen { back, ..Chosen::default() };
+    let edited = edited(autoscaler, wish, &chosen);
     let plan = plan_of(&seen.around, &edited);
     goes_the_right_way(seen, autoscaler, claim, wish)?;
     can_be_swapped(seen, autoscaler, &plan, wish)?;
     fits(seen, &plan, wish)?;
     let notes = match wish {
-        Wish::RollBack => super::back::notes(autoscaler, &back),
+        Wish::RollBack => super::back::notes(autoscaler, &chosen.back),
         _ => notes(seen, autoscaler, &plan, wish),
     };
     let autoscaler = autoscaler.clone();
-    Ok(Answer::Edit(Box::new(Edit { autoscaler, patch: wish.patch(&back), plan, notes })))
+    Ok(Answer::Edit(Box::new(Edit { autoscaler, patch: wish.patch(&chosen), plan, notes })))
+}
+
+/// Decide which swaps are given up.
+fn abort(seen: &Seen, whose: &Whose) -> Result<Answer, AskError> {
+    let (autoscaler, ordinal) = match whose {
+        Whose::Claim(name) => {
+            seen.around.sees(CLAIMS)?;
+            let claim = find_claim(seen, name)?;
+            let Some(kept) = Kept::find(&seen.around.autoscalers, claim) else {
+                return refused(format!(
+                    "no PvcAutoscaler keeps claim {name}: no swap of it goes on"
+                ));
+            };
+            (kept.by, Some(kept.ordinal))
+        }
+        Whose::StatefulSet(name) => (of_workload(seen, Workload::StatefulSet(name))?, None),
+        Whose::Deployment(name) => (of_workload(seen, Workload::Deployment(name))?, None),
+    };
+    let aborts = aborts(autoscaler, ordinal, &seen.program)?;
+    let notes = super::abort::notes(autoscaler, &aborts);
+    let chosen = Chosen { aborts, ..Chosen::default() };
+    let plan = plan_of(&seen.around, &edited(autoscaler, &Wish::Abort, &chosen));
+    let (autoscaler, patch) = (autoscaler.clone(), Wish::Abort.patch(&chosen));
+    Ok(Answer::Edit(Box::new(Edit { autoscaler, patch, plan, notes })))
 }
 
 fn refused<T>(reason: impl Into<String>) -> Result<T, AskError> {
@@ -123,7 +159,7 @@ fn of_workload<'a>(seen: &'a Seen, whose: Workload<'_>) -> Result<&'a PvcAutosca
 }
 
 /// The PvcAutoscaler with the wish in it.
-fn edited(autoscaler: &PvcAutoscaler, wish: &Wish, back: &[RollBack]) -> PvcAutoscaler {
+fn edited(autoscaler: &PvcAutoscaler, wish: &Wish, chosen: &Chosen) -> PvcAutoscaler {
     let mut edited = autoscaler.clone();
     let template = &mut edited.spec.volume_claim_template.spec;
     match wish {
@@ -131,7 +167,8 @@ fn edited(autoscaler: &PvcAutoscaler, wish: &Wish, back: &[RollBack]) -> PvcAuto
             template.resources.requests.storage = Quantity(*size);
         }
         Wish::Move(class) => template.storage_class_name = Some(class.clone()),
-        Wish::RollBack => edited.spec.roll_back = back.to_vec(),
+        Wish::RollBack => edited.spec.roll_back.clone_from(&chosen.back),
+        Wish::Abort => edited.spec.abort.clone_from(&chosen.aborts.abort),
     }
     edited
 }
@@ -291,19 +328,22 @@ impl Edit {
         let what = match wish {
             Wish::Grow(_) | Wish::Shrink(_) => "the size",
             Wish::Move(_) => "the class",
-            Wish::RollBack => "",
+            Wish::RollBack | Wish::Abort => "",
         };
         let (namespace, name, whose) = (&self.plan.namespace, &self.plan.name, &self.plan.workload);
-        let head = if *wish == Wish::RollBack {
-            format!(
+        let head = match wish {
+            Wish::RollBack => format!(
                 "This has pods of {whose} get again what they had before their last swap, by PvcAutoscaler \
                  {namespace}/{name}:"
-            )
-        } else {
-            format!(
+            ),
+            Wish::Abort => format!(
+                "This gives up swaps of pods of {whose} and does nothing else, by PvcAutoscaler \
+                 {namespace}/{name}:"
+            ),
+            _ => format!(
                 "This edits {what} in the template of PvcAutoscaler {namespace}/{name}, and so all claims \
                  that it keeps for {whose}:"
-            )
+            ),
         };
         let notes = self.notes.iter().map(|note| wrapped(note, "", WIDTH));
         wrapped(&head, "", WIDTH)

@@ -281,3 +281,98 @@ fn what_a_roll_back_leaves_behind_is_told() {
     let unkept = refusal(&swapped, "plain", &Wish::RollBack);
     assert!(unkept.contains("no PvcAutoscaler keeps claim plain"), "{unkept}");
 }
+
+/// A swap of the second pod goes on, as far as this; the first pod has had one before.
+fn swapping_at(phase: &str) -> Seen {
+    let mut seen = seen();
+    let old = json!({"claim": "data-db-0-0a1b2", "uid": "u"});
+    let swap = json!({"phase": phase, "claim": "data-db-1-0c0de", "generation": 7,
+                      "change": "8Gi → 6Gi", "stoppedAt": "2026-11-01T10:00:00Z"});
+    let retained = json!([{"claim": "data-db-1-0a1b2", "uid": "v"}]);
+    let status = json!({"phase": "Swapping", "claims": "1/2", "observedGeneration": 7, "ordinals": [
+        {"ordinal": 0, "activeClaim": "data-db-0", "generation": 3, "retained": [old]},
+        {"ordinal": 1, "activeClaim": "data-db-1", "generation": 1, "swap": swap,
+         "retained": retained}]});
+    seen.around.autoscalers[0].status = serde_json::from_value(status).unwrap();
+    seen.around.claims.push(claim("data-db-1-0c0de", "6Gi", "hdd"));
+    seen
+}
+
+#[test]
+fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
+    let seen = swapping_at("FinalCopy");
+    let edit = edit(&seen, "sts/db", &Wish::Abort);
+    let expected = json!({"abort": [{"ordinal": 1, "generation": 7}], "rollBack": []});
+    assert_eq!(edit.patch, expected);
+    insta::assert_snapshot!(edit.in_words(&Wish::Abort), @r"
+    This gives up swaps of pods of StatefulSet db and does nothing else, by
+    PvcAutoscaler default/db:
+      POD   CLAIM      HAS      WANTED   BY
+      db-0  data-db-0  8Gi hdd  6Gi hdd  swap
+      db-1  data-db-1  8Gi hdd  8Gi hdd  swap: FinalCopy, is given up
+    Pod db-1 starts again with claim data-db-1, with all that it has written.
+    Nothing else is done: what pods had before earlier swaps stays where it is. The
+    template stays as it is, and these pods are left alone until it is edited: write
+    in it what they have, or what they are to become. No other pod gets another
+    claim before.
+    ");
+    for named in ["data-db-1", "data-db-1-0c0de"] {
+        assert_eq!(self::edit(&seen, named, &Wish::Abort).patch, expected, "{named}");
+    }
+    let mut waiting = swapping_at("Failed");
+    let spec = &mut waiting.around.autoscalers[0].spec;
+    spec.roll_back =
+        typed(json!([{"ordinal": 0, "generation": 3}, {"ordinal": 1, "generation": 1}]));
+    let expected = json!({"abort": [{"ordinal": 1, "generation": 7}],
+                          "rollBack": [{"ordinal": 0, "generation": 3}]});
+    assert_eq!(self::edit(&waiting, "data-db-1", &Wish::Abort).patch, expected);
+    for (seen, whom, says) in [
+        (swapping_at("FinalCopy"), "data-db-0", "no swap of pod db-0 goes on"),
+        (swapping_at("Soaking"), "sts/db", "the swap of pod db-1 has all that the pod had"),
+        (swapping_at("Exchanging"), "data-db-1", "`pliant rollback` takes it back"),
+        (swapping_at("FinalCopy"), "plain", "no PvcAutoscaler keeps claim plain"),
+    ] {
+        let said = refusal(&seen, whom, &Wish::Abort);
+        assert!(said.contains(says), "{said}");
+    }
+}
+
+#[test]
+fn nothing_is_rolled_back_in_the_middle_of_a_swap() {
+    for phase in ["Planned", "Draining", "FinalCopy", "Exchanging", "RollingBack"] {
+        let said = refusal(&swapping_at(phase), "sts/db", &Wish::RollBack);
+        let expected = format!("a swap of pod db-1 ({phase}) goes on, and nothing is rolled back");
+        assert!(said.contains(&expected), "{said}");
+        assert!(said.contains("`pliant abort sts/db --namespace default` gives it up"), "{said}");
+    }
+    // That of another pod does not matter.
+    edit(&swapping_at("FinalCopy"), "data-db-0", &Wish::RollBack);
+    for phase in ["Soaking", "Failed"] {
+        edit(&swapping_at(phase), "sts/db", &Wish::RollBack);
+    }
+}
+
+#[test]
+fn a_swap_that_was_given_up_is_no_end_while_something_is_asked_for_besides() {
+    let told = |phase: &str, reason: &str, spec: Value| {
+        let mut one = swapping_at("Failed").around.autoscalers.remove(0);
+        let mut with = serde_json::to_value(&one.spec).unwrap();
+        with.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        one.spec = typed(with);
+        let status = one.status.as_mut().unwrap();
+        status.phase = typed(json!(phase));
+        (status.reason, status.message) = (Some(reason.to_owned()), Some("it failed".to_owned()));
+        if reason != "SwapFailed" {
+            status.ordinals[1].swap = None;
+        }
+        news(&one, 7)
+    };
+    let failed = News::Stopped("it failed".to_owned());
+    assert_eq!(told("Failed", "SwapFailed", json!({})), failed);
+    let back = json!({"rollBack": [{"ordinal": 1, "generation": 1}]});
+    assert!(matches!(told("Failed", "SwapFailed", back), News::Line(_)));
+    let abort = json!({"abort": [{"ordinal": 1, "generation": 7}]});
+    assert!(matches!(told("Failed", "SwapFailed", abort.clone()), News::Line(_)));
+    let done = News::Done("claims      1/2 as before".to_owned());
+    assert_eq!(told("Waiting", "SwapAborted", abort), done);
+}

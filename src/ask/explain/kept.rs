@@ -5,8 +5,9 @@ use kube::ResourceExt;
 
 use super::gather::Facts;
 use super::{Explanation, State, Todo};
-use crate::api::{OrdinalStatus, Retained, Swap};
+use crate::api::{OrdinalStatus, Retained, Swap, SwapPhase};
 use crate::ask::kept::{Kept, Part, until};
+use crate::autoscaler::can_be_aborted;
 
 /// A claim that is not yet, or no longer, the one of its pod.
 pub(super) fn on_its_way(facts: &Facts, claim: &PersistentVolumeClaim) -> Option<Explanation> {
@@ -15,8 +16,44 @@ pub(super) fn on_its_way(facts: &Facts, claim: &PersistentVolumeClaim) -> Option
     match kept.part {
         Part::Next(swap) => Some(next(facts, &kept, swap)),
         Part::Before(old, entry) => Some(before(facts, &kept, old, entry)),
-        Part::Active | Part::Untold => None,
+        Part::Active => taken(facts, &kept),
+        Part::Untold => None,
     }
+}
+
+/// The claim of a pod that is stopped for a swap: that no pod can use it meanwhile is as it is to be.
+fn taken(facts: &Facts, kept: &Kept<'_>) -> Option<Explanation> {
+    let status = kept.by.status.as_ref()?;
+    let swap = status.of(kept.ordinal)?.swap.as_ref()?;
+    let is_over = matches!(swap.phase, SwapPhase::Soaking | SwapPhase::Failed);
+    if is_over || swap.stopped_at.is_none() {
+        return None;
+    }
+    let says = swap.progress.as_ref().or(swap.message.as_ref());
+    let says = says.map(|text| format!(": {text}")).unwrap_or_default();
+    let becomes = match (swap.phase, swap.returns, swap.keeps_name) {
+        (SwapPhase::RollingBack, ..) => "gives its volume back to the pod".to_owned(),
+        (_, true, _) => format!("gives the pod again what claim {} has", swap.claim),
+        (_, false, true) => format!("copies it to claim {}, whose volume it gets", swap.claim),
+        (_, false, false) => format!("copies it to claim {}, which the pod gets", swap.claim),
+    };
+    let waits = status.message.as_ref().filter(|_| status.reason.is_some());
+    let waits = waits.map(|message| format!(" It waits: {message}.")).unwrap_or_default();
+    let why = format!(
+        "is in a swap ({}; {:?}{says}), for which pod {} is stopped; so no pod can be started with it. \
+         PvcAutoscaler {} {becomes}, and then the pod starts.{waits}",
+        swap.change,
+        swap.phase,
+        kept.pod(),
+        kept.by.name_any()
+    );
+    let namespace = kept.by.namespace().unwrap_or_default();
+    let name = facts.claim.as_ref().map(ResourceExt::name_any).unwrap_or_default();
+    let command = format!("{} abort {name} --namespace {namespace}", facts.program);
+    let give_up = can_be_aborted(swap.phase)
+        .then(|| Todo::command("give the swap up, and have the pod keep what it has", command));
+    let todo = [watch(facts, kept)].into_iter().chain(give_up).collect();
+    Some(facts.explain(State::Swapping, why, todo))
 }
 
 fn next(facts: &Facts, kept: &Kept<'_>, swap: &Swap) -> Explanation {

@@ -75,6 +75,8 @@ fn row(pod: &PodPlan) -> [String; 5] {
     };
     let has = pod.has.map_or_else(|| "–".to_owned(), |has| has.to_string());
     let by = match (&pod.swap, pod.by) {
+        (Some(swap), Procedure::Abort) => format!("swap: {:?}, is given up", swap.phase),
+        (None, Procedure::Abort) => "is given up".to_owned(),
         (Some(swap), _) => format!("swap: {:?}", swap.phase),
         (None, Procedure::Nothing) => "–".to_owned(),
         (None, Procedure::Make) => "is made".to_owned(),

@@ -52,3 +52,48 @@ fn before_there_is_a_status_the_label_says_it() {
     let (_, text) = said(&facts);
     assert!(text.contains("pod db-2, kept by PvcAutoscaler db"), "{text}");
 }
+
+#[test]
+fn the_claim_of_a_pod_that_is_stopped_for_a_swap_is_not_said_to_be_unusable() {
+    let stopped = |change: &dyn Fn(&mut crate::api::PvcAutoscaler)| {
+        let mut facts = kept("data-db-1", "Bound");
+        let status = facts.autoscalers[0].status.as_mut().unwrap();
+        let swap = status.ordinals[1].swap.as_mut().unwrap();
+        swap.stopped_at = Some(typed(json!("2026-11-01T10:00:00Z")));
+        change(&mut facts.autoscalers[0]);
+        facts
+    };
+    let waits = stopped(&|one| {
+        let status = one.status.as_mut().unwrap();
+        status.ordinals[1].swap.as_mut().unwrap().progress = None;
+        status.reason = Some("FillRefused".to_owned());
+        status.message = Some("exceeded quota: small".to_owned());
+    });
+    let over = stopped(&|one| {
+        let swap = one.status.as_mut().unwrap().ordinals[1].swap.as_mut().unwrap();
+        swap.phase = typed(json!("Soaking"));
+    });
+    assert_ne!(said(&over).0, State::Swapping);
+    assert_ne!(said(&kept("data-db-1", "Bound")).0, State::Swapping, "its pod runs");
+    let told = all(vec![(stopped(&|_| {}), State::Swapping), (waits, State::Swapping)]);
+    insta::assert_snapshot!(told, @r"
+    default/data-db-1 is in a swap (8Gi → 2Gi, class hdd → ssd; FinalCopy: 62 %
+    (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left), for which pod db-1 is stopped; so no
+    pod can be started with it. PvcAutoscaler db copies it to claim
+    data-db-1-ba51f, which the pod gets, and then the pod starts.
+    What to do:
+      see what it does next
+        pliant plan db --namespace default
+      or give the swap up, and have the pod keep what it has
+        pliant abort data-db-1 --namespace default
+    default/data-db-1 is in a swap (8Gi → 2Gi, class hdd → ssd; FinalCopy), for
+    which pod db-1 is stopped; so no pod can be started with it. PvcAutoscaler db
+    copies it to claim data-db-1-ba51f, which the pod gets, and then the pod starts.
+    It waits: exceeded quota: small.
+    What to do:
+      see what it does next
+        pliant plan db --namespace default
+      or give the swap up, and have the pod keep what it has
+        pliant abort data-db-1 --namespace default
+    ");
+}

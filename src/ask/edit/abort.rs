@@ -1,0 +1,103 @@
+//! Which swaps are given up. Pure.
+
+use crate::api::{Abort, OrdinalStatus, PvcAutoscaler, RollBack, Swap, SwapPhase};
+use crate::ask::AskError;
+use crate::autoscaler::{can_be_aborted, is_wanted_aborted};
+use crate::volume::few;
+
+/// What of a specification gives swaps up.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Aborts {
+    /// The swaps.
+    pub abort: Vec<Abort>,
+    /// The pods that are still to be rolled back: not those whose swap is given up.
+    pub roll_back: Vec<RollBack>,
+}
+
+/// The swaps to be given up: that of one pod, or all that go on.
+///
+/// # Errors
+/// [`AskError::Refused`] if there is none, or if it is too late.
+pub(super) fn aborts(
+    autoscaler: &PvcAutoscaler,
+    ordinal: Option<i32>,
+    program: &str,
+) -> Result<Aborts, AskError> {
+    let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
+    let asked: Vec<&OrdinalStatus> =
+        ordinals.clone().filter(|one| ordinal.is_none_or(|asked| one.ordinal == asked)).collect();
+    let swaps = |one: &&&OrdinalStatus| one.swap.is_some();
+    let can_be =
+        |one: &&OrdinalStatus| one.swap.as_ref().is_some_and(|swap| can_be_aborted(swap.phase));
+    let going: Vec<&OrdinalStatus> = asked.iter().copied().filter(can_be).collect();
+    if going.is_empty() {
+        let pods = few(asked.iter().map(|one| autoscaler.pod_called(one.ordinal)));
+        let late: Vec<&&OrdinalStatus> = asked.iter().filter(swaps).collect();
+        let reason = if late.is_empty() {
+            format!("no swap of pod {pods} goes on: there is nothing to give up")
+        } else {
+            let pods = few(late.iter().map(|one| autoscaler.pod_called(one.ordinal)));
+            format!(
+                "the swap of pod {pods} has all that the pod had, and can be given up no more: `{program} rollback` \
+                 takes it back when it has ended"
+            )
+        };
+        return Err(AskError::Refused { reason });
+    }
+    let is_asked = |ordinal: i32| going.iter().any(|one| one.ordinal == ordinal);
+    let mut abort: Vec<Abort> =
+        going.iter().filter_map(|one| Some(abort_of(one.ordinal, one.swap.as_ref()?))).collect();
+    // Others that have not had their turn yet.
+    let waits = ordinals
+        .filter(|one| is_wanted_aborted(&autoscaler.spec, one) && !is_asked(one.ordinal))
+        .filter_map(|one| Some(abort_of(one.ordinal, one.swap.as_ref()?)));
+    abort.extend(waits);
+    abort.sort_by_key(|one| one.ordinal);
+    let roll_back = autoscaler.spec.roll_back.iter().filter(|one| !is_asked(one.ordinal));
+    Ok(Aborts { abort, roll_back: roll_back.cloned().collect() })
+}
+
+fn abort_of(ordinal: i32, swap: &Swap) -> Abort {
+    Abort { ordinal, generation: swap.generation }
+}
+
+/// Why a pod is not rolled back now: a swap of it goes on, and both would be undone at once.
+pub(super) fn in_the_way(autoscaler: &PvcAutoscaler, back: &[RollBack]) -> Option<String> {
+    let told = back.iter().filter_map(|one| autoscaler.status.as_ref()?.of(one.ordinal));
+    let goes_on = |swap: &&Swap| {
+        !swap.returns && !matches!(swap.phase, SwapPhase::Failed | SwapPhase::Soaking)
+    };
+    let going: Vec<String> = told
+        .filter_map(|one| {
+            let swap = one.swap.as_ref().filter(goes_on)?;
+            Some(format!("{} ({:?})", autoscaler.pod_called(one.ordinal), swap.phase))
+        })
+        .collect();
+    (!going.is_empty()).then(|| few(going))
+}
+
+/// What is to be known before, for people.
+pub(super) fn notes(autoscaler: &PvcAutoscaler, aborts: &Aborts) -> Vec<String> {
+    let told = aborts.abort.iter().filter_map(|one| autoscaler.status.as_ref()?.of(one.ordinal));
+    let mut notes: Vec<String> = told.map(|one| note(autoscaler, one)).collect();
+    notes.push(
+        "Nothing else is done: what pods had before earlier swaps stays where it is. The template stays as it is, \
+         and these pods are left alone until it is edited: write in it what they have, or what they are to become. \
+         No other pod gets another claim before."
+            .to_owned(),
+    );
+    notes
+}
+
+fn note(autoscaler: &PvcAutoscaler, one: &OrdinalStatus) -> String {
+    let (pod, claim) = (autoscaler.pod_called(one.ordinal), &one.active_claim);
+    let is_stopped = one
+        .swap
+        .as_ref()
+        .is_some_and(|swap| swap.stopped_at.is_some() && swap.phase != SwapPhase::Failed);
+    if is_stopped {
+        format!("Pod {pod} starts again with claim {claim}, with all that it has written.")
+    } else {
+        format!("Pod {pod} goes on with claim {claim}.")
+    }
+}
