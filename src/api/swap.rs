@@ -157,6 +157,10 @@ pub enum Cancellation {
     TemplateEdited,
     /// `spec.abort` asks for it.
     Aborted,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
 }
 
 /// What a swap took that has ended.

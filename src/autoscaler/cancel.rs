@@ -18,7 +18,7 @@ use crate::autoscaler::go_back::digest;
 use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::plan::bounded;
 use crate::autoscaler::seen::{Seen, is_bound, is_ending};
-use crate::autoscaler::swap::drop_unbound;
+use crate::autoscaler::swap::drop_as_seen;
 use crate::autoscaler::turn::Turn;
 use crate::populators::PopulatorReason;
 
@@ -42,7 +42,7 @@ pub(crate) fn is_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool 
 
 /// Whether a swap can still be given up: its pod has not got the new volume.
 pub(crate) fn can_be_aborted(phase: SwapPhase) -> bool {
-    !matches!(phase, SwapPhase::Exchanging | SwapPhase::Soaking)
+    !matches!(phase, SwapPhase::Exchanging | SwapPhase::Soaking | SwapPhase::Unknown)
 }
 
 impl Seen {
@@ -129,7 +129,7 @@ impl Turn<'_> {
             return false;
         }
         self.says.progress = Some(format!("pod {}: claim {name} is deleted", self.pod()));
-        self.steps.push(drop_unbound(claim));
+        self.steps.push(drop_as_seen(claim));
         true
     }
 

@@ -58,7 +58,7 @@ impl Step {
     pub fn sweeps(&self) -> bool {
         match self {
             Step::DropSource { .. } => true,
-            Step::DropClaim { unbound, .. } => unbound.is_some(),
+            Step::DropClaim { version, .. } => version.is_some(),
             _ => false,
         }
     }
