@@ -206,7 +206,10 @@ impl<S: Source> Populator<S> {
         let made = writes::make_new(&self.of(&pod.metadata), &pod, WRITER).await?;
         let Some(made) = made.and_then(|made| made.metadata.uid) else { return Ok(()) };
         // The try before it was told of; how this one ends is counted for itself.
-        let its = |told: &mut Filling| (told.pod, told.retry_at) = (Some(made.clone()), None);
+        let its = |told: &mut Filling| {
+            (told.pod, told.retry_at) = (Some(made.clone()), None);
+            (told.reason, told.message) = (None, None); // Such as that it was refused.
+        };
         self.record(work, its).await
     }
 

@@ -26,14 +26,11 @@ pub(super) fn is_wanted(seen: &Seen) -> bool {
     is_asked_for && !is_known
 }
 
-/// Try it. What is told of before is over when all of it may be made; both pods count at the same time when it is
-/// filled, so the one that sends is asked for when the other one is there.
+/// Try it. Both pods count at the same time when it is filled, so the one that sends is asked for when the other
+/// one is there.
 pub(super) fn begin(seen: &Seen) -> Vec<Step> {
     let sender = seen.is_far().then_some(Step::RehearseSender);
-    let mut filling = seen.filling(FillingPhase::Provisioning);
-    filling.retry_at = None;
-    let made = [Step::RehearsePod, Step::MakePod].into_iter().chain(sender);
-    made.chain(seen.say(filling)).collect()
+    [Step::RehearsePod, Step::MakePod].into_iter().chain(sender).collect()
 }
 
 /// While there is a pod that only tries it.
