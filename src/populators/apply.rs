@@ -190,19 +190,8 @@ impl<S: Source> Populator<S> {
     }
 
     async fn make_pod(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
-        let (claim, fit) = (&work.seen.claim, self.fit(work.namespace).await?);
-        let generation = work.seen.source.as_ref().map_or(0, |source| source.generation);
-        let pod = match work.seen.fill().and_then(|fill| fill.rehearsal.as_deref()) {
-            Some(later) => {
-                let nodes = later.nodes.clone().filter(|_| !work.seen.is_far());
-                let here = Fill { nodes, ..later.clone() };
-                make::probe(claim, &here, self.frame(work, &fit), generation)
-            }
-            None => {
-                let Some(fill) = how_to_fill(work.seen) else { return Ok(()) };
-                make::pod(claim, &fill, self.frame(work, &fit), generation)
-            }
-        };
+        let fit = self.fit(work.namespace).await?;
+        let Some(pod) = pod_now(work.seen, self.frame(work, &fit)) else { return Ok(()) };
         let made = writes::make_new(&self.of(&pod.metadata), &pod, WRITER).await?;
         let Some(made) = made.and_then(|made| made.metadata.uid) else { return Ok(()) };
         // The try before it was told of; how this one ends is counted for itself.
@@ -391,8 +380,19 @@ impl<S: Source> Populator<S> {
     }
 }
 
+/// The pod that is made now: the one that fills, or the one that tries it before.
+pub(super) fn pod_now(seen: &Seen, frame: make::Frame<'_>) -> Option<Pod> {
+    let generation = seen.source.as_ref().map_or(0, |source| source.generation);
+    if let Some(later) = seen.fill()?.rehearsal.as_deref() {
+        let nodes = later.nodes.clone().filter(|_| !seen.is_far());
+        let here = Fill { nodes, ..later.clone() };
+        return Some(make::probe(&seen.claim, &here, frame, generation));
+    }
+    Some(make::pod(&seen.claim, &how_to_fill(seen)?, frame, generation))
+}
+
 /// What the pod that fills needs: the source itself, or where that is sent from.
-pub(super) fn how_to_fill(seen: &Seen) -> Option<Fill> {
+fn how_to_fill(seen: &Seen) -> Option<Fill> {
     let fill = seen.fill()?;
     if !seen.is_far() {
         return Some(fill.clone());

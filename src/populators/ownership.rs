@@ -7,10 +7,11 @@ use kube::ResourceExt;
 
 use crate::api::{Filling, FillingPhase};
 use crate::cluster::requested;
-use crate::populators::apply::how_to_fill;
+use crate::populators::apply::pod_now;
+use crate::populators::fit::Fit;
 use crate::populators::seen::{Binding, Seen, is_ending, uid};
 use crate::populators::steps::Step;
-use crate::populators::{LABEL, Outcome, PopulatorReason, make};
+use crate::populators::{LABEL, Outcome, PopulatorReason, Settings, make};
 
 /// How long a pod may be there before its uid is in the status: another replica may have made it just now.
 const UNRECORDED: SignedDuration = SignedDuration::from_secs(10);
@@ -112,7 +113,9 @@ impl Seen {
             return Vec::new(); // Until it is gone.
         }
         if self.made_pod(pod).is_some_and(|wanted| runs_as(pod, &wanted)) {
-            let mut filling = self.filling(FillingPhase::Filling);
+            let tries = make::is_probe(pod);
+            let phase = if tries { FillingPhase::Provisioning } else { FillingPhase::Filling };
+            let mut filling = self.filling(phase);
             (filling.pod, filling.retry_at) = (Some(uid(&pod.metadata).to_owned()), None);
             return self.say(filling);
         }
@@ -132,9 +135,11 @@ impl Seen {
 
     /// The pod that would be made now in the place of this one.
     fn made_pod(&self, pod: &Pod) -> Option<Pod> {
-        let (fill, source) = (how_to_fill(self)?, self.source.as_ref()?);
         let namespace = pod.namespace().unwrap_or_default();
-        Some(make::pod(&self.claim, &fill, &self.image, &namespace, source.generation))
+        let settings = Settings { image: self.image.clone(), ..Settings::default() };
+        let fit = Fit::default(); // What it asks of a node is not compared.
+        let frame = make::Frame { settings: &settings, namespace: &namespace, fit: &fit };
+        pod_now(self, frame)
     }
 
     /// Whether a pod says that it fills this claim.
@@ -170,7 +175,7 @@ fn runs_as(pod: &Pod, wanted: &Pod) -> bool {
         let does = (container.image, container.args.unwrap_or_default());
         is_alone.then_some((does, env, mounts, devices, volumes))
     };
-    let marks = |pod: &Pod| (make::generation_of(pod), make::is_ahead(pod));
+    let marks = |pod: &Pod| (make::generation_of(pod), make::is_ahead(pod), make::is_probe(pod));
     of(pod).is_some() && of(pod) == of(wanted) && marks(pod) == marks(wanted)
 }
 
