@@ -102,7 +102,7 @@ impl Keeper {
                 if !is_being_copied(volume) && volume.limit.is_none() {
                     continue;
                 }
-                is_any |= match caught("volumes", self.give_back(volume)).await {
+                is_any |= match caught("volumes", self.give_back_volume(volume)).await {
                     Ok(Ok(is_any)) => is_any,
                     Ok(Err(error)) => {
                         let error = causes::in_full(&error);
@@ -123,7 +123,7 @@ impl Keeper {
         is_any
     }
 
-    async fn give_back(&self, volume: &VolumeOnNode) -> Result<bool, kube::Error> {
+    async fn give_back_volume(&self, volume: &VolumeOnNode) -> Result<bool, kube::Error> {
         match volume.limit {
             _ if is_being_copied(volume) => self.give_back_if_forgotten(volume).await,
             Some(limit) => self.release_if_forgotten(volume, limit).await,

@@ -131,7 +131,7 @@ impl Keeper {
         }
         let api = self.of::<PvcAutoscaler>(&namespace.clone().unwrap_or_default());
         let listed = list(&api, &ListParams::default()).await?;
-        let names = self.of::<StatefulSetName>(&namespace.unwrap_or_default());
+        let names = self.of::<StatefulSetName>(&namespace.clone().unwrap_or_default());
         for unreadable in &listed.unreadable {
             // One of another workload is none of its siblings, whatever else it says.
             let named = names.get_opt(unreadable.name()).await?;
