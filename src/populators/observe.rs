@@ -43,7 +43,12 @@ impl<S: Source> Populator<S> {
         let found_pod = pods.get_opt(&make::prime_name(uid(&claim.metadata))).await?;
         let told = source.as_ref().and_then(|source| source.status()?.of(uid(&claim.metadata)));
         let recorded = told.and_then(|told| told.pod.as_deref());
-        let is_ours = |pod: &Pod| source.is_none() || recorded == Some(uid(&pod.metadata));
+        // One whose round is told of is to go, and is still there.
+        let counted = told.and_then(|told| Some(told.ahead.as_ref()?.pod.as_str()));
+        let is_ours = |pod: &Pod| {
+            let id = Some(uid(&pod.metadata));
+            source.is_none() || recorded == id || counted == id
+        };
         let (pod, strange_pod) = match found_pod {
             Some(pod) if is_ours(&pod) => (Some(pod), None),
             other => (None, other),
