@@ -70,13 +70,11 @@ pub(super) fn label(claim: &PersistentVolumeClaim) -> Option<&str> {
 
 /// How long a claim of before is kept, for people.
 pub(super) fn until(by: &PvcAutoscaler, old: &Retained) -> String {
-    match old.until(by.spec.retention) {
-        Some(until) => format!("until {until}"),
-        None => {
-            let retention = &by.spec.retention;
-            format!("for {retention} from the moment at which that pod is ready")
-        }
-    }
+    let retention = by.spec.retention;
+    old.until(retention).map_or_else(
+        || format!("for {retention} from the moment at which that pod is ready"),
+        |until| format!("until {until}"),
+    )
 }
 
 /// What is said of volumes whose place a swap has given to others, by the id of the volume.
