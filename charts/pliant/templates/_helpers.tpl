@@ -83,7 +83,7 @@ one, so that another pool beside it changes nothing. A class that exists keeps w
 {{- else if hasKey $pools "default" -}}
 default
 {{- else -}}
-{{- with first .root.Values.pools }}{{ .name }}{{ end -}}
+{{- with first (.root.Values.pools | default list) }}{{ .name }}{{ end -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
