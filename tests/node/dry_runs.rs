@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pliant::bytes::Bytes;
-use pliant::node::storage::{DiskState, DiskStatus, Health};
+use pliant::node::storage::{DiskState, DiskStatus, Health, PoolStatus};
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{Mode, Volumes};
@@ -243,7 +243,8 @@ fn the_disk_of_a_pool_is_not_wiped_for_another_although_it_is_empty() {
         let fast = plan("fast", &["vg0"]);
         for plans in [[greedy.clone(), fast.clone()], [slow, fast]] {
             let node = start(&host, &plans).await;
-            let refused = node.storage().pools.remove(0).refused;
+            let is_it = |pool: &PoolStatus| pool.name == plans[0].name;
+            let refused = node.storage().pools.into_iter().find(is_it).expect("a pool").refused;
             assert!(refused[0].contains("which pool fast has"), "{refused:?}");
             let _no_room = node.ensure(&in_pool(plans[0].name.as_str(), "big", 600)).await;
             assert_eq!(host.effects(), [""; 0]);

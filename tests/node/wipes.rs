@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use pliant::bytes::Bytes;
-use pliant::host::{Cmd, Host};
 use pliant::node::{GroupSource, Node, PoolPlan};
 use pliant::testing::{FakeHost, Side};
 use pliant::volume::{Mode, Volumes, Wipe};
@@ -102,26 +101,5 @@ fn a_start_goes_on_with_the_wipes_of_deleted_volumes() {
             tokio::task::yield_now().await;
         }
         assert_eq!(begins(&again.effects(), "BLKZEROOUT").len(), 2);
-    });
-}
-
-#[test]
-fn a_device_that_is_wiped_keeps_its_number_until_the_end() {
-    block_on(async {
-        let (host, setup, node) = machine(2, Wipe::Zero).await;
-        let base = host.after_crash();
-        node.remove(&id_of(VOLUME)).await.expect("delete");
-        let first = begins(&host.effects(), "BLKZEROOUT")[0];
-        let node = setup.start(&base).await;
-        base.forget_effects();
-        base.hold_after(first + 1);
-        let deleted = tokio::spawn(async move { node.remove(&id_of(VOLUME)).await });
-        base.held().await;
-        let lv = pliant::node::record::lv_name(id_of(VOLUME).key());
-        let off = Cmd::new("lvchange").args(["-y", "-an", &format!("vg0/{lv}")]);
-        let said = base.lvm("vg0", off).await.expect("it ran");
-        assert!(said.contains("in use"), "another device could get its number: {said}");
-        base.let_go();
-        deleted.await.expect("it does not panic").expect("it is wiped and removed");
     });
 }
