@@ -5,6 +5,7 @@ use std::io::Read;
 
 use tar::{Entry, EntryType};
 
+use crate::archive::STAGE;
 use crate::archive::stream::{Guard, refused};
 use crate::bytes::Bytes;
 use crate::copy::{
@@ -12,6 +13,15 @@ use crate::copy::{
 };
 
 const PIECE: usize = 1 << 20;
+/// The longest path, as long as a kernel takes one in a call.
+const LONGEST_PATH: usize = 4096;
+/// How deep a path may lead.
+const DEEPEST: usize = 1000;
+/// How many bytes the names and attributes of all directories may take, which are kept until the end: a pod
+/// that unpacks has 512 MiB.
+const DIRECTORIES: usize = 192 << 20;
+/// What a directory takes besides.
+const DIRECTORY: usize = 128;
 /// What tools write before the name of an extended attribute.
 const ATTRIBUTE: &[u8] = b"SCHILY.xattr.";
 
@@ -27,6 +37,14 @@ struct Said {
     attributes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
+/// A directory until the end.
+struct Directory {
+    /// In one piece, which takes less memory than its names.
+    path: Vec<u8>,
+    /// Without the path.
+    said: Said,
+}
+
 /// Puts things below one directory.
 pub struct Put<'a> {
     top: Dir,
@@ -36,7 +54,9 @@ pub struct Put<'a> {
     left: u64,
     limit: Bytes,
     /// Directories get theirs at the end, when nothing is put into them any more.
-    directories: Vec<Said>,
+    directories: Vec<Directory>,
+    /// Bytes that they may still take.
+    left_for_directories: usize,
     buffer: Vec<u8>,
     done: Outcome,
 }
@@ -54,7 +74,17 @@ impl<'a> Put<'a> {
         let limit = max_size.map_or(room, |max| max.min(room));
         let (left, buffer, done) = (limit.get(), vec![0; PIECE], Outcome::default());
         let top = top.again().at("reading", b"")?;
-        Ok(Put { top, owners, hand, left, limit, directories: Vec::new(), buffer, done })
+        Ok(Put {
+            top,
+            owners,
+            hand,
+            left,
+            limit,
+            directories: Vec::new(),
+            left_for_directories: DIRECTORIES,
+            buffer,
+            done,
+        })
     }
 
     /// Put one thing in its place; one that the archive had before under this name goes.
@@ -66,8 +96,7 @@ impl<'a> Put<'a> {
         let said = self.said(&mut entry)?;
         let Some((name, above)) = said.path.split_last() else {
             // The top itself.
-            self.directories.push(said);
-            return Ok(());
+            return self.keep(said);
         };
         let dir = self.descend(above)?;
         if kind.is_dir() {
@@ -80,8 +109,8 @@ impl<'a> Put<'a> {
             }
             EntryType::Symlink => {
                 let to = entry.link_name_bytes().unwrap_or_default();
-                self.hand.make_link(&dir, name, &to).at("linking", &joined(&said.path))?;
-                let node = Node::bare(&dir, name).at("reading", &joined(&said.path))?;
+                self.hand.make_link(&dir, name, &to).at_names("linking", &said.path)?;
+                let node = Node::bare(&dir, name).at_names("reading", &said.path)?;
                 self.dress(&node, &said, false)?;
             }
             EntryType::Link => self.one_more_name(&dir, name, &said, &entry)?,
@@ -97,7 +126,8 @@ impl<'a> Put<'a> {
 
     /// Give the directories theirs, and say what was put.
     pub fn finish(mut self) -> Result<Outcome, CopyError> {
-        for said in std::mem::take(&mut self.directories) {
+        for Directory { path, said } in std::mem::take(&mut self.directories) {
+            let said = Said { path: names(&path)?, ..said };
             let node = Node::open(self.descend(&said.path)?);
             self.dress(&node, &said, true)?;
         }
@@ -106,6 +136,10 @@ impl<'a> Put<'a> {
 
     fn said(&self, entry: &mut Entry<Guard>) -> Result<Said, CopyError> {
         let path = names(&entry.path_bytes())?;
+        if path.first().is_some_and(|name| name.as_c_str() == STAGE) {
+            let why = "has the name of the directory in which an archive is unpacked; leave it out";
+            return Err(hostile(&path[..1], why));
+        }
         let broken = |error| refused(error, "reading", "the archive");
         let header = entry.header();
         let id = |id: u64| u32::try_from(id).ok().filter(|id| *id != u32::MAX);
@@ -136,29 +170,45 @@ impl<'a> Put<'a> {
         let mut dir = self.top.again().at("reading", b"")?;
         for (depth, name) in path.iter().enumerate() {
             let so_far = &path[..=depth];
-            match dir.find(name).at("reading", &joined(so_far))? {
+            match dir.find(name).at_names("reading", so_far)? {
                 None => {
-                    self.hand.make_dir(&dir, name).at("making", &joined(so_far))?;
-                    let made = Node::open(dir.enter(name).at("entering", &joined(so_far))?);
-                    self.hand.set_mode(&made, 0o755).at("making", &joined(so_far))?;
+                    self.hand.make_dir(&dir, name).at_names("making", so_far)?;
+                    let made = Node::open(dir.enter(name).at_names("entering", so_far)?);
+                    self.hand.set_mode(&made, 0o755).at_names("making", so_far)?;
                 }
                 Some(meta) if meta.kind == Kind::Directory => {}
                 Some(_) => {
                     return Err(hostile(path, "leads through something that is no directory"));
                 }
             }
-            dir = dir.enter(name).at("entering", &joined(so_far))?;
+            dir = dir.enter(name).at_names("entering", so_far)?;
         }
         Ok(dir)
     }
 
     fn directory(&mut self, dir: &Dir, name: &CStr, said: Said) -> Result<(), CopyError> {
-        match dir.find(name).at("reading", &joined(&said.path))? {
-            None => self.hand.make_dir(dir, name).at("making", &joined(&said.path))?,
+        match dir.find(name).at_names("reading", &said.path)? {
+            None => self.hand.make_dir(dir, name).at_names("making", &said.path)?,
             Some(meta) if meta.kind == Kind::Directory => {}
             Some(_) => return Err(hostile(&said.path, "is twice in it, as different things")),
         }
-        self.directories.push(said);
+        self.keep(said)
+    }
+
+    /// Keep what is said of a directory until the end.
+    fn keep(&mut self, mut said: Said) -> Result<(), CopyError> {
+        let path = joined(&std::mem::take(&mut said.path));
+        let attributes = said.attributes.iter().map(|(name, value)| name.len() + value.len());
+        let takes = DIRECTORY + path.len() + attributes.sum::<usize>();
+        let left = self.left_for_directories.checked_sub(takes);
+        self.left_for_directories = left.ok_or_else(|| {
+            CopyError::Refused(format!(
+                "the archive has directories whose names and attributes take more than {}; pack fewer \
+                 of them, or leave their attributes out",
+                Bytes::new(DIRECTORIES as u64)
+            ))
+        })?;
+        self.directories.push(Directory { path, said });
         Ok(())
     }
 
@@ -170,7 +220,7 @@ impl<'a> Put<'a> {
         mut entry: Entry<Guard>,
         tick: Tick,
     ) -> Result<(), CopyError> {
-        let (size, path) = (entry.size(), joined(&said.path));
+        let size = entry.size();
         if size > self.left {
             return Err(CopyError::Refused(format!(
                 "the archive holds more than {}, which is what the target has room for or --max-size \
@@ -179,7 +229,7 @@ impl<'a> Put<'a> {
             )));
         }
         self.left -= size;
-        let file = self.hand.make_file(dir, name).at("making", &path)?;
+        let file = self.hand.make_file(dir, name).at_names("making", &said.path)?;
         let (mut at, mut end) = (0, 0);
         while at < size {
             let length = usize::try_from(size - at).map_or(PIECE, |left| left.min(PIECE));
@@ -189,14 +239,16 @@ impl<'a> Put<'a> {
             at += length as u64;
             // Zeroes need no room.
             if piece.iter().any(|byte| *byte != 0) {
-                self.hand.write(&file, piece, at - length as u64).at("writing", &path)?;
+                self.hand
+                    .write(&file, piece, at - length as u64)
+                    .at_names("writing", &said.path)?;
                 self.done.bytes += length as u64;
                 end = at;
             }
             tick()?;
         }
         if end < size {
-            self.hand.set_size(&file, size).at("writing", &path)?;
+            self.hand.set_size(&file, size).at_names("writing", &said.path)?;
         }
         self.dress(&Node::open(file), said, true)
     }
@@ -213,34 +265,32 @@ impl<'a> Put<'a> {
             return Err(hostile(&said.path, "is a name of the top"));
         };
         let from = self.descend(above)?;
-        match from.find(last).at("reading", &joined(&first))? {
+        match from.find(last).at_names("reading", &first)? {
             Some(meta) if meta.kind != Kind::Directory => {
-                self.hand.add_name((&from, last), (dir, name)).at("linking", &joined(&said.path))
+                self.hand.add_name((&from, last), (dir, name)).at_names("linking", &said.path)
             }
             _ => Err(hostile(&said.path, "is a name of something that is not in it")),
         }
     }
 
     fn fifo(&self, dir: &Dir, name: &CStr, said: &Said) -> Result<(), CopyError> {
-        let path = joined(&said.path);
-        let meta = Meta { kind: Kind::Fifo, ..dir.own_meta().at("reading", &path)? };
-        self.hand.make_node(dir, name, &meta).at("making", &path)?;
-        self.dress(&Node::bare(dir, name).at("reading", &path)?, said, true)
+        let meta = Meta { kind: Kind::Fifo, ..dir.own_meta().at_names("reading", &said.path)? };
+        self.hand.make_node(dir, name, &meta).at_names("making", &said.path)?;
+        self.dress(&Node::bare(dir, name).at_names("reading", &said.path)?, said, true)
     }
 
     fn dress(&self, node: &Node, said: &Said, has_mode: bool) -> Result<(), CopyError> {
-        let path = joined(&said.path);
         if let Some((uid, gid)) = said.owner {
-            self.hand.set_owner(node, uid, gid).at("setting the owner of", &path)?;
+            self.hand.set_owner(node, uid, gid).at_names("setting the owner of", &said.path)?;
         }
         if has_mode {
-            self.hand.set_mode(node, said.mode).at("setting the mode of", &path)?;
+            self.hand.set_mode(node, said.mode).at_names("setting the mode of", &said.path)?;
         }
         for (name, value) in &said.attributes {
             self.hand.set_attribute(node, name, value).at("setting an attribute of", &path)?;
         }
         let times = self.hand.set_times(node, said.modified, said.modified);
-        times.at("setting the times of", &path)
+        times.at_names("setting the times of", &said.path)
     }
 }
 
@@ -250,12 +300,11 @@ fn remove_all_but_directories(
     name: &CStr,
     said: &Said,
 ) -> Result<(), CopyError> {
-    let path = joined(&said.path);
-    match dir.find(name).at("reading", &path)? {
+    match dir.find(name).at_names("reading", &said.path)? {
         Some(meta) if meta.kind == Kind::Directory => {
             Err(hostile(&said.path, "is twice in it, as different things"))
         }
-        _ => remove_all(hand, dir, name).map(drop).at("removing", &path),
+        _ => remove_all(hand, dir, name).map(drop).at_names("removing", &said.path),
     }
 }
 
@@ -265,6 +314,12 @@ fn names(path: &[u8]) -> Result<Vec<CString>, CopyError> {
     if path.starts_with(b"/") {
         return refuse("in the archive is an absolute path; pack it from within its directory");
     }
+    if path.len() > LONGEST_PATH {
+        let (start, length) = (shown(&path[..100]), path.len());
+        return Err(CopyError::Refused(format!(
+            "{start}… in the archive is a path of {length} bytes, and {LONGEST_PATH} are the most"
+        )));
+    }
     let parts = path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
     let mut names = Vec::new();
     for part in parts {
@@ -273,7 +328,21 @@ fn names(path: &[u8]) -> Result<Vec<CString>, CopyError> {
             _ => return refuse("in the archive leads out of it"),
         }
     }
+    if names.len() > DEEPEST {
+        return refuse("in the archive is more than 1000 directories deep");
+    }
     Ok(names)
+}
+
+/// Says of a failure what was tried with which path; it is put together only then.
+trait AtNames<T> {
+    fn at_names(self, doing: &'static str, path: &[CString]) -> Result<T, CopyError>;
+}
+
+impl<T, E: Into<std::io::Error>> AtNames<T> for Result<T, E> {
+    fn at_names(self, doing: &'static str, path: &[CString]) -> Result<T, CopyError> {
+        self.or_else(|error| Err(error).at(doing, &joined(path)))
+    }
 }
 
 fn joined(path: &[CString]) -> Vec<u8> {
@@ -309,6 +378,36 @@ mod tests {
         for path in ["/a", "..", "a/../b", "a/..", "//", "a\0b"] {
             assert!(names(path.as_bytes()).is_err(), "{path}");
         }
+    }
+
+    #[test]
+    fn paths_are_bounded_in_length_and_depth() {
+        let refused = |path: &str| names(path.as_bytes()).unwrap_err().to_string();
+        assert_eq!(names("a/".repeat(DEEPEST).as_bytes()).unwrap().len(), DEEPEST);
+        assert!(refused(&"a/".repeat(DEEPEST + 1)).contains("more than 1000 directories deep"));
+        assert!(names("a".repeat(LONGEST_PATH).as_bytes()).is_ok());
+        let said = refused(&"a/".repeat(500_000));
+        assert!(said.ends_with("is a path of 1000000 bytes, and 4096 are the most"), "{said}");
+    }
+
+    #[test]
+    fn what_directories_say_is_bounded_together() {
+        let (dir, hand) = (tempfile::tempdir().unwrap(), Hand::default());
+        let top = Dir::open(dir.path()).unwrap();
+        let mut put = Put::into(&top, false, None, &hand).unwrap();
+        let said = |bytes| Said {
+            path: vec![c"d".to_owned()],
+            mode: 0o755,
+            owner: None,
+            modified: Stamp { seconds: 0, nanos: 0 },
+            attributes: vec![(b"user.x".to_vec(), vec![0; bytes])],
+        };
+        for _ in 0..191 {
+            put.keep(said(1 << 20)).unwrap();
+        }
+        let error = put.keep(said(1 << 20)).unwrap_err().to_string();
+        assert!(error.contains("take more than 192 MiB"), "{error}");
+        put.keep(said(1)).unwrap();
     }
 
     #[test]

@@ -249,6 +249,46 @@ fn bombs_are_bounded() {
 }
 
 #[test]
+fn the_name_of_the_directory_that_is_unpacked_into_is_refused_for_good_before_the_end() {
+    for path in [&b".pliant-unpack"[..], b"./.pliant-unpack/x"] {
+        let world = World::new();
+        let archive = tar(&[
+            (EntryType::Regular, b"before", b"", b"x"),
+            (EntryType::Regular, path, b"", b"x"),
+            (EntryType::Char, b"not/reached", b"", b""),
+        ]);
+        let error = unpacked(&world, &archive).unwrap_err();
+        assert_eq!(error.code(), 2, "{error}");
+        assert!(
+            error.to_string().starts_with(".pliant-unpack in the archive has the name"),
+            "{error}"
+        );
+        assert!(is_as_it_was(&world));
+    }
+    // Elsewhere it is a name like any.
+    let world = World::new();
+    unpacked(&world, &tar(&[(EntryType::Regular, b"d/.pliant-unpack", b"", b"x")])).unwrap();
+    assert!(world.target().join("d/.pliant-unpack").exists());
+}
+
+#[test]
+fn a_path_of_a_mebibyte_is_refused_at_once() {
+    let world = World::new();
+    let mut builder = Builder::new(Vec::new());
+    let path = [b"path=".to_vec(), b"a/".repeat(499_000), b"\n".to_vec()].concat();
+    let record = [format!("{} ", path.len() + 7).into_bytes(), path].concat();
+    let mut header = plain_header(record.len() as u64);
+    header.set_entry_type(EntryType::XHeader);
+    header.set_path("long").unwrap();
+    header.set_cksum();
+    builder.append(&header, &record[..]).unwrap();
+    thing(&mut builder, EntryType::Regular, b"x", b"", b"x");
+    let error = unpacked(&world, &builder.into_inner().unwrap()).unwrap_err();
+    assert!(error.to_string().ends_with("4096 are the most"), "{error}");
+    assert!(is_as_it_was(&world));
+}
+
+#[test]
 fn cut_archives_and_nonsense_are_refused() {
     let whole = good();
     let world = World::new();
