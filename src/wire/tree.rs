@@ -1,8 +1,7 @@
 //! A tree that a pod of another node sends, as if it were here.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -101,7 +100,7 @@ pub struct RemoteSteps {
 /// What was said with the last step.
 enum Said {
     Nothing,
-    Names(HashSet<CString>),
+    Names(NameSet),
     Thing(io::Result<(Attributes, Vec<u8>)>),
     Leave(Meta, Attributes),
 }
@@ -143,8 +142,8 @@ impl Steps for RemoteSteps {
 
     fn gone(&mut self, theirs: &Names) -> Result<Vec<CString>, CopyError> {
         let Said::Names(names) = &self.said else { return Ok(Vec::new()) };
-        let gone = theirs.iter().filter(|name| !names.contains(*name));
-        Ok(gone.map(std::ffi::CStr::to_owned).collect())
+        let gone = theirs.iter().filter(|name| !names.contains(name));
+        Ok(gone.map(CStr::to_owned).collect())
     }
 
     fn leaving(&mut self) -> io::Result<(Meta, Attributes)> {
@@ -196,7 +195,7 @@ impl RemoteSteps {
     fn enter(&mut self, name: CString, meta: Meta) -> Result<Found, CopyError> {
         self.below(&name);
         self.levels.push((name.clone(), meta.clone(), self.path.len()));
-        let mut names = HashSet::new();
+        let mut names = NameSet::default();
         loop {
             let Frame { word, body } = self.stream.next()?;
             let mut take = Take(body);
@@ -206,6 +205,7 @@ impl RemoteSteps {
             let read = read_names(word, &mut take, &mut names);
             self.stream.said(read)?;
         }
+        names.sort();
         self.said = Said::Names(names);
         Ok(Found { step: Step::Enter, name, meta })
     }
@@ -252,12 +252,55 @@ fn leave(take: &mut Take) -> io::Result<Heard> {
     Ok(Heard::Leave(take.meta()?, take.attributes()?))
 }
 
-fn read_names(word: u8, take: &mut Take, names: &mut HashSet<CString>) -> io::Result<()> {
+/// All names of a directory at the source, in one piece: some have millions.
+#[derive(Debug, Default)]
+struct NameSet {
+    bytes: Vec<u8>,
+    /// Where each begins and ends; in the order of the names once they are sorted.
+    places: Vec<(u32, u8)>,
+}
+
+impl NameSet {
+    /// How many bytes they may take: a pod has 512 MiB.
+    const MOST: usize = 96 << 20;
+
+    /// # Errors
+    /// That there are too many.
+    fn add(&mut self, name: &CStr) -> io::Result<()> {
+        let name = name.to_bytes();
+        let takes = self.bytes.len() + self.places.len() * size_of::<(u32, u8)>() + name.len();
+        let place = u32::try_from(self.bytes.len()).ok().zip(u8::try_from(name.len()).ok());
+        let place = place.filter(|_| takes <= NameSet::MOST);
+        self.places.push(place.ok_or_else(|| {
+            let most = NameSet::MOST >> 20;
+            io::Error::other(format!("the names of one directory take more than {most} MiB"))
+        })?);
+        self.bytes.extend_from_slice(name);
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        let bytes = &self.bytes;
+        self.places.sort_unstable_by_key(|place| name_at(bytes, *place));
+    }
+
+    fn contains(&self, name: &CStr) -> bool {
+        let name = name.to_bytes();
+        self.places.binary_search_by_key(&name, |place| name_at(&self.bytes, *place)).is_ok()
+    }
+}
+
+fn name_at(bytes: &[u8], (start, length): (u32, u8)) -> &[u8] {
+    let start = usize::try_from(start).unwrap_or(usize::MAX);
+    bytes.get(start..).and_then(|rest| rest.get(..usize::from(length))).unwrap_or_default()
+}
+
+fn read_names(word: u8, take: &mut Take, names: &mut NameSet) -> io::Result<()> {
     if word != word::NAMES {
         return Err(nonsense("no names"));
     }
     while !take.0.is_empty() {
-        names.insert(take.name()?);
+        names.add(&take.name()?)?;
     }
     Ok(())
 }
@@ -276,6 +319,32 @@ fn as_of((theirs, ours): (Stamp, Stamp), doubt: Duration, then: Stamp) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::words::Put;
+
+    #[test]
+    fn the_names_of_one_directory_are_found_again_and_bounded() {
+        let mut names = NameSet::default();
+        for name in [c"b", c"a", c"ab", c"\xff", c"a.b"] {
+            names.add(name).unwrap();
+        }
+        names.sort();
+        assert!([c"b", c"a", c"ab", c"\xff", c"a.b"].iter().all(|name| names.contains(name)));
+        assert!(![c"", c"aa", c"c", c"a."].iter().any(|name| names.contains(name)));
+
+        let mut frame = Put::default();
+        for number in 0..1000 {
+            frame.bytes(format!("{number:0>255}").as_bytes());
+        }
+        let (mut names, mut frames) = (NameSet::default(), 0);
+        let error = loop {
+            match read_names(word::NAMES, &mut Take(&frame.0), &mut names) {
+                Ok(()) => frames += 1,
+                Err(error) => break error,
+            }
+            assert!(frames < 1000, "names without an end are taken");
+        };
+        assert!(error.to_string().ends_with("take more than 96 MiB"), "{error}");
+    }
 
     #[test]
     fn what_the_target_says_is_believed_by_the_clock_of_the_source_and_a_minute_late() {
