@@ -6,6 +6,7 @@
 
 mod fetch;
 mod put;
+mod reach;
 mod stream;
 
 use std::ffi::CStr;
@@ -22,6 +23,7 @@ use crate::copy::{
 
 pub use fetch::Address;
 use put::Put;
+pub use reach::{Network, Reach};
 use stream::{Guard, Raw, decode};
 
 /// The hidden directory of the target; the tree is in a directory in it.
@@ -39,8 +41,8 @@ const TRAILING: u64 = 16 << 20;
 pub enum Origin<'a> {
     /// A file of this machine.
     File(&'a Path),
-    /// An http or https address.
-    Address(&'a Address),
+    /// An http or https address, and which may be asked for it.
+    Address(&'a Address, &'a Reach),
 }
 
 /// What is unpacked, and how.
@@ -128,9 +130,8 @@ fn stage(
     tell.begin("unpack", Totals { bytes: raw.length.unwrap_or_default(), files: 0 });
     let outcome = read_all(order, &tree, &mut raw, hand, tell)?;
     raw.drain(TRAILING).map_err(|error| stream::refused(error, "reading", &name))?;
-    let found = raw.digest();
-    if found != order.sum {
-        return Err(CopyError::WrongSum { name, found, wanted: order.sum });
+    if raw.digest() != order.sum {
+        return Err(CopyError::WrongSum { name, wanted: order.sum });
     }
     hand.flush_all(target).at("flushing", b"")?;
     let file = hand.make_file(&stage, VERIFIED).at("making", VERIFIED.to_bytes())?;
@@ -147,8 +148,8 @@ fn open(origin: &Origin) -> Result<(Raw, String), CopyError> {
             let length = file.metadata().at("reading", name)?.len();
             Ok((Raw::new(Box::new(file), Some(length)), path.display().to_string()))
         }
-        Origin::Address(address) => {
-            let (body, length) = fetch::fetch(address)?;
+        Origin::Address(address, reach) => {
+            let (body, length) = fetch::fetch(address, reach)?;
             Ok((Raw::new(Box::new(body), length), address.to_string()))
         }
     }

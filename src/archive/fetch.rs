@@ -1,18 +1,24 @@
 //! An archive from an http or https address, as a stream.
 
+use std::error::Error;
 use std::fmt;
 use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Empty};
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::TokioExecutor;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
+use crate::archive::Reach;
 use crate::copy::CopyError;
 
 /// How long an answer may take, and after it each piece.
@@ -52,6 +58,11 @@ impl fmt::Display for Address {
 }
 
 impl Address {
+    /// The address itself, where the host is one and no name.
+    fn literal(&self) -> Option<IpAddr> {
+        self.0.host()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
+    }
+
     /// Where a redirection leads; from https never to http.
     fn follow(&self, to: &str) -> Result<Address, String> {
         let here = |path: &str| {
@@ -75,35 +86,82 @@ impl Address {
     }
 }
 
-/// Begin to read an archive; its length, if the server says one.
+/// Begin to read an archive; its length, if the server says one. No connection is made to an address that
+/// is out of reach, whatever a name or a redirection leads to.
 ///
 /// # Errors
 /// [`CopyError::Refused`] for an answer that will stay so, [`CopyError::Failed`] for one that may not.
-pub fn fetch(address: &Address) -> Result<(Stream, Option<u64>), CopyError> {
+pub fn fetch(address: &Address, reach: &Reach) -> Result<(Stream, Option<u64>), CopyError> {
     let failed = |source| failed(address, source);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(failed)?;
-    let response = runtime.block_on(ask(address))?;
+    let response = runtime.block_on(ask(address, reach))?;
     let length = response.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
     let stream = Stream { runtime, body: response.into_body(), piece: Piece::new() };
     Ok((stream, length))
 }
 
-async fn ask(first: &Address) -> Result<Response<Body>, CopyError> {
+/// That a name leads to no address that may be asked.
+#[derive(Debug, thiserror::Error)]
+#[error("out of reach")]
+struct OutOfReach;
+
+/// The addresses of a name that may be asked. It is these that are connected to: a name cannot lead elsewhere
+/// between the look and the connection.
+async fn resolve(
+    name: Name,
+    reach: Arc<Reach>,
+) -> Result<std::vec::IntoIter<SocketAddr>, Box<dyn Error + Send + Sync>> {
+    let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+    let there_are_none = found.is_empty();
+    let allowed: Vec<SocketAddr> = found.into_iter().filter(|at| reach.allows(at.ip())).collect();
+    if allowed.is_empty() && !there_are_none {
+        return Err(OutOfReach.into());
+    }
+    Ok(allowed.into_iter())
+}
+
+fn out_of_reach(address: &Address) -> CopyError {
+    CopyError::Refused(format!(
+        "{address} leads to no public address: from here archives are fetched from public addresses alone, \
+         and from those that the administrator allows (operator.allowedArchiveCidrs)"
+    ))
+}
+
+/// Whether something failed because of what it leads to.
+fn is_out_of_reach(error: &(dyn Error + 'static)) -> bool {
+    error.is::<OutOfReach>() || error.source().is_some_and(is_out_of_reach)
+}
+
+async fn ask(first: &Address, reach: &Reach) -> Result<Response<Body>, CopyError> {
+    let shared = Arc::new(reach.clone());
+    let resolver = tower::service_fn(move |name: Name| resolve(name, shared.clone()));
+    let mut tcp = HttpConnector::new_with_resolver(resolver);
+    tcp.enforce_http(false);
     let connector = HttpsConnectorBuilder::new().with_native_roots();
     let connector = connector.map_err(|source| failed(first, source))?;
-    let connector = connector.https_or_http().enable_http1().build();
+    let connector = connector.https_or_http().enable_http1().wrap_connector(tcp);
     let client = Client::builder(TokioExecutor::new()).build(connector);
     let mut address = first.clone();
     for _ in 0..=REDIRECTS {
+        // Where the host is an address nothing is resolved.
+        if address.literal().is_some_and(|literal| !reach.allows(literal)) {
+            return Err(out_of_reach(&address));
+        }
         let request = Request::get(address.0.clone())
             .header(header::USER_AGENT, concat!("pliant/", env!("CARGO_PKG_VERSION")))
             .body(Empty::<Piece>::new())
             .map_err(|error| failed(&address, io::Error::other(error)))?;
         let answer = timeout(PATIENCE, client.request(request)).await;
         let answer = answer.map_err(|_| failed(&address, io::ErrorKind::TimedOut.into()))?;
-        let answer = answer.map_err(|error| failed(&address, io::Error::other(error)))?;
+        let answer = answer.map_err(|error| {
+            if is_out_of_reach(&error) {
+                out_of_reach(&address)
+            } else {
+                failed(&address, io::Error::other(error))
+            }
+        })?;
         match leads_to(&answer) {
             None => return answered(&address, answer),
             Some(to) => {

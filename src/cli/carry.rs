@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::archive::Address;
+use crate::archive::{Address, Network};
 use crate::bytes::Bytes;
 use crate::cli::size;
 use crate::config::Rate;
@@ -90,6 +90,13 @@ pub struct UnpackRole {
     /// Address of the archive, http or https
     #[arg(long, value_name = "URL", group = "origin")]
     pub url: Option<Address>,
+    /// Refuse an --url that leads, be it by a redirection, to an address that is not public: private,
+    /// of a link, or of this machine
+    #[arg(long, requires = "url")]
+    pub public_only: bool,
+    /// Addresses that --public-only lets pass besides, such as 10.2.0.0/16 [repeatable; default: none]
+    #[arg(long, value_name = "CIDR", requires = "public_only")]
+    pub allow_cidr: Vec<Network>,
     /// SHA-256 of the archive, 64 hexadecimal digits; with another one nothing is kept
     #[arg(long, value_name = "HEX")]
     pub sha256: Digest,

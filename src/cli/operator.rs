@@ -3,6 +3,7 @@
 use clap::Args;
 
 use crate::admission::Service;
+use crate::archive::Network;
 use crate::cli::TellFlags;
 use crate::config::Address;
 use crate::populators::validator::Mode;
@@ -27,6 +28,17 @@ pub struct OperatorRole {
         value_delimiter = ','
     )]
     pub populator_image_pull_secrets: Vec<String>,
+    /// Addresses that are not public and from which archives may be fetched in --fill-namespace, such as
+    /// 10.2.0.0/16 [repeatable; default: none]
+    #[arg(
+        long = "allowed-archive-cidr",
+        value_name = "CIDR",
+        env = "PLIANT_ALLOWED_ARCHIVE_CIDR",
+        hide_env_values = true,
+        value_delimiter = ' ',
+        requires = "fill_namespace"
+    )]
+    pub allowed_archive_cidrs: Vec<Network>,
     /// Whether claims are told that nobody has registered the kind they are to be filled from: auto,
     /// unless another validator tells them; on; or off
     #[arg(long, value_name = "WHEN", env = "PLIANT_VALIDATOR", hide_env_values = true,

@@ -24,13 +24,12 @@ pub enum CopyError {
         /// The first of them.
         first: Vec<Difference>,
     },
-    /// An archive is not the one that was asked for.
-    #[error("{name} has the sha256 {found}, and {wanted} was asked for; nothing of it is kept")]
+    /// An archive is not the one that was asked for. Which sum it has is not told: who may name an address
+    /// may not be who may read it, and a sum confirms a guess of what is there.
+    #[error("{name} does not have the sha256 {wanted} that was asked for; nothing of it is kept")]
     WrongSum {
         /// Where it comes from.
         name: String,
-        /// What it has.
-        found: Digest,
         /// What was asked for.
         wanted: Digest,
     },

@@ -80,6 +80,7 @@ fn fill(source: &ArchivePopulator) -> Fill {
         args,
         volumes: from.map(volume).into_iter().collect(),
         mounts: from.map(|_| mount()).into_iter().collect(),
+        fetches: spec.url.is_some(),
         ..Fill::default()
     }
 }

@@ -110,6 +110,12 @@ pub(super) fn pod(
     let target = json!({"name": "target", "persistentVolumeClaim": {"claimName": name}});
     let mut run = Run::of(fill, name);
     run.args = json!(fill.args);
+    // Elsewhere the policies of the claim's namespace do not hold for it.
+    if fill.fetches && Some(frame.namespace) != claim.namespace().as_deref() {
+        let allowed = frame.settings.allowed.iter().map(|cidr| format!("--allow-cidr={cidr}"));
+        let public_only = std::iter::once("--public-only".to_owned()).chain(allowed);
+        run.args = fill.args.iter().cloned().chain(public_only).collect();
+    }
     run.capabilities = WRITES;
     run.volumes.push(target);
     if is_block(claim) {

@@ -59,6 +59,8 @@ pub struct Settings {
     /// Names of the Secrets with which their image is pulled; without any, those of the ServiceAccount `default`
     /// of the namespace are used, as Kubernetes has it.
     pub pull_secrets: Vec<String>,
+    /// Ranges of addresses that are not public and that a pod of that namespace may fetch from.
+    pub allowed: Vec<String>,
 }
 
 /// Fills the claims of one kind of source.

@@ -79,6 +79,8 @@ pub struct Fill {
     pub nodes: Option<BTreeSet<String>>,
     /// How the volume is filled on another node than these, if that can be.
     pub far: Option<Far>,
+    /// Whether it fetches from an address that the owner of the source has named.
+    pub fetches: bool,
     /// Whether a pod may write to what it reads.
     pub is_live: bool,
     /// What its pod waits for; the volume is got meanwhile.

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::archive::{self, Origin};
+use crate::archive::{self, Origin, Reach};
 use crate::cli::{CarryFlags, CompareFlag, CopyRole, SendRole, SocketsFlag, UnpackRole};
 use crate::copy::{
     self, Compare, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy_device,
@@ -98,9 +98,10 @@ fn end_on_signals() -> Result<()> {
 
 /// `pliant unpack`.
 pub fn unpack(args: &UnpackRole) -> Result<ExitCode> {
+    let reach = Reach { public_only: args.public_only, allowed: args.allow_cidr.clone() };
     let origin = match (&args.file, &args.url) {
         (Some(file), _) => Origin::File(file),
-        (None, Some(address)) => Origin::Address(address),
+        (None, Some(address)) => Origin::Address(address, &reach),
         (None, None) => bail!("an archive is missing: name it with --file or --url"),
     };
     let (sum, target, owners) = (args.sha256, args.target.as_path(), !args.no_owners);

@@ -38,6 +38,7 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
         image: role.fill_image,
         namespace: role.fill_namespace,
         pull_secrets: role.populator_image_pull_secrets,
+        allowed: role.allowed_archive_cidrs.iter().map(ToString::to_string).collect(),
     };
     let counts = Arc::new(Counts(metrics));
     let tally: Arc<dyn Tally> = counts.clone();

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use pliant::archive::{Address, Order, Origin, unpack};
+use pliant::archive::{Address, Order, Origin, Reach, unpack};
 use pliant::bytes::Bytes;
 use pliant::copy::{CopyError, Digest, Hand, Outcome, Progress};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
@@ -168,7 +168,9 @@ fn a_wrong_sum_leaves_nothing() {
     let sum = Some(Digest::of(b"another"));
     let error = Unpacking { sum, ..Unpacking::default() }.of(&world, &good()).unwrap_err();
     assert_eq!((error.code(), error.word()), (3, "mismatch"));
-    assert!(error.to_string().contains(&Digest::of(&good()).to_string()), "{error}");
+    // The sum that was asked for, and not that of what was read.
+    assert!(error.to_string().contains(&Digest::of(b"another").to_string()), "{error}");
+    assert!(!error.to_string().contains(&Digest::of(&good()).to_string()), "{error}");
     assert!(is_as_it_was(&world));
     // One bit behind the end of the tar counts too.
     let longer = [good(), vec![1]].concat();
@@ -373,8 +375,17 @@ fn answer(head: &str, body: &[u8]) -> Vec<u8> {
 }
 
 fn fetched(world: &World, url: &str, archive: &[u8]) -> Result<Outcome, CopyError> {
+    fetched_within(&Reach::default(), world, url, archive)
+}
+
+fn fetched_within(
+    reach: &Reach,
+    world: &World,
+    url: &str,
+    archive: &[u8],
+) -> Result<Outcome, CopyError> {
     let address: Address = url.parse().unwrap();
-    let (origin, sum) = (Origin::Address(&address), Digest::of(archive));
+    let (origin, sum) = (Origin::Address(&address, reach), Digest::of(archive));
     let target = world.target();
     let order = Order { origin, sum, target: &target, owners: is_root(), max_size: None };
     unpack(&order, &Hand::default(), &mut Progress::silent())
@@ -413,4 +424,35 @@ fn answers_that_are_no_archive_are_errors_and_leave_nothing() {
         assert!(is_as_it_was(&world), "{error}");
         served.join().unwrap();
     }
+}
+
+#[test]
+fn what_is_not_public_is_not_asked_by_address_by_name_or_after_a_redirection() {
+    let world = World::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let public = Reach { public_only: true, allowed: Vec::new() };
+    for host in ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433"] {
+        let url = format!("http://{host}:{port}/a.tar");
+        let error = fetched_within(&public, &world, &url, b"").unwrap_err();
+        assert_eq!(error.code(), 2, "{error}");
+        assert!(error.to_string().contains("leads to no public address"), "{error}");
+    }
+    // What is allowed leads on to what is not.
+    let allowed = Reach { public_only: true, allowed: vec!["127.0.0.1/32".parse().unwrap()] };
+    for host in ["127.0.0.2", "[::1]", "169.254.169.254"] {
+        let moved = format!("302 Found\r\nLocation: http://{host}:{port}/b.tar");
+        let (url, served) = serve(vec![answer(&moved, b"")]);
+        let error = fetched_within(&allowed, &world, &url, b"").unwrap_err();
+        assert!(error.to_string().contains("/b.tar leads to no public address"), "{error}");
+        assert_eq!(served.join().unwrap().len(), 1);
+    }
+    listener.set_nonblocking(true).unwrap();
+    let waits = listener.accept().map(|(_, from)| from);
+    assert_eq!(waits.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    // And is fetched from itself.
+    let archive = good();
+    let (url, served) = serve(vec![answer("200 OK", &archive)]);
+    fetched_within(&allowed, &world, &url, &archive).unwrap();
+    served.join().unwrap();
 }

@@ -318,13 +318,19 @@ async fn two_claims_are_filled_from_one_archive() {
 #[tokio::test(start_paused = true)]
 async fn what_needs_nothing_of_the_claim_is_made_elsewhere() {
     let world = World::new();
-    let settings = Settings { namespace: Some("fills".to_owned()), ..Settings::default() };
+    let allowed = vec!["10.2.0.0/16".to_owned()];
+    let namespace = Some("fills".to_owned());
+    let settings = Settings { namespace, allowed, ..Settings::default() };
     let _operator = world.operator_with(settings, Mode::Auto).await;
     world.archive("site");
     world.play().ends.push_back(End::Hangs);
     world.claim("web", "now", "ArchivePopulator", "site");
     world.pod_runs().await;
-    assert_eq!(fill_pods(&world.api)[0].namespace().as_deref(), Some("fills"));
+    let pod = &fill_pods(&world.api)[0];
+    assert_eq!(pod.namespace().as_deref(), Some("fills"));
+    // What its owner could not reach from the namespace of the claim it does not reach for him.
+    let args = pod.spec.as_ref().unwrap().containers[0].args.as_ref().unwrap().join(" ");
+    assert!(args.ends_with("/target --public-only --allow-cidr=10.2.0.0/16"), "{args}");
     world.source("old", "alpha").await;
     world.copy_of("old", &json!({"startEarly": true}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
