@@ -9,7 +9,8 @@ use crate::archive::STAGE;
 use crate::archive::stream::{Guard, refused};
 use crate::bytes::Bytes;
 use crate::copy::{
-    At, CopyError, Dir, Hand, Kind, Meta, Node, Outcome, Stamp, is_carried, remove_all, shown,
+    At, CopyError, Dir, Hand, Kind, Meta, Node, Outcome, Stamp, is_carried, remove_all,
+    set_attribute, shown,
 };
 
 const PIECE: usize = 1 << 20;
@@ -287,7 +288,7 @@ impl<'a> Put<'a> {
             self.hand.set_mode(node, said.mode).at_names("setting the mode of", &said.path)?;
         }
         for (name, value) in &said.attributes {
-            self.hand.set_attribute(node, name, value).at("setting an attribute of", &path)?;
+            set_attribute(self.hand, node, (name, value), &joined(&said.path))?;
         }
         let times = self.hand.set_times(node, said.modified, said.modified);
         times.at_names("setting the times of", &said.path)

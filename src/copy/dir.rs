@@ -79,6 +79,13 @@ pub struct Meta {
     pub is_mount: bool,
 }
 
+impl Meta {
+    /// Bytes of a file that are more than holes, about.
+    pub fn stored(&self) -> u64 {
+        self.size.min(self.allocated)
+    }
+}
+
 impl Dir {
     /// Open the top of a tree. The path is the caller's own, so links in it count.
     pub fn open(path: &Path) -> io::Result<Dir> {

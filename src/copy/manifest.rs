@@ -194,7 +194,7 @@ impl<'a> Manifest<'a> {
         // A target has the time of modification of its source, and another one of change.
         let since = if is_target { meta.modified } else { meta.changed };
         if self.reading.before.is_some_and(|before| since >= before) {
-            (self.tick)(meta.size)?;
+            (self.tick)(meta.stored())?;
             return Ok(Node::open(file));
         }
         let known = self.reading.index.as_mut();

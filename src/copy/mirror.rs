@@ -7,8 +7,9 @@ use rustix::io::Errno;
 use super::dir::{Dir, Kind, Meta, Names, Stamp};
 use super::hand::{Hand, Node};
 use super::outcome::{At, CopyError};
+use super::room::Reserved;
 use super::walk::Descent;
-use super::xattr::{Attributes, attributes};
+use super::xattr::{Attributes, attributes, is_for_administrators};
 
 /// Give a thing of the target owner, mode and attributes of one of the source; what it has already is
 /// not set again. The times are left: they are set as the last thing.
@@ -38,9 +39,28 @@ pub fn dress(
         }
     }
     for (name, value) in want.iter().filter(|(name, value)| there.get(*name) != Some(value)) {
-        hand.set_attribute(to, name, value).at("setting an attribute of", path)?;
+        set_attribute(hand, to, (name, value), path)?;
     }
     Ok(())
+}
+
+/// Give a thing an extended attribute, and say which one if that fails.
+///
+/// # Errors
+/// [`CopyError::Refused`] for one that only an administrator may set, and what the system says.
+pub fn set_attribute(
+    hand: &Hand,
+    to: &Node,
+    (name, value): (&[u8], &[u8]),
+    path: &[u8],
+) -> Result<(), CopyError> {
+    let set = hand.set_attribute(to, name, value);
+    if set == Err(Errno::PERM) && is_for_administrators(name) {
+        return Err(Reserved { path: path.to_vec(), name: name.to_vec() }.refusal());
+    }
+    // Both stand in one text, each escaped.
+    let what = [path, b" (", name, b")"].concat();
+    set.at("setting an attribute of", &what)
 }
 
 /// Set both times of a thing, if it has others.

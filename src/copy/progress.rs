@@ -17,7 +17,7 @@ const NAP: Duration = Duration::from_millis(200);
 /// A count of what there is to do, or of what is done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Bytes, holes among them.
+    /// Bytes, holes not among them.
     pub bytes: u64,
     /// Everything but directories.
     pub files: u64,
@@ -105,7 +105,7 @@ impl Progress {
     /// # Errors
     /// [`CopyError::Stopped`] if that was demanded.
     pub fn passed(&mut self, bytes: u64) -> Result<(), CopyError> {
-        self.done.bytes = self.done.bytes.saturating_add(bytes); // Holes may be of any size.
+        self.done.bytes = self.done.bytes.saturating_add(bytes);
         self.look()
     }
 
@@ -116,6 +116,12 @@ impl Progress {
     pub fn file_done(&mut self) -> Result<(), CopyError> {
         self.done.files += 1;
         self.look()
+    }
+
+    /// How far it is.
+    #[cfg(test)]
+    pub fn done(&self) -> Totals {
+        self.done
     }
 
     fn elapsed(&self) -> Duration {

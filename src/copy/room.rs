@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use crate::bytes::Bytes;
 
 use super::dir::{Dir, Kind, Meta};
-use super::origin::Origin;
-use super::outcome::{At, CopyError};
+use super::origin::{Origin, Steps};
+use super::outcome::{At, CopyError, shown};
 use super::progress::{Progress, Totals};
-use super::walk::{Step, Walk};
+use super::walk::{Found, Step, Walk};
+use super::xattr::is_for_administrators;
 
 /// What stays free besides: for what a file system needs for itself that nobody can foretell.
 const MARGIN: Bytes = Bytes::mib(1);
@@ -16,7 +17,7 @@ const MARGIN: Bytes = Bytes::mib(1);
 const MARGIN_PART: u64 = 50;
 
 /// What a tree takes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Bytes that its files hold, each in whole blocks of the file system that they are for.
     pub bytes: Bytes,
@@ -24,6 +25,29 @@ pub struct Needs {
     pub inodes: u64,
     /// What there is to carry.
     pub totals: Totals,
+    /// The first thing, and the attribute of it, that only an administrator may give to a copy.
+    pub reserved: Option<Reserved>,
+}
+
+/// An extended attribute that only `CAP_SYS_ADMIN` may set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reserved {
+    /// The path of the thing that has it.
+    pub path: Vec<u8>,
+    /// Its name.
+    pub name: Vec<u8>,
+}
+
+impl Reserved {
+    /// That a copy may not give it to what it makes.
+    pub fn refusal(&self) -> CopyError {
+        let (path, name) = (shown(&self.path), shown(&self.name));
+        CopyError::Refused(format!(
+            "{path} has the attribute {name}, which only a process with CAP_SYS_ADMIN may set, and this \
+             one has not: take it off at the source (setfattr --remove {name} FILE) if it can go, or copy \
+             as root on a node"
+        ))
+    }
 }
 
 /// What a file system can hold beside what is in the way.
@@ -48,6 +72,9 @@ pub fn room_for<O: Origin>(
     let has = rustix::fs::fstatvfs(target).at("measuring", b"")?;
     let block = has.f_frsize.max(1);
     let needs = source.needs(live, block, tell)?;
+    if let Some(reserved) = needs.reserved.as_ref().filter(|_| !may_administrate()) {
+        return Err(reserved.refusal());
+    }
     let held = Needs::of(target, false, block, &mut || tell.file_done())?;
     let room = Room {
         bytes: Bytes::new(has.f_bavail.saturating_mul(block)) + held.bytes,
@@ -71,6 +98,7 @@ impl Needs {
         let (mut needs, mut linked) = (Needs::default(), HashSet::new());
         while let Some(found) = walk.step()? {
             let meta = &found.meta;
+            needs.look_for_reserved(&mut walk, &found);
             match found.step {
                 Step::Leave => {}
                 Step::Enter => needs.add(meta, block),
@@ -86,11 +114,25 @@ impl Needs {
         Ok(needs)
     }
 
+    /// What goes away meanwhile, or cannot be read, is for the copy to tell.
+    fn look_for_reserved(&mut self, walk: &mut Walk, found: &Found) {
+        let attributes = match (&found.step, found.meta.kind) {
+            _ if self.reserved.is_some() => return,
+            (Step::Enter, _) | (Step::Thing, Kind::Socket | Kind::Directory) => return,
+            (Step::Thing, _) => walk.look(found).map(|(attributes, _)| attributes),
+            (Step::Leave, _) => walk.leaving().map(|(_, attributes)| attributes),
+        };
+        let names = attributes.unwrap_or_default().into_keys();
+        let name = names.filter(|name| is_for_administrators(name)).min();
+        self.reserved = name.map(|name| Reserved { path: walk.path().to_vec(), name });
+    }
+
     fn add(&mut self, meta: &Meta, block: u64) {
         self.inodes += 1;
         let bytes = match meta.kind {
             Kind::File => {
-                self.totals.bytes = self.totals.bytes.saturating_add(meta.size);
+                // Holes are no work.
+                self.totals.bytes = self.totals.bytes.saturating_add(meta.stored());
                 meta.size.min(meta.allocated.max(block))
             }
             Kind::Directory => meta.size.max(1),
@@ -99,6 +141,16 @@ impl Needs {
         };
         self.bytes = self.bytes + Bytes::new(bytes.next_multiple_of(block));
     }
+}
+
+/// Whether this process may set attributes of security modules, as the kernel tells of it.
+fn may_administrate() -> bool {
+    const SYS_ADMIN: u64 = 1 << 21;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    // Where that cannot be read, the copy itself will tell.
+    bits.is_none_or(|bits| bits & SYS_ADMIN != 0)
 }
 
 fn fits(needs: &Needs, room: &Room) -> Result<(), CopyError> {
@@ -126,7 +178,7 @@ mod tests {
     use super::*;
 
     fn needs(mib: u64, inodes: u64) -> Needs {
-        Needs { bytes: Bytes::mib(mib), inodes, totals: Totals::default() }
+        Needs { bytes: Bytes::mib(mib), inodes, ..Needs::default() }
     }
 
     fn said(needs: &Needs, mib: u64, inodes: Option<u64>) -> String {

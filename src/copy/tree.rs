@@ -265,7 +265,7 @@ impl<S: Steps> Tree<'_, S> {
         let target = self.open_or_make(&found.name, there.is_some())?;
         if is_there {
             self.done.kept += 1;
-            self.porter.tell.passed(source.meta().size)?;
+            self.porter.tell.passed(source.meta().stored())?;
         } else {
             let before = there.map_or(0, |there| there.size);
             let (size, path) = (source.meta().size, self.walk.path());

@@ -25,6 +25,12 @@ pub fn is_carried(name: &[u8]) -> bool {
         && !left.iter().any(|start| name.starts_with(start))
 }
 
+/// Whether only `CAP_SYS_ADMIN` may set an attribute: those of security modules, of which the kernel gives
+/// other rights to none but capabilities. Pods that copy do not have it.
+pub fn is_for_administrators(name: &[u8]) -> bool {
+    is_carried(name) && name.starts_with(b"security.") && name != b"security.capability"
+}
+
 /// Read all attributes that are carried; a file system without any has none.
 ///
 /// # Errors
@@ -92,6 +98,16 @@ fn value(fd: BorrowedFd, path: Option<&str>, name: &[u8]) -> rustix::io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attributes_of_security_modules_are_for_administrators() {
+        for name in ["security.NTACL", "security.ima", "security.capabilities"] {
+            assert!(is_for_administrators(name.as_bytes()), "{name}");
+        }
+        for name in ["security.capability", "security.selinux", "user.security.x", "trusted.x"] {
+            assert!(!is_for_administrators(name.as_bytes()), "{name}");
+        }
+    }
 
     #[test]
     fn labels_and_shadows_are_not_carried() {

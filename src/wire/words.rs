@@ -6,7 +6,7 @@ use std::io;
 use std::time::UNIX_EPOCH;
 
 use crate::bytes::Bytes;
-use crate::copy::{Attributes, Digest, Entry, Kind, Meta, Needs, Stamp, Totals};
+use crate::copy::{Attributes, Digest, Entry, Kind, Meta, Needs, Reserved, Stamp, Totals};
 
 /// The longest name that a kernel takes.
 const LONGEST_NAME: usize = 255;
@@ -104,6 +104,11 @@ impl Put {
     pub fn needs(&mut self, needs: &Needs) {
         for value in [needs.bytes.get(), needs.inodes, needs.totals.bytes, needs.totals.files] {
             self.u64(value);
+        }
+        self.byte(needs.reserved.is_some().into());
+        if let Some(reserved) = &needs.reserved {
+            self.bytes(&reserved.path);
+            self.bytes(&reserved.name);
         }
     }
 
@@ -230,7 +235,12 @@ impl<'a> Take<'a> {
             bytes: Bytes::new(self.u64()?),
             inodes: self.u64()?,
             totals: Totals { bytes: self.u64()?, files: self.u64()? },
+            reserved: if self.flag()? { Some(self.reserved()?) } else { None },
         })
+    }
+
+    fn reserved(&mut self) -> io::Result<Reserved> {
+        Ok(Reserved { path: self.bytes()?.to_vec(), name: self.bytes()?.to_vec() })
     }
 
     /// Read a thing of a manifest.
@@ -336,6 +346,15 @@ mod tests {
             put.meta(&meta);
             let mut take = Take(&put.0);
             assert_eq!((take.meta().unwrap(), take.0), (meta, [].as_slice()));
+        }
+        let reserved = Reserved { path: b"a/b".to_vec(), name: b"security.x".to_vec() };
+        for reserved in [None, Some(reserved)] {
+            let totals = Totals { bytes: 3, files: 4 };
+            let needs = Needs { bytes: Bytes::new(1), inodes: 2, totals, reserved };
+            let mut put = Put::default();
+            put.needs(&needs);
+            let mut take = Take(&put.0);
+            assert_eq!((take.needs().unwrap(), take.0), (needs, [].as_slice()));
         }
         let entry = Entry {
             path: b"a/b".to_vec(),

@@ -8,7 +8,7 @@ use std::process::Command;
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
-use crate::world::World;
+use crate::world::{World, is_root};
 
 /// Exit code, lines of standard output.
 fn pliant(args: &[&str]) -> (Option<i32>, Vec<Value>) {
@@ -65,4 +65,61 @@ fn each_reason_has_its_code() {
     );
     let (code, lines) = pliant(&["copy", source, target, "--round", "--final"]);
     assert_eq!((code, lines), (Some(2), Vec::new()));
+}
+
+#[test]
+fn an_attribute_that_a_pod_may_not_set_is_refused_by_name_before_anything_is_written() {
+    let world = World::new();
+    if !is_root() {
+        return;
+    }
+    let (dir, first) = (world.source().join("d"), world.source().join("a"));
+    fs::create_dir(&dir).unwrap();
+    fs::write(&first, "content").unwrap();
+    let set = |path: &std::path::Path, name: &str| {
+        rustix::fs::setxattr(path, name, b"x", rustix::fs::XattrFlags::empty())
+    };
+    if set(&dir, "security.NTACL").is_err() {
+        println!("not tried: this process may not set attributes of security modules itself");
+        return;
+    }
+    let (source, target) = (world.source(), world.target());
+    let (source, target) = (source.to_str().unwrap(), target.to_str().unwrap());
+    for round in ["--round", "--final"] {
+        // As in a pod that copies.
+        let output = Command::new("setpriv")
+            .args(["--bounding-set", "-sys_admin"])
+            .arg(cargo_bin("pliant"))
+            .args(["copy", source, target, round])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let end: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        assert_eq!((output.status.code(), &end["reason"]), (Some(2), &"refused".into()), "{end}");
+        let message = end["message"].as_str().unwrap();
+        assert!(message.starts_with("d has the attribute security.NTACL, which only"), "{end}");
+        assert_eq!(fs::read_dir(target).unwrap().count(), 0);
+    }
+    // Who may set it carries it.
+    let (code, lines) = pliant(&["copy", source, target]);
+    assert_eq!(code, Some(0), "{lines:?}");
+    world.assert_same();
+}
+
+#[test]
+fn holes_are_not_told_as_work() {
+    let world = World::new();
+    let file = fs::File::create(world.source().join("f")).unwrap();
+    file.set_len(40 << 30).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"0123456789", 20 << 30).unwrap();
+    let (source, target) = (world.source(), world.target());
+    let result = world.outside().join("result");
+    // So slow that it tells how far it is.
+    let args = ["copy", source.to_str().unwrap(), target.to_str().unwrap(), "--max-rate=32Ki"];
+    let (code, lines) = pliant(&[&args[..], &["--result", result.to_str().unwrap()]].concat());
+    let (_, told) = lines.split_last().unwrap();
+    assert_eq!(code, Some(0), "{lines:?}");
+    for line in told {
+        assert!(line["bytesTotal"].as_u64().unwrap() < 1 << 20, "{line}");
+    }
 }
