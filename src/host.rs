@@ -13,6 +13,7 @@ mod disks;
 mod dm;
 mod exec;
 mod held;
+mod holders;
 mod ioctl;
 mod line;
 mod lock;
@@ -32,8 +33,8 @@ pub use exec::is_installed;
 pub use real::RealHost;
 pub use state::{StateLock, lock_state};
 pub use things::{
-    DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, Mount, NewMount, PathKind, Source, Usage,
-    XfsGeometry,
+    DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, Holder, Mount, NewMount, PathKind, Source,
+    Usage, XfsGeometry,
 };
 pub use tools::{TOOLS, Tool};
 
@@ -198,6 +199,10 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
 
     /// Whether somebody has the block device to himself: a mount of any namespace, or a device on it.
     async fn is_claimed(&self, device: &Path) -> Result<bool, HostError>;
+
+    /// List the devices that the kernel has stacked on a block device, on each other, and on loop
+    /// devices over it: the topmost first, the order in which they can be stopped.
+    async fn holders(&self, device: DeviceNumber) -> Result<Vec<Holder>, HostError>;
 
     /// Make everything written to the device durable (`fsync`, which sends a cache flush).
     async fn flush(&self, device: &Path) -> Result<(), HostError>;

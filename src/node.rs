@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::bytes::Bytes;
-use crate::host::{DeviceNumber, Host, Mount};
+use crate::host::{DeviceNumber, Holder, Host, Mount};
 use crate::mount::MountTable;
 use crate::volume::{
     Capacity, CapacityQuery, Fence, Grown, Growth, Inspection, Listing, NewVolume, NodeInfo,
@@ -145,25 +145,54 @@ impl Node {
         };
         let table = MountTable::read(self.host.as_ref()).await;
         let table = table.map_err(failed("the mount table could not be read"))?;
-        let kernel_name = format!("dm-{}", info.number.minor);
-        let shown = self.shown(&table, info.number);
         // All mounts of a file system are one holder of its device.
-        let staged = shown.iter().any(|mount| Some(mount.target.as_path()) == staging);
-        let mut elsewhere = shown
+        let staged = self.shown(&table, info.number).iter().any(|m| Some(&*m.target) == staging);
+        let holder = if let Some(elsewhere) = self.mounted_elsewhere(&table, info.number, staging) {
+            format!("it is mounted at {elsewhere}; unmount it there")
+        } else if info.open_count > u32::from(staged) {
+            let device = device.display();
+            self.stacked_on(info.number)
+                .await?
+                .unwrap_or_else(|| format!("a process has {device} open; see `fuser -v {device}`"))
+        } else {
+            return Ok(());
+        };
+        Err(VolumeError::InUse { id: found.record.id.to_string(), holder })
+    }
+
+    /// Where a device, or its node, is mounted beside its staging path.
+    fn mounted_elsewhere(
+        &self,
+        table: &MountTable,
+        device: DeviceNumber,
+        staging: Option<&Path>,
+    ) -> Option<String> {
+        let kernel_name = format!("dm-{}", device.minor);
+        let mut elsewhere = self
+            .shown(table, device)
             .into_iter()
             .chain(table.of_node(&kernel_name))
             .filter(|mount| Some(mount.target.as_path()) != staging)
             .map(|mount| mount.target.display())
             .peekable();
-        let holder = if elsewhere.peek().is_some() {
-            format!("it is mounted at {}; unmount it there", few(elsewhere))
-        } else if info.open_count > u32::from(staged) {
-            let device = device.display();
-            format!("a process has {device} open; see `fuser -v {device}`")
-        } else {
-            return Ok(());
-        };
-        Err(VolumeError::InUse { id: found.record.id.to_string(), holder })
+        elsewhere.peek().is_some().then(|| few(elsewhere))
+    }
+
+    /// Name what the kernel has stacked on a device, with the commands that stop it; `None` for nothing.
+    ///
+    /// No process has such a device open: the host's udev may have made it from what a tenant wrote.
+    async fn stacked_on(&self, device: DeviceNumber) -> Result<Option<String>, VolumeError> {
+        let above = self.host.holders(device).await;
+        let above = above.map_err(failed("what holds the device could not be read"))?;
+        let commands: Vec<String> = above.iter().map(Holder::command_to_stop).collect();
+        Ok((!above.is_empty()).then(|| {
+            format!(
+                "{} on the node holds {}; if nothing uses it, stop it there: `{}`",
+                few(&above),
+                device_node(device).display(),
+                commands.join(" && ")
+            )
+        }))
     }
 
     /// Make all changes of all groups durable.

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::bytes::Bytes;
-use crate::host::{DeviceNumber, Mount};
+use crate::host::{DeviceNumber, Holder, Mount};
 
 mod api;
 mod devices;
@@ -76,6 +76,8 @@ struct World {
     openers: BTreeMap<PathBuf, u32>,
     /// How often the driver itself holds a device open.
     held: BTreeMap<PathBuf, u32>,
+    /// What is stacked on a device, by its path: the topmost first.
+    holders: BTreeMap<PathBuf, Vec<Holder>>,
     /// How many errors the kernel has found in the file system on a device.
     fs_errors: BTreeMap<DeviceNumber, u64>,
     /// How many bytes files have, by where their file system is mounted.
@@ -191,6 +193,17 @@ impl FakeHost {
         *self.lock().openers.entry(device.to_owned()).or_default() += 1;
     }
 
+    /// Stack devices on a device, the topmost first, as a host's udev may do with what a tenant wrote;
+    /// none takes them away.
+    pub fn stack(&self, device: &Path, above: Vec<Holder>) {
+        let mut world = self.lock();
+        if above.is_empty() {
+            world.holders.remove(device);
+        } else {
+            world.holders.insert(device.to_owned(), above);
+        }
+    }
+
     /// Undo one [`FakeHost::open`].
     pub fn close(&self, device: &Path) {
         if let Some(count) = self.lock().openers.get_mut(device) {
@@ -227,6 +240,7 @@ impl World {
         self.devices.clear();
         self.openers.clear();
         self.held.clear();
+        self.holders.clear();
         self.locks.clear();
         let root = |minor, target: &str, kind: &str| Mount {
             device: DeviceNumber { major: 0, minor },

@@ -48,7 +48,7 @@ pub(super) fn backing(device: &Path) -> io::Result<Backing> {
 }
 
 /// A device number as the kernel packs it into 64 bits.
-fn number(packed: u64) -> DeviceNumber {
+pub(super) fn number(packed: u64) -> DeviceNumber {
     let part = |bits: u64| u32::try_from(bits).unwrap_or(u32::MAX);
     DeviceNumber {
         major: part((packed & 0xf_ff00) >> 8),

@@ -18,10 +18,10 @@ use super::shell::Shells;
 use super::state::{self, State};
 use super::waiting::Waiting;
 use super::{
-    Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, HeldDevice, HeldFor, Host,
-    HostError, Mount, NewMount, Output, PathKind, Usage, XfsGeometry,
+    Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, HeldDevice, HeldFor, Holder,
+    Host, HostError, Mount, NewMount, Output, PathKind, Usage, XfsGeometry,
 };
-use super::{block, devmapper, disks, lock, mounts, paths, resize};
+use super::{block, devmapper, disks, holders, lock, mounts, paths, resize};
 use crate::bytes::Bytes;
 
 /// How long a system call may take whose answer is in memory, or else not needed.
@@ -103,6 +103,16 @@ impl RealHost {
             let what = "LOOP_GET_STATUS64";
             let told = self.call("device_reads", what, &device, SHORT, disks::backing).await;
             Some((device, told.ok()?))
+        });
+        join_all(asks).await.into_iter().flatten().collect()
+    }
+
+    /// The block devices behind these loop devices, each asked apart as well.
+    async fn behind(&self, names: Vec<String>) -> holders::Loops {
+        let asks = names.into_iter().map(|name| async move {
+            let (what, node) = ("LOOP_GET_STATUS64", Path::new("/dev").join(&name));
+            let told = self.call("device_reads", what, &node, SHORT, holders::behind).await;
+            Some((name, told.ok()??))
         });
         join_all(asks).await.into_iter().flatten().collect()
     }
@@ -210,6 +220,16 @@ impl Host for RealHost {
 
     async fn is_claimed(&self, device: &Path) -> Result<bool, HostError> {
         self.call("device_reads", "open", device, SMALL, block::is_claimed).await
+    }
+
+    async fn holders(&self, device: DeviceNumber) -> Result<Vec<Holder>, HostError> {
+        let sys = Path::new(holders::SYS);
+        let names =
+            self.call("path_calls", "list loop devices of", sys, SMALL, holders::loops).await?;
+        let loops = self.behind(names).await;
+        let name = format!("list the holders of {device} in");
+        let above = move |sys: &Path| holders::above(sys, device, loops);
+        self.call("path_calls", &name, sys, SMALL, above).await
     }
 
     async fn flush(&self, device: &Path) -> Result<(), HostError> {

@@ -143,6 +143,9 @@ backup {{
 }}
 activation {{
 	monitoring = 0
+	# Nothing here waits for udev, and LVM makes the nodes. This keeps the host's udev from LVM's and
+	# device-mapper's own rules only: no setting of LVM keeps mdadm, btrfs or event activation off
+	# what is on a volume. The rules of this driver do (host/udev.rs).
 	udev_sync = 0
 	udev_rules = 0
 	retry_deactivation = 1

@@ -88,6 +88,34 @@ pub struct DmInfo {
     pub read_only: bool,
 }
 
+/// A block device that is stacked on another one and keeps that open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The kernel's name below `/dev`: `md127`, `dm-7`, `loop3`.
+    pub name: String,
+    /// The dm name, if it is a device-mapper device: `vg--x-root`.
+    pub dm_name: Option<String>,
+}
+
+impl Holder {
+    /// The command that stops it once nothing uses it.
+    pub fn command_to_stop(&self) -> String {
+        let name = &self.name;
+        match &self.dm_name {
+            Some(dm_name) => format!("dmsetup remove {dm_name}"),
+            None if name.starts_with("md") => format!("mdadm --stop /dev/{name}"),
+            None if name.starts_with("loop") => format!("losetup --detach /dev/{name}"),
+            None => format!("lsblk /dev/{name}"),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.dm_name.as_ref().unwrap_or(&self.name))
+    }
+}
+
 /// One line of a live device-mapper table; units are sectors of 512 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DmTarget {

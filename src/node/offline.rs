@@ -59,10 +59,10 @@ impl Node {
         if !claimed.map_err(failed("the device could not be opened"))? {
             return Ok(());
         }
+        self.refuse_if_stacked_on(found).await?;
         let (id, device) = (found.record.id.to_string(), device.display());
         let holder = format!(
-            "{device} is mounted in another mount namespace, or another device lies on it; see \
-             `lsblk {device}` and `grep -l {device} /proc/*/mountinfo`"
+            "{device} is mounted in another mount namespace; see `grep -l {device} /proc/*/mountinfo`"
         );
         Err(VolumeError::InUse { id, holder })
     }

@@ -33,10 +33,25 @@ impl Node {
             self.wipes.wipe(task).await?;
         }
         let turn = found.group.turn().await?;
-        turn.remove(&found.lv.name).await?;
+        let removed = turn.remove(&found.lv.name).await;
         drop(turn);
+        if let Err(refused) = removed {
+            // What lies on the volume may have been taken for a part of an array while it was wiped.
+            self.refuse_if_stacked_on(&found).await?;
+            return Err(refused.into());
+        }
         self.forget(key);
         found.group.flush().await.map_err(VolumeError::from)
+    }
+
+    /// # Errors
+    /// [`VolumeError::InUse`] if the kernel has stacked other devices on the volume.
+    pub(super) async fn refuse_if_stacked_on(&self, found: &Found) -> Result<(), VolumeError> {
+        let Some((_, info)) = self.live_device(found).await? else { return Ok(()) };
+        match self.stacked_on(info.number).await? {
+            Some(holder) => Err(VolumeError::InUse { id: found.record.id.to_string(), holder }),
+            None => Ok(()),
+        }
     }
 
     async fn mark_deleting(&self, found: &Found) -> Result<Found, VolumeError> {

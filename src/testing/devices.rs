@@ -212,7 +212,8 @@ impl World {
             })
         });
         let processes = self.openers.get(&device.path()).copied().unwrap_or(0);
-        processes + u32::from(mounted) + u32::from(above)
+        let stacked = self.holders.get(&device.path()).map_or(0, |_| 1);
+        processes + u32::from(mounted) + u32::from(above) + stacked
     }
 
     pub fn dm_devices(&self) -> Vec<DmDevice> {

@@ -14,8 +14,8 @@ use super::superblocks::FakeFs;
 use super::{FakeHost, World};
 use crate::bytes::Bytes;
 use crate::host::{
-    Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, HeldDevice, HeldFor, Host,
-    HostError, Mount, NewMount, Output, PathKind, Usage, XfsGeometry,
+    Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, HeldDevice, HeldFor, Holder,
+    Host, HostError, Mount, NewMount, Output, PathKind, Usage, XfsGeometry,
 };
 use crate::volume::FsKind;
 
@@ -194,6 +194,15 @@ impl Host for FakeHost {
             None => world.openers.get(device).is_some_and(|openers| *openers > 0),
         };
         Ok(self.look("device_reads", held).await)
+    }
+
+    async fn holders(&self, device: DeviceNumber) -> Result<Vec<Holder>, HostError> {
+        let find = |world: &World| {
+            let held = world.holders.iter();
+            let on = held.filter(|(path, _)| world.number_of(path) == Some(device));
+            on.flat_map(|(_, holders)| holders.clone()).collect()
+        };
+        Ok(self.look("device_reads", find).await)
     }
 
     async fn flush(&self, device: &Path) -> Result<(), HostError> {

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pliant::bytes::Bytes;
-use pliant::host::{Cmd, Host};
+use pliant::host::{Cmd, Holder, Host};
 use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
-use pliant::testing::FakeHost;
+use pliant::testing::{Failing, FakeHost};
 use pliant::volume::{
     CapacityQuery, Class, FsKind, Mode, NodeKey, VolumeError, VolumeId, VolumeKey, Volumes,
 };
@@ -306,5 +306,60 @@ fn what_a_process_has_open_is_neither_deleted_nor_unstaged() {
         }
         host.close(&device);
         node.remove(&id).await.expect("nobody holds it");
+    });
+}
+
+fn array_and_group() -> Vec<Holder> {
+    let holder = |name: &str, dm_name: Option<&str>| Holder {
+        name: name.to_owned(),
+        dm_name: dm_name.map(str::to_owned),
+    };
+    vec![holder("dm-9", Some("vg--x-root")), holder("md127", None), holder("loop3", None)]
+}
+
+const TO_STOP: &str =
+    "`dmsetup remove vg--x-root && mdadm --stop /dev/md127 && losetup --detach /dev/loop3`";
+
+#[test]
+fn what_the_kernel_has_stacked_on_a_volume_is_named_with_the_commands_that_stop_it() {
+    block_on(async {
+        let (host, setup) = Disks::Two.machine(false).await;
+        let node = setup.start(&host).await;
+        for op in [Op::Create(Mode::Block), Op::Stage(Mode::Block)] {
+            op.ask(&host, &node).await.expect("done");
+        }
+        let device = host.device_of("vg0", &lv_name(id_of(VOLUME).key())).expect("active");
+        host.stack(&device, array_and_group());
+        let id = id_of(VOLUME);
+        for answer in [node.unstage(&id, Path::new(STAGING)).await, node.remove(&id).await] {
+            match answer {
+                Err(VolumeError::InUse { holder, .. }) => {
+                    assert!(holder.starts_with("vg--x-root, md127 and loop3 "), "{holder}");
+                    assert!(holder.contains(TO_STOP), "{holder}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        host.stack(&device, Vec::new());
+        node.remove(&id).await.expect("nothing holds it");
+    });
+}
+
+#[test]
+fn a_removal_that_lvm_refuses_names_what_is_stacked_on_the_volume() {
+    block_on(async {
+        let (host, setup) = Disks::Two.machine(false).await;
+        let node = setup.start(&host).await;
+        host.fail("BLKZEROOUT", Failing::Once);
+        Op::Create(Mode::Block).ask(&host, &node).await.expect_err("it is half made");
+        let id = id_of(VOLUME);
+        let device = host.device_of("vg0", &lv_name(id.key())).expect("active");
+        host.stack(&device, array_and_group());
+        match node.remove(&id).await {
+            Err(VolumeError::InUse { holder, .. }) => assert!(holder.contains(TO_STOP), "{holder}"),
+            other => panic!("{other:?}"),
+        }
+        host.stack(&device, Vec::new());
+        node.remove(&id).await.expect("nothing holds it");
     });
 }
