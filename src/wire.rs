@@ -6,6 +6,7 @@
 //! is taken; contents are sent piece by piece, as they are asked for.
 
 mod ask;
+mod callers;
 mod client;
 mod content;
 mod job;

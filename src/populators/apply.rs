@@ -166,7 +166,10 @@ impl<S: Source> Populator<S> {
     }
 
     async fn make_keys(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
-        let Some(keys) = self.keys(work)? else { return Ok(()) };
+        let (Some(keys), Some(prime)) = (self.keys(work)?, &work.seen.prime) else { return Ok(()) };
+        // Before the pods that it is about.
+        let policy = sender::policy(&work.seen.claim, prime, work.namespace);
+        writes::make(&self.of(&policy.metadata), &policy, WRITER).await?;
         writes::make(&self.of(&keys.metadata), &keys, WRITER).await
     }
 
@@ -222,6 +225,10 @@ impl<S: Source> Populator<S> {
         let Some(later) = later else { return Ok(()) };
         if let Some(keys) = self.keys(work)? {
             writes::rehearse(&self.of(&keys.metadata), &keys, WRITER).await?;
+        }
+        if let Some(prime) = &work.seen.prime {
+            let policy = sender::policy(&work.seen.claim, prime, work.namespace);
+            writes::rehearse(&self.of(&policy.metadata), &policy, WRITER).await?;
         }
         let Some(pod) = self.sender(work, later).await? else { return Ok(()) };
         writes::rehearse(&self.of(&pod.metadata), &pod, WRITER).await

@@ -2,11 +2,12 @@
 //! each other. Pure.
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Volume, VolumeMount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::populators::seen::uid;
-use crate::populators::{Far, Fill, make};
+use crate::populators::{Far, Fill, LABEL, make};
 use crate::wire::{Keys, PORT};
 
 /// Where both find their keys.
@@ -45,6 +46,30 @@ pub(super) fn keys(
         },
     });
     serde_json::from_value(secret).expect("a Secret")
+}
+
+/// Who may connect to the pods of a claim: those of the same claim, where a source is sent from. It goes with the
+/// second claim. Whoever else reaches the port could not read, and could keep it busy.
+pub(super) fn policy(
+    claim: &PersistentVolumeClaim,
+    prime: &PersistentVolumeClaim,
+    namespace: &str,
+) -> NetworkPolicy {
+    let mut metadata = make::metadata(claim, &keys_name(prime), namespace);
+    metadata["ownerReferences"] = owned_by(prime);
+    let ours = json!({"matchLabels": { LABEL: uid(&claim.metadata) }});
+    let policy = json!({
+        "metadata": metadata,
+        "spec": {
+            "podSelector": ours,
+            "policyTypes": ["Ingress"],
+            "ingress": [{
+                "from": [{"podSelector": ours}],
+                "ports": [{"port": PORT, "protocol": "TCP"}],
+            }],
+        },
+    });
+    serde_json::from_value(policy).expect("a NetworkPolicy")
 }
 
 /// By the uid: the keys of a second claim that was made anew are others.
@@ -147,6 +172,24 @@ mod tests {
 
     fn far() -> Far {
         Far { send: vec!["send".to_owned()], receive: vec!["copy".to_owned()] }
+    }
+
+    #[test]
+    fn who_sends_is_reached_by_the_pods_of_its_claim_alone() {
+        let (claim, prime) = (claim("new", "u"), claim("prime-u", "p"));
+        let made = serde_json::to_value(policy(&claim, &prime, "shop")).unwrap();
+        assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "p");
+        let ours = json!({"matchLabels": { LABEL: "u" }});
+        let expected = json!({
+            "podSelector": ours,
+            "policyTypes": ["Ingress"],
+            "ingress": [{
+                "from": [{"podSelector": ours}], "ports": [{"port": 9815, "protocol": "TCP"}],
+            }],
+        });
+        assert_eq!(made["spec"], expected);
+        let pod = pod(&claim, &prime, (&fill(), &far()), "i", "shop");
+        assert_eq!(pod.labels()[LABEL], "u");
     }
 
     #[test]

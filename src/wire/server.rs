@@ -6,12 +6,12 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustls::{ServerConfig, ServerConnection};
 
+use super::callers::{Caller, Callers};
 use super::content::Reader;
 use super::job::{Job, word};
 use super::keys::Credentials;
@@ -22,10 +22,8 @@ use crate::copy::{
     Steps, Walk,
 };
 
-/// How many connections there may be at a time: a copy has three.
-const MOST: usize = 16;
 /// How long who connects may take to say who it is and what it wants.
-const GREETING: Duration = Duration::from_secs(30);
+const GREETING: Duration = Duration::from_secs(5);
 /// How often it is told how far it is.
 const EVERY: Duration = Duration::from_millis(500);
 /// Bytes of names in a frame.
@@ -53,7 +51,7 @@ pub fn serve(
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Infallible, CopyError> {
     let config = Arc::new(credentials.server()?);
-    let answering = &AtomicUsize::new(0);
+    let callers = &Callers::default();
     thread::scope(|scope| {
         loop {
             let (tcp, from) = match listener.accept() {
@@ -67,17 +65,18 @@ pub fn serve(
                     return Err(CopyError::Failed { doing: "listening on", path, source });
                 }
             };
-            if answering.fetch_add(1, Ordering::Relaxed) >= MOST {
-                answering.fetch_sub(1, Ordering::Relaxed);
-                tell(&format!("{from}: turned away, {MOST} connections are open"));
-                continue;
-            }
+            let caller = match callers.admit(&tcp, from) {
+                Ok(caller) => caller,
+                Err(error) => {
+                    tell(&format!("{from}: {error}"));
+                    continue;
+                }
+            };
             let config = config.clone();
             scope.spawn(move || {
-                if let Err(error) = answer(tcp, config, source) {
+                if let Err(error) = answer(tcp, config, source, &caller) {
                     tell(&format!("{from}: {error}"));
                 }
-                answering.fetch_sub(1, Ordering::Relaxed);
             });
         }
     })
@@ -107,14 +106,21 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// Answer one connection to its end.
-fn answer(tcp: TcpStream, config: Arc<ServerConfig>, source: &Served) -> io::Result<()> {
+fn answer(
+    tcp: TcpStream,
+    config: Arc<ServerConfig>,
+    source: &Served,
+    caller: &Caller,
+) -> io::Result<()> {
     let tls = ServerConnection::new(config).map_err(io::Error::other)?;
     let mut line = Line::over(tcp, Tls::Server(Box::new(tls)), Arc::default(), GREETING)?;
     let mut buffer = Vec::new();
     let Frame { word: word::JOB, body } = line.receive(&mut buffer)? else {
         return Err(nonsense("no job"));
     };
+    // It was read with the key of one who shows the right certificate.
     let job = Job::take(&mut Take(body))?;
+    caller.known()?;
     line.known();
     let mut clock = Put::default();
     clock.stamp(now());

@@ -516,8 +516,16 @@ fn is_allowed(line: &str) -> bool {
     let (call, who) = line.split_once(" by ").expect("all say who they are");
     let (verb, path) = call.split_once(' ').expect("a verb and a path");
     let path: Vec<&str> = path.split('/').collect();
-    // The secrets are keys by which pods that send and fill know each other.
-    let made = ["persistentvolumeclaims", "pods", "events", "pvcsourcepopulators", "secrets"];
+    // The secrets are keys by which pods that send and fill know each other, and the policies say that
+    // no others may connect to them.
+    let made = [
+        "persistentvolumeclaims",
+        "pods",
+        "events",
+        "pvcsourcepopulators",
+        "secrets",
+        "networkpolicies",
+    ];
     let is_request = matches!(
         (verb, path.as_slice()),
         ("POST", ["volumerequests"]) | ("DELETE", ["volumerequests", _])

@@ -55,6 +55,19 @@ fn who_has_not_the_key_gets_nothing() {
 }
 
 #[test]
+fn connections_that_show_no_key_keep_the_right_one_out_of_nothing() {
+    let world = World::new();
+    crate::world::Maker::of(7).fill(&world.source(), 20);
+    let sender = sender_of(&world);
+    // They are accepted in their order, before those of the copy.
+    let idle: Vec<TcpStream> =
+        (0..100).map(|_| TcpStream::connect(sender.address()).unwrap()).collect();
+    copy_of(sender.remote(), &world).unwrap();
+    world.assert_same();
+    drop(idle);
+}
+
+#[test]
 fn nobody_there_is_told_with_the_address() {
     let world = World::new();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();

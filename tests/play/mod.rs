@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::{Resource, ResourceExt};
 use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
@@ -191,6 +192,7 @@ fn step(api: &FakeApi, play: &mut Play) -> bool {
     pvs.iter().any(|pv| protect_volume(api, pv) || reclaim(api, play, pv))
         || fill_pods(api).iter().any(|pod| kubelet(api, play, pod) || send(api, play, pod))
         || api.list::<Secret>().iter().any(|secret| collect(api, secret))
+        || api.list::<NetworkPolicy>().iter().any(|policy| collect(api, policy))
 }
 
 /// A claim without a class gets the default one, if there is one.
@@ -563,14 +565,17 @@ fn probe(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
 }
 
 /// What belongs to a claim goes with it.
-fn collect(api: &FakeApi, secret: &Secret) -> bool {
-    let owners: Vec<String> = secret.owner_references().iter().map(|one| one.uid.clone()).collect();
+fn collect<K>(api: &FakeApi, object: &K) -> bool
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let owners: Vec<String> = object.owner_references().iter().map(|one| one.uid.clone()).collect();
     let claims = api.list::<PersistentVolumeClaim>();
     let is_owned = claims.iter().filter_map(ResourceExt::uid).any(|uid| owners.contains(&uid));
     let goes = !owners.is_empty() && !is_owned;
     if goes {
-        let namespace = secret.namespace().unwrap_or_default();
-        api.delete::<Secret>(&format!("{namespace}/{}", secret.name_any()));
+        let namespace = object.namespace().unwrap_or_default();
+        api.delete::<K>(&format!("{namespace}/{}", object.name_any()));
     }
     goes
 }

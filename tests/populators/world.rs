@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod, Secret,
 };
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use pliant::api::{ArchivePopulator, Filling, PvcSourcePopulator};
@@ -325,6 +326,8 @@ impl World {
         left.extend(fill_pods(&self.api).iter().map(|pod| format!("pod {}", pod.name_any())));
         let secrets = self.api.list::<Secret>();
         left.extend(secrets.iter().map(|secret| format!("secret {}", secret.name_any())));
+        let policies = self.api.list::<NetworkPolicy>();
+        left.extend(policies.iter().map(|policy| format!("policy {}", policy.name_any())));
         let archives = self.api.list::<ArchivePopulator>();
         let held = archives.iter().filter(|one| one.finalizers().contains(&FINALIZER.to_owned()));
         left.extend(held.map(|one| format!("finalizer of archive {}", one.name_any())));
@@ -367,7 +370,8 @@ fn is_allowed(line: &str) -> bool {
     who.ends_with("operator")
         && match (verb, path.as_slice()) {
             ("POST", [kind, _]) => {
-                ["persistentvolumeclaims", "pods", "secrets", "events"].contains(kind)
+                ["persistentvolumeclaims", "pods", "secrets", "networkpolicies", "events"]
+                    .contains(kind)
             }
             ("PATCH", ["volumepopulators", name]) => name.starts_with("pliant-"),
             ("PATCH", ["persistentvolumeclaims", _, _] | ["persistentvolumes", _])

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{
     ResourceQuota, Secret,
 };
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::{
     CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment,
@@ -159,6 +160,7 @@ fn find_resources() -> Vec<Arc<Resource>> {
         Resource::core::<PersistentVolume>().with_status(),
         Resource::core::<ResourceQuota>().with_status().in_namespaces(),
         Resource::core::<LimitRange>().in_namespaces(),
+        Resource::core::<NetworkPolicy>().in_namespaces(),
         Resource::core::<PodDisruptionBudget>().with_status().in_namespaces(),
         Resource::core::<PersistentVolumeClaim>().with_status().in_namespaces(),
         Resource::core::<Pod>().with_status().in_namespaces().with_fields(&[
