@@ -90,6 +90,8 @@ pub enum Command {
     Unpack(UnpackRole),
     /// Print the definitions of the records that Pliant keeps in Kubernetes, as YAML.
     Crds,
+    /// Print the rules for the udev of a host that keep mdadm, LVM and btrfs off what is on volumes.
+    UdevRules,
     /// Print what a shell needs to complete these commands.
     Completion(Completion),
     /// Write the manual, a page for each command.
@@ -131,6 +133,10 @@ pub struct NodeRole {
     #[arg(long, value_name = "TIME", env = "PLIANT_USAGE_PERIOD", hide_env_values = true,
         default_value = "30s", value_parser = usage_period)]
     pub usage_period: Span,
+    /// Directory of the host's udev rules, such as /run/udev/rules.d, into which rules are written that
+    /// keep the host's mdadm, LVM and btrfs off what is on volumes [default: none are written]
+    #[arg(long, value_name = "DIR", env = "PLIANT_UDEV_RULES_DIR", hide_env_values = true)]
+    pub udev_rules_dir: Option<PathBuf>,
     /// Everything that a settings file can say too.
     #[command(flatten)]
     pub settings: MachineFlags,

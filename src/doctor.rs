@@ -12,7 +12,7 @@ mod tools;
 
 pub use groups::{Fault, Found};
 pub use judge::{judge, judge_machine};
-pub use look::{Seen, look, look_at_machine};
+pub use look::{Seen, Udev, look, look_at_machine};
 pub use print::{WIDTH, print, wrapped};
 
 /// How good or bad a finding is.

@@ -26,6 +26,7 @@ mod shell;
 mod state;
 mod things;
 mod tools;
+mod udev;
 mod waiting;
 
 pub use cmd::{Cmd, Output};
@@ -37,6 +38,7 @@ pub use things::{
     Usage, XfsGeometry,
 };
 pub use tools::{TOOLS, Tool};
+pub use udev::{UDEV_RULES, UDEV_RULES_FILE, write_udev_rules};
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -14,6 +14,7 @@ use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use nix::unistd::{Uid, geteuid};
 
 use crate::cli::{CheckConfig, Command, Doctor};
 use crate::config::{LogFilter, LogFormat, PoolsFrom, Settings};
-use crate::host::{Host, RealHost};
+use crate::host::{Host, RealHost, UDEV_RULES, write_udev_rules};
 use crate::{api, cli, doctor, trial};
 
 /// Tell kubectl what may follow these words.
@@ -54,6 +55,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
                 Ok(settings) => {
                     let registration = (!args.no_registration).then_some(args.registration);
                     on_this_machine("node", &settings, |settings| {
+                        keep_udev_off(args.udev_rules_dir.as_deref());
                         node::serve(settings, registration, args.usage_period.0)
                     })
                 }
@@ -86,6 +88,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Completion(args) => print(&String::from_utf8(cli::completion(args.shell))?),
         Command::Man(args) => people::manual(&args.dir),
         Command::Crds => print(&definitions()?),
+        Command::UdevRules => print(UDEV_RULES),
         Command::Doctor(args) if people::is_about_a_cluster(&args) => {
             runtime()?.block_on(people::check_up(&args))
         }
@@ -111,6 +114,15 @@ fn on_this_machine<F: Future<Output = Result<()>>>(
     runtime.shutdown_background();
     served?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Write the rules for the host's udev, if that is wanted. Volumes are served without them too.
+fn keep_udev_off(dir: Option<&Path>) {
+    let Some(dir) = dir else { return };
+    if let Err(error) = write_udev_rules(dir) {
+        let dir = dir.display().to_string();
+        tracing::warn!(dir, error = error.to_string(), "failed to write the host's udev rules");
+    }
 }
 
 /// # Errors

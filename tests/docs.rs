@@ -305,6 +305,13 @@ fn settings_files_in_the_documents_are_taken() {
 }
 
 #[test]
+fn the_rules_for_udev_in_the_documents_are_those_of_the_code() {
+    let page = read("docs/src/how-to/cluster.md");
+    let shown = page.split_once("```udev\n").unwrap().1.split_once("```").unwrap().0;
+    assert_eq!(shown, pliant::host::UDEV_RULES);
+}
+
+#[test]
 fn the_chart_has_the_definitions_of_the_code() {
     let output = Command::new(assert_cmd::cargo::cargo_bin("pliant")).arg("crds").output().unwrap();
     let ours = read("charts/pliant/crds/pliant.yaml");

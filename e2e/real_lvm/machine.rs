@@ -152,7 +152,11 @@ impl Driver {
             Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).expect("inotify");
         changes.add_watch(directory, AddWatchFlags::IN_CREATE).expect("watch");
 
-        let child = Command::new(env!("CARGO_BIN_EXE_pliant"))
+        let mut pliant = Command::new(env!("CARGO_BIN_EXE_pliant"));
+        if Path::new("/run/udev/control").exists() {
+            pliant.env_remove("DM_DISABLE_UDEV"); // As on a host, where udev is told what LVM makes.
+        }
+        let child = pliant
             .arg("standalone")
             .arg(format!("--endpoint=unix://{}", socket.display()))
             .args(args)

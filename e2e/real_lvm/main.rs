@@ -35,6 +35,7 @@ mod scenarios;
 mod script;
 mod swaps;
 mod torn_commits;
+mod udev;
 mod xfs_copies;
 
 #[path = "../../tests/tally/dice.rs"]

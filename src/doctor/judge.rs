@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::look::MODULES;
 use super::tools::{self, LVM_AT_LEAST};
-use super::{Fault, Finding, Found, Seen};
-use crate::host::TOOLS;
+use super::{Fault, Finding, Found, Seen, Udev};
+use crate::host::{TOOLS, UDEV_RULES, UDEV_RULES_FILE};
 use crate::lvm::Group;
 
 /// Say what it means, in the order in which one would put it right.
@@ -21,6 +21,7 @@ pub fn judge_machine(seen: &Seen) -> Vec<Finding> {
     findings.extend(modules(seen));
     findings.extend(programs(seen));
     findings.extend(configuration(seen));
+    findings.extend(udev(&seen.udev));
     findings
 }
 
@@ -143,6 +144,32 @@ fn configuration(seen: &Seen) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// Whether the host's tools act on what a tenant writes; nothing is said where they do not, or cannot be
+/// seen from here.
+fn udev(udev: &Udev) -> Option<Finding> {
+    if !udev.runs || udev.acts.is_empty() {
+        return None;
+    }
+    let acts = udev.acts.join(", ");
+    let what = match udev.rules.as_deref() {
+        Some(UDEV_RULES) => {
+            return Some(Finding::good(format!("udev keeps {acts} off what is on volumes")));
+        }
+        Some(_) => {
+            format!("the rules that keep {acts} off what is on volumes are of another version")
+        }
+        None => format!(
+            "udev gives what is on volumes to {acts}: an array or a volume group that a tenant writes is \
+             assembled on this host, and holds its volume"
+        ),
+    };
+    let todo = format!(
+        "in a cluster: helm upgrade with node.hostUdevRules.enabled=true; else: pliant udev-rules > \
+         /etc/udev/rules.d/{UDEV_RULES_FILE}; then: udevadm control --reload"
+    );
+    Some(Finding::warning(what, todo))
 }
 
 /// `CAP_DAC_OVERRIDE` or `CAP_DAC_READ_SEARCH`: root has them in a container too.

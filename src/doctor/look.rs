@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::groups::{self, Found};
 use super::tools;
 use crate::causes;
-use crate::host::{Cmd, Host, HostError, PathKind, TOOLS};
+use crate::host::{Cmd, Host, HostError, PathKind, TOOLS, UDEV_RULES_FILE};
 
 /// What was seen of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,11 +33,35 @@ pub struct Seen {
     pub lvmetad: bool,
     /// Whether the host's LVM only looks at disks that are listed in its devices file.
     pub devices_file: bool,
+    /// What the host's udev does with volumes.
+    pub udev: Udev,
     /// Physical volumes and what their metadata says, or why it could not be read.
     pub disks: Vec<Found>,
     /// Why the disks could not be listed.
     pub no_disks: Option<String>,
 }
+
+/// What the udev of this host does with what is on volumes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Udev {
+    /// Whether udevd runs and can be seen from here.
+    pub runs: bool,
+    /// Of the tools that act on what a tenant writes those whose rules are there.
+    pub acts: Vec<&'static str>,
+    /// The rules of this driver that are there; `None` if there are none.
+    pub rules: Option<String>,
+}
+
+/// Tools that act on what is on a block device, and the names that distributions give their rules.
+const ACTING: [(&str, &[&str]); 3] = [
+    ("mdadm", &["64-md-raid-assembly.rules", "65-md-incremental.rules", "64-md-raid.rules"]),
+    ("LVM's event activation", &["69-dm-lvm.rules", "69-lvm.rules", "69-dm-lvm-metad.rules"]),
+    ("btrfs", &["64-btrfs.rules", "64-btrfs-dm.rules"]),
+];
+
+/// Where udev looks for rules: of files of one name the first counts.
+const RULES_DIRS: [&str; 4] =
+    ["/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
 
 /// Modules that the kernel loads by itself when they are first needed.
 pub(super) const MODULES: [&str; 4] = ["ext4", "xfs", "btrfs", "dm_snapshot"];
@@ -70,8 +94,40 @@ pub async fn look_at_machine(host: &dyn Host) -> Seen {
         lock_directory: kind(host, "/run/lock/lvm").await == Some(PathKind::Directory),
         lvmetad: kind(host, "/run/lvm/lvmetad.socket").await.is_some(),
         devices_file: kind(host, "/etc/lvm/devices/system.devices").await.is_some(),
+        udev: udev(host).await,
         ..Seen::default()
     }
+}
+
+async fn udev(host: &dyn Host) -> Udev {
+    let mut acts = Vec::new();
+    for (tool, names) in ACTING {
+        for name in names {
+            if rules(host, name).await.is_some() {
+                acts.push(tool);
+                break;
+            }
+        }
+    }
+    let runs = kind(host, "/run/udev/control").await.is_some();
+    let rules = match rules(host, UDEV_RULES_FILE).await {
+        Some(path) => Some(read(host, &path).await.unwrap_or_default()),
+        None => None,
+    };
+    Udev { runs, acts, rules }
+}
+
+/// The file of this name that udev reads. A link to `/dev/null` before it switches it off.
+async fn rules(host: &dyn Host, name: &str) -> Option<String> {
+    for dir in RULES_DIRS {
+        let path = format!("{dir}/{name}");
+        match kind(host, &path).await {
+            Some(PathKind::File) => return Some(path),
+            Some(_) => return None,
+            None => {}
+        }
+    }
+    None
 }
 
 async fn read(host: &dyn Host, path: &str) -> Option<String> {
@@ -125,6 +181,8 @@ fn capabilities(status: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -132,5 +190,28 @@ mod tests {
         assert_eq!(last_words("nodev\tsysfs\n\text4\n"), ["sysfs", "ext4"]);
         assert_eq!(capabilities("Name:\tcat\nCapEff:\t000001ffffffffff\n"), Some(0x1ff_ffff_ffff));
         assert_eq!(capabilities("Name:\tcat\n"), None);
+    }
+
+    #[tokio::test]
+    async fn rules_of_udev_are_found_as_udev_finds_them() {
+        let host = crate::testing::FakeHost::new();
+        assert_eq!(udev(&host).await, Udev::default());
+        for dir in ["/run/udev", "/usr/lib/udev/rules.d", "/etc/udev/rules.d"] {
+            host.make_dir(Path::new(dir)).await.unwrap();
+        }
+        for file in [
+            "/run/udev/control",
+            "/usr/lib/udev/rules.d/64-md-raid-assembly.rules",
+            "/usr/lib/udev/rules.d/69-dm-lvm.rules",
+        ] {
+            host.make_file(Path::new(file)).await.unwrap();
+        }
+        // What is no file before it switches it off.
+        host.make_dir(Path::new("/etc/udev/rules.d/69-dm-lvm.rules")).await.unwrap();
+        let seen = udev(&host).await;
+        assert_eq!((seen.runs, seen.acts, seen.rules), (true, vec!["mdadm"], None));
+        let ours = Path::new("/etc/udev/rules.d").join(UDEV_RULES_FILE);
+        host.make_file(&ours).await.unwrap();
+        assert_eq!(rules(&host, UDEV_RULES_FILE).await.map(PathBuf::from), Some(ours));
     }
 }

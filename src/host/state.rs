@@ -98,7 +98,7 @@ fn make_private_dir(path: &Path) -> io::Result<()> {
 }
 
 /// Write a file whole or not at all.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file =
         fs::OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;

@@ -199,3 +199,25 @@ fn a_group_without_room_for_any_volume_gets_no_tick() {
     assert!(told.contains("group vg0 has no extents"), "{told}");
     assert!(told.contains("vgextend vg0 /dev/DISK"), "{told}");
 }
+
+#[test]
+fn what_udev_does_with_volumes_is_told_where_it_does_something() {
+    let seen = |runs, acts: &[&'static str], rules: Option<&str>| Seen {
+        udev: Udev { runs, acts: acts.to_vec(), rules: rules.map(str::to_owned) },
+        ..healthy()
+    };
+    let acts = ["mdadm", "btrfs"];
+    for quiet in
+        [seen(false, &acts, None), seen(true, &[], None), seen(true, &acts, Some(UDEV_RULES))]
+    {
+        assert_eq!(complaints(&quiet), "");
+    }
+    let said = complaints(&seen(true, &acts, None));
+    assert!(
+        said.starts_with("! udev gives what is on volumes to mdadm, btrfs: an array"),
+        "{said}"
+    );
+    assert!(said.contains("node.hostUdevRules.enabled=true"), "{said}");
+    let said = complaints(&seen(true, &acts, Some("of before")));
+    assert!(said.contains("are of another version"), "{said}");
+}
