@@ -188,7 +188,9 @@ mod tests {
             }],
         });
         assert_eq!(made["spec"], expected);
-        let pod = pod(&claim, &prime, (&fill(), &far()), "i", "shop");
+        let (settings, fit) = (Settings::default(), Fit::default());
+        let frame = make::tests::frame(&settings, &fit);
+        let pod = pod(&claim, &prime, (&fill(), &far()), frame);
         assert_eq!(pod.labels()[LABEL], "u");
     }
 
