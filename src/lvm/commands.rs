@@ -28,7 +28,7 @@ const ALIGNMENT: u64 = 1 << 20;
 pub fn before_extents(optimal_io: Bytes) -> Bytes {
     let alignment = match optimal_io.get() {
         0 => ALIGNMENT,
-        preferred if ALIGNMENT % preferred == 0 => ALIGNMENT,
+        preferred if ALIGNMENT.is_multiple_of(preferred) => ALIGNMENT,
         preferred => preferred,
     };
     METADATA_END.checked_next_multiple_of(alignment).map_or(Bytes::MAX, Bytes::new)

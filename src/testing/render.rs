@@ -89,8 +89,10 @@ fn write_group(out: &mut String, group: &Group) -> fmt::Result {
     writeln!(out, "format = \"lvm2\"")?;
     write_flags(out, &group.flags, &group.tags)?;
     let sectors = group.extent_size.get() / SECTOR as u64;
-    let (max_lv, max_pv) = (group.max_lv.unwrap_or(0), group.max_pv.unwrap_or(0));
-    writeln!(out, "extent_size = {sectors}\nmax_lv = {max_lv}\nmax_pv = {max_pv}")?;
+    writeln!(out, "extent_size = {sectors}")?;
+    for (key, most) in [("max_lv", group.max_lv), ("max_pv", group.max_pv)] {
+        writeln!(out, "{key} = {}", most.unwrap_or(0))?;
+    }
     for (key, word) in [
         ("system_id", &group.system_id),
         ("lock_type", &group.lock_type),
