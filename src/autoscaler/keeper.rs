@@ -26,7 +26,7 @@ use crate::autoscaler::plan::plan;
 use crate::autoscaler::seen::{ClockSeen, Refusal, Seen};
 use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::{AutoscalerReason, Tally, WRITER};
+use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, WRITER};
 use crate::causes;
 use crate::cluster::{
     Asks, Clock, ClockSkew, Cluster, Unreadable, Watched, cut_to_gates, every, writes,
@@ -423,10 +423,12 @@ fn cut_autoscaler(one: &mut PvcAutoscaler) {
     one.spec.volume_claim_template.metadata.labels.clear();
 }
 
-/// Leave of a source what names it and its version: it tells when to look.
+/// Leave of a source what names it, whose it is, and its version: it tells when to look.
 fn cut_source(source: &mut PvcSourcePopulator) {
     source.metadata.annotations = None;
-    source.metadata.labels = None;
+    if let Some(labels) = &mut source.metadata.labels {
+        labels.retain(|key, _| key == KEPT_BY);
+    }
     source.status = None;
 }
 
@@ -476,4 +478,26 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
 /// How long it is until a time has surely come.
 fn time_to(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or_default() + PAUSE
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What was made for a swap of a PvcAutoscaler that is gone is found by its label.
+    #[test]
+    fn a_source_that_is_watched_says_whose_it_is() {
+        let mut source: PvcSourcePopulator = serde_json::from_value(json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "PvcSourcePopulator",
+            "metadata": {"name": "a", "labels": {KEPT_BY: "db", "team": "x"},
+                         "annotations": {"note": "y"}},
+            "spec": {"sourcePvcRef": {"name": "b"}},
+        }))
+        .unwrap();
+        cut_source(&mut source);
+        assert_eq!(source.labels().get(KEPT_BY).map(String::as_str), Some("db"));
+        assert_eq!((source.labels().len(), source.annotations().len()), (1, 0));
+    }
 }
