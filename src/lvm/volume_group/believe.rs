@@ -55,8 +55,9 @@ pub(super) fn believe(
         let known = |told: &Told<'_>| lists(before.seen, &told.member.label.pv_uuid);
         let trusted = |told: &Told<'_>| scan.is_trusted(told.member);
         let (ours, others): (Vec<_>, Vec<_>) = tellers.iter().copied().partition(known);
-        if !ours.iter().any(trusted)
-            && let (Some(one), Some(other)) = (ours.first(), others.iter().find(|t| trusted(t)))
+        if let Some(one) = ours.first().filter(|_| !ours.iter().any(trusted))
+            && let Some(other) =
+                others.iter().find(|other| trusted(other) && !agree(other.group, one.group))
         {
             return Err(disputed(one, other)); // Memory of a file is worth less than a disk.
         }
@@ -69,12 +70,12 @@ pub(super) fn believe(
         tellers = ours;
     }
     let backed = |told: &Told<'_>| told.is_backed(&members);
-    let mut believed: Vec<Told<'_>> = tellers.iter().copied().filter(backed).collect();
+    let backed: Vec<Told<'_>> = tellers.iter().copied().filter(backed).collect();
+    let mut believed = backed.clone();
     if believed.iter().any(|told| scan.is_trusted(told.member)) {
         believed.retain(|told| scan.is_trusted(told.member));
     }
-    let newest = believed.iter().copied().rev().max_by_key(|told| told.group.seqno);
-    let Some(newest) = newest else {
+    let Some(first) = believed.iter().copied().rev().max_by_key(|told| told.group.seqno) else {
         return Err(match tellers[..] {
             [] => Disbelief::Absent,
             [one] => Disbelief::Disputed(format!(
@@ -84,9 +85,12 @@ pub(super) fn believe(
             [one, other, ..] => disputed(&one, &other),
         });
     };
-    if let Some(other) = believed.iter().find(|other| !agree(other.group, newest.group)) {
-        return Err(disputed(&newest, other));
+    if let Some(other) = believed.iter().find(|other| !agree(other.group, first.group)) {
+        return Err(disputed(&first, other));
     }
+    // A commit that was cut off may be on any of its disks.
+    let of_it = backed.iter().copied().filter(|told| agree(told.group, first.group));
+    let newest = of_it.max_by_key(|told| told.group.seqno).unwrap_or(first);
     let mut group = newest.group.clone();
     let ours = |told: &&Told<'_>| agree(told.group, newest.group);
     group.metadata_full = told.iter().filter(ours).any(|told| told.group.metadata_full);
@@ -257,4 +261,31 @@ fn strange<'a>(members: impl IntoIterator<Item = &'a Member>) -> String {
          rename what should not be here",
         few(&paths)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::bytes::Bytes;
+    use crate::host::{Host, Source};
+    use crate::lvm::scan::{Named, scan};
+    use crate::testing::FakeHost;
+
+    #[tokio::test]
+    async fn a_commit_that_one_disk_alone_has_counts_whichever_disk_that_is() {
+        for source in [Source::Local, Source::File] {
+            let fake = FakeHost::new();
+            let disks = [fake.add_disk(Bytes::gib(1)), fake.add_disk(Bytes::gib(1))];
+            fake.add_group("vg0", &disks);
+            fake.set_source(&disks[0], source);
+            let host: Arc<dyn Host> = Arc::new(fake);
+            let mut scan = scan(&host, &Named::default()).await.unwrap();
+            scan.members[0].group.as_mut().unwrap().seqno = 2;
+            let believed = believe("vg0", &scan, None).ok().unwrap();
+            let seen = (believed.group.seqno, believed.uneven, believed.carriers.len());
+            assert_eq!(seen, (2, true, 2), "{source:?}");
+        }
+    }
 }
