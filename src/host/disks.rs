@@ -37,6 +37,7 @@ pub(super) fn loops(sys_block: &Path) -> io::Result<Vec<PathBuf>> {
         let file = attribute(&sys_block.join(name), "loop/backing_file");
         file.is_some_and(|file| !is_of_the_kubelet(Path::new(&file)))
     });
+    loops.sort();
     Ok(loops.iter().map(|name| node(name)).collect())
 }
 
