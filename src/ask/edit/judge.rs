@@ -55,7 +55,8 @@ pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError
     if let Some(pods) = in_the_way(autoscaler, &back) {
         let name = claim.map_or_else(|| called(autoscaler), str::to_owned);
         return refused(format!(
-            "a swap of pod {pods} goes on, and nothing is rolled back meanwhile: `{} abort {name} --namespace {}` gives              it up, and the pod keeps what it has; roll it back after that, if it is to have what it had before",
+            "a swap of pod {pods} goes on, and nothing is rolled back meanwhile: `{} abort {name} --namespace {}` gives \
+             it up, and the pod keeps what it has; roll it back after that, if it is to have what it had before",
             seen.program, seen.around.namespace
         ));
     }

@@ -309,7 +309,7 @@ fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
     PvcAutoscaler default/db:
       POD   CLAIM      HAS      WANTED   BY
       db-0  data-db-0  8Gi hdd  6Gi hdd  swap
-      db-1  data-db-1  8Gi hdd  8Gi hdd  swap: FinalCopy, is given up
+      db-1  data-db-1  8Gi hdd  6Gi hdd  swap: FinalCopy, is given up
     Pod db-1 starts again with claim data-db-1, with all that it has written.
     Nothing else is done: what pods had before earlier swaps stays where it is. The
     template stays as it is, and these pods are left alone until it is edited: write

@@ -79,21 +79,21 @@ fn the_claim_of_a_pod_that_is_stopped_for_a_swap_is_not_said_to_be_unusable() {
     insta::assert_snapshot!(told, @r"
     default/data-db-1 is in a swap (8Gi → 2Gi, class hdd → ssd; FinalCopy: 62 %
     (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left), for which pod db-1 is stopped; so no
-    pod can be started with it. PvcAutoscaler db copies it to claim
-    data-db-1-ba51f, which the pod gets, and then the pod starts.
-    What to do:
+    pod can be started with it. PvcAutoscaler db copies it to claim data-db-1-ba51f,
+    which the pod gets, and then the pod starts.
+    Do one of:
       see what it does next
         pliant plan db --namespace default
-      or give the swap up, and have the pod keep what it has
+      give the swap up, and have the pod keep what it has
         pliant abort data-db-1 --namespace default
     default/data-db-1 is in a swap (8Gi → 2Gi, class hdd → ssd; FinalCopy), for
     which pod db-1 is stopped; so no pod can be started with it. PvcAutoscaler db
     copies it to claim data-db-1-ba51f, which the pod gets, and then the pod starts.
     It waits: exceeded quota: small.
-    What to do:
+    Do one of:
       see what it does next
         pliant plan db --namespace default
-      or give the swap up, and have the pod keep what it has
+      give the swap up, and have the pod keep what it has
         pliant abort data-db-1 --namespace default
     ");
 }
