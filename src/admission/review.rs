@@ -58,7 +58,7 @@ pub(super) async fn pods(
     let read = timeout(READING, read(request.into_body(), &guest)).await;
     let answer = match read.unwrap_or(Err(StatusCode::REQUEST_TIMEOUT)) {
         Ok(review) => match timeout(PATIENCE, desk.places.acquire()).await {
-            Ok(Ok(_place)) => answer(&desk.client, review).await,
+            Ok(Ok(_place)) => Box::pin(answer(&desk.client, review)).await,
             _ => StatusCode::SERVICE_UNAVAILABLE.into_response(),
         },
         Err(code) => code.into_response(),

@@ -17,6 +17,9 @@ pub(super) const DNS_NAME_OR_NONE: &str =
 /// As [`DNS_NAME`], where `*` stands for any characters of it.
 pub(super) const DNS_NAMES: &str = r"^[-.*a-z0-9]+$";
 
+/// The uid of an object, as the API server makes it.
+pub(super) const UID: &str = r"^[-a-zA-Z0-9]+$";
+
 /// What the API server takes as the name of a namespace.
 pub(super) const DNS_LABEL: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
 

@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::dns_name::DNS_NAME;
+use crate::api::dns_name::{DNS_NAME, UID};
 use crate::api::swap::LONGEST_SENTENCE;
 use crate::api::{
     Autoscale, ClaimTemplate, Compare, FenceStatus, InPlace, InPlacePhase, LastSwap, PodsOf,
@@ -103,7 +103,7 @@ pub struct PvcAutoscalerSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = MOST_CONFIRMED),
-        inner(length(min = 1, max = 63)),
+        inner(length(min = 1, max = 63), regex(pattern = UID)),
         extend("x-kubernetes-list-type" = "set")
     )]
     pub confirmed_stopped: Vec<String>,

@@ -81,7 +81,7 @@ pub struct PopulatorPod {
     pub tolerations: Vec<Toleration>,
     /// Name of their PriorityClass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAME))]
     pub priority_class_name: Option<String>,
 }
 

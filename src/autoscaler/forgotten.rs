@@ -72,11 +72,11 @@ impl Keeper {
         loop {
             changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
             let is_any = match what {
-                What::Volumes => self.look_for_forgotten().await,
-                What::Claims => self.let_go_of_forgotten().await,
-                What::Exchanges => self.end_forgotten_exchanges().await,
+                What::Volumes => Box::pin(self.look_for_forgotten()).await,
+                What::Claims => Box::pin(self.let_go_of_forgotten()).await,
+                What::Exchanges => Box::pin(self.end_forgotten_exchanges()).await,
                 What::Gates => self.open_gates().await,
-                What::Copies => self.clean_up_orphans().await,
+                What::Copies => Box::pin(self.clean_up_orphans()).await,
             };
             tokio::time::sleep(PAUSE).await;
             let [nodes, answers, autoscalers, claims, gated, volumes, sources] = &mut changes;
@@ -102,7 +102,7 @@ impl Keeper {
                 if !is_being_copied(volume) && volume.limit.is_none() {
                     continue;
                 }
-                is_any |= match caught("volumes", self.give_back_volume(volume)).await {
+                is_any |= match Box::pin(caught("volumes", self.give_back_volume(volume))).await {
                     Ok(Ok(is_any)) => is_any,
                     Ok(Err(error)) => {
                         let error = causes::in_full(&error);

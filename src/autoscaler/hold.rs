@@ -190,7 +190,7 @@ impl Keeper {
     pub(super) async fn let_go_of_forgotten(&self) -> bool {
         let held = self.watches.claims().all().into_iter().filter(|claim| is_held(claim));
         let released = stream::iter(held).map(|claim| async move {
-            match caught("held claims", self.release_if_forgotten_by_all(&claim)).await {
+            match Box::pin(caught("held claims", self.release_if_forgotten_by_all(&claim))).await {
                 Ok(Ok(is_any)) => is_any,
                 Ok(Err(error)) => {
                     let (claim, error) = (claim.name_any(), causes::in_full(&error));

@@ -110,16 +110,12 @@ impl<'a> Index<'a> {
 
     fn claims(&self, autoscaler: &PvcAutoscaler) -> Vec<&Arc<PersistentVolumeClaim>> {
         let namespace = autoscaler.namespace().unwrap_or_default();
-        match autoscaler.spec.workload() {
-            api::Workload::Pods(pods) => {
-                let all = self.of_namespaces.get(&namespace).into_iter().flatten();
-                all.filter(|claim| pods.has_claim(&claim.name_any())).collect()
-            }
-            _ => {
-                let key = (namespace, autoscaler.name_any());
-                self.claims.get(&key).into_iter().flatten().collect()
-            }
+        if let api::Workload::Pods(pods) = autoscaler.spec.workload() {
+            let all = self.of_namespaces.get(&namespace).into_iter().flatten();
+            return all.filter(|claim| pods.has_claim(&claim.name_any())).collect();
         }
+        let key = (namespace, autoscaler.name_any());
+        self.claims.get(&key).into_iter().flatten().collect()
     }
 
     fn rivals(&self, autoscaler: &PvcAutoscaler) -> Vec<String> {
@@ -250,7 +246,7 @@ async fn look(
     chosen: Due<String>,
     mut refusal: Option<Refusal>,
 ) -> Attended {
-    let looked = caught("pvcautoscalers", keeper.attend(&autoscaler, &mut refusal)).await;
+    let looked = Box::pin(caught("pvcautoscalers", keeper.attend(&autoscaler, &mut refusal))).await;
     if let Err(panicked) = &looked {
         report_panic(&keeper.client, WRITER, &*autoscaler, panicked).await;
     }

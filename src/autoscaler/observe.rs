@@ -131,11 +131,11 @@ impl Keeper {
         }
         let api = self.of::<PvcAutoscaler>(&namespace.clone().unwrap_or_default());
         let listed = list(&api, &ListParams::default()).await?;
-        let names = self.of::<StatefulSetName>(&namespace.clone().unwrap_or_default());
+        let readable = self.of::<StatefulSetName>(&namespace.clone().unwrap_or_default());
         for unreadable in &listed.unreadable {
             // One of another workload is none of its siblings, whatever else it says.
-            let named = names.get_opt(unreadable.name()).await?;
-            if named.is_some_and(|one| one.stateful_set() == autoscaler.spec.stateful_set()) {
+            let its_name = readable.get_opt(unreadable.name()).await?;
+            if its_name.is_some_and(|one| one.stateful_set() == autoscaler.spec.stateful_set()) {
                 return Err(unreadable.error());
             }
         }

@@ -54,7 +54,7 @@ impl Keeper {
     pub(super) async fn see_stopped(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let status = seen.autoscaler.status.clone().unwrap_or_default();
         for one in status.ordinals {
-            let Some(node) = self.node_to_ask(seen, &one) else { continue };
+            let Some(node) = node_to_ask(seen, &one) else { continue };
             let Some(claim) = seen.claim(&one.active_claim) else { continue };
             let Some(pv) = self.pv_of(claim).await? else { continue };
             let nodes = Api::<Node>::all(self.client.clone());
@@ -67,18 +67,17 @@ impl Keeper {
         }
         Ok(())
     }
+}
 
-    /// The node on which a pod was that a swap has stopped, if nothing else proves that it is gone.
-    fn node_to_ask(&self, seen: &Seen, one: &OrdinalStatus) -> Option<String> {
-        let is_stopped =
-            |swap: &&Swap| matches!(swap.phase, SwapPhase::Draining | SwapPhase::Fenced);
-        let swap = one.swap.as_ref().filter(is_stopped)?;
-        let is_foreign = matches!(seen.volumes.get(&one.active_claim), Some(None));
-        let pod = swap.pod_uid.as_ref()?;
-        let is_there = seen.pods.iter().any(|there| uid(&there.metadata) == pod);
-        let is_confirmed = seen.autoscaler.spec.confirmed_stopped.contains(pod);
-        swap.pod_node.clone().filter(|_| is_foreign && !is_there && !is_confirmed)
-    }
+/// The node on which a pod was that a swap has stopped, if nothing else proves that it is gone.
+fn node_to_ask(seen: &Seen, one: &OrdinalStatus) -> Option<String> {
+    let is_stopped = |swap: &&Swap| matches!(swap.phase, SwapPhase::Draining | SwapPhase::Fenced);
+    let swap = one.swap.as_ref().filter(is_stopped)?;
+    let is_foreign = matches!(seen.volumes.get(&one.active_claim), Some(None));
+    let pod = swap.pod_uid.as_ref()?;
+    let is_there = seen.pods.iter().any(|there| uid(&there.metadata) == pod);
+    let is_confirmed = seen.autoscaler.spec.confirmed_stopped.contains(pod);
+    swap.pod_node.clone().filter(|_| is_foreign && !is_there && !is_confirmed)
 }
 
 impl Turn<'_> {

@@ -14,6 +14,7 @@ use crate::copy::Digest;
 /// `pliant copy`.
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
+#[allow(clippy::struct_excessive_bools)] // Each is a flag that people type.
 pub struct CopyRole {
     /// Directory whose content is copied, or with --device a block device
     #[arg(

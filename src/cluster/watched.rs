@@ -138,7 +138,7 @@ where
             while let Some(Some(event)) = stop.run_until_cancelled(events.next()).await {
                 match event {
                     Ok(event) => {
-                        if let Some(event) = decoder.decoded(event, cut).await {
+                        if let Some(event) = decoder.decoded(event, cut) {
                             writer.apply_watcher_event(&event);
                         }
                     }
@@ -219,7 +219,7 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     /// What an event tells of records that can be decoded. A record that no longer can be stays as it was.
-    async fn decoded(&mut self, event: Event<Guarded<K>>, cut: fn(&mut K)) -> Option<Event<K>> {
+    fn decoded(&mut self, event: Event<Guarded<K>>, cut: fn(&mut K)) -> Option<Event<K>> {
         Some(match event {
             Event::Init => {
                 self.listed.clear();
@@ -240,7 +240,7 @@ where
             }
             Event::InitApply(Guarded(Err(unreadable))) => {
                 let before = self.before(&unreadable);
-                self.report(&unreadable).await;
+                self.report(&unreadable);
                 self.listed.insert(place(&unreadable.metadata), unreadable);
                 Event::InitApply(before?)
             }
@@ -251,12 +251,14 @@ where
                 Event::Apply(record)
             }
             Event::Apply(Guarded(Err(unreadable))) => {
-                self.report(&unreadable).await;
+                self.report(&unreadable);
                 self.lock().insert(place(&unreadable.metadata), unreadable);
                 return None;
             }
             Event::Delete(Guarded(last)) => {
-                let record = last.or_else(|unreadable| self.before(&unreadable).ok_or(unreadable));
+                let record = last.map_err(Box::new);
+                let record =
+                    record.or_else(|unreadable| self.before(&unreadable).ok_or(unreadable));
                 let metadata = record.as_ref().map_or_else(|bad| &bad.metadata, K::meta);
                 note_readable::<K>(metadata);
                 self.lock().remove(&place(metadata));
@@ -275,7 +277,7 @@ where
     }
 
     /// Report once that a record cannot be decoded.
-    async fn report(&mut self, unreadable: &Unreadable) {
+    fn report(&mut self, unreadable: &Unreadable) {
         let is_new = note_unreadable(unreadable);
         let Some(client) = self.client.as_ref().filter(|_| is_new && self.events < MOST_EVENTS)
         else {

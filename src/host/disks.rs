@@ -112,7 +112,7 @@ impl Sys<'_> {
     /// Whether it is a logical volume or lies on one: what is on it is its tenant's business, and could
     /// be a copy of a label. Other device-mapper devices, multipath and encryption, carry groups.
     fn is_volume(&self, device: &Path) -> io::Result<bool> {
-        if is_logical_volume(device) || self.is_loop_of_a_workload(device)? {
+        if is_logical_volume(device) || self.is_loop_of_a_workload(device) {
             return Ok(true);
         }
         for below in self.below(device)? {
@@ -125,14 +125,14 @@ impl Sys<'_> {
 
     /// Whether it is a loop device over what a workload may write. The kernel calls no loop device the
     /// holder of the device below it.
-    fn is_loop_of_a_workload(&self, device: &Path) -> io::Result<bool> {
-        let Some(file) = attribute(device, "loop/backing_file") else { return Ok(false) };
+    fn is_loop_of_a_workload(&self, device: &Path) -> bool {
+        let Some(file) = attribute(device, "loop/backing_file") else { return false };
         let name = device.file_name().unwrap_or_default().to_string_lossy();
-        Ok(match self.backings.get(&node(&name)) {
+        match self.backings.get(&node(&name)) {
             None | Some(Backing::Device) => true,
             Some(Backing::File(_)) if is_of_the_kubelet(Path::new(&file)) => true,
             Some(Backing::File(file_system)) => self.is_volume_of_ours(*file_system),
-        })
+        }
     }
 
     /// Whether a file system is on a volume of this driver.
@@ -177,9 +177,8 @@ fn own_source(device: &Path) -> io::Result<Source> {
     let numbered = |driver: &&str| {
         name.strip_prefix(driver).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    let foreign = FOREIGN.iter().any(|driver| numbered(&driver))
-        || is_behind_a_session(device)
-        || is_behind_a_fabric(device)?;
+    let foreign =
+        FOREIGN.iter().any(numbered) || is_behind_a_session(device) || is_behind_a_fabric(device)?;
     Ok(if foreign { Source::Foreign } else { Source::Local })
 }
 

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::Filling;
-use crate::cluster::{OnceEvent, writes};
+use crate::cluster::{OnceEvent, list, writes};
 use crate::populators::fit::Fit;
 use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, uid};
@@ -241,7 +241,7 @@ impl<S: Source> Populator<S> {
             Api::<LimitRange>::namespaced(self.client.clone(), namespace),
         );
         let all = ListParams::default();
-        Ok(Fit::of(&quotas.list(&all).await?.items, &ranges.list(&all).await?.items))
+        Ok(Fit::of(&list(&quotas, &all).await?.items, &list(&ranges, &all).await?.items))
     }
 
     fn frame<'a>(&'a self, work: &Work<'a, S>, fit: &'a Fit) -> make::Frame<'a> {

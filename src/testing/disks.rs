@@ -181,6 +181,7 @@ pub(super) enum Fault {
 }
 
 #[derive(Clone)]
+#[allow(clippy::struct_excessive_bools)] // Each is a way in which disks differ.
 pub(super) struct FakeDisk {
     pub minor: u32,
     pub size: Bytes,

@@ -154,6 +154,7 @@ async fn one_that_cannot_be_decoded_is_covered_and_hides_no_other_one() {
     let metadata = json!({"name": "odd", "namespace": SHOP});
     let spec = json!({"statefulSetName": "odd", "volumeClaimTemplate": 7, "mode": "Newer"});
     api.put_json::<PvcAutoscaler>(json!({"metadata": metadata, "spec": spec}));
+    stateful_set(&api, "odd");
     workload(&api, "db", &json!([]));
     let _replica = replica(&api);
     api.until("both are covered", |api| names(api, "db") && names(api, "odd")).await;

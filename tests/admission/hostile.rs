@@ -78,7 +78,7 @@ async fn a_question_without_a_length_has_an_end() {
     let mut stream = stranger(&site).await;
     let head = "POST /pods HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    let chunk = [b"10000\r\n".as_slice(), &[b' '; 0x10000], b"\r\n"].concat();
+    let chunk = [b"10000\r\n".as_slice(), &vec![b' '; 0x10000], b"\r\n"].concat();
     let mut sent = 0;
     while stream.write_all(&chunk).await.is_ok() && stream.flush().await.is_ok() {
         sent += 0x10000;

@@ -184,7 +184,7 @@ impl Case {
                 world.want("2Gi", "ssd", &spec);
             }
             Case::EditedBack => world.want("4Gi", "hdd", &spec),
-            _ => tokio::time::sleep(Duration::from_mins(10)).await,
+            _ => tokio::time::sleep(Duration::from_secs(600)).await,
         }
     }
 

@@ -183,8 +183,8 @@ fn who_would_send_a_claim_to_another_node_is_refused_before_its_pod_is_stopped()
         // A quota with a place for one pod that copies.
         world.api.guard("pods", |_, others| {
             let is_fill = |pod: &Value| !pod["metadata"]["labels"]["pliant.io/fill"].is_null();
-            let is_full = others.iter().any(is_fill);
-            is_full.then(|| "exceeded quota: small".to_owned())
+            let has_one = others.iter().any(is_fill);
+            has_one.then(|| "exceeded quota: small".to_owned())
         });
         world.want("2Gi", "hdd", &json!({}));
         let is_told =

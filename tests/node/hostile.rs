@@ -150,8 +150,11 @@ fn a_copy_of_a_disk_is_believed_no_more_than_the_disk() {
     });
 }
 
+/// What a tenant changes in a description of the group of the machine.
+type Forgery = Box<dyn Fn(&mut Group)>;
+
 /// What a tenant can write onto a disk about the group of the machine, each with its name.
-fn forgeries(real: &Group) -> Vec<(&'static str, Box<dyn Fn(&mut Group)>)> {
+fn forgeries(real: &Group) -> Vec<(&'static str, Forgery)> {
     let lv = real.lvs[&lv_name(id_of(VOLUME).key())].clone();
     let with_volume = move |extent: u64| {
         let lv = lv.clone();
@@ -164,10 +167,10 @@ fn forgeries(real: &Group) -> Vec<(&'static str, Box<dyn Fn(&mut Group)>)> {
                 at += length;
             }
             group.lvs.insert(lv.name.clone(), lv);
-        }) as Box<dyn Fn(&mut Group)>
+        }) as Forgery
     };
     let other_uuid = |group: &mut Group| {
-        group.uuid = "Evil00-evil-evil-evil-evil-evil-Evil00".to_owned();
+        "Evil00-evil-evil-evil-evil-evil-Evil00".clone_into(&mut group.uuid);
     };
     let lists_a_real_disk = {
         let pv = real.pvs.values().next().expect("a disk").clone();

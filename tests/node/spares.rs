@@ -16,7 +16,7 @@ use crate::machine::{Setup, growth, id_of, settings, want};
 
 /// A node with groups on the disks of these logical blocks, 380 MiB for volumes in each, and a spare disk
 /// for each size in GiB.
-async fn machine(groups: &[u64], spares: &[u64]) -> (FakeHost, Setup, Vec<PathBuf>) {
+fn machine(groups: &[u64], spares: &[u64]) -> (FakeHost, Setup, Vec<PathBuf>) {
     let host = FakeHost::new();
     let mut sources = Vec::new();
     for (number, block) in groups.iter().enumerate() {
@@ -63,7 +63,7 @@ fn group_of(host: &FakeHost, disk: &Path) -> Option<String> {
 fn a_spare_disk_that_lvm_refuses_is_noted_and_the_next_one_joins() {
     for call in ["vgextend -y vg0", "pvcreate -y --metadatasize 16m"] {
         block_on(async {
-            let (host, setup, spares) = machine(&[512], &[1, 1]).await;
+            let (host, setup, spares) = machine(&[512], &[1, 1]);
             let node = setup.start(&host).await;
             make(&node, "first", 300).await.expect("it fits");
             host.fail(&format!("{call} {}", spares[0].display()), Failing::Always);
@@ -76,7 +76,7 @@ fn a_spare_disk_that_lvm_refuses_is_noted_and_the_next_one_joins() {
 #[test]
 fn a_spare_disk_that_lvm_refused_is_counted_again_when_it_has_changed() {
     block_on(async {
-        let (host, setup, spares) = machine(&[512], &[1]).await;
+        let (host, setup, spares) = machine(&[512], &[1]);
         let node = setup.start(&host).await;
         make(&node, "first", 300).await.expect("it fits");
         assert_eq!(largest(&node).await, both(80 + 1004));
@@ -106,7 +106,7 @@ fn a_spare_disk_that_lvm_refused_is_counted_again_when_it_has_changed() {
 #[test]
 fn a_spare_disk_of_other_blocks_joins_the_group_that_it_fits() {
     block_on(async {
-        let (host, setup, spares) = machine(&[512], &[1]).await;
+        let (host, setup, spares) = machine(&[512], &[1]);
         host.set_blocks(&spares[0], Bytes::kib(4), Bytes::ZERO);
         let node = setup.start(&host).await;
         assert_eq!(largest(&node).await, both(380));
@@ -114,7 +114,7 @@ fn a_spare_disk_of_other_blocks_joins_the_group_that_it_fits() {
         let words = ["logical blocks of 4 KiB", "/dev/fake0 has those of 512 B"];
         assert!(words.iter().all(|word| refused.contains(word)), "{refused}");
 
-        let (host, setup, spares) = machine(&[512, 4096], &[1]).await;
+        let (host, setup, spares) = machine(&[512, 4096], &[1]);
         host.set_blocks(&spares[0], Bytes::kib(4), Bytes::ZERO);
         let node = setup.start(&host).await;
         make(&node, "large", 500).await.expect("it joins the other group");
@@ -125,7 +125,7 @@ fn a_spare_disk_of_other_blocks_joins_the_group_that_it_fits() {
 #[test]
 fn a_blank_disk_that_something_has_to_itself_is_no_spare() {
     block_on(async {
-        let (host, setup, spares) = machine(&[512], &[1]).await;
+        let (host, setup, spares) = machine(&[512], &[1]);
         host.open(&spares[0]);
         let node = setup.start(&host).await;
         assert_eq!(largest(&node).await, both(380));
@@ -141,7 +141,7 @@ fn a_blank_disk_that_something_has_to_itself_is_no_spare() {
 #[test]
 fn what_a_spare_disk_is_counted_with_is_what_it_brings() {
     block_on(async {
-        let (host, setup, spares) = machine(&[512], &[1]).await;
+        let (host, setup, spares) = machine(&[512], &[1]);
         host.set_blocks(&spares[0], Bytes::new(512), Bytes::new(33_553_920)); // A USB bridge.
         let node = setup.start(&host).await;
         let (asked, told) = largest(&node).await;
@@ -154,7 +154,7 @@ fn what_a_spare_disk_is_counted_with_is_what_it_brings() {
 #[test]
 fn limits_of_a_group_are_no_failures_of_its_commands() {
     block_on(async {
-        let (host, setup, _) = machine(&[512], &[1]).await;
+        let (host, setup, _) = machine(&[512], &[1]);
         let limits =
             host.change_group("vg0", |group| (group.max_lv, group.max_pv) = (Some(1), Some(1)));
         limits.expect("a group");
@@ -179,7 +179,7 @@ fn a_group_that_lvm_refuses_says_what_to_type_and_has_no_room() {
     ];
     for (change, typed) in cases {
         block_on(async {
-            let (host, setup, _) = machine(&[512], &[]).await;
+            let (host, setup, _) = machine(&[512], &[]);
             host.change_group("vg0", change).expect("a group");
             let node = setup.start(&host).await;
             assert_eq!(largest(&node).await, both(0));

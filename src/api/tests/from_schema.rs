@@ -153,17 +153,15 @@ fn texts(schema: &Value, newer: bool) -> BoxedStrategy<Value> {
 /// The pattern of a text, as the schema or its rule has it, without endless repetitions.
 fn pattern(schema: &Value) -> Option<String> {
     let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten();
-    let rules = rules.filter_map(|rule| rule["rule"].as_str());
+    let mut rules = rules.filter_map(|rule| rule["rule"].as_str());
     let of_rule = |rule: &str| {
         if let Some(word) = rule.strip_prefix("self == '") {
             return word.strip_suffix('\'').map(str::to_owned);
         }
         Some(rule.split_once("self.matches('")?.1.split_once("')")?.0.to_owned())
     };
-    let pattern = schema["pattern"]
-        .as_str()
-        .map(str::to_owned)
-        .or_else(|| rules.filter_map(of_rule).next())?;
+    let pattern =
+        schema["pattern"].as_str().map(str::to_owned).or_else(|| rules.find_map(of_rule))?;
     let bare = pattern.trim_start_matches('^').trim_end_matches('$');
     Some(bare.replace("[0-9]+", "[0-9]{1,14}").replace("]*", "]{0,9}").replace("]+", "]{1,9}"))
 }

@@ -45,13 +45,13 @@ pub(super) enum Disbelief {
 pub(super) fn believe(
     name: &str,
     scan: &Scan,
-    before: Option<Before<'_>>,
+    before: Option<&Before<'_>>,
 ) -> Result<Believed, Disbelief> {
-    let members = without_copies(scan, before.as_ref());
+    let members = without_copies(scan, before);
     let told: Vec<Told<'_>> = scan.of(name).filter_map(Told::by).collect();
     let mut tellers: Vec<Told<'_>> =
         told.iter().copied().filter(|told| told.lists_itself() && is_in(&members, told)).collect();
-    if let Some(before) = before.as_ref().filter(|before| !has_left(before, scan)) {
+    if let Some(before) = before.filter(|before| !has_left(before, scan)) {
         let known = |told: &Told<'_>| lists(before.seen, &told.member.label.pv_uuid);
         let trusted = |told: &Told<'_>| scan.is_trusted(told.member);
         let (ours, others): (Vec<_>, Vec<_>) = tellers.iter().copied().partition(known);
@@ -101,8 +101,8 @@ pub(super) fn believe(
         tells && member.group.as_ref().is_none_or(|own| own.seqno < group.seqno)
     };
     let is_strange = |told: &&Told<'_>| {
-        let carries = carriers.iter().any(|carrier| carrier.disk.path == told.member.disk.path);
-        !carries && !told.is_outdated(&group)
+        let is_its = carriers.iter().any(|carrier| carrier.disk.path == told.member.disk.path);
+        !is_its && !told.is_outdated(&group)
     };
     let strangers: Vec<&Member> = told.iter().filter(is_strange).map(|told| told.member).collect();
     Ok(Believed {

@@ -103,7 +103,7 @@ impl VolumeGroup {
             (known.seen.clone(), known.carriers.clone())
         };
         let known = seen.as_deref().map(|seen| Before { seen, carriers: &carriers });
-        believe(&self.name, scan, known).map_err(|disbelief| match disbelief {
+        believe(&self.name, scan, known.as_ref()).map_err(|disbelief| match disbelief {
             Disbelief::Absent => self.absent(scan),
             Disbelief::Disputed(reason) => self.unusable(reason),
         })
