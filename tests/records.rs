@@ -89,8 +89,10 @@ fn fields(object: &Value, path: &str, table: &mut String) {
             default => format!("`{default}`"),
         };
         let (path, limits) = (format!("{path}{name}"), limits(field).join("; "));
+        // Kubernetes itself writes `<operator>` where a word is to be put.
+        let meaning = meaning(field).join(" ").replace('<', "&lt;");
         let kind = kind(field);
-        let cells = [format!("`{path}`"), kind, default, limits, meaning(field).join(" ")];
+        let cells = [format!("`{path}`"), kind, default, limits, meaning];
         let cells = cells.map(|cell| cell.split_whitespace().collect::<Vec<_>>().join(" "));
         writeln!(table, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | ")).unwrap();
         fields(field, &format!("{path}."), table);
