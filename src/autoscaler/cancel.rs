@@ -111,7 +111,7 @@ impl Turn<'_> {
     }
 
     /// Whether the swap is given up, with its pod stopped; if it is, that is seen to.
-    pub(super) fn is_cancelled(&mut self, from: &str, filling: &Filling) -> bool {
+    pub(super) fn ensure_cancelled(&mut self, from: &str, filling: &Filling) -> bool {
         if self.swap_mut().cancellation.is_none() {
             let Some((how, why)) = self.cause_to_cancel(from, filling) else { return false };
             let swap = self.swap_mut();
@@ -144,7 +144,7 @@ impl Turn<'_> {
             return Some((Cancellation::TemplateEdited, edited_back(from)));
         }
         let is_tried_again = filling.retry_at.as_ref().is_some_and(|Time(at)| *at > self.seen.now);
-        if !self.is_down_too_long(from, has_begun || is_tried_again) {
+        if !self.note_downtime(from, has_begun || is_tried_again) {
             return None;
         }
         let told = self.seen.autoscaler.status.as_ref().and_then(|status| status.message.clone());
@@ -155,7 +155,7 @@ impl Turn<'_> {
     }
 
     /// Whether the pod is down for longer than it may be while nothing goes on.
-    fn is_down_too_long(&mut self, from: &str, goes_on: bool) -> bool {
+    fn note_downtime(&mut self, from: &str, goes_on: bool) -> bool {
         let pod = self.pod();
         let runs = self.seen.writers(from).iter().any(|one| one.name_any() == pod);
         let now = self.seen.now;
@@ -171,7 +171,7 @@ impl Turn<'_> {
     /// Why a pod that is to have again what it had before gets what it has left, if it is down for too long.
     pub(super) fn returns_too_slowly(&mut self, from: &str) -> Option<String> {
         let told = self.seen.autoscaler.status.as_ref().and_then(|status| status.message.clone());
-        self.is_down_too_long(from, false).then(|| too_long(told.as_deref()))
+        self.note_downtime(from, false).then(|| too_long(told.as_deref()))
     }
 
     /// Tell what keeps the new claim from being filled.

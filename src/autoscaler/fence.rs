@@ -132,7 +132,7 @@ impl Turn<'_> {
 
     /// Whether the node of the pod's volume lets it be used by none, for another one took its place of which no
     /// status tells. Whoever writes its generation into the specification lets the pod have it as it is.
-    pub(super) fn is_superseded(&mut self, claim: &PersistentVolumeClaim) -> bool {
+    pub(super) fn report_superseded(&mut self, claim: &PersistentVolumeClaim) -> bool {
         let (seen, name) = (self.seen, claim.name_any());
         if let (Some(told), Some(volume)) = (self.entry.reopened, seen.volume_of(&name)) {
             self.entry.reopened = self.still_to_be(volume, told);

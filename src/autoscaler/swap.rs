@@ -60,7 +60,7 @@ impl Turn<'_> {
             return if self.keeps_name() { self.begin_exchange(None) } else { self.switch(None) };
         }
         let filling = self.seen.filling(&name).cloned().unwrap_or_default();
-        if self.is_cancelled(&from, &filling) || !self.make_missing(&name, &from) {
+        if self.ensure_cancelled(&from, &filling) || !self.make_missing(&name, &from) {
             return;
         }
         let is_bound = self.seen.claim(&name).is_some_and(is_bound);

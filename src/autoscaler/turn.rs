@@ -156,7 +156,7 @@ impl<'a> Turn<'a> {
             self.says.progress = Some(format!("claim {} has no volume yet", claim.name_any()));
             return;
         }
-        if self.is_superseded(claim) {
+        if self.report_superseded(claim) {
             return;
         }
         self.note_template_size(claim);
