@@ -52,9 +52,10 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Begin with what the machine says.
+    /// Begin with what the machine says. A clock that begins where the time of tests has been turned on has
+    /// the hour of those that began before.
     pub fn start() -> Clock {
-        Clock { began: Timestamp::now(), since: Instant::now() }
+        Clock { began: Timestamp::now(), since: Instant::from_std(std::time::Instant::now()) }
     }
 
     /// Returns the hour.
