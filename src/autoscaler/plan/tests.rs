@@ -322,6 +322,8 @@ fn in_every_state_nothing_is_lost_and_all_ends_well() {
         Left { failures: 1, deaths: 1, ..NOTHING },
         Left { scalings: 2, ..NOTHING },
         Left { days: 2, ..NOTHING },
+        Left { skews: 2, days: 1, ..NOTHING },
+        Left { skews: 1, operators: 2, days: 1, ..NOTHING },
         Left { edits: 2, deaths: 1, ..NOTHING },
         Left { operators: 2, ..HOT },
         Left { deaths: 1, ..HOT },

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::world::{Claim, Decided, FillingPhaseKey, Source, TEMPLATES, World};
+use super::world::{Claim, Decided, FillingPhaseKey, RETENTION, Source, TEMPLATES, World};
 use crate::api::{Quantity, SwapPhase};
 use crate::autoscaler::plan::plan;
 use crate::autoscaler::steps::Step;
@@ -175,7 +175,13 @@ impl World {
         let Some(claim) = self.claims.get(name).filter(|claim| claim.uid.to_string() == uid) else {
             return;
         };
-        let active = self.status.of(0).map(|entry| &*entry.active_claim);
+        let entry = self.status.of(0);
+        let retained = entry.iter().flat_map(|entry| &entry.retained);
+        let until = retained.filter(|old| old.claim == name && old.uid == uid);
+        let mut until = until.filter_map(|old| old.until(RETENTION.parse().unwrap()));
+        let is_over = until.all(|until| until <= self.now());
+        assert!(is_over, "a retained claim, {name}, is deleted before its time in {self:#?}");
+        let active = entry.map(|entry| &*entry.active_claim);
         let is_its = active == Some(name) && claim.content.is_some();
         assert!(!is_its, "the claim of the pod, {name}, is deleted in {self:#?}");
         let others = self.claims.iter().filter(|(other, _)| *other != name);

@@ -20,11 +20,14 @@ use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::seen::{Claims, ClockSeen, Seen, Workload};
 use crate::autoscaler::steps::Step;
 use crate::bytes::Bytes;
-use crate::cluster::Asked;
+use crate::cluster::{Asked, ClockSkew};
 use crate::volume::Fence;
 
 /// The templates, in the order in which they are edited: size in GiB and class.
 pub(super) const TEMPLATES: [(u64, &str); 3] = [(4, "hdd"), (2, "ssd"), (8, "ssd")];
+
+/// How long claims that others have taken the place of are kept.
+pub(super) const RETENTION: &str = "1h";
 
 /// How often each of what need not happen does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,6 +39,8 @@ pub(super) struct Left {
     pub failures: u8,
     pub scalings: u8,
     pub days: u8,
+    /// How often the clock of the first operator is put days ahead, or right again.
+    pub skews: u8,
     /// How often somebody whom nobody knows of has a volume open, and writes to it at last.
     pub holds: u8,
     /// How often the PvcAutoscaler is deleted, and made again.
@@ -72,6 +77,7 @@ pub(super) const NOTHING: Left = Left {
     failures: 0,
     scalings: 0,
     days: 0,
+    skews: 0,
     holds: 0,
     deletions: 0,
     claim_deletions: 0,
@@ -185,6 +191,8 @@ pub(super) struct World {
     pub pod: Option<PodModel>,
     pub data: Data,
     pub hours: i64,
+    /// Whether the clock of the first operator is days ahead.
+    pub is_ahead: bool,
     pub next_uid: u8,
     pub operators: [Option<Decided>; 2],
     /// What nodes are asked and have not done yet, whoever has asked.
@@ -244,9 +252,10 @@ pub(super) enum Move {
     Refuse,
     EditBack,
     Abort,
+    TurnClock,
 }
 
-pub(super) const MOVES: [Move; 36] = [
+pub(super) const MOVES: [Move; 37] = [
     Move::Exchange,
     Move::OpenGate,
     Move::LetGo,
@@ -283,6 +292,7 @@ pub(super) const MOVES: [Move; 36] = [
     Move::Refuse,
     Move::EditBack,
     Move::Abort,
+    Move::TurnClock,
 ];
 
 /// Those that always happen in the end.
@@ -299,6 +309,7 @@ impl World {
             pod: None,
             data: 0,
             hours: 0,
+            is_ahead: false,
             next_uid: 0,
             operators: [None, None],
             asks: BTreeSet::new(),
@@ -331,7 +342,7 @@ impl World {
         autoscaler.metadata.generation = Some(i64::from(self.edited) + 1);
         let spec = &mut autoscaler.spec;
         spec.stateful_set_name = Some("db".to_owned());
-        spec.retention = "1h".parse().unwrap();
+        spec.retention = RETENTION.parse().unwrap();
         spec.hot_copy = self.left.is_hot;
         let back = self.back.map(|(generation, _)| RollBack { ordinal: 0, generation });
         spec.roll_back = back.into_iter().collect();
@@ -364,9 +375,10 @@ impl World {
             (name.clone(), source.object(name, self.claims.get(name).map_or(0, |claim| claim.uid)))
         });
         let volumes = self.claims.keys().map(|name| (name.clone(), self.volume(name, n)));
+        let (now, clock) = self.clock(n);
         Seen {
-            now: self.now(),
-            clock: ClockSeen::Agrees,
+            now,
+            clock,
             autoscaler: self.autoscaler(),
             siblings: Vec::new(),
             workload: Some(workload),
@@ -453,6 +465,7 @@ impl World {
             Move::Refuse => next.refuse(),
             Move::EditBack => next.edit_back(),
             Move::Abort => next.abort(),
+            Move::TurnClock => next.turn_clock(),
         };
         next.forget();
         is_done.then_some(next)
@@ -486,6 +499,7 @@ impl World {
             Move::Refuse => left.refusals > 0,
             Move::EditBack => left.edits_back > 0,
             Move::Abort => left.aborts > 0,
+            Move::TurnClock => left.skews > 0,
             Move::CopyAhead | Move::BeginCopy | Move::EndCopy => !self.sources.is_empty(),
             Move::MakePod => self.pod.is_none(),
             Move::StartPod => self.pod.is_some(),
@@ -546,6 +560,21 @@ impl World {
         self.left.days -= 1;
         self.hours += 24;
         true
+    }
+
+    fn turn_clock(&mut self) -> bool {
+        self.left.skews -= 1;
+        self.is_ahead = !self.is_ahead;
+        true
+    }
+
+    /// What the clock of an operator shows, and what it knows of that: it asks the API server.
+    fn clock(&self, n: usize) -> (Timestamp, ClockSeen) {
+        if n > 0 || !self.is_ahead {
+            return (self.now(), ClockSeen::Agrees);
+        }
+        let ahead = SignedDuration::from_hours(72);
+        (self.now() + ahead, ClockSeen::Differs(ClockSkew::Ahead(ahead)))
     }
 
     /// Somebody wants the pod to have again what it had before.
