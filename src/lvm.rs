@@ -12,6 +12,7 @@ mod read;
 pub mod report;
 mod scan;
 mod spent;
+mod stack;
 pub mod tags;
 mod torn;
 mod volume_group;

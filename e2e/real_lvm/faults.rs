@@ -160,6 +160,80 @@ fn a_lost_disk_is_unavailable_and_never_not_found() {
     good_serves(&mut rig);
 }
 
+/// The live tables of the devices of a volume, the hidden ones too.
+fn tables_of(volume: &Volume) -> Vec<String> {
+    let name = volume.lv("vg0").replace('-', "--").replace("vg0/", "vg0-");
+    let tables = run("dmsetup", &["table"]);
+    let own = tables.lines().filter(|line| line.starts_with(&name));
+    own.map(str::to_owned).collect()
+}
+
+#[test]
+#[ignore = "needs the throw-away kernel: e2e/real-lvm"]
+fn a_disk_that_comes_back_under_another_number_gets_what_is_unused_and_not_what_is_open() {
+    let mut disk = Disk::of(512 << 20);
+    group("vg0", &[&disk]);
+    let mut rig = Rig::with(&["--pool", "default=vg0"]);
+    let mut made = |name: &str, mode| {
+        let volume = rig.calls.create(name, Bytes::mib(48), mode, "").expect("create");
+        rig.calls.show(&volume);
+        fill(&volume.file("content"), 0..8);
+        volume
+    };
+    let open = [made("open", EXT4), made("open-origin", EXT4)];
+    let unused = [made("unused", Mode::Block), made("unused-origin", Mode::Block)];
+    for volume in &unused {
+        rig.calls.hide(volume);
+        run("lvchange", &["-ay", &volume.lv("vg0")]);
+    }
+    // The bytes of these are behind hidden devices.
+    for (origin, snapshot) in [(&open[1], "first"), (&unused[1], "second")] {
+        run("lvcreate", &["-y", "-s", "-L", "8m", "-n", snapshot, &origin.lv("vg0")]);
+        assert_eq!(tables_of(origin).len(), 2, "{snapshot}");
+    }
+    let before = open.each_ref().map(tables_of);
+    let old = disk.number();
+    disk.come_back_elsewhere();
+    let new = disk.number();
+    assert_ne!(old, new);
+
+    for again in [false, true] {
+        for volume in &open {
+            let staged = rig.calls.stage(volume).expect_err("its device is dead");
+            let grown = rig.calls.grow(volume, Bytes::mib(56)).expect_err("its device is dead");
+            for said in [staged, grown] {
+                assert_eq!(said.code, Code::Unavailable, "{said}");
+                let is_named = [&old, &new].iter().all(|number| said.to_string().contains(*number));
+                assert!(is_named, "{said}");
+            }
+            let stats = rig.calls.stats(volume).expect("stats");
+            let condition = stats.volume_condition.expect("condition");
+            assert!(condition.abnormal && condition.message.contains(&new), "{condition:?}");
+        }
+        for volume in unused.iter().filter(|_| !again) {
+            rig.calls.show(volume);
+            assert!(holds(&volume.file(""), 0..8), "its bytes are where they were");
+            let tables = tables_of(volume);
+            assert!(tables.iter().any(|table| table.contains(&new)), "{tables:?}");
+            assert!(!tables.iter().any(|table| table.contains(&old)), "{tables:?}");
+        }
+        assert_eq!(open.each_ref().map(tables_of), before, "{again}");
+        rig.crash(); // Healing at the start leaves it too.
+    }
+    for volume in &open {
+        rig.calls.hide(volume);
+        rig.calls.show(volume);
+        assert!(holds(&volume.file("content"), 0..8), "its bytes are where they were");
+        assert!(tables_of(volume).iter().any(|table| table.contains(&new)));
+    }
+    run("lvremove", &["-y", "vg0/first", "vg0/second"]);
+    for volume in open.iter().chain(&unused) {
+        rig.calls.hide(volume);
+        rig.calls.delete(volume).expect("delete");
+    }
+    assert_eq!(volumes_of("vg0"), [""; 0]);
+}
+
 #[test]
 #[ignore = "needs the throw-away kernel: e2e/real-lvm"]
 fn a_read_only_disk_changes_nothing_and_stops_nobody_else() {

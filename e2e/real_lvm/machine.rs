@@ -109,6 +109,27 @@ impl Disk {
         run("losetup", &[&self.device, &self.file.to_string_lossy()]);
     }
 
+    /// Pulls the disk out of whatever uses it and puts it back under another number. The device that it was
+    /// fails from now on, and keeps its number while something holds it.
+    pub fn come_back_elsewhere(&mut self) {
+        let (device, file) = (self.device.clone(), self.file.with_extension("moved"));
+        run("blockdev", &["--flushbufs", &device]);
+        run("cp", &["--sparse=always", &self.file.to_string_lossy(), &file.to_string_lossy()]);
+        self.device = run("losetup", &["--find", "--show", &file.to_string_lossy()]).trim().into();
+        File::options().write(true).open(&self.file).expect("its file").set_len(0).expect("cut");
+        run("losetup", &["--set-capacity", &device]);
+        run("losetup", &["--detach", &device]); // Once nothing holds it.
+        fs::remove_file(&self.file).expect("remove");
+        self.file = file;
+    }
+
+    /// Its device number, as tables of device-mapper have it.
+    pub fn number(&self) -> String {
+        let number =
+            run("lsblk", &["--noheadings", "--nodeps", "--output", "MAJ:MIN", &self.device]);
+        number.trim().to_owned()
+    }
+
     /// Removes the device-mapper devices that lie on this disk, the uppermost first.
     fn take_device_mapper_away(&self) {
         let tree = attempt("lsblk", &["--noheadings", "--list", "--output", "NAME", &self.device]);

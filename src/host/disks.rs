@@ -260,11 +260,10 @@ fn disk(
     queue: Queue,
 ) -> Option<Disk> {
     let sectors: u64 = attribute(device, "size")?.parse().ok()?;
-    let number = attribute(device, "dev")?;
-    let (major, minor) = number.split_once(':')?;
+    let number = DeviceNumber::parse(&attribute(device, "dev")?)?;
     (sectors > 0).then_some(Disk {
         path: node(name),
-        number: DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? },
+        number,
         size: Bytes::new(sectors.checked_mul(SECTOR)?),
         source,
         read_only: attribute(device, "ro")? != "0",

@@ -62,9 +62,7 @@ impl Stack<'_> {
 }
 
 fn number(entry: &Path) -> Option<DeviceNumber> {
-    let text = attribute(entry, "dev")?;
-    let (major, minor) = text.split_once(':')?;
-    Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    DeviceNumber::parse(&attribute(entry, "dev")?)
 }
 
 fn attribute(entry: &Path, name: &str) -> Option<String> {

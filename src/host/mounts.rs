@@ -102,9 +102,7 @@ pub(super) fn ext_errors(
 /// hyphen, type, source, options of the file system.
 fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let device = text(fields.nth(2)?);
-    let (major, minor) = device.split_once(':')?;
-    let device = DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? };
+    let device = DeviceNumber::parse(&text(fields.nth(2)?))?;
     let root = path(fields.next()?);
     let target = path(fields.next()?);
     let mount_options = options(fields.next()?);

@@ -14,6 +14,14 @@ pub struct DeviceNumber {
     pub minor: u32,
 }
 
+impl DeviceNumber {
+    /// Parse it as the kernel prints it: `8:16`.
+    pub(crate) fn parse(text: &str) -> Option<DeviceNumber> {
+        let (major, minor) = text.split_once(':')?;
+        Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
+    }
+}
+
 impl fmt::Display for DeviceNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.major, self.minor)
@@ -127,6 +135,13 @@ pub struct DmTarget {
     pub kind: String,
     /// The rest of the line, as the kernel prints it.
     pub params: String,
+}
+
+impl DmTarget {
+    /// The devices that it stands on: of the words of a table only these have the form of a number.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = DeviceNumber> {
+        self.params.split(' ').filter_map(DeviceNumber::parse)
+    }
 }
 
 /// One line of the mount table, octal escapes decoded.

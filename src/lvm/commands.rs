@@ -90,6 +90,7 @@ impl Turn {
 
     /// Take a snapshot of a logical volume into `extents` extents of its own.
     pub async fn snapshot(&self, origin: &str, new: &NewLv) -> Result<Lv, LvmError> {
+        self.heal_before(origin).await?;
         let cmd = Cmd::new("lvcreate")
             .args(["-y", "-s", "-l", &new.extents.to_string(), "-n", &new.name])
             .args(new.tags.iter().flat_map(|tag| ["--addtag", tag]))
@@ -157,6 +158,7 @@ impl Turn {
     /// Merge a snapshot back into its origin, which nobody may hold: it is then as it was when the
     /// snapshot was taken. Comes back when all is copied, after `limit` at the latest.
     pub async fn merge(&self, snapshot: &str, limit: Duration) -> Result<(), LvmError> {
+        self.heal_before(snapshot).await?;
         let cmd = Cmd::new("lvconvert").args(["-y", "--merge", "-i", "1"]);
         let said = self.command(cmd.arg(self.path(snapshot)).limit(limit)).await?;
         if self.read().await?.lvs.contains_key(snapshot) {
@@ -231,13 +233,17 @@ impl Turn {
         self.read().await.map(|_| ())
     }
 
-    /// A command on a volume that a killed one left suspended would wait for ever.
+    /// A command on a volume that a killed one left suspended would wait for ever, and one on a volume in
+    /// use on another disk would put it on the disks that the group has.
     async fn heal_before(&self, lv: &str) -> Result<(), LvmError> {
         let group = self.seen().await?;
-        if let Some(lv) = group.lvs.get(lv).filter(|lv| !group.is_snapshot(lv)) {
-            self.heal(lv).await?;
+        match group.lvs.get(lv) {
+            // Its device is as large as its origin; LVM loads both when it changes one.
+            Some(lv) if group.is_snapshot(lv) => self.remove_from_other_disks(&group, lv).await,
+            Some(lv) => self.heal(lv).await,
+            None => Ok(false),
         }
-        Ok(())
+        .map(drop)
     }
 
     fn path(&self, lv: &str) -> String {

@@ -4,13 +4,14 @@
 //! Whether the new table that may wait there was committed is not known to the kernel, so it is
 //! dropped first; what the metadata says is then loaded by LVM itself.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::host::{DeviceNumber, DmDevice, DmInfo, DmTarget, GroupLock, HostError, PathKind};
 use crate::lvm::LvmError;
 use crate::lvm::group::{Group, Lv};
+use crate::lvm::stack::{Disks, LiveDevice, Stack};
 use crate::lvm::volume_group::{Turn, VolumeGroup};
 
 const SECTOR: u64 = 512;
@@ -24,7 +25,7 @@ impl Turn {
     pub async fn heal_all(&self, lvs: impl Iterator<Item = &Lv> + Send) -> Result<(), LvmError> {
         let group = self.seen().await?;
         let devices = self.ask(self.group.host.dm_list().await)?;
-        let live: HashSet<&str> = devices.iter().map(|device| device.uuid.as_str()).collect();
+        let live: HashSet<&str> = devices.iter().map(|device| volume_of(&device.uuid)).collect();
         for lv in lvs.filter(|lv| live.contains(group.dm_uuid(lv).as_str())) {
             match self.heal(lv).await {
                 // One that is held on another disk keeps the others from nothing.
@@ -37,7 +38,7 @@ impl Turn {
 
     /// Bring the live device of a logical volume in line with the metadata; inactive stays so.
     ///
-    /// Says whether anything had to be done. Costs one system call, and one a disk, where nothing has.
+    /// Says whether anything had to be done. Costs two system calls, and two a disk, where nothing has.
     ///
     /// A device on another disk than the group has is removed, so that the next activation makes it as it
     /// is described. While it is held it stays what it is: what is mounted is never put on another
@@ -53,7 +54,8 @@ impl Turn {
         }
         let uuid = group.dm_uuid(lv);
         let Some((info, mut live)) = self.ask(self.group.host.dm_table(&uuid).await)? else {
-            return Ok(false);
+            // A hidden device of it may be in use through another volume.
+            return self.remove_from_other_disks(&group, lv).await;
         };
         if !info.live_table {
             self.remove_empty(&uuid).await?;
@@ -68,10 +70,8 @@ impl Turn {
             let after = self.ask(self.group.host.dm_table(&uuid).await)?;
             live = after.map_or_else(Vec::new, |(_, table)| table);
         }
-        let elsewhere = self.group.find_elsewhere(&live, &group, lv).await?;
-        self.group.note_elsewhere(&lv.name, elsewhere.clone());
-        if let Some(reason) = elsewhere {
-            return self.leave_other_disk(&uuid, lv, reason).await;
+        if self.remove_from_other_disks(&group, lv).await? {
+            return Ok(true);
         }
         if maps(&live, &group, lv) {
             return Ok(waits);
@@ -81,17 +81,37 @@ impl Turn {
         self.believe_the_kernel(refreshed, &uuid, &group, lv).await
     }
 
-    /// Remove a device that is on another disk than its volume; one that is held stays.
-    async fn leave_other_disk(
+    /// Remove the devices of a logical volume, hidden ones too, if one is on another disk than the group
+    /// has; says whether one was. While one is held all stay what they are, since LVM would put them all
+    /// on the disks that the group has.
+    ///
+    /// # Errors
+    /// [`LvmError::Elsewhere`] if one is held.
+    pub(super) async fn remove_from_other_disks(
         &self,
-        uuid: &str,
+        group: &Group,
         lv: &Lv,
-        reason: String,
     ) -> Result<bool, LvmError> {
-        self.remove_unheld(uuid).await?;
-        if self.ask(self.group.host.dm_info(uuid).await)?.is_some() {
+        let disks = self.group.places_of(group).await?;
+        let stack = self.group.stack_of(group, lv, &disks).await?;
+        let elsewhere = stack.find_elsewhere(group, &disks);
+        self.group.note_elsewhere(&lv.name, elsewhere.clone());
+        let Some(reason) = elsewhere else { return Ok(false) };
+        let held = || {
             let (group, lv) = (self.group.name().to_owned(), lv.name.clone());
-            return Err(LvmError::Elsewhere { group, lv, reason });
+            LvmError::Elsewhere { group, lv, reason }
+        };
+        for top in stack.tops() {
+            let info = self.ask(self.group.host.dm_info(top).await)?;
+            if info.is_some_and(|info| info.open_count > 0) {
+                return Err(held());
+            }
+        }
+        for uuid in stack.from_the_top() {
+            self.remove_unheld(&uuid).await?;
+            if self.ask(self.group.host.dm_info(&uuid).await)?.is_some() {
+                return Err(held()); // It was opened meanwhile.
+            }
         }
         self.group.note_elsewhere(&lv.name, None);
         Ok(true)
@@ -223,14 +243,12 @@ impl VolumeGroup {
         lvs: impl Iterator<Item = &Lv> + Send,
     ) -> Result<(), LvmError> {
         let devices = self.host.dm_list().await.map_err(|error| self.failed(error))?;
-        let live: HashSet<&str> = devices.iter().map(|device| device.uuid.as_str()).collect();
+        let live: HashSet<&str> = devices.iter().map(|device| volume_of(&device.uuid)).collect();
+        let disks = self.places_of(group).await?;
         for lv in lvs {
-            let uuid = group.dm_uuid(lv);
             let mut elsewhere = None;
-            if live.contains(uuid.as_str()) {
-                let table = self.host.dm_table(&uuid).await.map_err(|error| self.failed(error))?;
-                let table = table.map_or_else(Vec::new, |(_, table)| table);
-                elsewhere = self.find_elsewhere(&table, group, lv).await?;
+            if live.contains(group.dm_uuid(lv).as_str()) {
+                elsewhere = self.stack_of(group, lv, &disks).await?.find_elsewhere(group, &disks);
             }
             self.note_elsewhere(&lv.name, elsewhere);
         }
@@ -247,44 +265,46 @@ impl VolumeGroup {
         Ok(false)
     }
 
-    /// Why a live table is on another disk than the metadata says; `None` where it is not.
-    async fn find_elsewhere(
+    /// The live devices of a logical volume, with all that share one with it.
+    async fn stack_of(
         self: &Arc<Self>,
-        live: &[DmTarget],
         group: &Group,
         lv: &Lv,
-    ) -> Result<Option<String>, LvmError> {
-        let mut numbers = BTreeMap::new();
-        for piece in lv.segments.iter().flat_map(|segment| &segment.pieces) {
-            let Some(pv) = group.pvs.get(&piece.pv) else { continue };
-            let Some(path) = pv.device.as_ref().filter(|_| !numbers.contains_key(&*piece.pv))
-            else {
+        disks: &Disks,
+    ) -> Result<Stack, LvmError> {
+        let (uuid, failed) = (group.dm_uuid(lv), |error| self.failed(error));
+        let live = |uuid: String, (info, table): (DmInfo, Vec<DmTarget>)| LiveDevice {
+            uuid,
+            number: info.number,
+            table,
+        };
+        let own = self.host.dm_table(&uuid).await.map_err(failed)?;
+        let own = own.map(|device| live(uuid.clone(), device));
+        let is_plain = own.iter().all(|device| device.is_on(disks));
+        if is_plain && !group.has_layers(lv) {
+            return Ok(Stack::around(&uuid, own.into_iter().collect()));
+        }
+        let mut devices = Vec::new();
+        for device in self.host.dm_list().await.map_err(failed)? {
+            if !device.uuid.starts_with(&group.dm_prefix()) {
                 continue;
-            };
+            }
+            let table = self.host.dm_table(&device.uuid).await.map_err(failed)?;
+            devices.extend(table.map(|table| live(device.uuid, table)));
+        }
+        Ok(Stack::around(&uuid, devices))
+    }
+
+    /// Where the disks of the group are now; those that are not here are left out.
+    async fn places_of(self: &Arc<Self>, group: &Group) -> Result<Disks, LvmError> {
+        let mut disks = Disks::new();
+        for (name, pv) in &group.pvs {
+            let Some(path) = &pv.device else { continue };
             if let Some(number) = self.number_of(path).await? {
-                numbers.insert(piece.pv.as_str(), (number, path));
+                disks.insert(name.clone(), (number, path.clone()));
             }
         }
-        let sectors = group.extent_size.get() / SECTOR;
-        let found = live.iter().filter(|target| target.kind == "linear").find_map(|target| {
-            let number = target.params.split(' ').next()?;
-            let segment = lv.segments.iter().find(|segment| {
-                let start = segment.start * sectors;
-                (start..start + segment.extents * sectors).contains(&target.start)
-            })?;
-            let disks = segment.pieces.iter().filter_map(|piece| numbers.get(piece.pv.as_str()));
-            let (now, path) = disks.clone().next()?;
-            let fits = disks.clone().any(|(now, _)| now.to_string() == number);
-            (!fits).then(|| {
-                format!(
-                    "its device is on the disk with the number {number}, and the volume is on {} \
-                     with the number {now}; see `dmsetup table` and `lsblk`, and stop what uses it \
-                     for the device to be made again",
-                    path.display()
-                )
-            })
-        });
-        Ok(found)
+        Ok(disks)
     }
 
     /// The number of a disk's node; `None` if it is not here.
@@ -301,16 +321,22 @@ fn waits_for_us(info: &DmInfo) -> bool {
     info.suspended || info.inactive_table
 }
 
-/// Whether a device is that of a logical volume, or a layer below it that its snapshots need.
+/// The uuid of the device of the volume that a device is of, itself or as a hidden layer.
+fn volume_of(uuid: &str) -> &str {
+    match uuid.rsplit_once('-') {
+        Some((volume, _)) if volume != "LVM" => volume,
+        _ => uuid,
+    }
+}
+
+/// Whether a device is that of a logical volume, or a layer below it that is needed.
 fn is_part(uuid: &str, group: &Group, lvs: &HashMap<String, &Lv>) -> bool {
-    let (top, layer) = match uuid.rsplit_once('-') {
-        Some((top, layer)) if top != "LVM" => (top, layer),
-        _ => (uuid, ""),
-    };
-    lvs.get(top).is_some_and(|lv| match layer {
-        "" => true,
-        "real" => group.has_snapshot(lv),
-        _ => group.is_snapshot(lv),
+    let volume = volume_of(uuid);
+    lvs.get(volume).is_some_and(|lv| match &uuid[volume.len()..] {
+        "-real" => group.has_snapshot(lv),
+        "-cow" => group.is_snapshot(lv),
+        // Its own, or one of a kind that this driver does not make.
+        _ => true,
     })
 }
 

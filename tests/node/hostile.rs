@@ -1,14 +1,16 @@
 //! What hostile hands leave on disks and in tags harms nobody else.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use pliant::bytes::Bytes;
 use pliant::host::{Cmd, DmTarget, Host, Source};
-use pliant::lvm::Group;
+use pliant::lvm::{Group, LvmError, NewLv, VolumeGroup};
 use pliant::node::record::{lv_name, more_name};
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost, node_settings};
-use pliant::volume::{FsKind, Mode, Page, VolumeError, Volumes, Wipe};
+use pliant::volume::{FsKind, Layout, Mode, Page, VolumeError, Volumes, Wipe};
 
 use crate::cuts::block_on;
 use crate::machine::{
@@ -405,6 +407,132 @@ fn a_volume_in_use_is_never_put_on_another_disk() {
         assert_eq!(host.disks().await.expect("disks").len(), 2);
         let now = tables(&host).await;
         assert!(now.iter().flatten().any(|row| row.params.starts_with("259:77 ")), "{now:?}");
+    });
+}
+
+#[test]
+fn a_disk_that_came_back_is_known_by_its_new_number_alone() {
+    block_on(async {
+        let (host, _, node) = after(&[Op::Create(Mode::Block), Op::Write]).await;
+        let disk = marks(&host)[0].0.clone();
+        host.move_disk(&disk, 77);
+        Op::Stage(Mode::Block).ask(&host, &node).await.expect("it is made active again");
+        let copy = host.add_disk(Bytes::mib(400));
+        let head = host.read_at(&disk, 0, 17 << 20).await.expect("read");
+        host.write_at(&copy, 0, &head);
+
+        // While a disk of the group cannot be read all disks are.
+        host.fail_disk(Path::new("/dev/fake1"));
+        let _ = node.list(&Page::default()).await;
+        host.heal_disk(Path::new("/dev/fake1"));
+        assert_eq!(node.list(&Page::default()).await.expect("a list").volumes.len(), 1);
+        Op::Grow(LARGE).ask(&host, &node).await.expect("the copy is not taken for it");
+    });
+}
+
+/// Takes a snapshot of the volume, as a person does before an upgrade: its bytes are then behind a hidden
+/// device that the snapshot shares.
+async fn take_a_snapshot(host: &FakeHost) {
+    let origin = lv_name(id_of(VOLUME).key());
+    type_in(host, "vg0", &format!("lvcreate -y -s -l 4 -n backup vg0/{origin}")).await;
+}
+
+#[test]
+fn what_is_in_use_behind_a_hidden_device_is_never_put_on_another_disk() {
+    block_on(async {
+        // A snapshot that the metadata has no more is what a removal that was cut off leaves.
+        for is_known in [true, false] {
+            let (host, setup, node) = after(&MOUNTED).await;
+            take_a_snapshot(&host).await;
+            if !is_known {
+                host.change_group("vg0", |group| {
+                    group.lvs.retain(|name, _| name != "backup" && !name.starts_with("snapshot"));
+                });
+            }
+            let disk = marks(&host)[0].0.clone();
+            let neighbour = lv_name(id_of(NEIGHBOUR).key());
+            type_in(&host, "vg0", &format!("lvchange -y -an vg0/{neighbour}")).await;
+            let before = tables(&host).await;
+            host.move_disk(&disk, 77);
+            host.forget_effects();
+
+            node.set_pools(setup.plans.clone()).await.expect("disks are listed");
+            let found = node.find(&id_of(VOLUME)).await.expect("find").expect("a volume");
+            let [ailing] = &found.ailments[..] else { panic!("{is_known}: {found:?}") };
+            let numbers = ["259:0", "259:77"].map(|number| ailing.message.contains(number));
+            assert_eq!((ailing.reason, numbers), ("DiskMissing", [true, true]), "{ailing:?}");
+            for op in [Op::Grow(LARGE), Op::Stage(EXT4)] {
+                let said = op.ask(&host, &node).await.expect_err("it is dead");
+                let is_named = said.starts_with("Unavailable") && said.contains("259:77");
+                assert!(is_named, "{is_known}: {op:?}: {said}");
+            }
+            drop(node);
+            let node = setup.start(&host).await;
+            assert_eq!(tables(&host).await, before, "{is_known}");
+            assert_eq!(refreshes(&host), [""; 0], "{is_known}");
+
+            for op in [Op::Unpublish, Op::Unstage, Op::Stage(EXT4)] {
+                op.ask(&host, &node).await.expect("it is made again where its disk is now");
+            }
+            let now = tables(&host).await;
+            let mut rows = now.iter().flatten();
+            assert!(rows.any(|row| row.params.starts_with("259:77 ")), "{is_known}: {now:?}");
+            assert!(!now.iter().flatten().any(|row| row.params.starts_with("259:0 ")), "{now:?}");
+        }
+    });
+}
+
+#[test]
+fn what_is_unused_behind_a_hidden_device_is_made_active_again() {
+    block_on(async {
+        let (host, _, node) = after(&[Op::Create(Mode::Block), Op::Write]).await;
+        let places = marks(&host);
+        let disk = places[0].0.clone();
+        take_a_snapshot(&host).await;
+        host.remove_disk(&disk);
+        let _ = node.list(&Page::default()).await;
+        host.move_disk(&disk, 77);
+
+        Op::Stage(Mode::Block).ask(&host, &node).await.expect("its devices are made again");
+        let now = tables(&host).await;
+        assert!(now.iter().flatten().any(|row| row.params.starts_with("259:77 ")), "{now:?}");
+        assert!(!now.iter().flatten().any(|row| row.params.starts_with("259:0 ")), "{now:?}");
+        type_in(&host, "vg0", "lvremove -y -f vg0/backup").await;
+        for op in [Op::Unstage, Op::Delete] {
+            op.ask(&host, &node).await.expect("it is as any other");
+        }
+        assert!(!readable(&host, &places).await);
+    });
+}
+
+#[test]
+fn no_command_on_a_snapshot_puts_its_origin_on_another_disk() {
+    block_on(async {
+        let (host, _, node) = after(&MOUNTED).await;
+        take_a_snapshot(&host).await;
+        let disk = marks(&host)[0].0.clone();
+        let before = tables(&host).await;
+        drop(node);
+        host.move_disk(&disk, 77);
+        host.forget_effects();
+
+        let group = VolumeGroup::new(Arc::new(host.clone()), "vg0");
+        let turn = group.turn().await.expect("a turn");
+        let origin = lv_name(id_of(VOLUME).key());
+        let another = NewLv {
+            name: "another".to_owned(),
+            layout: Layout::Linear,
+            extents: 4,
+            tags: Vec::new(),
+        };
+        let said = [
+            turn.remove("backup").await.expect_err("its origin is in use"),
+            turn.merge("backup", Duration::from_secs(1)).await.expect_err("the same"),
+            turn.snapshot(&origin, &another).await.expect_err("the same"),
+        ];
+        assert!(said.iter().all(|said| matches!(said, LvmError::Elsewhere { .. })), "{said:?}");
+        assert_eq!(tables(&host).await, before);
+        assert_eq!(host.effects(), [""; 0]);
     });
 }
 
