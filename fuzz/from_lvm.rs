@@ -29,7 +29,8 @@ pub fn metadata(bytes: &[u8]) -> bool {
             let mut sector = padded(bytes);
             let sum = checksum(&sector[4..]).to_le_bytes();
             sector[..4].copy_from_slice(&sum);
-            parse_area(&sector).is_ok_and(|area| {
+            let at = sector[24..32].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+            parse_area(&sector, at).is_ok_and(|area| {
                 let ring = area.start..area.start + area.size;
                 for range in area.text_ranges() {
                     assert!(ring.contains(&range.start) && range.end <= ring.end, "{area:?}");

@@ -72,7 +72,7 @@ pub struct Area {
 /// The header sector of a metadata area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AreaHeader {
-    /// Where the area starts on the device; equals [`Area::offset`] of the label that led here.
+    /// Where the area starts on the device: [`Area::offset`] of the label that led here.
     pub start: u64,
     /// Header and ring together, in bytes.
     pub size: u64,
@@ -214,12 +214,13 @@ fn dashed(uuid: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// Parse the header sector of a metadata area.
+/// Parse the header sector of the metadata area at this place of the device.
 ///
 /// # Errors
 /// [`MetadataError::Checksum`] if it is damaged (all zeroes too: nobody initialised it);
-/// [`MetadataError::Malformed`] if it is of another format or its text is not inside its ring.
-pub fn parse_area(sector: &[u8]) -> Result<AreaHeader, MetadataError> {
+/// [`MetadataError::Malformed`] if it is of another format, is that of another place, or its text is not
+/// inside its ring.
+pub fn parse_area(sector: &[u8], at: u64) -> Result<AreaHeader, MetadataError> {
     const PART: &str = "metadata area header";
     let sector =
         sector.get(..SECTOR).ok_or_else(|| malformed(PART, "it is shorter than a sector"))?;
@@ -227,7 +228,13 @@ pub fn parse_area(sector: &[u8]) -> Result<AreaHeader, MetadataError> {
     if crc != Some(checksum(&sector[4..])) {
         return Err(MetadataError::Checksum(PART));
     }
-    parse_area_fields(&sector[4..]).ok_or_else(|| malformed(PART, "its numbers make no sense"))
+    let header = parse_area_fields(&sector[4..])
+        .ok_or_else(|| malformed(PART, "its numbers make no sense"))?;
+    if header.start != at {
+        // LVM refuses it too: what it leads to is none of this area.
+        return Err(malformed(PART, "it is that of another place"));
+    }
+    Ok(header)
 }
 
 fn parse_area_fields(sector: &[u8]) -> Option<AreaHeader> {

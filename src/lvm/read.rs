@@ -89,7 +89,7 @@ async fn header(
             Some(sector) => sector.to_vec(),
             None => host.read_at(device, area.offset, HEADER_BYTES).await?,
         };
-        let header = metadata::parse_area(&sector)?;
+        let header = metadata::parse_area(&sector, area.offset)?;
         if !header.ignored {
             return Ok(Some(header));
         }
@@ -111,7 +111,7 @@ mod tests {
         host.add_group("vg0", std::slice::from_ref(&disk));
         let head = host.read_at(&disk, 0, 8192).await.unwrap();
         let label = metadata::find_label(&head).unwrap().unwrap();
-        let header = metadata::parse_area(&head[4096..]).unwrap();
+        let header = metadata::parse_area(&head[4096..], 4096).unwrap();
         (host, disk, head, label, header)
     }
 
@@ -145,6 +145,19 @@ mod tests {
         host.write_at(&disk, old.text_ranges()[0].start, b"#");
         let read = copy(&host, &disk, &label, &head).await.unwrap();
         assert!(read.group.unwrap().tags.contains("new"));
+    }
+
+    #[tokio::test]
+    async fn a_header_of_another_place_leads_nowhere() {
+        let (host, disk, head, label, header) = machine().await;
+        // The whole area once more, behind itself: its text is there, and what the header says is true.
+        let (size, moved) = (16 << 20, header.start + (32 << 20));
+        let area = host.read_at(&disk, header.start, size).await.unwrap();
+        host.write_at(&disk, moved, &area);
+        rewrite(&host, &disk, &head, |sector| sector[24..32].copy_from_slice(&moved.to_le_bytes()));
+        let read = copy(&host, &disk, &label, &[]).await;
+        let is_refused = matches!(read, Err(ReadError::Metadata(MetadataError::Malformed { .. })));
+        assert!(is_refused, "{read:?}");
     }
 
     #[tokio::test]

@@ -114,7 +114,7 @@ async fn find(
 ) -> Result<Option<Earlier>, HostError> {
     for area in member.label.areas.iter().filter(|area| area.size <= LARGEST_AREA) {
         let bytes = read(host, &member.disk.path, *area).await?;
-        let Ok(header) = metadata::parse_area(&bytes) else {
+        let Ok(header) = metadata::parse_area(&bytes, area.offset) else {
             continue;
         };
         if !header.ignored {
@@ -171,7 +171,7 @@ mod tests {
         fake.add_group("vg0", std::slice::from_ref(&disk));
         let label = find_label(&fake.read_at(&disk, 0, 2048).await.unwrap()).unwrap().unwrap();
         let header = fake.read_at(&disk, label.areas[0].offset, 512).await.unwrap();
-        let text = metadata::parse_area(&header).unwrap().text_ranges()[0].clone();
+        let text = metadata::parse_area(&header, 4096).unwrap().text_ranges()[0].clone();
         assert_eq!(header[..4], checksum(&header[4..]).to_le_bytes());
         fake.write_at(&disk, text.start, &[0; 64]);
         let host: Arc<dyn Host> = Arc::new(fake.clone());

@@ -143,8 +143,10 @@ impl Told {
         let read = |range: Range<u64>| content.read(range.start, range.end - range.start);
         let label = metadata::find_label(&read(0..4 * SECTOR)).ok().flatten();
         let area = label.as_ref().and_then(|label| label.areas.first());
-        let header = area
-            .and_then(|area| metadata::parse_area(&read(area.offset..area.offset + SECTOR)).ok());
+        let header = area.and_then(|area| {
+            let sector = read(area.offset..area.offset + SECTOR);
+            metadata::parse_area(&sector, area.offset).ok()
+        });
         let group = header.as_ref().and_then(|header| {
             let text = header.text_ranges().into_iter().map(read).collect::<Vec<_>>().concat();
             let whole = metadata::check_text(&text, header.text?.checksum);

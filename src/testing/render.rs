@@ -204,9 +204,9 @@ mod tests {
         let mut disk = write(vec![(AREA, area_header(size, 0, 0, 0))]);
         for seqno in 1..40 {
             group.seqno = seqno;
-            let old = parse_area(&disk[4096..]).unwrap();
+            let old = parse_area(&disk[4096..], AREA).unwrap();
             disk = write(commit(&old, &group));
-            let header = parse_area(&disk[4096..]).unwrap();
+            let header = parse_area(&disk[4096..], AREA).unwrap();
             let ranges = header.text_ranges();
             wrapped += ranges.len() - 1;
             let part = |range: &std::ops::Range<u64>| {

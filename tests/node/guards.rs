@@ -254,7 +254,7 @@ fn a_disk_that_was_given_away_once_keeps_its_volumes_when_it_is_damaged() {
 /// Where the committed text of a disk's metadata begins.
 async fn text_at(host: &FakeHost, disk: &Path) -> u64 {
     let sector = host.read_at(disk, 4096, 512).await.expect("read");
-    let header = pliant::lvm::metadata::parse_area(&sector).expect("a header");
+    let header = pliant::lvm::metadata::parse_area(&sector, 4096).expect("a header");
     header.text_ranges()[0].start
 }
 

@@ -53,7 +53,7 @@ async fn damage_is_told_apart_from_a_failure_to_read() {
 async fn a_text_that_does_not_fit_its_checksum_is_damage() {
     let (host, disk, _) = machine();
     let sector = host.read_at(&disk, 4096, metadata::SECTOR).await.unwrap();
-    let text = metadata::parse_area(&sector).unwrap().text_ranges().remove(0);
+    let text = metadata::parse_area(&sector, 4096).unwrap().text_ranges().remove(0);
     host.write_at(&disk, text.end - 3, b"#");
     let found = find(&host).await.unwrap();
     assert_eq!(found[0].group, None);

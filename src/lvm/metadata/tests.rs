@@ -114,14 +114,14 @@ fn a_label_may_be_in_each_of_four_sectors() {
 #[test]
 fn an_area_is_full_when_a_quarter_of_half_its_ring_is_left() {
     for (text, full) in [(24_576, false), (24_577, true)] {
-        let header = parse_area(&area(4096, 66_048, 512, text, 0)).unwrap();
+        let header = parse_area(&area(4096, 66_048, 512, text, 0), 4096).unwrap();
         assert_eq!(header.is_full(), full, "{text}");
     }
 }
 
 #[test]
 fn an_area_header_leads_to_its_text() {
-    let header = parse_area(&DISK[4096..]).unwrap();
+    let header = parse_area(&DISK[4096..], 4096).unwrap();
     let text = TextLocation { offset: 14_336, size: 2790, checksum: 0x9548_46e9 };
     let expected = AreaHeader {
         start: 4096,
@@ -139,7 +139,7 @@ fn an_area_header_leads_to_its_text() {
 
 #[test]
 fn a_text_wraps_to_the_start_of_its_ring() {
-    let header = parse_area(&WRAPPED[4096..]).unwrap();
+    let header = parse_area(&WRAPPED[4096..], 4096).unwrap();
     assert_eq!(header.text_ranges(), [65_024..65_536, 4608..5656]);
     let text = [WRAPPED_TAIL, &WRAPPED[4608..5656]].concat();
     assert!(check_text(&text, header.text.unwrap().checksum));
@@ -164,7 +164,7 @@ fn area(start: u64, size: u64, offset: u64, text: u64, flags: u32) -> Vec<u8> {
 
 #[test]
 fn an_area_may_be_empty_or_ignored() {
-    let empty = parse_area(&area(4096, 65_536, 0, 0, 1)).unwrap();
+    let empty = parse_area(&area(4096, 65_536, 0, 0, 1), 4096).unwrap();
     assert_eq!((empty.text, empty.ignored), (None, true));
     assert_eq!(empty.text_ranges(), []);
 }
@@ -181,13 +181,17 @@ fn an_area_whose_text_cannot_be_is_refused() {
         area(4096, 64 << 20, 512, (16 << 20) + 1, 0), // It would only cost memory.
     ];
     for sector in beyond {
+        let at = u64::from_le_bytes(*sector[24..].first_chunk().unwrap());
         assert!(
-            matches!(parse_area(&sector), Err(MetadataError::Malformed { .. })),
+            matches!(parse_area(&sector, at), Err(MetadataError::Malformed { .. })),
             "{:?}",
             &sector[..64]
         );
     }
-    assert!(parse_area(&area(4096, 65_536, 65_535, 65_024, 0)).is_ok());
+    let fits = area(4096, 65_536, 65_535, 65_024, 0);
+    assert!(parse_area(&fits, 4096).is_ok());
+    let elsewhere = parse_area(&fits, 8192);
+    assert!(matches!(elsewhere, Err(MetadataError::Malformed { .. })), "{elsewhere:?}");
 }
 
 #[test]
@@ -338,7 +342,7 @@ proptest! {
     fn area_headers_of_any_numbers_are_read_or_refused(
         start: u64, size: u64, offset: u64, text: u64, flags: u32,
     ) {
-        if let Ok(header) = parse_area(&area(start, size, offset, text, flags)) {
+        if let Ok(header) = parse_area(&area(start, size, offset, text, flags), start) {
             for range in header.text_ranges() {
                 prop_assert!(range.start < range.end);
                 prop_assert!(range.end <= start + size);
@@ -351,7 +355,7 @@ proptest! {
         let mut sector = DISK[4096..4608].to_vec();
         sector[at] ^= change;
         let noticed = Err(MetadataError::Checksum("metadata area header"));
-        prop_assert_eq!(parse_area(&sector), noticed);
+        prop_assert_eq!(parse_area(&sector, 4096), noticed);
     }
 
     #[test]
