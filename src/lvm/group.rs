@@ -110,19 +110,17 @@ impl Lv {
 impl Group {
     /// Extents free on usable physical volumes, as ranges in the order of the disks.
     pub fn free(&self) -> Vec<Piece> {
+        let mut used: BTreeMap<&str, Vec<Range<u64>>> = BTreeMap::new();
+        let segments = self.lvs.values().flat_map(|lv| &lv.segments);
+        for piece in segments.flat_map(|segment| &segment.pieces) {
+            used.entry(&piece.pv).or_default().push(piece.range.clone());
+        }
         let mut free = Vec::new();
         for (name, pv) in &self.pvs {
             if pv.device.is_none() || !pv.flags.contains("ALLOCATABLE") {
                 continue;
             }
-            let mut used: Vec<Range<u64>> = self
-                .lvs
-                .values()
-                .flat_map(|lv| &lv.segments)
-                .flat_map(|segment| &segment.pieces)
-                .filter(|piece| piece.pv == *name)
-                .map(|piece| piece.range.clone())
-                .collect();
+            let mut used = used.remove(name.as_str()).unwrap_or_default();
             used.sort_by_key(|range| range.start);
             let mut next = 0;
             for range in used.into_iter().chain(std::iter::once(pv.pe_count..pv.pe_count)) {

@@ -185,7 +185,10 @@ impl Known<'_> {
                     let length = segment.extents / stripes.max(1) as u64;
                     segment.pieces.push(piece(name, pv, *first, length)?);
                 }
-                _ => self.name_volume(segment, &format!("{key}.{place}"), name),
+                _ if self.lvs.contains(&**name) => {
+                    self.name_volume(segment, &format!("{key}.{place}"), name);
+                }
+                _ => {}
             }
         }
         Ok(())

@@ -380,3 +380,30 @@ fn what_makes_lvm_refuse_a_group_is_read() {
     let group = parse_group(unshared.as_bytes()).unwrap();
     assert_eq!((group.lock_type, group.system_id, group.max_lv), (None, None, None));
 }
+
+/// The bytes of all names in a group.
+fn bytes_of(group: &Group) -> usize {
+    let segments = group.lvs.values().flat_map(|lv| &lv.segments);
+    let volumes = segments.clone().flat_map(|segment| &segment.volumes);
+    let pieces = segments.flat_map(|segment| &segment.pieces);
+    volumes.map(|(key, name)| key.len() + name.len()).sum::<usize>()
+        + pieces.map(|piece| piece.pv.len()).sum::<usize>()
+        + group.lvs.keys().chain(group.pvs.keys()).map(String::len).sum::<usize>()
+}
+
+#[test]
+fn what_a_text_says_is_never_much_larger_than_the_text() {
+    let text = std::str::from_utf8(TEXT).unwrap();
+    let kind = "cow_store = \"pliant-one.safety\"";
+    for length in [1, 127, 128, 64 << 10] {
+        for name in ["two", "none-of-them"] {
+            let items = vec![format!("\"{name}\""); 4096].join(",");
+            let more = format!("{} = [{items}] {kind}", "k".repeat(length));
+            let text = text.replace(kind, &more);
+            match parse_group(text.as_bytes()) {
+                Ok(group) => assert!(bytes_of(&group) < 32 * text.len(), "{length}: {name}"),
+                Err(_) => assert!(length > 127, "{length}: {name}"),
+            }
+        }
+    }
+}

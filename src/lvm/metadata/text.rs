@@ -13,6 +13,9 @@ use super::{MetadataError, malformed};
 const PART: &str = "metadata text";
 /// Metadata nests four deep; more is no metadata.
 const MAX_DEPTH: usize = 8;
+/// LVM's names are shorter than 128 bytes, and its own keys much shorter: what is named after a key is
+/// never much larger than the text.
+const LONGEST_NAME: usize = 127;
 /// Where the physical and the logical volumes are: below the file, the group and their list.
 const UNREAD_DEPTH: usize = 3;
 
@@ -177,11 +180,16 @@ impl<'a> Reader<'a> {
     }
 
     fn name(&mut self) -> Result<Cow<'a, str>, MetadataError> {
-        if self.peek() == Some(b'"') {
-            return self.string();
+        let name = if self.peek() == Some(b'"') {
+            self.string()?
+        } else {
+            self.word(|byte| byte.is_ascii_alphanumeric() || b"_.+-/@".contains(&byte))
+                .ok_or_else(|| self.error("no name"))?
+        };
+        if name.len() > LONGEST_NAME {
+            return Err(self.error("a name that is too long"));
         }
-        self.word(|byte| byte.is_ascii_alphanumeric() || b"_.+-/@".contains(&byte))
-            .ok_or_else(|| self.error("no name"))
+        Ok(name)
     }
 
     /// The longest run of these bytes; `None` if it is empty.
@@ -327,6 +335,16 @@ mod tests {
         assert!(broken.read().is_err());
         for endless in ["g { l { v {", "g { l { v { } }", "g { l { v { s = \"} } } }"] {
             assert!(parse(endless.as_bytes()).is_err(), "{endless}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_as_long_as_one_of_lvm_at_most() {
+        for (length, is_name) in [(LONGEST_NAME, true), (LONGEST_NAME + 1, false)] {
+            let name = "n".repeat(length);
+            for source in [format!("{name} = 1"), format!("\"{name}\" {{ }}")] {
+                assert_eq!(parse(source.as_bytes()).is_ok(), is_name, "{length}");
+            }
         }
     }
 
