@@ -37,6 +37,7 @@ impl Turn<'_> {
         }
         let Some(there) = self.seen.claim(name) else {
             let (from, node) = (from.to_owned(), self.swap_mut().node.clone());
+            self.note_larger_size(size);
             self.steps.push(Step::MakeCopy { ordinal, claim, size, from, node });
             return false;
         };

@@ -172,6 +172,15 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// Remember that the claim, or its copy, is made larger for the template: that may be lowered before it is seen
+    /// to be so.
+    pub(super) fn note_larger_size(&mut self, size: Quantity) {
+        let before = self.entry.template_size.filter(|before| *before < size);
+        if before.is_some() && size == self.seen.template_size() {
+            self.entry.template_size = Some(size);
+        }
+    }
+
     /// Give it the labels and annotations that the template has by now.
     fn mark(&mut self, claim: &PersistentVolumeClaim) {
         let spec = &self.seen.autoscaler.spec;
@@ -283,6 +292,7 @@ impl<'a> Turn<'a> {
             return;
         }
         self.says.phase = Some(AutoscalerPhase::Growing);
+        self.note_larger_size(size);
         self.steps.push(Step::Grow { claim: name, size });
     }
 

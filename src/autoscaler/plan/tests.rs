@@ -296,7 +296,7 @@ fn in_every_state_of_a_swap_that_is_given_up_nothing_is_lost_and_all_ends_well()
         Left { edits_back: 1, deaths: 1, ..NOTHING },
         Left { edits_back: 1, operators: 2, is_disordered: true, ..NOTHING },
         Left { edits_back: 1, kills: 1, ..SAME },
-        Left { edits_back: 1, ..HOT },
+        Left { edits_back: 1, edits: 2, ..HOT },
         Left { aborts: 1, deaths: 1, ..NOTHING },
         Left { aborts: 1, kills: 1, ..SAME },
         Left { aborts: 1, failures: 1, ..NOTHING },
