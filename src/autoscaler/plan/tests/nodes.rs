@@ -1,5 +1,7 @@
 //! What nodes do in the explored world, and those who get at volumes past Kubernetes.
 
+use std::sync::OnceLock;
+
 use super::world::{Claim, FillingPhaseKey, Source, World};
 use crate::api::PvcAutoscalerStatus;
 use crate::autoscaler::forgotten::fence_without_swap;
@@ -183,8 +185,11 @@ impl Claim {
         format!("v{}", self.volume)
     }
 
+    /// Digests cost more than all else that is asked of a claim, so each is made once.
     pub(super) fn id(&self) -> VolumeId {
-        VolumeId::new(NodeKey::of("alpha"), VolumeKey::of(&self.label()))
+        static IDS: [OnceLock<VolumeId>; 256] = [const { OnceLock::new() }; 256];
+        let id = || VolumeId::new(NodeKey::of("alpha"), VolumeKey::of(&self.label()));
+        IDS[usize::from(self.volume)].get_or_init(id).clone()
     }
 
     /// It gets the volume of another claim, with all that is true of that.

@@ -502,9 +502,22 @@ impl World {
             Move::TurnClock => left.skews > 0,
             Move::CopyAhead | Move::BeginCopy | Move::EndCopy => !self.sources.is_empty(),
             Move::MakePod => self.pod.is_none(),
-            Move::StartPod => self.pod.is_some(),
-            Move::Provision | Move::Vanish | Move::Sweep | Move::LetGo | Move::Unmount => true,
+            Move::StartPod => {
+                let is_started = |pod: &PodModel| pod.is_running && self.replicas > 0;
+                self.pod.as_ref().is_some_and(|pod| !is_started(pod))
+            }
+            Move::Provision => {
+                !self.sources.is_empty() || self.has_one(|claim| claim.content.is_none())
+            }
+            Move::Vanish => self.has_one(|claim| claim.is_ending),
+            Move::LetGo => self.has_one(|claim| claim.is_held),
+            Move::Unmount => self.has_one(|claim| claim.is_read),
+            Move::Sweep => true,
         }
+    }
+
+    fn has_one(&self, like: impl Fn(&Claim) -> bool) -> bool {
+        self.claims.values().any(like)
     }
 
     fn die(&mut self, n: usize) -> bool {
