@@ -37,7 +37,7 @@ mod watches;
 
 use std::time::Duration;
 
-pub(crate) use consumers::{fills, writers};
+pub(crate) use consumers::{claim_filled_by, fills, writers};
 pub use outcome::{Outcome, Round};
 pub(crate) use places::{nodes_of, nodes_with};
 pub use populator::{Populator, Settings};

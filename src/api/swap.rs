@@ -129,7 +129,7 @@ pub struct Swap {
     /// When the node of the old volume had proved that nobody has it open, and that nobody else will.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unused_at: Option<Time>,
-    /// Since when the pod is down and nothing copies its claim: after ten minutes the swap is given up.
+    /// Since when the pod is down and its swap does not go on: after ten minutes it is given up, as long as it can be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_start_time: Option<Time>,
     /// Why the swap is given up, if not since its copy has failed.
@@ -151,7 +151,7 @@ pub struct Swap {
 /// Why a swap is given up whose copy has not failed.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 pub enum Cancellation {
-    /// The pod was down for ten minutes, and no copy of its claim had begun.
+    /// The pod was down for ten minutes, and no copy of its claim went on.
     NoCopyStarted,
     /// The template was edited back to what the claim has.
     TemplateEdited,

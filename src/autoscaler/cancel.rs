@@ -27,6 +27,9 @@ use crate::populators::PopulatorReason;
 /// be made and runs was tried before.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(10);
 
+/// For how long an exchange takes no time that a person has to know of.
+const SLOW: SignedDuration = SignedDuration::from_mins(1);
+
 /// Whether the swap of a pod is to be given up, and that swap is the one that goes on.
 pub(crate) fn is_wanted_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
     let Some(swap) = &one.swap else { return false };
@@ -133,29 +136,75 @@ impl Turn<'_> {
         true
     }
 
-    /// Why it is to be given up, as long as no copy has begun.
+    /// Why it is to be given up, as long as no copy goes on.
     fn cause_to_cancel(&mut self, from: &str, filling: &Filling) -> Option<(Cancellation, String)> {
-        let has_begun = match filling.phase {
+        let goes_on = match filling.phase {
             FillingPhase::Filling => filling.reason.is_none(),
-            FillingPhase::Binding | FillingPhase::Filled => true,
+            FillingPhase::Filled => true,
             _ => false,
         };
-        if !has_begun && self.is_edited_back() {
+        let is_copied = filling.phase == FillingPhase::Binding;
+        if !goes_on && !is_copied && self.is_edited_back() {
             return Some((Cancellation::TemplateEdited, edited_back(from)));
         }
         let is_tried_again = filling.retry_at.as_ref().is_some_and(|Time(at)| *at > self.seen.now);
-        if !self.note_downtime(from, has_begun || is_tried_again) {
+        if !self.note_downtime(from, goes_on || is_tried_again) {
             return None;
         }
-        let told = self.seen.autoscaler.status.as_ref().and_then(|status| status.message.clone());
-        let cause = filling.message.clone().or(told);
-        let swap = self.swap_mut();
-        (swap.failures, swap.reason) = (swap.failures + 1, filling.reason.clone());
-        Some((Cancellation::NoCopyStarted, too_long(cause.as_deref())))
+        self.swap_mut().reason.clone_from(&filling.reason);
+        self.swap_mut().failures += 1;
+        let why = if is_copied {
+            too_long(NOT_GONE_ON, Some(&not_bound(&self.new_claim())))
+        } else {
+            too_long(NOT_COPIED, filling.message.as_ref().or(self.told_before()))
+        };
+        Some((Cancellation::NoCopyStarted, why))
+    }
+
+    /// What the status says before this look.
+    fn told_before(&self) -> Option<&String> {
+        self.seen.autoscaler.status.as_ref()?.message.as_ref()
+    }
+
+    /// Why an exchange is given up that does not begin: the pod is down for too long.
+    pub(super) fn exchanges_too_slowly(&mut self, from: &str) -> Option<String> {
+        if !self.note_downtime(from, false) {
+            return None;
+        }
+        let why = too_long(NOT_GONE_ON, self.told_before());
+        if !self.returns() {
+            let swap = self.swap_mut();
+            (swap.cancellation, swap.failures) =
+                (Some(Cancellation::NoCopyStarted), swap.failures + 1);
+        }
+        Some(why)
+    }
+
+    /// Tell what a pod waits for that is down and whose swap can only go on, once that is no matter of seconds.
+    pub(super) fn report_slow_exchange(&mut self, why: String) {
+        let now = self.seen.now;
+        let since = self.swap_mut().wait_start_time.as_ref().map(|Time(since)| *since);
+        let is_slow = since.is_some_and(|since| now.duration_since(since) >= SLOW);
+        if !is_slow || self.says.problem.is_some() {
+            return;
+        }
+        let active = &self.entry.active_claim;
+        let refused = self.seen.refusal.as_ref().filter(|refused| refused.claim == *active);
+        let refused = refused.map_or_else(String::new, |refused| format!(": {}", refused.why));
+        let message = format!("pod {} is stopped and waits: {why}{refused}", self.pod());
+        self.tell_of_lack(AutoscalerReason::RebindPending, &message);
+        self.wait(AutoscalerReason::RebindPending, message);
+    }
+
+    /// Tell what a claim is not bound for whose content is in its new volume.
+    pub(super) fn report_slow_binding(&mut self, filling: &Filling) {
+        if filling.phase == FillingPhase::Binding {
+            self.report_slow_exchange(not_bound(&self.new_claim()));
+        }
     }
 
     /// Whether the pod is down for longer than it may be while nothing goes on.
-    fn note_downtime(&mut self, from: &str, goes_on: bool) -> bool {
+    pub(super) fn note_downtime(&mut self, from: &str, goes_on: bool) -> bool {
         let pod = self.pod();
         let runs = self.seen.writers(from).iter().any(|one| one.name_any() == pod);
         let now = self.seen.now;
@@ -170,8 +219,7 @@ impl Turn<'_> {
 
     /// Why a pod that is to have again what it had before gets what it has left, if it is down for too long.
     pub(super) fn returns_too_slowly(&mut self, from: &str) -> Option<String> {
-        let told = self.seen.autoscaler.status.as_ref().and_then(|status| status.message.clone());
-        self.note_downtime(from, false).then(|| too_long(told.as_deref()))
+        self.note_downtime(from, false).then(|| too_long(NOT_GONE_ON, self.told_before()))
     }
 
     /// Tell what keeps the new claim from being filled.
@@ -248,7 +296,18 @@ fn edited_back(claim: &str) -> String {
     format!("its template was edited back to what claim {claim} has")
 }
 
-fn too_long(cause: Option<&str>) -> String {
+fn not_bound(claim: &str) -> String {
+    format!(
+        "claim {claim} is filled and not bound to its volume yet: see `kubectl describe pvc {claim}`, and whether the \
+         node of its volume responds"
+    )
+}
+
+/// What did not happen in the time in which the pod was down.
+const NOT_COPIED: &str = "nothing was copied";
+const NOT_GONE_ON: &str = "its swap did not go on";
+
+fn too_long(what: &str, cause: Option<&String>) -> String {
     let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
-    format!("the pod was down for {} minutes and nothing was copied{cause}", LONGEST_WAIT.as_mins())
+    format!("the pod was down for {} minutes and {what}{cause}", LONGEST_WAIT.as_mins())
 }

@@ -64,6 +64,47 @@ pub(super) enum Exchange {
     Stuck(String),
 }
 
+impl Exchange {
+    /// Whether the claim of the pod has its old volume still, and nothing was taken from it: see
+    /// [`Pair::given_up`].
+    pub fn can_be_given_up(&self) -> bool {
+        matches!(
+            self,
+            Exchange::Ready | Exchange::Next(Stage::Record(_) | Stage::Delete(Side::Active))
+        )
+    }
+
+    /// What it waits for, as long as it goes on.
+    pub fn awaits(&self, active: &str, copy: &str) -> Option<String> {
+        let of = |side: &Side| match side {
+            Side::Active => active,
+            Side::Copy => copy,
+        };
+        Some(match self {
+            Exchange::Ready => {
+                format!("the volumes of claims {active} and {copy} are to be exchanged")
+            }
+            Exchange::Next(Stage::Record(side) | Stage::Finish(side)) => {
+                format!("the PersistentVolume of claim {} is to be written to", of(side))
+            }
+            Exchange::Next(Stage::Delete(side) | Stage::Free(side)) => {
+                format!("the PersistentVolume of claim {} is to be deleted", of(side))
+            }
+            Exchange::Next(Stage::Make(side)) => {
+                format!("the PersistentVolume of claim {} is to be created again", of(side))
+            }
+            Exchange::Next(Stage::Nudge(side)) => {
+                format!("claim {} is to be written to", of(side))
+            }
+            Exchange::Waits => format!(
+                "claims {active} and {copy} are to be bound to their PersistentVolumes by Kubernetes: see whether \
+                 kube-controller-manager runs"
+            ),
+            Exchange::Done | Exchange::Never(_) | Exchange::Stuck(_) => return None,
+        })
+    }
+}
+
 /// What both PersistentVolumes are to be, as it is written on them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {

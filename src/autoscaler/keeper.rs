@@ -289,7 +289,7 @@ impl Keeper {
             let evicts = matches!(step, Step::Evict { .. });
             let asked_for = step.claim_asked_for().cloned();
             // It is made of patches that are invalid if something was written meanwhile.
-            let may_be_stale = matches!(step, Step::TellSmaller { .. });
+            let may_be_stale = matches!(step, Step::TellSmaller { .. } | Step::Exchange { .. });
             match (self.apply(step, &seen).await, asked_for) {
                 // Its protectors do not let it go now.
                 (Err(kube::Error::Api(status)), _) if evicts && status.code == 429 => {

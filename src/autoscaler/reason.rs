@@ -59,6 +59,8 @@ pub enum AutoscalerReason {
     ShrinkFailed,
     /// A volume does not shrink yet, or does not grow again yet.
     ShrinkWaits,
+    /// A pod is stopped, and its claim is not bound to its new volume yet.
+    RebindPending,
     /// A pod that is to have again what it had before does not get it.
     RollBackWaits,
     /// A pod keeps what it has got again, although the template has another thing.
@@ -93,7 +95,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 41] = [
+    pub const ALL: [AutoscalerReason; 42] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
@@ -119,6 +121,7 @@ impl AutoscalerReason {
         AutoscalerReason::Shrunk,
         AutoscalerReason::ShrinkFailed,
         AutoscalerReason::ShrinkWaits,
+        AutoscalerReason::RebindPending,
         AutoscalerReason::RollBackWaits,
         AutoscalerReason::RolledBack,
         AutoscalerReason::Swapped,

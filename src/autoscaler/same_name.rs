@@ -117,7 +117,7 @@ impl Turn<'_> {
         let size = self.seen.claim(&name).filter(|_| self.returns()).map(size_with);
         let swap = self.swap_mut();
         (swap.phase, swap.digest, swap.volume) = (SwapPhase::Exchanging, digest, volume);
-        swap.size = size;
+        (swap.size, swap.wait_start_time) = (size, None);
         self.exchange();
     }
 
@@ -130,8 +130,14 @@ impl Turn<'_> {
         }
         let (seen, from, copy) = (self.seen, self.entry.active_claim.clone(), self.new_claim());
         self.holds(&from);
-        let next = Step::Exchange { claim: from.clone(), copy };
-        match seen.exchanges.get(&from) {
+        let next = Step::Exchange { claim: from.clone(), copy: copy.clone() };
+        let known = seen.exchanges.get(&from);
+        if known.is_some_and(Exchange::can_be_given_up)
+            && let Some(why) = self.exchanges_too_slowly(&from)
+        {
+            return self.give_up(&why);
+        }
+        match known {
             None | Some(Exchange::Waits) => {}
             // Its node lets a raw device be opened for writing, so that the copy may lack something by now.
             Some(Exchange::Ready)
@@ -164,6 +170,10 @@ impl Turn<'_> {
                 self.give_up(&why);
             }
             Some(Exchange::Stuck(why)) => self.wait(AutoscalerReason::ClaimTaken, why.clone()),
+        }
+        if let Some(why) = known.and_then(|known| known.awaits(&from, &copy)) {
+            self.note_downtime(&from, false);
+            self.report_slow_exchange(why);
         }
     }
 
@@ -231,6 +241,7 @@ impl Turn<'_> {
         }
         let swap = self.swap_mut();
         (swap.fence, swap.unused_at, swap.reopened) = (None, None, None);
+        swap.wait_start_time = None;
         let (change, generation, started_at) =
             (swap.change.clone(), swap.generation, swap.started_at.clone());
         self.entry.shrink = smaller.map(|to| InPlace {

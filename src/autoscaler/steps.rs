@@ -63,13 +63,15 @@ impl Step {
         }
     }
 
-    /// The claim that it makes or grows, which those who guard the namespace may refuse.
+    /// The claim that it makes, grows or binds to another volume, which those who guard the namespace or its volumes
+    /// may refuse.
     pub fn claim_asked_for(&self) -> Option<&String> {
         match self {
             Step::MakeClaim { claim, .. }
             | Step::MakeSource { claim, .. }
             | Step::MakeCopy { claim, .. }
             | Step::TellSmaller { claim, .. }
+            | Step::Exchange { claim, .. }
             | Step::Grow { claim, .. } => Some(claim),
             _ => None,
         }

@@ -12,11 +12,11 @@ use crate::api::{
 };
 use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::plan::{bounded, size_of};
-use crate::autoscaler::seen::{ClockSeen, is_bound, is_ending, uid};
+use crate::autoscaler::seen::{ClockSeen, is_bound, is_ending, uid, uses};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
-use crate::populators::PopulatorReason;
+use crate::populators::{self, PopulatorReason};
 
 impl Turn<'_> {
     pub(super) fn swap_mut(&mut self) -> &mut Swap {
@@ -90,6 +90,7 @@ impl Turn<'_> {
             self.go_on(SwapPhase::Draining, None, None);
         } else if self.is_proved_unused(&from) {
             self.tell_of_filling(&filling);
+            self.report_slow_binding(&filling);
             self.go_on(SwapPhase::FinalCopy, filling.progress, filling.message);
             self.steps.extend(is_paused.then_some(Step::StartCopy { claim: name }));
         } else {
@@ -146,17 +147,41 @@ impl Turn<'_> {
 
     /// A pod that was to end and has not: its node may be away, and then nobody knows whether it writes.
     fn stuck(&self, pod: &Pod) -> Option<String> {
+        let why =
+            format!("pod {} has not ended, and its claim is not copied before", pod.name_any());
+        self.why_unended(pod).map(|look| format!("{why}: {look}"))
+    }
+
+    /// Where to look for a pod that was deleted and has not ended in its time.
+    fn why_unended(&self, pod: &Pod) -> Option<String> {
         let Time(since) = pod.metadata.deletion_timestamp.as_ref()?;
         let late = self.seen.now.duration_since(*since) > SignedDuration::from_mins(1);
-        let node = pod.spec.as_ref()?.node_name.clone().unwrap_or_default();
+        let node = pod.spec.as_ref()?.node_name.as_deref().unwrap_or("NODE");
         late.then(|| {
             format!(
-                "pod {} has not ended, and its claim is not copied before: look at node {node}; if it is \
-                 switched off for good, `kubectl taint node {node} \
-                 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute` lets its pods go",
-                pod.name_any()
+                "look at node {node}; if it is switched off for good, `kubectl taint node {node} \
+                 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute` lets its pods go"
             )
         })
+    }
+
+    /// Tell of a pod that copies for a swap which is given up, and does not end.
+    fn report_unended_copy(&mut self, name: &str, from: &str) {
+        let copy = self.seen.claim(name).map(|claim| uid(&claim.metadata));
+        let is_its = |pod: &&Pod| {
+            populators::fills(pod) && (uses(pod, from) || populators::claim_filled_by(pod) == copy)
+        };
+        let unended = self.seen.pods.iter().filter(is_its);
+        let unended =
+            unended.filter_map(|pod| Some((pod.name_any(), self.why_unended(pod)?))).next();
+        if let Some((pod, look)) = unended {
+            let message = format!(
+                "the swap of pod {} is given up, and pod {pod}, which copied claim {from}, was deleted and has not \
+                 ended: {look}",
+                self.pod()
+            );
+            self.wait(AutoscalerReason::FillPodWaits, message);
+        }
     }
 
     /// The new claim has all of the content: from here on it is the active one.
@@ -240,10 +265,15 @@ impl Turn<'_> {
         let name = self.new_claim();
         let copy = self.seen.claim(&name).filter(|claim| !self.returns() && is_fillable(claim));
         self.steps.extend(copy.map(drop_as_seen));
+        self.report_unended_copy(&name, &self.entry.active_claim.clone());
         if !self.is_given_back() {
             return;
         }
-        if self.keeps_name() || self.returns() {
+        // No pod can start with a claim that is to go and has no volume, and none is put into it: that may take as
+        // long as the node of a pod that fills it does not respond.
+        let is_going =
+            |claim: &PersistentVolumeClaim| is_ending(&claim.metadata) && !is_bound(claim);
+        if self.keeps_name() || self.returns() || self.seen.claim(&name).is_some_and(is_going) {
             self.swap_mut().fence = None; // Its pod may start, whatever becomes of the copy.
         }
         if self.returns() {

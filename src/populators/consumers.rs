@@ -20,6 +20,11 @@ pub(crate) fn fills(pod: &Pod) -> bool {
     pod.labels().contains_key(LABEL)
 }
 
+/// The uid of the claim that a pod fills for us, or sends to.
+pub(crate) fn claim_filled_by(pod: &Pod) -> Option<&str> {
+    pod.labels().get(LABEL).map(String::as_str)
+}
+
 /// Returns the nodes on which these pods are.
 pub(super) fn nodes_of_writers(pods: &[Pod], claim: &str) -> BTreeSet<String> {
     writing(pods, claim).filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect()

@@ -1,17 +1,21 @@
 //! What is told of a claim: in the status of its source, on itself, and by events. Pure.
 
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 
 use crate::api::{Filling, FillingPhase, Quantity};
 use crate::bytes::Bytes;
-use crate::populators::seen::Seen;
+use crate::populators::seen::{Seen, is_ending, uid};
 use crate::populators::steps::Step;
 use crate::populators::{PopulatorReason, Progress, SHOWN};
 
 /// How often progress is written.
 pub(super) const TELL_EVERY: SignedDuration = SignedDuration::from_secs(5);
+
+/// How long a pod may copy nothing before that is reported: a disk takes less to write what is in memory.
+const STALLED: SignedDuration = SignedDuration::from_mins(10);
 
 /// How many tries there are.
 pub(super) const MOST_FAILURES: i32 = 5;
@@ -157,12 +161,14 @@ impl Seen {
         let told = told.filter(|told| told.pod == filling.pod && told.reason.is_none());
         let last = told.and_then(|told| told.told_at.as_ref());
         let is_due = last.is_none_or(|last| self.now.duration_since(last.0) >= TELL_EVERY);
-        match progress.filter(|_| is_due) {
+        // What is told again and again without having changed would hide since when it has not.
+        let is_news = |new: &&Progress| told.is_none_or(|told| told.bytes != Some(bytes(new)));
+        match progress.filter(is_news).filter(|_| is_due) {
             Some(progress) => {
                 let size = |bytes: u64| Quantity(Bytes::new(bytes));
                 filling.progress = Some(self.in_round(progress));
                 filling.percent = progress.percent();
-                filling.bytes = Some(size(progress.bytes));
+                filling.bytes = Some(bytes(progress));
                 filling.of = progress.of.map(size);
                 filling.rate = progress.rate.map(size);
                 filling.seconds_left = progress.left.and_then(|left| i64::try_from(left).ok());
@@ -174,11 +180,61 @@ impl Seen {
         }
     }
 
+    /// Why a pod that runs is said to copy nothing: its log tells of as many bytes as long ago. Of one whose log
+    /// cannot be read that is not known.
+    pub fn copies_nothing(&self, pod: &Pod) -> Option<String> {
+        let told = self.told_of(pod).filter(|told| told.phase == FillingPhase::Filling)?;
+        let progress = self.progress.as_ref()?;
+        let Time(since) = told.told_at.as_ref()?;
+        let stalls = self.now.duration_since(*since) >= STALLED;
+        (stalls && told.bytes == Some(bytes(progress))).then(|| {
+            let name = pod.name_any();
+            format!(
+                "pod {name}, which fills the volume, runs and has copied nothing since {since}, after {}: see \
+                 `kubectl logs {name}` and the node that it is on",
+                Bytes::new(progress.bytes)
+            )
+        })
+    }
+
+    /// Tell what keeps a pod from going on, beside how far it was. Why a try before has failed, or what else is
+    /// waited for, stays told.
+    pub fn report_stall(&self, pod: &Pod, why: &str) -> Vec<Step> {
+        let stalled = PopulatorReason::FillPodWaits;
+        let known = self.told().and_then(|told| told.reason.as_ref());
+        let is_other = known.is_some_and(|known| *known != stalled.to_string());
+        if is_other && is_ending(&pod.metadata) {
+            return Vec::new();
+        }
+        let id = uid(&pod.metadata).to_owned();
+        let filling = match self.told_of(pod) {
+            Some(told) => Filling { retry_at: None, ..told.clone() },
+            None => {
+                let filling = self.filling(FillingPhase::Filling);
+                Filling { pod: Some(id), retry_at: None, ..filling }
+            }
+        };
+        self.say(with_reason(filling, stalled, why))
+    }
+
+    /// What is told of this very pod, for the source as it is.
+    fn told_of(&self, pod: &Pod) -> Option<&Filling> {
+        let generation = self.source.as_ref().map(|source| source.generation);
+        self.told().filter(|told| {
+            told.pod.as_deref() == Some(uid(&pod.metadata)) && Some(told.generation) == generation
+        })
+    }
+
     /// How long the try has taken so far, in seconds.
     pub fn seconds(&self) -> i64 {
         let started = self.told().and_then(|told| told.started_at.as_ref());
         started.map_or(0, |started| self.now.duration_since(started.0).as_secs().max(0))
     }
+}
+
+/// How many bytes are written.
+fn bytes(progress: &Progress) -> Quantity {
+    Quantity(Bytes::new(progress.bytes))
 }
 
 /// With why it is so.

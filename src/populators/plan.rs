@@ -269,7 +269,8 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
     let moved = selected_node(&seen.claim).is_none_or(|node| seen.is_moved(node));
     let is_outdated = make::generation_of(pod) != Some(source.generation);
     if is_ending(&pod.metadata) {
-        return Vec::new();
+        let why = waiting::why_silent(seen.now, pod, "fills the volume");
+        return why.map_or_else(Vec::new, |why| seen.report_stall(pod, &why));
     }
     if seen.waits_for_consumer && moved || is_outdated && Outcome::of(pod).is_none() {
         return call_off(seen, source);
@@ -295,15 +296,19 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
             [seen.fail(reason, &message), clear(seen)].concat()
         }
         Some(Outcome::Failed(message)) => again(seen, source, Some(id), &message),
-        None => match waiting::held_up(seen.now, pod, "fills the volume") {
-            Some(why) => {
-                let mut filling = seen.filling(FillingPhase::Filling);
-                filling.pod = Some(id.to_owned());
-                filling.retry_at = None;
-                seen.say(super::notes::with_reason(filling, PopulatorReason::FillPodWaits, &why))
+        None => {
+            let why = waiting::held_up(seen.now, pod, "fills the volume")
+                .or_else(|| {
+                    // Whose log can be read goes on, whatever is not ready beside it.
+                    let is_heard = seen.progress.is_some();
+                    waiting::why_silent(seen.now, pod, "fills the volume").filter(|_| !is_heard)
+                })
+                .or_else(|| seen.copies_nothing(pod));
+            match why {
+                Some(why) => seen.report_stall(pod, &why),
+                None => seen.progress(id, seen.progress.as_ref()),
             }
-            None => seen.progress(id, seen.progress.as_ref()),
-        },
+        }
     }
 }
 

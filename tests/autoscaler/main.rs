@@ -17,6 +17,7 @@ mod play;
 mod preflight;
 mod same_name;
 mod sizes;
+mod stalled;
 mod swaps;
 #[path = "../tally/mod.rs"]
 mod tally;

@@ -46,7 +46,7 @@ fn budget(world: &World, allowed: i32) {
 }
 
 /// The node tells of a pool with so much room; without a size that it has only another pool.
-fn room(world: &World, largest: Option<&str>) {
+pub fn room(world: &World, largest: Option<&str>) {
     let mut node: NodeStorage = world.api.get("alpha").unwrap();
     let name = if largest.is_some() { "default" } else { "fast" };
     let largest = largest.unwrap_or("1Gi");
@@ -126,7 +126,7 @@ fn a_pool_that_only_plans_takes_no_room_from_a_class_that_names_none() {
 }
 
 /// Another node, whose agent tells of a pool of which the first one has none.
-fn another_node(world: &World) {
+pub fn another_node(world: &World) {
     let labels = json!({"kubernetes.io/hostname": "beta"});
     world.api.put(&object::<Node>(json!({"metadata": {"name": "beta", "labels": labels}})));
     let pool = json!({"name": "default", "configured": true, "default": true, "size": "9Gi", "free": "3Gi",

@@ -65,11 +65,13 @@ pub(super) fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
             let sender = (seen.is_far() && is_refused(seen)).then_some(Step::RehearseSender);
             let mut filling = seen.filling(FillingPhase::Provisioning);
             (filling.pod, filling.retry_at) = (Some(id.to_owned()), None);
-            let filling =
-                match waiting::held_up(seen.now, pod, "tries whether the volume can be filled") {
-                    Some(why) => with_reason(filling, PopulatorReason::FillPodWaits, &why),
-                    None => filling,
-                };
+            let does = "tries whether the volume can be filled";
+            let why = waiting::held_up(seen.now, pod, does)
+                .or_else(|| waiting::why_silent(seen.now, pod, does));
+            let filling = match why {
+                Some(why) => with_reason(filling, PopulatorReason::FillPodWaits, &why),
+                None => filling,
+            };
             sender.into_iter().chain(seen.say(filling)).collect()
         }
     }

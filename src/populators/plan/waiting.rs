@@ -1,8 +1,15 @@
-//! Why a pod does not run.
+//! Why a pod does not run, or does not go on.
 
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
+
+/// How long a pod may take to end, or its node not to answer, before that is reported.
+const SILENCE: SignedDuration = SignedDuration::from_mins(1);
+
+/// How a person has Kubernetes give up a node that was switched off for good.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
 /// What keeps a pod of ours from running, once that is no matter of seconds; `does` says what it is for.
 pub(super) fn held_up(now: Timestamp, pod: &Pod, does: &str) -> Option<String> {
@@ -30,4 +37,35 @@ pub(super) fn held_up(now: Timestamp, pod: &Pod, does: &str) -> Option<String> {
         "pod {name}, which {does}, does not run: {why}; its events say more: `kubectl describe pod \
          {name}`"
     ))
+}
+
+/// Why a pod of ours that was started is not known to go on: its node does not respond, or has not ended it.
+pub(super) fn why_silent(now: Timestamp, pod: &Pod, does: &str) -> Option<String> {
+    let what = match &pod.metadata.deletion_timestamp {
+        Some(Time(since)) => {
+            (now.duration_since(*since) >= SILENCE).then_some("was deleted and has not ended")
+        }
+        None => is_out_of_touch(now, pod).then_some("runs on a node that does not respond"),
+    }?;
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("NODE");
+    Some(format!(
+        "pod {}, which {does}, {what}: see `kubectl describe node {node}`; if the node is switched off for good, \
+         `kubectl taint node {node} {OUT_OF_SERVICE}` lets its pods go",
+        pod.name_any()
+    ))
+}
+
+/// Whether Kubernetes has not heard of a pod that runs: it says then that the pod is not ready, and changes
+/// nothing else before it deletes it.
+fn is_out_of_touch(now: Timestamp, pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let ended =
+        |one: &ContainerStatus| one.state.as_ref().is_some_and(|state| state.terminated.is_some());
+    let has_ended = status.container_statuses.iter().flatten().any(ended);
+    let mut conditions = status.conditions.iter().flatten();
+    let unready = conditions.find(|one| one.type_ == "Ready" && one.status != "True");
+    let since = unready.and_then(|one| one.last_transition_time.as_ref());
+    status.phase.as_deref() == Some("Running")
+        && !has_ended
+        && since.is_some_and(|Time(since)| now.duration_since(*since) >= SILENCE)
 }

@@ -213,15 +213,36 @@ impl World {
         let since = swap.and_then(|swap| swap.wait_start_time.as_ref());
         let is_refused =
             self.sources.values().any(|source| source.phase == FillingPhaseKey::Refused);
-        let waits = since.is_some_and(|Time(since)| *since == self.now()) && is_refused;
+        let is_exchanging = swap.is_some_and(|swap| swap.phase == SwapPhase::Exchanging);
+        // What an exchange waits for that has not begun: the node of the new volume, or the API server.
+        let begins_late = is_exchanging && self.exchange.is_none() && self.left.stalls > 0;
+        let is_stuck = is_refused || self.stalls() || begins_late;
+        let waits = since.is_some_and(|Time(since)| *since == self.now()) && is_stuck;
+        self.left.stalls -= u8::from(waits && begins_late);
         self.hours += i64::from(waits);
         waits
+    }
+
+    /// Whether a pod that copies is not known to go on.
+    pub(super) fn stalls(&self) -> bool {
+        self.sources.values().any(|source| source.phase == FillingPhaseKey::Stalled)
+    }
+
+    /// The node of the pod that copies does not respond.
+    pub(super) fn stall(&mut self) -> bool {
+        let Some(name) = self.source_that(|source| source.phase == FillingPhaseKey::Filling) else {
+            return false;
+        };
+        self.left.stalls -= 1;
+        self.tell(&name, FillingPhaseKey::Stalled);
+        true
     }
 
     /// It ends, and its volume is the claim's.
     pub(super) fn end_copy(&mut self) -> bool {
         let is_it = |source: &Source| {
-            source.phase == FillingPhaseKey::Filling && !self.writes_to(&source.from)
+            let runs = matches!(source.phase, FillingPhaseKey::Filling | FillingPhaseKey::Stalled);
+            runs && !self.writes_to(&source.from)
         };
         let Some(name) = self.source_that(is_it) else { return false };
         self.tell(&name, FillingPhaseKey::Filled);

@@ -147,7 +147,8 @@ impl World {
     /// Whether the pod of a source reads a claim.
     pub(super) fn reads(&self, (name, source): (&String, &Source), from: &str) -> bool {
         let goes_on = self.claims.get(name).is_some_and(|claim| !claim.is_ending);
-        goes_on && source.from == from && source.phase == FillingPhaseKey::Filling
+        let runs = matches!(source.phase, FillingPhaseKey::Filling | FillingPhaseKey::Stalled);
+        goes_on && source.from == from && runs
     }
 
     /// What a copy had mounted is let go when the copy has ended.

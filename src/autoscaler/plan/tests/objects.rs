@@ -78,7 +78,7 @@ impl Source {
             FillingPhaseKey::Waiting | FillingPhaseKey::Held | FillingPhaseKey::Refused => {
                 FillingPhase::Waiting
             }
-            FillingPhaseKey::Filling => FillingPhase::Filling,
+            FillingPhaseKey::Filling | FillingPhaseKey::Stalled => FillingPhase::Filling,
             FillingPhaseKey::Ahead => FillingPhase::Ahead,
             FillingPhaseKey::Filled => FillingPhase::Filled,
             FillingPhaseKey::Failed | FillingPhaseKey::Different => FillingPhase::Failed,
@@ -86,6 +86,7 @@ impl Source {
         let reason = match self.phase {
             FillingPhaseKey::Held => Some(PopulatorReason::SourcePaused),
             FillingPhaseKey::Refused => Some(PopulatorReason::FillRefused),
+            FillingPhaseKey::Stalled => Some(PopulatorReason::FillPodWaits),
             FillingPhaseKey::Different => Some(PopulatorReason::ContentDiffers),
             _ => None,
         };

@@ -119,7 +119,9 @@ impl World {
 
     /// Each goes on from what is there by then.
     fn begin_exchange(&mut self, active: String, copy: String) {
+        // Of one that is given up the record is taken off again, before anything is taken from the claim.
         let swap = self.status.of(0).and_then(|entry| entry.swap.as_ref());
+        let swap = swap.filter(|swap| swap.phase == SwapPhase::Exchanging);
         let wanted = swap.and_then(|swap| swap.volume.clone());
         let copied = self.claims.get(&copy).filter(|one| !one.is_ending);
         let is_ready = copied.is_some_and(|one| Some(one.id().to_string()) == wanted);

@@ -55,6 +55,8 @@ pub(super) struct Left {
     pub aborts: u8,
     /// How often a pod that copies is refused.
     pub refusals: u8,
+    /// How often a copy that runs goes on no more, or an exchange does not begin.
+    pub stalls: u8,
     /// Whether each of them is, for as long as there is one.
     pub refuses_all: bool,
     /// Whether nodes do what they are asked in another order, too.
@@ -85,6 +87,7 @@ pub(super) const NOTHING: Left = Left {
     edits_back: 0,
     aborts: 0,
     refusals: 0,
+    stalls: 0,
     refuses_all: false,
     is_disordered: false,
     is_hot: false,
@@ -156,6 +159,8 @@ pub(super) enum FillingPhaseKey {
     /// It has its room, and waits until it is not paused any more.
     Held,
     Filling,
+    /// The pod that fills it is not known to go on.
+    Stalled,
     Ahead,
     Filled,
     Failed,
@@ -250,6 +255,7 @@ pub(super) enum Move {
     AwaitRetry,
     AwaitLimit,
     Refuse,
+    Stall,
     EditBack,
     Abort,
     TurnClock,
@@ -290,6 +296,7 @@ pub(super) const MOVES: [Move; 37] = [
     Move::DeleteClaim,
     Move::RollBack,
     Move::Refuse,
+    Move::Stall,
     Move::EditBack,
     Move::Abort,
     Move::TurnClock,
@@ -463,6 +470,7 @@ impl World {
             Move::AwaitRetry => next.await_retry(),
             Move::AwaitLimit => next.await_limit(),
             Move::Refuse => next.refuse(),
+            Move::Stall => next.stall(),
             Move::EditBack => next.edit_back(),
             Move::Abort => next.abort(),
             Move::TurnClock => next.turn_clock(),
@@ -495,8 +503,11 @@ impl World {
             Move::Exchange => self.exchange.is_some(),
             Move::OpenGate => self.pod.as_ref().is_some_and(|pod| pod.is_gated),
             Move::AwaitRetry => self.next_try().is_some(),
-            Move::AwaitLimit => left.refuses_all || left.refusals > 0,
+            Move::AwaitLimit => {
+                left.refuses_all || left.refusals > 0 || left.stalls > 0 || self.stalls()
+            }
             Move::Refuse => left.refusals > 0,
+            Move::Stall => left.stalls > 0,
             Move::EditBack => left.edits_back > 0,
             Move::Abort => left.aborts > 0,
             Move::TurnClock => left.skews > 0,
