@@ -65,8 +65,7 @@ pub trait Tally: Send + Sync + 'static {
 /// Who writes, for the API server.
 const WRITER: &str = "pliant-operator";
 
-/// On a claim: the name of the PvcAutoscaler that keeps it.
-pub(crate) const KEPT_BY: &str = "pliant.io/pvc-autoscaler";
+pub(crate) use crate::cluster::KEPT_BY;
 
 /// On a claim: the ordinal of its pod.
 pub(crate) const ORDINAL: &str = "pliant.io/ordinal";

@@ -36,6 +36,7 @@ mod pods;
 mod pv;
 mod requests;
 mod seen;
+mod summary;
 mod watched;
 mod words;
 pub mod writes;
@@ -43,13 +44,14 @@ pub mod writes;
 pub use asks::Asks;
 pub use caught::{INTERNAL_ERROR, Panicked, caught, panics, report_panic};
 pub use claim::{
-    CLASS, EXCHANGE, RESIZER_WOKEN_FOR, VOLUME, capacity, class_of, is_resizing, own_words,
-    refusal, refused_size, requested, resize_error, volume_name,
+    Binding, CLASS, EXCHANGE, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY, RESIZER_WOKEN_FOR, VOLUME,
+    capacity, class_of, is_resizing, own_words, refusal, refused_size, requested, resize_error,
+    volume_name,
 };
 pub use clock::{Clock, ClockSkew};
 pub use decode::{
-    Guarded, Listed, OBJECT_UNREADABLE, PAGE, Unreadable, guarded, list, note_readable,
-    note_unreadable, pages, unreadable_by_kind,
+    Guarded, Listed, NAMESPACE_TOO_LARGE, OBJECT_UNREADABLE, PAGE, Unreadable, guarded, list,
+    note_readable, note_unreadable, pages, unreadable_by_kind,
 };
 pub use fair::{Busy, Due, Slots};
 pub use kept::{Differences, Kept};
@@ -58,11 +60,15 @@ pub(crate) use nodes::DEFAULT_POOL;
 pub use nodes::{Nodes, largest, pool_of};
 pub(crate) use nodes::{believe, is_on};
 pub use once::{OnceEvent, TELLS};
-pub use pods::{cut_to_gates, pods};
+pub use pods::pods;
 pub(crate) use pv::volume_of;
 pub use pv::{ClaimRef, Pv, PvSpec, Source};
 pub use requests::Requests;
 pub use seen::{Asked, Look, NotDone, VolumeSeen, Wish};
+pub use summary::{
+    AffinitySummary, ClaimSummary, DataSource, Ephemeral, NodeAffinitySummary, PodConditionSummary,
+    PodSpecSummary, PodStatusSummary, PodSummary, PodVersion, VolumeSummary,
+};
 pub use watched::{Pauses, Watched, every};
 pub use words::{inspection_status, new_volume, usage_status, volume_on_node};
 

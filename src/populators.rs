@@ -50,8 +50,8 @@ pub use watches::Watches;
 /// Who writes, for the API server.
 const WRITER: &str = "pliant-operator";
 
-/// On a claim and on what it is filled from, while it is being filled.
-const FINALIZER: &str = "pliant.io/populator";
+// On a claim and on what it is filled from, while it is being filled.
+use crate::cluster::HELD_BY_POPULATOR as FINALIZER;
 
 /// The label of the pods and the second claims: the uid of the claim that is filled.
 const LABEL: &str = "pliant.io/fill";

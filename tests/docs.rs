@@ -190,7 +190,11 @@ fn reasons() -> BTreeSet<String> {
     let ours = EventReason::ALL.map(|reason| reason.to_string());
     let populators = PopulatorReason::ALL.map(|reason| reason.to_string());
     let autoscalers = AutoscalerReason::ALL.map(|reason| reason.to_string());
-    let of_any = [pliant::cluster::INTERNAL_ERROR, pliant::cluster::OBJECT_UNREADABLE];
+    let of_any = [
+        pliant::cluster::INTERNAL_ERROR,
+        pliant::cluster::NAMESPACE_TOO_LARGE,
+        pliant::cluster::OBJECT_UNREADABLE,
+    ];
     let of_any = of_any.map(str::to_owned);
     ours.into_iter().chain(populators).chain(autoscalers).chain(of_any).collect()
 }

@@ -1,6 +1,6 @@
 //! Pods that are not scheduled yet: the claim that they name gets another volume.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSchedulingGate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
@@ -12,12 +12,20 @@ pub const GATE: &str = "pliant.io/volume-exchange";
 /// Whether a pod carries our gate, so that it is on no node.
 pub fn is_gated(pod: &Pod) -> bool {
     let spec = pod.spec.as_ref();
-    let mut gates = spec.into_iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
-    gates.any(|gate| gate.name == GATE) && spec.is_none_or(|spec| spec.node_name.is_none())
+    let gates = spec.into_iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+    holds_at_gate(gates, spec.and_then(|spec| spec.node_name.as_ref()))
+}
+
+/// Whether ours is among the gates of a pod that is on no node.
+pub fn holds_at_gate<'a>(
+    mut gates: impl Iterator<Item = &'a PodSchedulingGate>,
+    node: Option<&String>,
+) -> bool {
+    gates.any(|gate| gate.name == GATE) && node.is_none()
 }
 
 /// The StatefulSet that makes a pod, if one does.
-pub fn controlling_stateful_set(pod: &Pod) -> Option<&OwnerReference> {
+pub fn controlling_stateful_set<P: ResourceExt>(pod: &P) -> Option<&OwnerReference> {
     let is_it = |owner: &&OwnerReference| {
         owner.controller == Some(true)
             && owner.kind == "StatefulSet"

@@ -2,7 +2,7 @@
 //! nobody knows any more: their PvcAutoscaler was deleted midway, and perhaps made again. They are given
 //! back.
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use crate::api::{
     OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, Quantity, SwapPhase, VolumeOnNode,
 };
+use crate::autoscaler::SUPERSEDED_BY;
 use crate::autoscaler::keeper::{AGAIN, Keeper, PAUSE, until};
 use crate::autoscaler::seen::{uid, uses};
 use crate::autoscaler::tell::lower;
-use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY};
 use crate::causes;
-use crate::cluster::{VolumeSeen, Wish, capacity, caught, pods};
+use crate::cluster::{PodSummary, VolumeSeen, Wish, capacity, caught, pods};
 use crate::populators;
 use crate::volume::{Fence, Standing, Use};
 
@@ -134,7 +134,7 @@ impl Keeper {
     async fn give_back_if_forgotten(&self, volume: &VolumeOnNode) -> Result<bool, kube::Error> {
         let Some(forgotten) = self.unless_known(volume, names).await? else { return Ok(false) };
         let Forgotten { namespace, claim, status, seen } = forgotten;
-        let pods = pods(&self.of::<Pod>(&namespace)).await?;
+        let pods = pods(&self.client, &namespace).await?;
         let fence = fence_without_swap(&seen, &claim, status.as_ref(), &pods);
         let Some(fence) = fence else { return Ok(false) };
         let wish = Wish::Fence(fence);
@@ -205,7 +205,7 @@ impl Keeper {
         if its.uid != claim.metadata.uid {
             return None;
         }
-        let keeper = claim.labels().get(KEPT_BY)?.clone();
+        let keeper = claim.kept_by.as_deref()?.to_owned();
         Some((claim.namespace()?, claim.name_any(), keeper))
     }
 }
@@ -222,7 +222,7 @@ pub(super) fn fence_without_swap(
     volume: &VolumeSeen,
     claim: &PersistentVolumeClaim,
     status: Option<&PvcAutoscalerStatus>,
-    pods: &[Pod],
+    pods: &[PodSummary],
 ) -> Option<Fence> {
     let now = volume.fence.filter(|now| now.lets() == Use::Read)?;
     if names(status, &claim.name_any()) {

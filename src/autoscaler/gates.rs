@@ -12,13 +12,13 @@ use crate::autoscaler::WRITER;
 use crate::autoscaler::exchange::record;
 use crate::autoscaler::keeper::{AT_ONCE, Keeper};
 use crate::causes;
-use crate::cluster::{caught, list, report_panic, volume_of, writes};
+use crate::cluster::{PodVersion, caught, list, report_panic, volume_of, writes};
 use crate::volume::Use;
 
 impl Keeper {
     /// Take our gate off every pod that waits for nothing; whether one is left that should not be.
     pub(super) async fn open_gates(&self) -> bool {
-        let gated = self.gated.all().into_iter().filter(|pod| is_gated(pod));
+        let gated = self.gated.all().into_iter().filter(|pod| pod.is_gated);
         let opened = stream::iter(gated).map(|pod| async move {
             match caught("gated pods", self.open_gate(&pod)).await {
                 Ok(Ok(is_left)) => is_left,
@@ -37,7 +37,7 @@ impl Keeper {
         opened.buffer_unordered(AT_ONCE).fold(false, async |any, is_left| any | is_left).await
     }
 
-    async fn open_gate(&self, seen: &Pod) -> Result<bool, kube::Error> {
+    async fn open_gate(&self, seen: &PodVersion) -> Result<bool, kube::Error> {
         let namespace = seen.namespace().unwrap_or_default();
         let api = self.of::<Pod>(&namespace);
         // The pod first: whoever holds it from then on is seen.

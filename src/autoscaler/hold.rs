@@ -7,7 +7,7 @@
 //! is given up, and the volume stays when the claim goes.
 
 use futures_util::{StreamExt, stream};
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim};
 use kube::api::{ListParams, Patch};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
@@ -20,18 +20,17 @@ use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{SUPERSEDED_BY, WRITER};
 use crate::causes;
-use crate::cluster::{caught, list, report_panic, writes};
+use crate::cluster::{
+    ClaimSummary, HELD_BY_SWAP as SWAP, PodSummary, caught, list, report_panic, writes,
+};
 use crate::populators;
-
-/// Our finalizer on the old claim of a swap.
-const SWAP: &str = "pliant.io/swap";
 
 /// On the PersistentVolume of a claim that a swap holds: the uid of that claim. A tenant can write our
 /// finalizer onto a claim, and not this.
 pub(super) const HELD_FOR: &str = "pliant.io/swap-protection";
 
 /// Whether a claim stays until a swap lets go of it.
-fn is_held(claim: &PersistentVolumeClaim) -> bool {
+fn is_held(claim: &impl ResourceExt) -> bool {
     claim.finalizers().iter().any(|one| one == SWAP)
 }
 
@@ -84,7 +83,7 @@ impl Turn<'_> {
 }
 
 /// Whether a pod has its claims, so that it comes to its end.
-fn has_begun(pod: &Pod) -> bool {
+fn has_begun(pod: &PodSummary) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Running" | "Succeeded"))
 }
@@ -188,7 +187,7 @@ impl Keeper {
 
     /// Let go of claims of which no PvcAutoscaler tells: theirs was deleted midway. Whether there are any.
     pub(super) async fn let_go_of_forgotten(&self) -> bool {
-        let held = self.watches.claims().all().into_iter().filter(|claim| is_held(claim));
+        let held = self.watches.claims().all().into_iter().filter(|claim| is_held(&**claim));
         let released = stream::iter(held).map(|claim| async move {
             match Box::pin(caught("held claims", self.release_if_forgotten_by_all(&claim))).await {
                 Ok(Ok(is_any)) => is_any,
@@ -211,10 +210,7 @@ impl Keeper {
         released.buffer_unordered(AT_ONCE).fold(false, async |any, is_left| any | is_left).await
     }
 
-    async fn release_if_forgotten_by_all(
-        &self,
-        claim: &PersistentVolumeClaim,
-    ) -> Result<bool, kube::Error> {
+    async fn release_if_forgotten_by_all(&self, claim: &ClaimSummary) -> Result<bool, kube::Error> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let is_its = |one: &PvcAutoscaler| {
             one.namespace().as_deref() == Some(&*namespace) && is_told(one.status.as_ref(), &name)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -29,7 +29,7 @@ use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, WRITER};
 use crate::causes;
 use crate::cluster::{
-    Asks, Clock, ClockSkew, Cluster, Unreadable, Watched, cut_to_gates, every, writes,
+    Asks, Clock, ClockSkew, Cluster, PodVersion, Unreadable, Watched, every, writes,
 };
 use crate::populators::Watches;
 
@@ -75,7 +75,7 @@ pub struct Keeper {
     pub(super) deployments: Watched<Deployment>,
     pub(super) sources: Watched<PvcSourcePopulator>,
     /// Those that are not scheduled yet, because their claims get other volumes.
-    pub(super) gated: Watched<Pod>,
+    pub(super) gated: Watched<PodVersion>,
     pub(super) cluster: Arc<Cluster>,
     pub(super) asks: Arc<Asks>,
     pub(super) watches: Arc<Watches>,
@@ -125,12 +125,7 @@ impl Keeper {
                 cut_deployment,
             ),
             sources: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_source),
-            gated: Watched::start_cut(
-                Api::all(client.clone()),
-                every().labels(api::GATE),
-                stop,
-                cut_to_gates,
-            ),
+            gated: Watched::start(Api::all(client.clone()), every().labels(api::GATE), stop),
             cluster: asks.cluster().clone(),
             asks: asks.clone(),
             watches: watches.clone(),
@@ -210,10 +205,15 @@ impl Keeper {
 
     /// The handle of a claim's volume, as the watched records have it.
     pub(super) fn handle_of(&self, claim: &PersistentVolumeClaim) -> Option<String> {
-        let named = claim.spec.as_ref()?.volume_name.as_ref()?;
+        let named = claim.spec.as_ref()?.volume_name.as_deref()?;
+        self.handle_in(named, claim.metadata.uid.as_deref())
+    }
+
+    /// The handle of the volume in a PersistentVolume that belongs to the claim of this uid.
+    pub(super) fn handle_in(&self, volume: &str, claim: Option<&str>) -> Option<String> {
         // Whoever makes a claim writes into it which volume it has; that one says whose it is.
-        let pv = self.watches.pvs().get(named)?;
-        pv.handle().filter(|_| pv.owner() == claim.metadata.uid.as_deref()).map(str::to_owned)
+        let pv = self.watches.pvs().get(volume)?;
+        pv.handle().filter(|_| pv.owner() == claim).map(str::to_owned)
     }
 
     /// What the node of a claim's volume told last of how full that is.

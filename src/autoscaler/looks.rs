@@ -4,16 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::api::{self, NodeStorage, PvcAutoscaler, SwapPhase, VolumeUsage};
+use crate::autoscaler::WRITER;
 use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper};
 use crate::autoscaler::seen::{Refusal, uid};
-use crate::autoscaler::{KEPT_BY, WRITER};
-use crate::cluster::{Busy, Due, Slots, caught, report_panic};
+use crate::cluster::{Busy, ClaimSummary, Due, Slots, caught, report_panic};
 
 /// How many are looked at at once: half of them of one namespace, and some that are in no swap.
 const SLOTS: Slots = Slots { all: AT_ONCE, of_namespace: AT_ONCE / 2, not_urgent: 4 };
@@ -63,9 +62,9 @@ struct Attended {
 /// What belongs to each workload, found in one go over all.
 struct Index<'a> {
     /// The claims of each PvcAutoscaler, by its namespace and name.
-    claims: HashMap<(String, String), Vec<Arc<PersistentVolumeClaim>>>,
+    claims: HashMap<(String, String), Vec<Arc<ClaimSummary>>>,
     /// All claims of the namespaces in which one chooses claims by their names.
-    of_namespaces: HashMap<String, Vec<Arc<PersistentVolumeClaim>>>,
+    of_namespaces: HashMap<String, Vec<Arc<ClaimSummary>>>,
     /// How full each volume is, and whether the agent of its node is away.
     usage: HashMap<&'a str, (&'a VolumeUsage, bool)>,
     /// The uids of those that are about the same claims.
@@ -92,8 +91,8 @@ impl<'a> Index<'a> {
             if let Some(all) = index.of_namespaces.get_mut(&namespace) {
                 all.push(claim.clone());
             }
-            if let Some(by) = claim.labels().get(KEPT_BY) {
-                index.claims.entry((namespace, by.clone())).or_default().push(claim);
+            if let Some(by) = &claim.kept_by {
+                index.claims.entry((namespace, by.to_string())).or_default().push(claim);
             }
         }
         if all.iter().any(|one| one.spec.autoscale.is_some()) {
@@ -108,7 +107,7 @@ impl<'a> Index<'a> {
         index
     }
 
-    fn claims(&self, autoscaler: &PvcAutoscaler) -> Vec<&Arc<PersistentVolumeClaim>> {
+    fn claims(&self, autoscaler: &PvcAutoscaler) -> Vec<&Arc<ClaimSummary>> {
         let namespace = autoscaler.namespace().unwrap_or_default();
         if let api::Workload::Pods(pods) = autoscaler.spec.workload() {
             let all = self.of_namespaces.get(&namespace).into_iter().flatten();
@@ -269,8 +268,9 @@ impl Keeper {
         let swaps = ordinals.filter_map(|one| one.swap.as_ref());
         let sources = swaps.filter_map(|swap| self.sources.get_in(&namespace, &swap.claim));
         let sizes = autoscaler.spec.autoscale.is_some();
-        let full = |claim: &PersistentVolumeClaim| {
-            let handle = self.handle_of(claim).filter(|_| sizes)?;
+        let full = |claim: &ClaimSummary| {
+            let volume = claim.volume.as_deref().filter(|_| sizes)?;
+            let handle = self.handle_in(volume, claim.metadata.uid.as_deref())?;
             index.usage.get(handle.as_str()).map(|usage| format!("{usage:?}"))
         };
         let claims = index.claims(autoscaler).into_iter();

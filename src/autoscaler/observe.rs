@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{
-    Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
-};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, ResourceQuota};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::jiff::Timestamp;
@@ -24,7 +22,7 @@ use crate::autoscaler::preflight::{Room, Surroundings};
 use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, Usage, Workload, uid};
 use crate::autoscaler::size;
 use crate::autoscaler::{Drift, KEPT_BY};
-use crate::cluster::{list, pods, requested, volume_of};
+use crate::cluster::{PodSummary, list, pods, requested, volume_of};
 use crate::populators::{self, POPULATES};
 use crate::volume::{CapacityQuery, DRIVER, FsKind, Standing, VolumeId};
 
@@ -47,7 +45,7 @@ impl Keeper {
         };
         // Before the pods: one that another PvcAutoscaler has stopped since then is missing among them.
         let siblings = self.siblings_of(&autoscaler).await?;
-        let pods = pods(&self.of::<Pod>(&namespace)).await?;
+        let pods = pods(&self.client, &namespace).await?;
         let workload = self.see_workload(&autoscaler, &pods).await?;
         let is_covered = match autoscaler.spec.stateful_set() {
             Some(name) => self.covers(&namespace, name).await?,
@@ -155,7 +153,7 @@ impl Keeper {
     async fn see_workload(
         &self,
         autoscaler: &PvcAutoscaler,
-        pods: &[Pod],
+        pods: &[PodSummary],
     ) -> Result<Option<Workload>, kube::Error> {
         let namespace = autoscaler.namespace().unwrap_or_default();
         let volume = &autoscaler.spec.volume_claim_template.metadata.name;
@@ -402,7 +400,7 @@ fn is_under_way(swap: &Swap) -> bool {
 }
 
 /// The claims of this pattern that pods with these labels name.
-fn named_by(pods: &[Pod], chosen: &PodsOf) -> impl Iterator<Item = String> {
+fn named_by(pods: &[PodSummary], chosen: &PodsOf) -> impl Iterator<Item = String> {
     let pods = pods.iter().filter(|pod| chosen.has_pod(pod.labels()));
     let volumes =
         pods.flat_map(|pod| pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()));

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{ListParams, Patch};
+use kube::{Resource, ResourceExt};
 use serde_json::json;
 
 use crate::api::{FillingPhase, PvcAutoscaler, PvcSourcePopulator, ordinal_of};
@@ -17,7 +17,7 @@ use crate::autoscaler::seen::{has_ended, is_bound, is_ending, uid, uses};
 use crate::autoscaler::swap::is_fillable;
 use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY, WRITER};
 use crate::causes;
-use crate::cluster::{VOLUME, caught, list, pods, writes};
+use crate::cluster::{ClaimSummary, PodSummary, VOLUME, caught, list, pods, writes};
 use crate::populators;
 
 /// What was made for a swap of which no one knows any more, as it is now.
@@ -30,7 +30,7 @@ struct Orphan {
     /// The claim whose content it gets.
     from: Option<PersistentVolumeClaim>,
     /// The pods of the namespace.
-    pods: Vec<Pod>,
+    pods: Vec<PodSummary>,
     /// Whether the workload makes the old claim, so that its pod never has another one.
     keeps_name: bool,
 }
@@ -102,17 +102,20 @@ impl Orphan {
 impl Keeper {
     /// Clean up after swaps of PvcAutoscalers that are not there any more; whether there are any.
     pub(super) async fn clean_up_orphans(&self) -> bool {
-        let is_without_keeper = |object: &dyn HasLabels| {
-            let (namespace, keeper) = object.keeper()?;
+        let is_without_keeper = |namespace: Option<String>, keeper: Option<&str>| {
+            let (namespace, keeper) = (namespace?, keeper?.to_owned());
             self.autoscalers.get_in(&namespace, &keeper).is_none().then_some((namespace, keeper))
         };
         let claims = self.watches.claims().all();
-        let copies = claims.iter().filter(|claim| is_copy(claim));
-        let copies =
-            copies.filter_map(|claim| Some((is_without_keeper(&**claim)?, claim.name_any())));
+        let copies = claims.iter().filter(|claim| may_be_copy(claim));
+        let copies = copies.filter_map(|claim| {
+            let keeper = claim.kept_by.as_deref();
+            Some((is_without_keeper(claim.namespace(), keeper)?, claim.name_any()))
+        });
         let sources = self.sources.all();
-        let sources =
-            sources.iter().filter_map(|one| Some((is_without_keeper(&**one)?, one.name_any())));
+        let sources = sources.iter().filter_map(|one| {
+            Some((is_without_keeper(one.namespace(), keeper_of(&**one))?, one.name_any()))
+        });
         let all: BTreeSet<_> = copies.chain(sources).collect();
         let mut is_any = false;
         for ((namespace, keeper), name) in all {
@@ -140,12 +143,12 @@ impl Keeper {
         if self.of::<PvcAutoscaler>(namespace).get_opt(keeper).await?.is_some() {
             return Ok(false);
         }
-        let is_its = |object: &dyn HasLabels| object.keeper().is_some_and(|(_, by)| by == keeper);
         let copy = claims.get_opt(name).await?;
-        if copy.as_ref().is_some_and(|copy| !is_its(copy) || !is_copy(copy)) {
+        if copy.as_ref().is_some_and(|copy| keeper_of(copy) != Some(keeper) || !is_copy(copy)) {
             return Ok(false);
         }
-        let source = sources.get_opt(name).await?.filter(|source| is_its(source));
+        let source =
+            sources.get_opt(name).await?.filter(|source| keeper_of(source) == Some(keeper));
         let from = source.as_ref().map(|source| source.spec.source_pvc_ref.name.clone());
         let from = match from {
             Some(from) => claims.get_opt(&from).await?,
@@ -155,7 +158,7 @@ impl Keeper {
             Some(from) => self.is_made_by_workload(from).await?,
             None => false,
         };
-        let pods = pods(&self.of::<Pod>(namespace)).await?;
+        let pods = pods(&self.client, namespace).await?;
         let orphan = Orphan { copy, source, from, pods, keeps_name };
         let care = orphan.care();
         if !matches!(care, Care::Nothing | Care::Wait) {
@@ -204,16 +207,18 @@ impl Keeper {
     }
 }
 
-/// What says by a label which PvcAutoscaler made it.
-trait HasLabels {
-    /// Its namespace, and the PvcAutoscaler.
-    fn keeper(&self) -> Option<(String, String)>;
+/// The PvcAutoscaler that made an object, as its label says.
+fn keeper_of(object: &impl ResourceExt) -> Option<&str> {
+    object.labels().get(KEPT_BY).map(String::as_str)
 }
 
-impl<K: ResourceExt> HasLabels for K {
-    fn keeper(&self) -> Option<(String, String)> {
-        Some((self.namespace()?, self.labels().get(KEPT_BY)?.clone()))
-    }
+/// As [`is_copy`], of what is watched.
+fn may_be_copy(claim: &ClaimSummary) -> bool {
+    claim.source.as_ref().is_some_and(|source| {
+        *source.group == *PvcSourcePopulator::group(&())
+            && *source.kind == *PvcSourcePopulator::kind(&())
+            && Some(&*source.name) == claim.metadata.name.as_deref()
+    })
 }
 
 #[cfg(test)]
@@ -239,7 +244,7 @@ mod tests {
         .unwrap()
     }
 
-    fn pod_with(claim: &str) -> Pod {
+    fn pod_with(claim: &str) -> PodSummary {
         let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}});
         serde_json::from_value(json!({"metadata": {"name": "db-0"},
                                       "spec": {"containers": [], "volumes": [volume]}}))

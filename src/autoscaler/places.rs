@@ -2,7 +2,7 @@
 //! there, and the node and its agent are there. Looked at before anything is made or stopped. Pure.
 
 use k8s_openapi::api::core::v1::{
-    Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, TopologySelectorLabelRequirement,
+    Node, NodeSelectorRequirement, NodeSelectorTerm, TopologySelectorLabelRequirement,
 };
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::turn::Turn;
 use crate::bytes::Bytes;
-use crate::cluster::{NotDone, Wish};
+use crate::cluster::{NotDone, PodSummary, Wish};
 use crate::volume::{DRIVER, TOPOLOGY, few};
 
 /// What Kubernetes puts on a node that takes no pods.
@@ -68,14 +68,14 @@ pub(super) struct Elsewhere {
 
 /// Whether a pod may run on a node where the class of the template makes volumes: as far as the pod says it
 /// by its nodeSelector and what it requires of nodes, and the node takes pods.
-pub(super) fn is_fit(node: &Node, class: Option<&StorageClass>, pod: Option<&Pod>) -> bool {
+pub(super) fn is_fit(node: &Node, class: Option<&StorageClass>, pod: Option<&PodSummary>) -> bool {
     let place = Place::of(node, class);
     let is_open = place.takes_pods || pod.is_some_and(tolerates);
     place.is_allowed && place.is_ready && is_open && pod.is_none_or(|pod| may_run_on(pod, node))
 }
 
 /// Whether a pod lets itself be scheduled to a node.
-fn may_run_on(pod: &Pod, node: &Node) -> bool {
+fn may_run_on(pod: &PodSummary, node: &Node) -> bool {
     let Some(spec) = &pod.spec else { return true };
     let mut selected = spec.node_selector.iter().flatten();
     let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
@@ -191,7 +191,7 @@ impl Turn<'_> {
 }
 
 /// Whether a pod is scheduled to nodes that take no others.
-fn tolerates(pod: &Pod) -> bool {
+fn tolerates(pod: &PodSummary) -> bool {
     let all = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
     all.into_iter().any(|one| {
         let is_of_all = one.key.is_none() && one.operator.as_deref() == Some("Exists");
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_pod_may_tolerate_that_a_node_takes_no_others() {
-        let pod = |toleration: Value| -> Pod {
+        let pod = |toleration: Value| -> PodSummary {
             let spec = json!({"containers": [], "tolerations": [toleration]});
             serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap()
         };

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
@@ -15,6 +15,7 @@ use crate::autoscaler::plan::size_of;
 use crate::autoscaler::seen::uid;
 use crate::autoscaler::turn::Turn;
 use crate::bytes::Bytes;
+use crate::cluster::PodSummary;
 
 /// How many claims of its size a swap adds for a while: the new one, and the one through which it is filled.
 const CLAIMS_OF_A_SWAP: u64 = 2;
@@ -236,7 +237,7 @@ fn in_words(key: &str, count: u64) -> String {
 /// The budgets that protect a pod.
 fn budgets_of<'a>(
     budgets: &'a [PodDisruptionBudget],
-    pod: &'a Pod,
+    pod: &'a PodSummary,
 ) -> impl Iterator<Item = &'a PodDisruptionBudget> {
     budgets.iter().filter(|budget| {
         let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone());
@@ -309,7 +310,7 @@ mod tests {
             }))
             .unwrap()
         };
-        let pod: Pod =
+        let pod: PodSummary =
             serde_json::from_value(json!({"metadata": {"labels": {"app": "db"}}})).unwrap();
         for (selector, protects) in [
             (json!({"matchLabels": {"app": "db"}}), true),

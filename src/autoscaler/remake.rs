@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -147,7 +147,7 @@ impl Keeper {
     }
 
     async fn has_writers(&self, namespace: &str, claim: &str) -> Result<bool, kube::Error> {
-        let pods = pods(&self.of::<Pod>(namespace)).await?;
+        let pods = pods(&self.client, namespace).await?;
         Ok(!populators::writers(&pods, claim).is_empty())
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -18,7 +18,7 @@ use crate::autoscaler::exchange::Exchange;
 use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::{Drift, KEPT_BY};
 use crate::bytes::Bytes;
-use crate::cluster::{ClockSkew, VolumeSeen};
+use crate::cluster::{ClockSkew, PodSummary, VolumeSeen};
 use crate::volume::Use;
 
 /// How many pods of which nothing is told yet are looked at in one look.
@@ -45,7 +45,7 @@ pub(super) struct Seen {
     /// By name: what new claims are filled from.
     pub sources: BTreeMap<String, PvcSourcePopulator>,
     /// All pods of the namespace; empty when nothing is asked of them.
-    pub pods: Vec<Pod>,
+    pub pods: Vec<PodSummary>,
     /// Whether volumes of a class can grow; of a class that is not there nothing is said.
     pub classes: BTreeMap<String, bool>,
     /// Those of these classes whose volumes are another driver's.
@@ -318,7 +318,7 @@ impl Seen {
     }
 
     /// The pod with this ordinal; of several that name one claim, one that is ready, if there is one.
-    pub fn pod(&self, ordinal: i32) -> Option<&Pod> {
+    pub fn pod(&self, ordinal: i32) -> Option<&PodSummary> {
         if self.names_claims() {
             let claim = self.workload.as_ref()?.named(ordinal)?;
             let pods = self.pods_with(claim).filter(|pod| !crate::populators::fills(pod));
@@ -327,8 +327,8 @@ impl Seen {
         }
         let name = self.autoscaler.pod_called(ordinal);
         let set = self.autoscaler.spec.stateful_set();
-        let is_its = |pod: &&Pod| {
-            let owner = controlling_stateful_set(pod);
+        let is_its = |pod: &&PodSummary| {
+            let owner = controlling_stateful_set(*pod);
             owner.is_some_and(|owner| Some(&*owner.name) == set)
         };
         self.pods.iter().find(|pod| pod.name_any() == name && is_its(pod))
@@ -413,13 +413,13 @@ impl Seen {
     }
 
     /// The pods that may write to a claim, those of ours that only read it left out.
-    pub fn writers(&self, claim: &str) -> Vec<&Pod> {
+    pub fn writers(&self, claim: &str) -> Vec<&PodSummary> {
         let names = crate::populators::writers(&self.pods, claim);
         self.pods.iter().filter(|pod| names.contains(&pod.name_any())).collect()
     }
 
     /// The pods that name a claim, also those that only read it.
-    pub fn pods_with(&self, claim: &str) -> impl Iterator<Item = &Pod> {
+    pub fn pods_with(&self, claim: &str) -> impl Iterator<Item = &PodSummary> {
         self.pods.iter().filter(move |pod| uses(pod, claim))
     }
 
@@ -451,20 +451,20 @@ impl Seen {
 }
 
 /// Whether all containers of a pod have ended for good: its kubelet lets go of its volumes.
-pub(super) fn has_ended(pod: &Pod) -> bool {
+pub(super) fn has_ended(pod: &PodSummary) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// Since when a pod is ready.
-fn became_ready(pod: &Pod) -> Option<Timestamp> {
+fn became_ready(pod: &PodSummary) -> Option<Timestamp> {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut ready = conditions.filter(|one| one.type_ == "Ready" && one.status == "True");
     ready.next()?.last_transition_time.as_ref().map(|at| at.0)
 }
 
 /// Whether a pod has a claim among its volumes.
-pub(super) fn uses(pod: &Pod, claim: &str) -> bool {
+pub(super) fn uses(pod: &PodSummary, claim: &str) -> bool {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes.into_iter().any(|volume| {
         let named = volume.persistent_volume_claim.as_ref();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
@@ -16,6 +16,7 @@ use crate::autoscaler::seen::{ClockSeen, is_bound, is_ending, uid, uses};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
+use crate::cluster::PodSummary;
 use crate::populators::{self, PopulatorReason};
 
 impl Turn<'_> {
@@ -146,14 +147,14 @@ impl Turn<'_> {
     }
 
     /// A pod that was to end and has not: its node may be away, and then nobody knows whether it writes.
-    fn stuck(&self, pod: &Pod) -> Option<String> {
+    fn stuck(&self, pod: &PodSummary) -> Option<String> {
         let why =
             format!("pod {} has not ended, and its claim is not copied before", pod.name_any());
         self.why_unended(pod).map(|look| format!("{why}: {look}"))
     }
 
     /// Where to look for a pod that was deleted and has not ended in its time.
-    fn why_unended(&self, pod: &Pod) -> Option<String> {
+    fn why_unended(&self, pod: &PodSummary) -> Option<String> {
         let Time(since) = pod.metadata.deletion_timestamp.as_ref()?;
         let late = self.seen.now.duration_since(*since) > SignedDuration::from_mins(1);
         let node = pod.spec.as_ref()?.node_name.as_deref().unwrap_or("NODE");
@@ -168,7 +169,7 @@ impl Turn<'_> {
     /// Tell of a pod that copies for a swap which is given up, and does not end.
     fn report_unended_copy(&mut self, name: &str, from: &str) {
         let copy = self.seen.claim(name).map(|claim| uid(&claim.metadata));
-        let is_its = |pod: &&Pod| {
+        let is_its = |pod: &&PodSummary| {
             populators::fills(pod) && (uses(pod, from) || populators::claim_filled_by(pod) == copy)
         };
         let unended = self.seen.pods.iter().filter(is_its);
@@ -397,7 +398,7 @@ impl Turn<'_> {
 
 /// Within how many seconds a pod is to go whose own time is none: it would be gone at once for Kubernetes,
 /// whatever its containers do.
-fn seconds_for(pod: &Pod) -> Option<u32> {
+fn seconds_for(pod: &PodSummary) -> Option<u32> {
     let own = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
     (own == Some(0)).then_some(1)
 }
@@ -449,8 +450,10 @@ mod tests {
     #[test]
     fn no_pod_is_gone_for_kubernetes_before_its_containers_are() {
         let pod = |spec| {
-            serde_json::from_value::<Pod>(json!({"metadata": {"name": "db-0"}, "spec": spec}))
-                .unwrap()
+            serde_json::from_value::<PodSummary>(
+                json!({"metadata": {"name": "db-0"}, "spec": spec}),
+            )
+            .unwrap()
         };
         let within = |seconds: i64| {
             seconds_for(&pod(json!({"containers": [], "terminationGracePeriodSeconds": seconds})))

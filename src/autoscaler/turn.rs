@@ -1,6 +1,6 @@
 //! One pod's turn: its claim is kept as it is wanted, or a swap begins or goes on. Pure.
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
@@ -15,7 +15,7 @@ use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid, uses};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::is_due;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, make};
-use crate::cluster::{capacity, requested};
+use crate::cluster::{PodSummary, capacity, requested};
 
 /// One pod's turn.
 pub(super) struct Turn<'a> {
@@ -79,13 +79,13 @@ impl<'a> Turn<'a> {
     /// always will. It was never on a node.
     fn replace_waiting_pod(&mut self) {
         let expected = self.entry.claim_of_pod();
-        let waits = |pod: &&Pod| {
+        let waits = |pod: &&PodSummary| {
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
             node.is_none() && !is_ending(&pod.metadata) && !uses(pod, expected)
         };
         let is_ours = self.seen.is_covered && !self.seen.claims_are_fixed();
         let pod = self.seen.pod(self.entry.ordinal).filter(|pod| is_ours && waits(pod));
-        let is_planned = |pod: &Pod| {
+        let is_planned = |pod: &PodSummary| {
             let name = pod.name_any();
             self.steps.iter().any(|step| match step {
                 Step::Evict { pod, .. } | Step::DropPod { pod, .. } => *pod == name,

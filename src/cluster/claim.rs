@@ -1,7 +1,8 @@
-//! What a claim says of its size.
+//! What a claim says of its size, and how it is bound.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
+use serde::{Deserialize, Serialize};
 
 use crate::api::Quantity;
 
@@ -16,6 +17,38 @@ pub const CLASS: &str = "pliant.io/storage-class";
 
 /// On the PersistentVolumes of two claims, while they change their volumes: what both are to be.
 pub const EXCHANGE: &str = "pliant.io/exchange";
+
+/// The label of claims and sources by which each says which PvcAutoscaler made it.
+pub const KEPT_BY: &str = "pliant.io/pvc-autoscaler";
+
+/// The finalizer of a claim that a swap holds.
+pub const HELD_BY_SWAP: &str = "pliant.io/swap";
+
+/// The finalizer of what fills a claim, and of the claim.
+pub const HELD_BY_POPULATOR: &str = "pliant.io/populator";
+
+/// How a claim is bound, as its controller says.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Binding {
+    /// It has no volume yet.
+    #[default]
+    Pending,
+    /// It has its volume.
+    Bound,
+    /// Its volume is gone.
+    Lost,
+}
+
+impl Binding {
+    /// Returns how a claim is bound.
+    pub fn of(claim: &PersistentVolumeClaim) -> Binding {
+        match claim.status.as_ref().and_then(|status| status.phase.as_deref()) {
+            Some("Bound") => Binding::Bound,
+            Some("Lost") => Binding::Lost,
+            _ => Binding::Pending,
+        }
+    }
+}
 
 /// What its node calls the volume of a claim.
 pub fn volume_name(claim: &PersistentVolumeClaim) -> Option<&str> {

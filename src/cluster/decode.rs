@@ -23,22 +23,27 @@ use crate::cluster::OnceEvent;
 /// The reason of the event on an object that cannot be decoded.
 pub const OBJECT_UNREADABLE: &str = "ObjectUnreadable";
 
+/// The reason of the event on an object that is skipped because its namespace has too much of its kind.
+pub const NAMESPACE_TOO_LARGE: &str = "NamespaceTooLarge";
+
 /// The longest cause that is kept, in characters: the object itself may be fat.
 const LONGEST_CAUSE: usize = 256;
 
 /// How many objects a page of a list has: a fat one is 1 MiB, and all of a page are in memory at once.
 pub const PAGE: u32 = 50;
 
-/// An object that cannot be decoded: what names it, and why.
+/// An object that is left out, because it cannot be decoded or its namespace has too much: what names it, and why.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unreadable {
+    /// The reason of the event about it.
+    pub reason: &'static str,
     /// Its group and version.
     pub api_version: String,
     /// Its kind.
     pub kind: String,
     /// What names it: name, namespace, uid and resourceVersion, and nothing else of it.
     pub metadata: ObjectMeta,
-    /// What the decoder says.
+    /// What the decoder says, or how much its namespace has.
     pub why: String,
 }
 
@@ -88,6 +93,7 @@ impl Unreadable {
             ..ObjectMeta::default()
         };
         Unreadable {
+            reason: OBJECT_UNREADABLE,
             api_version: K::api_version(&()).into_owned(),
             kind: K::kind(&()).into_owned(),
             metadata,
@@ -99,6 +105,7 @@ impl Unreadable {
     pub fn of_record<K: Resource<DynamicType = ()>>(record: &K, why: &str) -> Unreadable {
         let meta = record.meta();
         Unreadable {
+            reason: OBJECT_UNREADABLE,
             api_version: K::api_version(&()).into_owned(),
             kind: K::kind(&()).into_owned(),
             metadata: ObjectMeta {
@@ -109,6 +116,31 @@ impl Unreadable {
                 ..ObjectMeta::default()
             },
             why: why.to_owned(),
+        }
+    }
+
+    /// An object that is skipped, as are those that come after it: its namespace has too much of its kind.
+    pub fn beyond<K: Resource<DynamicType = ()>>(
+        metadata: &ObjectMeta,
+        share: usize,
+    ) -> Unreadable {
+        let kind = K::kind(&());
+        let why = format!(
+            "the objects of kind {kind} of its namespace take more than {} MiB of memory",
+            share >> 20
+        );
+        Unreadable {
+            reason: NAMESPACE_TOO_LARGE,
+            api_version: K::api_version(&()).into_owned(),
+            kind: kind.into_owned(),
+            metadata: ObjectMeta {
+                name: metadata.name.clone(),
+                namespace: metadata.namespace.clone(),
+                uid: metadata.uid.clone(),
+                resource_version: metadata.resource_version.clone(),
+                ..ObjectMeta::default()
+            },
+            why,
         }
     }
 
@@ -127,11 +159,20 @@ impl Unreadable {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
 
+    fn text(&self) -> String {
+        let why = &self.why;
+        if self.reason == NAMESPACE_TOO_LARGE {
+            return format!("this object and later ones are skipped: {why}");
+        }
+        let version = env!("CARGO_PKG_VERSION");
+        format!("version {version} cannot decode this object and leaves it as it is: {why}")
+    }
+
     /// Returns the event that says so on the object: one for each cause.
     pub fn event(&self) -> OnceEvent {
         let uid = self.metadata.uid.clone();
         let identity =
-            format!("{}/{OBJECT_UNREADABLE}/{}", uid.as_deref().unwrap_or_default(), self.why);
+            format!("{}/{}/{}", uid.as_deref().unwrap_or_default(), self.reason, self.why);
         OnceEvent {
             name: OnceEvent::name_for(self.name(), &identity),
             about: ObjectReference {
@@ -142,13 +183,9 @@ impl Unreadable {
                 uid,
                 ..ObjectReference::default()
             },
-            reason: OBJECT_UNREADABLE.to_owned(),
+            reason: self.reason.to_owned(),
             is_warning: true,
-            text: OnceEvent::bounded(&format!(
-                "version {} cannot decode this object and leaves it as it is: {}",
-                env!("CARGO_PKG_VERSION"),
-                self.why
-            )),
+            text: OnceEvent::bounded(&self.text()),
             tells: None,
         }
     }
@@ -159,7 +196,9 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = [self.namespace(), self.name()].map(str::to_owned);
         let place: Vec<String> = place.into_iter().filter(|part| !part.is_empty()).collect();
-        write!(f, "{} {} cannot be decoded: {}", self.kind, place.join("/"), self.why)
+        let what =
+            if self.reason == NAMESPACE_TOO_LARGE { "is skipped" } else { "cannot be decoded" };
+        write!(f, "{} {} {what}: {}", self.kind, place.join("/"), self.why)
     }
 }
 
@@ -281,13 +320,8 @@ pub fn note_unreadable(one: &Unreadable) -> bool {
     let is_new = before.as_ref() != Some(&one.why);
     if is_new {
         let (kind, namespace, name, why) = (&one.kind, one.namespace(), one.name(), &one.why);
-        tracing::warn!(
-            kind,
-            namespace,
-            name,
-            error = why,
-            "failed to decode an object; it is skipped"
-        );
+        let reason = one.reason;
+        tracing::warn!(kind, namespace, name, reason, error = why, "skipping an object");
     }
     is_new
 }

@@ -1,102 +1,56 @@
 //! Pods, as far as they say what uses a claim, where it may run and how it is.
 //!
 //! A pod may be 1 MiB, and a namespace may have ten thousand: they are listed in small pages, and of each only this is
-//! kept.
+//! decoded.
 
-use k8s_openapi::api::core::v1::{EphemeralVolumeSource, Pod, PodSpec, PodStatus, Volume};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
 use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
 
 use crate::cluster::decode::pages;
+use crate::cluster::summary::{LARGEST_POD, PodSummary, weight};
+use crate::cluster::watched::SHARE;
 
-/// What our own annotations begin with.
-const OURS: &str = "pliant.io/";
-
-/// List all pods of a namespace, each cut.
+/// List the pods of a namespace that have a claim, or that a StatefulSet makes.
 ///
 /// # Errors
-/// What the API server says, and that a pod cannot be decoded: it might write to a claim.
-pub async fn pods(api: &Api<Pod>) -> Result<Vec<Pod>, kube::Error> {
-    let (mut all, mut unreadable) = (Vec::new(), None);
-    pages(api, &ListParams::default(), |one: Result<Pod, _>| match one {
-        Ok(mut pod) => {
-            cut(&mut pod);
-            all.push(pod);
+/// What the API server says, and that a pod cannot be decoded or has more than is read: it might write to a claim.
+pub async fn pods(client: &Client, namespace: &str) -> Result<Vec<PodSummary>, kube::Error> {
+    let (mut all, mut taken, mut fault) = (Vec::new(), 0, None);
+    let api = Api::namespaced(client.clone(), namespace);
+    pages(&api, &ListParams::default(), |one: Result<PodSummary, _>| match one {
+        Ok(pod) if pod.is_read() => {
+            let weight = weight(&pod);
+            taken += weight;
+            if weight > LARGEST_POD {
+                let name = pod.name_any();
+                fault.get_or_insert(format!(
+                    "pod {namespace}/{name} has more than {} KiB of labels, volumes, tolerations and node \
+                     selectors",
+                    LARGEST_POD >> 10
+                ));
+            } else if taken <= SHARE {
+                all.push(pod);
+            }
         }
-        Err(one) => unreadable = Some(one),
+        Ok(_) => {}
+        Err(one) => drop(fault.get_or_insert(one.to_string())),
     })
     .await?;
-    match unreadable {
-        Some(one) => Err(kube::Error::SerdeError(serde::de::Error::custom(one))),
+    if taken > SHARE {
+        fault.get_or_insert(format!(
+            "the pods with claims of namespace {namespace} take more than {} MiB",
+            SHARE >> 20
+        ));
+    }
+    match fault {
+        Some(fault) => Err(kube::Error::SerdeError(serde::de::Error::custom(fault))),
         None => Ok(all),
     }
 }
 
-/// Leave of a pod what uses a claim, where it may run, and how it is.
-fn cut(pod: &mut Pod) {
-    pod.metadata = names(std::mem::take(&mut pod.metadata));
-    pod.spec = pod.spec.take().map(|spec| PodSpec {
-        affinity: spec.affinity,
-        node_name: spec.node_name,
-        node_selector: spec.node_selector,
-        scheduling_gates: spec.scheduling_gates,
-        termination_grace_period_seconds: spec.termination_grace_period_seconds,
-        tolerations: spec.tolerations,
-        volumes: spec.volumes.map(|all| all.into_iter().filter_map(of_a_claim).collect()),
-        ..PodSpec::default()
-    });
-    pod.status = pod.status.take().map(|status| {
-        let mut conditions = status.conditions;
-        for condition in conditions.iter_mut().flatten() {
-            condition.message = None;
-        }
-        PodStatus { phase: status.phase, conditions, ..PodStatus::default() }
-    });
-}
-
-/// Leave of a pod what names it and what it waits for: a watch tells only when to look.
-pub fn cut_to_gates(pod: &mut Pod) {
-    pod.metadata = names(std::mem::take(&mut pod.metadata));
-    pod.spec = pod.spec.take().map(|spec| PodSpec {
-        node_name: spec.node_name,
-        scheduling_gates: spec.scheduling_gates,
-        ..PodSpec::default()
-    });
-    pod.status = None;
-}
-
-fn names(metadata: ObjectMeta) -> ObjectMeta {
-    ObjectMeta {
-        name: metadata.name,
-        namespace: metadata.namespace,
-        uid: metadata.uid,
-        resource_version: metadata.resource_version,
-        creation_timestamp: metadata.creation_timestamp,
-        deletion_timestamp: metadata.deletion_timestamp,
-        labels: metadata.labels,
-        owner_references: metadata.owner_references,
-        annotations: metadata.annotations.map(|mut all| {
-            all.retain(|key, _| key.starts_with(OURS));
-            all
-        }),
-        ..ObjectMeta::default()
-    }
-}
-
-/// A volume that is a claim, or becomes one, without all else.
-fn of_a_claim(volume: Volume) -> Option<Volume> {
-    let is_ephemeral = volume.ephemeral.is_some();
-    (is_ephemeral || volume.persistent_volume_claim.is_some()).then(|| Volume {
-        name: volume.name,
-        persistent_volume_claim: volume.persistent_volume_claim,
-        ephemeral: is_ephemeral.then(EphemeralVolumeSource::default),
-        ..Volume::default()
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 
     use super::*;
@@ -130,7 +84,7 @@ mod tests {
             api.put_json::<Pod>(fat(&format!("db-{at:02}")));
         }
         let before = api.calls();
-        let all = pods(&Api::namespaced(api.client(), "shop")).await.unwrap();
+        let all = pods(&api.client(), "shop").await.unwrap();
         assert_eq!((all.len(), api.calls() - before), (60, 2), "in pages of 50");
         let bytes: usize = all.iter().map(|pod| serde_json::to_vec(pod).unwrap().len()).sum();
         assert!(bytes < 60 * 1024, "{bytes} bytes are kept of 60 MB");
@@ -145,7 +99,7 @@ mod tests {
     async fn a_pod_that_cannot_be_decoded_is_no_pod_that_is_not_there() {
         let api = FakeApi::new();
         api.put_json::<Pod>(json!({"metadata": {"name": "a", "namespace": "shop"}, "spec": 7}));
-        let all = pods(&Api::namespaced(api.client(), "shop")).await;
+        let all = pods(&api.client(), "shop").await;
         assert!(all.unwrap_err().to_string().contains("Pod shop/a cannot be decoded"));
     }
 }

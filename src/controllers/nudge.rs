@@ -14,9 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::causes;
-use crate::cluster::{
-    Lasting, Pv, RESIZER_WOKEN_FOR, Watched, capacity, refused_size, requested, writes,
-};
+use crate::cluster::{Binding, ClaimSummary, Lasting, Pv, RESIZER_WOKEN_FOR, Watched, writes};
 use crate::controllers::until;
 
 /// Who writes, for the API server.
@@ -34,7 +32,7 @@ type Seen = (String, String, String);
 /// Touch claims of this driver whose edit nobody has taken up, once for each size, until `stop`.
 pub async fn wake_resizer(
     client: &Client,
-    claims: &Watched<PersistentVolumeClaim>,
+    claims: &Watched<ClaimSummary>,
     stop: CancellationToken,
 ) {
     let woken = async {
@@ -74,38 +72,32 @@ pub async fn wake_resizer(
     stop.run_until_cancelled(woken).await;
 }
 
-fn seen(claim: &PersistentVolumeClaim) -> Seen {
+fn seen(claim: &ClaimSummary) -> Seen {
     let version = claim.resource_version().unwrap_or_default();
     (claim.namespace().unwrap_or_default(), claim.name_any(), version)
 }
 
 /// Whether a claim asks for more than it has, and nobody says that he has heard it.
-fn is_unheard(claim: &PersistentVolumeClaim) -> bool {
-    let status = claim.status.as_ref();
-    let is_bound = status.is_some_and(|status| status.phase.as_deref() == Some("Bound"));
-    let is_heard = status.is_some_and(|status| {
-        let told = status.allocated_resource_statuses.as_ref();
-        told.is_some_and(|told| told.contains_key("storage"))
-    });
-    let asked = requested(claim);
+fn is_unheard(claim: &ClaimSummary) -> bool {
+    let asked = claim.requested;
     // What was refused is no word of what is asked for since.
-    let is_heard = is_heard && refused_size(claim).is_none_or(|size| size == asked);
-    is_bound
+    let is_heard = claim.is_resizing && claim.refused.is_none_or(|size| size == asked);
+    claim.binding == Binding::Bound
         && !is_heard
-        && asked > capacity(claim)
+        && asked > claim.capacity
         && claim.metadata.deletion_timestamp.is_none()
-        && claim.annotations().get(RESIZER_WOKEN_FOR) != Some(&asked.to_string())
+        && claim.woken_for.as_deref() != Some(&*asked.to_string())
 }
 
 /// Change something of the claim, if its volume is of this driver.
-async fn wake(client: &Client, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
-    let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone()).unwrap_or_default();
-    let pv = Api::<Pv>::all(client.clone()).get_opt(&volume).await?;
+async fn wake(client: &Client, claim: &ClaimSummary) -> Result<(), kube::Error> {
+    let volume = claim.volume.as_deref().unwrap_or_default();
+    let pv = Api::<Pv>::all(client.clone()).get_opt(volume).await?;
     if pv.is_none_or(|pv| pv.handle().is_none()) {
         return Ok(());
     }
     let (name, namespace) = (claim.name_any(), claim.namespace().unwrap_or_default());
-    let size = requested(claim).to_string();
+    let size = claim.requested.to_string();
     tracing::info!(
         claim = name,
         namespace,

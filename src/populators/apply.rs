@@ -270,7 +270,10 @@ impl<S: Source> Populator<S> {
             there.push(filling.uid.clone());
             status = status.with(filling);
         }
-        status.claims.retain(|one| there.contains(&one.uid));
+        // What is told of a claim that is only not watched stays.
+        if self.watches.claims().decodes_all_of(&work.seen.claim.namespace().unwrap_or_default()) {
+            status.claims.retain(|one| there.contains(&one.uid));
+        }
         // The finalizer may have gone onto it in the same plan: who else wrote the status is asked only.
         let api = self.of::<S>(source.meta());
         let newest = api.get(&source.name_any()).await?;
@@ -459,7 +462,7 @@ impl Events {
     /// Tell a claim something; the same of the same subject is told once, whoever tells it.
     pub async fn tell(
         &self,
-        claim: &PersistentVolumeClaim,
+        claim: &impl Resource<DynamicType = ()>,
         reason: PopulatorReason,
         subject: &str,
         text: &str,

@@ -2,47 +2,46 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Pod, Volume};
 use kube::ResourceExt;
 
-use crate::api::is_gated;
+use crate::cluster::{PodSummary, VolumeSummary};
 use crate::populators::LABEL;
 
 /// Returns the pods that may write to a claim of their namespace: all that use it and have not ended,
 /// but those that can only read it. A pod that was only just made counts too, but not one that waits
 /// behind our gate: it is on no node.
-pub(crate) fn writers(pods: &[Pod], claim: &str) -> Vec<String> {
+pub(crate) fn writers(pods: &[PodSummary], claim: &str) -> Vec<String> {
     writing(pods, claim).map(ResourceExt::name_any).collect()
 }
 
 /// Whether a pod fills a claim for us. It reads its source only.
-pub(crate) fn fills(pod: &Pod) -> bool {
+pub(crate) fn fills(pod: &PodSummary) -> bool {
     pod.labels().contains_key(LABEL)
 }
 
 /// The uid of the claim that a pod fills for us, or sends to.
-pub(crate) fn claim_filled_by(pod: &Pod) -> Option<&str> {
+pub(crate) fn claim_filled_by(pod: &PodSummary) -> Option<&str> {
     pod.labels().get(LABEL).map(String::as_str)
 }
 
 /// Returns the nodes on which these pods are.
-pub(super) fn nodes_of_writers(pods: &[Pod], claim: &str) -> BTreeSet<String> {
+pub(super) fn nodes_of_writers(pods: &[PodSummary], claim: &str) -> BTreeSet<String> {
     writing(pods, claim).filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect()
 }
 
-fn writing<'a>(pods: &'a [Pod], claim: &'a str) -> impl Iterator<Item = &'a Pod> {
-    let writes = move |pod: &&Pod| {
+fn writing<'a>(pods: &'a [PodSummary], claim: &'a str) -> impl Iterator<Item = &'a PodSummary> {
+    let writes = move |pod: &&PodSummary| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         let has_ended = matches!(phase, Some("Succeeded" | "Failed"));
         let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
         let name = pod.name_any();
         let uses = volumes.into_iter().any(|volume| is_written(volume, &name, claim));
-        uses && !has_ended && !fills(pod) && !is_gated(pod)
+        uses && !has_ended && !fills(pod) && !pod.is_gated()
     };
     pods.iter().filter(writes)
 }
 
-fn is_written(volume: &Volume, pod: &str, claim: &str) -> bool {
+fn is_written(volume: &VolumeSummary, pod: &str, claim: &str) -> bool {
     let named = volume.persistent_volume_claim.as_ref();
     let named = named.filter(|named| named.claim_name == claim && named.read_only != Some(true));
     let is_ephemeral = volume.ephemeral.is_some() && format!("{pod}-{}", volume.name) == claim;
@@ -56,7 +55,7 @@ mod tests {
 
     #[test]
     fn whoever_may_write_is_named() {
-        let pod = |name: &str, phase: &str, labels: Value, volume: Value| -> Pod {
+        let pod = |name: &str, phase: &str, labels: Value, volume: Value| -> PodSummary {
             serde_json::from_value(json!({
                 "metadata": {"name": name, "labels": labels},
                 "spec": {"containers": [], "volumes": [volume]},

@@ -6,10 +6,10 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use crate::api::{Filling, FillingPhase};
-use crate::cluster::requested;
+use crate::cluster::{Binding, requested};
 use crate::populators::apply::pod_now;
 use crate::populators::fit::Fit;
-use crate::populators::seen::{Binding, Seen, is_ending, uid};
+use crate::populators::seen::{Seen, is_ending, uid};
 use crate::populators::steps::Step;
 use crate::populators::{LABEL, Outcome, PopulatorReason, Settings, make};
 

@@ -12,7 +12,8 @@ use kube::ResourceExt;
 
 use crate::api::{FenceState, FillingPhase, Quantity};
 use crate::bytes::Bytes;
-use crate::populators::seen::{Binding, Seen, SourceSeen, is_ending, is_held, selected_node, uid};
+use crate::cluster::Binding;
+use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, selected_node, uid};
 use crate::populators::steps::Step;
 use crate::populators::{Fill, Outcome, PopulatorReason, Sight, make};
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
@@ -16,11 +16,13 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{FillingPhase, is_understood};
 use crate::causes;
 use crate::cluster::writes::{is_refused, is_stale};
-use crate::cluster::{Asks, Busy, Clock, Due, Slots, Watched, caught, every, report_panic};
+use crate::cluster::{
+    Asks, Binding, Busy, ClaimSummary, Clock, Due, Slots, Watched, caught, every, report_panic,
+};
 use crate::populators::apply::{Events, Work};
 use crate::populators::notes::TELL_EVERY;
 use crate::populators::plan::plan;
-use crate::populators::seen::{Binding, Seen, is_held, uid};
+use crate::populators::seen::{Seen, is_held, uid};
 use crate::populators::{PopulatorReason, Source, Tally, WRITER, Watches, make, sender};
 
 /// After a look, in which what belongs together goes on to change; what comes after a quiet time is
@@ -290,12 +292,9 @@ impl<S: Source> Populator<S> {
     }
 
     /// Look at one claim, for so long and no longer.
-    async fn look_at(
-        self: Arc<Self>,
-        claim: Arc<PersistentVolumeClaim>,
-        chosen: Due<String>,
-    ) -> Attended {
-        let looked = tokio::time::timeout(LIMIT, caught("claims", self.attend(&claim))).await;
+    async fn look_at(self: Arc<Self>, claim: Arc<ClaimSummary>, chosen: Due<String>) -> Attended {
+        let looked =
+            tokio::time::timeout(LIMIT, caught("claims", self.attend(&claim.metadata))).await;
         let (after, has_panicked) = match looked {
             Ok(Ok(after)) => (after, false),
             Ok(Err(panicked)) => {
@@ -312,15 +311,14 @@ impl<S: Source> Populator<S> {
     }
 
     /// The claims that name a source of this kind and are not yet as they should be.
-    fn claims(&self) -> Vec<Arc<PersistentVolumeClaim>> {
-        let is_open = |claim: &PersistentVolumeClaim| {
-            Binding::of(claim) == Binding::Pending || is_held(&claim.metadata)
-        };
+    fn claims(&self) -> Vec<Arc<ClaimSummary>> {
+        let is_open =
+            |claim: &ClaimSummary| claim.binding == Binding::Pending || is_held(&claim.metadata);
         let all = self.watches.claims().all().into_iter();
         all.filter(|claim| names::<S>(claim).is_some() && is_open(claim)).collect()
     }
 
-    fn versions(&self, claim: &PersistentVolumeClaim) -> Versions {
+    fn versions(&self, claim: &ClaimSummary) -> Versions {
         let prime = make::prime_name(uid(&claim.metadata));
         let own = claim.metadata.namespace.clone().unwrap_or_default();
         let places = [Some(&own), self.settings.namespace.as_ref()];
@@ -330,7 +328,7 @@ impl<S: Source> Populator<S> {
         let pod = places.into_iter().flatten().find_map(|place| find(place));
         let sender = self.watches.pods().get_in(&own, &sender::name(uid(&claim.metadata)));
         let source = names::<S>(claim).and_then(|name| self.sources.get_in(&own, name));
-        let volume = |claim: &PersistentVolumeClaim| claim.spec.as_ref()?.volume_name.clone();
+        let volume = |claim: &ClaimSummary| claim.volume.clone();
         let pv = prime_claim.as_deref().and_then(volume).or_else(|| volume(claim));
         let pv = pv.and_then(|pv| self.watches.pvs().get(&pv));
         Versions([
@@ -345,8 +343,8 @@ impl<S: Source> Populator<S> {
     }
 
     /// Look at a claim and do what is to be done; after how long to look again without a change.
-    async fn attend(&self, claim: &PersistentVolumeClaim) -> Option<Duration> {
-        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+    async fn attend(&self, claim: &ObjectMeta) -> Option<Duration> {
+        let (namespace, name) = (claim.namespace.as_deref(), claim.name.as_deref());
         let failed = match self.further(claim).await {
             Ok(due) => return due,
             Err(error) => error,
@@ -361,10 +359,7 @@ impl<S: Source> Populator<S> {
         }
     }
 
-    async fn further(
-        &self,
-        claim: &PersistentVolumeClaim,
-    ) -> Result<Option<Duration>, kube::Error> {
+    async fn further(&self, claim: &ObjectMeta) -> Result<Option<Duration>, kube::Error> {
         let Some((seen, source)) = self.observe(claim).await? else { return Ok(None) };
         if seen.told().is_some_and(|told| !is_understood(told)) {
             return Ok(Some(AGAIN)); // Another version fills it, and goes on.
@@ -398,7 +393,7 @@ impl<S: Source> Populator<S> {
         why: &str,
     ) -> Result<(), kube::Error> {
         // What was written before the refusal has changed what is told.
-        let Some((seen, source)) = self.observe(&seen.claim).await? else { return Ok(()) };
+        let Some((seen, source)) = self.observe(&seen.claim.metadata).await? else { return Ok(()) };
         let message =
             format!("what fills the claim cannot be made in namespace {}: {why}", work.namespace);
         let work = Work { seen: &seen, source: source.as_ref(), namespace: work.namespace };
@@ -423,12 +418,13 @@ impl<S: Source> Populator<S> {
         let claims = self.watches.claims().all();
         let held = claims.iter().filter(|claim| is_held(&claim.metadata));
         let in_use: HashSet<(Option<&str>, &str)> = held
-            .filter_map(|claim| {
-                Some((claim.metadata.namespace.as_deref(), names::<S>(claim)?.as_str()))
-            })
+            .filter_map(|claim| Some((claim.metadata.namespace.as_deref(), names::<S>(claim)?)))
             .collect();
         for source in self.sources.all().into_iter().filter(|source| is_held(source.meta())) {
             let (namespace, name) = (source.namespace(), source.name_any());
+            if !self.watches.claims().decodes_all_of(namespace.as_deref().unwrap_or_default()) {
+                continue; // One of the others may be filled from it.
+            }
             let uid = uid(source.meta()).to_owned();
             let is_busy = looks.releasing.contains(&uid) || looks.releases.len() == RELEASES;
             if is_busy || in_use.contains(&(namespace.as_deref(), name.as_str())) {
@@ -469,11 +465,11 @@ async fn until(due: Option<Instant>) {
 }
 
 /// The name of the source of this kind that a claim names.
-fn names<S: Source>(claim: &PersistentVolumeClaim) -> Option<&String> {
-    let named = claim.spec.as_ref()?.data_source_ref.as_ref()?;
-    let is_ours = named.api_group.as_deref() == Some(&*S::group(&())) && named.kind == S::kind(&());
+fn names<S: Source>(claim: &ClaimSummary) -> Option<&str> {
+    let named = claim.source.as_ref()?;
+    let is_ours = *named.group == *S::group(&()) && *named.kind == *S::kind(&());
     // One of another namespace is told so when it is looked at; see KEP-3294.
-    (is_ours && named.namespace.is_none()).then_some(&named.name)
+    (is_ours && !named.has_namespace).then_some(&*named.name)
 }
 
 /// After how long a claim is looked at without a change of what is watched.

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{
-    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, Volume,
+    PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Volume,
     VolumeDevice, VolumeMount,
 };
 use kube::{Api, Client, ResourceExt};
 
 use crate::api::{Compare, PopulatorStatus, PvcSourcePopulator};
 use crate::cluster;
-use crate::populators::seen::Binding;
+use crate::cluster::Binding;
 use crate::populators::{Far, Fill, PopulatorReason, Sight, Source, consumers, make, places};
 
 /// The source as it is at this moment.
@@ -57,7 +57,6 @@ impl Source for PvcSourcePopulator {
 /// Read the source live: a cache would not know of a writer that has just come.
 async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Seen, kube::Error> {
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
     let claim = claims.get_opt(name).await?;
     let volume = claim.as_ref().and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
@@ -69,7 +68,7 @@ async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Seen, k
         Some(pv) => places::nodes_of(client, pv).await?,
         None => None,
     };
-    let all = cluster::pods(&pods).await?;
+    let all = cluster::pods(client, namespace).await?;
     let writers = consumers::writers(&all, name);
     Ok(Seen { claim, nodes, writers, nodes_of_writers: consumers::nodes_of_writers(&all, name) })
 }

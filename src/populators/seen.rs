@@ -65,24 +65,6 @@ pub(super) struct SourceSeen {
     pub sight: Option<Sight>,
 }
 
-/// How a claim is bound, as its controller tells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Binding {
-    Pending,
-    Bound,
-    Lost,
-}
-
-impl Binding {
-    pub fn of(claim: &PersistentVolumeClaim) -> Binding {
-        match claim.status.as_ref().and_then(|status| status.phase.as_deref()) {
-            Some("Bound") => Binding::Bound,
-            Some("Lost") => Binding::Lost,
-            _ => Binding::Pending,
-        }
-    }
-}
-
 /// Whether somebody has deleted an object that is still there.
 pub(super) fn is_ending(metadata: &ObjectMeta) -> bool {
     metadata.deletion_timestamp.is_some()

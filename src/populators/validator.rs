@@ -7,7 +7,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
@@ -16,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{SourceKind, VolumePopulator};
 use crate::causes;
-use crate::cluster::{Watched, list};
+use crate::cluster::{Binding, ClaimSummary, DataSource, Watched, list};
 use crate::populators::apply::Events;
-use crate::populators::seen::{Binding, uid};
+use crate::populators::seen::uid;
 use crate::populators::{PopulatorReason, Tally};
 use crate::volume::DRIVER;
 
@@ -85,11 +84,9 @@ impl Verdict {
         }
     }
 
-    fn of(claim: &PersistentVolumeClaim, kinds: &HashSet<(String, String)>) -> Verdict {
-        let Some(named) = claim.spec.as_ref().and_then(|spec| spec.data_source_ref.as_ref()) else {
-            return Verdict::Empty;
-        };
-        let kind = (named.api_group.clone().unwrap_or_default(), named.kind.clone());
+    fn of(claim: &ClaimSummary, kinds: &HashSet<(String, String)>) -> Verdict {
+        let Some(named) = &claim.source else { return Verdict::Empty };
+        let kind = (named.group.to_string(), named.kind.to_string());
         match (kind.0.as_str(), kind.1.as_str()) {
             ("", "PersistentVolumeClaim") => Verdict::Pvc,
             ("snapshot.storage.k8s.io", "VolumeSnapshot") => Verdict::Snapshot,
@@ -117,7 +114,7 @@ struct Plan {
     /// Found since the look before.
     found: Vec<Verdict>,
     /// To be told now that nobody will fill them.
-    tell: Vec<Arc<PersistentVolumeClaim>>,
+    tell: Vec<Arc<ClaimSummary>>,
     next: Option<Instant>,
 }
 
@@ -125,7 +122,7 @@ impl Judged {
     /// Judge all claims: what is new or has changed is counted once, and told unless it is bound.
     fn plan(
         &mut self,
-        claims: Vec<Arc<PersistentVolumeClaim>>,
+        claims: Vec<Arc<ClaimSummary>>,
         kinds: &HashSet<(String, String)>,
         grace: Duration,
         now: Instant,
@@ -134,7 +131,7 @@ impl Judged {
         let mut plan = Plan::default();
         for claim in claims {
             let (id, verdict) = (uid(&claim.metadata).to_owned(), Verdict::of(&claim, kinds));
-            let is_told = verdict == Verdict::Invalid && Binding::of(&claim) == Binding::Pending;
+            let is_told = verdict == Verdict::Invalid && claim.binding == Binding::Pending;
             let mut known = match before.remove(&id) {
                 Some(known) if known.verdict == verdict => known,
                 _ => {
@@ -153,7 +150,7 @@ impl Judged {
     }
 
     /// Note that a claim was told, or that this has to be tried again.
-    fn note(&mut self, claim: &PersistentVolumeClaim, again: Option<Instant>) {
+    fn note(&mut self, claim: &ClaimSummary, again: Option<Instant>) {
         if let Some(known) = self.0.get_mut(uid(&claim.metadata)) {
             known.tell_at = again;
         }
@@ -164,7 +161,7 @@ impl Judged {
 pub async fn run(
     client: &Client,
     mode: Mode,
-    claims: &Watched<PersistentVolumeClaim>,
+    claims: &Watched<ClaimSummary>,
     populators: &Watched<VolumePopulator>,
     tally: &Arc<dyn Tally>,
     stop: CancellationToken,
@@ -224,14 +221,12 @@ async fn tell(
     client: &Client,
     events: &Events,
     mode: Mode,
-    claim: &PersistentVolumeClaim,
+    claim: &ClaimSummary,
 ) -> Result<(), kube::Error> {
     if mode == Mode::Auto && is_told_by_another(client, claim).await? {
         return Ok(());
     }
-    let named = claim.spec.as_ref().and_then(|spec| spec.data_source_ref.clone());
-    let (group, kind) =
-        named.map(|named| (named.api_group.unwrap_or_default(), named.kind)).unwrap_or_default();
+    let DataSource { group, kind, .. } = claim.source.as_deref().cloned().unwrap_or_default();
     let text = format!(
         "no populator has registered the kind {kind} of group {group:?} in dataSourceRef, so nobody \
          fills this claim: correct a slip by making the claim anew, or install the populator \
@@ -242,10 +237,7 @@ async fn tell(
 }
 
 /// Whether an event of this reason is there that is none of ours.
-async fn is_told_by_another(
-    client: &Client,
-    claim: &PersistentVolumeClaim,
-) -> Result<bool, kube::Error> {
+async fn is_told_by_another(client: &Client, claim: &ClaimSummary) -> Result<bool, kube::Error> {
     let api: Api<Event> = Api::namespaced(client.clone(), &claim.namespace().unwrap_or_default());
     let reason = PopulatorReason::UnrecognizedDataSourceKind;
     let fields = format!("reason={reason},regarding.uid={}", uid(&claim.metadata));
@@ -258,7 +250,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn claim(uid: &str, from: &Value, phase: &str) -> Arc<PersistentVolumeClaim> {
+    fn claim(uid: &str, from: &Value, phase: &str) -> Arc<ClaimSummary> {
         let claim = json!({"metadata": {"name": uid, "namespace": "shop", "uid": uid},
                            "spec": {"dataSourceRef": from}, "status": {"phase": phase}});
         Arc::new(serde_json::from_value(claim).unwrap())

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus,
-    PersistentVolumeClaimVolumeSource, Pod, PodCondition, PodSchedulingGate, PodSpec, PodStatus,
-    TypedObjectReference, Volume, VolumeResourceRequirements,
+    PersistentVolumeClaimVolumeSource, PodSchedulingGate, TypedObjectReference,
+    VolumeResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -15,6 +15,9 @@ use serde_json::json;
 use super::world::{Claim, FillingPhaseKey, PodModel, Source};
 use crate::api::{Filling, FillingPhase, GATE, PopulatorStatus, PvcSourcePopulator};
 use crate::autoscaler::{KEPT_BY, ORDINAL, SUPERSEDED_BY};
+use crate::cluster::{
+    PodConditionSummary, PodSpecSummary, PodStatusSummary, PodSummary, VolumeSummary,
+};
 use crate::populators::PopulatorReason;
 
 impl Claim {
@@ -111,7 +114,7 @@ impl Source {
 
 impl Source {
     /// The pod that copies.
-    pub fn pod(&self) -> Pod {
+    pub fn pod(&self) -> PodSummary {
         let spec = json!({"containers": [], "volumes": [
             {"name": "source", "persistentVolumeClaim": {"claimName": self.from, "readOnly": true}},
         ]});
@@ -123,21 +126,20 @@ impl Source {
 }
 
 impl PodModel {
-    pub fn object(&self) -> Pod {
+    pub fn object(&self) -> PodSummary {
         let claim_name = self.claim.clone();
         let claim = PersistentVolumeClaimVolumeSource { claim_name, read_only: None };
-        let volume = Volume {
+        let volume = VolumeSummary {
             name: "data".to_owned(),
             persistent_volume_claim: Some(claim),
-            ..Volume::default()
+            ..VolumeSummary::default()
         };
-        let ready = PodCondition {
+        let ready = PodConditionSummary {
             type_: "Ready".to_owned(),
             status: if self.is_running { "True" } else { "False" }.to_owned(),
             last_transition_time: Some(Time(Timestamp::UNIX_EPOCH)),
-            ..PodCondition::default()
         };
-        Pod {
+        PodSummary {
             metadata: ObjectMeta {
                 name: Some("db-0".to_owned()),
                 uid: Some(self.uid.to_string()),
@@ -150,19 +152,18 @@ impl PodModel {
                 }]),
                 ..ObjectMeta::default()
             },
-            spec: Some(PodSpec {
+            spec: Some(Box::new(PodSpecSummary {
                 volumes: Some(vec![volume]),
                 scheduling_gates: self
                     .is_gated
                     .then(|| vec![PodSchedulingGate { name: GATE.to_owned() }]),
                 node_name: self.is_running.then(|| "alpha".to_owned()),
-                ..PodSpec::default()
-            }),
-            status: Some(PodStatus {
+                ..PodSpecSummary::default()
+            })),
+            status: Some(Box::new(PodStatusSummary {
                 phase: Some(if self.is_running { "Running" } else { "Pending" }.to_owned()),
                 conditions: Some(vec![ready]),
-                ..PodStatus::default()
-            }),
+            })),
         }
     }
 }

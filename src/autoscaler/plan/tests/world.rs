@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
@@ -20,7 +19,7 @@ use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::seen::{Claims, ClockSeen, Seen, Workload};
 use crate::autoscaler::steps::Step;
 use crate::bytes::Bytes;
-use crate::cluster::{Asked, ClockSkew};
+use crate::cluster::{Asked, ClockSkew, PodSummary};
 use crate::volume::Fence;
 
 /// The templates, in the order in which they are edited: size in GiB and class.
@@ -261,7 +260,7 @@ pub(super) enum Move {
     TurnClock,
 }
 
-pub(super) const MOVES: [Move; 37] = [
+pub(super) const MOVES: [Move; 38] = [
     Move::Exchange,
     Move::OpenGate,
     Move::LetGo,
@@ -411,7 +410,7 @@ impl World {
     }
 
     /// The pod, and those that copy.
-    pub fn pods(&self) -> Vec<Pod> {
+    pub fn pods(&self) -> Vec<PodSummary> {
         let copying =
             self.sources.iter().filter(|(name, source)| self.reads((name, source), &source.from));
         let copying = copying.map(|(_, source)| source.pod());

@@ -1,0 +1,392 @@
+//! Claims and pods as far as they are read: a tenant's object of 1 MiB takes as much memory as any other.
+//!
+//! The types of Kubernetes have room for each field, so a pod with two volumes takes 8 KiB also where nobody asks for
+//! most of it. What is not read here is not decoded.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug, Write};
+
+use k8s_openapi::api::core::v1::{
+    NodeSelector, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodSchedulingGate,
+    Toleration,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::{Resource, ResourceExt};
+use serde::{Deserialize, Serialize};
+
+use crate::api::{self, Quantity};
+use crate::cluster::claim::{
+    self, Binding, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY, RESIZER_WOKEN_FOR,
+};
+
+/// The longest text of a tenant that is kept, in bytes. The name of no object is as long, so a text that was cut names
+/// none.
+const LONGEST: usize = 254;
+
+/// The most that a pod may take of what is read: its labels, volumes, tolerations and node selectors.
+pub(crate) const LARGEST_POD: usize = 64 << 10;
+
+/// A claim without all that no loop reads.
+#[derive(Resource, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[resource(inherit = PersistentVolumeClaim)]
+#[serde(from = "PersistentVolumeClaim")]
+pub struct ClaimSummary {
+    /// What names it, its version, and our finalizers.
+    pub metadata: ObjectMeta,
+    /// The PvcAutoscaler that keeps it.
+    pub kept_by: Option<Box<str>>,
+    /// The object that it is filled from.
+    pub source: Option<Box<DataSource>>,
+    /// Name of its PersistentVolume.
+    pub volume: Option<Box<str>>,
+    /// How it is bound.
+    pub binding: Binding,
+    /// What it asks for; nothing is 0.
+    pub requested: Quantity,
+    /// What it has; nothing is 0.
+    pub capacity: Quantity,
+    /// The size that it cannot get.
+    pub refused: Option<Quantity>,
+    /// True if a growth of it is under way, or refused.
+    pub is_resizing: bool,
+    /// The size for which the resizer of Kubernetes was woken.
+    pub woken_for: Option<Box<str>>,
+}
+
+/// The object in the `dataSourceRef` of a claim.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq)]
+pub struct DataSource {
+    /// Its group; empty for kinds of the core.
+    pub group: Box<str>,
+    /// Its kind.
+    pub kind: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// True if it names a namespace, also its own.
+    pub has_namespace: bool,
+}
+
+impl From<PersistentVolumeClaim> for ClaimSummary {
+    fn from(claim: PersistentVolumeClaim) -> Self {
+        let (requested, capacity) = (claim::requested(&claim), claim::capacity(&claim));
+        let (refused, is_resizing) = (claim::refused_size(&claim), claim::is_resizing(&claim));
+        let binding = Binding::of(&claim);
+        let note = |key: &str| claim.annotations().get(key).map(|value| kept(value));
+        let woken_for = note(RESIZER_WOKEN_FOR);
+        let kept_by = claim.labels().get(KEPT_BY).map(|by| kept(by));
+        let spec = claim.spec.unwrap_or_default();
+        let source = spec.data_source_ref.map(|named| {
+            Box::new(DataSource {
+                group: kept(named.api_group.as_deref().unwrap_or_default()),
+                kind: kept(&named.kind),
+                name: kept(&named.name),
+                has_namespace: named.namespace.is_some(),
+            })
+        });
+        let volume = spec.volume_name.map(|name| kept(&name));
+        let mut metadata = names(claim.metadata);
+        if let Some(all) = &mut metadata.finalizers {
+            all.retain(|one| [HELD_BY_SWAP, HELD_BY_POPULATOR].contains(&one.as_str()));
+            all.sort_unstable();
+            all.dedup();
+            all.shrink_to_fit();
+        }
+        ClaimSummary {
+            metadata,
+            kept_by,
+            source,
+            volume,
+            binding,
+            requested,
+            capacity,
+            refused,
+            is_resizing,
+            woken_for,
+        }
+    }
+}
+
+/// A pod that waits behind our gate, or that we made: a watch only says when to look.
+#[derive(Resource, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[resource(inherit = Pod)]
+#[serde(from = "PodSummary")]
+pub struct PodVersion {
+    /// What names it, and its version.
+    pub metadata: ObjectMeta,
+    /// True if it carries our gate, so that it is on no node.
+    pub is_gated: bool,
+}
+
+impl From<PodSummary> for PodVersion {
+    fn from(pod: PodSummary) -> Self {
+        let is_gated = pod.is_gated();
+        PodVersion { metadata: ObjectMeta { finalizers: None, ..names(pod.metadata) }, is_gated }
+    }
+}
+
+/// A pod as far as it says what uses a claim, where it may run and how it is.
+#[derive(Resource, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[resource(inherit = Pod)]
+#[serde(from = "WholePod")]
+pub struct PodSummary {
+    /// What names it, its labels, and who made it.
+    pub metadata: ObjectMeta,
+    /// What is wanted of it.
+    pub spec: Option<Box<PodSpecSummary>>,
+    /// How it is.
+    pub status: Option<Box<PodStatusSummary>>,
+}
+
+/// What is decoded of a pod, before its metadata is cut.
+#[derive(Deserialize)]
+struct WholePod {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Option<Box<PodSpecSummary>>,
+    #[serde(default)]
+    status: Option<Box<PodStatusSummary>>,
+}
+
+/// What is wanted of a pod.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpecSummary {
+    /// The nodes that it wants.
+    pub affinity: Option<Box<AffinitySummary>>,
+    /// The node that it is on.
+    pub node_name: Option<String>,
+    /// The labels that a node is to have.
+    pub node_selector: Option<BTreeMap<String, String>>,
+    /// What keeps it from being scheduled.
+    pub scheduling_gates: Option<Vec<PodSchedulingGate>>,
+    /// How long it has to end.
+    pub termination_grace_period_seconds: Option<i64>,
+    /// The taints of nodes that it takes.
+    pub tolerations: Option<Vec<Toleration>>,
+    /// Its volumes that are claims, or become some.
+    pub volumes: Option<Vec<VolumeSummary>>,
+}
+
+/// The part of an affinity that says on which nodes a pod may run.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AffinitySummary {
+    /// That to nodes.
+    pub node_affinity: Option<NodeAffinitySummary>,
+}
+
+/// What a pod requires of its node.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeAffinitySummary {
+    /// One of these terms.
+    pub required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
+}
+
+/// A volume of a pod.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeSummary {
+    /// Its name in the pod.
+    pub name: String,
+    /// The claim that it is.
+    pub persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
+    /// There if it becomes a claim with the pod.
+    pub ephemeral: Option<Ephemeral>,
+}
+
+/// A volume that becomes a claim with its pod.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ephemeral {}
+
+/// How a pod is.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatusSummary {
+    /// In one word.
+    pub phase: Option<String>,
+    /// In several.
+    pub conditions: Option<Vec<PodConditionSummary>>,
+}
+
+/// One thing that is so of a pod, or is not.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodConditionSummary {
+    /// What.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Since when.
+    pub last_transition_time: Option<Time>,
+}
+
+impl From<WholePod> for PodSummary {
+    fn from(pod: WholePod) -> Self {
+        let (labels, owners) = (pod.metadata.labels.clone(), pod.metadata.owner_references.clone());
+        let created = pod.metadata.creation_timestamp.clone();
+        let metadata = ObjectMeta {
+            finalizers: None,
+            labels,
+            owner_references: owners,
+            creation_timestamp: created,
+            ..names(pod.metadata)
+        };
+        let spec = pod.spec.map(|mut spec| {
+            if let Some(volumes) = &mut spec.volumes {
+                volumes.retain(VolumeSummary::is_claim);
+                volumes.shrink_to_fit();
+            }
+            spec
+        });
+        PodSummary { metadata, spec, status: pod.status }
+    }
+}
+
+impl VolumeSummary {
+    fn is_claim(&self) -> bool {
+        self.persistent_volume_claim.is_some() || self.ephemeral.is_some()
+    }
+}
+
+impl PodSummary {
+    /// True if it carries our gate, so that it is on no node.
+    pub fn is_gated(&self) -> bool {
+        let spec = self.spec.as_ref();
+        let gates = spec.into_iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+        api::holds_at_gate(gates, spec.and_then(|spec| spec.node_name.as_ref()))
+    }
+
+    /// True if it has a claim, or is one of those that a StatefulSet makes: no other pod is asked for.
+    pub(crate) fn is_read(&self) -> bool {
+        let mut volumes = self.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        volumes.next().is_some() || api::controlling_stateful_set(self).is_some()
+    }
+}
+
+/// Leave of metadata what names an object, its version and its finalizers.
+fn names(metadata: ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        deletion_timestamp: metadata.deletion_timestamp,
+        finalizers: metadata.finalizers,
+        ..ObjectMeta::default()
+    }
+}
+
+fn kept(text: &str) -> Box<str> {
+    let mut end = text.len().min(LONGEST);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].into()
+}
+
+/// Returns about how many bytes of memory an object takes: the length of what `Debug` writes. That names each field,
+/// also one that is empty, so it grows with the memory and not only with the text.
+pub(crate) fn weight(object: &impl Debug) -> usize {
+    struct Count(usize);
+    impl Write for Count {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0 += text.len();
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // A writer that only counts does not fail.
+    let _ = write!(count, "{object:?}");
+    count.0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn claim(text: &str, count: usize) -> Value {
+        let many = |prefix: &str| -> BTreeMap<String, String> {
+            (0..count).map(|at| (format!("{prefix}{at}"), text.to_owned())).collect()
+        };
+        let mut notes = many("pliant.io/note");
+        notes.extend(
+            [RESIZER_WOKEN_FOR, claim::VOLUME].map(|key| (key.to_owned(), text.to_owned())),
+        );
+        let mut labels = many("pliant.io/label");
+        labels.insert(KEPT_BY.to_owned(), text.to_owned());
+        let finalizers = (0..count).map(|at| format!("pliant.io/{at}"));
+        let finalizers: Vec<String> =
+            finalizers.chain([HELD_BY_SWAP.to_owned(), HELD_BY_SWAP.to_owned()]).collect();
+        let owners = json!({"apiVersion": text, "kind": text, "name": text, "uid": text});
+        json!({
+            "metadata": {"name": "data-db-0", "namespace": "shop", "uid": "u", "annotations": notes,
+                         "labels": labels, "finalizers": finalizers, "generateName": text,
+                         "ownerReferences": vec![owners; count]},
+            "spec": {"accessModes": vec![text; count], "storageClassName": text, "volumeName": text,
+                     "dataSourceRef": {"apiGroup": text, "kind": text, "name": text,
+                                       "namespace": text},
+                     "resources": {"requests": {"storage": "1Gi", "other": "1"}}},
+            "status": {"phase": "Bound", "capacity": {"storage": "1Gi"},
+                       "conditions": vec![json!({"type": "Resizing", "status": text}); count]},
+        })
+    }
+
+    fn pod(text: &str, count: usize) -> Value {
+        let container = json!({"name": "c", "image": text, "env": [{"name": "V", "value": text}]});
+        let names: Vec<String> = (0..count).map(|at| format!("v{at}")).collect();
+        let labels: BTreeMap<&String, &str> = names.iter().map(|name| (name, text)).collect();
+        let volumes: Vec<Value> = names
+            .iter()
+            .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": text}}))
+            .collect();
+        let terms =
+            json!({"matchExpressions": [{"key": text, "operator": "In", "values": [text]}]});
+        json!({
+            "metadata": {"name": "db-0", "namespace": "shop", "uid": "u", "labels": labels,
+                         "annotations": {"pliant.io/note": text}},
+            "spec": {
+                "containers": vec![container; count], "nodeName": "alpha", "volumes": volumes,
+                "schedulingGates": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>(),
+                "tolerations": vec![json!({"key": text, "value": text}); count],
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                    {"nodeSelectorTerms": vec![terms; count]}}},
+            },
+            "status": {"phase": "Running", "message": text},
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn an_object_of_any_size_takes_no_more_than_4_kib(
+            text in "[a-zß€]{0,3000}", count in 0_usize..300
+        ) {
+            let claim: ClaimSummary = serde_json::from_value(claim(&text, count)).unwrap();
+            prop_assert!(weight(&claim) < 4096, "{} of {claim:?}", weight(&claim));
+            prop_assert_eq!(claim.metadata.finalizers.unwrap(), [HELD_BY_SWAP]);
+            let pod: PodVersion = serde_json::from_value(pod(&text, count)).unwrap();
+            prop_assert!(weight(&pod) < 4096, "{} of {pod:?}", weight(&pod));
+        }
+    }
+
+    #[test]
+    fn what_is_read_of_a_claim_is_kept() {
+        let claim: ClaimSummary = serde_json::from_value(claim("db", 1)).unwrap();
+        let source = DataSource {
+            group: "db".into(),
+            kind: "db".into(),
+            name: "db".into(),
+            has_namespace: true,
+        };
+        assert_eq!(claim.source.as_deref(), Some(&source));
+        let texts = [&claim.kept_by, &claim.volume, &claim.woken_for];
+        assert_eq!(texts.map(|text| text.as_deref()), [Some("db"); 3]);
+        let one = "1Gi".parse().map(Quantity).unwrap();
+        assert_eq!((claim.requested, claim.capacity, claim.binding), (one, one, Binding::Bound));
+    }
+}

@@ -1,0 +1,73 @@
+//! How much memory the objects of tenants take in the operator. A test binary of its own: it measures the process.
+
+use std::fs;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::Api;
+use pliant::cluster::{ClaimSummary, PodVersion, Watched, every, pods};
+use pliant::testing::FakeApi;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+const MANY: usize = 10_000;
+
+/// Resident memory, in bytes.
+fn resident() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").expect("it is there");
+    let pages: usize = statm.split(' ').nth(1).expect("a number").parse().expect("a number");
+    pages * 4096
+}
+
+fn claim(at: usize, fat: &str) -> Value {
+    json!({
+        "metadata": {"name": format!("data-db-{at}"), "namespace": "shop", "uid": format!("3b0c-{at:032}"),
+                     "labels": {"app": "db", "pliant.io/pvc-autoscaler": "db", "pliant.io/ordinal": "0"},
+                     "annotations": {"note": fat}, "finalizers": ["kubernetes.io/pvc-protection"]},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+                 "volumeName": format!("pvc-3b0c-{at:032}"),
+                 "resources": {"requests": {"storage": "1Gi"}}},
+        "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}},
+    })
+}
+
+fn pod(at: usize, fat: &str) -> Value {
+    json!({
+        "metadata": {"name": format!("db-{at}"), "namespace": "shop", "uid": format!("4c1d-{at:032}"),
+                     "labels": {"app": "db", "pliant.io/fill": "u"}, "annotations": {"note": fat},
+                     "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db",
+                                          "uid": "s", "controller": true}]},
+        "spec": {"containers": [{"name": "db", "env": [{"name": "A", "value": fat}]}], "nodeName": "alpha",
+                 "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": format!("data-db-{at}")}},
+                             {"name": "conf", "configMap": {"name": "db"}}]},
+        "status": {"phase": "Running", "conditions": [
+            {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-01T00:00:00Z"}]},
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_claims_and_pods_take_less_than_40_mib() {
+    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    let fat = "x".repeat(4 << 10);
+    for at in 0..MANY {
+        api.put_json::<PersistentVolumeClaim>(claim(at, &fat));
+        api.put_json::<Pod>(pod(at, &fat));
+    }
+    let before = resident();
+    let claims: Watched<ClaimSummary> = Watched::start(Api::all(api.client()), every(), &stop);
+    let versions: Watched<PodVersion> = Watched::start(Api::all(api.client()), every(), &stop);
+    let known = async { tokio::join!(claims.known(), versions.known()) };
+    tokio::time::timeout(Duration::from_secs(60), known).await.expect("all are known");
+    let watched = resident().saturating_sub(before);
+    let before = resident();
+    let read = pods(&api.client(), "shop").await.expect("all are read");
+    let listed = resident().saturating_sub(before);
+    assert_eq!((claims.all().len(), versions.all().len(), read.len()), (MANY, MANY, MANY));
+    println!(
+        "{} bytes for each claim and pod, {} while pods are read",
+        watched / MANY,
+        listed / MANY
+    );
+    assert!(watched < 40 << 20, "{watched} bytes are kept");
+    assert!(listed < 40 << 20, "{listed} bytes are listed");
+}
