@@ -48,8 +48,8 @@ const LET_GO: Duration = Duration::from_secs(10);
 /// After a write that failed.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// After a panic, which the same request would meet again.
-const AFTER_PANIC: Duration = Duration::from_secs(60);
+/// After a panic, which the same work would meet again.
+pub(super) const AFTER_PANIC: Duration = Duration::from_secs(60);
 
 /// Carries out the requests for one node.
 pub struct Agent {

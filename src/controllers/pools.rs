@@ -17,7 +17,8 @@ use crate::api::{
 };
 use crate::bytes::Bytes;
 use crate::causes;
-use crate::cluster::{Nodes, Watched, every};
+use crate::cluster::{Nodes, Watched, caught, every};
+use crate::controllers::agent::AFTER_PANIC;
 use crate::controllers::storage::StorageRecord;
 use crate::node::{GroupSource, NewDisk, Node as Machine, PoolPlan};
 use crate::volume::PoolName;
@@ -171,16 +172,20 @@ pub async fn follow(
                 Ok(plans) => plans,
                 Err(_) => made.clone().unwrap_or_default(),
             };
-            match node.set_pools(plans.clone()).await {
-                Ok(()) if made.as_ref() == Some(&plans) => {}
-                Ok(()) => {
+            match caught("pools", node.set_pools(plans.clone())).await {
+                Ok(Ok(())) if made.as_ref() == Some(&plans) => {}
+                Ok(Ok(())) => {
                     made = Some(plans);
                     storage.note(); // Also that there are none: its loop begins with this.
                 }
-                Err(error) => {
+                Ok(Err(error)) => {
                     let error = causes::in_full(&error);
                     tracing::error!(error, "the pools stay as they were for now");
                     tokio::time::sleep(AGAIN).await;
+                }
+                Err(panicked) => {
+                    tracing::error!(%panicked, "the pools stay as they were for now");
+                    tokio::time::sleep(AFTER_PANIC).await;
                 }
             }
         }

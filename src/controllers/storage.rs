@@ -19,8 +19,8 @@ use crate::api::{
     NodeStorageStatus, PoolOnNode, Quantity, VolumeUsage, WorkStatus,
 };
 use crate::causes;
-use crate::cluster;
-use crate::controllers::agent::WRITER;
+use crate::cluster::{self, caught};
+use crate::controllers::agent::{AFTER_PANIC, WRITER};
 use crate::controllers::conditions::conditions;
 use crate::controllers::usage;
 use crate::node::{Node, storage as machine};
@@ -60,6 +60,17 @@ pub struct StorageRecord {
     last: Mutex<Last>,
     changed: Notify,
     is_told: watch::Sender<bool>,
+}
+
+/// Whether the machine and the record are looked at before the node tells what it has.
+#[derive(Debug, Clone, Copy)]
+enum Look {
+    /// At what the machine lacks, for the first time.
+    First,
+    /// At what it lacked, and at the record.
+    Again,
+    /// Neither: it was said that something has changed.
+    No,
 }
 
 /// What is known of the last time.
@@ -109,24 +120,40 @@ impl StorageRecord {
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let told = async {
             self.changed.notified().await;
-            self.check().await;
+            let mut looks = Look::First;
             loop {
-                let mut pause = LOOK;
-                if let Err(error) = self.publish().await {
-                    let error = causes::in_full(&error);
-                    tracing::warn!(
-                        error,
-                        "what the node has can not be told; it will be tried again"
-                    );
-                    pause = AGAIN;
-                }
-                if tokio::time::timeout(pause, self.changed.notified()).await.is_err() {
-                    self.forget_if_changed().await;
-                    self.check_again().await;
-                }
+                let pause = match caught("nodestorages", self.tell(looks)).await {
+                    Ok(Ok(())) => LOOK,
+                    Ok(Err(error)) => {
+                        let error = causes::in_full(&error);
+                        tracing::warn!(
+                            error,
+                            "what the node has can not be told; it will be tried again"
+                        );
+                        AGAIN
+                    }
+                    Err(panicked) => {
+                        tracing::error!(%panicked, "what the node has is not told for now");
+                        AFTER_PANIC
+                    }
+                };
+                let waited = tokio::time::timeout(pause, self.changed.notified()).await;
+                looks = if waited.is_err() { Look::Again } else { Look::No };
             }
         };
         stop.run_until_cancelled(told).await;
+    }
+
+    async fn tell(&self, looks: Look) -> Result<(), kube::Error> {
+        match looks {
+            Look::First => self.check().await,
+            Look::Again => {
+                self.forget_if_changed().await;
+                self.check_again().await;
+            }
+            Look::No => {}
+        }
+        self.publish().await
     }
 
     /// Wait until it was told for the first time.

@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{UsageBefore, UsageStatus, VolumeUsage};
 use crate::causes;
-use crate::cluster;
+use crate::cluster::{self, caught};
+use crate::controllers::agent::AFTER_PANIC;
 use crate::controllers::storage::StorageRecord;
 use crate::node::Node;
 use crate::volume::{Usage, VolumeId};
@@ -41,12 +42,18 @@ pub async fn tell(
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            match node.sample_usages().await {
-                Ok(usages) => storage.tell_usages(&usages).await,
-                Err(error) => {
-                    let error = causes::in_full(&error);
-                    tracing::warn!(error, "how full volumes are can not be seen");
+            let told = async {
+                match node.sample_usages().await {
+                    Ok(usages) => storage.tell_usages(&usages).await,
+                    Err(error) => {
+                        let error = causes::in_full(&error);
+                        tracing::warn!(error, "how full volumes are can not be seen");
+                    }
                 }
+            };
+            if let Err(panicked) = caught("usages", told).await {
+                tracing::error!(%panicked, "how full volumes are is not told for now");
+                tokio::time::sleep(AFTER_PANIC).await;
             }
         }
     };

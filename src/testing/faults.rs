@@ -10,6 +10,7 @@ use crate::host::HostError;
 #[derive(Clone, Default)]
 pub(super) struct Faults {
     failing: Option<(String, Failing)>,
+    panicking: Option<String>,
     slow: Option<(String, Duration)>,
     lvm_dies_after: Option<usize>,
     uninstalled: Option<String>,
@@ -29,6 +30,12 @@ impl FakeHost {
     /// changed then. A program says so by its exit code, LVM in its report, the kernel with EIO.
     pub fn fail(&self, call: &str, failing: Failing) {
         self.lock().faults.failing = Some((call.to_owned(), failing));
+    }
+
+    /// Let the program have a fault in calls whose line begins with `call`, until [`FakeHost::mend`]: it
+    /// panics there.
+    pub fn panic_at(&self, call: &str) {
+        self.lock().faults.panicking = Some(call.to_owned());
     }
 
     /// Let each LVM command whose line begins with `call` take so long, with its group locked.
@@ -58,6 +65,12 @@ impl FakeHost {
             return Err(HostError::NotStarted { what, source });
         }
         Ok(())
+    }
+
+    /// Panic, if that is to be at this call.
+    pub(super) fn panic_if_asked(&self, call: &str) {
+        let begin = self.lock().faults.panicking.clone();
+        assert!(!begin.is_some_and(|begin| call.starts_with(&begin)), "a fault at {call}");
     }
 
     /// The kernel's answer, if this call is to fail.

@@ -116,6 +116,7 @@ impl Host for FakeHost {
     }
 
     async fn disks(&self) -> Result<Vec<Disk>, HostError> {
+        self.panic_if_asked("list disks");
         let list = |world: &World| {
             let there = |(_, disk): &(&PathBuf, &super::FakeDisk)| disk.fault != Some(Fault::Gone);
             let disks = world.disks.iter().filter(there);
@@ -144,6 +145,7 @@ impl Host for FakeHost {
         offset: u64,
         length: usize,
     ) -> Result<Vec<u8>, HostError> {
+        self.panic_if_asked(&format!("read {}", device.display()));
         self.look("device_reads", |world| world.read(device, offset, length as u64)).await
     }
 
@@ -298,6 +300,7 @@ impl Host for FakeHost {
     }
 
     async fn usage(&self, path: &Path) -> Result<Usage, HostError> {
+        self.panic_if_asked(&format!("statfs {}", path.display()));
         self.failure_of(&format!("statfs {}", path.display()))?;
         self.look("fs_reads", |world| world.usage(path)).await
     }

@@ -226,6 +226,7 @@ impl FakeHost {
         let line = Line::parse(cmd);
         self.lock().count("lvm_commands");
         self.turn().await;
+        self.panic_if_asked(&line.typed);
         if self.lock().hangs(group) {
             return Err(timed_out(line.typed)); // LVM scans all its disks before anything else.
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pliant::api::{
-    Create, Grow, NodeStorage, NodeStorageStatus, Phase, Quantity, Remove, VolumeRequest,
-    VolumeRequestSpec, VolumeRequestStatus, Work,
+    Create, Grow, NodeStorage, NodeStorageStatus, Phase, Pool, PoolSpec, Quantity, Remove,
+    VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work,
 };
 use pliant::bytes::Bytes;
 use pliant::node::NodeSettings;
@@ -357,4 +357,59 @@ async fn a_volume_that_is_smaller_than_was_asked_for_is_not_believed() {
     nodes.until(|| nodes.all().iter().any(is_forged).then_some(())).await;
     let said = refused(cluster.ensure(&want("pvc-1", 8, &[])).await, Reason::Failed);
     assert!(said.contains("tells of 4194304 bytes, where at least 8388608 bytes"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_one_piece_of_work_is_its_failure_alone() {
+    let (_world, cluster, machine) = World::with_a_node().await;
+    for name in ["other-0", "other-1"] {
+        cluster.ensure(&want(name, 8, &[])).await.unwrap();
+    }
+    machine.host.panic_at("lvcreate");
+    for name in ["other-0", "other-1"] {
+        let said = refused(cluster.ensure(&want("pvc-1", 8, &[])).await, Reason::Failed);
+        assert!(said.contains("fault"), "{said}");
+        cluster.remove(&id("alpha", name)).await.unwrap();
+    }
+    machine.host.mend();
+    cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_pools_are_set_up_stops_nothing_else_and_passes() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    let disk = machine.host.add_disk(Bytes::gib(1));
+    machine.host.add_group("vg1", &[disk]);
+    machine.host.panic_at("list disks");
+    let groups = vec!["vg1".to_owned()];
+    world.api.put(&Pool::new("more", PoolSpec { groups, ..PoolSpec::default() }));
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
+    machine.host.mend();
+    let ready = |api: &FakeApi| api.get::<Pool>("more")?.status.map(|told| told.ready);
+    world.api.until("the pool is on the node", |api| ready(api) == Some(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_a_node_tells_what_it_has_stops_nothing_else_and_passes() {
+    let world = World::new();
+    world.lacks.0.lock().unwrap().push("a program".to_owned());
+    let machine = world.node("alpha").await;
+    world.told(1).await;
+    let lacks = world.lacks.0.clone();
+    std::thread::spawn(move || {
+        let _held = lacks.lock();
+        panic!("so that who looks at what is lacking panics");
+    })
+    .join()
+    .unwrap_err();
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    world.lacks.0.clear_poison();
+    world.lacks.0.lock().unwrap().clear();
+    let lacks_nothing = |api: &FakeApi| {
+        let told = api.get::<NodeStorage>("alpha")?.status?.conditions;
+        Some(told.iter().all(|condition| !condition.message.contains("a program")))
+    };
+    world.api.until("it lacks nothing", |api| lacks_nothing(api) == Some(true)).await;
+    drop(machine);
 }
