@@ -165,6 +165,15 @@ pub struct Mount {
 }
 
 impl Mount {
+    /// The kernel's name of the device whose node a bind mount shows, such as `dm-3`; also where the node
+    /// itself has been removed since.
+    pub(crate) fn shown_node(&self) -> Option<&str> {
+        let root = self.root.to_str().filter(|_| self.kind == "devtmpfs")?;
+        root.strip_suffix("//deleted").unwrap_or(root).strip_prefix('/')
+    }
+}
+
+impl Mount {
     /// Whether writes through this mount are refused, by the mount or by its file system.
     pub fn read_only(&self) -> bool {
         self.mount_options.iter().chain(&self.super_options).any(|option| option == "ro")

@@ -103,11 +103,13 @@ impl Turn {
         };
         for top in stack.tops() {
             let info = self.ask(self.group.host.dm_info(top).await)?;
-            if info.is_some_and(|info| info.open_count > 0) {
+            if let Some(info) = info
+                && self.is_held(&info).await?
+            {
                 return Err(held());
             }
         }
-        for uuid in stack.from_the_top() {
+        for uuid in stack.into_order_of_removal() {
             self.remove_unheld(&uuid).await?;
             if self.ask(self.group.host.dm_info(&uuid).await)?.is_some() {
                 return Err(held()); // It was opened meanwhile.
@@ -179,12 +181,25 @@ impl Turn {
         Ok(())
     }
 
-    /// Remove a device that no logical volume has, unless somebody holds it.
+    /// Whether a device is open, or its node is shown to a workload: that leads to the number, whatever
+    /// device has it next, and need not be open.
+    async fn is_held(&self, info: &DmInfo) -> Result<bool, LvmError> {
+        if info.open_count > 0 {
+            return Ok(true);
+        }
+        let name = format!("dm-{}", info.number.minor);
+        let mounts = self.ask(self.group.host.mounts().await)?;
+        Ok(mounts.iter().any(|mount| mount.shown_node() == Some(&name)))
+    }
+
+    /// Remove a device that no logical volume has, unless it is held.
     async fn remove_unheld(&self, uuid: &str) -> Result<(), LvmError> {
-        let info = self.ask(self.group.host.dm_info(uuid).await)?;
-        let Some(info) = info.filter(|info| info.open_count == 0) else {
+        let Some(info) = self.ask(self.group.host.dm_info(uuid).await)? else {
             return Ok(());
         };
+        if self.is_held(&info).await? {
+            return Ok(());
+        }
         if info.suspended && info.live_table {
             self.clear_and_resume(uuid, &info).await?;
         }

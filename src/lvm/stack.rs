@@ -95,7 +95,7 @@ impl Stack {
     }
 
     /// The uuids of all devices, none before one that stands on it.
-    pub fn from_the_top(mut self) -> Vec<String> {
+    pub fn into_order_of_removal(mut self) -> Vec<String> {
         let mut order = Vec::new();
         loop {
             let tops: HashSet<String> = self.tops().map(str::to_owned).collect();
@@ -269,7 +269,7 @@ mod tests {
             assert_eq!((stack.tops().count(), stack.0.len()), (tops, all), "{lv}");
             let by_uuid: BTreeMap<String, LiveDevice> =
                 stack.0.iter().map(|device| (device.uuid.clone(), device.clone())).collect();
-            let order = stack.from_the_top();
+            let order = stack.into_order_of_removal();
             assert_eq!(order.len(), all, "{lv}");
             for (at, uuid) in order.iter().enumerate() {
                 let later =

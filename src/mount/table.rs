@@ -43,7 +43,7 @@ impl MountTable {
         let mut of_node: HashMap<_, Vec<usize>> = HashMap::new();
         for (index, mount) in mounts.iter().enumerate() {
             of_device.entry(mount.device).or_default().push(index);
-            if let Some(name) = shown_node(mount) {
+            if let Some(name) = mount.shown_node() {
                 of_node.entry(name.to_owned()).or_default().push(index);
             }
         }
@@ -81,12 +81,6 @@ impl MountTable {
     pub fn of_node(&self, kernel_name: &str) -> impl Iterator<Item = &Mount> {
         self.indexed(self.of_node.get(kernel_name))
     }
-}
-
-/// The kernel's name of the device whose node a bind mount shows.
-fn shown_node(mount: &Mount) -> Option<&str> {
-    let root = mount.root.to_str().filter(|_| mount.kind == "devtmpfs")?;
-    root.strip_suffix("//deleted").unwrap_or(root).strip_prefix('/')
 }
 
 /// The number of the device that a btrfs names as its source: a node, or a device-mapper name, which

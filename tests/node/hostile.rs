@@ -411,6 +411,33 @@ fn a_volume_in_use_is_never_put_on_another_disk() {
 }
 
 #[test]
+fn a_raw_volume_that_is_shown_keeps_its_number_while_nothing_has_it_open() {
+    block_on(async {
+        let before = [Op::Create(Mode::Block), Op::Stage(Mode::Block), Op::Publish(Mode::Block)];
+        let (host, setup, node) = after(&before).await;
+        let (device, table) = (device(&host), tables(&host).await);
+        let disk = Path::new("/dev/fake0");
+        host.move_disk(disk, 77);
+        for op in [Op::Stage(Mode::Block), Op::Grow(LARGE)] {
+            let said = op.ask(&host, &node).await.expect_err("its device is dead");
+            assert!(said.starts_with("Unavailable") && said.contains("259:77"), "{op:?}: {said}");
+        }
+        drop(node);
+        let node = setup.start(&host).await;
+        // Else the next volume would get the number that the path in the pod leads to.
+        node.ensure(&want(NEIGHBOUR, Mode::Block, 8)).await.expect("the group is well");
+        assert_eq!(tables(&host).await[..1], table);
+        assert_eq!(host.device_of("vg0", &lv_name(id_of(VOLUME).key())), Some(device));
+
+        for op in [Op::Unpublish, Op::Unstage, Op::Stage(Mode::Block)] {
+            op.ask(&host, &node).await.expect("it is made again where its disk is now");
+        }
+        let now = tables(&host).await;
+        assert!(now.iter().flatten().all(|row| row.params.starts_with("259:77 ")), "{now:?}");
+    });
+}
+
+#[test]
 fn a_disk_that_came_back_is_known_by_its_new_number_alone() {
     block_on(async {
         let (host, _, node) = after(&[Op::Create(Mode::Block), Op::Write]).await;
