@@ -37,7 +37,13 @@ impl Node {
             // staged may be shown. Staging would change nothing of it, it is wiped and durable, and
             // unstaging and deleting ask who holds it, not who staged it. Making it inactive first
             // would cost each volume two commands.
-            (Access::Block, Mode::Block) => self.show_device(&table, publish, &device, &info).await,
+            (Access::Block, Mode::Block) => {
+                // Until it is shown its number could become that of another volume.
+                let held = self.hold_for_programs(&found, &device).await?;
+                let shown = self.show_device(&table, publish, &device, &info).await;
+                drop(held);
+                shown
+            }
             (Access::Mount { .. }, Mode::Filesystem(_)) => {
                 let staged = table.at(&publish.staging).filter(|m| m.device == info.number);
                 staged.ok_or_else(not_staged)?;

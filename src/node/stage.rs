@@ -48,10 +48,13 @@ impl Node {
             self.conclude_cut_resize(&found, kind).await?;
             self.prepare(&found, kind, &device, stage.read_only).await?;
         }
+        // Until it is mounted its number could become that of another volume, which is mounted then.
+        let held = self.hold_for_programs(&found, &device).await?;
         self.host.make_dir(&stage.staging).await.map_err(failed("making the staging path"))?;
         let target = stage.staging.clone();
         let new = NewMount { device: device.clone(), target, kind: fs::driver(kind), options };
         self.mount_verified(&table, &new, &info).await?;
+        drop(held);
         if stage.read_only || found.is_shrinking() {
             return Ok(());
         }

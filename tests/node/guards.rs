@@ -171,6 +171,42 @@ fn a_device_that_is_wiped_becomes_no_other_meanwhile() {
 }
 
 #[test]
+fn a_device_that_is_mounted_or_shown_becomes_no_other_meanwhile() {
+    block_on(async {
+        let staged = [Op::Create(EXT4), Op::Stage(EXT4), Op::Write, Op::Unstage];
+        let shown = [Op::Create(Mode::Block), Op::Stage(Mode::Block)];
+        for (before, op, call) in [
+            (&staged[..], Op::Stage(EXT4), "mount "),
+            (&shown[..], Op::Publish(Mode::Block), "bind "),
+        ] {
+            let (host, setup) = Disks::Two.machine(false).await;
+            let node = setup.start(&host).await;
+            for op in before {
+                op.ask(&host, &node).await.expect("what goes before is done");
+            }
+            let rehearsal = host.after_crash();
+            let other = setup.start(&rehearsal).await;
+            rehearsal.forget_effects();
+            op.ask(&rehearsal, &other).await.expect("it can be done");
+            let effects = rehearsal.effects();
+            let mounting = effects.iter().position(|effect| effect.starts_with(call));
+            host.forget_effects();
+            // The path is made, and nothing is mounted there yet.
+            host.hold_after(mounting.unwrap_or_else(|| panic!("{call}: {effects:?}")));
+            let (done, ()) = tokio::join!(op.ask(&host, &node), async {
+                host.held().await;
+                let place = format!("vg0/{}", lv());
+                let cmd = Cmd::new("lvchange").args(["-y", "-an", &place]);
+                let said = host.lvm("vg0", cmd).await.expect("it ran");
+                assert!(said.contains("in use"), "{call}: another would get its number: {said}");
+                host.let_go();
+            });
+            done.expect("it is done");
+        }
+    });
+}
+
+#[test]
 fn a_logical_volume_that_lost_its_tags_is_not_taken_for_a_new_one() {
     block_on(async {
         let (host, setup) = Disks::Two.machine(false).await;
