@@ -1,10 +1,11 @@
 //! Find out which disks carry which group, by reading their labels.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::bytes::Bytes;
 use crate::host::{Disk, Host, HostError, Source};
@@ -116,28 +117,38 @@ pub async fn scan(host: &Arc<dyn Host>, named: &Named) -> Result<Scan, HostError
 pub(crate) async fn scan_disks(host: &Arc<dyn Host>, disks: Vec<Disk>, named: &Named) -> Scan {
     let may_be_read = |disk: &Disk| disk.source != Source::Foreign || named.contains(&disk.path);
     let (disks, unread): (Vec<_>, Vec<_>) = disks.into_iter().partition(may_be_read);
-    let mut reads = JoinSet::new();
+    let (mut reads, mut paths) = (JoinSet::new(), HashMap::new());
     for disk in disks {
-        let host = host.clone();
-        reads.spawn(async move {
-            let path = disk.path.clone();
-            (path, look(host.as_ref(), disk).await)
-        });
+        let (host, path) = (host.clone(), disk.path.clone());
+        let read = reads.spawn(async move { look(host.as_ref(), disk).await });
+        paths.insert(read.id(), path);
     }
     let unread = unread.into_iter().map(|disk| disk.path).collect();
     let mut scan = Scan { named: named.clone(), unread, ..Scan::default() };
-    while let Some(read) = reads.join_next().await {
-        match read {
-            Ok((_, Ok(Looked::Member(member)))) => scan.members.push(*member),
-            Ok((path, Ok(Looked::Damaged(error)))) => scan.damaged.push((path, error)),
-            Ok((path, Err(error))) => scan.unreadable.push((path, error)),
-            Ok((_, Ok(Looked::NoLabel))) | Err(_) => {}
+    while let Some(read) = reads.join_next_with_id().await {
+        let (id, looked) = match read {
+            Ok(read) => read,
+            // What is on it is not known: it is not blank.
+            Err(lost) => (lost.id(), Err(fault(&lost))),
+        };
+        let Some(path) = paths.remove(&id) else { continue };
+        match looked {
+            Ok(Looked::Member(member)) => scan.members.push(*member),
+            Ok(Looked::Damaged(error)) => scan.damaged.push((path, error)),
+            Err(error) => scan.unreadable.push((path, error)),
+            Ok(Looked::NoLabel) => {}
         }
     }
     scan.members.sort_by(|a, b| a.disk.path.cmp(&b.disk.path));
     scan.damaged.sort_by(|a, b| a.0.cmp(&b.0));
     scan.unreadable.sort_by(|a, b| a.0.cmp(&b.0));
     scan
+}
+
+/// The driver's own fault in the look at a disk; the log has where.
+fn fault(lost: &JoinError) -> HostError {
+    let what = "the look at it ended in a fault of this program".to_owned();
+    HostError::System { what, source: io::Error::other(lost.to_string()) }
 }
 
 async fn look(host: &dyn Host, disk: Disk) -> Result<Looked, HostError> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pliant::bytes::Bytes;
 use pliant::host::{Cmd, DmTarget, Host, Source};
-use pliant::lvm::{Group, LvmError, NewLv, VolumeGroup};
+use pliant::lvm::{Group, LvmError, Named, NewLv, VolumeGroup, scan};
 use pliant::node::record::{lv_name, more_name};
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost, node_settings};
@@ -434,6 +434,23 @@ fn a_raw_volume_that_is_shown_keeps_its_number_while_nothing_has_it_open() {
         }
         let now = tables(&host).await;
         assert!(now.iter().flatten().all(|row| row.params.starts_with("259:77 ")), "{now:?}");
+    });
+}
+
+#[test]
+fn a_disk_whose_content_the_driver_stumbles_over_is_unreadable_and_not_blank() {
+    block_on(async {
+        let (host, setup, node) = after(&[Op::Create(Mode::Block)]).await;
+        let blank = host.add_disk(Bytes::gib(1));
+        host.panic_at(&format!("read {}", blank.display()));
+        host.forget_effects();
+        node.set_pools(setup.plans.clone()).await.expect("disks are listed");
+        let door: Arc<dyn Host> = Arc::new(host.clone());
+        let scan = scan(&door, &Named::default()).await.expect("disks are listed");
+        let unreadable: Vec<_> = scan.unreadable.iter().map(|(path, _)| path).collect();
+        assert_eq!((unreadable, scan.members.len()), (vec![&blank], 2));
+        assert_eq!(host.effects(), [""; 0]);
+        assert_eq!(node.list(&Page::default()).await.expect("a list").volumes.len(), 1);
     });
 }
 
