@@ -227,13 +227,18 @@ impl Node {
         self.grow_mounted(found, kind, &device, &mount.target.clone()).await.map(|()| true)
     }
 
+    /// Deactivate a volume that was made active for a moment. One that a workload is shown keeps its
+    /// device, also while it is not open.
     pub(super) async fn deactivate_unless_held(&self, found: &Found) -> Result<(), VolumeError> {
-        let live = self.live_device(found).await?;
-        if live.is_some_and(|(_, info)| info.open_count == 0) {
-            let turn = found.group.turn().await?;
-            turn.deactivate(&found.lv.name).await?;
+        if self.live_device(found).await?.is_none() {
+            return Ok(());
         }
-        Ok(())
+        match self.refuse_if_held(found, None).await {
+            Err(VolumeError::InUse { .. }) => return Ok(()),
+            unheld => unheld?,
+        }
+        let turn = found.group.turn().await?;
+        turn.deactivate(&found.lv.name).await.map_err(VolumeError::from)
     }
 
     /// Grow a mounted file system to its device.

@@ -438,6 +438,24 @@ fn a_raw_volume_that_is_shown_keeps_its_number_while_nothing_has_it_open() {
 }
 
 #[test]
+fn a_raw_volume_that_is_shown_stays_active_when_its_size_is_kept() {
+    block_on(async {
+        let before = [Op::Create(Mode::Block), Op::Stage(Mode::Block), Op::Publish(Mode::Block)];
+        let (host, _, node) = after(&before).await;
+        let (device, table) = (device(&host), tables(&host).await);
+        Op::Shrink(SMALL).ask(&host, &node).await.expect("it has this size");
+        assert_eq!(host.device_of("vg0", &lv_name(id_of(VOLUME).key())), Some(device));
+        assert_eq!(tables(&host).await, table);
+
+        for op in [Op::Unpublish, Op::Unstage] {
+            op.ask(&host, &node).await.expect("nothing holds it");
+        }
+        Op::Shrink(SMALL).ask(&host, &node).await.expect("it has this size");
+        assert_eq!(tables(&host).await, [[]; 0]);
+    });
+}
+
+#[test]
 fn a_disk_whose_content_the_driver_stumbles_over_is_unreadable_and_not_blank() {
     block_on(async {
         let (host, setup, node) = after(&[Op::Create(Mode::Block)]).await;
