@@ -25,9 +25,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 struct Udevd(Child);
 
 impl Udevd {
+    /// Starts it without our rules.
     fn start() -> Udevd {
         assert!(Path::new(UDEVD).exists(), "udev is missing; type: e2e/install lvm");
         fs::create_dir_all(RULES).expect("the directory of rules");
+        let _ = fs::remove_file(Path::new(RULES).join(UDEV_RULES_FILE)); // Of an earlier test.
         let udevd = Command::new(UDEVD).stdin(Stdio::null()).spawn().expect("udevd");
         let udevd = Udevd(udevd);
         // It answers once it listens.
@@ -174,6 +176,55 @@ fn assembled(rig: &mut Rig, volume: &Volume, what: &str, content: &[u8]) -> (boo
     (on_volume, on_loop)
 }
 
+/// The beginning of a disk with a btrfs, of another fsid each time.
+fn tenants_btrfs() -> Vec<u8> {
+    let disk = Disk::of(64 << 20);
+    run("mkfs.btrfs", &["--quiet", "--mixed", disk.device()]);
+    let content = beginning(&disk);
+    run("btrfs", &["device", "scan", "--forget"]); // The kernel heard of it from mkfs.
+    content
+}
+
+/// Whether udev has told the kernel of a btrfs on this device since the kernel's log had so many lines.
+fn is_registered(device: &str, since: usize) -> bool {
+    let known = run("udevadm", &["info", "--query=property", device]);
+    let asked = known.lines().any(|line| line.starts_with("ID_BTRFS_READY="));
+    let log = run("dmesg", &[]);
+    let mut told = log.lines().skip(since).filter(|line| line.contains("BTRFS: device fsid"));
+    let heard = told.any(|line| line.contains(&format!(" {device} ")));
+    assert_eq!(asked, heard, "{device}: {known}\n{log}");
+    heard
+}
+
+/// Whether the kernel hears of a btrfs that the tenant has written: on the volume, and on the loop device over it.
+fn registered(rig: &mut Rig, volume: &Volume) -> (bool, bool) {
+    let since = || run("dmesg", &[]).lines().count();
+    let content = tenants_btrfs();
+    rig.calls.show(volume);
+    let device = device_of(&volume.lv("vg0")).to_string_lossy().into_owned();
+    let before = since();
+    volume.file("").write_all_at(&content, 0).expect("write");
+    volume.file("").sync_all().expect("fsync");
+    look_at(&device);
+    let on_volume = is_registered(&device, before);
+    let content = tenants_btrfs();
+    volume.file("").write_all_at(&content, 0).expect("write");
+    volume.file("").sync_all().expect("fsync");
+    // Without our rules the volume itself is known by now, and a second path to it is no news.
+    run("udevadm", &["settle"]);
+    run("btrfs", &["device", "scan", "--forget"]);
+    let before = since();
+    let above = Loop::over(volume);
+    let on_loop = is_registered(&above.0, before);
+    drop(above);
+    volume.file("").write_all_at(&vec![0; content.len()], 0).expect("write");
+    volume.file("").sync_all().expect("fsync");
+    look_at(&device);
+    rig.calls.hide(volume);
+    run("btrfs", &["device", "scan", "--forget"]);
+    (on_volume, on_loop)
+}
+
 fn doctor() -> String {
     let said = Command::new(env!("CARGO_BIN_EXE_pliant")).arg("doctor").output().expect("doctor");
     String::from_utf8_lossy(&said.stdout).into_owned()
@@ -234,4 +285,22 @@ fn what_a_tenant_writes_is_assembled_by_udev_without_our_rules_and_not_with_them
     let held = holders(&PathBuf::from(plain.device()));
     assert_eq!(held.len(), 1, "{UDEV_RULES_FILE} is about volumes alone");
     run("mdadm", &["--stop", &format!("/dev/{}", held[0])]);
+}
+
+#[test]
+#[ignore = "needs the throw-away kernel: e2e/real-lvm"]
+fn the_kernel_hears_of_a_tenants_btrfs_from_udev_without_our_rules_and_not_with_them() {
+    let disk = Disk::of(256 << 20);
+    group("vg0", &[&disk]);
+    let _udevd = Udevd::start();
+    let mut rig = Rig::with(&["--pool", "default=vg0"]);
+    let volume = rig.calls.create("evil", Bytes::mib(96), Mode::Block, "").expect("create");
+    assert_eq!(registered(&mut rig, &volume), (true, true), "so this test can fail");
+
+    write_udev_rules(Path::new(RULES)).expect("the rules");
+    rig.calls.show(&volume);
+    wait_for_rules(&device_of(&volume.lv("vg0")));
+    rig.calls.hide(&volume);
+    assert_eq!(registered(&mut rig, &volume), (false, false));
+    rig.calls.delete(&volume).expect("delete");
 }
