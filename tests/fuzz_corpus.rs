@@ -11,6 +11,8 @@ mod every_request;
 mod from_api;
 #[path = "../fuzz/from_lvm.rs"]
 mod from_lvm;
+#[path = "../fuzz/quantities.rs"]
+mod quantities;
 
 /// The inputs of one fuzz target, by path.
 fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
@@ -73,4 +75,9 @@ fn torn() {
 #[test]
 fn records() {
     judged("records", from_api::records);
+}
+
+#[test]
+fn quantities() {
+    judged("quantities", quantities::parse);
 }

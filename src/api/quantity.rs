@@ -53,7 +53,8 @@ impl JsonSchema for Quantity {
         json_schema!({
             "type": "string",
             "maxLength": 32,
-            "pattern": r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|Ei|k|M|G|T|P|E)?$",
+            // All that Kubernetes writes of a size that is not negative, within the exponents that `Bytes` parses.
+            "pattern": r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?([0-3]?[0-9]|40))?$",
             "x-kubernetes-validations": [{
                 "rule": "quantity(self).compareTo(quantity('8E')) <= 0",
                 "message": "a size is at most 8E",
@@ -92,10 +93,12 @@ mod tests {
             ("1.00000000000000000000000000001Ki", Bytes::new(1025)),
             ("0.0000000000000000000000000001E", Bytes::new(1)),
             ("7Ei", Bytes::new(7 << 60)),
+            ("1e40", Bytes::MAX),
+            ("1181116006400m", Bytes::new(1_181_116_007)),
         ] {
             assert_eq!(serde_json::from_value::<Quantity>(text.into()).unwrap().0, bytes, "{text}");
         }
-        assert!(serde_json::from_value::<Quantity>("1e3".into()).is_err(), "no schema takes it");
+        assert!(serde_json::from_value::<Quantity>("1e41".into()).is_err(), "no schema takes it");
     }
 
     proptest! {
