@@ -106,6 +106,7 @@ impl Case {
         let soon = json!({"retention": "5m"});
         world.want("4Gi", "hdd", &soon);
         self.until_phase(world, AutoscalerPhase::Settled).await;
+        world.lie();
         world.write();
         let failed = json!({"outcome": "mismatch", "message": "no"}).to_string();
         match self {

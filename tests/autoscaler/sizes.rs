@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use pliant::api::{
-    AutoscalerPhase, NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, VolumeRequest,
+    AutoscalerPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, VolumeRequest,
 };
 use pliant::bytes::Bytes;
 use serde_json::{Value, json};
@@ -376,21 +375,7 @@ fn what_another_node_tells_of_a_volume_changes_nothing() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         pods(&world, 1, &json!({})).await;
-        let mut liar: NodeStorage = world.api.get("alpha").unwrap();
-        let told = liar.status.as_mut().unwrap();
-        // It is full, a shrink of nobody holds it, and a copy that nobody makes.
-        let limit = serde_json::from_value(json!("1Mi")).unwrap();
-        let fence = json!({"state": "Superseded", "generation": 9, "copying": true});
-        for volume in &mut told.volumes {
-            (volume.size, volume.limit) = (limit, Some(limit));
-            volume.fence = serde_json::from_value(fence.clone()).unwrap();
-        }
-        let full = |id: &String| json!({"volume": id, "at": Timestamp::now(), "capacity": "100", "used": "99", "available": "1"});
-        let usages: Vec<Value> = told.volumes.iter().map(|one| full(&one.id)).collect();
-        told.usage = serde_json::from_value(json!(usages)).unwrap();
-        assert!(!usages.is_empty(), "its agent has told of its volumes");
-        liar.metadata = ObjectMeta { name: Some("aaa".to_owned()), ..ObjectMeta::default() };
-        world.api.put(&liar);
+        world.lie();
         world.api.forget_writes();
         tokio::time::sleep(60 * MINUTE).await;
         assert_eq!((capacity(&world, 0), world.told("ClaimGrows")), ("4Gi".to_owned(), 0));

@@ -9,6 +9,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use pliant::api::{
@@ -265,6 +266,25 @@ impl World {
             &json!({"at": Timestamp::now(), "capacity": of, "used": used,
                                    "available": "0"}),
         );
+    }
+
+    /// Another node says of the volumes of alpha that they are its own: each is full, a shrink of nobody holds it, and
+    /// a copy that nobody makes.
+    pub fn lie(&self) {
+        let mut liar: NodeStorage = self.api.get("alpha").expect("it is there");
+        let told = liar.status.as_mut().expect("its agent has told of its volumes");
+        assert!(!told.volumes.is_empty(), "there is nothing to lie about");
+        let limit = serde_json::from_value(json!("1Mi")).expect("a size");
+        let fence = json!({"state": "Superseded", "generation": 9, "copying": true});
+        for volume in &mut told.volumes {
+            (volume.size, volume.limit) = (limit, Some(limit));
+            volume.fence = serde_json::from_value(fence.clone()).expect("a fence");
+        }
+        let full = |id: &String| json!({"volume": id, "at": Timestamp::now(), "capacity": "100", "used": "99", "available": "1"});
+        let usages: Vec<Value> = told.volumes.iter().map(|one| full(&one.id)).collect();
+        told.usage = serde_json::from_value(json!(usages)).expect("usages");
+        liar.metadata = ObjectMeta { name: Some("aaa".to_owned()), ..ObjectMeta::default() };
+        self.api.put(&liar);
     }
 
     fn tell_usage(&self, ordinal: i32, percent: u64, hours: i64, before: &Value) {
