@@ -10,7 +10,7 @@ fn main() -> ExitCode {
         None => run::run(cli::read().command),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("{}: {error:#}", cli::program());
+        run::complain(&error);
         ExitCode::FAILURE
     })
 }

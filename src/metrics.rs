@@ -68,6 +68,8 @@ pub struct Figures {
     pub unreadable: BTreeMap<String, u64>,
     /// Panics that were caught since the start, by what the work was for.
     pub panics: BTreeMap<&'static str, u64>,
+    /// Lines of the log that could not be written or formatted since the start.
+    pub lost_log_lines: u64,
     /// When the certificate of an operator's webhook ends, since 1970.
     pub certificate_expiry: Option<Duration>,
 }
@@ -166,6 +168,9 @@ impl Metrics {
             unreadable.map(|(kind, count)| (vec![("kind", kind.clone())], Some(float(*count))));
         table::UNREADABLE.put(&mut registry, gauges(unreadable));
         table::PANICS.put(&mut registry, counts("resource", &figures.panics));
+        let lost = Counter::<u64>::default();
+        lost.inc_by(figures.lost_log_lines);
+        table::LOG_LOST.put(&mut registry, lost);
         put_spent(&mut registry, figures);
         let mut text = String::new();
         encode_registry(&mut text, &registry)?;

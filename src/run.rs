@@ -4,6 +4,7 @@ mod carry;
 mod controller;
 mod figures;
 mod heap;
+mod log;
 mod machine;
 mod node;
 mod operator;
@@ -22,7 +23,7 @@ use anyhow::{Context, Result, ensure};
 use nix::unistd::{Uid, geteuid};
 
 use crate::cli::{CheckConfig, Command, Doctor};
-use crate::config::{LogFilter, LogFormat, PoolsFrom, Settings};
+use crate::config::{PoolsFrom, Settings};
 use crate::host::{Host, RealHost, UDEV_RULES, write_udev_rules};
 use crate::{api, cli, doctor, trial};
 
@@ -32,6 +33,11 @@ use crate::{api, cli, doctor, trial};
 /// What the system says of files, where one may follow.
 pub fn complete(words: Vec<OsString>) -> Result<ExitCode> {
     print(&cli::candidates(words)?)
+}
+
+/// Print what kept a command from being carried out; that it cannot be printed changes nothing.
+pub fn complain(error: &anyhow::Error) {
+    log::complain(&format_args!("{}: {error:#}", cli::program()));
 }
 
 /// Run one role to its end.
@@ -63,12 +69,12 @@ pub fn run(command: Command) -> Result<ExitCode> {
             }
         }
         Command::Controller(args) => {
-            log(args.tell.log_format, &args.tell.log_level);
+            log::start(args.tell.log_format, &args.tell.log_level);
             runtime()?.block_on(controller::serve(args))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Operator(args) => {
-            log(args.tell.log_format, &args.tell.log_level);
+            log::start(args.tell.log_format, &args.tell.log_level);
             runtime()?.block_on(operator::serve(args))?;
             Ok(ExitCode::SUCCESS)
         }
@@ -107,7 +113,7 @@ fn on_this_machine<F: Future<Output = Result<()>>>(
     serve: impl FnOnce(Settings) -> F,
 ) -> Result<ExitCode> {
     must_be_root(role, geteuid())?;
-    log(settings.log_format, &settings.log_level);
+    log::start(settings.log_format, &settings.log_level);
     let runtime = runtime()?;
     let served = runtime.block_on(serve(settings.clone()));
     // A thread that waits for a hung disk must not keep the process from leaving.
@@ -174,7 +180,7 @@ fn definitions() -> Result<String> {
 
 fn refuse(errors: &[crate::config::ConfigError]) -> ExitCode {
     for error in errors {
-        eprintln!("{error}");
+        log::complain(error);
     }
     ExitCode::FAILURE
 }
@@ -185,16 +191,6 @@ fn print(text: &str) -> Result<ExitCode> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(ExitCode::SUCCESS),
-    }
-}
-
-fn log(format: LogFormat, level: &LogFilter) {
-    let filter = tracing_subscriber::EnvFilter::new(level.directives());
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    let logs = logs.with_ansi(cli::styled(&io::stderr()));
-    match format {
-        LogFormat::Text => logs.init(),
-        LogFormat::Json => logs.json().init(),
     }
 }
 

@@ -140,6 +140,8 @@ table! {
         "Objects of the API server that this process cannot decode, by their kind";
     PANICS = Counter "pliant_reconcile_panics_total" ["resource"],
         "Panics in the work for one object, by what the work was for";
+    LOG_LOST = Counter "pliant_log_lines_lost_total" [],
+        "Lines of the log that could not be written to standard error, or could not be formatted";
     HOST_CALLS = Counter "pliant_host_calls_total" ["call"],
         "Calls of the machine by kind: processes that were started, LVM commands, fsyncs and others";
     RESIDENT = Gauge "pliant_resident_memory_bytes" [],

@@ -70,6 +70,7 @@ fn figures() -> Figures {
         wiped: Bytes::kib(4),
         unreadable: BTreeMap::from([("Pool".to_owned(), 2)]),
         panics: BTreeMap::from([("claims", 1)]),
+        lost_log_lines: 7,
         cluster: ClusterFigures {
             requests: BTreeMap::from([(("grow", "running"), 2)]),
             oldest: BTreeMap::from([("grow", Duration::from_secs(90))]),
@@ -143,6 +144,7 @@ fn every_figure_is_told_as_it_is() {
             "pliant_webhook_certificate_expiry_seconds{} 1800000000.0",
             r#"pliant_unreadable_objects{kind="Pool"} 2.0"#,
             r#"pliant_reconcile_panics_total{resource="claims"} 1"#,
+            "pliant_log_lines_lost_total 7",
             r#"pliant_expansions_total{outcome="whole"} 1"#,
             r#"pliant_lvm_command_duration_seconds_sum{command="lvcreate"} 0.5"#,
             r#"pliant_lvm_command_duration_seconds_count{command="lvcreate"} 3"#,

@@ -17,7 +17,7 @@ use crate::cli::{CarryFlags, CompareFlag, CopyRole, SendRole, SocketsFlag, Unpac
 use crate::copy::{
     self, Compare, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy_device,
 };
-use crate::run::print;
+use crate::run::{log, print};
 use crate::wire::{Credentials, PORT, Remote, RemoteDisk, RemoteTree, Served, serve};
 use crate::{causes, cli};
 
@@ -85,7 +85,7 @@ pub fn send(args: &SendRole) -> Result<ExitCode> {
     let listen = SocketAddr::new(args.listen.ip, args.listen.port.unwrap_or(PORT));
     let listener =
         TcpListener::bind(listen).with_context(|| format!("{listen} can not be listened on"))?;
-    let tell = |what: &str| eprintln!("{}: {what}", cli::program());
+    let tell = |what: &str| log::complain(&format_args!("{}: {what}", cli::program()));
     tell(&format!("sends {} at {}", args.source.display(), listener.local_addr()?));
     match serve(&listener, &source, &credentials, &tell)? {}
 }
@@ -123,7 +123,7 @@ fn carry(
         Ok(what) => (End::Done { what, seconds }, 0),
         Err(error) => {
             let message = cut(&causes::in_full(&error), MESSAGE).to_owned();
-            eprintln!("{}: {message}", cli::program());
+            log::complain(&format_args!("{}: {message}", cli::program()));
             (End::Failed { reason: error.word(), message, seconds }, error.code())
         }
     };

@@ -12,6 +12,7 @@ use crate::lvm::{STEPS, Spent};
 use crate::metrics::{CommandFigure, DiskFigure, FigureSource, Figures, GroupFigure};
 use crate::node::Node;
 use crate::node::storage::{DiskState, DiskStatus, GroupStatus};
+use crate::run::log;
 
 mod cluster;
 
@@ -46,6 +47,7 @@ impl FigureSource for NodeFigures {
             wiped: self.node.wiped(),
             unreadable: unreadable_by_kind(),
             panics: panics(),
+            lost_log_lines: log::lost(),
             ..Figures::default()
         }
     }

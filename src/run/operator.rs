@@ -19,8 +19,8 @@ use crate::controllers::nudge::wake_resizer;
 use crate::metrics::{FigureSource, Figures, Metrics};
 use crate::populators::validator::Mode;
 use crate::populators::{Populator, Settings, Tally, Watches, registry, validator};
-use crate::run::machine;
 use crate::run::node::client;
+use crate::run::{log, machine};
 
 /// Run the loops until SIGTERM or SIGINT. What is under way is taken up by another replica, or by the
 /// next start.
@@ -142,7 +142,13 @@ struct Certificate(Shown);
 impl FigureSource for Certificate {
     async fn figures(&self) -> Figures {
         let (certificate_expiry, unreadable) = (self.0.expires(), unreadable_by_kind());
-        Figures { certificate_expiry, unreadable, panics: panics(), ..Figures::default() }
+        Figures {
+            certificate_expiry,
+            unreadable,
+            panics: panics(),
+            lost_log_lines: log::lost(),
+            ..Figures::default()
+        }
     }
 }
 

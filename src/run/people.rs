@@ -13,7 +13,7 @@ use crate::cli::{
     Abort, Adopt, Doctor, Edit, Explain, Grow, Move, Output, Plan, Report, Rollback, Shrink, Status,
 };
 use crate::doctor::{self, Finding, Level};
-use crate::run::{node, print};
+use crate::run::{log, node, print};
 use crate::{ask, cli};
 
 /// Print a result as it was asked for; `text` makes the text for people, with colours or without.
@@ -156,7 +156,7 @@ pub async fn adopt(args: Adopt) -> Result<ExitCode> {
         let adoption = match ask::adopt::plan(&seen, id, &wish) {
             Ok(adoption) => adoption,
             Err(why) if args.all => {
-                eprintln!("{}: {why}", cli::program());
+                log::complain(&format_args!("{}: {why}", cli::program()));
                 left += 1;
                 continue;
             }

@@ -10,6 +10,7 @@ use crate::api::{Health, NodeStorage, Phase, VolumeRequest, Work};
 use crate::cluster::audit::Difference;
 use crate::cluster::{Cluster, Kept, panics, unreadable_by_kind};
 use crate::metrics::{ClusterFigures, FigureSource, Figures};
+use crate::run::log;
 
 /// Tells the figures of a cluster as soon as that is known.
 #[derive(Debug, Default)]
@@ -36,6 +37,7 @@ impl FigureSource for ControllerFigures {
             cluster: figures,
             unreadable: unreadable_by_kind(),
             panics: panics(),
+            lost_log_lines: log::lost(),
             ..Figures::default()
         }
     }
