@@ -131,5 +131,56 @@ async fn run_to_success(host: &dyn Host, cmd: Cmd) -> Result<Output, FsError> {
 }
 
 fn failed(command: String, output: &Output) -> FsError {
-    FsError::Failed { command, code: output.code, stderr: output.stderr.trim().to_owned() }
+    FsError::Failed { command, code: output.code, stderr: reason(&output.stderr) }
+}
+
+/// How many lines of what a program says are told.
+const REASON: usize = 3;
+
+/// Why a program failed, by what it wrote to standard error: without its name and version, and without how it is
+/// called, which mkfs writes behind its reason, or instead of one.
+fn reason(stderr: &str) -> String {
+    let is_banner = |line: &str| {
+        let (program, version) = line.split_once(' ').unwrap_or((line, ""));
+        ["mke2fs", "e2fsck", "resize2fs"].contains(&program)
+            && version.starts_with(|first: char| first.is_ascii_digit())
+    };
+    let said = |line: &&str| !line.is_empty() && !is_banner(line);
+    let all: Vec<&str> = stderr.lines().map(str::trim).filter(said).collect();
+    let usage = all.iter().position(|line| line.to_ascii_lowercase().starts_with("usage:"));
+    let told = match usage {
+        // The reason is in front of it, and the newest words are the nearest to it.
+        Some(0) => return "it does not take these options".to_owned(),
+        Some(usage) => &all[..usage],
+        None => &all,
+    };
+    told[told.len().saturating_sub(REASON)..].join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_says_is_told_without_how_it_is_called() {
+        for (stderr, told) in [
+            (
+                "mke2fs 1.47.0 (5-Feb-2023)\nmkfs.ext4: invalid inode ratio 1 (min 1024/max 67108864)\n",
+                "mkfs.ext4: invalid inode ratio 1 (min 1024/max 67108864)",
+            ),
+            (
+                "Illegal value 64k for -b size option. value is too large\nUsage: mkfs.xfs\n\
+                 /* blocksize */\t\t[-b size=num]\n/* config file */\t[-c options=xxx]\n",
+                "Illegal value 64k for -b size option. value is too large",
+            ),
+            (
+                "Usage: mkfs.ext4 [-c|-l filename] [-b block-size]\n\t[-C cluster-size]\n",
+                "it does not take these options",
+            ),
+            ("a\nb\n\nc\nd\n", "b; c; d"),
+            ("", ""),
+        ] {
+            assert_eq!(reason(stderr), told);
+        }
+    }
 }
