@@ -273,3 +273,28 @@ fn logs_have_no_colours_without_a_terminal() {
     assert!(log.contains("absent") || log.contains("root is needed"), "{log}");
     assert!(!log.contains('\x1b'), "{log}");
 }
+
+#[test]
+fn without_a_kubeconfig_one_line_says_where_it_was_looked_for_and_what_to_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let bad = dir.path().join("bad");
+    std::fs::write(&bad, "clusters: [\n  {\n").unwrap();
+    let missing = "/nonexistent/config";
+    for (path, words) in
+        [(missing, missing), (bad.to_str().unwrap(), "failed to parse kubeconfig YAML")]
+    {
+        let (code, _, errors) = said(pliant(&["status"]).env("KUBECONFIG", path));
+        assert_eq!(code, Some(1), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+        assert!(
+            errors.contains(words) && errors.contains("set KUBECONFIG to a kubeconfig"),
+            "{errors}"
+        );
+        assert_eq!(
+            errors.matches("No such file").count(),
+            usize::from(path == missing),
+            "{errors}"
+        );
+        assert!(!errors.contains('\\') && !errors.contains("in-cluster"), "{errors}");
+    }
+}
