@@ -44,9 +44,9 @@ pub mod writes;
 pub use asks::Asks;
 pub use caught::{INTERNAL_ERROR, Panicked, caught, panics, report_panic};
 pub use claim::{
-    Binding, CLASS, EXCHANGE, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY, RESIZER_WOKEN_FOR, VOLUME,
-    capacity, class_of, is_resizing, own_words, refusal, refused_size, requested, resize_error,
-    volume_name,
+    Binding, CLASS, ClaimSizes, EXCHANGE, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY,
+    RESIZER_WOKEN_FOR, UnreadableSize, VOLUME, capacity, class_of, is_resizing, own_words, refusal,
+    refused_size, requested, resize_error, volume_name,
 };
 pub use clock::{Clock, ClockSkew};
 pub use decode::{

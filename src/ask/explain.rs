@@ -8,6 +8,7 @@ use kube::Client;
 use serde::Serialize;
 
 use crate::ask::{AskError, kind_and_name};
+use crate::cluster::{ClaimSizes, UnreadableSize};
 use crate::doctor::Level;
 
 mod bound;
@@ -115,6 +116,7 @@ pub enum State {
     OtherDriver,
     VolumeTaken,
     Growing,
+    SizeUnreadable,
     GrowthFailed,
     GrowthRefused,
     GrowthWaitsForPod,
@@ -161,6 +163,7 @@ impl State {
             | State::ClassMissing
             | State::ClassInvalid
             | State::VolumeTaken
+            | State::SizeUnreadable
             | State::GrowthFailed
             | State::GrowthRefused
             | State::VolumeAiling
@@ -192,6 +195,9 @@ fn judge(facts: &Facts) -> Explanation {
     if claim.metadata.deletion_timestamp.is_some() {
         return release::being_deleted(facts);
     }
+    if let Err(why) = ClaimSizes::of(claim) {
+        return unreadable(facts, &why);
+    }
     if let Some(told) = kept::on_its_way(facts, claim) {
         return told;
     }
@@ -202,6 +208,16 @@ fn judge(facts: &Facts) -> Explanation {
         _ => pending::pending(facts),
     };
     kept::by_whom(facts, claim, told)
+}
+
+/// That a size of the claim cannot be read: nothing is concluded from it.
+fn unreadable(facts: &Facts, why: &UnreadableSize) -> Explanation {
+    let place = facts.place();
+    let todo = Todo::command(
+        "write a size that a volume can have, such as 10Gi; a claim without a volume has to be made again",
+        format!("kubectl edit pvc {place}"),
+    );
+    facts.explain(State::SizeUnreadable, format!("cannot be judged: {why}."), vec![todo])
 }
 
 #[cfg(test)]

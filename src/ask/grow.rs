@@ -13,7 +13,7 @@ use crate::api::Quantity;
 use crate::ask::{AskError, no_claim};
 use crate::bytes::Bytes;
 use crate::causes::in_full;
-use crate::cluster::own_words;
+use crate::cluster::{self, own_words};
 
 /// What a claim says of its growth.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +81,7 @@ fn capacity(claim: Option<&PersistentVolumeClaim>) -> String {
 
 fn told(claim: &PersistentVolumeClaim, size: Bytes) -> Option<Told> {
     let status = claim.status.as_ref()?;
-    let storage = status.capacity.as_ref()?.get("storage")?;
+    status.capacity.as_ref()?.get("storage")?;
     let resize = status.allocated_resource_statuses.as_ref().and_then(|all| all.get("storage"));
     if resize.is_some_and(|word| word.ends_with("ResizeInfeasible")) {
         let conditions = status.conditions.iter().flatten();
@@ -90,7 +90,10 @@ fn told(claim: &PersistentVolumeClaim, size: Bytes) -> Option<Told> {
             why.filter_map(|one| one.message.as_deref().map(own_words)).collect();
         return Some(Told::Refused(words.join("; ")));
     }
-    let has = storage.0.parse::<Bytes>().ok()?;
+    let has = match cluster::capacity(claim) {
+        Ok(has) => has.0,
+        Err(why) => return Some(Told::Refused(why.to_string())),
+    };
     (has >= size && resize.is_none()).then_some(Told::Grown)
 }
 
@@ -108,6 +111,10 @@ mod tests {
         assert_eq!(claim(json!({"capacity": {"storage": "1Gi"}})), None);
         assert_eq!(claim(json!({"capacity": {"storage": "2Gi"}})), Some(Told::Grown));
         assert_eq!(claim(json!({"capacity": {"storage": "3Gi"}})), Some(Told::Grown));
+        assert_eq!(claim(json!({"capacity": {"storage": "2147483647500m"}})), Some(Told::Grown));
+        let refused = claim(json!({"capacity": {"storage": "1e50"}}));
+        let Some(Told::Refused(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.starts_with("status.capacity.storage of claim data cannot be read"), "{why}");
         let under_way = resize("ControllerResizeInProgress");
         let status =
             json!({"capacity": {"storage": "1Gi"}, "allocatedResourceStatuses": under_way});

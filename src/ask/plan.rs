@@ -15,7 +15,7 @@ use crate::ask::{AskError, CLAIMS, CLASSES, PVC_AUTOSCALERS, in_namespace, may_n
 use crate::autoscaler::{
     Drift, can_be_aborted, is_aborted, is_rolled_back, is_wanted_aborted, is_wanted_back, wanted,
 };
-use crate::cluster::{Unreadable, capacity, class_of, requested, volume_name};
+use crate::cluster::{ClaimSizes, Unreadable, class_of, volume_name};
 use crate::volume::{FsKind, Shrinks};
 
 mod print;
@@ -115,6 +115,8 @@ pub enum Procedure {
     Abort,
     /// No claim can be made of it that is as it is wanted.
     Impossible,
+    /// A size of the claim cannot be read, so nothing is done.
+    Unreadable,
     /// The caller may not read the claim.
     Unseen,
 }
@@ -236,14 +238,16 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
     let size = wanted(spec, entry.grown.as_ref());
     let claim = around.claim(&entry.active_claim);
     let class = claim.and_then(|claim| claim.spec.as_ref()?.storage_class_name.clone());
-    let has = claim.map(capacity).filter(|has| *has > Quantity::default());
+    let sizes = claim.and_then(|claim| ClaimSizes::of(claim).ok());
+    let has = sizes.map(|sizes| sizes.capacity).filter(|has| *has > Quantity::default());
     let drift = claim.map(|claim| {
         let drift = Drift::of_pod(spec, entry, claim, around.can_grow(class.as_deref()));
-        (drift, requested(claim) > capacity(claim))
+        (drift, sizes.is_some_and(ClaimSizes::wants_more))
     });
     let shrinks = claim.map(|claim| around.shrinks(claim));
     let is_back = is_rolled_back(spec, entry);
     let (by, change) = match drift {
+        Some((Drift::Unreadable(why), _)) => (Procedure::Unreadable, Some(why.to_string())),
         _ if is_wanted_aborted(spec, entry) && can_be_given_up(entry) => (Procedure::Abort, None),
         _ if is_wanted_back(spec, entry) => (Procedure::RollBack, None),
         None if around.sees(CLAIMS).is_err() => (Procedure::Unseen, None),

@@ -139,9 +139,13 @@ impl Keeper {
     async fn grow(&self, seen: &Seen, name: &str, size: Quantity) -> Result<(), kube::Error> {
         let Some(claim) = seen.claim(name) else { return Ok(()) };
         // Never smaller than what somebody has asked for meanwhile, if that was not refused.
-        let size = match refusal(claim) {
-            Some(_) => size,
-            None => size.max(requested(claim)),
+        let size = match (refusal(claim), requested(claim)) {
+            (Ok(Some(_)), _) => size,
+            (Ok(None), Ok(asked)) => size.max(asked),
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::warn!(claim = name, %error, "a claim is not made larger");
+                return Ok(());
+            }
         };
         let patch = json!({
             "metadata": {"resourceVersion": claim.metadata.resource_version},

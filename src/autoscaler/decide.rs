@@ -9,22 +9,24 @@ use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
 use crate::autoscaler::size::{self, Decision, Resize, Sized};
 use crate::autoscaler::turn::Turn;
+use crate::cluster::{ClaimSizes, refusal, requested};
 use crate::cluster::{NotDone, Wish};
-use crate::cluster::{capacity, refusal, requested};
 
 impl Turn<'_> {
-    /// Decide by how full the claim is. `may_stop` says whether a pod may be stopped.
+    /// Decide by how full the claim is. `may_stop` says whether a pod may be stopped. Nothing is decided about a claim
+    /// whose sizes cannot be read.
     pub(super) fn decide_size(&mut self, claim: &PersistentVolumeClaim, may_stop: bool) {
-        let (seen, refusal) = (self.seen, refusal(claim));
+        let seen = self.seen;
+        let (Ok(has), Ok(refusal)) = (ClaimSizes::of(claim), refusal(claim)) else { return };
         let Some(policy) = &seen.autoscaler.spec.autoscale else {
             (self.entry.decision, self.entry.grown, self.entry.peak) = (None, None, None);
-            return self.tell_refusal(claim, refusal);
+            return self.tell_refusal(claim, has, refusal);
         };
-        self.take_as_it_is(claim, refusal.is_some());
+        self.take_as_it_is(has.requested, refusal.is_some());
         let (grown, peak) = (self.own_size().cloned(), self.entry.peak.take());
         let mut sized = Sized {
-            requested: requested(claim),
-            capacity: capacity(claim),
+            requested: has.requested,
+            capacity: has.capacity,
             grown: grown.as_ref(),
             usage: seen.usage.get(&claim.name_any()).copied(),
             silent: seen.silent.get(&claim.name_any()).map(String::as_str),
@@ -38,7 +40,7 @@ impl Turn<'_> {
         let Decision { resize, mut why } = size::decide(policy, &sized, seen.now);
         self.entry.peak.clone_from(&peak);
         match resize {
-            None => self.tell_refusal(claim, refusal),
+            None => self.tell_refusal(claim, has, refusal),
             Some(_) if seen.autoscaler.spec.mode == AutoscalerMode::Recommend => {
                 self.says.phase = Some(AutoscalerPhase::Recommending);
                 self.says.next = Some(format!("pod {}: {why}", self.pod()));
@@ -99,8 +101,7 @@ impl Turn<'_> {
 
     /// A claim that is larger than what it has come to by itself was made so by somebody. That is no reason
     /// to stop its pod.
-    fn take_as_it_is(&mut self, claim: &PersistentVolumeClaim, is_refused: bool) {
-        let has = requested(claim);
+    fn take_as_it_is(&mut self, has: Quantity, is_refused: bool) {
         if let Some(own) = self.own_size().filter(|own| own.to < has && !is_refused) {
             self.entry.grown = Some(Grown { to: has, ..own.clone() });
         }
@@ -108,7 +109,8 @@ impl Turn<'_> {
 
     /// A claim that could not shrink by itself is as large as it was. What its node said of it holds on.
     pub(super) fn take_back_shrink(&mut self) {
-        let has = self.seen.claim(&self.entry.active_claim).map(requested);
+        let has = self.seen.claim(&self.entry.active_claim);
+        let has = has.and_then(|claim| requested(claim).ok());
         if let (Some(own), Some(to)) = (self.own_size(), has) {
             let (from, failed_at) = (own.from, Some(Time(self.seen.now)));
             self.entry.grown = Some(Grown { to, from, at: None, failed_at });
@@ -123,7 +125,8 @@ impl Turn<'_> {
     /// Whether the claim is larger now than what was just decided.
     pub(super) fn shrinks_by_itself(&self) -> bool {
         let claim = self.seen.claim(&self.entry.active_claim);
-        claim.is_some_and(|claim| self.own_size().is_some_and(|own| own.to < requested(claim)))
+        let asked = claim.and_then(|claim| requested(claim).ok());
+        asked.zip(self.own_size()).is_some_and(|(asked, own)| own.to < asked)
     }
 
     /// Why a shrink that was decided by how full the claim was is not gone on with, as long as the pod runs.
@@ -135,7 +138,11 @@ impl Turn<'_> {
                 "the agent of node {node} is away, so how full it is is not known"
             ));
         }
-        let sizes = (requested(claim), self.own_size()?.to);
+        let asked = match requested(claim) {
+            Ok(asked) => asked,
+            Err(why) => return Some(why.to_string()),
+        };
+        let sizes = (asked, self.own_size()?.to);
         let usage = self.seen.usage.get(&claim.name_any()).copied();
         let policy = self.seen.autoscaler.spec.autoscale.as_ref()?;
         size::objection(policy, sizes, usage, self.seen.now)
@@ -175,9 +182,14 @@ impl Turn<'_> {
     }
 
     /// A growth that was refused, and that is not made do with less.
-    fn tell_refusal(&mut self, claim: &PersistentVolumeClaim, refusal: Option<&str>) {
+    fn tell_refusal(
+        &mut self,
+        claim: &PersistentVolumeClaim,
+        sizes: ClaimSizes,
+        refusal: Option<&str>,
+    ) {
         let Some(words) = refusal else { return };
-        let (name, has, wants) = (claim.name_any(), capacity(claim), requested(claim));
+        let (name, has, wants) = (claim.name_any(), sizes.capacity, sizes.requested);
         let message = format!(
             "claim {name} has {has} and cannot grow to {wants}: {words}; make room for it, or ask for less \
              in the template, and for more than {has}"

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
 use crate::api::{OrdinalStatus, PvcAutoscalerSpec, Quantity, TemplateSpec, VolumeMode};
 use crate::autoscaler::size::wanted;
-use crate::cluster::{capacity, class_of, refusal, requested};
+use crate::cluster::{ClaimSizes, UnreadableSize, class_of, refusal};
 
 /// How a claim differs from what is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(crate) enum Drift {
     Swap(String),
     /// No claim can be made of it that is as it is wanted.
     WrongMode,
+    /// A size of it cannot be read, so that nothing is known of how it differs.
+    Unreadable(UnreadableSize),
 }
 
 impl Drift {
@@ -58,8 +60,11 @@ impl Drift {
             return Drift::WrongMode;
         }
         let mut changes = Vec::new();
-        let has = requested(claim);
-        let lowers = size < has && size > capacity(claim) && refusal(claim).is_some();
+        let (has, capacity, refusal) = match (ClaimSizes::of(claim), refusal(claim)) {
+            (Ok(sizes), Ok(refusal)) => (sizes.requested, sizes.capacity, refusal),
+            (Err(why), _) | (_, Err(why)) => return Drift::Unreadable(why),
+        };
+        let lowers = size < has && size > capacity && refusal.is_some();
         let shrinks = size < has && !lowers;
         if shrinks || size > has && !can_grow {
             changes.push(format!("{has} → {size}"));
@@ -133,6 +138,27 @@ mod tests {
             let size = Quantity(crate::bytes::Bytes::gib(gib));
             let drift = Drift::of(&claim(status.clone()), &wanted(gib), size, true);
             assert_eq!(drift, expected, "{status} {gib}");
+        }
+    }
+
+    #[test]
+    fn a_claim_is_compared_by_its_size_as_the_api_server_stores_it() {
+        let template = json!({"accessModes": [], "resources": {"requests": {"storage": "1Gi"}}});
+        let template: TemplateSpec = serde_json::from_value(template).unwrap();
+        let drift = |asks: &str, has: &str, gib: u64| {
+            let claim = json!({"metadata": {"name": "data"},
+                               "spec": {"resources": {"requests": {"storage": asks}}},
+                               "status": {"capacity": {"storage": has}}});
+            let claim = serde_json::from_value(claim).unwrap();
+            Drift::of(&claim, &template, Quantity(crate::bytes::Bytes::gib(gib)), true)
+        };
+        assert_eq!(drift("1181116006400m", "1181116007", 2), Drift::Grow);
+        let shrink = Drift::Shrink("1181116007 → 1Gi".to_owned());
+        assert_eq!(drift("1181116006400m", "1181116007", 1), shrink, "it is never patched to less");
+        assert_eq!(drift("1e10", "10e9", 10), Drift::Grow);
+        for (asks, has) in [("1e50", "1Gi"), ("1Gi", "1e50"), ("100E", "1Gi")] {
+            let drift = drift(asks, has, 2);
+            assert!(matches!(drift, Drift::Unreadable(_)), "{asks} {has}: {drift:?}");
         }
     }
 

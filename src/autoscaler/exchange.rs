@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::Quantity;
 use crate::autoscaler::hold::HELD_FOR;
 use crate::autoscaler::seen::{is_bound, is_ending, uid};
-use crate::cluster::{CLASS, EXCHANGE, VOLUME, capacity, requested, volume_name};
+use crate::cluster::{CLASS, EXCHANGE, UnreadableSize, VOLUME, capacity, requested, volume_name};
 
 /// What of a PersistentVolume belongs to how it was filled, not to its volume.
 const OF_FILLING: [&str; 2] = ["pliant.io/populates", "pliant.io/reclaim-policy"];
@@ -145,7 +145,10 @@ pub(super) fn handle(pv: &PersistentVolume) -> Option<&str> {
 
 /// The size that a claim comes to by the volume of this one: what that was made for. Of one that was
 /// exchanged before, another claim has asked.
-pub(super) fn size_with(copy: &PersistentVolumeClaim) -> Quantity {
+///
+/// # Errors
+/// [`UnreadableSize`] if that is no size.
+pub(super) fn size_with(copy: &PersistentVolumeClaim) -> Result<Quantity, UnreadableSize> {
     if copy.annotations().contains_key(VOLUME) { capacity(copy) } else { requested(copy) }
 }
 
@@ -233,23 +236,26 @@ impl Pair {
             .or_else(|| self.copy.pv.as_deref().and_then(record))
     }
 
-    /// What both are to be: as it is written on one of them, or as it will be written.
+    /// What both are to be: as it is written on one of them, or as it will be written; `None` as long as a size of
+    /// theirs cannot be read.
     pub fn record(&self) -> Option<Record> {
         self.written().or_else(|| {
             // A byte less than it asks for, so that the resizer asks the driver what it really has.
-            let to = size_with(self.copy.claim.as_ref()?).0.get();
-            let shrinks = requested(self.active.claim.as_ref()?).0.get() > to;
+            let to = size_with(self.copy.claim.as_ref()?).ok()?.0.get();
+            let shrinks = requested(self.active.claim.as_ref()?).ok()?.0.get() > to;
             let less = shrinks.then(|| Written(to.saturating_sub(1).to_string()));
             let active = self.active.with(&self.copy, less)?;
             Some(Record { active, copy: self.copy.with(&self.active, None)? })
         })
     }
 
-    /// Whether the claim with the copy asks for more than the pod's, which is to get its volume.
+    /// Whether the claim with the copy asks for more than the pod's, which is to get its volume, or may do so.
     pub fn outgrows(&self) -> bool {
-        let [active, copy] =
-            [&self.active, &self.copy].map(|half| half.claim.as_deref().map(requested));
-        copy > active
+        let asked = |half: &Half| half.claim.as_deref().map(requested).transpose();
+        match (asked(&self.active), asked(&self.copy)) {
+            (Ok(active), Ok(copy)) => copy > active,
+            (Err(_), _) | (_, Err(_)) => true,
+        }
     }
 
     /// How far it is, for a claim that is to get this volume.
@@ -349,7 +355,7 @@ impl Half {
             return Some(Exchange::Next(Stage::Nudge(side)));
         }
         // One that was not seen to be lost tells the size of before.
-        let is_told = Some(capacity(claim)) == wanted.size() || !wanted.tells_size(side, claim);
+        let is_told = capacity(claim).ok() == wanted.size() || !wanted.tells_size(side, claim);
         if is_bound(claim) && !is_told {
             return Some(Exchange::Next(Stage::Nudge(side)));
         }
@@ -367,7 +373,9 @@ impl Wanted {
     /// Whether its claim is told its size with it. The pod's own is so when it asks for less, too, if it asks
     /// for more than that.
     pub fn tells_size(&self, side: Side, claim: &PersistentVolumeClaim) -> bool {
-        side == Side::Copy || self.size() >= Some(requested(claim))
+        self.size().is_some_and(|has| {
+            side == Side::Copy || requested(claim).is_ok_and(|asked| has >= asked)
+        })
     }
 
     fn owner(&self) -> &str {

@@ -158,7 +158,14 @@ impl Keeper {
         if seen.is_to_be_asked(&Wish::Release) {
             let name = claim.name_any();
             tracing::info!(claim = name, namespace, %limit, "nobody knows of the shrink of a volume");
-            if volume.size <= limit && capacity(&claim) > limit {
+            let has = match capacity(&claim) {
+                Ok(has) => has,
+                Err(error) => {
+                    tracing::warn!(claim = name, namespace, %error, "a forgotten shrink is not ended");
+                    return Ok(true);
+                }
+            };
+            if volume.size <= limit && has > limit {
                 lower(&self.client, &claim, limit).await?;
             }
             self.asks.ask(uid(&claim.metadata), seen.id, Wish::Release);

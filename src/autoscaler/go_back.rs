@@ -19,7 +19,7 @@ use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
-use crate::cluster::{capacity, requested};
+use crate::cluster::ClaimSizes;
 use crate::volume::Fence;
 
 /// Whether a pod was rolled back from the template as it is, so that it keeps what it has.
@@ -292,12 +292,17 @@ impl Turn<'_> {
     /// ask for what it has, if its class lets it.
     pub(super) fn asks_for_less_than_it_has(&mut self, name: &str) -> bool {
         let claim = self.seen.claim(name).filter(|_| self.returns() && self.keeps_name());
-        let Some(claim) = claim.filter(|claim| requested(claim) < capacity(claim)) else {
+        let Some((claim, sizes)) =
+            claim.and_then(|claim| Some((claim, ClaimSizes::of(claim).ok()?)))
+        else {
             return false;
         };
+        if sizes.requested >= sizes.capacity {
+            return false;
+        }
         let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
         let can_grow = class.and_then(|class| self.seen.classes.get(class)) == Some(&true);
-        let (claim, size) = (name.to_owned(), capacity(claim));
+        let (claim, size) = (name.to_owned(), sizes.capacity);
         self.steps.extend(can_grow.then_some(Step::Grow { claim, size }));
         can_grow
     }

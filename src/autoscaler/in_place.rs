@@ -16,7 +16,7 @@ use crate::autoscaler::plan::bounded;
 use crate::autoscaler::seen::{has_ended, is_bound};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
-use crate::cluster::{NotDone, VolumeSeen, Wish, capacity, is_resizing, requested};
+use crate::cluster::{ClaimSizes, NotDone, VolumeSeen, Wish, is_resizing};
 use crate::volume::{FsKind, Mode, Reason, Shrinks};
 
 /// Whether a volume can become smaller where it lies.
@@ -148,14 +148,15 @@ impl Turn<'_> {
             Some(format!("claim {name} shrinks where it lies ({})", shrink.change));
         match shrink.phase {
             InPlacePhase::Shrinking => self.have_volume_shrunk(volume, &shrink),
-            InPlacePhase::Telling if requested(claim) > shrink.to => {
-                self.steps.push(Step::TellSmaller { claim: name, to: shrink.to });
-            }
-            InPlacePhase::Telling => {
-                if capacity(claim) >= shrink.to && !is_resizing(claim) {
+            InPlacePhase::Telling => match ClaimSizes::of(claim) {
+                Ok(sizes) if sizes.requested > shrink.to => {
+                    self.steps.push(Step::TellSmaller { claim: name, to: shrink.to });
+                }
+                Ok(sizes) if sizes.capacity >= shrink.to && !is_resizing(claim) => {
                     self.set_phase(InPlacePhase::Releasing);
                 }
-            }
+                Ok(_) | Err(_) => {}
+            },
             InPlacePhase::Releasing => self.have_volume_released(volume, &shrink),
             InPlacePhase::Failed | InPlacePhase::Unknown => {}
         }

@@ -419,7 +419,8 @@ fn wants_swap(seen: &Seen, one: &OrdinalStatus) -> bool {
 /// Whether a claim asks for more than what is wanted of it.
 fn is_too_large(seen: &Seen, one: &OrdinalStatus) -> bool {
     let wanted = size::wanted(&seen.autoscaler.spec, one.grown.as_ref());
-    seen.claim(&one.active_claim).is_some_and(|claim| requested(claim) > wanted)
+    let claim = seen.claim(&one.active_claim);
+    claim.is_some_and(|claim| requested(claim).is_ok_and(|asked| asked > wanted))
 }
 
 /// What our claims are selected by.

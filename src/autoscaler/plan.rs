@@ -16,7 +16,7 @@ use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::{drop_as_seen, is_fillable};
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, is_wanted_aborted, make};
-use crate::cluster::{ClockSkew, capacity, requested};
+use crate::cluster::{ClaimSizes, ClockSkew};
 use crate::volume::few;
 
 /// The longest sentence in a status, in characters.
@@ -404,7 +404,8 @@ fn is_settled(seen: &Seen, entry: &OrdinalStatus) -> bool {
         && entry.swap.is_none()
         && !entry.is_shrinking()
         && claim.is_some_and(|claim| {
-            requested(claim) <= capacity(claim) && seen.drift_of(entry, claim) == Drift::None
+            ClaimSizes::of(claim).is_ok_and(|sizes| !sizes.wants_more())
+                && seen.drift_of(entry, claim) == Drift::None
         })
 }
 

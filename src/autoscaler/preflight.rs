@@ -14,8 +14,9 @@ use crate::autoscaler::places::{Elsewhere, Place};
 use crate::autoscaler::plan::size_of;
 use crate::autoscaler::seen::uid;
 use crate::autoscaler::turn::Turn;
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, ParseBytesError};
 use crate::cluster::PodSummary;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
 
 /// How many claims of its size a swap adds for a while: the new one, and the one through which it is filled.
 const CLAIMS_OF_A_SWAP: u64 = 2;
@@ -90,13 +91,17 @@ impl Turn<'_> {
         });
         let (class, around) = (self.wanted_class(), &seen.around);
         found.extend(around.quotas.iter().filter_map(|quota| {
-            let (_, left) =
-                left_of(quota, class).find(|(key, _)| key.ends_with("requests.storage"))?;
-            Some(format!(
-                "ResourceQuota {} leaves {}",
-                quota.name_any(),
-                Quantity(Bytes::new(left))
-            ))
+            let left = left_of(quota, class).find(|one| one.key.ends_with("requests.storage"))?;
+            Some(match left.count {
+                Ok(left) => {
+                    format!(
+                        "ResourceQuota {} leaves {}",
+                        quota.name_any(),
+                        Quantity(Bytes::new(left))
+                    )
+                }
+                Err(why) => why.to_string(),
+            })
         }));
         let pod = seen.pod(self.entry.ordinal);
         found.extend(pod.into_iter().flat_map(|pod| budgets_of(&around.budgets, pod)).map(
@@ -145,8 +150,19 @@ impl Turn<'_> {
         let size = size_of(self.seen, &self.entry);
         let class = self.wanted_class();
         self.seen.around.quotas.iter().find_map(|quota| {
-            let short = left_of(quota, class).find(|(key, left)| *left < needed_of(key, size))?;
-            let ((key, left), name) = (short, quota.name_any());
+            let is_short =
+                |one: &Left| one.count.as_ref().is_ok_and(|left| *left >= needed_of(&one.key, size));
+            let Left { key, count } = left_of(quota, class).find(|one| !is_short(one))?;
+            let (left, name) = match count {
+                Ok(left) => (left, quota.name_any()),
+                Err(why) => {
+                    let message = format!(
+                        "{why}; correct it by `kubectl edit resourcequota {}`, or lower what its claims ask for",
+                        quota.name_any()
+                    );
+                    return Some((AutoscalerReason::SizeUnreadable, message));
+                }
+            };
             let message = format!(
                 "ResourceQuota {name} leaves {} of {key}, and a swap of claim {} takes {}: the new claim, and \
                  as much for the one through which it is filled; raise it by `kubectl edit resourcequota \
@@ -194,11 +210,29 @@ impl Turn<'_> {
     }
 }
 
-/// What a quota still leaves of all that is counted of claims of a class, by what it calls that.
+/// What a quota still leaves of one thing that it counts.
+#[derive(Debug, PartialEq)]
+struct Left {
+    /// What the quota calls it.
+    key: String,
+    count: Result<u64, UnreadableQuota>,
+}
+
+/// A count of a quota that cannot be read: how much it leaves is not known.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[error("{field} of {key} in ResourceQuota {quota} cannot be read, so no swap begins: {why}")]
+struct UnreadableQuota {
+    quota: String,
+    field: &'static str,
+    key: String,
+    why: ParseBytesError,
+}
+
+/// What a quota still leaves of all that is counted of claims of a class.
 fn left_of<'a>(
     quota: &'a ResourceQuota,
     class: Option<&str>,
-) -> impl Iterator<Item = (String, u64)> + use<'a> {
+) -> impl Iterator<Item = Left> + use<'a> {
     let spec = quota.spec.as_ref();
     // One with a scope counts some claims only, and which those are is known when they are made.
     let is_scoped = spec.is_some_and(|spec| spec.scopes.is_some() || spec.scope_selector.is_some());
@@ -209,14 +243,19 @@ fn left_of<'a>(
     });
     let keys: Vec<String> = of_all.into_iter().chain(of_class).filter(|_| !is_scoped).collect();
     let status = quota.status.as_ref();
-    let count = |all: Option<&BTreeMap<String, _>>, key: &str| -> Option<u64> {
-        let k8s_openapi::apimachinery::pkg::api::resource::Quantity(text) = all?.get(key)?;
-        Some(text.parse::<Bytes>().ok()?.get())
+    let count = move |field, all: &BTreeMap<String, Written>, key: &str| {
+        let Written(text) = all.get(key)?;
+        let unreadable =
+            |why| UnreadableQuota { quota: quota.name_any(), field, key: key.to_owned(), why };
+        // Kubernetes counts further than any volume is large.
+        Some(Bytes::parse_capped(text).map(Bytes::get).map_err(unreadable))
     };
     keys.into_iter().filter_map(move |key| {
-        let (hard, used) = (status?.hard.as_ref(), status?.used.as_ref());
-        let left = count(hard, &key)?.saturating_sub(count(used, &key)?);
-        Some((key, left))
+        let (hard, used) = (status?.hard.as_ref()?, status?.used.as_ref()?);
+        let hard = count("status.hard", hard, &key)?;
+        let used = count("status.used", used, &key)?;
+        let count = hard.and_then(|hard| Ok(hard.saturating_sub(used?)));
+        Some(Left { key, count })
     })
 }
 
@@ -277,7 +316,8 @@ mod tests {
             "slow.storageclass.storage.k8s.io/requests.storage": "0",
         });
         let of = |spec: Value, class| -> Vec<(String, u64)> {
-            left_of(&quota(&spec, &hard, &used), class).collect()
+            let quota = quota(&spec, &hard, &used);
+            left_of(&quota, class).map(|one| (one.key, one.count.unwrap())).collect()
         };
         let all = [
             ("requests.storage".to_owned(), 6 << 30),
@@ -289,6 +329,25 @@ mod tests {
         assert_eq!(of(json!({"scopes": ["BestEffort"]}), Some("fast")), [], "it counts pods");
         let untold = quota(&json!({}), &hard, &json!({}));
         assert_eq!(left_of(&untold, None).next(), None, "what is used is not counted yet");
+    }
+
+    #[test]
+    fn a_quota_is_counted_as_kubernetes_writes_it() {
+        let left = |hard: &str, used: &str| {
+            let [hard, used] = [hard, used].map(|size| json!({"requests.storage": size}));
+            let quota = quota(&json!({}), &hard, &used);
+            let left = left_of(&quota, None).next().map(|one| one.count);
+            left.unwrap().map_err(|why| why.to_string())
+        };
+        assert_eq!(left("20Gi", "11918534246400m"), Ok((20 << 30) - 11_918_534_247));
+        assert_eq!(left("2e9", "1E9"), Ok(1_000_000_000));
+        assert_eq!(left("1e30", "4Gi"), Ok(Bytes::MAX.get() - (4 << 30)), "nobody can use it up");
+        assert_eq!(left("20Gi", "1e20"), Ok(0), "a claim asks for more than any volume has");
+        assert_eq!(
+            left("20Gi", "1e50").unwrap_err(),
+            "status.used of requests.storage in ResourceQuota storage cannot be read, so no swap begins: `1e50` is \
+             not a size: its exponent is beyond 40"
+        );
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub enum AutoscalerReason {
     ClaimLarger,
     /// A pod has another claim now.
     Swapped,
+    /// The size of a claim, or what a quota counts, cannot be read.
+    SizeUnreadable,
     /// A claim is smaller, where its volume lies.
     Shrunk,
     /// A volume could not shrink where it lies.
@@ -95,7 +97,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 42] = [
+    pub const ALL: [AutoscalerReason; 43] = [
         AutoscalerReason::ClaimAmbiguous,
         AutoscalerReason::ClaimTaken,
         AutoscalerReason::ClaimRefused,
@@ -118,6 +120,7 @@ impl AutoscalerReason {
         AutoscalerReason::QuotaTooSmall,
         AutoscalerReason::ClaimInUse,
         AutoscalerReason::ClaimLarger,
+        AutoscalerReason::SizeUnreadable,
         AutoscalerReason::Shrunk,
         AutoscalerReason::ShrinkFailed,
         AutoscalerReason::ShrinkWaits,

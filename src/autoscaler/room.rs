@@ -19,8 +19,10 @@ impl Turn<'_> {
     /// be refused. Only what is beyond doubt is said; the copy itself counts before it writes.
     pub(super) fn does_not_fit(&self) -> Option<String> {
         let from = &self.entry.active_claim;
-        let new = self.seen.claim(&self.new_claim()).map(requested);
-        let to = new.unwrap_or_else(|| size_of(self.seen, &self.entry));
+        let to = match self.seen.claim(&self.new_claim()) {
+            Some(new) => requested(new).ok()?,
+            None => size_of(self.seen, &self.entry),
+        };
         too_small(from, *self.seen.usage.get(from)?, to)
     }
 }

@@ -12,7 +12,7 @@ use crate::autoscaler::plan::size_of;
 use crate::autoscaler::seen::{is_bound, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
-use crate::cluster::{NotDone, Wish, requested};
+use crate::cluster::{NotDone, UnreadableSize, Wish, requested};
 
 impl Turn<'_> {
     /// Whether the claim keeps its name in the swap that is under way.
@@ -44,7 +44,10 @@ impl Turn<'_> {
                  class of this driver"
             ));
         }
-        let (has, wants) = (requested(claim), size_of(seen, &self.entry));
+        let (has, wants) = match requested(claim) {
+            Ok(has) => (has, size_of(seen, &self.entry)),
+            Err(why) => return Some((AutoscalerReason::SizeUnreadable, why.to_string())),
+        };
         if wants > has {
             return fixed(format!(
                 "claim {name} keeps its name, and its class lets no claim grow from {has} to {wants}: set \
@@ -80,11 +83,15 @@ impl Turn<'_> {
         differs.then_some("volumeAttributesClassName")
     }
 
-    /// Whether the new claim came to be larger than the one whose volume it is to be: a claim grows only
-    /// as its class lets it.
+    /// Whether the new claim came to be larger than the one whose volume it is to be, or may have: a claim grows
+    /// only as its class lets it.
     pub(super) fn outgrows(&self) -> Option<String> {
         let (name, from) = (self.new_claim(), &self.entry.active_claim);
-        let (to, has) = (requested(self.seen.claim(&name)?), requested(self.seen.claim(from)?));
+        let sizes = (requested(self.seen.claim(&name)?), requested(self.seen.claim(from)?));
+        let (to, has) = match sizes {
+            (Ok(to), Ok(has)) => (to, has),
+            (Err(why), _) | (_, Err(why)) => return self.keeps_name().then(|| why.to_string()),
+        };
         (self.keeps_name() && to > has).then(|| {
             format!("its template or claim {name} was edited meanwhile: that has {to}, and claim {from} only {has}")
         })
@@ -115,6 +122,7 @@ impl Turn<'_> {
         };
         let volume = Some(volume.id.to_string());
         let size = self.seen.claim(&name).filter(|_| self.returns()).map(size_with);
+        let Ok(size) = size.transpose() else { return };
         let swap = self.swap_mut();
         (swap.phase, swap.digest, swap.volume) = (SwapPhase::Exchanging, digest, volume);
         (swap.size, swap.wait_start_time) = (size, None);
@@ -183,17 +191,18 @@ impl Turn<'_> {
     }
 
     /// The size that the claim has to come to, if that is less than what it asks for.
-    fn smaller(&self) -> Option<Quantity> {
-        let swap = self.entry.swap.as_ref()?;
-        let to = swap.size.unwrap_or(requested(self.seen.claim(&swap.claim)?));
-        let has = requested(self.seen.claim(&self.entry.active_claim)?);
-        (has > to).then_some(to)
+    fn smaller(&self) -> Result<Option<Quantity>, UnreadableSize> {
+        let asked = |name: &str| self.seen.claim(name).map(requested).transpose();
+        let Some(swap) = &self.entry.swap else { return Ok(None) };
+        let (to, has) = (asked(&swap.claim)?, asked(&self.entry.active_claim)?);
+        Ok(to.map(|to| swap.size.unwrap_or(to)).filter(|to| has > Some(*to)))
     }
 
     /// Whether the node of the new volume keeps it from growing to what the old claim still asks for: the
     /// resizer of Kubernetes would have it so as soon as that claim has it.
     fn keeps_small(&mut self) -> bool {
-        let Some(to) = self.smaller() else { return true };
+        let Ok(smaller) = self.smaller() else { return false };
+        let Some(to) = smaller else { return true };
         let Some(volume) = self.seen.volume_of(&self.new_claim()) else { return false };
         let started = self.entry.swap.as_ref().and_then(|swap| swap.started_at.as_ref());
         let begun = started.map_or(self.seen.now, |Time(at)| *at);
@@ -223,7 +232,7 @@ impl Turn<'_> {
         if has_new(&copy) || !has_new(&self.entry.active_claim) {
             return; // What was looked at first is of before.
         }
-        let smaller = self.smaller();
+        let Ok(smaller) = self.smaller() else { return };
         if let Some(claim) = seen.claim(&copy) {
             let fence = self.last_fence(&copy);
             let uid = uid(&claim.metadata).to_owned();

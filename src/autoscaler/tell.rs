@@ -79,7 +79,7 @@ pub(super) async fn lower(
     let gone: Vec<Value> = gone
         .map(|(field, _)| json!({"op": "remove", "path": format!("/status/{field}")}))
         .collect();
-    if gone.is_empty() && capacity(claim) == less {
+    if gone.is_empty() && capacity(claim) == Ok(less) {
         return Ok(claim.clone());
     }
     let version = &claim.metadata.resource_version;

@@ -15,7 +15,7 @@ use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid, uses};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::is_due;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, make};
-use crate::cluster::{PodSummary, capacity, requested};
+use crate::cluster::{ClaimSizes, PodSummary, UnreadableSize, requested};
 
 /// One pod's turn.
 pub(super) struct Turn<'a> {
@@ -37,6 +37,10 @@ impl<'a> Turn<'a> {
         others_wait: bool,
     ) -> Turn<'a> {
         let mut turn = Turn { seen, entry, steps: Vec::new(), says: Says::default(), failures: 0 };
+        if let Err(why) = turn.read_sizes() {
+            turn.report_unreadable(&why);
+            return turn;
+        }
         if !turn.is_to_abort() {
             turn.forget_failure();
         }
@@ -73,6 +77,26 @@ impl<'a> Turn<'a> {
         turn.let_go();
         turn.retire();
         turn
+    }
+
+    /// Every decision about a claim counts on its sizes, and on those of the one that is to take its place.
+    fn read_sizes(&self) -> Result<(), UnreadableSize> {
+        let new = self.entry.swap.as_ref().map(|swap| &swap.claim);
+        let names = [Some(&self.entry.active_claim), new].into_iter().flatten();
+        let claims = names.filter_map(|name| self.seen.claim(name));
+        claims.map(ClaimSizes::of).try_for_each(|sizes| sizes.map(drop))
+    }
+
+    /// Nothing is decided about the claim until its size can be read.
+    fn report_unreadable(&mut self, why: &UnreadableSize) {
+        let message = format!(
+            "{why}; write one such as 10Gi: `kubectl edit pvc {} --namespace {}`",
+            why.claim(),
+            self.seen.autoscaler.namespace().unwrap_or_default()
+        );
+        self.says.phase = Some(AutoscalerPhase::Waiting);
+        self.tell_of_lack(AutoscalerReason::SizeUnreadable, &message);
+        self.wait(AutoscalerReason::SizeUnreadable, message);
     }
 
     /// A pod that was made before the webhook was asked for it waits for a claim that is not its own, and
@@ -167,7 +191,7 @@ impl<'a> Turn<'a> {
     /// Remember the size in the template that the claim asks for: who makes it larger later is another client.
     fn note_template_size(&mut self, claim: &PersistentVolumeClaim) {
         let size = self.seen.template_size();
-        if requested(claim) == size {
+        if requested(claim) == Ok(size) {
             self.entry.template_size = Some(size);
         }
     }
@@ -241,25 +265,33 @@ impl<'a> Turn<'a> {
 
     fn compare(&mut self, claim: &PersistentVolumeClaim, may_stop: &mut usize) {
         let size = size_of(self.seen, &self.entry);
+        let ClaimSizes { requested, capacity } = match ClaimSizes::of(claim) {
+            Ok(sizes) => sizes,
+            Err(why) => return self.report_unreadable(&why),
+        };
         match self.drift_of(claim) {
+            Drift::Unreadable(why) => self.report_unreadable(&why),
             Drift::Larger(change) => {
-                let (name, has) = (claim.name_any(), requested(claim));
+                let (name, has) = (claim.name_any(), requested);
                 let message = format!(
                     "claim {name} was made larger than the template by another client, and stays so ({change}): \
                      write {has} in the template; lower that again if the claim is to shrink"
                 );
                 self.wait(AutoscalerReason::ClaimLarger, message);
             }
-            Drift::None if requested(claim) > capacity(claim) => {
+            Drift::None if requested > capacity => {
                 self.says.phase = Some(AutoscalerPhase::Growing);
-                let (name, has, to) = (claim.name_any(), capacity(claim), requested(claim));
-                self.says.progress = Some(format!("claim {name} grows from {has} to {to}"));
+                let name = claim.name_any();
+                self.says.progress =
+                    Some(format!("claim {name} grows from {capacity} to {requested}"));
             }
             Drift::None => {}
-            Drift::Grow | Drift::Lower => self.grow(claim, size),
+            Drift::Grow | Drift::Lower => self.grow(claim, requested, size),
             Drift::Shrink(_) | Drift::Swap(_)
                 if self.stays_rolled_back() || self.stays_aborted() => {}
-            Drift::Swap(_) if self.grows_before(claim, size) => self.grow(claim, size),
+            Drift::Swap(_) if size > requested && self.grows_before(claim) => {
+                self.grow(claim, requested, size);
+            }
             Drift::Shrink(change) => self.shrink(claim, size, change, may_stop),
             Drift::Swap(change) => self.swap(change, may_stop),
             Drift::WrongMode => {
@@ -273,17 +305,16 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Whether a claim that keeps its name grows before it gets another volume: later that has its size.
-    fn grows_before(&self, claim: &PersistentVolumeClaim, size: Quantity) -> bool {
+    /// Whether a claim that keeps its name can grow before it gets another volume: later that has its size.
+    fn grows_before(&self, claim: &PersistentVolumeClaim) -> bool {
         let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
         let can_grow = class.and_then(|class| self.seen.classes.get(class)) == Some(&true);
-        self.seen.makes_claims() && can_grow && size > requested(claim)
+        self.seen.makes_claims() && can_grow
     }
 
-    fn grow(&mut self, claim: &PersistentVolumeClaim, size: Quantity) {
+    fn grow(&mut self, claim: &PersistentVolumeClaim, has: Quantity, size: Quantity) {
         let name = claim.name_any();
         if self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend {
-            let has = requested(claim);
             self.says.phase = Some(AutoscalerPhase::Recommending);
             self.says.next = Some(format!(
                 "pod {}: claim {name} would grow, {has} → {size}; the pod goes on",

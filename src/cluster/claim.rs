@@ -1,10 +1,13 @@
 //! What a claim says of its size, and how it is bound.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Quantity;
+use crate::bytes::ParseBytesError;
 
 /// On a claim: the size for which the resizer of Kubernetes was woken.
 pub const RESIZER_WOKEN_FOR: &str = "pliant.io/resizer-woken-for";
@@ -63,16 +66,63 @@ pub fn class_of(claim: &PersistentVolumeClaim) -> Option<&String> {
     given.or_else(|| claim.spec.as_ref()?.storage_class_name.as_ref())
 }
 
+/// A size on a claim that cannot be read: it is not 0, and nothing is decided by it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} of claim {claim} cannot be read, so nothing is decided by it: {why}")]
+pub struct UnreadableSize {
+    claim: String,
+    field: &'static str,
+    why: ParseBytesError,
+}
+
+impl UnreadableSize {
+    /// The name of the claim.
+    pub fn claim(&self) -> &str {
+        &self.claim
+    }
+}
+
+/// What a claim asks for, and what it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimSizes {
+    /// What it asks for.
+    pub requested: Quantity,
+    /// What it has.
+    pub capacity: Quantity,
+}
+
+impl ClaimSizes {
+    /// Both sizes of a claim.
+    ///
+    /// # Errors
+    /// [`UnreadableSize`] if one of them cannot be read.
+    pub fn of(claim: &PersistentVolumeClaim) -> Result<ClaimSizes, UnreadableSize> {
+        Ok(ClaimSizes { requested: requested(claim)?, capacity: capacity(claim)? })
+    }
+
+    /// Whether the claim asks for more than it has.
+    pub fn wants_more(self) -> bool {
+        self.requested > self.capacity
+    }
+}
+
 /// What a claim asks for; nothing is 0.
-pub fn requested(claim: &PersistentVolumeClaim) -> Quantity {
+///
+/// # Errors
+/// [`UnreadableSize`] if that is no size.
+pub fn requested(claim: &PersistentVolumeClaim) -> Result<Quantity, UnreadableSize> {
     let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
-    quantity(requests.and_then(|all| all.get("storage")))
+    let size = read(claim, "spec.resources.requests.storage", requests)?;
+    Ok(size.unwrap_or_default())
 }
 
 /// What a claim has; nothing is 0.
-pub fn capacity(claim: &PersistentVolumeClaim) -> Quantity {
+///
+/// # Errors
+/// [`UnreadableSize`] if that is no size.
+pub fn capacity(claim: &PersistentVolumeClaim) -> Result<Quantity, UnreadableSize> {
     let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref());
-    quantity(capacity.and_then(|all| all.get("storage")))
+    Ok(read(claim, "status.capacity.storage", capacity)?.unwrap_or_default())
 }
 
 /// What was said of the last growth of a claim that failed.
@@ -83,19 +133,30 @@ pub fn resize_error(claim: &PersistentVolumeClaim) -> Option<&str> {
 }
 
 /// The size that a claim cannot get, as the resizer says; it may ask for another one by now.
-pub fn refused_size(claim: &PersistentVolumeClaim) -> Option<Quantity> {
-    let status = claim.status.as_ref()?;
-    let resize = status.allocated_resource_statuses.as_ref()?.get("storage")?;
-    let tried = status.allocated_resources.as_ref()?.get("storage")?;
-    (resize == "ControllerResizeInfeasible").then(|| quantity(Some(tried)))
+///
+/// # Errors
+/// [`UnreadableSize`] if that is no size.
+pub fn refused_size(claim: &PersistentVolumeClaim) -> Result<Option<Quantity>, UnreadableSize> {
+    let Some(status) = &claim.status else { return Ok(None) };
+    let resize = status.allocated_resource_statuses.as_ref().and_then(|all| all.get("storage"));
+    if resize.is_none_or(|resize| resize != "ControllerResizeInfeasible") {
+        return Ok(None);
+    }
+    let tried = status.allocated_resources.as_ref();
+    read(claim, "status.allocatedResources.storage", tried)
 }
 
 /// Why the driver does not give a claim what it asks for, in its words; `None` if it gives it, or has not
 /// answered to that size yet.
-pub fn refusal(claim: &PersistentVolumeClaim) -> Option<&str> {
-    let asked = requested(claim);
-    let is_refused = refused_size(claim) == Some(asked) && asked > capacity(claim);
-    is_refused.then(|| resize_error(claim).unwrap_or("the driver did not say why"))
+///
+/// # Errors
+/// [`UnreadableSize`] if one of its sizes cannot be read.
+pub fn refusal(claim: &PersistentVolumeClaim) -> Result<Option<&str>, UnreadableSize> {
+    let sizes = ClaimSizes::of(claim)?;
+    // A size that cannot be read is not the one that is asked for.
+    let is_its = refused_size(claim).is_ok_and(|refused| refused == Some(sizes.requested));
+    let is_refused = is_its && sizes.wants_more();
+    Ok(is_refused.then(|| resize_error(claim).unwrap_or("the driver did not say why")))
 }
 
 /// Whether a growth of a claim is told as under way, or as refused.
@@ -109,7 +170,57 @@ pub fn own_words(text: &str) -> &str {
     text.rsplit(" desc = ").next().unwrap_or(text)
 }
 
-fn quantity(written: Option<&Written>) -> Quantity {
-    let parsed = written.and_then(|written| written.0.parse().ok());
-    Quantity(parsed.unwrap_or_default())
+fn read(
+    claim: &PersistentVolumeClaim,
+    field: &'static str,
+    sizes: Option<&BTreeMap<String, Written>>,
+) -> Result<Option<Quantity>, UnreadableSize> {
+    let Some(Written(text)) = sizes.and_then(|sizes| sizes.get("storage")) else { return Ok(None) };
+    let name = || claim.metadata.name.clone().unwrap_or_default();
+    let size = text.parse().map_err(|why| UnreadableSize { claim: name(), field, why })?;
+    Ok(Some(Quantity(size)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn claim(asked: &str, status: &Value) -> PersistentVolumeClaim {
+        let claim = json!({"metadata": {"name": "data"}, "status": status,
+                           "spec": {"resources": {"requests": {"storage": asked}}}});
+        serde_json::from_value(claim).unwrap()
+    }
+
+    #[test]
+    fn a_size_of_a_claim_is_read_as_the_api_server_stores_it() {
+        let grows = claim("1181116006400m", &json!({"capacity": {"storage": "1e9"}}));
+        let sizes = ClaimSizes::of(&grows).unwrap();
+        assert_eq!(
+            (sizes.requested.0.get(), sizes.capacity.0.get()),
+            (1_181_116_007, 1_000_000_000)
+        );
+        assert!(sizes.wants_more());
+        assert_eq!(capacity(&claim("1Gi", &json!({}))), Ok(Quantity::default()), "it has none yet");
+    }
+
+    #[test]
+    fn a_size_that_cannot_be_read_is_not_nothing() {
+        let has = |size: &str| json!({"capacity": {"storage": size}});
+        let asks = claim("1e50", &has("1Gi"));
+        let words = "spec.resources.requests.storage of claim data cannot be read, so nothing is decided by it: \
+                     `1e50` is not a size: its exponent is beyond 40";
+        assert_eq!(requested(&asks).unwrap_err().to_string(), words);
+        assert_eq!(ClaimSizes::of(&asks).unwrap_err().to_string(), words);
+        assert!(refusal(&asks).is_err());
+        let has = claim("1Gi", &has("100E"));
+        let why = ClaimSizes::of(&has).unwrap_err().to_string();
+        assert!(why.starts_with("status.capacity.storage of claim data cannot be read"), "{why}");
+        let refused = json!({"capacity": {"storage": "1Gi"}, "allocatedResources": {"storage": "1e50"},
+                             "allocatedResourceStatuses": {"storage": "ControllerResizeInfeasible"}});
+        let refused = claim("2Gi", &refused);
+        assert!(refused_size(&refused).is_err());
+        assert_eq!(refusal(&refused), Ok(None), "it asks for another one by now");
+    }
 }

@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{self, Quantity};
 use crate::cluster::claim::{
-    self, Binding, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY, RESIZER_WOKEN_FOR,
+    self, Binding, ClaimSizes, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY, RESIZER_WOKEN_FOR,
+    UnreadableSize,
 };
 
 /// The longest text of a tenant that is kept, in bytes. The name of no object is as long, so a text that was cut names
@@ -27,7 +28,7 @@ const LONGEST: usize = 254;
 pub(crate) const LARGEST_POD: usize = 64 << 10;
 
 /// A claim without all that no loop reads.
-#[derive(Resource, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[derive(Resource, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[resource(inherit = PersistentVolumeClaim)]
 #[serde(from = "PersistentVolumeClaim")]
 pub struct ClaimSummary {
@@ -41,12 +42,12 @@ pub struct ClaimSummary {
     pub volume: Option<Box<str>>,
     /// How it is bound.
     pub binding: Binding,
-    /// What it asks for; nothing is 0.
-    pub requested: Quantity,
-    /// What it has; nothing is 0.
-    pub capacity: Quantity,
-    /// The size that it cannot get.
-    pub refused: Option<Quantity>,
+    /// What it asks for and has, where that can be read.
+    #[serde(skip_serializing)]
+    pub sizes: Result<ClaimSizes, UnreadableSize>,
+    /// The size that it cannot get, where that can be read.
+    #[serde(skip_serializing)]
+    pub refused: Result<Option<Quantity>, UnreadableSize>,
     /// True if a growth of it is under way, or refused.
     pub is_resizing: bool,
     /// The size for which the resizer of Kubernetes was woken.
@@ -68,7 +69,7 @@ pub struct DataSource {
 
 impl From<PersistentVolumeClaim> for ClaimSummary {
     fn from(claim: PersistentVolumeClaim) -> Self {
-        let (requested, capacity) = (claim::requested(&claim), claim::capacity(&claim));
+        let sizes = ClaimSizes::of(&claim);
         let (refused, is_resizing) = (claim::refused_size(&claim), claim::is_resizing(&claim));
         let binding = Binding::of(&claim);
         let note = |key: &str| claim.annotations().get(key).map(|value| kept(value));
@@ -97,8 +98,7 @@ impl From<PersistentVolumeClaim> for ClaimSummary {
             source,
             volume,
             binding,
-            requested,
-            capacity,
+            sizes,
             refused,
             is_resizing,
             woken_for,
@@ -387,6 +387,7 @@ mod tests {
         let texts = [&claim.kept_by, &claim.volume, &claim.woken_for];
         assert_eq!(texts.map(|text| text.as_deref()), [Some("db"); 3]);
         let one = "1Gi".parse().map(Quantity).unwrap();
-        assert_eq!((claim.requested, claim.capacity, claim.binding), (one, one, Binding::Bound));
+        let sizes = claim.sizes.unwrap();
+        assert_eq!((sizes.requested, sizes.capacity, claim.binding), (one, one, Binding::Bound));
     }
 }

@@ -14,7 +14,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::causes;
-use crate::cluster::{Binding, ClaimSummary, Lasting, Pv, RESIZER_WOKEN_FOR, Watched, writes};
+use crate::cluster::{
+    Binding, ClaimSummary, Lasting, Pv, RESIZER_WOKEN_FOR, Unreadable, Watched, writes,
+};
 use crate::controllers::until;
 
 /// Who writes, for the API server.
@@ -39,13 +41,33 @@ pub async fn wake_resizer(
         claims.known().await;
         let mut unheard = Lasting::new(LATE);
         let mut others: HashSet<Seen> = HashSet::new();
+        let mut reported: HashSet<Seen> = HashSet::new();
         let mut changes = claims.changes();
         loop {
             let all = claims.all();
             let found: Vec<Seen> =
                 all.iter().filter(|one| is_unheard(one)).map(|one| seen(one)).collect();
             others.retain(|one| found.contains(one));
+            let unreadable: Vec<(Seen, String)> = all
+                .iter()
+                .filter_map(|one| Some((seen(one), one.sizes.as_ref().err()?.to_string())))
+                .collect();
+            reported.retain(|one| unreadable.iter().any(|(seen, _)| seen == one));
             let (late, mut next) = unheard.of(found, Instant::now());
+            for (one, why) in unreadable {
+                let Some(claim) = claims.get_in(&one.0, &one.1) else { continue };
+                if reported.contains(&one) {
+                    continue;
+                }
+                match report(client, &claim, &why).await {
+                    Ok(()) => drop(reported.insert(one)),
+                    Err(error) => {
+                        let (error, size) = (causes::in_full(&error), why);
+                        tracing::warn!(size, error, "failed to report a size");
+                        next = Some(AGAIN);
+                    }
+                }
+            }
             for one in late.into_iter().filter(|one| !others.contains(one)).collect::<Vec<_>>() {
                 let Some(claim) = claims.get_in(&one.0, &one.1) else { continue };
                 match wake(client, &claim).await {
@@ -79,25 +101,47 @@ fn seen(claim: &ClaimSummary) -> Seen {
 
 /// Whether a claim asks for more than it has, and nobody says that he has heard it.
 fn is_unheard(claim: &ClaimSummary) -> bool {
-    let asked = claim.requested;
+    // Whether one grows whose sizes cannot be read is not known: see `report`.
+    let Ok(sizes) = &claim.sizes else { return false };
+    let asked = sizes.requested;
     // What was refused is no word of what is asked for since.
-    let is_heard = claim.is_resizing && claim.refused.is_none_or(|size| size == asked);
+    let is_its =
+        claim.refused.as_ref().is_ok_and(|refused| refused.is_none_or(|size| size == asked));
+    let is_heard = claim.is_resizing && is_its;
     claim.binding == Binding::Bound
         && !is_heard
-        && asked > claim.capacity
+        && sizes.wants_more()
         && claim.metadata.deletion_timestamp.is_none()
         && claim.woken_for.as_deref() != Some(&*asked.to_string())
 }
 
+/// Whether the volume of a claim is of this driver.
+async fn is_ours(client: &Client, claim: &ClaimSummary) -> Result<bool, kube::Error> {
+    let Some(volume) = claim.volume.as_deref().filter(|name| !name.is_empty()) else {
+        return Ok(false);
+    };
+    let pv = Api::<Pv>::all(client.clone()).get_opt(volume).await?;
+    Ok(pv.is_some_and(|pv| pv.handle().is_some()))
+}
+
+/// Write an event on a claim of this driver whose size cannot be read: whether it is to grow is not known.
+async fn report(client: &Client, claim: &ClaimSummary, why: &str) -> Result<(), kube::Error> {
+    if !is_ours(client, claim).await? {
+        return Ok(());
+    }
+    tracing::warn!(namespace = claim.namespace(), error = why, "failed to read a size");
+    Unreadable::of_record(claim, why).event().write(client, WRITER).await.map(drop)
+}
+
 /// Change something of the claim, if its volume is of this driver.
 async fn wake(client: &Client, claim: &ClaimSummary) -> Result<(), kube::Error> {
-    let volume = claim.volume.as_deref().unwrap_or_default();
-    let pv = Api::<Pv>::all(client.clone()).get_opt(volume).await?;
-    if pv.is_none_or(|pv| pv.handle().is_none()) {
+    if !is_ours(client, claim).await? {
         return Ok(());
     }
     let (name, namespace) = (claim.name_any(), claim.namespace().unwrap_or_default());
-    let size = claim.requested.to_string();
+    let Ok(size) = claim.sizes.as_ref().map(|sizes| sizes.requested.to_string()) else {
+        return Ok(());
+    };
     tracing::info!(
         claim = name,
         namespace,

@@ -66,7 +66,9 @@ impl Fit {
 }
 
 fn memory(sizes: &BTreeMap<String, Written>) -> Option<Bytes> {
-    sizes.get("memory")?.0.parse().ok()
+    let size = Bytes::parse_capped(&sizes.get("memory")?.0);
+    // Then the API server judges by it, and its refusal is told.
+    size.inspect_err(|error| tracing::warn!(%error, "a LimitRange is left out")).ok()
 }
 
 /// Whether a container without a limit of its own gets one; one with a largest has that.
@@ -106,6 +108,9 @@ mod tests {
             (vec![], vec![of("Container", "max", "memory", "256Mi")], with("64Mi", "256Mi")),
             (vec![], vec![of("Pod", "max", "memory", "128Mi")], with("64Mi", "128Mi")),
             (vec![], vec![of("Pod", "max", "memory", "4Gi")], usual.clone()),
+            (vec![], vec![of("Pod", "max", "memory", "134217728000m")], with("64Mi", "128Mi")),
+            (vec![], vec![of("Pod", "max", "memory", "1e30")], usual.clone()),
+            (vec![], vec![of("Pod", "max", "memory", "1e50")], usual.clone()),
             (vec![], vec![of("Container", "min", "memory", "100Mi")], with("100Mi", "512Mi")),
             (vec![], vec![of("PersistentVolumeClaim", "max", "storage", "1Gi")], usual.clone()),
             // It is refused then, and told.

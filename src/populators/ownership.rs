@@ -63,7 +63,8 @@ impl Prime {
 /// quota counts only what that asks for.
 fn is_as_asked(claim: &PersistentVolumeClaim, prime: &PersistentVolumeClaim) -> bool {
     let class = |claim: &PersistentVolumeClaim| claim.spec.as_ref()?.storage_class_name.clone();
-    requested(claim) == requested(prime)
+    let sizes = requested(claim).ok().zip(requested(prime).ok());
+    sizes.is_some_and(|(asked, has)| asked == has)
         && class(claim) == class(prime)
         && make::is_block(claim) == make::is_block(prime)
 }
@@ -72,12 +73,14 @@ impl Seen {
     /// Why the second claim must not become the claim's, if it is not as that asks for: its tenant can edit it.
     pub fn is_changed(&self) -> Option<String> {
         let prime = self.prime.as_ref().filter(|prime| !is_as_asked(&self.claim, prime))?;
+        let (asked, has) = match (requested(&self.claim), requested(prime)) {
+            (Ok(asked), Ok(has)) => (asked, has),
+            (Err(why), _) | (_, Err(why)) => return Some(why.to_string()),
+        };
         Some(format!(
-            "claim {} was changed meanwhile: it asks for {}, and claim {} for {}",
+            "claim {} was changed meanwhile: it asks for {has}, and claim {} for {asked}",
             prime.name_any(),
-            requested(prime),
             self.claim.name_any(),
-            requested(&self.claim)
         ))
     }
 

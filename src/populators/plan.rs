@@ -12,7 +12,7 @@ use kube::ResourceExt;
 
 use crate::api::{FenceState, FillingPhase, Quantity};
 use crate::bytes::Bytes;
-use crate::cluster::Binding;
+use crate::cluster::{Binding, requested};
 use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, selected_node, uid};
 use crate::populators::steps::Step;
 use crate::populators::{Fill, Outcome, PopulatorReason, Sight, make};
@@ -190,6 +190,11 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         }
         if seen.backs_off().is_some() {
             return Vec::new();
+        }
+        if let Err(why) = requested(&seen.claim) {
+            let message =
+                format!("{why}; delete the claim and make it again with a size such as 10Gi");
+            return seen.fail(PopulatorReason::SizeUnreadable, &message);
         }
         let mut filling = seen.filling(FillingPhase::Provisioning);
         filling.started_at = filling.started_at.or(Some(Time(seen.now)));

@@ -28,6 +28,8 @@ pub enum PopulatorReason {
     NameConflict,
     /// The source is in another namespace.
     OtherNamespace,
+    /// The size that the claim asks for cannot be read.
+    SizeUnreadable,
     /// A pod may write to the source.
     SourceInUse,
     /// What the claim is filled from is not there.
@@ -48,7 +50,7 @@ pub enum PopulatorReason {
 
 impl PopulatorReason {
     /// All of them.
-    pub const ALL: [PopulatorReason; 19] = [
+    pub const ALL: [PopulatorReason; 20] = [
         PopulatorReason::CannotCopyAhead,
         PopulatorReason::ClaimElsewhere,
         PopulatorReason::ContentDiffers,
@@ -60,6 +62,7 @@ impl PopulatorReason {
         PopulatorReason::Filled,
         PopulatorReason::NameConflict,
         PopulatorReason::OtherNamespace,
+        PopulatorReason::SizeUnreadable,
         PopulatorReason::SourceInUse,
         PopulatorReason::SourceMissing,
         PopulatorReason::SourcePaused,

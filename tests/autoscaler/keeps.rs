@@ -1,9 +1,11 @@
 //! Claims are made, taken over, and let grow.
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use pliant::api::{AutoscalerPhase, PvcAutoscaler, Quantity};
+use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
 use serde_json::json;
 
@@ -51,6 +53,41 @@ fn an_edit_of_the_template_grows_the_claims_under_running_pods() {
         assert_eq!(world.claims(), before);
         assert_eq!(capacity(&world.active(1)), "8Gi");
         assert_eq!(world.play().written["nginx-0"], "w", "it was not started again");
+    });
+}
+
+#[test]
+fn a_size_that_cannot_be_read_decides_nothing_and_others_go_on() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(2, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("2/2").await;
+        let asks = |size: &str| {
+            let mut claim = world.active(0);
+            let requests = &mut claim.spec.as_mut().unwrap().resources.as_mut().unwrap().requests;
+            requests.as_mut().unwrap().insert("storage".to_owned(), Written(size.to_owned()));
+            world.api.put(&claim);
+        };
+        world.play().room = Some(Bytes::gib(64));
+        asks("100E"); // The API server takes it.
+        world.want("8Gi", "hdd", &json!({}));
+        let says = |word: &str| world.status().reason.is_some_and(|reason| reason == word);
+        world.until("it is reported", |_| says("SizeUnreadable")).await;
+        world.until("the other grows", |_| capacity(&world.active(1)) == "8Gi").await;
+        world.rest().await;
+        let message = world.status().message.unwrap();
+        assert!(message.contains("`100E` is not a size"), "{message}");
+        assert_eq!(world.told("SizeUnreadable"), 1, "in one event");
+        let claim = world.active(0);
+        let asked = claim.spec.unwrap().resources.unwrap().requests.unwrap();
+        assert_eq!(
+            (&*asked["storage"].0, &*claim.status.unwrap().capacity.unwrap()["storage"].0),
+            ("100E", "4Gi")
+        );
+        asks("4294967296500m");
+        world.settled("2/2").await;
+        assert_eq!(capacity(&world.active(0)), "8Gi");
     });
 }
 

@@ -204,8 +204,11 @@ fn who_would_send_a_claim_to_another_node_is_refused_before_its_pod_is_stopped()
 fn a_swap_waits_until_the_quota_leaves_enough_for_both_of_its_claims() {
     block_on(async {
         let (world, _operator) = one_pod().await;
-        quota(&world, "7Gi", "4Gi");
+        quota(&world, "8Gi", "1e50");
         world.want("2Gi", "hdd", &json!({}));
+        let sentence = "status.used of requests.storage in ResourceQuota storage cannot be read";
+        waits_for(&world, "SizeUnreadable", sentence).await;
+        quota(&world, "7Gi", "4294967295500m");
         let sentence = "ResourceQuota storage leaves 3Gi of requests.storage, and a swap of claim";
         waits_for(&world, "QuotaTooSmall", sentence).await;
         quota(&world, "8Gi", "4Gi");

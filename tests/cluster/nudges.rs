@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use pliant::controllers::nudge::wake_resizer;
 use pliant::populators::Watches;
@@ -72,6 +73,34 @@ async fn what_was_refused_is_no_word_of_what_is_asked_for_since() {
         two_operators(&api, &stop);
         claim(&api, "2Gi", DRIVER, &refused);
         assert_eq!(woken(&api).await.0.as_deref(), woken_for);
+        stop.cancel();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_size_is_read_as_the_api_server_stores_it() {
+    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    claim(&api, "1181116006400m", DRIVER, &json!({}));
+    two_operators(&api, &stop);
+    assert_eq!(woken(&api).await.0.as_deref(), Some("1181116007"));
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_size_that_cannot_be_read_wakes_nobody_and_is_reported_once() {
+    for (driver, reports) in [(DRIVER, 1), ("other.example.com", 0)] {
+        let (api, stop) = (FakeApi::new(), CancellationToken::new());
+        claim(&api, "1e50", driver, &json!({}));
+        two_operators(&api, &stop);
+        assert_eq!(woken(&api).await.0, None);
+        assert_eq!(woken(&api).await.0, None);
+        let events: Vec<Event> = api.list();
+        assert_eq!(events.len(), reports, "{events:?}");
+        for event in events {
+            assert_eq!(event.reason.as_deref(), Some("ObjectUnreadable"));
+            let note = event.note.unwrap();
+            assert!(note.contains("spec.resources.requests.storage of claim data"), "{note}");
+        }
         stop.cancel();
     }
 }

@@ -410,7 +410,7 @@ fn resize(api: &FakeApi, play: &mut Play, claim: &PersistentVolumeClaim) -> bool
     if phase(claim) != "Bound" || status["capacity"] == wanted {
         return false;
     }
-    let size = |all: &Value| all["storage"].as_str().and_then(|text| text.parse::<Bytes>().ok());
+    let size = |all: &Value| Bytes::parse_capped(all["storage"].as_str()?).ok();
     let (has, wants) = (size(&status["capacity"]), size(&wanted));
     // One that has got a larger volume under its own name has more than it asks for.
     if has > wants && claim.annotations().contains_key(GIVEN) {

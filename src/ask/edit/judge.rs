@@ -182,7 +182,11 @@ fn goes_the_right_way(
     wish: &Wish,
 ) -> Result<(), AskError> {
     let template = autoscaler.spec.volume_claim_template.spec.resources.requests.storage;
-    let has = claim.and_then(|name| seen.around.claim(name)).map_or(template, requested);
+    let has = match claim.and_then(|name| seen.around.claim(name)).map(requested) {
+        Some(Ok(has)) => has,
+        Some(Err(why)) => return refused(why.to_string()),
+        None => template,
+    };
     let name = claim.map_or_else(|| called(autoscaler), str::to_owned);
     let place = format!("{name} --namespace {}", seen.around.namespace);
     match wish {

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::{Seen, Unkept, Wish};
 use crate::api::Quantity;
-use crate::cluster::requested;
 
 /// What would do it: a PvcAutoscaler where a pod of a StatefulSet uses the claim, else a copy.
 pub(super) fn unkept(seen: &Seen, claim: &PersistentVolumeClaim, wish: &Wish) -> Unkept {
@@ -63,7 +62,11 @@ fn by_copy(claim: &PersistentVolumeClaim, wish: &Wish) -> Unkept {
 /// What a claim asks for, with the wish in it.
 fn spec(claim: &PersistentVolumeClaim, wish: &Wish) -> Value {
     let has = claim.spec.clone().unwrap_or_default();
-    let size = wish.size().map_or_else(|| requested(claim), Quantity);
+    let asked = has.resources.and_then(|all| all.requests?.remove("storage"));
+    let size = match wish.size() {
+        Some(size) => json!(Quantity(size)),
+        None => json!(asked), // As it is written, whatever it is.
+    };
     let class = match wish {
         Wish::Move(class) => Some(class.clone()),
         _ => has.storage_class_name,

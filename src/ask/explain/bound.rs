@@ -10,7 +10,7 @@ use super::{Explanation, State, Todo};
 use crate::api::{FenceStatus, NodeStorage, VolumeOnNode};
 use crate::bytes::Bytes;
 use crate::cluster::audit::is_complete;
-use crate::cluster::is_on;
+use crate::cluster::{self, is_on};
 use crate::volume::{Fence, NodeKey, Use, VolumeId, few};
 
 /// Where the volume of a claim is, and how.
@@ -210,6 +210,6 @@ fn cannot_grow(facts: &Facts) -> String {
 
 /// The size that a claim has.
 pub(super) fn capacity(facts: &Facts) -> Option<Bytes> {
-    let status = facts.claim.as_ref()?.status.as_ref()?;
-    status.capacity.as_ref()?.get("storage")?.0.parse().ok()
+    let size = cluster::capacity(facts.claim.as_ref()?).ok()?;
+    Some(size.0).filter(|size| *size > Bytes::ZERO)
 }

@@ -15,7 +15,7 @@ use crate::ask::{
 };
 pub(super) use crate::ask::{NODES, STORAGES, VOLUMES};
 use crate::bytes::Bytes;
-use crate::cluster::{Unreadable, own_words};
+use crate::cluster::{Unreadable, own_words, requested};
 use crate::volume::DRIVER;
 
 /// All that a judgement needs, as it is in the API server.
@@ -71,10 +71,9 @@ impl Facts {
         (source.driver == DRIVER).then_some(source.volume_handle.as_str())
     }
 
-    /// What the claim asks for.
+    /// What the claim asks for. One whose size cannot be read is not judged by it.
     pub fn wish(&self) -> Option<Bytes> {
-        let resources = self.claim.as_ref()?.spec.as_ref()?.resources.as_ref()?;
-        resources.requests.as_ref()?.get("storage")?.0.parse().ok()
+        requested(self.claim.as_ref()?).ok().map(|size| size.0)
     }
 
     /// The record of the node with this name.

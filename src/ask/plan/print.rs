@@ -85,6 +85,9 @@ fn row(pod: &PodPlan) -> [String; 5] {
         (None, Procedure::Swap) => "swap".to_owned(),
         (None, Procedure::RollBack) => "is rolled back".to_owned(),
         (None, Procedure::Unseen) => "not known: you may not read its claim".to_owned(),
+        (None, Procedure::Unreadable) => {
+            format!("not decided: {}", pod.change.as_deref().unwrap_or_default())
+        }
         (None, Procedure::Impossible) => "cannot be: another volumeMode".to_owned(),
     };
     let held = pod.held.as_ref().map(|held| format!(", not yet: {held}")).unwrap_or_default();

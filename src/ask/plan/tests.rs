@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::bytes::Bytes;
 
 pub fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -230,4 +231,20 @@ fn a_claim_that_may_not_be_read_is_not_shown_as_one_that_is_made() {
     assert!(!text.contains("is made"), "{text}");
     assert!(text.contains("not known: you may not read its claim"), "{text}");
     assert!(text.contains("You may not read: persistentvolumeclaims."), "{text}");
+}
+
+#[test]
+fn nothing_is_planned_for_a_claim_whose_size_cannot_be_read() {
+    let mut seen = around(swapping());
+    seen.claims[0] = claim("data-db-0", "8589934592000m", "hdd");
+    let plan = plan_of(&seen, &seen.autoscalers[0]);
+    assert_eq!(
+        (plan.pods[0].has, plan.pods[0].by),
+        (Some(Quantity(Bytes::gib(8))), Procedure::Swap)
+    );
+    seen.claims[0] = claim("data-db-0", "1e50", "hdd");
+    let plan = plan_of(&seen, &seen.autoscalers[0]);
+    assert_eq!((plan.pods[0].has, plan.pods[0].by), (None, Procedure::Unreadable));
+    let why = plan.pods[0].change.as_deref().unwrap();
+    assert!(why.contains("`1e50` is not a size"), "{why}");
 }

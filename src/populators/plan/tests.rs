@@ -975,3 +975,19 @@ fn what_fills_a_volume_is_tried_while_its_source_is_paused() {
     let made = plan(&is_known(tried(provisioned())).with(|seen| seen.prime = None));
     assert!(!format!("{made:?}").contains("probe_time: Some"), "another volume is tried, too");
 }
+
+#[test]
+fn a_claim_whose_size_cannot_be_read_is_not_filled() {
+    let asks = |size: &str| {
+        fresh().with(|seen| {
+            let spec = seen.claim.spec.as_mut().unwrap();
+            spec.resources = Some(of(json!({"requests": {"storage": size}})));
+        })
+    };
+    let steps = plan(&asks("1181116006400m"));
+    assert!(steps.contains(&Step::MakePrime), "{steps:?}");
+    let steps = plan(&asks("1e50"));
+    assert!(!steps.contains(&Step::MakePrime), "{steps:?}");
+    let said = format!("{steps:?}");
+    assert!(said.contains("SizeUnreadable") && said.contains("`1e50` is not a size"), "{said}");
+}

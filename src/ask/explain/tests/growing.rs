@@ -69,6 +69,22 @@ fn a_claim_that_has_what_it_asks_for_is_fine() {
 }
 
 #[test]
+fn a_growth_is_seen_whatever_form_its_size_has() {
+    for asks in ["214748364800500m", "3e11"] {
+        let asks =
+            with_claim(growing("", &json!({})), "/spec/resources/requests/storage", json!(asks));
+        assert_eq!(said(&asks).0, State::Growing);
+    }
+    for at in ["/spec/resources/requests/storage", "/status/capacity/storage"] {
+        let (state, text) = said(&with_claim(bound(), at, json!("1e50")));
+        assert_eq!(state, State::SizeUnreadable, "{text}");
+        let text = text.replace('\n', " ");
+        assert!(text.contains("`1e50` is not a size: its exponent is beyond 40"), "{text}");
+        assert!(text.contains("kubectl edit pvc db-2 --namespace default"), "{text}");
+    }
+}
+
+#[test]
 fn each_state_of_a_resize_is_told_in_plain_words() {
     let resizing = || condition("Resizing", "");
     let pending = condition("FileSystemResizePending", "Waiting for user to (re-)start a pod");
