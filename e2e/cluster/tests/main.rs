@@ -33,6 +33,7 @@ mod pools;
 mod populators;
 mod postgresql;
 mod room;
+mod sizes;
 mod storm;
 mod swap_storm;
 mod two_templates;
