@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use nix::libc::{ENOTTY, EOPNOTSUPP};
+use nix::libc::{ENOTTY, EOPNOTSUPP, EPERM};
 
 use crate::bytes::Bytes;
 use crate::fs::{
@@ -56,6 +56,10 @@ pub async fn grow_mounted(
         // The tools make the same calls, so they could do no better.
         Err(error) if matches!(error.errno(), Some(ENOTTY | EOPNOTSUPP)) => {
             return Err(only_unmounted(device));
+        }
+        // The superblock tells of errors some seconds after the kernel knows of them.
+        Err(error) if kind.is_ext() && error.errno() == Some(EPERM) => {
+            return Err(recorded_errors(kind, device));
         }
         answer => answer?,
     }
@@ -193,13 +197,19 @@ async fn copies_lag(
     Ok(false)
 }
 
+fn recorded_errors(kind: FsKind, device: &Path) -> FsError {
+    FsError::Damaged {
+        device: device.to_owned(),
+        meaning: "the kernel has recorded errors in it, and does not grow it until it is checked; stop the \
+                  workload, and it is checked before the next use"
+            .to_owned(),
+        repair: tools::repair_by_hand(kind, device),
+    }
+}
+
 fn may_grow_mounted(superblock: &Superblock, device: &Path) -> Result<(), FsError> {
     if superblock.has_errors() {
-        return Err(FsError::Damaged {
-            device: device.to_owned(),
-            meaning: "the kernel has recorded errors in it".to_owned(),
-            repair: tools::repair_by_hand(superblock.kind, device),
-        });
+        return Err(recorded_errors(superblock.kind, device));
     }
     if !grows_online(superblock) {
         return Err(only_unmounted(device));

@@ -11,6 +11,8 @@ use crate::host::HostError;
 pub(super) struct Faults {
     failing: Option<(String, Failing)>,
     panicking: Option<String>,
+    /// What the kernel says to it, if that is not EIO.
+    errno: Option<i32>,
     slow: Option<(String, Duration)>,
     lvm_dies_after: Option<usize>,
     uninstalled: Option<String>,
@@ -36,6 +38,13 @@ impl FakeHost {
     /// panics there.
     pub fn panic_at(&self, call: &str) {
         self.lock().faults.panicking = Some(call.to_owned());
+    }
+
+    /// Let calls fail as [`FakeHost::fail`] does, each time; the kernel says this.
+    pub fn fail_with(&self, call: &str, errno: i32) {
+        let mut world = self.lock();
+        world.faults.failing = Some((call.to_owned(), Failing::Always));
+        world.faults.errno = Some(errno);
     }
 
     /// Let each LVM command whose line begins with `call` take so long, with its group locked.
@@ -75,7 +84,9 @@ impl FakeHost {
 
     /// The kernel's answer, if this call is to fail.
     pub(super) fn failure_of(&self, call: &str) -> Result<(), HostError> {
-        if self.lock().fails(call) { Err(system(call, nix::libc::EIO)) } else { Ok(()) }
+        let mut world = self.lock();
+        let errno = world.faults.errno.unwrap_or(nix::libc::EIO);
+        if world.fails(call) { Err(system(call, errno)) } else { Ok(()) }
     }
 
     /// Let pass the time that this call takes.

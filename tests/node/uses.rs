@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nix::libc::EPERM;
 use pliant::bytes::Bytes;
 use pliant::fs::superblock;
 use pliant::host::{Cmd, Host};
@@ -262,6 +263,25 @@ fn a_mounted_file_system_with_errors_does_not_grow() {
         let said = node.expand(&id_of(VOLUME), Path::new(STAGING), None).await;
         assert!(format!("{said:?}").contains("the kernel has recorded errors"), "{said:?}");
         assert!(superblock_on(&host, &device).await.covers < Bytes::mib(LARGE));
+    });
+}
+
+#[test]
+fn errors_that_only_the_kernel_knows_of_yet_are_told_with_what_to_do() {
+    block_on(async {
+        let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4)]).await;
+        host.fail_with("EXT4_IOC_RESIZE_FS", EPERM);
+        let grown = node.grow(&id_of(VOLUME), growth(LARGE)).await.expect("the volume grows");
+        assert!(grown.node_expansion_required);
+        let said = node.expand(&id_of(VOLUME), Path::new(STAGING), None).await;
+        let words =
+            "the kernel has recorded errors in it, and does not grow it until it is checked";
+        assert_refused(said, words);
+        host.mend();
+        Op::Unstage.ask(&host, &node).await.expect("unstage");
+        node.stage(&staging(EXT4)).await.expect("it is checked, and grown");
+        let device = device_of(&host, VOLUME);
+        assert!(superblock_on(&host, &device).await.covers >= Bytes::mib(LARGE));
     });
 }
 
