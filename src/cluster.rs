@@ -42,7 +42,10 @@ mod words;
 pub mod writes;
 
 pub use asks::Asks;
-pub use caught::{INTERNAL_ERROR, Panicked, caught, panics, report_panic};
+pub use caught::{
+    INTERNAL_ERROR, LONGEST_WORK, Panicked, Unfinished, caught, caught_in_time, panics,
+    report_panic, report_unfinished,
+};
 pub use claim::{
     Binding, CLASS, ClaimSizes, EXCHANGE, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY,
     RESIZER_WOKEN_FOR, UnreadableSize, VOLUME, capacity, class_of, is_resizing, own_words, refusal,

@@ -15,7 +15,7 @@ use crate::autoscaler::keeper::{AGAIN, Keeper, PAUSE, until};
 use crate::autoscaler::seen::{uid, uses};
 use crate::autoscaler::tell::lower;
 use crate::causes;
-use crate::cluster::{PodSummary, VolumeSeen, Wish, capacity, caught, pods};
+use crate::cluster::{PodSummary, VolumeSeen, Wish, capacity, caught_in_time, pods};
 use crate::populators;
 use crate::volume::{Fence, Standing, Use};
 
@@ -102,7 +102,8 @@ impl Keeper {
                 if !is_being_copied(volume) && volume.limit.is_none() {
                     continue;
                 }
-                is_any |= match Box::pin(caught("volumes", self.give_back_volume(volume))).await {
+                let given = caught_in_time("volumes", self.give_back_volume(volume));
+                is_any |= match Box::pin(given).await {
                     Ok(Ok(is_any)) => is_any,
                     Ok(Err(error)) => {
                         let error = causes::in_full(&error);
@@ -113,8 +114,8 @@ impl Keeper {
                         );
                         true
                     }
-                    Err(panicked) => {
-                        tracing::error!(volume = volume.id, %panicked, "a volume is not given back");
+                    Err(why) => {
+                        tracing::error!(volume = volume.id, %why, "a volume is not given back");
                         true
                     }
                 };

@@ -12,7 +12,7 @@ use crate::autoscaler::WRITER;
 use crate::autoscaler::exchange::record;
 use crate::autoscaler::keeper::{AT_ONCE, Keeper};
 use crate::causes;
-use crate::cluster::{PodVersion, caught, list, report_panic, volume_of, writes};
+use crate::cluster::{PodVersion, caught_in_time, list, report_unfinished, volume_of, writes};
 use crate::volume::Use;
 
 impl Keeper {
@@ -20,15 +20,15 @@ impl Keeper {
     pub(super) async fn open_gates(&self) -> bool {
         let gated = self.gated.all().into_iter().filter(|pod| pod.is_gated);
         let opened = stream::iter(gated).map(|pod| async move {
-            match caught("gated pods", self.open_gate(&pod)).await {
+            match caught_in_time("gated pods", self.open_gate(&pod)).await {
                 Ok(Ok(is_left)) => is_left,
                 Ok(Err(error)) => {
                     let (pod, error) = (pod.name_any(), causes::in_full(&error));
                     tracing::warn!(pod, error, "it is not known whether a pod is to be scheduled");
                     true
                 }
-                Err(panicked) => {
-                    report_panic(&self.client, WRITER, &*pod, &panicked).await;
+                Err(why) => {
+                    report_unfinished(&self.client, WRITER, &*pod, &why).await;
                     true
                 }
             }

@@ -21,7 +21,7 @@ use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{SUPERSEDED_BY, WRITER};
 use crate::causes;
 use crate::cluster::{
-    ClaimSummary, HELD_BY_SWAP as SWAP, PodSummary, caught, list, report_panic, writes,
+    ClaimSummary, HELD_BY_SWAP as SWAP, PodSummary, caught_in_time, list, report_unfinished, writes,
 };
 use crate::populators;
 
@@ -189,7 +189,8 @@ impl Keeper {
     pub(super) async fn let_go_of_forgotten(&self) -> bool {
         let held = self.watches.claims().all().into_iter().filter(|claim| is_held(&**claim));
         let released = stream::iter(held).map(|claim| async move {
-            match Box::pin(caught("held claims", self.release_if_forgotten_by_all(&claim))).await {
+            let released = caught_in_time("held claims", self.release_if_forgotten_by_all(&claim));
+            match Box::pin(released).await {
                 Ok(Ok(is_any)) => is_any,
                 Ok(Err(error)) => {
                     let (claim, error) = (claim.name_any(), causes::in_full(&error));
@@ -200,8 +201,8 @@ impl Keeper {
                     );
                     true
                 }
-                Err(panicked) => {
-                    report_panic(&self.client, WRITER, &*claim, &panicked).await;
+                Err(why) => {
+                    report_unfinished(&self.client, WRITER, &*claim, &why).await;
                     true
                 }
             }

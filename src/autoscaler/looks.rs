@@ -10,9 +10,12 @@ use tokio::time::Instant;
 
 use crate::api::{self, NodeStorage, PvcAutoscaler, SwapPhase, VolumeUsage};
 use crate::autoscaler::WRITER;
+use crate::autoscaler::WRITER;
 use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper};
 use crate::autoscaler::seen::{Refusal, uid};
-use crate::cluster::{Busy, ClaimSummary, Due, Slots, caught, report_panic};
+use crate::cluster::{
+    Busy, ClaimSummary, Due, Slots, Unfinished, caught_in_time, report_unfinished,
+};
 
 /// How many are looked at at once: half of them of one namespace, and some that are in no swap.
 const SLOTS: Slots = Slots { all: AT_ONCE, of_namespace: AT_ONCE / 2, not_urgent: 4 };
@@ -20,7 +23,7 @@ const SLOTS: Slots = Slots { all: AT_ONCE, of_namespace: AT_ONCE / 2, not_urgent
 /// The longest pause of one that waits and of which nothing changes.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The longest pause after looks that ended in a panic.
+/// The longest pause after looks that had no outcome: they ended in a panic, or took too long.
 const LONGEST_FAULT: Duration = Duration::from_secs(600);
 
 /// The looks under way, and what was last seen.
@@ -43,7 +46,7 @@ struct Known {
     is_attended: bool,
     /// How many looks in a row have found that it waits, with nothing changed.
     waits: u32,
-    /// How many looks in a row have ended in a panic.
+    /// How many looks in a row have had no outcome.
     faults: u32,
 }
 
@@ -56,7 +59,8 @@ struct Attended {
     /// After how long to look again without a change.
     after: Option<Duration>,
     refusal: Option<Refusal>,
-    has_panicked: bool,
+    /// Why it has no outcome.
+    unfinished: Option<Unfinished>,
 }
 
 /// What belongs to each workload, found in one go over all.
@@ -221,9 +225,13 @@ impl Looks {
         self.busy.end(&ended.namespace, ended.is_urgent);
         let Some(one) = self.known.get_mut(&ended.uid) else { return };
         (one.refusal, one.is_attended) = (ended.refusal, false);
-        one.faults = if ended.has_panicked { one.faults.saturating_add(1) } else { 0 };
+        one.faults = if ended.unfinished.is_some() { one.faults.saturating_add(1) } else { 0 };
         let after = match ended.after {
-            _ if ended.has_panicked => Some(longer(one.faults - 1, LONGEST_FAULT)),
+            // A pod may be stopped for it, and what hangs may answer at any moment.
+            _ if ended.unfinished == Some(Unfinished::TooLong) && ended.is_urgent => {
+                Some(longer(one.faults - 1, LONGEST_WAIT))
+            }
+            _ if ended.unfinished.is_some() => Some(longer(one.faults - 1, LONGEST_FAULT)),
             Some(AGAIN) if !ended.is_urgent => {
                 one.waits = one.waits.saturating_add(1);
                 Some(longer(one.waits - 1, LONGEST_WAIT))
@@ -245,16 +253,21 @@ async fn look(
     chosen: Due<String>,
     mut refusal: Option<Refusal>,
 ) -> Attended {
-    let looked = Box::pin(caught("pvcautoscalers", keeper.attend(&autoscaler, &mut refusal))).await;
-    if let Err(panicked) = &looked {
-        report_panic(&keeper.client, WRITER, &*autoscaler, panicked).await;
+    let look = caught_in_time("pvcautoscalers", keeper.attend(&autoscaler, &mut refusal));
+    let looked = Box::pin(look).await;
+    if let Err(why) = &looked {
+        report_unfinished(&keeper.client, WRITER, &*autoscaler, why).await;
     }
+    let (after, unfinished) = match looked {
+        Ok(after) => (after, None),
+        Err(why) => (None, Some(why)),
+    };
     Attended {
         uid: chosen.key,
         namespace: chosen.namespace,
         is_urgent: chosen.is_urgent,
-        has_panicked: looked.is_err(),
-        after: looked.unwrap_or_default(),
+        unfinished,
+        after,
         refusal,
     }
 }

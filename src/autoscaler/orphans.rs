@@ -17,7 +17,7 @@ use crate::autoscaler::seen::{has_ended, is_bound, is_ending, uid, uses};
 use crate::autoscaler::swap::is_fillable;
 use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY, WRITER};
 use crate::causes;
-use crate::cluster::{ClaimSummary, PodSummary, VOLUME, caught, list, pods, writes};
+use crate::cluster::{ClaimSummary, PodSummary, VOLUME, caught_in_time, list, pods, writes};
 use crate::populators;
 
 /// What was made for a swap of which no one knows any more, as it is now.
@@ -119,9 +119,10 @@ impl Keeper {
         let all: BTreeSet<_> = copies.chain(sources).collect();
         let mut is_any = false;
         for ((namespace, keeper), name) in all {
-            let cared = caught("orphans", self.care_for_orphan(&namespace, &keeper, &name)).await;
-            let cared = cared
-                .unwrap_or_else(|panicked| Err(kube::Error::Service(panicked.to_string().into())));
+            let care = self.care_for_orphan(&namespace, &keeper, &name);
+            let cared = caught_in_time("orphans", care).await;
+            let cared =
+                cared.unwrap_or_else(|why| Err(kube::Error::Service(why.to_string().into())));
             is_any |= cared.unwrap_or_else(|error| {
                 let error = causes::in_full(&error);
                 tracing::warn!(claim = name, namespace, error, "failed to clean up after a swap");

@@ -16,7 +16,7 @@ use crate::autoscaler::exchange::{
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{Seen, uid};
 use crate::causes;
-use crate::cluster::{CLASS, EXCHANGE, Pv, VOLUME, caught, list, pods, writes};
+use crate::cluster::{CLASS, EXCHANGE, Pv, VOLUME, caught_in_time, list, pods, writes};
 use crate::populators;
 
 /// How many writes an exchange has at most, with some that meet what is there already.
@@ -233,9 +233,9 @@ impl Keeper {
         let all: BTreeMap<_, _> = all.iter().filter_map(|pv| claims_of(pv)).collect();
         for ((namespace, active, copy), known) in all {
             let ended = self.end_if_forgotten(&namespace, &active, &copy, &known);
-            let ended = caught("exchanges", ended)
+            let ended = caught_in_time("exchanges", ended)
                 .await
-                .unwrap_or_else(|panicked| Err(kube::Error::Service(panicked.to_string().into())));
+                .unwrap_or_else(|why| Err(kube::Error::Service(why.to_string().into())));
             is_any |= ended.unwrap_or_else(|error| {
                 let error = causes::in_full(&error);
                 tracing::warn!(

@@ -1,18 +1,47 @@
-//! A panic in the work for one object is that object's trouble.
+//! A panic in the work for one object is that object's trouble, and so is a call of it that never ends.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
-use kube::{Client, Resource};
+use kube::{Client, Resource, ResourceExt};
+use tokio::time::timeout;
 
 use crate::causes;
 use crate::cluster::OnceEvent;
 
 /// The reason of the event on an object whose work ended in a panic.
 pub const INTERNAL_ERROR: &str = "InternalError";
+
+/// How long the work for one object of a loop may take. A look at a thousand claims takes some seconds, and a webhook
+/// that guards a namespace may take half a minute for each write.
+pub const LONGEST_WORK: Duration = Duration::from_secs(120);
+
+/// How long the report of a panic may take: the API server may be what hangs.
+const LONGEST_REPORT: Duration = Duration::from_secs(10);
+
+/// Why the work for one object has no outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfinished {
+    /// It ended in a panic.
+    Panicked(Panicked),
+    /// It took longer than [`LONGEST_WORK`], and goes on no more.
+    TooLong,
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfinished::Panicked(panicked) => panicked.fmt(f),
+            Unfinished::TooLong => {
+                write!(f, "no outcome after {} s, as of calls that hang", LONGEST_WORK.as_secs())
+            }
+        }
+    }
+}
 
 /// What a panic said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +73,36 @@ pub async fn caught<T>(
     })
 }
 
+/// The same, for so long and no longer: what it has not done by then is not done.
+///
+/// # Errors
+/// Why there is no outcome.
+pub async fn caught_in_time<T>(
+    in_loop: &'static str,
+    work: impl Future<Output = T>,
+) -> Result<T, Unfinished> {
+    let ended = timeout(LONGEST_WORK, caught(in_loop, work)).await;
+    ended.map_err(|_| Unfinished::TooLong)?.map_err(Unfinished::Panicked)
+}
+
+/// Report on an object that the work for it has no outcome.
+pub async fn report_unfinished<K: Resource<DynamicType = ()>>(
+    client: &Client,
+    writer: &str,
+    object: &K,
+    why: &Unfinished,
+) {
+    match why {
+        Unfinished::Panicked(panicked) => report_panic(client, writer, object, panicked).await,
+        // Not by an event: whoever does not answer would not take it.
+        Unfinished::TooLong => {
+            let (kind, name) = (K::kind(&()), object.name_any());
+            let namespace = object.namespace().unwrap_or_default();
+            tracing::warn!(%kind, name, namespace, error = %why, "work is stopped, and tried again");
+        }
+    }
+}
+
 /// Count the panics that were caught since the start, by the loop that they were in.
 pub fn panics() -> BTreeMap<&'static str, u64> {
     CAUGHT.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -60,9 +119,13 @@ pub async fn report_panic<K: Resource<DynamicType = ()>>(
         "{panicked}; nothing is done about this object for a while; report it with the log"
     );
     let event = OnceEvent::of(object, (INTERNAL_ERROR, true), &panicked.0, &text);
-    if let Err(error) = event.write(client, writer).await {
-        let error = causes::in_full(&error);
-        tracing::warn!(event = event.name, error, "failed to write an event");
+    match timeout(LONGEST_REPORT, event.write(client, writer)).await {
+        Ok(Err(error)) => {
+            let error = causes::in_full(&error);
+            tracing::warn!(event = event.name, error, "failed to write an event");
+        }
+        Err(_) => tracing::warn!(event = event.name, "failed to write an event in time"),
+        Ok(Ok(_)) => {}
     }
 }
 
@@ -76,5 +139,14 @@ mod tests {
         let said = caught("test", async { panic!("of {}", "one") }).await;
         assert_eq!(said, Err::<(), _>(Panicked("of one".to_owned())));
         assert_eq!(panics().get("test"), Some(&1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_never_ends_is_stopped() {
+        assert_eq!(caught_in_time("hung", async { 7 }).await, Ok(7));
+        let hung = caught_in_time("hung", std::future::pending::<()>()).await;
+        assert_eq!(hung, Err(Unfinished::TooLong));
+        let said = caught_in_time("hung", async { panic!("of it") }).await;
+        assert_eq!(said, Err::<(), _>(Unfinished::Panicked(Panicked("of it".to_owned()))));
     }
 }

@@ -1,6 +1,8 @@
 //! Many workloads, and some that are no good: each has its turn.
 
-use pliant::api::{AutoscalerPhase, PvcAutoscalerStatus};
+use std::time::Duration;
+
+use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus};
 use serde_json::json;
 
 use crate::block_on;
@@ -47,6 +49,32 @@ fn a_panic_of_one_look_is_the_back_off_of_that_one() {
         world.want("2Gi", "hdd", &json!({}));
         world.settled("1/1").await;
         assert!(world.looks(PANICS) <= looks + 3, "the pause grows");
+    });
+}
+
+#[test]
+fn looks_whose_calls_hang_are_stopped_and_others_of_their_namespace_have_their_turn() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.api.slow_down("other", Duration::from_hours(24));
+        let all: Vec<String> = (0..20).map(|at| format!("hung{at}")).collect();
+        all.iter().for_each(|name| world.want_elsewhere(name, "missing"));
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        world.api.slow_down("other", Duration::ZERO);
+        // Calls that hang from before do so for a day.
+        tokio::time::sleep(Duration::from_mins(12)).await;
+        let is_told = |name: &String| {
+            let there: Option<PvcAutoscaler> = world.api.get(&format!("other/{name}"));
+            let status = there.and_then(|one| one.status);
+            status.is_some_and(|status| status.reason.is_some())
+        };
+        let left: Vec<&String> = all.iter().filter(|name| !is_told(name)).collect();
+        assert_eq!(left, Vec::<&String>::new());
+        world.want("2Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
     });
 }
 
