@@ -12,7 +12,7 @@ use crate::api::{PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantit
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{Seen, uid};
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY, WRITER, make};
+use crate::autoscaler::{AutoscalerReason, KEPT_BY, SUPERSEDED_BY, WRITER, make};
 use crate::cluster::{OnceEvent, refusal, requested, writes};
 use crate::populators;
 
@@ -71,7 +71,10 @@ impl Keeper {
                 let populator_pod = seen.workload.as_ref().map(|workload| &workload.populator_pod);
                 let populator_pod = populator_pod.cloned().unwrap_or_default();
                 let source = make::source(autoscaler, ordinal, &claim, &from, &populator_pod);
-                writes::make(&self.of::<PvcSourcePopulator>(&namespace), &source, WRITER).await
+                let by = autoscaler.name_any();
+                let is_own = |there: &PvcSourcePopulator| there.labels().get(KEPT_BY) == Some(&by);
+                let api = self.of::<PvcSourcePopulator>(&namespace);
+                writes::make_own(&api, &source, WRITER, is_own).await
             }
             Step::EndRounds { claim } => {
                 let spec = json!({"copyAhead": false, "probe": false});

@@ -4,8 +4,8 @@ use std::fmt::Debug;
 
 use json_patch::Patch as JsonPatch;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -34,6 +34,37 @@ where
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
         made => made.map(Some),
     }
+}
+
+/// Make an object, if there is none of its name; one that is another client's stays as it is.
+///
+/// # Errors
+/// That there is one of another client, as a refusal; what the API server says.
+pub async fn make_own<K>(
+    api: &Api<K>,
+    object: &K,
+    writer: &str,
+    is_own: impl FnOnce(&K) -> bool,
+) -> Result<(), kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Serialize + Debug,
+{
+    if make_new(api, object, writer).await?.is_some() {
+        return Ok(());
+    }
+    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
+    // Gone again is made at the next look.
+    if api.get_opt(&name).await?.is_none_or(|there| is_own(&there)) {
+        return Ok(());
+    }
+    let message = format!(
+        "{} {name} in namespace {namespace} has the name of one that the operator makes, and is another client's: \
+         `kubectl delete {} {name} --namespace {namespace}` if it is not needed",
+        K::kind(&()),
+        K::plural(&())
+    );
+    let status = kube::core::Status::failure(&message, "Forbidden").with_code(403);
+    Err(kube::Error::Api(Box::new(status)))
 }
 
 /// Ask whether an object could be made, and make none: all who guard the namespace are asked. One of its name

@@ -183,7 +183,9 @@ impl<S: Source> Populator<S> {
     async fn make_sender(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
         let Some(fill) = work.seen.fill() else { return Ok(()) };
         let Some(pod) = self.sender(work, fill).await? else { return Ok(()) };
-        writes::make(&self.of(&pod.metadata), &pod, WRITER).await
+        let second = work.seen.prime.as_ref().map(|prime| uid(&prime.metadata));
+        let is_own = |there: &Pod| sender::is_ours(there, &work.seen.claim, second);
+        writes::make_own(&self.of(&pod.metadata), &pod, WRITER, is_own).await
     }
 
     async fn sender(&self, work: &Work<'_, S>, fill: &Fill) -> Result<Option<Pod>, kube::Error> {

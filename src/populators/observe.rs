@@ -67,7 +67,10 @@ impl<S: Source> Populator<S> {
             Prime::Strange(stranger) => (None, false, Some(stranger)),
         };
         let sender = if S::IS_SENT {
-            pods.get_opt(&sender::name(uid(&claim.metadata))).await?
+            let second = prime.as_ref().map(|prime| uid(&prime.metadata));
+            let second = second.or_else(|| told.and_then(|told| told.second_claim.as_deref()));
+            let found = pods.get_opt(&sender::name(uid(&claim.metadata))).await?;
+            found.filter(|pod| sender::is_ours(pod, &claim, second))
         } else {
             None
         };

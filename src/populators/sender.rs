@@ -106,6 +106,19 @@ pub(super) fn pod(
     pod
 }
 
+/// Whether a pod of its name is the one that we made: what another client has made is neither believed nor deleted.
+/// `prime` is the uid of the second claim, if that is known.
+pub(super) fn is_ours(pod: &Pod, claim: &PersistentVolumeClaim, prime: Option<&str>) -> bool {
+    let is_labelled = pod.labels().get(LABEL).map(String::as_str) == Some(uid(&claim.metadata));
+    let owner = make::prime_name(uid(&claim.metadata));
+    is_labelled
+        && pod.owner_references().iter().any(|one| {
+            one.kind == "PersistentVolumeClaim"
+                && one.name == owner
+                && prime.is_none_or(|prime| one.uid == prime)
+        })
+}
+
 /// How the volume is filled from a pod that sends at this address.
 pub(super) fn receive(fill: &Fill, far: &Far, prime: &PersistentVolumeClaim, from: &str) -> Fill {
     let from = ["--from", from, "--keys", KEYS].map(str::to_owned);

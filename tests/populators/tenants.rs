@@ -123,3 +123,41 @@ async fn a_pod_of_a_tenant_that_says_it_has_filled_the_volume_is_not_believed() 
     assert!(matches!(world.content("new"), Some(Content::Whole(_))));
     assert_eq!((world.reasons("new")["NameConflict"], world.left()), (1, vec![]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_a_tenant_that_has_the_name_of_the_sender_is_neither_believed_nor_deleted() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.source("old", "alpha").await;
+    world.put_content("old", "records");
+    world.copy_of("old", &json!({}));
+    world.claim("web", "fast", "PvcSourcePopulator", "old");
+    world.shows("web", "WaitsForConsumer").await;
+    let web = world.get_claim("web").unwrap().uid().unwrap();
+    let name = format!("send-{web}");
+    world.api.put(&object::<Pod>(json!({
+        "metadata": {"name": name, "namespace": SHOP, "labels": {"pliant.io/fill": web}},
+        "spec": {"containers": []}, "status": {"phase": "Running", "podIP": "10.0.0.66"},
+    })));
+    world.schedule("web", &["beta"]);
+    world.shows("web", "FillRefused").await;
+    world.settled().await;
+    let shown = world.get_claim("web").unwrap().annotations()["pliant.io/filling"].clone();
+    assert!(
+        shown.contains(&format!("Pod {name} in namespace shop has the name of one")),
+        "{shown}"
+    );
+    assert_eq!(
+        (phase(&world.get_claim("web").unwrap()), world.reasons("web")["FillRefused"]),
+        ("Pending".to_owned(), 1)
+    );
+    let pod = format!("{SHOP}/{name}");
+    assert!(
+        world.api.get::<Pod>(&pod).is_some_and(|pod| pod.metadata.deletion_timestamp.is_none())
+    );
+    world.api.delete::<Pod>(&pod);
+    world.filled("web").await;
+    assert_eq!(
+        (world.content("web"), world.left()),
+        (Some(Content::Whole("records".to_owned())), vec![])
+    );
+}
