@@ -18,10 +18,11 @@ use crate::autoscaler::keeper::{AT_ONCE, Keeper};
 use crate::autoscaler::seen::{is_ending, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
-use crate::autoscaler::{SUPERSEDED_BY, WRITER};
+use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY, WRITER};
 use crate::causes;
 use crate::cluster::{
-    ClaimSummary, HELD_BY_SWAP as SWAP, PodSummary, caught_in_time, list, report_unfinished, writes,
+    ClaimSummary, HELD_BY_SWAP as SWAP, OnceEvent, PodSummary, caught_in_time, list,
+    report_unfinished, writes,
 };
 use crate::populators;
 
@@ -129,11 +130,34 @@ impl Keeper {
             let keeps = keeps_volume
                 && is_only_copy(claim)
                 && !self.is_namespace_ending(&claim.namespace().unwrap_or_default()).await?;
+            if keeps {
+                self.report_retained(claim, &pv).await?;
+            }
             let keeps = keeps.then_some("Retain");
             self.mark(&pv, &json!({"annotations": { HELD_FOR: null }}), keeps).await?;
         }
         let finalizers = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
         self.write_finalizers(claim, finalizers.collect()).await
+    }
+
+    /// Say on a claim that goes which volume stays of it: before that is written, so that nothing stays without a word.
+    async fn report_retained(
+        &self,
+        claim: &PersistentVolumeClaim,
+        pv: &PersistentVolume,
+    ) -> Result<(), kube::Error> {
+        let (name, volume) = (claim.name_any(), pv.name_any());
+        let text = format!(
+            "claim {name} was deleted while a swap held it, and PersistentVolume {volume} has the only copy of its \
+             content: its policy is Retain from now on, and it is Released when the claim is gone. To use it again, \
+             type `kubectl patch pv {volume} --type=merge -p '{{\"spec\":{{\"claimRef\":null}}}}'` then, and create \
+             claim {name} with spec.volumeName {volume}; to delete it, type `kubectl patch pv {volume} --type=merge \
+             -p '{{\"spec\":{{\"persistentVolumeReclaimPolicy\":\"Delete\"}}}}'`"
+        );
+        let reason = AutoscalerReason::VolumeRetained;
+        tracing::warn!(claim = name, volume, "a volume stays of which no claim is left");
+        let event = OnceEvent::of(claim, (reason, reason.is_warning()), &volume, &text);
+        event.write(&self.client, WRITER).await.map(drop)
     }
 
     /// Whether a namespace goes with all that is in it: no one is left who would want a volume of it.

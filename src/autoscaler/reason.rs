@@ -83,6 +83,8 @@ pub enum AutoscalerReason {
     UsageStale,
     /// The node of a volume has not told it who may use it.
     VolumeNotFenced,
+    /// A claim was deleted while a swap held it, and its volume has the only copy of its content.
+    VolumeRetained,
     /// The volume of a pod is superseded, and no status tells by what.
     VolumeSuperseded,
     /// The volume mode of the template is not that of the claims.
@@ -136,6 +138,7 @@ impl AutoscalerReason {
         AutoscalerReason::TooManyReplicas,
         AutoscalerReason::UsageStale,
         AutoscalerReason::VolumeNotFenced,
+        AutoscalerReason::VolumeRetained,
         AutoscalerReason::VolumeSuperseded,
         AutoscalerReason::WrongMode,
         AutoscalerReason::WrongNaming,

@@ -195,7 +195,7 @@ impl Workload {
             retention.is_some_and(|policy| policy.when_scaled.as_deref() == Some("Delete"));
         let leaves = deletes.then_some(
             "its persistentVolumeClaimRetentionPolicy deletes claims when it is scaled down: if that happens \
-             meanwhile, the volume of the claim stays, and is Released",
+             meanwhile, the volume of the claim stays and is Released, and the event VolumeRetained names it",
         );
         let habits = rolls.into_iter().chain(leaves).collect();
         Workload {

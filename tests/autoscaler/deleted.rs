@@ -70,6 +70,12 @@ fn what_no_copy_has_begun_of_stays_as_a_volume_and_that_is_told() {
         let message = world.status().message.unwrap_or_default();
         assert!(message.contains(&format!("Its volume {volume} stays")), "{message}");
         assert_eq!(world.told("SwapFailed"), 1);
+        let texts = world.texts("VolumeRetained");
+        assert_eq!(texts.len(), 1, "{texts:?}");
+        let says = format!(
+            "claim {old} was deleted while a swap held it, and PersistentVolume {volume} has"
+        );
+        assert!(texts[0].starts_with(&says), "{texts:?}");
     });
 }
 
