@@ -62,6 +62,12 @@ impl Keeper {
                 let patch = json!({"metadata": {"labels": labels}});
                 self.patch_claim(seen, &claim, patch).await
             }
+            Step::DropNotes { claim, notes } => {
+                let version = seen.claim(&claim).and_then(ResourceExt::resource_version);
+                let notes: Value = notes.into_iter().map(|key| (key, Value::Null)).collect();
+                let patch = json!({"metadata": {"resourceVersion": version, "annotations": notes}});
+                self.patch_claim(seen, &claim, patch).await
+            }
             Step::Mark { claim, marks } => {
                 let patch = json!({"metadata": marks});
                 self.patch_claim(seen, &claim, patch).await

@@ -22,7 +22,9 @@ use crate::autoscaler::preflight::{Room, Surroundings};
 use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, Usage, Workload, uid};
 use crate::autoscaler::size;
 use crate::autoscaler::{Drift, KEPT_BY};
-use crate::cluster::{PodSummary, list, pods, requested, volume_of};
+use crate::cluster::{
+    CLASS, EXCHANGE, PodSummary, VOLUME, list, pods, requested, untrue_notes, volume_of,
+};
 use crate::populators::{self, POPULATES};
 use crate::volume::{CapacityQuery, DRIVER, FsKind, Standing, VolumeId};
 
@@ -69,6 +71,7 @@ impl Keeper {
             volumes: BTreeMap::new(),
             handed_over: BTreeSet::new(),
             unmarked: BTreeSet::new(),
+            untrue_notes: BTreeMap::new(),
             may_still_run: BTreeMap::new(),
             superseded: BTreeMap::new(),
             autoscaler,
@@ -202,6 +205,27 @@ impl Keeper {
                 seen.claims.extend(claim.map(|claim| (name, claim)));
             }
         }
+        self.see_untrue_notes(seen).await
+    }
+
+    /// Believe no claim what its PersistentVolume says otherwise. Between two volumes it may.
+    async fn see_untrue_notes(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+        let mut untrue = BTreeMap::new();
+        let has_note = |claim: &PersistentVolumeClaim| {
+            [CLASS, VOLUME].iter().any(|key| claim.annotations().contains_key(*key))
+        };
+        for (name, claim) in seen.claims.iter_mut().filter(|(_, claim)| has_note(claim)) {
+            let pv = self.pv_of(claim).await?;
+            let Some(pv) = pv.filter(|pv| !pv.annotations().contains_key(EXCHANGE)) else {
+                continue;
+            };
+            let notes = untrue_notes(claim, &pv);
+            claim.annotations_mut().retain(|key, _| !notes.contains(&key.as_str()));
+            if !notes.is_empty() {
+                untrue.insert(name.clone(), notes);
+            }
+        }
+        seen.untrue_notes = untrue;
         Ok(())
     }
 

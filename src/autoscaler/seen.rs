@@ -69,6 +69,8 @@ pub(super) struct Seen {
     pub handed_over: BTreeSet<String>,
     /// Those of these claims whose PersistentVolumes do not say that a swap holds them.
     pub unmarked: BTreeSet<String>,
+    /// By the claim: what it tells of its volume that is not so, and is not believed.
+    pub untrue_notes: BTreeMap<String, Vec<&'static str>>,
     /// Whether pods of the workload get their claims from us.
     pub is_covered: bool,
     /// What swaps depend on that belongs to others; empty while none is wanted.

@@ -13,6 +13,8 @@ pub(super) enum Step {
     MakeClaim { ordinal: i32, claim: String, size: Quantity },
     /// Put our labels on a claim that was there before.
     Adopt { ordinal: i32, claim: String },
+    /// Take off a claim what it tells of its volume that is not so, for as long as it is as it was seen.
+    DropNotes { claim: String, notes: Vec<&'static str> },
     /// Write labels and annotations of the template onto a claim.
     Mark { claim: String, marks: Marks },
     /// Ask for a larger claim, or for less than what was refused.

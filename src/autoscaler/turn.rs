@@ -183,9 +183,17 @@ impl<'a> Turn<'a> {
         if self.report_superseded(claim) {
             return;
         }
+        self.drop_untrue_notes(&claim.name_any());
         self.note_template_size(claim);
         self.decide_size(claim, *may_stop > 0);
         self.compare(claim, may_stop);
+    }
+
+    /// Take off a claim what was true of another one: a backup restores it.
+    fn drop_untrue_notes(&mut self, claim: &str) {
+        let notes = self.seen.untrue_notes.get(claim).cloned();
+        let notes = notes.filter(|_| self.seen.autoscaler.spec.mode == AutoscalerMode::Enforce);
+        self.steps.extend(notes.map(|notes| Step::DropNotes { claim: claim.to_owned(), notes }));
     }
 
     /// Remember the size in the template that the claim asks for: who makes it larger later is another client.

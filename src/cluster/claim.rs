@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Quantity;
 use crate::bytes::ParseBytesError;
+use crate::cluster::volume_of;
+use crate::volume::VolumeKey;
 
 /// On a claim: the size for which the resizer of Kubernetes was woken.
 pub const RESIZER_WOKEN_FOR: &str = "pliant.io/resizer-woken-for";
@@ -106,6 +108,17 @@ impl ClaimSizes {
     }
 }
 
+/// What a claim tells of its volume and its PersistentVolume does not: a claim that is restored from a backup has the
+/// annotations of the one of then, and another volume.
+pub fn untrue_notes(claim: &PersistentVolumeClaim, pv: &PersistentVolume) -> Vec<&'static str> {
+    let key = volume_of(pv).map(|id| id.key().clone());
+    let class = pv.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
+    let note = |key: &str| claim.metadata.annotations.as_ref().and_then(|notes| notes.get(key));
+    let volume = note(VOLUME).filter(|name| key != Some(VolumeKey::of(name))).map(|_| VOLUME);
+    let class = note(CLASS).filter(|told| class != Some(*told)).map(|_| CLASS);
+    volume.into_iter().chain(class).collect()
+}
+
 /// What a claim asks for; nothing is 0.
 ///
 /// # Errors
@@ -186,6 +199,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::volume::{DRIVER, NodeKey, VolumeId};
 
     fn claim(asked: &str, status: &Value) -> PersistentVolumeClaim {
         let claim = json!({"metadata": {"name": "data"}, "status": status,
@@ -222,5 +236,23 @@ mod tests {
         let refused = claim("2Gi", &refused);
         assert!(refused_size(&refused).is_err());
         assert_eq!(refusal(&refused), Ok(None), "it asks for another one by now");
+    }
+
+    #[test]
+    fn what_a_claim_tells_of_its_volume_is_true_if_its_persistent_volume_tells_it_too() {
+        let handle = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-1")).to_string();
+        let pv = |driver: &str| -> PersistentVolume {
+            let csi = json!({"driver": driver, "volumeHandle": handle});
+            serde_json::from_value(json!({"spec": {"storageClassName": "ssd", "csi": csi}}))
+                .unwrap()
+        };
+        let untrue = |driver: &str, volume: &str, class: &str| {
+            let claim = json!({"metadata": {"annotations": { VOLUME: volume, CLASS: class }}});
+            untrue_notes(&serde_json::from_value(claim).unwrap(), &pv(driver))
+        };
+        assert_eq!(untrue(DRIVER, "pvc-1", "ssd"), Vec::<&str>::new());
+        assert_eq!(untrue(DRIVER, "pvc-2", "ssd"), [VOLUME]);
+        assert_eq!(untrue(DRIVER, "pvc-1", "hdd"), [CLASS]);
+        assert_eq!(untrue("other.example.com", "pvc-1", "ssd"), [VOLUME]);
     }
 }

@@ -356,3 +356,32 @@ fn labels_and_annotations_of_the_template_reach_claims_that_are_there() {
         assert_eq!(world.play().written["nginx-0"], "w", "it was not started again");
     });
 }
+
+/// A backup restores a claim with the annotations of the one of then, and its content in another volume.
+fn is_not_believed(note: &str, value: &str) {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &["www"]);
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        world.write();
+        let mut claim = world.active(0);
+        claim.annotations_mut().insert(note.to_owned(), value.to_owned());
+        world.api.put(&claim);
+        world.rest().await;
+        world.settled("1/1").await;
+        assert_eq!(world.told("SwapBegun"), 0);
+        assert!(!world.active(0).annotations().contains_key(note), "it is taken off");
+        world.write();
+    });
+}
+
+#[test]
+fn what_a_restored_claim_tells_of_the_class_of_another_volume_is_not_believed() {
+    is_not_believed("pliant.io/storage-class", "ssd");
+}
+
+#[test]
+fn what_a_restored_claim_tells_of_the_name_of_another_volume_is_not_believed() {
+    is_not_believed("pliant.io/volume", "pvc-of-then");
+}

@@ -104,7 +104,8 @@ impl World {
                 self.change(&claim, |claim| claim.has_finalizer |= !claim.is_ending);
             }
             Step::LetGo { claim, keeps_volume } => self.let_claim_go(&claim, keeps_volume),
-            Step::Mark { .. } | Step::Count { .. } | Step::Tell { .. } => {}
+            Step::Mark { .. } | Step::DropNotes { .. } | Step::Count { .. } | Step::Tell { .. } => {
+            }
         }
     }
 

@@ -402,6 +402,7 @@ impl World {
             volumes: volumes.collect(),
             handed_over: BTreeSet::new(),
             unmarked: BTreeSet::new(),
+            untrue_notes: BTreeMap::new(),
             may_still_run: BTreeMap::new(),
             superseded: BTreeMap::new(),
             is_covered: true,
