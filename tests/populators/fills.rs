@@ -187,9 +187,18 @@ async fn progress_is_told_every_few_seconds_and_no_more_often() {
     let told = world.told("site").unwrap();
     assert_eq!((told.percent, told.seconds_left), (Some(50), Some(512)));
     world.api.forget_writes();
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    let pod = fill_pods(&world.api).remove(0).name_any();
+    for second in 1..=60 {
+        let line = json!({"bytes": (512 << 20) + second, "bytesTotal": 1 << 30});
+        world.api.put_log(&format!("shop/{pod}/fill"), &format!("{line}\n"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
     let writes = world.api.writes();
     assert!((5..=15).contains(&writes.len()), "{writes:#?}");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    world.api.forget_writes();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.api.writes(), Vec::<String>::new(), "what has not changed is told already");
 }
 
 #[tokio::test(start_paused = true)]
