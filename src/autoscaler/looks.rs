@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use crate::api::{self, NodeStorage, PvcAutoscaler, SwapPhase, VolumeUsage};
 use crate::autoscaler::WRITER;
-use crate::autoscaler::WRITER;
 use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper};
 use crate::autoscaler::seen::{Refusal, uid};
 use crate::cluster::{
