@@ -1,5 +1,7 @@
 //! What PvcAutoscalers do with the claims of their workloads, and would do next.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::ListParams;
@@ -8,14 +10,14 @@ use serde::Serialize;
 
 use crate::api::{
     AutoscalerMode, AutoscalerPhase, NodeStorage, OrdinalStatus, PvcAutoscaler, Quantity, Retained,
-    Span, Swap,
+    Span, Swap, VolumeOnNode,
 };
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLAIMS, CLASSES, PVC_AUTOSCALERS, in_namespace, may_not_list};
 use crate::autoscaler::{
     Drift, can_be_aborted, is_aborted, is_rolled_back, is_wanted_aborted, is_wanted_back, wanted,
 };
-use crate::cluster::{ClaimSizes, Unreadable, class_of, volume_name};
+use crate::cluster::{ClaimSizes, Pv, Unreadable, class_of, volume_name};
 use crate::volume::{FsKind, Shrinks};
 
 mod print;
@@ -129,6 +131,8 @@ pub(super) struct Around {
     pub claims: Vec<PersistentVolumeClaim>,
     pub classes: Vec<StorageClass>,
     pub storages: Vec<NodeStorage>,
+    /// By the claim that a pod has: the id of its volume, as far as PersistentVolumes may be read.
+    pub ids: BTreeMap<String, String>,
     /// What the caller may not read.
     pub unseen: Vec<&'static str>,
     /// What this version cannot decode.
@@ -146,8 +150,9 @@ impl Around {
         let claims = ask.list(Api::namespaced(client.clone(), &namespace), all(), CLAIMS).await?;
         let classes = ask.list(ask.all(), all(), CLASSES).await?;
         let storages = ask.storages().await?;
+        let ids = volumes_of(client, &autoscalers, &claims).await;
         let Reader { unseen, unreadable, .. } = ask;
-        Ok(Around { namespace, autoscalers, claims, classes, storages, unseen, unreadable })
+        Ok(Around { namespace, autoscalers, claims, classes, storages, ids, unseen, unreadable })
     }
 
     /// # Errors
@@ -165,12 +170,22 @@ impl Around {
 
     /// When the volume of a claim can become smaller where it lies, as its node tells.
     pub fn shrinks(&self, claim: &PersistentVolumeClaim) -> Shrinks {
-        let name = volume_name(claim);
-        let told = self.storages.iter().filter_map(|node| node.status.as_ref());
-        let mut volumes = told.flat_map(|status| &status.volumes);
-        let volume = volumes.find(|volume| Some(&*volume.name) == name);
+        let volume = self.storages.iter().find_map(|node| self.volume_on(node, claim));
         let kind = volume.and_then(|volume| volume.mode.parse().ok());
         kind.map_or(Shrinks::Never, FsKind::shrinks)
+    }
+
+    /// What a node tells of the volume of a claim. Two volumes may have one name, and none has the id of another; who
+    /// may read no PersistentVolume goes by the name.
+    pub fn volume_on<'a>(
+        &self,
+        node: &'a NodeStorage,
+        claim: &PersistentVolumeClaim,
+    ) -> Option<&'a VolumeOnNode> {
+        let (id, name) = (self.ids.get(&claim.name_any()), volume_name(claim));
+        let is_it =
+            |volume: &&VolumeOnNode| id.map_or(Some(&*volume.name) == name, |id| volume.id == *id);
+        node.status.as_ref()?.volumes.iter().find(is_it)
     }
 
     /// Whether claims of a class can grow; who may not read the classes takes it that they can.
@@ -180,6 +195,28 @@ impl Around {
             class.allow_volume_expansion == Some(true)
         })
     }
+}
+
+/// The ids of the volumes of the claims that pods have, by the claim.
+async fn volumes_of(
+    client: &Client,
+    autoscalers: &[PvcAutoscaler],
+    claims: &[PersistentVolumeClaim],
+) -> BTreeMap<String, String> {
+    let api: Api<Pv> = Api::all(client.clone());
+    let entries = autoscalers.iter().filter_map(|one| one.status.as_ref());
+    let active = entries.flat_map(|status| &status.ordinals).map(|one| &one.active_claim);
+    let mut ids = BTreeMap::new();
+    for name in active.collect::<BTreeSet<_>>() {
+        let claim = claims.iter().find(|claim| claim.name_any() == *name);
+        let volume = claim.and_then(|claim| claim.spec.as_ref()?.volume_name.as_deref());
+        let Some((claim, volume)) = claim.zip(volume) else { continue };
+        // Who may not read one may read none; what the claim tells of it is used then.
+        let Ok(pv) = api.get_opt(volume).await else { break };
+        let pv = pv.filter(|pv| pv.owner() == claim.metadata.uid.as_deref());
+        ids.extend(pv.and_then(|pv| Some((name.clone(), pv.handle()?.to_owned()))));
+    }
+    ids
 }
 
 /// What the PvcAutoscalers of a namespace do and would do, or the one of this name.

@@ -400,8 +400,12 @@ pub(super) fn bounded(text: &str) -> String {
 /// Whether a pod has the claim that it is to have, as the template has it.
 fn is_settled(seen: &Seen, entry: &OrdinalStatus) -> bool {
     let claim = seen.claim(&entry.active_claim).filter(|claim| is_bound(claim));
+    let is_usable = !seen.superseded.contains_key(&entry.active_claim) && entry.reopened.is_none();
     seen.has_pod(entry.ordinal)
         && entry.swap.is_none()
+        && is_usable
+        // It is to have what it had before, which it may wait for.
+        && !seen.is_wanted_back(entry)
         && !entry.is_shrinking()
         && claim.is_some_and(|claim| {
             ClaimSizes::of(claim).is_ok_and(|sizes| !sizes.wants_more())

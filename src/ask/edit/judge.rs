@@ -12,7 +12,7 @@ use crate::ask::kept::{Kept, Part};
 use crate::ask::plan::{Plan, PodPlan, Procedure, plan_of};
 use crate::ask::{AskError, CLAIMS, PODS, PVC_AUTOSCALERS};
 use crate::bytes::Bytes;
-use crate::cluster::{requested, volume_name};
+use crate::cluster::requested;
 use crate::volume::{Shrinks, few};
 
 /// What is told of how full a claim is.
@@ -280,11 +280,10 @@ fn refuse_full(too_full: &[Usage<'_>], size: Bytes) -> Result<(), AskError> {
 
 /// What the node of a claim told last of how full it is.
 fn usage<'a>(seen: &'a Seen, claim: &str) -> Option<Usage<'a>> {
-    let volume = volume_name(seen.around.claim(claim)?)?;
+    let there = seen.around.claim(claim)?;
     let of_node = |node: &'a NodeStorage| {
-        let status = node.status.as_ref()?;
-        let id = &status.volumes.iter().find(|one| one.name == volume)?.id;
-        let told = status.usage.iter().find(|one| one.volume == *id)?;
+        let id = &seen.around.volume_on(node, there)?.id;
+        let told = node.status.as_ref()?.usage.iter().find(|one| one.volume == *id)?;
         Some(Usage { claim: claim.to_owned(), node: node.name_any(), told })
     };
     seen.around.storages.iter().find_map(of_node)

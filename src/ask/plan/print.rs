@@ -36,8 +36,9 @@ pub fn print(plans: &[Plan], in_full: bool) -> String {
 
 /// Whose claims, and how it is with them as a whole.
 fn head(plan: &Plan) -> String {
-    let claims =
-        if plan.claims.is_empty() { String::new() } else { format!(", {} as wanted", plan.claims) };
+    // Of an edit that was not seen yet it is not known how many are.
+    let is_known = plan.is_observed && !plan.claims.is_empty();
+    let claims = if is_known { format!(", {} as wanted", plan.claims) } else { String::new() };
     let mut head = format!(
         "{}/{} keeps the claims of {}: {:?}{claims}.",
         plan.namespace, plan.name, plan.workload, plan.phase
@@ -135,8 +136,8 @@ fn decided(plan: &Plan) -> String {
 fn details(pod: &PodPlan) -> String {
     let mut said = Vec::new();
     if let Some(swap) = &pod.swap {
-        let progress = swap.progress.as_ref().or(swap.message.as_ref());
-        let progress = progress.map(|text| format!("; {text}")).unwrap_or_default();
+        let told = [&swap.progress, &swap.message].into_iter().flatten();
+        let progress: String = told.map(|text| format!("; {text}")).collect();
         said.push(format!("{:?} to claim {}: {}{progress}", swap.phase, swap.claim, swap.change));
     } else if let Some(change) = &pod.change {
         said.push(format!("gets another claim: {change}"));

@@ -77,6 +77,7 @@ pub fn around(autoscaler: PvcAutoscaler) -> Around {
         ],
         classes: vec![class("hdd"), class("ssd")],
         storages: Vec::new(),
+        ids: BTreeMap::new(),
         unseen: Vec::new(),
         unreadable: Vec::new(),
     }
@@ -121,9 +122,9 @@ fn what_holds_a_plan_back_stands_beside_it() {
     let mut around = around(autoscaler(json!({"mode": "Recommend"}), status));
     around.unseen = vec![CLASSES];
     insta::assert_snapshot!(said(&around, false), @r"
-    default/db keeps the claims of StatefulSet db: Recommending, 0/1 as wanted. Its
-    mode is Recommend: only claims that are missing are made. The operator has not
-    seen its last edit yet.
+    default/db keeps the claims of StatefulSet db: Recommending. Its mode is
+    Recommend: only claims that are missing are made. The operator has not seen its
+    last edit yet.
       POD   CLAIM      HAS      WANTED   BY
       db-0  data-db-0  8Gi hdd  2Gi ssd  swap, not yet: mode is Recommend
     What stops it:
@@ -195,6 +196,33 @@ fn each_procedure_has_its_word() {
         let plan = plan_of(&around, &around.autoscalers[0]);
         assert_eq!(plan.pods[0].by, by, "{name} {size} {class} {ordinal}");
     }
+}
+
+#[test]
+fn the_volume_of_a_claim_is_the_one_with_its_id() {
+    let node = |name: &str, id: &str, mode: &str| {
+        typed(json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": name},
+            "spec": {"key": "k"},
+            "status": {"volumes": [{"id": id, "name": "pvc-data-db-0", "pool": "p", "size": "8Gi",
+                                    "requested": "8Gi", "mode": mode, "state": "ready"}]},
+        }))
+    };
+    let mut around = around(swapping());
+    around.storages = vec![node("beta", "of-another", "xfs"), node("alpha", "its", "ext4")];
+    assert_eq!(around.shrinks(&around.claims[0]), Shrinks::Never, "by its name the first one");
+    around.ids.insert("data-db-0".to_owned(), "its".to_owned());
+    assert_eq!(around.shrinks(&around.claims[0]), Shrinks::Unmounted);
+}
+
+#[test]
+fn a_swap_that_waits_says_why_beside_how_far_it_is() {
+    let swap = json!({"phase": "FinalCopy", "claim": "new", "generation": 3, "change": "8Gi → 2Gi",
+                      "progress": "62 %", "message": "its node does not respond"});
+    let status = json!({"phase": "Swapping", "claims": "0/1", "ordinals": [
+        {"ordinal": 0, "activeClaim": "data-db-0", "generation": 0, "swap": swap}]});
+    let text = said(&around(autoscaler(json!({}), status)), true);
+    assert!(text.contains("8Gi → 2Gi; 62 %; its node does not respond"), "{text}");
 }
 
 #[test]
