@@ -6,11 +6,12 @@ use k8s_openapi::api::core::v1::{
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use pliant::admission::{Service, Workload, is_covered};
-use pliant::api::{PvcAutoscaler, PvcAutoscalerStatus};
+use pliant::api::{NodeStorage, PvcAutoscaler, PvcAutoscalerStatus};
+use pliant::lvm::metadata::checksum;
 use serde_json::{Value, json};
 
 use crate::autoscaler::is_ready;
-use crate::calls::persist;
+use crate::calls::{must, persist};
 use crate::claim::capacity;
 use crate::world::{World, run};
 
@@ -173,5 +174,104 @@ fn a_restricted_namespace_keeps_its_pod() {
         let none = Patch::Merge(json!({"metadata": {"labels": {enforce: null}}}));
         namespaces.patch(&world.name, &PatchParams::default(), &none).await.unwrap();
         world.end_workload().await;
+    });
+}
+
+/// Where a tenant writes what makes its device a disk of LVM, by sectors, and what.
+fn forged_disk(group: &str, uuid: &str) -> [(usize, Vec<u8>); 3] {
+    const PV: &str = "Evil00evilevilevilevilevilEvil00";
+    const AREA: u64 = 4096;
+    let put = |bytes: &mut [u8], at: usize, number: u64| {
+        bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
+    };
+    let dashed = |uuid: &str| {
+        let ends = [(0, 6), (6, 10), (10, 14), (14, 18), (18, 22), (22, 26), (26, 32)];
+        ends.map(|(from, to)| &uuid[from..to]).join("-")
+    };
+    let text = format!(
+        "{group} {{\nid = \"{}\"\nseqno = 999999\nformat = \"lvm2\"\n\
+         status = [\"RESIZEABLE\", \"READ\", \"WRITE\"]\nflags = []\nextent_size = 8192\n\
+         max_lv = 0\nmax_pv = 0\nmetadata_copies = 0\nphysical_volumes {{\npv0 {{\nid = \"{}\"\n\
+         device = \"/dev/evil\"\nstatus = [\"ALLOCATABLE\"]\nflags = []\ndev_size = 131072\n\
+         pe_start = 2048\npe_count = 15\n}}\n}}\n}}\n\0",
+        dashed(uuid),
+        dashed(PV)
+    );
+    let mut label = vec![0; 512];
+    label[..8].copy_from_slice(b"LABELONE");
+    label[24..32].copy_from_slice(b"LVM2 001");
+    label[32..64].copy_from_slice(PV.as_bytes());
+    for (at, number) in
+        [(8, 1), (64, 64 << 20), (72, 1 << 20), (104, AREA), (112, (1 << 20) - AREA)]
+    {
+        put(&mut label, at, number);
+    }
+    label[20..24].copy_from_slice(&32_u32.to_le_bytes());
+    (label[136], label[140]) = (2, 1);
+    let sum = checksum(&label[20..]).to_le_bytes();
+    label[16..20].copy_from_slice(&sum);
+    let mut header = vec![0; 512];
+    header[4..20].copy_from_slice(b" LVM2 x[5A%r0N*>");
+    header[20] = 1;
+    let length = u64::try_from(text.len()).unwrap();
+    for (at, number) in [(24, AREA), (32, (1 << 20) - AREA), (40, 512), (48, length)] {
+        put(&mut header, at, number);
+    }
+    header[56..60].copy_from_slice(&checksum(text.as_bytes()).to_le_bytes());
+    let sum = checksum(&header[4..]).to_le_bytes();
+    header[..4].copy_from_slice(&sum);
+    [(1, label), (8, header), (9, text.into_bytes())]
+}
+
+/// The device-mapper uuid and name of the volume behind the device of a pod, as its container reads them.
+const WHOSE: &str = "n=$(stat -L -c '%t %T' /dev/data) && set -- $n && \
+     d=/sys/dev/block/$((0x$1)):$((0x$2))/dm && cat $d/uuid $d/name";
+
+/// One tenant writes what the disk of the node says of itself, newer, into its own volume, and the driver
+/// starts again: the volumes of others are where they were, and what is made goes to the disks.
+#[test]
+fn a_group_that_a_tenant_forges_in_its_volume_takes_nothing_from_the_node() {
+    run("tenant_group", |world| async move {
+        world.claim("evil", "pliant", "64Mi", "Block").await;
+        let node = world.pod("evil", "evil", "sleep 9999", json!({})).await;
+        let here = json!({"nodeSelector": {"kubernetes.io/hostname": node.clone()}});
+        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        world.claim("before", &class, "64Mi", "Filesystem").await;
+        world.pod("before", "before", "sleep 9999", here.clone()).await;
+        world.exec("before", "echo kept >/data/file; sync").await;
+
+        let known = world.exec("evil", WHOSE).await;
+        let (uuid, name) = known.split_once('\n').expect("a uuid and a name");
+        let group_uuid = &uuid.strip_prefix("LVM-").expect("a volume of LVM")[..32];
+        let (group, _) = name.split_once("-pliant--").expect("a volume of this driver");
+        for (sector, bytes) in forged_disk(&group.replace("--", "-"), group_uuid) {
+            let octal: String = bytes.iter().map(|byte| format!("\\{byte:03o}")).collect();
+            let write =
+                format!("printf '{octal}' | dd of=/dev/data bs=512 seek={sector} conv=fsync");
+            world.exec("evil", &write).await;
+        }
+        let sum = world.exec("evil", "md5sum </dev/data").await;
+
+        let ours = "app.kubernetes.io/component=node";
+        let on_node = format!("--field-selector=spec.nodeName={node}");
+        must("kubectl", &["delete", "pod", "-n", "pliant-system", "-l", ours, &on_node]).await;
+        world.claim("after", &class, "64Mi", "Filesystem").await;
+        world.pod("after", "after", "sleep 9999", here).await;
+        world.exec("after", "dd if=/dev/urandom of=/data/file bs=1M count=16; sync").await;
+        for claim in ["before", "after", "evil"] {
+            world.resize(claim, "128Mi").await.unwrap();
+            let is_grown = |claim: &PersistentVolumeClaim| capacity(claim) == "128Mi";
+            world.until::<PersistentVolumeClaim>(claim, "has its new size", is_grown).await;
+        }
+        assert_eq!(world.exec("before", "cat /data/file").await, "kept");
+        let first = "dd if=/dev/data bs=1M count=64 2>/dev/null | md5sum";
+        assert_eq!(world.exec("evil", first).await, sum, "another volume was put on its device");
+        let nodes: Api<NodeStorage> = Api::all(world.client.clone());
+        let told = serde_json::to_string(&nodes.get(&node).await.unwrap().status).unwrap();
+        assert!(!told.contains("Evil00"), "what it wrote is believed: {told}");
+        for claim in ["before", "after", "evil"] {
+            let volume = world.get_claim(claim).await.spec.unwrap().volume_name.unwrap();
+            assert_eq!(world.on_nodes(&volume).await.as_ref(), Some(&node), "{claim}");
+        }
     });
 }
