@@ -130,7 +130,7 @@ impl Known<'_> {
         let mut next = 0;
         for segment in &segments {
             if segment.start != next {
-                let what = format!("the segments of `{name}` leave a gap or overlap");
+                let what = format!("the segments of {name:?} leave a gap or overlap");
                 return Err(malformed(PART, what));
             }
             next += segment.extents;
@@ -200,7 +200,7 @@ fn piece(name: &str, pv: &Pv, first: i64, length: u64) -> Result<Piece, Metadata
         .ok()
         .and_then(|first| Some(first..first.checked_add(length)?))
         .filter(|range| range.end <= pv.pe_count)
-        .ok_or_else(|| malformed(PART, format!("a segment lies outside of `{name}`")))?;
+        .ok_or_else(|| malformed(PART, format!("a segment is outside of {name:?}")))?;
     Ok(Piece { pv: name.to_owned(), range })
 }
 
@@ -213,7 +213,7 @@ fn named<T>(
     let mut found = BTreeMap::new();
     for (name, section) in group.section(list).iter().flat_map(|list| list.unread()) {
         if found.insert(name.to_owned(), parse(name, &section.read()?)?).is_some() {
-            return Err(malformed(PART, format!("`{name}` is there twice")));
+            return Err(malformed(PART, format!("{name:?} is there twice")));
         }
     }
     Ok(found)

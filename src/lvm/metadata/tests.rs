@@ -310,6 +310,30 @@ fn what_lvm_would_not_write_is_refused() {
     assert!(parse_group(huge.as_bytes()).is_err(), "more bytes than can be counted");
 }
 
+#[test]
+fn no_error_says_what_a_terminal_would_obey() {
+    const NAME: &str = "\u{1b}[2J\r\n";
+    let text = std::str::from_utf8(TEXT).unwrap();
+    let named = |changes: &[(&str, &str)]| {
+        let changed = changes.iter().fold(text.to_owned(), |text, (right, wrong)| {
+            assert!(text.contains(right), "{right}");
+            text.replace(right, wrong)
+        });
+        parse_group(changed.as_bytes()).unwrap_err().to_string()
+    };
+    let quoted = format!("\"{NAME}\"");
+    let lv = format!("{quoted} {{");
+    let pv = format!("{quoted} {{");
+    for said in [
+        named(&[("pliant-one {", &lv)]),
+        named(&[("pliant-one {", &lv), ("start_extent = 10", "start_extent = 9")]),
+        named(&[("pliant-one {", &lv), ("two {", &lv)]),
+        named(&[("pv0 {", &pv), ("\"pv0\"", &quoted), ("extent_count = 7", "extent_count = 70")]),
+    ] {
+        assert!(!said.contains(char::is_control), "{said:?}");
+    }
+}
+
 /// Bytes of `whole` from its start, some of them overwritten.
 fn damaged(whole: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((0..whole.len(), any::<u8>()), 0..8);
