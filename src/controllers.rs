@@ -9,6 +9,9 @@
 
 use std::time::Duration;
 
+use crate::causes;
+use crate::cluster::caught;
+
 pub mod agent;
 pub mod cleaner;
 mod conditions;
@@ -18,6 +21,22 @@ pub mod nudge;
 pub mod pools;
 pub mod storage;
 pub mod usage;
+
+/// Do the work for one object of a loop; true if it is done. An error or a panic is that object's: the loop goes on
+/// with the others.
+async fn is_done(
+    in_loop: &'static str,
+    object: &str,
+    work: impl Future<Output = Result<(), kube::Error>>,
+) -> bool {
+    let error = match caught(in_loop, work).await {
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => causes::in_full(&error),
+        Err(panicked) => panicked.to_string(),
+    };
+    tracing::warn!(in_loop, object, error, "the work for an object is not done yet");
+    false
+}
 
 /// Wait so long; without a time, for ever.
 async fn until(next: Option<Duration>) {

@@ -1,5 +1,6 @@
 //! A panic in the work for one object is that object's trouble, and so is a call of it that never ends.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -43,6 +44,9 @@ impl fmt::Display for Unfinished {
     }
 }
 
+/// Before a loop that ended in a panic is begun again.
+const PAUSE: Duration = Duration::from_secs(10);
+
 /// What a panic said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Panicked(pub String);
@@ -65,12 +69,34 @@ pub async fn caught<T>(
     work: impl Future<Output = T>,
 ) -> Result<T, Panicked> {
     // The work reads the cluster again when it is begun again, and keeps nothing of what it had.
-    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| {
-        let said = panic.downcast_ref::<String>().map(String::as_str);
-        let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-        *CAUGHT.lock().unwrap_or_else(PoisonError::into_inner).entry(in_loop).or_default() += 1;
-        Panicked(said.unwrap_or("it does not say which").to_owned())
-    })
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| counted(in_loop, &*panic))
+}
+
+fn counted(in_loop: &'static str, panic: &(dyn Any + Send)) -> Panicked {
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+    *CAUGHT.lock().unwrap_or_else(PoisonError::into_inner).entry(in_loop).or_default() += 1;
+    Panicked(said.unwrap_or("it does not say which").to_owned())
+}
+
+/// As [`caught`], of work that waits for nothing.
+///
+/// # Errors
+/// What the panic said.
+pub fn caught_now<T>(in_loop: &'static str, work: impl FnOnce() -> T) -> Result<T, Panicked> {
+    let done = std::panic::catch_unwind(AssertUnwindSafe(work));
+    done.map_err(|panic| counted(in_loop, &*panic))
+}
+
+/// Run a loop; one that ends in a panic is begun again after a pause, from what the cluster has then.
+pub async fn begun_again<F: Future<Output = ()>>(
+    in_loop: &'static str,
+    mut begin: impl FnMut() -> F,
+) {
+    while let Err(panicked) = caught(in_loop, begin()).await {
+        tracing::error!(in_loop, %panicked, "beginning a loop again");
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 /// The same, for so long and no longer: what it has not done by then is not done.
@@ -138,7 +164,21 @@ mod tests {
         assert_eq!(caught("test", async { 7 }).await, Ok(7));
         let said = caught("test", async { panic!("of {}", "one") }).await;
         assert_eq!(said, Err::<(), _>(Panicked("of one".to_owned())));
-        assert_eq!(panics().get("test"), Some(&1));
+        let now = caught_now("test", || panic!("of another"));
+        assert_eq!(now, Err::<(), _>(Panicked("of another".to_owned())));
+        assert_eq!(panics().get("test"), Some(&2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_is_begun_again_after_a_panic() {
+        let mut begun = 0;
+        begun_again("test loop", || {
+            begun += 1;
+            let begun = begun;
+            async move { assert!(begun > 2) }
+        })
+        .await;
+        assert_eq!((begun, panics().get("test loop")), (3, Some(&2)));
     }
 
     #[tokio::test(start_paused = true)]

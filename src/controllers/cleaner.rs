@@ -8,8 +8,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Phase, VolumeRequest};
-use crate::causes;
-use crate::cluster::{Nodes, Requests};
+use crate::cluster::{Nodes, Requests, begun_again};
+use crate::controllers::is_done;
+
+/// What panics are counted under.
+const LOOP: &str = "volumerequests";
 
 /// How long a request that has ended can be read by people.
 const READABLE: Duration = Duration::from_secs(30);
@@ -48,17 +51,13 @@ struct Plan {
 
 /// Remove what has ended, and what no agent will carry out, until `stop`.
 pub async fn run(requests: &Requests, nodes: &Nodes, stop: CancellationToken) {
-    let cleaned = async {
+    let cleaned = begun_again(LOOP, async || {
         let mut seen = Seen::default();
         let mut changes = [requests.watched().changes(), nodes.watched().changes()];
         loop {
             let has_node = |name: &str| nodes.watched().get(name).is_some();
             let plan = seen.plan(&requests.watched().all(), has_node, Instant::now());
-            if plan.is_due()
-                && let Err(error) = apply(requests, &plan).await
-            {
-                tracing::warn!(error = causes::in_full(&error), "ended requests stay for now");
-            }
+            apply(requests, &plan).await;
             if plan.is_due() || plan.next.is_some() {
                 // Also after a removal: until the watch tells of it, it would be due once more.
                 tokio::time::sleep(plan.next.unwrap_or(LOOK).min(LOOK)).await;
@@ -70,7 +69,7 @@ pub async fn run(requests: &Requests, nodes: &Nodes, stop: CancellationToken) {
                 _ = of_nodes.changed() => {}
             }
         }
-    };
+    });
     stop.run_until_cancelled(cleaned).await;
 }
 
@@ -142,19 +141,23 @@ fn is_renewed(request: &VolumeRequest, phase: Phase) -> bool {
     told == Some(phase) && !request.has_ended()
 }
 
-async fn apply(requests: &Requests, plan: &Plan) -> Result<(), kube::Error> {
+/// What is not done now is due at the next look.
+async fn apply(requests: &Requests, plan: &Plan) {
     for phase in &plan.ended {
-        requests.clear_ended(*phase).await?;
+        is_done(LOOP, phase.as_str(), requests.clear_ended(*phase)).await;
     }
     for request in &plan.singly {
-        requests.clear(request).await?;
+        is_done(LOOP, name(request), requests.clear(request)).await;
     }
     for request in &plan.given_up {
-        let name = request.metadata.name.as_deref().unwrap_or_default();
+        let name = name(request);
         tracing::warn!(request = name, node = request.spec.node, "no agent carries it out");
-        requests.clear(request).await?;
+        is_done(LOOP, name, requests.clear(request)).await;
     }
-    Ok(())
+}
+
+fn name(request: &VolumeRequest) -> &str {
+    request.metadata.name.as_deref().unwrap_or_default()
 }
 
 #[cfg(test)]

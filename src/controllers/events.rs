@@ -11,7 +11,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::causes;
-use crate::cluster::{Cluster, Kept};
+use crate::cluster::{Cluster, Kept, begun_again, caught};
 use crate::controllers::events::fact::{Fact, Seen, Sights, Sizes, differences, facts};
 use crate::controllers::events::history::History;
 use crate::controllers::events::told::{Step, Told};
@@ -25,6 +25,9 @@ mod told;
 
 pub use reason::EventReason;
 
+/// What panics are counted under.
+const LOOP: &str = "events";
+
 /// After an API server that did not answer.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -33,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Tell of every change, until `stop`.
 pub async fn tell(client: &Client, cluster: &Cluster, kept: &Kept, stop: CancellationToken) {
-    let told = async {
+    let told = begun_again(LOOP, async || {
         kept.watched().known().await;
         let mut changes = [
             cluster.nodes().watched().changes(),
@@ -52,7 +55,7 @@ pub async fn tell(client: &Client, cluster: &Cluster, kept: &Kept, stop: Cancell
             }
             tokio::time::sleep(PAUSE).await;
         }
-    };
+    });
     stop.run_until_cancelled(told).await;
 }
 
@@ -119,7 +122,14 @@ impl Teller {
         };
         for step in steps {
             if let Some(telling) = history.telling(&step) {
-                telling.event().write(&self.client, WRITER).await?;
+                let event = telling.event();
+                match caught(LOOP, event.write(&self.client, WRITER)).await {
+                    Ok(written) => drop(written?),
+                    Err(panicked) => {
+                        tracing::error!(event = event.name, %panicked, "failed to write an event");
+                        continue; // It is planned again at the next look.
+                    }
+                }
             }
             self.told.note(step);
         }

@@ -10,9 +10,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::NodeStorage;
-use crate::causes;
-use crate::cluster::{Lasting, Nodes, Watched, audit, every};
-use crate::controllers::until;
+use crate::cluster::{Lasting, Nodes, Watched, audit, begun_again, every};
+use crate::controllers::{is_done, until};
+
+/// What panics are counted under.
+const LOOP: &str = "nodestorages";
 
 /// How long a node is gone before its record is: one that registers anew is away for a moment.
 const GONE: Duration = Duration::from_secs(600);
@@ -28,7 +30,7 @@ pub async fn forget_gone(client: &Client, nodes: &Nodes, stop: CancellationToken
     let every = every();
     let there = Watched::start_cut(Api::<Node>::all(client.clone()), every, &stop, name_only);
     let records: Api<NodeStorage> = Api::all(client.clone());
-    let forgotten = async {
+    let forgotten = begun_again(LOOP, async || {
         there.known().await;
         let mut gone = Lasting::new(GONE);
         let mut changes = (there.changes(), nodes.watched().changes());
@@ -41,9 +43,7 @@ pub async fn forget_gone(client: &Client, nodes: &Nodes, stop: CancellationToken
             let names = useless.map(|record| name(&record).to_owned()).collect();
             let (long, mut next) = gone.of(names, Instant::now());
             for record in long.iter().filter_map(|name| nodes.watched().get(name)) {
-                if let Err(error) = remove(&records, &record).await {
-                    let (node, error) = (name(&record), causes::in_full(&error));
-                    tracing::warn!(node, error, "the record of a node that is gone stays for now");
+                if !is_done(LOOP, name(&record), remove(&records, &record)).await {
                     next = Some(AGAIN);
                 }
             }
@@ -53,7 +53,7 @@ pub async fn forget_gone(client: &Client, nodes: &Nodes, stop: CancellationToken
                 () = until(next) => {}
             }
         }
-    };
+    });
     stop.run_until_cancelled(forgotten).await;
 }
 

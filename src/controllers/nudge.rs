@@ -15,9 +15,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::causes;
 use crate::cluster::{
-    Binding, ClaimSummary, Lasting, Pv, RESIZER_WOKEN_FOR, Unreadable, Watched, writes,
+    Binding, ClaimSummary, Lasting, Pv, RESIZER_WOKEN_FOR, Unreadable, Watched, begun_again, writes,
 };
-use crate::controllers::until;
+use crate::controllers::{is_done, until};
+
+/// What panics are counted under.
+const LOOP: &str = "resizes";
 
 /// Who writes, for the API server.
 const WRITER: &str = "pliant-operator";
@@ -37,7 +40,7 @@ pub async fn wake_resizer(
     claims: &Watched<ClaimSummary>,
     stop: CancellationToken,
 ) {
-    let woken = async {
+    let woken = begun_again(LOOP, async || {
         claims.known().await;
         let mut unheard = Lasting::new(LATE);
         let mut others: HashSet<Seen> = HashSet::new();
@@ -70,19 +73,10 @@ pub async fn wake_resizer(
             }
             for one in late.into_iter().filter(|one| !others.contains(one)).collect::<Vec<_>>() {
                 let Some(claim) = claims.get_in(&one.0, &one.1) else { continue };
-                match wake(client, &claim).await {
-                    Ok(()) => drop(others.insert(one)),
-                    Err(kube::Error::Api(status)) if writes::is_stale(&status) => {}
-                    Err(error) => {
-                        let error = causes::in_full(&error);
-                        tracing::warn!(
-                            claim = one.1,
-                            namespace = one.0,
-                            error,
-                            "the resizer is not woken"
-                        );
-                        next = Some(AGAIN);
-                    }
+                if is_done(LOOP, &format!("{}/{}", one.0, one.1), wake(client, &claim)).await {
+                    others.insert(one);
+                } else {
+                    next = Some(AGAIN);
                 }
             }
             tokio::select! {
@@ -90,7 +84,7 @@ pub async fn wake_resizer(
                 () = until(next) => {}
             }
         }
-    };
+    });
     stop.run_until_cancelled(woken).await;
 }
 
@@ -153,5 +147,9 @@ async fn wake(client: &Client, claim: &ClaimSummary) -> Result<(), kube::Error> 
         "annotations": { RESIZER_WOKEN_FOR: size },
     }});
     let api = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
-    writes::patch(&api, &name, &Patch::Merge(patch), WRITER).await
+    match writes::patch(&api, &name, &Patch::Merge(patch), WRITER).await {
+        // As it is now it is another one, and is looked at again.
+        Err(kube::Error::Api(status)) if writes::is_stale(&status) => Ok(()),
+        woken => woken,
+    }
 }

@@ -17,14 +17,18 @@ use crate::api::{
 };
 use crate::bytes::Bytes;
 use crate::causes;
-use crate::cluster::{Nodes, Watched, caught, every};
+use crate::cluster::{Nodes, Watched, begun_again, caught, caught_now, every};
 use crate::controllers::agent::AFTER_PANIC;
+use crate::controllers::is_done;
 use crate::controllers::storage::StorageRecord;
 use crate::node::{GroupSource, NewDisk, Node as Machine, PoolPlan};
 use crate::volume::PoolName;
 
 /// Who writes the status of pools and events, for the API server.
 pub(super) const WRITER: &str = "pliant-controller";
+
+/// What panics are counted under.
+const LOOP: &str = "pools";
 
 /// After an API server that did not answer.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -40,7 +44,7 @@ pub async fn tell(client: &Client, storage: &Nodes, stop: CancellationToken) {
     let pools: Watched<Pool> = Watched::start(Api::all(client.clone()), every(), &stop);
     let nodes: Watched<Node> = Watched::start(Api::all(client.clone()), every(), &stop);
     let api: Api<Pool> = Api::all(client.clone());
-    let told = async {
+    let told = begun_again(LOOP, async || {
         pools.known().await;
         nodes.known().await;
         loop {
@@ -54,17 +58,15 @@ pub async fn tell(client: &Client, storage: &Nodes, stop: CancellationToken) {
                 statuses = storage.until(|| stale(&pools)) => statuses,
             };
             for (name, status) in statuses {
-                if let Err(error) = write(&api, &name, &status).await {
-                    let error = causes::in_full(&error);
-                    tracing::warn!(pool = name, error, "its status is not written yet");
-                    tokio::time::sleep(AGAIN).await;
-                } else {
+                if is_done(LOOP, &name, write(&api, &name, &status)).await {
                     settle(&pools, &name, &status).await;
+                } else {
+                    tokio::time::sleep(AGAIN).await;
                 }
             }
             tokio::time::sleep(PAUSE).await;
         }
-    };
+    });
     stop.run_until_cancelled(told).await;
 }
 
@@ -107,7 +109,9 @@ fn plan(
         .collect();
     let pools = pools.all();
     let statuses = pools.iter().filter_map(|pool| {
-        let status = status_of(pool, &labels, &storage);
+        let status = caught_now(LOOP, || status_of(pool, &labels, &storage));
+        let status = status.map_err(|panicked| tracing::error!(%panicked, "a pool has no status"));
+        let status = status.ok()?;
         let stale = pool.status.as_ref() != Some(&status);
         stale.then(|| (pool.metadata.name.clone().unwrap_or_default(), status))
     });

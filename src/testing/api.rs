@@ -106,6 +106,10 @@ impl FakeApi {
         }
         let call = Call::read(&self.resources, request).await;
         tokio::task::yield_now().await; // Others go first, as over a real connection.
+        let panics = self.lock().panics.clone();
+        if let Some(part) = panics.filter(|part| call.line().contains(part)) {
+            panic!("a call of {part}");
+        }
         let slow = self.lock().slow.get(&call.namespace).copied();
         if let Some(slow) = slow {
             tokio::time::sleep(slow).await;

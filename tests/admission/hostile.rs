@@ -1,17 +1,21 @@
 //! Anybody in the cluster may connect to the webhook: none of them keeps an API server out, or fills its memory.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
-use crate::pods::Site;
+use crate::pods::{Site, review};
 use crate::world::{connect, trusted};
 
 /// Another address of this machine than that of the API server.
 const STRANGER: &str = "127.0.0.2:0";
+
+/// The longest that a connection is waited for which makes way.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// How many connections there may be.
 const MOST: usize = 256;
@@ -24,10 +28,12 @@ async fn stranger(site: &Site) -> TlsStream<TcpStream> {
     connect(stream, &trusted(&site.api), site.hand.now()).await.unwrap()
 }
 
-/// Read until the other side ends it.
+/// Read until the other side ends it, which it does within the time that a question may take.
 async fn last_words(stream: &mut TlsStream<TcpStream>) -> String {
     let mut said = Vec::new();
-    let _ = stream.read_to_end(&mut said).await; // It may end without a farewell.
+    // It may end without a farewell.
+    let ended = tokio::time::timeout(LIMIT, stream.read_to_end(&mut said)).await;
+    assert!(ended.is_ok(), "the connection is kept");
     String::from_utf8_lossy(&said).into_owned()
 }
 
@@ -70,6 +76,31 @@ async fn who_sends_without_end_fills_no_memory() {
     let words = strangers.join_all().await;
     let waited = words.iter().filter(|words| words.starts_with("HTTP/1.1 408")).count();
     assert!(waited <= 2, "of eight MiB two have a place: {words:?}");
+}
+
+/// Post a review of a pod on a connection of its own; the first line of the answer.
+async fn status_of_review(site: &Site, pod: &str) -> String {
+    let body = serde_json::to_vec(&review(pod, "CREATE")).unwrap();
+    let head = format!(
+        "POST /pods HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = stranger(site).await;
+    stream.write_all(&[head.as_bytes(), &body].concat()).await.unwrap();
+    last_words(&mut stream).await.lines().next().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_panic_in_one_review_is_the_answer_to_that_one() {
+    let site = Site::start().await;
+    site.api.panic_at(Some("statefulsets"));
+    for _ in 0..2 * 16 {
+        // As many more as are answered at a time: none of them keeps its place. The failurePolicy decides.
+        assert_eq!(status_of_review(&site, "db-0").await, "HTTP/1.1 500 Internal Server Error");
+    }
+    site.api.panic_at(None);
+    assert_eq!(site.claim_of("db-0").await, "data-0-aa");
 }
 
 #[tokio::test]

@@ -101,7 +101,7 @@ impl Site {
     }
 }
 
-fn review(pod: &str, operation: &str) -> Value {
+pub fn review(pod: &str, operation: &str) -> Value {
     let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "1",
                        "controller": true, "blockOwnerDeletion": true});
     let mounts = json!([{"name": "data", "mountPath": "/data"}]);

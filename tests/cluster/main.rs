@@ -15,6 +15,7 @@ mod joins;
 mod life;
 mod nudges;
 mod outage;
+mod panics;
 mod people;
 mod pools;
 mod registration;

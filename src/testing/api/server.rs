@@ -32,6 +32,8 @@ pub(super) struct Server {
     pub refuses_applies: bool,
     /// How long each request for a namespace takes.
     pub slow: BTreeMap<String, Duration>,
+    /// Whose callers end in a panic: a part of the lines of their calls.
+    pub panics: Option<String>,
     /// What containers said, by `namespace/pod/container`.
     pub logs: BTreeMap<String, String>,
     /// Who looks at new objects of a kind before they are kept.

@@ -102,6 +102,11 @@ impl FakeApi {
         self.lock().slow.insert(namespace.to_owned(), each);
     }
 
+    /// Have whoever makes a call whose line of the log contains this end in a panic; `None` has nobody.
+    pub fn panic_at(&self, part: Option<&str>) {
+        self.lock().panics = part.map(str::to_owned);
+    }
+
     /// End all running watches, as a load balancer does.
     pub fn cut_watches(&self) {
         self.act(|server| server.store.watches.clear());
