@@ -12,7 +12,8 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::world::{
-    NAME, Replica, SHOP, autoscaler, cluster, configuration, service, stateful_set, workload,
+    NAME, Replica, SHOP, autoscaler, cluster, configuration, service, stateful_set,
+    stateful_set_in, workload,
 };
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
@@ -91,7 +92,11 @@ async fn only_stateful_sets_that_exist_are_asked_for() {
 async fn a_namespace_of_ten_thousand_names_takes_the_webhook_from_nobody_else() {
     let api = cluster();
     for number in 0..10_000 {
-        autoscaler(&api, "a-tenant", &format!("{number:0253}"), &json!([]));
+        let name = format!("{number:0253}");
+        autoscaler(&api, "a-tenant", &name, &json!([]));
+        if number % 2 == 0 {
+            stateful_set_in(&api, "a-tenant", &name);
+        }
     }
     let _replica = replica(&api);
     workload(&api, "db", &json!([]));

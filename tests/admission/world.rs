@@ -54,9 +54,13 @@ pub fn workload(api: &FakeApi, name: &str, ordinals: &Value) {
 }
 
 pub fn stateful_set(api: &FakeApi, name: &str) {
+    stateful_set_in(api, SHOP, name);
+}
+
+pub fn stateful_set_in(api: &FakeApi, namespace: &str, name: &str) {
     let template = json!({"metadata": {}, "spec": {"containers": []}});
     let spec = json!({"selector": {}, "serviceName": name, "template": template});
-    let metadata = json!({"name": name, "namespace": SHOP});
+    let metadata = json!({"name": name, "namespace": namespace});
     api.put(&object::<StatefulSet>(json!({"metadata": metadata, "spec": spec})));
 }
 
