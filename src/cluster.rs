@@ -65,7 +65,7 @@ pub(crate) use nodes::{believe, is_on};
 pub use once::{OnceEvent, TELLS};
 pub use pods::pods;
 pub(crate) use pv::volume_of;
-pub use pv::{ClaimRef, Pv, PvSpec, Source};
+pub use pv::{ClaimRef, Pv, PvSpec, PvStatus, Source};
 pub use requests::Requests;
 pub use seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 pub use summary::{

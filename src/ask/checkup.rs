@@ -15,7 +15,7 @@ use serde::Deserialize;
 use crate::api::{NodeStorage, Pool, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{AskError, DRIVER_PODS, NODES, STORAGES, VOLUMES, may_not_list, names};
-use crate::cluster::{Pv, PvSpec, Unreadable};
+use crate::cluster::{Pv, PvSpec, PvStatus, Unreadable};
 use crate::doctor::Finding;
 use crate::volume::{DRIVER, VolumeId};
 
@@ -76,7 +76,7 @@ struct Volume {
     #[serde(default)]
     spec: VolumeSpec,
     #[serde(default)]
-    status: VolumePhase,
+    status: PvStatus,
 }
 
 #[derive(Deserialize, Debug, Clone, Default)]
@@ -84,14 +84,7 @@ struct Volume {
 struct VolumeSpec {
     #[serde(flatten)]
     names: PvSpec,
-    persistent_volume_reclaim_policy: Option<String>,
     capacity: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize, Debug, Clone, Default)]
-#[serde(default)]
-struct VolumePhase {
-    phase: Option<String>,
 }
 
 /// A PersistentVolume that keeps its volume although its claim is gone.
@@ -106,11 +99,11 @@ pub(super) struct Released {
 
 impl Volume {
     fn named(self) -> Pv {
-        Pv { metadata: self.metadata, spec: self.spec.names }
+        Pv { metadata: self.metadata, spec: self.spec.names, status: self.status }
     }
 
     fn released(&self) -> Option<Released> {
-        let is_kept = self.spec.persistent_volume_reclaim_policy.as_deref() == Some("Retain");
+        let is_kept = self.spec.names.persistent_volume_reclaim_policy.as_deref() == Some("Retain");
         let is_released = self.status.phase.as_deref() == Some("Released");
         let names = &self.spec.names;
         let ours = names.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;

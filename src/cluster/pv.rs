@@ -19,6 +19,20 @@ pub struct Pv {
     /// What it names.
     #[serde(default)]
     pub spec: PvSpec,
+    /// How it is.
+    #[serde(default)]
+    pub status: PvStatus,
+}
+
+/// The phase of a PersistentVolume whose claim is gone.
+const RELEASED: &str = "Released";
+
+/// How a PersistentVolume is.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq)]
+#[serde(default)]
+pub struct PvStatus {
+    /// In one word; of what is watched only that it is released is kept.
+    pub phase: Option<Box<str>>,
 }
 
 /// What a PersistentVolume names.
@@ -29,6 +43,8 @@ pub struct PvSpec {
     pub claim_ref: Option<Box<ClaimRef>>,
     /// The volume of a CSI driver.
     pub csi: Option<Box<Source>>,
+    /// What becomes of the volume with its claim; kept of those that are released.
+    pub persistent_volume_reclaim_policy: Option<Box<str>>,
 }
 
 /// A claim.
@@ -71,7 +87,13 @@ impl Pv {
         self.spec.claim_ref.as_ref()?.uid.as_deref()
     }
 
-    /// Leave of it which volume it names and whose it is, and these annotations; of those of other drivers
+    /// True if its claim is gone and its volume is kept for whoever wants the data again.
+    pub fn is_retained_without_claim(&self) -> bool {
+        self.status.phase.as_deref() == Some(RELEASED)
+            && self.spec.persistent_volume_reclaim_policy.as_deref() == Some("Retain")
+    }
+
+    /// Leave of it which volume it names and whose it is, whether it is retained without a claim, and these annotations; of those of other drivers
     /// the name and these annotations.
     pub(crate) fn cut(&mut self, notes: &[&str]) {
         let metadata = std::mem::take(&mut self.metadata);
@@ -88,6 +110,9 @@ impl Pv {
         };
         if self.handle().is_none() {
             self.spec = PvSpec::default();
+        }
+        if !self.is_retained_without_claim() {
+            (self.status.phase, self.spec.persistent_volume_reclaim_policy) = (None, None);
         }
     }
 }
@@ -118,10 +143,28 @@ mod tests {
         let spec = json!({
             "claimRef": {"namespace": "n", "name": "c", "uid": "v"},
             "csi": {"driver": DRIVER, "volumeHandle": "h"},
+            "persistentVolumeReclaimPolicy": null,
         });
-        assert_eq!(cut(DRIVER), json!({"metadata": metadata, "spec": spec}));
-        let nothing = json!({"claimRef": null, "csi": null});
-        assert_eq!(cut("other"), json!({"metadata": metadata, "spec": nothing}));
+        let status = json!({"phase": null});
+        assert_eq!(cut(DRIVER), json!({"metadata": metadata, "spec": spec, "status": status}));
+        let nothing = json!({"claimRef": null, "csi": null, "persistentVolumeReclaimPolicy": null});
+        let bare = json!({"metadata": metadata, "spec": nothing, "status": status});
+        assert_eq!(cut("other"), bare);
+    }
+
+    #[test]
+    fn only_a_released_volume_that_is_retained_waits_for_somebody() {
+        let is_kept = |driver: &str, phase: &str, policy: &str| {
+            let csi = json!({"driver": driver, "volumeHandle": "h"});
+            let spec = json!({"csi": csi, "persistentVolumeReclaimPolicy": policy});
+            let pv = json!({"metadata": {"name": "p"}, "spec": spec, "status": {"phase": phase}});
+            let mut pv: Pv = serde_json::from_value(pv).unwrap();
+            pv.cut(&[]);
+            pv.is_retained_without_claim()
+        };
+        assert!(is_kept(DRIVER, "Released", "Retain"));
+        assert!(!is_kept(DRIVER, "Bound", "Retain") && !is_kept(DRIVER, "Released", "Delete"));
+        assert!(!is_kept("other", "Released", "Retain"));
     }
 
     #[test]

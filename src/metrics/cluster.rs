@@ -32,6 +32,8 @@ pub struct NodeFigure {
     pub without_pv: u64,
     /// PersistentVolumes without their volume.
     pub without_volume: u64,
+    /// PersistentVolumes that are retained without a claim.
+    pub released: u64,
 }
 
 pub(super) fn put(registry: &mut Registry, cluster: &ClusterFigures) {
@@ -54,6 +56,7 @@ pub(super) fn put(registry: &mut Registry, cluster: &ClusterFigures) {
     table::AGENT_AWAY.put(registry, each(|node| u64::from(node.is_away)));
     table::WITHOUT_PV.put(registry, each(|node| node.without_pv));
     table::WITHOUT_VOLUME.put(registry, each(|node| node.without_volume));
+    table::RELEASED.put(registry, each(|node| node.released));
     let pools = |figure: fn(&(Bytes, Bytes)) -> Bytes| {
         let pools = cluster.pools.iter();
         gauges(

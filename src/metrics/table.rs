@@ -122,6 +122,8 @@ table! {
         "Volumes of a node that no PersistentVolume has named for five minutes";
     WITHOUT_VOLUME = Gauge "pliant_pvs_without_volume" ["nodestorage"],
         "PersistentVolumes whose volume their node has not had for five minutes";
+    RELEASED = Gauge "pliant_pvs_released" ["nodestorage"],
+        "PersistentVolumes of a node that are Released and retained: their claims are gone, their data stays";
     CLUSTER_SIZE = Gauge "pliant_cluster_pool_size_bytes" ["pool"],
         "Size of a pool on all nodes";
     CLUSTER_FREE = Gauge "pliant_cluster_pool_free_bytes" ["pool"],

@@ -77,7 +77,7 @@ fn figures() -> Figures {
             nodes: BTreeMap::from([("ok", 3)]),
             each: BTreeMap::from([(
                 "alpha".to_owned(),
-                NodeFigure { is_away: true, without_pv: 4, without_volume: 5 },
+                NodeFigure { is_away: true, without_pv: 4, without_volume: 5, released: 6 },
             )]),
             pools: BTreeMap::from([("fast".to_owned(), (Bytes::kib(2), Bytes::kib(1)))]),
         },
@@ -133,6 +133,7 @@ fn every_figure_is_told_as_it_is() {
             r#"pliant_agent_away{nodestorage="alpha"} 1.0"#,
             r#"pliant_volumes_without_pv{nodestorage="alpha"} 4.0"#,
             r#"pliant_pvs_without_volume{nodestorage="alpha"} 5.0"#,
+            r#"pliant_pvs_released{nodestorage="alpha"} 6.0"#,
             r#"pliant_cluster_pool_size_bytes{pool="fast"} 2048.0"#,
             r#"pliant_cluster_pool_free_bytes{pool="fast"} 1024.0"#,
             r#"volume_data_source_validator_operation_count{result="populator"} 1"#,

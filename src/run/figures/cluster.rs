@@ -8,9 +8,10 @@ use async_trait::async_trait;
 
 use crate::api::{Health, NodeStorage, Phase, VolumeRequest, Work};
 use crate::cluster::audit::Difference;
-use crate::cluster::{Cluster, Kept, panics, unreadable_by_kind};
+use crate::cluster::{Cluster, Kept, Pv, is_on, panics, unreadable_by_kind};
 use crate::metrics::{ClusterFigures, FigureSource, Figures};
 use crate::run::log;
+use crate::volume::{DRIVER, NodeKey, VolumeId, VolumeKey};
 
 /// Tells the figures of a cluster as soon as that is known.
 #[derive(Debug, Default)]
@@ -32,6 +33,7 @@ impl FigureSource for ControllerFigures {
         let (nodes, requests) = (cluster.nodes().all(), cluster.requests().watched().all());
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut figures = of_nodes(&nodes, &differences, &away);
+        count_released(&mut figures, &nodes, &kept.watched().all());
         count_requests(&mut figures, &requests, now);
         Figures {
             cluster: figures,
@@ -74,6 +76,21 @@ fn of_nodes<N: Borrow<NodeStorage>>(
     figures
 }
 
+/// Count the PersistentVolumes that are retained without a claim; those of nodes without a record are on no node.
+fn count_released<N: Borrow<NodeStorage>, P: Borrow<Pv>>(
+    figures: &mut ClusterFigures,
+    nodes: &[N],
+    pvs: &[P],
+) {
+    let released = pvs.iter().map(Borrow::borrow).filter(|pv| pv.is_retained_without_claim());
+    for id in released.filter_map(|pv| pv.handle()?.parse::<VolumeId>().ok()) {
+        let node = nodes.iter().map(Borrow::borrow).find(|node| is_on(node, &id));
+        if let Some(name) = node.and_then(|node| node.metadata.name.clone()) {
+            figures.each.entry(name).or_default().released += 1;
+        }
+    }
+}
+
 fn count_requests<R: Borrow<VolumeRequest>>(
     figures: &mut ClusterFigures,
     requests: &[R],
@@ -110,6 +127,7 @@ mod tests {
     use super::*;
     use crate::bytes::Bytes;
     use crate::metrics::NodeFigure;
+    use crate::volume::{DRIVER, NodeKey, VolumeKey};
 
     fn node(name: &str, health: Health, gib: u64) -> NodeStorage {
         let pool = json!({"name": "fast", "configured": true, "default": true, "size": format!("{gib}Gi"),
@@ -141,6 +159,7 @@ mod tests {
             is_away,
             without_pv,
             without_volume,
+            released: 0,
         };
         let expected = ClusterFigures {
             nodes: BTreeMap::from([("ok", 1), ("degraded", 1), ("unavailable", 0)]),
@@ -153,6 +172,27 @@ mod tests {
             ..ClusterFigures::default()
         };
         assert_eq!(figures, expected);
+    }
+
+    #[test]
+    fn volumes_that_are_retained_without_a_claim_are_counted_at_their_node() {
+        let alpha = node("alpha", Health::Ok, 4);
+        let pv = |node: &str, phase: &str| -> Pv {
+            let handle = VolumeId::new(NodeKey::of(node), VolumeKey::of("pvc-1")).to_string();
+            let csi = json!({"driver": DRIVER, "volumeHandle": handle});
+            serde_json::from_value(json!({
+                "metadata": {"name": "pv"},
+                "spec": {"csi": csi, "persistentVolumeReclaimPolicy": "Retain"},
+                "status": {"phase": phase},
+            }))
+            .unwrap()
+        };
+        let pvs = [pv("alpha", "Released"), pv("alpha", "Bound"), pv("gone", "Released")];
+        let mut figures = ClusterFigures::default();
+        count_released(&mut figures, &[alpha], &pvs);
+        let counted: Vec<_> =
+            figures.each.iter().map(|(node, it)| (&**node, it.released)).collect();
+        assert_eq!(counted, [("alpha", 1)]);
     }
 
     #[test]
