@@ -29,6 +29,7 @@ mod quantity;
 mod share;
 mod span;
 mod stateful_set_name;
+mod status_bounds;
 mod swap;
 mod unknown;
 mod volume_populator;

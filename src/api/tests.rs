@@ -130,6 +130,40 @@ fn a_record_that_is_too_long_is_cut_and_says_so() {
     assert_eq!(short.unread.unwrap().chars().count(), 1024);
 }
 
+/// What every text of a status is that has no fixed form: as long as a name may be where it is one, and else longer
+/// than anything.
+fn longest(schema: &Value) -> Value {
+    if let Some(fields) = schema["properties"].as_object() {
+        let fields = fields.iter().filter(|(name, _)| *name != "conditions");
+        return fields.map(|(name, field)| (name.clone(), longest(field))).collect();
+    }
+    match schema["type"].as_str() {
+        Some("array") => json!([longest(&schema["items"])]),
+        Some("string") => {
+            let is_name = schema["maxLength"].as_u64().is_some_and(|most| most < 256);
+            let length = schema["maxLength"].as_u64().filter(|_| is_name).unwrap_or(5000);
+            match (&schema["enum"], &schema["format"], &schema["pattern"]) {
+                (Value::Array(words), ..) => words.last().cloned().unwrap_or_default(),
+                (_, Value::String(_), _) => json!("2026-11-26T00:00:00Z"),
+                (.., Value::String(_)) => json!("1"),
+                _ => json!("\u{e4}".repeat(usize::try_from(length).unwrap())),
+            }
+        }
+        Some("boolean") => json!(true),
+        _ => json!(1),
+    }
+}
+
+#[test]
+fn a_status_of_claims_is_never_longer_than_the_api_server_takes() {
+    let schema = &schema("PvcAutoscaler")["properties"]["status"];
+    let mut status: PvcAutoscalerStatus = serde_json::from_value(longest(schema)).unwrap();
+    let entry = &status.ordinals[0];
+    assert!(entry.swap.is_some() && entry.shrink.is_some() && !entry.retained.is_empty());
+    status.bound();
+    fits(&serde_json::to_value(&status).unwrap(), schema, "status");
+}
+
 #[test]
 fn every_kind_is_in_the_category_and_what_claims_name_is_in_their_namespace() {
     for definition in definitions() {

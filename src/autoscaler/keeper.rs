@@ -352,6 +352,7 @@ impl Keeper {
             message: Some(message),
             ..before.clone()
         };
+        status.bound();
         status.conditions = conditions(&status, &Time(in_seconds(self.now())));
         if status == before {
             return Ok(());

@@ -390,6 +390,7 @@ fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
     status.next = says.iter().find_map(|one| one.next.clone()).map(|text| bounded(&text));
     status.reason = problem.as_ref().map(|(reason, _)| reason.to_string());
     status.message = problem.map(|(_, message)| bounded(&message));
+    status.bound();
 }
 
 /// As much of a sentence as a status takes.

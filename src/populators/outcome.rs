@@ -61,6 +61,9 @@ pub struct Round {
     pub seconds: u64,
 }
 
+/// The longest digest that a status takes, in bytes.
+const LONGEST_DIGEST: usize = 128;
+
 impl Outcome {
     /// Returns how a pod has ended; `None` while it has not.
     pub fn of(pod: &Pod) -> Option<Outcome> {
@@ -97,7 +100,9 @@ fn told(ended: &ContainerStateTerminated) -> Option<Told> {
 /// A pod that ended well and does not say what it wrote may run an image that knows nothing of it.
 fn done(told: Option<Told>) -> Outcome {
     match told {
-        Some(Told { outcome, digest: Some(digest), bytes, .. }) if outcome == "done" => {
+        Some(Told { outcome, digest: Some(digest), bytes, .. })
+            if outcome == "done" && digest.len() <= LONGEST_DIGEST =>
+        {
             Outcome::Done { digest: Some(digest), bytes }
         }
         _ => Outcome::Failed(UNSAID.to_owned()),

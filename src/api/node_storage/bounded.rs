@@ -1,5 +1,7 @@
 //! A record that the API server takes.
 
+use crate::api::status_bounds::cut_at;
+
 use super::{
     LONGEST_SENTENCE, LONGEST_VERSION, MOST_DISKS, MOST_GROUPS, MOST_LINES, MOST_USAGES,
     MOST_VOLUMES, NodeStorageStatus,
@@ -42,10 +44,4 @@ impl NodeStorageStatus {
 /// Leave as many characters of a sentence as a record takes.
 fn cut(sentence: &mut String) {
     cut_at(sentence, LONGEST_SENTENCE);
-}
-
-fn cut_at(text: &mut String, most: usize) {
-    if let Some((end, _)) = text.char_indices().nth(most) {
-        text.truncate(end);
-    }
 }
