@@ -42,6 +42,8 @@ pub struct Seen {
     pub(super) unseen: Vec<&'static str>,
     /// What this version cannot decode.
     pub(super) unreadable: Vec<Unreadable>,
+    /// Of what it cannot decode some.
+    pub(super) partial: Vec<&'static str>,
 }
 
 const DEFINITIONS: &str = "custom resource definitions";
@@ -53,8 +55,9 @@ const PODS: &str = "the pods of the driver";
 const REQUESTS: &str = "volumerequests";
 
 impl Seen {
+    /// True if all of it is read: what is not here is not there.
     pub(super) fn sees(&self, what: &str) -> bool {
-        !self.unseen.contains(&what)
+        !self.unseen.contains(&what) && !self.partial.contains(&what)
     }
 
     /// The nodes that are in the cluster, by name; `None` if that cannot be seen.
@@ -140,8 +143,9 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
         requests: ask.list(ask.all(), all(), REQUESTS).await?,
         unseen: Vec::new(),
         unreadable: Vec::new(),
+        partial: Vec::new(),
     };
-    (seen.unseen, seen.unreadable) = (ask.unseen, ask.unreadable);
+    (seen.unseen, seen.unreadable, seen.partial) = (ask.unseen, ask.unreadable, ask.partial);
     Ok(seen)
 }
 
@@ -163,7 +167,15 @@ pub fn judge(seen: &Seen, program: &str, node: Option<&str>) -> Result<Vec<Findi
     let names = node::names(seen);
     match node {
         Some(name) if names.contains(name) => findings.extend(node::judge(seen, program, name)),
-        Some(_) if !seen.sees(NODES) => return Err(may_not_list(NODES, "in this cluster")),
+        Some(_) if seen.unseen.contains(&NODES) => {
+            return Err(may_not_list(NODES, "in this cluster"));
+        }
+        Some(name) if !seen.sees(NODES) || !seen.sees(STORAGES) => {
+            let unreadable: Vec<String> = seen.unreadable.iter().map(ToString::to_string).collect();
+            let reason =
+                format!("whether there is a node {name} is not known: {}", unreadable.join("; "));
+            return Err(AskError::Refused { reason });
+        }
         Some(name) => {
             let reason = format!("there is no node {name}; `kubectl get nodes` lists them");
             return Err(AskError::Refused { reason });

@@ -160,6 +160,7 @@ pub async fn observe(
     let pods = ask.list(pods, ListParams::default(), PODS).await?;
     around.unseen.extend(ask.unseen);
     around.unreadable.extend(ask.unreadable);
+    around.partial.extend(ask.partial);
     Ok(Seen { program: program.to_owned(), around, pods })
 }
 
@@ -191,7 +192,7 @@ pub async fn apply(client: &Client, edit: &Edit) -> Result<PvcAutoscaler, AskErr
 
 impl Seen {
     fn has_class(&self, class: &str) -> bool {
-        self.around.unseen.contains(&CLASSES)
+        self.around.sees(CLASSES).is_err()
             || self.around.classes.iter().any(|one| one.name_any() == class)
     }
 }
@@ -210,6 +211,10 @@ pub async fn is_kept(
     let mut ask = Reader::new(client);
     let claims = Api::namespaced(client.clone(), namespace);
     let found: Option<PersistentVolumeClaim> = ask.get(claims, claim, CLAIMS).await?;
+    if let Some(unreadable) = ask.unreadable.first() {
+        let reason = format!("{unreadable}; whether it is kept is not known");
+        return Err(AskError::Refused { reason });
+    }
     let Some(found) = found else { return Ok(false) };
     let all = Api::namespaced(client.clone(), namespace);
     let all: Vec<PvcAutoscaler> = ask.list(all, ListParams::default(), PVC_AUTOSCALERS).await?;

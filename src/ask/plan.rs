@@ -137,6 +137,8 @@ pub(super) struct Around {
     pub unseen: Vec<&'static str>,
     /// What this version cannot decode.
     pub unreadable: Vec<Unreadable>,
+    /// Of what it cannot decode some.
+    pub partial: Vec<&'static str>,
 }
 
 impl Around {
@@ -151,13 +153,34 @@ impl Around {
         let classes = ask.list(ask.all(), all(), CLASSES).await?;
         let storages = ask.storages().await?;
         let ids = volumes_of(client, &autoscalers, &claims).await;
-        let Reader { unseen, unreadable, .. } = ask;
-        Ok(Around { namespace, autoscalers, claims, classes, storages, ids, unseen, unreadable })
+        let Reader { unseen, unreadable, partial, .. } = ask;
+        Ok(Around {
+            namespace,
+            autoscalers,
+            claims,
+            classes,
+            storages,
+            ids,
+            unseen,
+            unreadable,
+            partial,
+        })
     }
 
     /// # Errors
-    /// [`AskError::Forbidden`] if the caller may not know which objects of this kind there are.
+    /// [`AskError::Forbidden`] if the caller may not know which objects of this kind there are, and
+    /// [`AskError::Refused`] if this version cannot decode one of them.
     pub fn sees(&self, kind: &str) -> Result<(), AskError> {
+        self.may_see(kind)?;
+        if self.partial.contains(&kind) {
+            let all: Vec<String> = self.unreadable.iter().map(ToString::to_string).collect();
+            let reason = format!("it is not known which {kind} there are: {}", all.join("; "));
+            return Err(AskError::Refused { reason });
+        }
+        Ok(())
+    }
+
+    fn may_see(&self, kind: &str) -> Result<(), AskError> {
         if self.unseen.contains(&kind) {
             return Err(may_not_list(kind, &in_namespace(&self.namespace)));
         }
@@ -191,9 +214,8 @@ impl Around {
     /// Whether claims of a class can grow; who may not read the classes takes it that they can.
     fn can_grow(&self, class: Option<&str>) -> bool {
         let class = self.classes.iter().find(|one| Some(one.name_any().as_str()) == class);
-        class.map_or(self.unseen.contains(&CLASSES), |class| {
-            class.allow_volume_expansion == Some(true)
-        })
+        class
+            .map_or(self.sees(CLASSES).is_err(), |class| class.allow_volume_expansion == Some(true))
     }
 }
 
@@ -229,10 +251,13 @@ pub async fn plan(
     name: Option<&str>,
 ) -> Result<Vec<Plan>, AskError> {
     let around = Around::observe(client, namespace).await?;
-    around.sees(PVC_AUTOSCALERS)?;
+    around.may_see(PVC_AUTOSCALERS)?;
     let is_asked = |one: &&PvcAutoscaler| name.is_none_or(|name| one.name_any() == name);
     let asked = around.autoscalers.iter().filter(is_asked);
     let plans: Vec<Plan> = asked.map(|one| plan_of(&around, one)).collect();
+    if plans.is_empty() {
+        around.sees(PVC_AUTOSCALERS)?;
+    }
     if let (Some(name), []) = (name, plans.as_slice()) {
         let reason = format!(
             "there is no PvcAutoscaler {name} in namespace {}; `kubectl get pvcautoscalers \

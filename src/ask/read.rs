@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api::NodeStorage;
 use crate::ask::{AskError, STORAGES, asked};
-use crate::cluster::{self, Unreadable, believe};
+use crate::cluster::{self, Guarded, Unreadable, believe, guarded};
 
 /// Reads lists, and remembers what may not be read: who may not list something is told so, and told the
 /// rest.
@@ -18,11 +18,13 @@ pub(super) struct Reader<'a> {
     pub unseen: Vec<&'static str>,
     /// What this version cannot decode.
     pub unreadable: Vec<Unreadable>,
+    /// Of what it cannot decode some: what is not among the rest may be there.
+    pub partial: Vec<&'static str>,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(client: &'a Client) -> Self {
-        Reader { client, unseen: Vec::new(), unreadable: Vec::new() }
+        Reader { client, unseen: Vec::new(), unreadable: Vec::new(), partial: Vec::new() }
     }
 
     /// The objects of a kind in the whole cluster.
@@ -39,7 +41,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<K>, AskError> {
         match cluster::list(&api, &params).await {
             Ok(list) => {
-                self.unreadable.extend(list.unreadable);
+                list.unreadable.into_iter().for_each(|one| self.cannot_decode(one, what));
                 Ok(list.items)
             }
             Err(error) => self.unread(error, what).map(|()| Vec::new()),
@@ -52,17 +54,28 @@ impl<'a> Reader<'a> {
         all.map(believed)
     }
 
-    /// Get one object; `None` also if the caller may not.
-    pub async fn get<K: Resource + Clone + DeserializeOwned + Debug>(
+    /// Get one object; `None` also if the caller may not, or this version cannot decode it.
+    pub async fn get<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug>(
         &mut self,
         api: Api<K>,
         name: &str,
         what: &'static str,
     ) -> Result<Option<K>, AskError> {
-        match api.get_opt(name).await {
-            Ok(found) => Ok(found),
+        match guarded(api).get_opt(name).await {
+            Ok(Some(Guarded(Ok(found)))) => Ok(Some(found)),
+            Ok(Some(Guarded(Err(one)))) => {
+                self.cannot_decode(one, what);
+                Ok(None)
+            }
+            Ok(None) => Ok(None),
             Err(error) => self.unread(error, what).map(|()| None),
         }
+    }
+
+    /// Note an object that this version cannot decode.
+    pub fn cannot_decode(&mut self, one: Unreadable, what: &'static str) {
+        self.unreadable.push(one);
+        self.partial.push(what);
     }
 
     fn unread(&mut self, error: kube::Error, what: &'static str) -> Result<(), AskError> {

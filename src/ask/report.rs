@@ -70,8 +70,11 @@ pub async fn report(client: &Client, program: &str, lines: u32) -> Result<Vec<Pa
 }
 
 fn pools(seen: &Seen) -> String {
-    if !seen.sees(STORAGES) {
+    if seen.unseen.contains(&STORAGES) {
         return format!("you may not read {STORAGES}");
+    }
+    if seen.storages.is_empty() && !seen.sees(STORAGES) {
+        return format!("{STORAGES} cannot be decoded");
     }
     table(&seen.storages, seen.names().as_deref())
 }

@@ -38,6 +38,8 @@ pub struct Status {
     pub unseen: Vec<&'static str>,
     /// Objects that this version cannot decode.
     pub unreadable: Vec<Unreadable>,
+    /// True if the record of a node is among those.
+    pub lacks_nodes: bool,
 }
 
 /// A record of a cluster, as it is in the API server.
@@ -65,7 +67,8 @@ impl Status {
 
     /// All of them, for people.
     pub fn text(&self) -> String {
-        let nodes = if self.unseen.contains(&STORAGES) {
+        let nodes = if self.unseen.contains(&STORAGES) || self.nodes.is_empty() && self.lacks_nodes
+        {
             String::new()
         } else {
             table_of(&self.nodes, self.there.as_deref(), &self.retained)
@@ -86,7 +89,7 @@ pub async fn status(client: &Client) -> Result<Status, AskError> {
     let autoscalers = ask.list(ask.all(), ListParams::default(), PVC_AUTOSCALERS).await?;
     let nodes = match listed {
         Ok(list) => {
-            ask.unreadable.extend(list.unreadable);
+            list.unreadable.into_iter().for_each(|one| ask.cannot_decode(one, STORAGES));
             believed(list.items)
         }
         // Whoever may list only one of the two kinds sees that one.
@@ -97,7 +100,8 @@ pub async fn status(client: &Client) -> Result<Status, AskError> {
         Err(error) => return Err(error),
     };
     let there: Vec<Node> = ask.list(ask.all(), ListParams::default(), NODES).await?;
-    let there = (!ask.unseen.contains(&NODES)).then(|| names(&there));
+    let sees_nodes = !ask.unseen.contains(&NODES) && !ask.partial.contains(&NODES);
+    let there = sees_nodes.then(|| names(&there));
     let volumes: Vec<Pv> = if nodes.iter().any(has_superseded) {
         ask.list(ask.all(), ListParams::default(), VOLUMES).await?
     } else {
@@ -110,6 +114,7 @@ pub async fn status(client: &Client) -> Result<Status, AskError> {
         autoscalers: in_order(autoscalers),
         unseen: ask.unseen,
         unreadable: ask.unreadable,
+        lacks_nodes: ask.partial.contains(&STORAGES),
     })
 }
 

@@ -118,7 +118,7 @@ fn versions(seen: &Seen) -> Option<Finding> {
 }
 
 fn pools(seen: &Seen) -> Vec<Finding> {
-    if !seen.sees(POOLS) {
+    if seen.pools.is_empty() && !seen.sees(POOLS) {
         return Vec::new();
     }
     if seen.pools.is_empty() {
@@ -141,11 +141,11 @@ fn pool(pool: &Pool) -> Finding {
 }
 
 fn classes(seen: &Seen, program: &str) -> Vec<Finding> {
-    if !seen.sees(CLASSES) {
-        return Vec::new();
-    }
     let ours: Vec<&StorageClass> =
         seen.classes.iter().filter(|class| class.provisioner == DRIVER).collect();
+    if ours.is_empty() && !seen.sees(CLASSES) {
+        return Vec::new();
+    }
     if ours.is_empty() {
         let what = format!("no StorageClass names the driver {DRIVER}");
         return vec![Finding::warning(what, "write one, or name it in the values of the chart")];

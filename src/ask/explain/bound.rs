@@ -38,8 +38,10 @@ pub(super) fn bound(facts: &Facts) -> Explanation {
     if facts.volume.is_none() {
         let why = if facts.sees(VOLUMES) {
             "is Bound, and its PersistentVolume is not there."
-        } else {
+        } else if facts.unseen.contains(&VOLUMES) {
             "is Bound; you may not read its PersistentVolume, so no more can be said."
+        } else {
+            "is Bound; its PersistentVolume cannot be decoded, so no more can be said."
         };
         return facts.explain(State::Unseen, why, Vec::new());
     }
@@ -64,7 +66,11 @@ pub(super) fn bound(facts: &Facts) -> Explanation {
 
 fn without_record(facts: &Facts, id: &str) -> Explanation {
     if !facts.sees(STORAGES) {
-        let why = "is Bound; you may not read nodestorages, so no more can be said.";
+        let why = if facts.unseen.contains(&STORAGES) {
+            "is Bound; you may not read nodestorages, so no more can be said."
+        } else {
+            "is Bound; a nodestorage cannot be decoded, so no more can be said."
+        };
         return facts.explain(State::Unseen, why, Vec::new());
     }
     let is_its = |name: &&str| id.parse().is_ok_and(|id: VolumeId| *id.node() == NodeKey::of(name));

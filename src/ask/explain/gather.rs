@@ -48,6 +48,8 @@ pub(super) struct Facts {
     pub unseen: Vec<&'static str>,
     /// What this version cannot decode.
     pub unreadable: Vec<Unreadable>,
+    /// Of what it cannot decode some.
+    pub partial: Vec<&'static str>,
 }
 
 pub(super) const KUBELETS: &str = "csinodes";
@@ -55,8 +57,23 @@ pub(super) const POOLS: &str = "pools";
 pub(super) const AGENT_PODS: &str = "the pods of the driver";
 
 impl Facts {
+    /// True if all of it is read: what is not here is not there.
     pub fn sees(&self, what: &str) -> bool {
-        !self.unseen.contains(&what)
+        !self.unseen.contains(&what) && !self.partial.contains(&what)
+    }
+
+    /// What is not known and why, for people: `you may not read nodes`.
+    pub fn unknown(&self) -> String {
+        let hidden = self.unseen.join(", ");
+        let partial: Vec<String> = self.unreadable.iter().map(ToString::to_string).collect();
+        match (hidden.as_str(), partial.as_slice()) {
+            ("", undecoded) => undecoded.join("; "),
+            (hidden, []) => format!("you may not read what that depends on: {hidden}"),
+            (hidden, undecoded) => format!(
+                "you may not read what that depends on: {hidden}; and {}",
+                undecoded.join("; ")
+            ),
+        }
     }
 
     /// The claim's name, and how kubectl is told where it is: `db --namespace default`.
@@ -197,7 +214,7 @@ pub(super) async fn gather(
         }
     }
     surroundings(&mut ask, &mut facts).await?;
-    (facts.unseen, facts.unreadable) = (ask.unseen, ask.unreadable);
+    (facts.unseen, facts.unreadable, facts.partial) = (ask.unseen, ask.unreadable, ask.partial);
     Ok(facts)
 }
 

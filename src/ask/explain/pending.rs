@@ -102,7 +102,7 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
     let refused = |state, why: String, todo| Err(Box::new(facts.explain(state, why, todo)));
     let spec = facts.claim.as_ref().and_then(|claim| claim.spec.as_ref());
     let names_unseen = spec.is_some_and(|spec| spec.volume_name.is_some()) && !facts.sees(VOLUMES);
-    if !facts.sees(CLASSES) || names_unseen {
+    if facts.unseen.contains(&CLASSES) || names_unseen {
         return Err(Box::new(unseen(facts)));
     }
     if let Some(volume) = spec.and_then(|spec| spec.volume_name.as_ref()) {
@@ -118,6 +118,9 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
     }
     let is_it = |class: &&StorageClass| class.metadata.name.as_deref() == Some(name);
     let Some(class) = facts.classes.iter().find(is_it) else {
+        if !facts.sees(CLASSES) {
+            return Err(Box::new(unseen(facts)));
+        }
         let why = format!("is Pending: there is no class {name}.");
         return refused(State::ClassMissing, why, vec![name_a_class(facts)]);
     };
@@ -154,8 +157,7 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
 fn unseen(facts: &Facts) -> Explanation {
     let last = facts.events.first().and_then(|event| event.note.as_deref());
     let last = last.map(|note| format!(" What was told of it last: {note}")).unwrap_or_default();
-    let hidden = facts.unseen.join(", ");
-    let why = format!("is Pending, and you may not read what that depends on: {hidden}.{last}");
+    let why = format!("is Pending, and {}.{last}", facts.unknown());
     let what = "let an administrator of the cluster type";
     let command = format!("{} explain pvc/{}", facts.program, facts.place());
     facts.explain(State::Unseen, why, vec![Todo::command(what, command)])
@@ -258,7 +260,7 @@ fn placed(
     class: &Class,
     pod: Option<&Pod>,
 ) -> Explanation {
-    if !facts.sees(STORAGES) {
+    if facts.unseen.contains(&STORAGES) {
         return unseen(facts);
     }
     let spec: Option<&PodSpec> = pod.and_then(|pod| pod.spec.as_ref());
@@ -267,6 +269,8 @@ fn placed(
     let says = |verdict| nodes.iter().any(|node| node.verdict == verdict);
     let mut told = if says(Verdict::Fits) {
         fits(facts, &nodes, pod)
+    } else if !facts.sees(STORAGES) {
+        return unseen(facts); // The one that cannot be decoded may be where it fits.
     } else {
         nowhere(facts, &nodes, storage_class, class, pod)
     };

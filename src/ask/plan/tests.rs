@@ -80,6 +80,7 @@ pub fn around(autoscaler: PvcAutoscaler) -> Around {
         ids: BTreeMap::new(),
         unseen: Vec::new(),
         unreadable: Vec::new(),
+        partial: Vec::new(),
     }
 }
 
