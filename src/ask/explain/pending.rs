@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, PodSpec};
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::fit::Bar;
-use super::gather::{Facts, POOLS, STORAGES, VOLUMES};
+use super::gather::{Facts, NODES, POOLS, STORAGES, VOLUMES};
 use super::room::{NodeSays, Verdict, Wish, nodes_say};
 use super::{Explanation, State, Todo};
 use crate::api::{NodeStorageStatus, Phase, Pool, PoolOnNode, Quantity, VolumeRequest, Work};
@@ -269,8 +269,10 @@ fn placed(
     let says = |verdict| nodes.iter().any(|node| node.verdict == verdict);
     let mut told = if says(Verdict::Fits) {
         fits(facts, &nodes, pod)
-    } else if !facts.sees(STORAGES) {
-        return unseen(facts); // The one that cannot be decoded may be where it fits.
+    } else if !facts.sees(STORAGES) || !(facts.sees(NODES) || says(Verdict::Short)) {
+        // The one that cannot be decoded may be where it fits, and a node keeps pods off by what only its object says.
+        // That none has so much space is true of all.
+        return unseen(facts);
     } else {
         nowhere(facts, &nodes, storage_class, class, pod)
     };
@@ -342,8 +344,9 @@ fn nowhere(
     pod: Option<&Pod>,
 ) -> Explanation {
     let class = storage_class.metadata.name.as_deref().unwrap_or_default();
+    let pods = pod.filter(|_| facts.sees(NODES));
     let pods =
-        pod.map(|pod| format!(" that may run its pod {}", pod_name(pod))).unwrap_or_default();
+        pods.map(|pod| format!(" that may run its pod {}", pod_name(pod))).unwrap_or_default();
     let with = |verdict| nodes.iter().filter(move |node| node.verdict == verdict);
     let any = |verdict| with(verdict).next().is_some();
     let size = facts.wish().unwrap_or_default();

@@ -11,7 +11,7 @@ use crate::cluster::audit::Difference;
 use crate::cluster::{Cluster, Kept, Pv, is_on, panics, unreadable_by_kind};
 use crate::metrics::{ClusterFigures, FigureSource, Figures};
 use crate::run::log;
-use crate::volume::{DRIVER, NodeKey, VolumeId, VolumeKey};
+use crate::volume::VolumeId;
 
 /// Tells the figures of a cluster as soon as that is known.
 #[derive(Debug, Default)]
