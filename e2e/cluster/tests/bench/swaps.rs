@@ -46,7 +46,8 @@ const TOUCHED: [&str; 7] = [
 
 /// Ten thousand claims, in few large workloads and in many small ones.
 const LARGE_ONES: Workloads = Workloads { count: 100, replicas: 100 };
-const SMALL_ONES: Workloads = Workloads { count: 3333, replicas: 3 };
+/// Those of one of three namespaces: the webhook names some two thousand workloads of one at most.
+const SMALL_ONES: Workloads = Workloads { count: 1111, replicas: 3 };
 /// PvcAutoscalers of one namespace that wait for a StatefulSet that is not there.
 const WAITING: u32 = 5000;
 /// Sizes of a claim that is to be swapped.
@@ -170,7 +171,9 @@ pub async fn many_autoscalers(world: &World, figures: &mut Figures) {
     world.autoscaler(&class, LARGER, json!({})).await;
     world.settled("1/1").await;
     must("e2e/cluster/control", &["kube-controller-manager", "kill"]).await;
-    make(world, SMALL_ONES).await;
+    for name in ["one", "two", "three"] {
+        make(&world.beside(name).await, SMALL_ONES).await;
+    }
     figures.tell("operator_rss_mib_3333_autoscalers", resident(&world.client, "operator").await);
     figures.tell("edit_to_first_step_seconds_3333_autoscalers", first_step(world, &class).await);
 
