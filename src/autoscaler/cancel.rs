@@ -181,7 +181,7 @@ impl Turn<'_> {
     }
 
     /// Tell what a pod waits for that is down and whose swap can only go on, once that is no matter of seconds.
-    pub(super) fn report_slow_exchange(&mut self, why: String) {
+    pub(super) fn report_slow_exchange(&mut self, why: &str) {
         let now = self.seen.now;
         let since = self.swap_mut().wait_start_time.as_ref().map(|Time(since)| *since);
         let is_slow = since.is_some_and(|since| now.duration_since(since) >= SLOW);
@@ -199,7 +199,7 @@ impl Turn<'_> {
     /// Tell what a claim is not bound for whose content is in its new volume.
     pub(super) fn report_slow_binding(&mut self, filling: &Filling) {
         if filling.phase == FillingPhase::Binding {
-            self.report_slow_exchange(not_bound(&self.new_claim()));
+            self.report_slow_exchange(&not_bound(&self.new_claim()));
         }
     }
 

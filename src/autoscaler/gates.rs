@@ -20,7 +20,7 @@ impl Keeper {
     pub(super) async fn open_gates(&self) -> bool {
         let gated = self.gated.all().into_iter().filter(|pod| pod.is_gated);
         let opened = stream::iter(gated).map(|pod| async move {
-            match caught_in_time("gated pods", self.open_gate(&pod)).await {
+            match Box::pin(caught_in_time("gated pods", self.open_gate(&pod))).await {
                 Ok(Ok(is_left)) => is_left,
                 Ok(Err(error)) => {
                     let (pod, error) = (pod.name_any(), causes::in_full(&error));

@@ -235,7 +235,7 @@ impl Keeper {
         refusal: &mut Option<Refusal>,
     ) -> Option<Duration> {
         let (namespace, name) = (autoscaler.namespace().unwrap_or_default(), autoscaler.name_any());
-        match self.further(autoscaler, refusal).await {
+        match Box::pin(self.further(autoscaler, refusal)).await {
             Ok(due) => due,
             Err(kube::Error::Api(status)) if writes::is_stale(&status) => Some(SOON),
             Err(error) => {

@@ -120,7 +120,7 @@ impl Keeper {
         let mut is_any = false;
         for ((namespace, keeper), name) in all {
             let care = self.care_for_orphan(&namespace, &keeper, &name);
-            let cared = caught_in_time("orphans", care).await;
+            let cared = Box::pin(caught_in_time("orphans", care)).await;
             let cared =
                 cared.unwrap_or_else(|why| Err(kube::Error::Service(why.to_string().into())));
             is_any |= cared.unwrap_or_else(|error| {

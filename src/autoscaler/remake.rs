@@ -233,7 +233,7 @@ impl Keeper {
         let all: BTreeMap<_, _> = all.iter().filter_map(|pv| claims_of(pv)).collect();
         for ((namespace, active, copy), known) in all {
             let ended = self.end_if_forgotten(&namespace, &active, &copy, &known);
-            let ended = caught_in_time("exchanges", ended)
+            let ended = Box::pin(caught_in_time("exchanges", ended))
                 .await
                 .unwrap_or_else(|why| Err(kube::Error::Service(why.to_string().into())));
             is_any |= ended.unwrap_or_else(|error| {

@@ -181,7 +181,7 @@ impl Turn<'_> {
         }
         if let Some(why) = known.and_then(|known| known.awaits(&from, &copy)) {
             self.note_downtime(&from, false);
-            self.report_slow_exchange(why);
+            self.report_slow_exchange(&why);
         }
     }
 

@@ -172,9 +172,8 @@ impl Turn<'_> {
         let is_its = |pod: &&PodSummary| {
             populators::fills(pod) && (uses(pod, from) || populators::claim_filled_by(pod) == copy)
         };
-        let unended = self.seen.pods.iter().filter(is_its);
-        let unended =
-            unended.filter_map(|pod| Some((pod.name_any(), self.why_unended(pod)?))).next();
+        let mut unended = self.seen.pods.iter().filter(is_its);
+        let unended = unended.find_map(|pod| Some((pod.name_any(), self.why_unended(pod)?)));
         if let Some((pod, look)) = unended {
             let message = format!(
                 "the swap of pod {} is given up, and pod {pod}, which copied claim {from}, was deleted and has not \

@@ -93,7 +93,7 @@ pub async fn begun_again<F: Future<Output = ()>>(
     in_loop: &'static str,
     mut begin: impl FnMut() -> F,
 ) {
-    while let Err(panicked) = caught(in_loop, begin()).await {
+    while let Err(panicked) = caught(in_loop, Box::pin(begin())).await {
         tracing::error!(in_loop, %panicked, "beginning a loop again");
         tokio::time::sleep(PAUSE).await;
     }

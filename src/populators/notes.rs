@@ -207,14 +207,9 @@ impl Seen {
             return Vec::new();
         }
         let id = uid(&pod.metadata).to_owned();
-        let filling = match self.told_of(pod) {
-            Some(told) => Filling { retry_at: None, ..told.clone() },
-            None => {
-                let filling = self.filling(FillingPhase::Filling);
-                Filling { pod: Some(id), retry_at: None, ..filling }
-            }
-        };
-        self.say(with_reason(filling, stalled, why))
+        let begun = || Filling { pod: Some(id), ..self.filling(FillingPhase::Filling) };
+        let filling = self.told_of(pod).cloned().unwrap_or_else(begun);
+        self.say(with_reason(Filling { retry_at: None, ..filling }, stalled, why))
     }
 
     /// What is told of this very pod, for the source as it is.

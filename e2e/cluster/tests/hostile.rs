@@ -245,9 +245,11 @@ fn a_group_that_a_tenant_forges_in_its_volume_takes_nothing_from_the_node() {
         let group_uuid = &uuid.strip_prefix("LVM-").expect("a volume of LVM")[..32];
         let (group, _) = name.split_once("-pliant--").expect("a volume of this driver");
         for (sector, bytes) in forged_disk(&group.replace("--", "-"), group_uuid) {
-            let octal: String = bytes.iter().map(|byte| format!("\\{byte:03o}")).collect();
-            let write =
-                format!("printf '{octal}' | dd of=/dev/data bs=512 seek={sector} conv=fsync");
+            let octal: Vec<String> = bytes.iter().map(|byte| format!("\\{byte:03o}")).collect();
+            let write = format!(
+                "printf '{}' | dd of=/dev/data bs=512 seek={sector} conv=fsync",
+                octal.concat()
+            );
             world.exec("evil", &write).await;
         }
         let sum = world.exec("evil", "md5sum </dev/data").await;

@@ -136,9 +136,9 @@ fn decided(plan: &Plan) -> String {
 fn details(pod: &PodPlan) -> String {
     let mut said = Vec::new();
     if let Some(swap) = &pod.swap {
-        let told = [&swap.progress, &swap.message].into_iter().flatten();
-        let progress: String = told.map(|text| format!("; {text}")).collect();
-        said.push(format!("{:?} to claim {}: {}{progress}", swap.phase, swap.claim, swap.change));
+        let begun = format!("{:?} to claim {}: {}", swap.phase, swap.claim, swap.change);
+        let told = [&swap.progress, &swap.message].into_iter().flatten().cloned();
+        said.push(std::iter::once(begun).chain(told).collect::<Vec<_>>().join("; "));
     } else if let Some(change) = &pod.change {
         said.push(format!("gets another claim: {change}"));
     }
