@@ -147,9 +147,9 @@ async fn a_policy_and_what_it_decided_are_shown_wherever_a_claim_is() {
     desk.world.api.put(&autoscaler);
     let (_, text, _) = desk.types(&["plan"]).await;
     insta::assert_snapshot!(text, @r"
-    default/db keeps the claims of StatefulSet db: Settled, 1/1 as wanted. By itself
-    each of them grows by 10Gi at 80 %, by at least 1Gi, up to 1Ti; shrinks after 1d
-    below 30 %, every day, by UTC. The operator has not seen its last edit yet.
+    default/db keeps the claims of StatefulSet db: Settled. By itself each of them
+    grows by 10Gi at 80 %, by at least 1Gi, up to 1Ti; shrinks after 1d below 30 %,
+    every day, by UTC. The operator has not seen its last edit yet.
       POD   CLAIM      HAS       WANTED    BY
       db-0  data-db-0  8Gi fast  8Gi fast  –
     Decided:

@@ -17,6 +17,7 @@ use kube::runtime::wait::Condition;
 use kube::runtime::watcher::{self, watch_object, watcher};
 use kube::{Api, Client, Resource};
 use pliant::api::NodeStorage;
+use pliant::bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -206,11 +207,15 @@ impl World {
         .await;
     }
 
-    /// Wait until the quota of the namespace is charged with so much.
+    /// Wait until the quota of the namespace is charged with so much: what was asked for, or the whole extents that
+    /// were given for it.
     pub async fn until_charged(&self, storage: &str) {
-        self.until::<ResourceQuota>("storage", "is charged with the size", |quota| {
+        let size: Bytes = storage.parse().expect("a size");
+        let whole = Bytes::new(size.get() + (4 << 20));
+        self.until::<ResourceQuota>("storage", &format!("is charged with {storage}"), |quota| {
             let used = quota.status.as_ref().and_then(|status| status.used.as_ref());
-            used.and_then(|used| used.get("requests.storage")).is_some_and(|used| used.0 == storage)
+            let used = used.and_then(|used| used.get("requests.storage")?.0.parse().ok());
+            used.is_some_and(|used: Bytes| used >= size && used < whole)
         })
         .await;
     }

@@ -105,7 +105,9 @@ fn versions(seen: &Seen) -> Option<Finding> {
     let versions: Vec<&str> = versions.into_iter().collect();
     match versions.as_slice() {
         [] => None,
-        [one] if *one == ours => Some(Finding::good(format!("all agents are of version {one}"))),
+        [one] if *one == ours => {
+            seen.sees(STORAGES).then(|| Finding::good(format!("all agents are of version {one}")))
+        }
         [one] => Some(Finding::warning(
             format!("all agents are of version {one}, and this program is of {ours}"),
             "use a program of the same version",
@@ -150,7 +152,7 @@ fn classes(seen: &Seen, program: &str) -> Vec<Finding> {
         let what = format!("no StorageClass names the driver {DRIVER}");
         return vec![Finding::warning(what, "write one, or name it in the values of the chart")];
     }
-    ours.into_iter().map(|one| class(seen, program, one)).collect()
+    ours.into_iter().filter_map(|one| class(seen, program, one)).collect()
 }
 
 /// Why no volume of a class can be made on any node, as far as its topologies and pools tell.
@@ -180,13 +182,16 @@ fn unusable(seen: &Seen, storage_class: &StorageClass, class: &Class) -> Option<
     }
 }
 
-fn class(seen: &Seen, program: &str, class: &StorageClass) -> Finding {
+/// `None` where that depends on what the nodes tell, and not all of it is known.
+fn class(seen: &Seen, program: &str, class: &StorageClass) -> Option<Finding> {
     let name = class.metadata.name.as_deref().unwrap_or_default();
     let parameters = class.parameters.clone().unwrap_or_default();
     let look = || format!("kubectl get storageclass {name} --output yaml");
     let parsed = match Class::parse(&parameters, None, FsKind::Ext4) {
         Ok(parsed) => parsed,
-        Err(error) => return Finding::bad(format!("class {name} cannot be used: {error}"), look()),
+        Err(error) => {
+            return Some(Finding::bad(format!("class {name} cannot be used: {error}"), look()));
+        }
     };
     let foreign = topology::foreign_keys(class);
     if !foreign.is_empty() {
@@ -196,22 +201,22 @@ fn class(seen: &Seen, program: &str, class: &StorageClass) -> Finding {
             few(foreign)
         );
         let instead = topology::in_our_key(class, &seen.nodes);
-        return Finding::bad(what, format!("make it again with {instead}"));
+        return Some(Finding::bad(what, format!("make it again with {instead}")));
     }
-    if seen.sees(STORAGES)
-        && let Some(why) = unusable(seen, class, &parsed)
-    {
-        return Finding::bad(format!("class {name} {why}"), format!("{program} status"));
+    if let Some(why) = unusable(seen, class, &parsed) {
+        let is_known = seen.sees(STORAGES);
+        let bad = || Finding::bad(format!("class {name} {why}"), format!("{program} status"));
+        return is_known.then(bad);
     }
     // Where one node is allowed there is no choice that could be wrong.
     let is_one_node = topology::named_nodes(class).is_some_and(|nodes| nodes.len() == 1);
     if class.volume_binding_mode.as_deref() != Some("WaitForFirstConsumer") && !is_one_node {
-        return Finding::warning(
+        return Some(Finding::warning(
             format!("class {name} makes volumes at once, on nodes where their pods may not run"),
             "make it again with volumeBindingMode: WaitForFirstConsumer",
-        );
+        ));
     }
-    Finding::good(format!("class {name} can be used"))
+    Some(Finding::good(format!("class {name} can be used")))
 }
 
 /// Volumes and PersistentVolumes without each other, on all nodes or on one.

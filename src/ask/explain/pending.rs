@@ -10,7 +10,7 @@ use super::gather::{Facts, NODES, POOLS, STORAGES, VOLUMES};
 use super::room::{NodeSays, Verdict, Wish, nodes_say};
 use super::{Explanation, State, Todo};
 use crate::api::{NodeStorageStatus, Phase, Pool, PoolOnNode, Quantity, VolumeRequest, Work};
-use crate::ask::{CLASSES, topology};
+use crate::ask::{CLASSES, PODS, topology};
 use crate::cluster::DEFAULT_POOL;
 use crate::volume::{Class, DRIVER, FsKind, Reason, TOPOLOGY, few};
 
@@ -32,6 +32,7 @@ pub(super) fn pending(facts: &Facts) -> Explanation {
     let waits = storage_class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
     match (waits, facts.pods.as_slice()) {
         (false, _) => placed(facts, storage_class, &class, None),
+        (true, []) if !facts.sees(PODS) => unseen(facts),
         (true, []) => waits_for_pod(facts),
         (true, [first, ..]) => held_back(facts, first)
             .unwrap_or_else(|| placed(facts, storage_class, &class, Some(first))),
