@@ -58,7 +58,9 @@ fn looks_whose_calls_hang_are_stopped_and_others_of_their_namespace_have_their_t
         let (world, _operator) = World::with_an_operator();
         world.api.slow_down("other", Duration::from_hours(24));
         let all: Vec<String> = (0..20).map(|at| format!("hung{at}")).collect();
-        all.iter().for_each(|name| world.want_elsewhere(name, "missing"));
+        for name in &all {
+            world.want_elsewhere(name, "missing");
+        }
         world.set(1, &[]);
         world.want("4Gi", "hdd", &json!({}));
         world.settled("1/1").await;
