@@ -185,12 +185,17 @@ fn tenants_btrfs() -> Vec<u8> {
     content
 }
 
-/// Whether udev has told the kernel of a btrfs on this device since the kernel's log had so many lines.
-fn is_registered(device: &str, since: usize) -> bool {
+/// Clear the kernel's log: a full one has as many lines after a message as before it.
+fn clear_log() {
+    run("dmesg", &["--clear"]);
+}
+
+/// Whether udev has told the kernel of a btrfs on this device since the kernel's log was cleared.
+fn is_registered(device: &str) -> bool {
     let known = run("udevadm", &["info", "--query=property", device]);
     let asked = known.lines().any(|line| line.starts_with("ID_BTRFS_READY="));
     let log = run("dmesg", &[]);
-    let mut told = log.lines().skip(since).filter(|line| line.contains("BTRFS: device fsid"));
+    let mut told = log.lines().filter(|line| line.contains("BTRFS: device fsid"));
     let heard = told.any(|line| line.contains(&format!(" {device} ")));
     assert_eq!(asked, heard, "{device}: {known}\n{log}");
     heard
@@ -198,24 +203,23 @@ fn is_registered(device: &str, since: usize) -> bool {
 
 /// Whether the kernel hears of a btrfs that the tenant has written: on the volume, and on the loop device over it.
 fn registered(rig: &mut Rig, volume: &Volume) -> (bool, bool) {
-    let since = || run("dmesg", &[]).lines().count();
     let content = tenants_btrfs();
     rig.calls.show(volume);
     let device = device_of(&volume.lv("vg0")).to_string_lossy().into_owned();
-    let before = since();
+    clear_log();
     volume.file("").write_all_at(&content, 0).expect("write");
     volume.file("").sync_all().expect("fsync");
     look_at(&device);
-    let on_volume = is_registered(&device, before);
+    let on_volume = is_registered(&device);
     let content = tenants_btrfs();
     volume.file("").write_all_at(&content, 0).expect("write");
     volume.file("").sync_all().expect("fsync");
     // Without our rules the volume itself is known by now, and a second path to it is no news.
     run("udevadm", &["settle"]);
     run("btrfs", &["device", "scan", "--forget"]);
-    let before = since();
+    clear_log();
     let above = Loop::over(volume);
-    let on_loop = is_registered(&above.0, before);
+    let on_loop = is_registered(&above.0);
     drop(above);
     volume.file("").write_all_at(&vec![0; content.len()], 0).expect("write");
     volume.file("").sync_all().expect("fsync");
