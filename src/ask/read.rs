@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Vec<K>, AskError> {
         match cluster::list(&api, &params).await {
             Ok(list) => {
-                list.unreadable.into_iter().for_each(|one| self.cannot_decode(one, what));
+                list.unreadable.into_iter().for_each(|one| self.note_undecoded(one, what));
                 Ok(list.items)
             }
             Err(error) => self.unread(error, what).map(|()| Vec::new()),
@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
         match guarded(api).get_opt(name).await {
             Ok(Some(Guarded(Ok(found)))) => Ok(Some(found)),
             Ok(Some(Guarded(Err(one)))) => {
-                self.cannot_decode(one, what);
+                self.note_undecoded(one, what);
                 Ok(None)
             }
             Ok(None) => Ok(None),
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Note an object that this version cannot decode.
-    pub fn cannot_decode(&mut self, one: Unreadable, what: &'static str) {
+    pub fn note_undecoded(&mut self, one: Unreadable, what: &'static str) {
         self.unreadable.push(one);
         self.partial.push(what);
     }

@@ -89,7 +89,7 @@ pub async fn status(client: &Client) -> Result<Status, AskError> {
     let autoscalers = ask.list(ask.all(), ListParams::default(), PVC_AUTOSCALERS).await?;
     let nodes = match listed {
         Ok(list) => {
-            list.unreadable.into_iter().for_each(|one| ask.cannot_decode(one, STORAGES));
+            list.unreadable.into_iter().for_each(|one| ask.note_undecoded(one, STORAGES));
             believed(list.items)
         }
         // Whoever may list only one of the two kinds sees that one.
