@@ -11,21 +11,7 @@ use serde_json::{Value, json};
 
 use crate::block_on;
 use crate::play::{End, fill_pods, object};
-use crate::world::{FULL, Operator, SHOP, World, refuse_copies};
-
-/// One pod with 4 GiB of class hdd.
-async fn one_pod(own: &[&str]) -> (World, Operator) {
-    let (world, operator) = World::with_an_operator();
-    world.set(1, own);
-    world.want("4Gi", "hdd", &json!({}));
-    world.settled("1/1").await;
-    world.write();
-    (world, operator)
-}
-
-fn swap(status: &PvcAutoscalerStatus) -> Option<Swap> {
-    status.of(0).and_then(|one| one.swap.clone())
-}
+use crate::world::{FULL, SHOP, World, one_pod, refuse_copies, swap};
 
 fn is_fill(pod: &Value) -> bool {
     !pod["metadata"]["labels"]["pliant.io/fill"].is_null()

@@ -6,28 +6,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
-use pliant::api::{AutoscalerPhase, PvcAutoscalerStatus, Swap, SwapPhase};
+use pliant::api::{AutoscalerPhase, PvcAutoscalerStatus, SwapPhase};
 use pliant::testing::FakeApi;
 use serde_json::{Value, json};
 
 use crate::block_on;
 use crate::play::{End, Shrinks, fill_pods, is_running, object};
 use crate::preflight::{another_node, room};
-use crate::world::{Operator, SHOP, World};
-
-/// One pod with 4 GiB of class hdd.
-async fn one_pod(own: &[&str]) -> (World, Operator) {
-    let (world, operator) = World::with_an_operator();
-    world.set(1, own);
-    world.want("4Gi", "hdd", &json!({}));
-    world.settled("1/1").await;
-    world.write();
-    (world, operator)
-}
-
-fn swap(status: &PvcAutoscalerStatus) -> Option<Swap> {
-    status.of(0).and_then(|one| one.swap.clone())
-}
+use crate::world::{SHOP, World, one_pod, swap};
 
 fn is_in(phase: SwapPhase) -> impl Fn(&PvcAutoscalerStatus) -> bool {
     move |status| swap(status).is_some_and(|swap| swap.phase == phase)

@@ -31,6 +31,21 @@ use crate::play::{claim_of, is_running, volume_of};
 /// The namespace of all here.
 pub const SHOP: &str = "shop";
 
+/// One pod with 4 GiB of class hdd.
+pub async fn one_pod(own: &[&str]) -> (World, Operator) {
+    let (world, operator) = World::with_an_operator();
+    world.set(1, own);
+    world.want("4Gi", "hdd", &json!({}));
+    world.settled("1/1").await;
+    world.write();
+    (world, operator)
+}
+
+/// The swap of the first pod.
+pub fn swap(status: &PvcAutoscalerStatus) -> Option<Swap> {
+    status.of(0).and_then(|one| one.swap.clone())
+}
+
 /// A cluster in memory, and who plays Kubernetes in it.
 pub struct World {
     pub api: FakeApi,
