@@ -30,7 +30,7 @@ fn a_claim_of_a_part_of_a_gibibyte_is_as_any_other() {
         world.quota("20Gi").await;
         world.claim("data", "pliant", "1.1Gi", "Filesystem").await;
         assert_eq!(asked(&world.get_claim("data").await), "1181116006400m");
-        world.until_charged("1181116006400m").await;
+        world.until_charged_in_extents("1181116006400m").await;
         let told = explained(&world, "data").await;
         assert!(told.contains("is Pending: waiting for a pod"), "{told}");
 
@@ -38,7 +38,7 @@ fn a_claim_of_a_part_of_a_gibibyte_is_as_any_other() {
         until_it_has(&world, "data", 1_181_116_007).await;
         world.resize("data", "2.3Gi").await.unwrap();
         until_it_has(&world, "data", 2_469_606_196).await;
-        world.until_charged("2469606195200m").await;
+        world.until_charged_in_extents("2469606195200m").await;
         let told = explained(&world, "data").await;
         assert!(told.contains("is fine: 2.3 GiB"), "{told}");
     });

@@ -207,15 +207,23 @@ impl World {
         .await;
     }
 
-    /// Wait until the quota of the namespace is charged with so much: what was asked for, or the whole extents that
-    /// were given for it.
+    /// Wait until the quota of the namespace is charged with so much.
     pub async fn until_charged(&self, storage: &str) {
+        self.until_quota(storage, |used| used == storage).await;
+    }
+
+    /// The same of a size that is no number of extents: what was asked for, or the whole extents that were given for it.
+    pub async fn until_charged_in_extents(&self, storage: &str) {
         let size: Bytes = storage.parse().expect("a size");
         let whole = Bytes::new(size.get() + (4 << 20));
+        let is_it = |used: &str| used.parse().is_ok_and(|used: Bytes| used >= size && used < whole);
+        self.until_quota(storage, is_it).await;
+    }
+
+    async fn until_quota(&self, storage: &str, is_it: impl Fn(&str) -> bool) {
         self.until::<ResourceQuota>("storage", &format!("is charged with {storage}"), |quota| {
             let used = quota.status.as_ref().and_then(|status| status.used.as_ref());
-            let used = used.and_then(|used| used.get("requests.storage")?.0.parse().ok());
-            used.is_some_and(|used: Bytes| used >= size && used < whole)
+            used.and_then(|used| used.get("requests.storage")).is_some_and(|used| is_it(&used.0))
         })
         .await;
     }
