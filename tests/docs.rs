@@ -23,17 +23,21 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+fn is_markdown(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "md")
+}
+
 fn pages() -> Vec<PathBuf> {
-    let mut pages = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "charts/pliant/README.md"]
-        .map(PathBuf::from)
-        .to_vec();
+    let top = fs::read_dir(".").unwrap().map(|entry| PathBuf::from(entry.unwrap().file_name()));
+    let mut pages: Vec<PathBuf> = top.filter(|path| is_markdown(path)).collect();
+    pages.push(PathBuf::from("charts/pliant/README.md"));
     let mut dirs = vec![PathBuf::from("docs/src")];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 dirs.push(path);
-            } else if path.extension().is_some_and(|end| end == "md") {
+            } else if is_markdown(&path) {
                 pages.push(path);
             }
         }
@@ -269,7 +273,8 @@ fn every_field_of_a_policy_is_documented() {
     assert_eq!(rows(table), fields);
 }
 
-/// `e2e/cluster/outputs` types what stands in blocks that are marked so, and in no others.
+/// `e2e/cluster/outputs` types what stands in blocks that are marked so, and `e2e/cluster/install-page` the
+/// steps of its page; nothing types others.
 #[test]
 fn what_kubectl_prints_was_seen_on_a_cluster() {
     let mut seen = 0;
@@ -278,11 +283,41 @@ fn what_kubectl_prints_was_seen_on_a_cluster() {
         let blocks = text.split("```").skip(1).step_by(2);
         for (mark, block) in blocks.filter_map(|block| block.split_once('\n')) {
             let typed = block.lines().any(|line| line.starts_with("$ kubectl "));
+            if mark == "console step" {
+                assert!(page.ends_with("how-to/install.md"), "{}: {block}", page.display());
+                continue;
+            }
             assert_eq!(typed, mark == "console seen", "{}: {block}", page.display());
             seen += usize::from(typed);
         }
     }
     assert!(seen > 5, "only {seen} blocks are found");
+}
+
+/// Who searches for what a program has printed finds it only as it was printed.
+#[test]
+fn every_text_of_the_faq_is_one_of_the_code() {
+    let code = sources(Path::new("src")).concat();
+    // A text that goes on in the next line.
+    let parts = code.split("\\\n").map(str::trim_start).collect::<String>();
+    let code = parts.replace("\\\"", "\"").split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = read("docs/src/explanation/faq.md");
+    let texts = page.split("```text\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let mut count = 0;
+    for part in texts.flat_map(|text| text.split('…')).map(str::trim) {
+        // What stands between two names may be as short as a comma.
+        if part.len() > 5 {
+            assert!(code.contains(part), "{part}");
+            count += 1;
+        }
+    }
+    assert!(count > 20, "only {count} texts are found");
+}
+
+#[test]
+fn the_readme_is_read_in_a_minute() {
+    let lines = read("README.md").lines().count();
+    assert!(lines <= 120, "{lines} lines");
 }
 
 #[test]
