@@ -320,6 +320,43 @@ fn the_readme_is_read_in_a_minute() {
     assert!(lines <= 120, "{lines} lines");
 }
 
+/// A figure of the page, by its name and the column behind it.
+fn published(name: &str, column: usize) -> f64 {
+    let page = read("docs/src/reference/figures.md");
+    let cells =
+        |line: &str| line.split('|').map(|cell| cell.trim_matches([' ', '`']).to_owned()).collect();
+    let mut rows = page.lines().map(cells).filter(|cells: &Vec<String>| cells.len() > 3);
+    let row = rows.find(|cells| cells[1] == name).unwrap_or_else(|| panic!("no figure {name}"));
+    row[1 + column].parse().unwrap()
+}
+
+#[test]
+fn the_readme_says_what_was_published() {
+    let readme = read("README.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    for (text, said, was) in [
+        ("0.1 s from the edit", 0.1, published("edit_to_status_seconds", 1)),
+        ("the node needs 9 ms", 9.0, published("grow_ext4", 2)),
+        ("the plain commands 671 ms", 671.0, published("grow_ext4", 1)),
+        ("10 s of downtime for 15 GiB", 10.0, published("swap_pause_seconds_hot", 1)),
+        ("103 s without", 103.0, published("swap_pause_seconds_cold", 1)),
+        ("3,450 crash points of the driver", 3450.0, published("crash_points_survived", 1)),
+        ("4,700 of the operator", 4700.0, published("autoscaler_crash_points_survived", 1)),
+        ("133 power cuts on real LVM", 133.0, published("power_cuts", 1)),
+        ("200 kills during swaps", 200.0, published("swap_kills", 1)),
+        ("Lost: [0 bytes]", 0.0, published("swap_bytes_lost", 1)),
+        ("Lost: [0 bytes]", 0.0, published("power_cut_states_lost", 1)),
+        ("16 MiB of memory for 1,000 volumes", 16.0, published("rss_mib_1000_volumes", 1)),
+        (
+            "no process and no LVM command while idle",
+            0.0,
+            published("idle_lvm_commands_per_minute", 1),
+        ),
+    ] {
+        assert!(readme.contains(text), "{text}");
+        assert!((said - was).abs() <= was / 4.0, "{text}: {was} is published");
+    }
+}
+
 #[test]
 fn settings_files_in_the_documents_are_taken() {
     let dir = tempfile::tempdir().unwrap();
