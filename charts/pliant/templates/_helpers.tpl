@@ -19,13 +19,27 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 
 {{/* An image by its digest, else by its tag. */}}
 {{- define "pliant.image" -}}
-{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag }}{{ end }}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ required (printf "image %s has neither tag nor digest" .repository) .tag }}{{ end }}
 {{- end }}
 
 {{- define "pliant.ownImage" -}}
 {{- $why := "image.repository is empty. There is no public image yet: build one with the Dockerfile of the repository, push it, and add --set image.repository=REGISTRY/pliant" -}}
 {{- $repository := required $why .Values.image.repository -}}
 {{- include "pliant.image" (dict "repository" $repository "tag" (.Values.image.tag | default .Chart.AppVersion) "digest" .Values.image.digest) }}
+{{- end }}
+
+{{/* Secrets for all images of a pod. */}}
+{{- define "pliant.imagePullSecrets" -}}
+{{- with .Values.imagePullSecrets -}}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Where something is served: dict root, port. An IPv6 address stands in brackets. */}}
+{{- define "pliant.address" -}}
+{{- $address := .root.Values.bindAddress -}}
+{{- if contains ":" $address }}[{{ $address }}]{{ else }}{{ $address }}{{ end }}:{{ .port | int64 }}
 {{- end }}
 
 {{/* Helm reads 1000000 as a float and would print 1e+06. */}}
