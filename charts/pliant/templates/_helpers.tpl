@@ -1,6 +1,10 @@
-{{/* Fixed names: a cluster has this driver once. */}}
+{{/* A cluster has this driver once, so its name is fixed, and names of objects do not begin with that of the release. */}}
 
 {{- define "pliant.driver" -}}lvm.csi.pliant.io{{- end }}
+
+{{- define "pliant.fullname" -}}
+{{- .Values.fullnameOverride | default .Values.nameOverride | default "pliant" -}}
+{{- end }}
 
 {{/* Labels of a workload's pods: dict component. No version in them, so that pods change only when they must. */}}
 {{- define "pliant.selector" -}}
@@ -10,22 +14,120 @@ app.kubernetes.io/component: {{ .component }}
 
 {{/* Labels of every object. */}}
 {{- define "pliant.labels" -}}
-app.kubernetes.io/name: pliant
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- include "pliant.labelsWith" (dict "root" . "labels" dict) -}}
 {{- end }}
 
-{{/* An image by its digest, else by its tag. */}}
+{{/* The same with further ones, which win over commonLabels: dict root, labels. */}}
+{{- define "pliant.labelsWith" -}}
+app.kubernetes.io/name: pliant
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version | replace "+" "_" }}
+{{- with merge dict (.labels | default dict) (.root.Values.commonLabels | default dict) }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Labels and annotations of a workload's pods: dict root, component. */}}
+{{- define "pliant.podMetadata" -}}
+{{- $values := get .root.Values .component -}}
+labels:
+  {{- include "pliant.selector" . | nindent 2 }}
+  {{- with merge dict ($values.podLabels | default dict) (.root.Values.commonLabels | default dict) }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with $values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The account of a workload's pods: dict root, component, account. */}}
+{{- define "pliant.serviceAccount" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "pliant.fullname" .root }}-{{ .account }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "pliant.labels" .root | nindent 4 }}
+  {{- with (get .root.Values .component).serviceAccount.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false
+{{- end }}
+
+{{/* Where a workload's pods run: dict root, component. */}}
+{{- define "pliant.scheduling" -}}
+{{- $values := get .root.Values .component -}}
+{{- if ne .component "node" }}
+topologySpreadConstraints:
+  {{- with $values.topologySpreadConstraints }}
+  {{- toYaml . | nindent 2 }}
+  {{- else }}
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "pliant.selector" . | nindent 8 }}
+  {{- end }}
+{{- end }}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" }}
+{{- with get $values $key }}
+{{ $key }}:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Who the containers of a pod are: dict root, context. OpenShift gives each namespace its own users, and refuses others. */}}
+{{- define "pliant.podSecurityContext" -}}
+{{- $context := .context | default dict -}}
+{{- if .root.Values.openshift.enabled }}{{ $context = omit $context "runAsUser" "runAsGroup" "fsGroup" }}{{ end -}}
+securityContext:
+  {{- toYaml $context | nindent 2 }}
+{{- end }}
+
+{{/* How many pods of a workload may be taken away at a time: dict root, component. */}}
+{{- define "pliant.podDisruptionBudget" -}}
+{{- with (get .root.Values .component).podDisruptionBudget }}
+{{- if .enabled }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "pliant.fullname" $.root }}-{{ $.component }}
+  namespace: {{ $.root.Release.Namespace }}
+  labels:
+    {{- include "pliant.labels" $.root | nindent 4 }}
+spec:
+  # Not `minAvailable: 1`: with one replica that would hold up every drain.
+  maxUnavailable: {{ include "pliant.intOrShare" .maxUnavailable }}
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "pliant.selector" $ | nindent 6 }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* An image by its digest, else by its tag: dict root, image. global.imageRegistry takes the place of its registry. */}}
 {{- define "pliant.image" -}}
-{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ required (printf "image %s has neither tag nor digest" .repository) .tag }}{{ end }}
+{{- $repository := .image.repository -}}
+{{- with .root.Values.global.imageRegistry -}}
+{{- $repository = printf "%s/%s" . (regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $repository "") -}}
+{{- end -}}
+{{- if .image.digest }}{{ $repository }}@{{ .image.digest }}{{ else }}{{ $repository }}:{{ required (printf "image %s has neither tag nor digest" $repository) .image.tag }}{{ end }}
 {{- end }}
 
 {{- define "pliant.ownImage" -}}
 {{- $why := "image.repository is empty. There is no public image yet: build one with the Dockerfile of the repository, push it, and add --set image.repository=REGISTRY/pliant" -}}
 {{- $repository := required $why .Values.image.repository -}}
-{{- include "pliant.image" (dict "repository" $repository "tag" (.Values.image.tag | default .Chart.AppVersion) "digest" .Values.image.digest) }}
+{{- $image := dict "repository" $repository "tag" (.Values.image.tag | default .Chart.AppVersion) "digest" .Values.image.digest -}}
+{{- include "pliant.image" (dict "root" . "image" $image) }}
 {{- end }}
 
 {{/* Secrets for all images of a pod. */}}
@@ -45,6 +147,14 @@ imagePullSecrets:
 {{/* Helm reads 1000000 as a float and would print 1e+06. */}}
 {{- define "pliant.intOrShare" -}}
 {{- if kindIs "string" . }}{{ . | quote }}{{ else }}{{ . | int64 }}{{ end }}
+{{- end }}
+
+{{/* What can be said to every sidecar. */}}
+{{- define "pliant.sidecarArgs" -}}
+- --v={{ .logLevel | int64 }}
+{{- with .extraArgs }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{/* Of every container but the agent's. */}}
@@ -73,6 +183,25 @@ readinessProbe:
     port: {{ .port }}
   periodSeconds: 5
   timeoutSeconds: 5
+{{- end }}
+
+{{/* Endpoints of a PodMonitor or ServiceMonitor, with the names that the alerts and the dashboard expect: dict component, ports, interval. */}}
+{{- define "pliant.scraped" -}}
+{{- $dot := . -}}
+{{- range .ports }}
+- port: {{ . }}
+  interval: {{ $dot.interval }}
+  relabelings:
+    - targetLabel: job
+      replacement: pliant-{{ ternary $dot.component . (eq . "metrics") }}
+    - sourceLabels: [__meta_kubernetes_pod_node_name]
+      targetLabel: node
+{{- end }}
+{{- end }}
+
+{{/* The number of a port: dict component, name. */}}
+{{- define "pliant.metricsPort" -}}
+{{- get (dict "provisioner" 9810 "resizer" 9811 "metrics" (ternary 9808 9809 (eq .component "node"))) .name -}}
 {{- end }}
 
 {{/*
