@@ -25,6 +25,10 @@ use crate::cluster::{Watched, every, list, writes};
 /// The key of the Secret under which the certificates are.
 const KEY: &str = "certificates.json";
 
+/// The keys of a Secret that another program keeps: of its authority, its certificate and the key of that. They are
+/// those of the type `kubernetes.io/tls`, with `ca.crt` beside, as cert-manager writes them.
+const GIVEN_KEYS: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
+
 /// After an API server that refused, or did not answer.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -49,6 +53,8 @@ pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 pub struct Keeper {
     client: Client,
     service: Service,
+    /// The Secret of another program that keeps the certificates; without it they are made here.
+    given: Option<String>,
     shown: Shown,
     life: Duration,
     clock: Clock,
@@ -93,7 +99,12 @@ impl Keeper {
     pub fn new(client: Client, service: Service, shown: Shown) -> Self {
         let since_1970 = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let clock: Clock = Arc::new(move || since_1970().unwrap_or_default());
-        Keeper { client, service, shown, life: LIFE, clock }
+        Keeper { client, service, given: None, shown, life: LIFE, clock }
+    }
+
+    /// As it is, with the certificates of this Secret, in the namespace of the service, which another program keeps.
+    pub fn with_given(self, secret: Option<String>) -> Self {
+        Keeper { given: secret, ..self }
     }
 
     /// As it is, with certificates of another life by another clock.
@@ -108,9 +119,9 @@ impl Keeper {
         sets: &Watched<StatefulSet>,
         stop: CancellationToken,
     ) {
-        let only = every().fields(&format!("metadata.name={}", self.service.name));
-        let secrets = Watched::start(self.secrets(), only.clone(), &stop);
-        let configurations = Watched::start(self.configurations(), only, &stop);
+        let only = |name: &str| every().fields(&format!("metadata.name={name}"));
+        let secrets = Watched::start(self.secrets(), only(self.secret_name()), &stop);
+        let configurations = Watched::start(self.configurations(), only(&self.service.name), &stop);
         let kept = async {
             tokio::join!(
                 secrets.known(),
@@ -155,7 +166,7 @@ impl Keeper {
     async fn keep(&self, seen: &Seen) -> Duration {
         self.show(seen);
         if self.plan(seen).is_none() {
-            return pairs(seen).next((self.clock)()).unwrap_or(LOOK).min(LOOK);
+            return self.pairs(seen).next((self.clock)()).unwrap_or(LOOK).min(LOOK);
         }
         let written = self.write().await;
         tokio::time::sleep(PAUSE).await;
@@ -171,7 +182,7 @@ impl Keeper {
         for _ in 0..ROUNDS {
             let (configurations, secrets) = (self.configurations(), self.secrets());
             let configuration = configurations.get_opt(&self.service.name).await?;
-            let secret = secrets.get_opt(&self.service.name).await?;
+            let secret = secrets.get_opt(self.secret_name()).await?;
             let all: Api<StatefulSetName> = Api::all(self.client.clone());
             let autoscalers = list(&all, &ListParams::default()).await?.items;
             let (wanted, sets) = (workloads(autoscalers.iter()), self.stateful_sets().await?);
@@ -200,7 +211,11 @@ impl Keeper {
         let bundles = asks.filter_map(|one| one.client_config.ca_bundle.as_ref());
         let bundles: Vec<_> = bundles.map(|bundle| String::from_utf8_lossy(&bundle.0)).collect();
         let trusts = |authority: &str| bundles.iter().all(|bundle| bundle.contains(authority));
-        let pairs = pairs(seen);
+        let pairs = self.pairs(seen);
+        if let (true, Some(secret)) = (pairs.is_empty(), &self.given) {
+            let keys = GIVEN_KEYS.join(", ");
+            tracing::warn!(webhook = %self.service, secret, keys, "the Secret has no certificate yet");
+        }
         let Some(pair) = pairs.shown(trusts, (self.clock)()) else { return };
         if let Err(error) = self.shown.show(pair) {
             let error = causes::in_full(&error);
@@ -210,8 +225,11 @@ impl Keeper {
 
     /// The next step, if one is needed.
     fn plan(&self, seen: &Seen) -> Option<Step> {
-        let pairs = pairs(seen);
-        if pairs.are_due((self.clock)()) {
+        let pairs = self.pairs(seen);
+        if self.given.is_some() && pairs.is_empty() {
+            return None; // Without an authority nothing would be trusted: what is trusted now stays.
+        }
+        if self.given.is_none() && pairs.are_due((self.clock)()) {
             return Some(Step::Renew);
         }
         let wanted = webhooks(&self.service, &seen.shares.named, &pairs.authorities());
@@ -230,7 +248,7 @@ impl Keeper {
     async fn renew(&self, seen: &Seen) -> Result<(), KeepError> {
         let now = (self.clock)();
         let new = Pair::make(&self.service.host(), self.life, now)?;
-        let text = serde_json::to_vec(&pairs(seen).with(new, now))?;
+        let text = serde_json::to_vec(&self.pairs(seen).with(new, now))?;
         let mut secret = seen.secret.clone().unwrap_or_default();
         secret.metadata.managed_fields = None;
         secret.data.get_or_insert_default().insert(KEY.to_owned(), ByteString(text));
@@ -307,6 +325,30 @@ impl Keeper {
         writes::patch(&self.configurations(), &self.service.name, &patch, WRITER).await
     }
 
+    /// The certificates of the Secret; none, if they cannot be read.
+    fn pairs(&self, seen: &Seen) -> Pairs {
+        let data = seen.secret.as_ref().and_then(|secret| secret.data.as_ref());
+        let text = |key: &str| data.and_then(|data| data.get(key)).map(|text| text.0.as_slice());
+        if self.given.is_none() {
+            return text(KEY)
+                .and_then(|text| serde_json::from_slice(text).ok())
+                .unwrap_or_default();
+        }
+        let given = GIVEN_KEYS.map(|key| text(key).and_then(|text| str::from_utf8(text).ok()));
+        match given.map(|text| text.filter(|text| !text.is_empty())) {
+            [Some(authority), Some(certificate), Some(key)] => Pairs::given(Pair::given(
+                authority.to_owned(),
+                certificate.to_owned(),
+                key.to_owned(),
+            )),
+            _ => Pairs::default(),
+        }
+    }
+
+    fn secret_name(&self) -> &str {
+        self.given.as_deref().unwrap_or(&self.service.name)
+    }
+
     fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.service.namespace)
     }
@@ -314,12 +356,6 @@ impl Keeper {
     fn configurations(&self) -> Api<MutatingWebhookConfiguration> {
         Api::all(self.client.clone())
     }
-}
-
-/// The certificates of a Secret; none, if they cannot be read.
-fn pairs(seen: &Seen) -> Pairs {
-    let data = seen.secret.as_ref().and_then(|secret| secret.data.as_ref()?.get(KEY));
-    data.and_then(|data| serde_json::from_slice(&data.0).ok()).unwrap_or_default()
 }
 
 /// The StatefulSets that a configuration names.

@@ -33,8 +33,8 @@ pub struct Pair {
     pub key: String,
     /// When it was made.
     made: u64,
-    /// When it is no longer good.
-    expires: u64,
+    /// When it is no longer good, if that is known: of one that another program keeps it is not.
+    expires: Option<u64>,
 }
 
 impl fmt::Debug for Pair {
@@ -62,17 +62,22 @@ impl Pair {
             certificate,
             key,
             made: now.as_secs() + 1, // Rounded up: not shown too early.
-            expires: expires.as_secs(),
+            expires: Some(expires.as_secs()),
         })
     }
 
-    /// When it is no longer good, since 1970.
-    pub fn expires(&self) -> Duration {
-        Duration::from_secs(self.expires)
+    /// One that another program keeps, and renews.
+    pub fn given(authority: String, certificate: String, key: String) -> Pair {
+        Pair { authority, certificate, key, made: 0, expires: None }
+    }
+
+    /// When it is no longer good, since 1970, if that is known.
+    pub fn expires(&self) -> Option<Duration> {
+        self.expires.map(Duration::from_secs)
     }
 
     fn life(&self) -> Duration {
-        Duration::from_secs(self.expires.saturating_sub(self.made))
+        Duration::from_secs(self.expires.unwrap_or(self.made).saturating_sub(self.made))
     }
 
     fn renewed_at(&self) -> Duration {
@@ -89,6 +94,16 @@ impl Pair {
 pub struct Pairs(Vec<Pair>);
 
 impl Pairs {
+    /// The only one is that of another program.
+    pub fn given(pair: Pair) -> Pairs {
+        Pairs(vec![pair])
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a new one is to be made.
     pub fn are_due(&self, now: Duration) -> bool {
         self.0.first().is_none_or(|newest| newest.renewed_at() <= now)
@@ -96,7 +111,8 @@ impl Pairs {
 
     /// Returns these with a new one before them.
     pub fn with(&self, new: Pair, now: Duration) -> Pairs {
-        let before = self.0.first().filter(|before| before.expires() > now);
+        let is_good = |before: &&Pair| before.expires().is_none_or(|expires| expires > now);
+        let before = self.0.first().filter(is_good);
         Pairs([Some(new), before.cloned()].into_iter().flatten().collect())
     }
 

@@ -38,9 +38,9 @@ impl Shown {
         Ok(())
     }
 
-    /// When the one that is shown is no longer good, since 1970; `None` without one.
+    /// When the one that is shown is no longer good, since 1970; `None` without one, or if that is not known.
     pub fn expires(&self) -> Option<Duration> {
-        self.0.borrow().as_ref().map(|(pair, _)| pair.expires())
+        self.0.borrow().as_ref().and_then(|(pair, _)| pair.expires())
     }
 
     /// Wait until there is one.

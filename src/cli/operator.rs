@@ -75,4 +75,14 @@ pub struct WebhookFlags {
         requires = "webhook_address"
     )]
     pub webhook_service: Option<Service>,
+    /// Name of a Secret with ca.crt, tls.crt and tls.key, in the namespace of the Service, that another program such as
+    /// cert-manager keeps [default: the operator makes certificates itself]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "PLIANT_WEBHOOK_CERTIFICATE_SECRET",
+        hide_env_values = true,
+        requires = "webhook_service"
+    )]
+    pub webhook_certificate_secret: Option<String>,
 }

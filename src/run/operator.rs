@@ -79,10 +79,8 @@ async fn admit(
     claims: &autoscaler::Keeper,
     stop: &CancellationToken,
 ) -> Result<()> {
-    let WebhookFlags { webhook_address: Some(address), webhook_service: Some(service) } = flags
-    else {
-        return Ok(());
-    };
+    let WebhookFlags { webhook_address, webhook_service, webhook_certificate_secret } = flags;
+    let (Some(address), Some(service)) = (webhook_address, webhook_service) else { return Ok(()) };
     let rest = stop.clone().drop_guard();
     let listener = TcpListener::bind(address.0).await.with_context(|| {
         let address = address.0;
@@ -93,7 +91,8 @@ async fn admit(
     })?;
     let autoscalers: Watched<StatefulSetName> =
         Watched::start_cut(Api::all(client.clone()), every(), stop, StatefulSetName::cut);
-    let keeper = Keeper::new(client.clone(), service, shown.clone());
+    let keeper =
+        Keeper::new(client.clone(), service, shown.clone()).with_given(webhook_certificate_secret);
     let served = async {
         let _rest = rest;
         admission::serve(listener, client.clone(), shown, stop.clone()).await

@@ -5,8 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use pliant::admission::{Clock, LIFE, Shown, Workload, covers};
+use pliant::admission::{Clock, LIFE, Pair, Shown, Workload, covers};
 use pliant::testing::{FakeApi, Side};
 use rustls::ServerConfig;
 use serde_json::json;
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 
 use crate::world::{
-    NAME, Replica, SHOP, cluster, configuration, connect, object, pairs, trusted, workload,
+    NAME, Replica, SHOP, cluster, configuration, connect, object, pairs, service, trusted, workload,
 };
 
 /// A clock that goes as tokio's does.
@@ -159,4 +160,38 @@ async fn a_certificate_is_renewed_though_the_names_are_refused() {
     assert!(covers(&configuration(&api), &db) && !covers(&configuration(&api), &web));
     api.refuse_applies(false);
     api.until("web is named", |api| covers(&configuration(api), &web)).await;
+}
+
+/// A Secret as cert-manager keeps it.
+fn given(api: &FakeApi, pair: &Pair) {
+    let data: serde_json::Map<String, serde_json::Value> =
+        [("ca.crt", &pair.authority), ("tls.crt", &pair.certificate), ("tls.key", &pair.key)]
+            .map(|(key, text)| (key.to_owned(), json!(ByteString(text.clone().into_bytes()))))
+            .into_iter()
+            .collect();
+    let metadata = json!({"name": "tls", "namespace": "pliant-system"});
+    let secret = json!({"metadata": metadata, "type": "kubernetes.io/tls", "data": data});
+    api.put(&object::<Secret>(secret));
+}
+
+#[tokio::test(start_paused = true)]
+async fn certificates_of_another_program_are_shown_and_never_written() {
+    let (api, clock) = (shop(), clock());
+    let replica = Replica::start_with(&api, LIFE, clock.clone(), Some("tls"));
+    sleep(Duration::from_secs(7200)).await;
+    assert_eq!(trusted(&api), "", "nothing is asked by an authority that is not known");
+
+    for _ in 0..2 {
+        let pair = Pair::make(&service().host(), LIFE, clock()).unwrap();
+        given(&api, &pair);
+        let authority = pair.authority.clone();
+        api.until("the authority is trusted", |api| trusted(api) == authority).await;
+        sleep(Duration::from_secs(10)).await;
+        meet(&replica.shown, &trusted(&api), clock()).await.unwrap();
+        assert_eq!(replica.shown.expires(), None, "who keeps it says when it ends");
+    }
+    api.forget_writes();
+    sleep(LIFE).await;
+    assert_eq!(api.writes(), [""; 0], "it is renewed by who keeps it");
+    assert_eq!(pairs(&api), None, "none is made beside it");
 }

@@ -107,8 +107,15 @@ pub struct Replica {
 impl Replica {
     /// One that keeps the certificates and the configuration.
     pub fn start(api: &FakeApi, life: Duration, clock: Clock) -> Replica {
+        Replica::start_with(api, life, clock, None)
+    }
+
+    /// The same, with the certificates of a Secret that another program keeps.
+    pub fn start_with(api: &FakeApi, life: Duration, clock: Clock, given: Option<&str>) -> Replica {
         let (client, shown, stop) = (api.client(), Shown::default(), CancellationToken::new());
-        let keeper = Keeper::new(client.clone(), service(), shown.clone()).with_lives(life, clock);
+        let keeper = Keeper::new(client.clone(), service(), shown.clone())
+            .with_given(given.map(str::to_owned))
+            .with_lives(life, clock);
         let mut tasks = JoinSet::new();
         let (stopped, of) = (stop.clone(), client.clone());
         tasks.spawn(async move {
