@@ -79,6 +79,9 @@ pub use volume_request::{
 };
 pub use workload::{PodsOf, Workload};
 
+/// The annotation of a definition that says of which version of Pliant it is.
+pub const DEFINITION_VERSION: &str = "pliant.io/version";
+
 /// Returns the definitions of all kinds of ours, as they are installed. [`VolumePopulator`] is
 /// Kubernetes' own, and a cluster may have it already.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
@@ -101,6 +104,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
 fn as_the_server_keeps_it(definition: &CustomResourceDefinition) -> CustomResourceDefinition {
     let mut definition = json!(definition);
     tidy(&mut definition);
+    definition["metadata"]["annotations"] = json!({DEFINITION_VERSION: env!("CARGO_PKG_VERSION")});
     serde_json::from_value(definition).expect("a definition")
 }
 

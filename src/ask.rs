@@ -4,6 +4,7 @@
 pub mod adopt;
 pub mod checkup;
 mod columns;
+mod definitions;
 pub mod edit;
 pub mod explain;
 mod grow;
@@ -14,6 +15,7 @@ pub mod report;
 mod status;
 mod topology;
 
+pub use definitions::apply_definitions;
 pub use explain::explain;
 pub use grow::grow;
 pub use status::{Record, Status, names, status, table};

@@ -25,7 +25,7 @@ pub use carry::{CarryFlags, CompareFlag, CopyRole, SendRole, SocketsFlag, Unpack
 pub use operator::{OperatorRole, WebhookFlags};
 pub use pages::{candidates, completion, manual, to_complete};
 pub use people::{
-    Abort, Adopt, Completion, Doctor, Edit, Explain, Grow, Man, Move, Output, Plan, Report,
+    Abort, Adopt, Completion, Crds, Doctor, Edit, Explain, Grow, Man, Move, Output, Plan, Report,
     Rollback, Shrink, Status,
 };
 pub use tell::TellFlags;
@@ -88,8 +88,8 @@ pub enum Command {
     Send(SendRole),
     /// Unpack an archive into an empty volume, if it is the one that was asked for.
     Unpack(UnpackRole),
-    /// Print the definitions of the records that Pliant keeps in Kubernetes, as YAML.
-    Crds,
+    /// Print the definitions of the records that Pliant keeps in Kubernetes, as YAML, or write them to the cluster.
+    Crds(Crds),
     /// Print the rules for the udev of a host that keep mdadm, LVM and btrfs off what is on volumes.
     UdevRules,
     /// Print what a shell needs to complete these commands.

@@ -93,7 +93,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Unpack(args) => carry::unpack(&args),
         Command::Completion(args) => print(&String::from_utf8(cli::completion(args.shell))?),
         Command::Man(args) => people::manual(&args.dir),
-        Command::Crds => print(&definitions()?),
+        Command::Crds(args) if args.apply => runtime()?.block_on(people::apply_definitions()),
+        Command::Crds(_) => print(&definitions()?),
         Command::UdevRules => print(UDEV_RULES),
         Command::Doctor(args) if people::is_about_a_cluster(&args) => {
             runtime()?.block_on(people::check_up(&args))

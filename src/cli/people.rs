@@ -164,6 +164,14 @@ pub struct Adopt {
     pub dry_run: bool,
 }
 
+/// `pliant crds`.
+#[derive(Debug, Args)]
+pub struct Crds {
+    /// Write them to the cluster and print none, over those of this version and of older ones
+    #[arg(long)]
+    pub apply: bool,
+}
+
 /// `pliant completion`.
 #[derive(Debug, Args)]
 pub struct Completion {

@@ -33,6 +33,14 @@ fn line(text: &str) -> Result<ExitCode> {
     print(&format!("{text}\n"))
 }
 
+/// `pliant crds --apply`.
+pub async fn apply_definitions() -> Result<ExitCode> {
+    for name in ask::apply_definitions(&node::client().await?).await? {
+        line(&format!("{name} applied"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// `pliant status`.
 pub async fn status(args: &Status) -> Result<ExitCode> {
     let status = ask::status(&node::client().await?).await?;

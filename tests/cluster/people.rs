@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use pliant::api::{NodeStorage, PvcAutoscaler};
 use pliant::ask;
 use pliant::ask::adopt::Wish;
@@ -468,4 +469,32 @@ async fn a_persistent_volume_that_is_retained_without_its_claim_is_named() {
     assert_eq!(todo.as_deref(), Some("pliant explain pv/pvc-1"));
     let told = explained(&world, "pv/pvc-1").await.unwrap();
     assert_eq!((told.state, told.todo.len()), (State::Kept, 2));
+}
+
+/// An upgrade writes them; an older program leaves newer ones as they are.
+#[tokio::test]
+async fn definitions_are_written_over_older_ones_and_not_over_newer_ones() {
+    let api = FakeApi::new();
+    let names = ask::apply_definitions(&api.client()).await.unwrap();
+    assert_eq!(names.len(), 6);
+    let of = |name: &str| api.get::<CustomResourceDefinition>(name).unwrap();
+    let ours = of("pools.pliant.io");
+
+    let mut old = ours.clone();
+    old.metadata.annotations = None;
+    old.spec.versions[0].schema = None;
+    api.put(&old);
+    ask::apply_definitions(&api.client()).await.unwrap();
+    assert_eq!(of("pools.pliant.io").spec, ours.spec);
+    api.forget_writes();
+    ask::apply_definitions(&api.client()).await.unwrap();
+
+    let mut newer = of("volumerequests.pliant.io");
+    newer.metadata.annotations =
+        Some([("pliant.io/version".to_owned(), "99.0.0".to_owned())].into());
+    api.put(&newer);
+    api.forget_writes();
+    let refusal = ask::apply_definitions(&api.client()).await.unwrap_err().to_string();
+    assert!(refusal.contains("volumerequests.pliant.io is of version 99.0.0"), "{refusal}");
+    assert_eq!(api.writes(), [""; 0], "none is changed");
 }
