@@ -157,6 +157,13 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{/* What makes an object a hook of Helm, which goes when it has done its work: dict hooks, weight. */}}
+{{- define "pliant.hook" -}}
+helm.sh/hook: {{ .hooks }}
+helm.sh/hook-weight: {{ .weight | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
 {{/* Of every container but the agent's. */}}
 {{- define "pliant.locked" -}}
 securityContext:
