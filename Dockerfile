@@ -4,12 +4,23 @@
 ARG RUST_IMAGE=rust:1.89-slim-trixie
 ARG BASE_IMAGE=debian:13-slim
 
-FROM ${RUST_IMAGE} AS build
+# On the machine that builds, whichever the image is for.
+FROM --platform=$BUILDPLATFORM ${RUST_IMAGE} AS build
+ARG TARGETARCH
 WORKDIR /pliant
+# What it depends on is built before the sources are copied, which change more often.
+COPY Cargo.toml Cargo.lock build.rs ./
+COPY proto proto
+COPY src/order.ld src/
+COPY e2e/image e2e/image
+RUN e2e/image/build --dependencies
 COPY . .
 RUN e2e/image/build /out
 
 FROM ${BASE_IMAGE}
+LABEL org.opencontainers.image.title="pliant" \
+      org.opencontainers.image.description="LVM storage driver for Kubernetes whose volumes grow, shrink and move while they are in use" \
+      org.opencontainers.image.licenses="Apache-2.0"
 # The newest LVM that the distribution has; the list of packages is the one that `pliant doctor` checks.
 COPY e2e/image/packages e2e/image/install /usr/local/share/pliant/
 RUN /usr/local/share/pliant/install
