@@ -10,6 +10,7 @@
 //! that who comes second writes nothing.
 
 mod configuration;
+mod coverage;
 mod guests;
 mod inject;
 mod keeper;
@@ -22,9 +23,11 @@ mod shown;
 use std::fmt;
 use std::str::FromStr;
 
-pub use configuration::{Workload, covers, is_covered, names_in, webhooks};
+pub use configuration::{Workload, covers, names_in, webhooks};
+pub use coverage::{Coverage, coverage};
 pub use inject::{Verdict, decide};
 pub use keeper::{Clock, Keeper};
+pub use names::FullShare;
 pub use pairs::{LIFE, Pair, Pairs};
 pub use serve::serve;
 pub use shown::Shown;

@@ -13,6 +13,7 @@
 mod apply;
 mod cancel;
 mod conditions;
+mod coverage;
 mod decide;
 mod drift;
 mod exchange;
@@ -52,6 +53,7 @@ use std::time::Duration;
 pub(crate) use cancel::{can_be_aborted, is_aborted, is_wanted_aborted};
 pub(crate) use drift::Drift;
 pub(crate) use go_back::{is_rolled_back, is_wanted_back};
+pub use coverage::Coverage;
 pub use keeper::{Keeper, Webhook};
 pub use reason::AutoscalerReason;
 pub(crate) use size::wanted;

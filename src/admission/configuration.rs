@@ -9,7 +9,6 @@ use k8s_openapi::api::admissionregistration::v1::{
     ServiceReference, WebhookClientConfig,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
-use kube::{Api, Client};
 
 use super::Service;
 use crate::api::DnsName;
@@ -116,18 +115,11 @@ pub fn names_in(expression: &str) -> Option<BTreeSet<Workload>> {
     list.split(BETWEEN_NAMES).map(Workload::of_literal).collect()
 }
 
-/// Look up whether the API server asks the webhook of this Service for the pods of a StatefulSet.
-///
-/// # Errors
-/// What the API server says; a configuration that is not there is none.
-pub async fn is_covered(
-    client: &Client,
-    service: &Service,
-    workload: &Workload,
-) -> Result<bool, kube::Error> {
-    let api: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-    let there = api.get_opt(&service.name).await?;
-    Ok(there.is_some_and(|configuration| covers(&configuration, workload)))
+/// The StatefulSets that a configuration names.
+pub(super) fn named(configuration: Option<&MutatingWebhookConfiguration>) -> BTreeSet<Workload> {
+    let webhooks = configuration.into_iter().flat_map(|one| one.webhooks.iter().flatten());
+    let conditions = webhooks.flat_map(|one| one.match_conditions.iter().flatten());
+    conditions.filter_map(|one| names_in(&one.expression)).flatten().collect()
 }
 
 /// The StatefulSets by as many as one condition holds.

@@ -16,8 +16,9 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::configuration::named;
 use super::names::{Shares, share};
-use super::{LIFE, Pair, Pairs, Service, Shown, WRITER, Workload, names_in, webhooks};
+use super::{LIFE, Pair, Pairs, Service, Shown, WRITER, Workload, webhooks};
 use crate::api::StatefulSetName;
 use crate::causes;
 use crate::cluster::{Watched, every, list, writes};
@@ -356,13 +357,6 @@ impl Keeper {
     fn configurations(&self) -> Api<MutatingWebhookConfiguration> {
         Api::all(self.client.clone())
     }
-}
-
-/// The StatefulSets that a configuration names.
-fn named(configuration: Option<&MutatingWebhookConfiguration>) -> BTreeSet<Workload> {
-    let webhooks = configuration.into_iter().flat_map(|one| one.webhooks.iter().flatten());
-    let conditions = webhooks.flat_map(|one| one.match_conditions.iter().flatten());
-    conditions.filter_map(|one| names_in(&one.expression)).flatten().collect()
 }
 
 /// The StatefulSets that PvcAutoscalers name. A name that no object can have is that of none: the schema

@@ -2,6 +2,7 @@
 //! none fills the configuration of all.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use super::Workload;
 use crate::api::DnsName;
@@ -60,6 +61,57 @@ pub(super) fn share(
         });
     }
     shares
+}
+
+/// A share of the webhook with too few bytes left for the name of one more StatefulSet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FullShare {
+    /// The namespace whose share it is; `None` is what all namespaces have together.
+    pub namespace: Option<DnsName>,
+    /// How many StatefulSets are named in it.
+    pub names: usize,
+    /// How many bytes their names take.
+    pub taken: usize,
+    /// How many bytes it has.
+    pub most: usize,
+}
+
+impl fmt::Display for FullShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FullShare { namespace, names, taken, most } = self;
+        match namespace {
+            Some(namespace) => write!(
+                f,
+                "namespace {namespace} has used up its share of the webhook: the names of {names} StatefulSets \
+                 under PvcAutoscalers take {taken} of {most} bytes. Delete PvcAutoscalers of this namespace that \
+                 are no longer needed, or move StatefulSets to another namespace"
+            ),
+            None => write!(
+                f,
+                "the webhook has no space for more names: those of {names} StatefulSets under PvcAutoscalers take \
+                 {taken} of {most} bytes. Delete PvcAutoscalers that are no longer needed, in any namespace"
+            ),
+        }
+    }
+}
+
+/// The share that keeps the webhook from naming one more StatefulSet beside those that it names.
+pub(super) fn full_share(named: &BTreeSet<Workload>, workload: &Workload) -> Option<FullShare> {
+    let mut namespaces: BTreeMap<&DnsName, (usize, Namespace)> = BTreeMap::new();
+    for one in named {
+        let (names, namespace) = namespaces.entry(&one.namespace).or_default();
+        (*names, namespace.taken) = (*names + 1, namespace.taken + namespace.size_with(one));
+    }
+    let all: usize = namespaces.values().map(|(_, namespace)| namespace.taken).sum();
+    let (names, own) = namespaces.remove(&workload.namespace).unwrap_or_default();
+    let size = own.size_with(workload);
+    if own.taken + size > MOST_OF_NAMESPACE {
+        let (namespace, taken) = (Some(workload.namespace.clone()), own.taken);
+        return Some(FullShare { namespace, names, taken, most: MOST_OF_NAMESPACE });
+    }
+    let is_full = all + size > MOST;
+    let full = FullShare { namespace: None, names: named.len(), taken: all, most: MOST };
+    is_full.then_some(full)
 }
 
 /// What is wanted of one namespace, in the order in which it is named: those that exist first, and of these
@@ -122,6 +174,27 @@ mod tests {
         let kept = shares.named.clone();
         wanted.extend((0..100).map(|n| workload("a-tenant", &format!("{n:0100}"))));
         assert_eq!(share(wanted, &kept, |_| true).named, kept);
+    }
+
+    #[test]
+    fn whoever_is_not_named_has_the_share_that_is_full() {
+        let victim = workload("bank", "db");
+        let of = |wanted: BTreeSet<Workload>, one: &Workload| {
+            full_share(&share(wanted, &BTreeSet::new(), |_| true).named, one)
+        };
+        let (tenant, more) = (many("shop", 2_100), workload("shop", &"x".repeat(253)));
+        let full = of(tenant.clone(), &more).expect("its share is used up");
+        assert_eq!((full.namespace, full.names), (Some("shop".parse().unwrap()), 250));
+        assert!(full.taken <= full.most && full.taken + 262 > full.most, "{}", full.taken);
+        assert_eq!(of(tenant, &victim), None, "others have theirs");
+        let few: BTreeSet<Workload> = many("shop", 200);
+        assert_eq!(of(few, &more), None, "it is named soon");
+
+        let all = (0..100).flat_map(|n| many(&format!("a-tenant-{n}"), 200)).collect();
+        let full = of(all, &workload("bank", &"x".repeat(253))).expect("all is used up");
+        assert_eq!((full.namespace.as_ref(), full.most), (None, MOST));
+        let text = full.to_string();
+        assert!(text.contains(&format!("take {} of 819200 bytes", full.taken)), "{text}");
     }
 
     #[test]

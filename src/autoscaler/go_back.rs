@@ -173,13 +173,8 @@ impl Turn<'_> {
 
     /// A pod that starts meanwhile is kept waiting by the webhook.
     fn lacks_webhook(&self) -> Option<String> {
-        (!self.seen.is_covered).then(|| {
-            format!(
-                "pod {} would not be kept from starting meanwhile: the webhook does not name its workload; see \
-                 `kubectl get mutatingwebhookconfiguration pliant-webhook` and the log of the operator",
-                self.pod()
-            )
-        })
+        let why = self.seen.coverage.lacks()?;
+        Some(format!("pod {} would not be kept from starting meanwhile: {why}", self.pod()))
     }
 
     /// Stop the pod, prove that nobody has its volume, and open the one from before.

@@ -20,6 +20,7 @@ use crate::api::{
     Swap, SwapPhase, VolumeUsage, is_understood,
 };
 use crate::autoscaler::conditions::conditions;
+use crate::autoscaler::coverage::Coverage;
 use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::looks::{Looks, is_midway};
 use crate::autoscaler::plan::plan;
@@ -64,7 +65,7 @@ pub trait Webhook: Send + Sync + 'static {
     ///
     /// # Errors
     /// What the API server says.
-    async fn covers(&self, namespace: &str, stateful_set: &str) -> Result<bool, kube::Error>;
+    async fn coverage(&self, namespace: &str, stateful_set: &str) -> Result<Coverage, kube::Error>;
 }
 
 /// Keeps the claims of workloads as their templates have them.
@@ -194,8 +195,12 @@ impl Keeper {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    pub(super) async fn covers(&self, namespace: &str, set: &str) -> Result<bool, kube::Error> {
-        self.webhook.covers(namespace, set).await
+    pub(super) async fn coverage(
+        &self,
+        namespace: &str,
+        set: &str,
+    ) -> Result<Coverage, kube::Error> {
+        self.webhook.coverage(namespace, set).await
     }
 
     /// The StatefulSets of the cluster, of which only names, versions and numbers of pods are kept.

@@ -14,6 +14,7 @@ use crate::api::{
     self, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator, StatefulSetName, Swap,
     SwapPhase,
 };
+use crate::autoscaler::coverage::Coverage;
 use crate::autoscaler::hold::is_marked_for;
 use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
@@ -49,15 +50,15 @@ impl Keeper {
         let siblings = self.siblings_of(&autoscaler).await?;
         let pods = pods(&self.client, &namespace).await?;
         let workload = self.see_workload(&autoscaler, &pods).await?;
-        let is_covered = match autoscaler.spec.stateful_set() {
-            Some(name) => self.covers(&namespace, name).await?,
-            None => false,
+        let coverage = match autoscaler.spec.stateful_set() {
+            Some(name) => self.coverage(&namespace, name).await?,
+            None => Coverage::NotNamed,
         };
         let now = self.now();
         let mut seen = Seen {
             now,
             clock: self.clock_if_it_matters(&autoscaler, now).await?,
-            is_covered,
+            coverage,
             claims: BTreeMap::new(),
             sources: BTreeMap::new(),
             elder: self.elder_of(&autoscaler),

@@ -162,13 +162,9 @@ fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
         return Some((AutoscalerReason::WrongNaming, why));
     }
     let needs_us = !seen.claims_are_fixed();
-    (needs_us && !seen.is_covered).then(|| {
-        let message = format!(
-            "the pods of {whose} do not get their claims yet: the webhook does not name it; \
-             see `kubectl get mutatingwebhookconfiguration pliant-webhook` and the log of the operator"
-        );
-        (AutoscalerReason::WebhookMissing, message)
-    })
+    let why = seen.coverage.lacks().filter(|_| needs_us)?;
+    let message = format!("the pods of {whose} do not get their claims yet: {why}");
+    Some((AutoscalerReason::WebhookMissing, message))
 }
 
 /// Why claims cannot be called as it is written.

@@ -54,15 +54,12 @@ impl Turn<'_> {
                  allowVolumeExpansion of that class, or ask for no more than {has}"
             ));
         }
-        (!seen.is_covered).then(|| {
-            let message = format!(
-                "the pods of {} are not kept from starting yet while a claim gets another volume: the \
-                 webhook does not name it; see `kubectl get mutatingwebhookconfiguration pliant-webhook` \
-                 and the log of the operator",
-                seen.autoscaler.spec.workload().in_words()
-            );
-            (AutoscalerReason::WebhookMissing, message)
-        })
+        let why = seen.coverage.lacks()?;
+        let message = format!(
+            "the pods of {} are not kept from starting yet while a claim gets another volume: {why}",
+            seen.autoscaler.spec.workload().in_words()
+        );
+        Some((AutoscalerReason::WebhookMissing, message))
     }
 
     /// The field of a claim that differs from the template and never changes.

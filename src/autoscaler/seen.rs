@@ -14,6 +14,7 @@ use crate::api::{
     Filling, FillingPhase, MOST_ORDINALS, OrdinalStatus, PopulatorPod, PvcAutoscaler,
     PvcSourcePopulator, Quantity, VolumeUsage, controlling_stateful_set,
 };
+use crate::autoscaler::coverage::Coverage;
 use crate::autoscaler::exchange::Exchange;
 use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::{Drift, KEPT_BY};
@@ -72,7 +73,7 @@ pub(super) struct Seen {
     /// By the claim: what it tells of its volume that is not so, and is not believed.
     pub untrue_notes: BTreeMap<String, Vec<&'static str>>,
     /// Whether pods of the workload get their claims from us.
-    pub is_covered: bool,
+    pub coverage: Coverage,
     /// What swaps depend on that belongs to others; empty while none is wanted.
     pub around: Surroundings,
     /// What the API server did not let us do the last time.

@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use crate::api::{
     AutoscalerMode, AutoscalerPhase, MOST_RETAINED, OrdinalStatus, Quantity, Swap, SwapPhase,
 };
+use crate::autoscaler::coverage::Coverage;
 use crate::autoscaler::drift::Drift;
 use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::marks::Marks;
@@ -107,7 +108,7 @@ impl<'a> Turn<'a> {
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
             node.is_none() && !is_ending(&pod.metadata) && !uses(pod, expected)
         };
-        let is_ours = self.seen.is_covered && !self.seen.claims_are_fixed();
+        let is_ours = self.seen.coverage == Coverage::Covered && !self.seen.claims_are_fixed();
         let pod = self.seen.pod(self.entry.ordinal).filter(|pod| is_ours && waits(pod));
         let is_planned = |pod: &PodSummary| {
             let name = pod.name_any();

@@ -127,10 +127,22 @@ struct Covered {
 
 #[async_trait]
 impl autoscaler::Webhook for Covered {
-    async fn covers(&self, namespace: &str, stateful_set: &str) -> Result<bool, kube::Error> {
-        let Some(service) = &self.service else { return Ok(false) };
-        let Some(workload) = Workload::parse(namespace, stateful_set) else { return Ok(false) };
-        admission::is_covered(&self.client, service, &workload).await
+    async fn coverage(
+        &self,
+        namespace: &str,
+        stateful_set: &str,
+    ) -> Result<autoscaler::Coverage, kube::Error> {
+        let workload = Workload::parse(namespace, stateful_set);
+        let (Some(service), Some(workload)) = (&self.service, workload) else {
+            return Ok(autoscaler::Coverage::NotNamed);
+        };
+        Ok(match admission::coverage(&self.client, service, &workload).await? {
+            admission::Coverage::Covered => autoscaler::Coverage::Covered,
+            admission::Coverage::NotNamed => autoscaler::Coverage::NotNamed,
+            admission::Coverage::ShareIsFull(full) => {
+                autoscaler::Coverage::ShareIsFull(full.to_string())
+            }
+        })
     }
 }
 

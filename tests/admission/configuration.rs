@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use pliant::admission::{LIFE, Workload, covers, is_covered};
+use pliant::admission::{Coverage, LIFE, Workload, coverage, covers};
 use pliant::api::PvcAutoscaler;
 use pliant::testing::FakeApi;
 use serde_json::json;
@@ -46,7 +46,7 @@ async fn only_stateful_sets_that_are_named_are_asked_for() {
     api.until("db is not covered", |api| names(api, "web") && !names(api, "db")).await;
     let looked = async |name: &str| {
         let workload = Workload::parse(SHOP, name).unwrap();
-        is_covered(&api.client(), &service(), &workload).await.unwrap()
+        coverage(&api.client(), &service(), &workload).await.unwrap() == Coverage::Covered
     };
     assert_eq!((looked("web").await, looked("db").await), (true, false));
     api.delete::<PvcAutoscaler>("shop/web");

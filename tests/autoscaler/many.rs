@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::StatefulSet;
 use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus};
 use serde_json::json;
 
 use crate::block_on;
-use crate::world::{PANICS, World};
+use crate::play::object;
+use crate::world::{CROWDED, FULL_SHARE, PANICS, World};
 
 /// Swap the claim of a pod beside so many that wait for their StatefulSets; how many looks that took.
 fn looks_of_a_swap_beside(waiting: usize) -> usize {
@@ -32,6 +34,31 @@ fn looks_of_a_swap_beside(waiting: usize) -> usize {
 fn a_swap_beside_many_that_wait_has_its_usual_number_of_looks() {
     let (alone, beside) = (looks_of_a_swap_beside(0), looks_of_a_swap_beside(300));
     assert!(beside <= alone + 3, "{beside} looks, and {alone} alone");
+}
+
+/// Whoever waits for the webhook learns why it will not come by waiting.
+#[test]
+fn a_share_of_the_webhook_that_is_used_up_is_said_to_be() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.api.put(&object::<StatefulSet>(json!({
+            "metadata": {"name": CROWDED, "namespace": "other"},
+            "spec": {"replicas": 0, "selector": {}, "serviceName": CROWDED, "template": {}},
+        })));
+        world.want_elsewhere("one", CROWDED);
+        let told = |api: &pliant::testing::FakeApi| {
+            let there: Option<PvcAutoscaler> = api.get("other/one");
+            there.and_then(|one| one.status).filter(|status| status.reason.is_some())
+        };
+        world.api.until("it is told", |api| told(api).is_some()).await;
+        let status = told(&world.api).expect("it is told");
+        assert_eq!(status.reason.as_deref(), Some("WebhookMissing"));
+        let message = status.message.unwrap_or_default();
+        assert!(
+            message.contains(FULL_SHARE) && !message.contains("log of the operator"),
+            "{message}"
+        );
+    });
 }
 
 #[test]

@@ -16,7 +16,7 @@ use pliant::api::{
     AutoscalerPhase, GATE, NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus,
     PvcSourcePopulator, Swap, is_gated,
 };
-use pliant::autoscaler::{Keeper, Webhook};
+use pliant::autoscaler::{Coverage, Keeper, Webhook};
 use pliant::cluster::Asks;
 use pliant::populators::{Populator, Settings, Tally, Watches};
 use pliant::testing::FakeApi;
@@ -84,16 +84,26 @@ pub const HUNG: &str = "hung";
 /// A StatefulSet at which every look ends in a panic.
 pub const PANICS: &str = "panics";
 
+/// A StatefulSet whose namespace has used up its share of the webhook.
+pub const CROWDED: &str = "crowded";
+
+/// What is said of that share.
+pub const FULL_SHARE: &str = "its namespace has too many";
+
 /// How often each StatefulSet was asked about: once in each look.
 #[derive(Default)]
 struct Everything(Mutex<BTreeMap<String, usize>>);
 
 #[async_trait]
 impl Webhook for Everything {
-    async fn covers(&self, _: &str, set: &str) -> Result<bool, kube::Error> {
+    async fn coverage(&self, _: &str, set: &str) -> Result<Coverage, kube::Error> {
         *self.0.lock().unwrap().entry(set.to_owned()).or_default() += 1;
         assert_ne!(set, PANICS, "as it is wanted");
-        if set == HUNG { std::future::pending().await } else { Ok(true) }
+        match set {
+            HUNG => std::future::pending().await,
+            CROWDED => Ok(Coverage::ShareIsFull(FULL_SHARE.to_owned())),
+            _ => Ok(Coverage::Covered),
+        }
     }
 }
 

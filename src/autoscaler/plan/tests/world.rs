@@ -15,6 +15,7 @@ use crate::api::{
     Quantity, RollBack,
 };
 use crate::autoscaler::can_be_aborted;
+use crate::autoscaler::coverage::Coverage;
 use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::seen::{Claims, ClockSeen, Seen, Workload};
 use crate::autoscaler::steps::Step;
@@ -405,7 +406,7 @@ impl World {
             untrue_notes: BTreeMap::new(),
             may_still_run: BTreeMap::new(),
             superseded: BTreeMap::new(),
-            is_covered: true,
+            coverage: Coverage::Covered,
             refusal: None,
         }
     }
