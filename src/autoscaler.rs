@@ -12,6 +12,7 @@
 
 mod apply;
 mod cancel;
+mod concerned;
 mod conditions;
 mod coverage;
 mod decide;
@@ -51,9 +52,9 @@ mod turn;
 use std::time::Duration;
 
 pub(crate) use cancel::{can_be_aborted, is_aborted, is_wanted_aborted};
+pub use coverage::Coverage;
 pub(crate) use drift::Drift;
 pub(crate) use go_back::{is_rolled_back, is_wanted_back};
-pub use coverage::Coverage;
 pub use keeper::{Keeper, Webhook};
 pub use reason::AutoscalerReason;
 pub(crate) use size::wanted;

@@ -37,10 +37,12 @@ mod pv;
 mod requests;
 mod seen;
 mod summary;
+mod timers;
 mod watched;
 mod words;
 pub mod writes;
 
+pub(crate) use asks::Answers;
 pub use asks::Asks;
 pub use caught::{
     INTERNAL_ERROR, LONGEST_WORK, Panicked, Unfinished, begun_again, caught, caught_in_time,
@@ -56,12 +58,12 @@ pub use decode::{
     Guarded, Listed, NAMESPACE_TOO_LARGE, OBJECT_UNREADABLE, PAGE, Unreadable, guarded, list,
     note_readable, note_unreadable, pages, unreadable_by_kind,
 };
-pub use fair::{Busy, Due, Slots};
+pub use fair::{Due, Queue, Slots};
 pub use kept::{Differences, Kept};
 pub use lasting::Lasting;
 pub(crate) use nodes::DEFAULT_POOL;
 pub use nodes::{Nodes, largest, pool_of};
-pub(crate) use nodes::{believe, is_on};
+pub(crate) use nodes::{believe, is_being_copied, is_on, is_restricted};
 pub use once::{OnceEvent, TELLS};
 pub use pods::pods;
 pub(crate) use pv::volume_of;
@@ -72,7 +74,8 @@ pub use summary::{
     AffinitySummary, ClaimSummary, DataSource, Ephemeral, NodeAffinitySummary, PodConditionSummary,
     PodSpecSummary, PodStatusSummary, PodSummary, PodVersion, VolumeSummary,
 };
-pub use watched::{Pauses, Watched, every};
+pub use timers::Timers;
+pub use watched::{Change, Changed, Changes, Pauses, Place, Watched, every};
 pub use words::{inspection_status, new_volume, usage_status, volume_on_node};
 
 /// Who writes, for the API server.

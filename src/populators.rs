@@ -16,6 +16,7 @@ mod archive;
 mod consumers;
 mod fence;
 mod fit;
+mod looks;
 mod make;
 mod notes;
 mod observe;

@@ -15,7 +15,9 @@ use crate::autoscaler::keeper::{AGAIN, Keeper, PAUSE, until};
 use crate::autoscaler::seen::{uid, uses};
 use crate::autoscaler::tell::lower;
 use crate::causes;
-use crate::cluster::{PodSummary, VolumeSeen, Wish, capacity, caught_in_time, pods};
+use crate::cluster::{
+    PodSummary, VolumeSeen, Wish, capacity, caught_in_time, is_being_copied, is_restricted, pods,
+};
 use crate::populators;
 use crate::volume::{Fence, Standing, Use};
 
@@ -96,12 +98,9 @@ impl Keeper {
     /// Ask the nodes of those that there are now; whether there are any.
     async fn look_for_forgotten(&self) -> bool {
         let mut is_any = false;
-        for node in self.cluster.nodes().watched().all() {
+        for node in self.cluster.nodes().with_restricted() {
             let volumes = node.status.iter().flat_map(|status| &status.volumes);
-            for volume in volumes {
-                if !is_being_copied(volume) && volume.limit.is_none() {
-                    continue;
-                }
+            for volume in volumes.filter(|volume| is_restricted(volume)) {
                 let given = caught_in_time("volumes", self.give_back_volume(volume));
                 is_any |= match Box::pin(given).await {
                     Ok(Ok(is_any)) => is_any,
@@ -206,8 +205,7 @@ impl Keeper {
     /// Namespace and name of the claim of a volume, and the PvcAutoscaler that keeps it. Its PersistentVolume
     /// says whose it is: what a claim tells of itself its tenant can write.
     fn claim_of(&self, volume: &str) -> Option<(String, String, String)> {
-        let pvs = self.watches.pvs().all();
-        let pv = pvs.iter().find(|pv| pv.handle() == Some(volume))?;
+        let pv = self.watches.pv_of_volume(volume)?;
         let its = pv.spec.claim_ref.as_ref()?;
         let claim = self.watches.claims().get_in(&its.namespace, &its.name)?;
         if its.uid != claim.metadata.uid {
@@ -216,11 +214,6 @@ impl Keeper {
         let keeper = claim.kept_by.as_deref()?.to_owned();
         Some((claim.namespace()?, claim.name_any(), keeper))
     }
-}
-
-/// Whether a copy may read the volume and nobody else.
-fn is_being_copied(volume: &VolumeOnNode) -> bool {
-    volume.fence.as_ref().is_some_and(|fence| Fence::from(fence).lets() == Use::Read)
 }
 
 /// What the volume of a claim is to be told that a swap took from its pod, if no swap of its PvcAutoscaler

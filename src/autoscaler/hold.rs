@@ -211,8 +211,7 @@ impl Keeper {
 
     /// Let go of claims of which no PvcAutoscaler tells: theirs was deleted midway. Whether there are any.
     pub(super) async fn let_go_of_forgotten(&self) -> bool {
-        let held = self.watches.claims().all().into_iter().filter(|claim| is_held(&**claim));
-        let released = stream::iter(held).map(|claim| async move {
+        let released = stream::iter(self.watches.held_claims()).map(|claim| async move {
             let released = caught_in_time("held claims", self.release_if_forgotten_by_all(&claim));
             match Box::pin(released).await {
                 Ok(Ok(is_any)) => is_any,
@@ -237,10 +236,8 @@ impl Keeper {
 
     async fn release_if_forgotten_by_all(&self, claim: &ClaimSummary) -> Result<bool, kube::Error> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
-        let is_its = |one: &PvcAutoscaler| {
-            one.namespace().as_deref() == Some(&*namespace) && is_told(one.status.as_ref(), &name)
-        };
-        if self.autoscalers.all().iter().any(|one| is_its(one)) {
+        let is_its = |one: &PvcAutoscaler| is_told(one.status.as_ref(), &name);
+        if self.autoscalers_in(&namespace).iter().any(|one| is_its(one)) {
             return Ok(false);
         }
         // What is watched may be older than what was done; the status that says so was written before it.

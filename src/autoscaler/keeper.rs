@@ -11,7 +11,6 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, Resource, ResourceExt};
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +26,7 @@ use crate::autoscaler::plan::plan;
 use crate::autoscaler::seen::{ClockSeen, Refusal, Seen};
 use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, WRITER};
+use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, WRITER, concerned};
 use crate::causes;
 use crate::cluster::{
     Asks, Clock, ClockSkew, Cluster, PodVersion, Unreadable, Watched, every, writes,
@@ -37,10 +36,6 @@ use crate::populators::Watches;
 /// After a look, in which what belongs together goes on to change; what comes after a quiet time is
 /// looked at at once.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
-
-/// How many times as long as a look took the pause after it is: where there are so many claims that a
-/// look takes long, looking takes no more than a fifth of a processor.
-const PAUSE_OF_LOOK: u32 = 4;
 
 /// After something else was written meanwhile.
 const SOON: Duration = Duration::from_secs(1);
@@ -112,11 +107,12 @@ impl Keeper {
     ) -> Arc<Keeper> {
         Arc::new(Keeper {
             client: client.clone(),
-            autoscalers: Watched::start_cut(
+            autoscalers: Watched::start_keyed(
                 Api::all(client.clone()),
                 every(),
                 stop,
                 cut_autoscaler,
+                concerned::keys,
             ),
             sets: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_set),
             deployments: Watched::start_cut(
@@ -125,7 +121,13 @@ impl Keeper {
                 stop,
                 cut_deployment,
             ),
-            sources: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_source),
+            sources: Watched::start_keyed(
+                Api::all(client.clone()),
+                every(),
+                stop,
+                cut_source,
+                keys_of_source,
+            ),
             gated: Watched::start(Api::all(client.clone()), every().labels(api::GATE), stop),
             cluster: asks.cluster().clone(),
             asks: asks.clone(),
@@ -142,36 +144,11 @@ impl Keeper {
             self.watches.known().await;
             tokio::join!(self.autoscalers.known(), self.sets.known(), self.deployments.known());
             tokio::join!(self.sources.known(), self.cluster.known());
-            let mut changes = [
-                self.autoscalers.changes(),
-                self.sets.changes(),
-                self.deployments.changes(),
-                self.sources.changes(),
-                self.watches.claims().changes(),
-                self.cluster.nodes().watched().changes(),
-                self.asks.changes(),
-            ];
-            let mut looks = Looks::default();
+            let mut looks = Looks::of(&self);
             loop {
-                changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
-                let begun = Instant::now();
                 looks.begin(&self);
-                tokio::time::sleep(PAUSE.max(begun.elapsed() * PAUSE_OF_LOOK)).await;
-                let due = looks.next();
-                let [autoscalers, sets, deployments, sources, claims, nodes, answers] =
-                    &mut changes;
-                tokio::select! {
-                    _ = autoscalers.changed() => {}
-                    _ = sets.changed() => {}
-                    _ = deployments.changed() => {}
-                    _ = sources.changed() => {}
-                    _ = claims.changed() => {}
-                    _ = nodes.changed() => {}
-                    () = looks.ended() => {}
-                    _ = answers.changed() => {}
-                    () = until(due) => {}
-                }
-                looks.note_ended();
+                tokio::time::sleep(PAUSE).await;
+                looks.wait().await;
             }
         };
         let both = async { tokio::join!(kept, self.give_back_forgotten()) };
@@ -203,6 +180,11 @@ impl Keeper {
         self.webhook.coverage(namespace, set).await
     }
 
+    /// The PvcAutoscalers of the cluster, without what is read live of them.
+    pub fn autoscalers(&self) -> &Watched<PvcAutoscaler> {
+        &self.autoscalers
+    }
+
     /// The StatefulSets of the cluster, of which only names, versions and numbers of pods are kept.
     pub fn stateful_sets(&self) -> &Watched<StatefulSet> {
         &self.sets
@@ -223,14 +205,10 @@ impl Keeper {
 
     /// What the node of a claim's volume told last of how full that is.
     pub(super) fn usage_of(&self, claim: &PersistentVolumeClaim) -> Option<Told> {
-        let volume = self.handle_of(claim)?;
+        let (node, usage) = self.usage_of_volume(&self.handle_of(claim)?)?;
         let (away, _) = self.cluster.requests().away();
-        self.cluster.nodes().watched().all().into_iter().find_map(|node| {
-            let status = node.status.as_ref()?;
-            let usage = status.usage.iter().find(|one| one.volume == volume)?;
-            let name = node.name_any();
-            Some(if away.contains(&name) { Told::Before(name) } else { Told::Now(usage.clone()) })
-        })
+        let name = node.name_any();
+        Some(if away.contains(&name) { Told::Before(name) } else { Told::Now(usage) })
     }
 
     /// Look at a workload and do what is to be done; after how long to look again without a change.
@@ -436,6 +414,13 @@ fn cut_source(source: &mut PvcSourcePopulator) {
         labels.retain(|key, _| key == KEPT_BY);
     }
     source.status = None;
+}
+
+/// The key of the sources that were made for swaps.
+pub(super) const KEPT: &str = "kept";
+
+fn keys_of_source(source: &PvcSourcePopulator) -> Vec<String> {
+    source.labels().get(KEPT_BY).map(|_| KEPT.to_owned()).into_iter().collect()
 }
 
 /// As [`cut_set`].

@@ -1,6 +1,6 @@
 //! Which workloads are looked at, and when: those of which something has changed, or that are due.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +8,14 @@ use kube::ResourceExt;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::api::{self, NodeStorage, PvcAutoscaler, SwapPhase, VolumeUsage};
+use crate::api::{self, PvcAutoscaler, SwapPhase};
 use crate::autoscaler::WRITER;
-use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper};
+use crate::autoscaler::concerned::News;
+use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper, until};
 use crate::autoscaler::seen::{Refusal, uid};
 use crate::cluster::{
-    Busy, ClaimSummary, Due, Slots, Unfinished, caught_in_time, report_unfinished,
+    Change, Changed, ClaimSummary, Due, Queue, Slots, Timers, Unfinished, caught_in_time,
+    report_unfinished,
 };
 
 /// How many are looked at at once: half of them of one namespace, and some that are in no swap.
@@ -26,20 +28,25 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const LONGEST_FAULT: Duration = Duration::from_secs(600);
 
 /// The looks under way, and what was last seen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Looks {
+    news: News,
+    /// By uid.
     known: HashMap<String, Known>,
-    busy: Busy,
+    /// Those that are due, and those that are looked at.
+    queue: Queue<String>,
+    /// Those that are due later, without a change.
+    later: Timers<String>,
+    /// Those whose looks have ended since they were compared last.
+    ended: BTreeSet<String>,
     attendants: JoinSet<Attended>,
-    /// When the first one is due that is not yet.
-    next: Option<Instant>,
 }
 
-/// What was last seen of a workload, and when it is to be looked at without a change.
-#[derive(Debug, Clone, Default)]
+/// What was last seen of a workload.
+#[derive(Debug, Clone)]
 struct Known {
+    autoscaler: Arc<PvcAutoscaler>,
     versions: Vec<String>,
-    due: Option<Instant>,
     refusal: Option<Refusal>,
     /// Whether somebody looks right now.
     is_attended: bool,
@@ -49,92 +56,28 @@ struct Known {
     faults: u32,
 }
 
+impl Known {
+    fn of(autoscaler: Arc<PvcAutoscaler>) -> Known {
+        Known {
+            autoscaler,
+            versions: Vec::new(),
+            refusal: None,
+            is_attended: false,
+            waits: 0,
+            faults: 0,
+        }
+    }
+}
+
 /// What one who has looked at a workload has to say.
 #[derive(Debug)]
 struct Attended {
-    uid: String,
-    namespace: String,
-    is_urgent: bool,
+    chosen: Due<String>,
     /// After how long to look again without a change.
     after: Option<Duration>,
     refusal: Option<Refusal>,
     /// Why it has no outcome.
     unfinished: Option<Unfinished>,
-}
-
-/// What belongs to each workload, found in one go over all.
-struct Index<'a> {
-    /// The claims of each PvcAutoscaler, by its namespace and name.
-    claims: HashMap<(String, String), Vec<Arc<ClaimSummary>>>,
-    /// All claims of the namespaces in which one chooses claims by their names.
-    of_namespaces: HashMap<String, Vec<Arc<ClaimSummary>>>,
-    /// How full each volume is, and whether the agent of its node is away.
-    usage: HashMap<&'a str, (&'a VolumeUsage, bool)>,
-    /// The uids of those that are about the same claims.
-    rivals: HashMap<(String, String, String), Vec<String>>,
-}
-
-impl<'a> Index<'a> {
-    fn of(keeper: &Keeper, all: &[Arc<PvcAutoscaler>], nodes: &'a [Arc<NodeStorage>]) -> Index<'a> {
-        let mut index = Index {
-            claims: HashMap::new(),
-            of_namespaces: HashMap::new(),
-            usage: HashMap::new(),
-            rivals: HashMap::new(),
-        };
-        for one in all {
-            if let Some(key) = claims_of(one) {
-                index.rivals.entry(key).or_default().push(uid(&one.metadata).to_owned());
-            } else if matches!(one.spec.workload(), api::Workload::Pods(_)) {
-                index.of_namespaces.entry(one.namespace().unwrap_or_default()).or_default();
-            }
-        }
-        for claim in keeper.watches.claims().all() {
-            let namespace = claim.namespace().unwrap_or_default();
-            if let Some(all) = index.of_namespaces.get_mut(&namespace) {
-                all.push(claim.clone());
-            }
-            if let Some(by) = &claim.kept_by {
-                index.claims.entry((namespace, by.to_string())).or_default().push(claim);
-            }
-        }
-        if all.iter().any(|one| one.spec.autoscale.is_some()) {
-            let (away, _) = keeper.cluster.requests().away();
-            for node in nodes {
-                let is_away = away.contains(&node.name_any());
-                for usage in node.status.iter().flat_map(|status| &status.usage) {
-                    index.usage.insert(&usage.volume, (usage, is_away));
-                }
-            }
-        }
-        index
-    }
-
-    fn claims(&self, autoscaler: &PvcAutoscaler) -> Vec<&Arc<ClaimSummary>> {
-        let namespace = autoscaler.namespace().unwrap_or_default();
-        if let api::Workload::Pods(pods) = autoscaler.spec.workload() {
-            let all = self.of_namespaces.get(&namespace).into_iter().flatten();
-            return all.filter(|claim| pods.has_claim(&claim.name_any())).collect();
-        }
-        let key = (namespace, autoscaler.name_any());
-        self.claims.get(&key).into_iter().flatten().collect()
-    }
-
-    fn rivals(&self, autoscaler: &PvcAutoscaler) -> Vec<String> {
-        let all = claims_of(autoscaler).and_then(|key| self.rivals.get(&key));
-        let own = uid(&autoscaler.metadata);
-        let mut rivals: Vec<String> =
-            all.into_iter().flatten().filter(|one| *one != own).cloned().collect();
-        rivals.sort();
-        rivals
-    }
-}
-
-/// Which claims of a StatefulSet these are: namespace, StatefulSet and template, as [`PvcAutoscaler::rivals`]
-/// compares them.
-fn claims_of(one: &PvcAutoscaler) -> Option<(String, String, String)> {
-    let template = one.spec.volume_claim_template.metadata.name.clone();
-    Some((one.namespace().unwrap_or_default(), one.spec.stateful_set()?.to_owned(), template))
 }
 
 /// Whether a pod is stopped for it, or may be soon.
@@ -148,68 +91,112 @@ pub(super) fn is_midway(autoscaler: &PvcAutoscaler) -> bool {
 }
 
 impl Looks {
+    /// Nothing was seen yet.
+    pub fn of(keeper: &Keeper) -> Looks {
+        Looks {
+            news: News::of(keeper),
+            known: HashMap::new(),
+            queue: Queue::new(SLOTS),
+            later: Timers::default(),
+            ended: BTreeSet::new(),
+            attendants: JoinSet::new(),
+        }
+    }
+
     /// Begin to look at workloads of which something has changed or that are due, as many as may be looked at at
     /// once.
     pub fn begin(&mut self, keeper: &Arc<Keeper>) {
         let now = Instant::now();
-        let (all, nodes) = (keeper.autoscalers.all(), keeper.cluster.nodes().watched().all());
-        let index = Index::of(keeper, &all, &nodes);
-        let there: HashSet<&str> = all.iter().map(|one| uid(&one.metadata)).collect();
-        self.known.retain(|uid, _| there.contains(uid.as_str()));
-        self.next = None;
-        let (mut due, mut found) = (Vec::new(), HashMap::new());
-        for autoscaler in &all {
-            let uid = uid(&autoscaler.metadata);
-            let one = self.known.entry(uid.to_owned()).or_default();
-            if one.is_attended {
+        for uid in self.concerned(keeper) {
+            self.compare(keeper, uid, now);
+        }
+        while let Some((uid, since)) = self.later.take_due(now) {
+            self.have_wait(uid, since);
+        }
+        while let Some(chosen) = self.queue.next() {
+            let Some(one) = self.known.get_mut(&chosen.key) else {
+                self.queue.end(&chosen);
                 continue;
+            };
+            one.is_attended = true;
+            one.versions = keeper.versions(&one.autoscaler, self.news.away());
+            let (autoscaler, refusal) = (one.autoscaler.clone(), one.refusal.take());
+            self.attendants.spawn(look(keeper.clone(), autoscaler, chosen, refusal));
+        }
+    }
+
+    /// Take the news; the uids of those of which something may have changed.
+    fn concerned(&mut self, keeper: &Keeper) -> BTreeSet<String> {
+        let (autoscalers, concerned) = self.news.take(keeper);
+        let mut uids = std::mem::take(&mut self.ended);
+        uids.extend(concerned.uids);
+        let is_all = concerned.all || matches!(autoscalers, Changed::Everything(_));
+        match autoscalers {
+            Changed::Everything(all) => {
+                let there: HashSet<&str> = all.iter().map(|one| uid(&one.metadata)).collect();
+                let gone = self.known.keys().filter(|uid| !there.contains(uid.as_str()));
+                let gone: Vec<String> = gone.cloned().collect();
+                gone.iter().for_each(|uid| self.forget(uid));
+                all.into_iter().for_each(|one| self.know(one));
             }
-            let versions = keeper.versions(autoscaler, &index);
-            if versions != one.versions {
-                (one.waits, one.due) = (0, Some(one.due.map_or(now, |due| due.min(now))));
-            }
-            match one.due {
-                Some(since) if since <= now => {
-                    let (namespace, is_urgent) =
-                        (autoscaler.namespace().unwrap_or_default(), is_midway(autoscaler));
-                    due.push(Due { key: uid.to_owned(), namespace, is_urgent, since });
-                    found.insert(uid, (autoscaler, versions));
+            Changed::These(changes) => {
+                for Change { before, now, .. } in changes {
+                    let before = before.map(|one| uid(&one.metadata).to_owned());
+                    let then = now.as_ref().map(|one| uid(&one.metadata).to_owned());
+                    if let Some(gone) = before.filter(|before| then.as_ref() != Some(before)) {
+                        self.forget(&gone);
+                    }
+                    uids.extend(then);
+                    now.into_iter().for_each(|one| self.know(one));
                 }
-                later => self.next = [self.next, later].into_iter().flatten().min(),
             }
         }
-        for chosen in SLOTS.choose(due, &self.busy) {
-            let Some((autoscaler, versions)) = found.remove(chosen.key.as_str()) else { continue };
-            let Some(one) = self.known.get_mut(&chosen.key) else { continue };
-            (one.versions, one.due, one.is_attended) = (versions, None, true);
-            self.busy.begin(&chosen.namespace, chosen.is_urgent);
-            self.attendants.spawn(look(
-                keeper.clone(),
-                autoscaler.clone(),
-                chosen,
-                one.refusal.take(),
-            ));
+        if is_all {
+            uids.extend(self.known.keys().cloned());
         }
+        uids
     }
 
-    /// When the first one is due that is not yet. Those that are wait for a look to end.
-    pub fn next(&self) -> Option<Instant> {
-        self.next
+    fn know(&mut self, autoscaler: Arc<PvcAutoscaler>) {
+        let uid = uid(&autoscaler.metadata).to_owned();
+        let one = self.known.entry(uid).or_insert_with(|| Known::of(autoscaler.clone()));
+        one.autoscaler = autoscaler;
     }
 
-    /// Wait until a look has ended, and note all that have.
-    pub async fn ended(&mut self) {
-        match self.attendants.join_next().await {
-            Some(ended) => self.note(ended),
-            None => std::future::pending().await,
-        }
-        while let Some(ended) = self.attendants.try_join_next() {
-            self.note(ended);
-        }
+    fn forget(&mut self, uid: &String) {
+        self.known.remove(uid);
+        self.queue.remove(uid);
+        self.later.remove(uid);
     }
 
-    /// Note the looks that have ended meanwhile.
-    pub fn note_ended(&mut self) {
+    /// Have one be due if something of it has changed. One that is looked at is compared when that has ended.
+    fn compare(&mut self, keeper: &Keeper, uid: String, now: Instant) {
+        let Some(one) = self.known.get_mut(&uid).filter(|one| !one.is_attended) else { return };
+        if keeper.versions(&one.autoscaler, self.news.away()) == one.versions {
+            return;
+        }
+        one.waits = 0;
+        let due = self.queue.remove(&uid).map(|due| due.since).or(self.later.remove(&uid));
+        self.have_wait(uid, due.map_or(now, |due| due.min(now)));
+    }
+
+    /// Have one wait for its look, as urgent as it is now.
+    fn have_wait(&mut self, uid: String, since: Instant) {
+        let Some(one) = self.known.get(&uid) else { return };
+        let namespace = one.autoscaler.namespace().unwrap_or_default();
+        let is_urgent = is_midway(&one.autoscaler);
+        self.queue.insert(Due { key: uid, namespace, is_urgent, since });
+    }
+
+    /// Wait until something may have changed, a look has ended, or one is due.
+    pub async fn wait(&mut self) {
+        // Those that are due already wait for a look to end.
+        let due = self.later.next();
+        tokio::select! {
+            () = self.news.changed() => {}
+            Some(ended) = self.attendants.join_next() => self.note(ended),
+            () = until(due) => {}
+        }
         while let Some(ended) = self.attendants.try_join_next() {
             self.note(ended);
         }
@@ -217,27 +204,30 @@ impl Looks {
 
     /// Note what one who looked at a workload has to say, if that is still there.
     fn note(&mut self, ended: Result<Attended, JoinError>) {
-        let ended = match ended {
+        let Attended { chosen, after, refusal, unfinished } = match ended {
             Ok(ended) => ended,
             Err(error) => return tracing::error!(%error, "a look at a workload has no outcome"),
         };
-        self.busy.end(&ended.namespace, ended.is_urgent);
-        let Some(one) = self.known.get_mut(&ended.uid) else { return };
-        (one.refusal, one.is_attended) = (ended.refusal, false);
-        one.faults = if ended.unfinished.is_some() { one.faults.saturating_add(1) } else { 0 };
-        let after = match ended.after {
+        self.queue.end(&chosen);
+        let Some(one) = self.known.get_mut(&chosen.key) else { return };
+        self.ended.insert(chosen.key.clone());
+        (one.refusal, one.is_attended) = (refusal, false);
+        one.faults = if unfinished.is_some() { one.faults.saturating_add(1) } else { 0 };
+        let after = match after {
             // A pod may be stopped for it, and what hangs may answer at any moment.
-            _ if ended.unfinished == Some(Unfinished::TooLong) && ended.is_urgent => {
+            _ if unfinished == Some(Unfinished::TooLong) && chosen.is_urgent => {
                 Some(longer(one.faults - 1, LONGEST_WAIT))
             }
-            _ if ended.unfinished.is_some() => Some(longer(one.faults - 1, LONGEST_FAULT)),
-            Some(AGAIN) if !ended.is_urgent => {
+            _ if unfinished.is_some() => Some(longer(one.faults - 1, LONGEST_FAULT)),
+            Some(AGAIN) if !chosen.is_urgent => {
                 one.waits = one.waits.saturating_add(1);
                 Some(longer(one.waits - 1, LONGEST_WAIT))
             }
             after => after,
         };
-        one.due = after.map(|after| Instant::now() + after);
+        if let Some(after) = after {
+            self.later.set(chosen.key, Instant::now() + after);
+        }
     }
 }
 
@@ -261,20 +251,13 @@ async fn look(
         Ok(after) => (after, None),
         Err(why) => (None, Some(why)),
     };
-    Attended {
-        uid: chosen.key,
-        namespace: chosen.namespace,
-        is_urgent: chosen.is_urgent,
-        unfinished,
-        after,
-        refusal,
-    }
+    Attended { chosen, unfinished, after, refusal }
 }
 
 impl Keeper {
     /// The versions of all that belongs to a workload and is watched: while they stay there is nothing
     /// new to see.
-    fn versions(&self, autoscaler: &PvcAutoscaler, index: &Index) -> Vec<String> {
+    fn versions(&self, autoscaler: &PvcAutoscaler, away: &BTreeSet<String>) -> Vec<String> {
         let namespace = autoscaler.namespace().unwrap_or_default();
         let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let swaps = ordinals.filter_map(|one| one.swap.as_ref());
@@ -283,12 +266,20 @@ impl Keeper {
         let full = |claim: &ClaimSummary| {
             let volume = claim.volume.as_deref().filter(|_| sizes)?;
             let handle = self.handle_in(volume, claim.metadata.uid.as_deref())?;
-            index.usage.get(handle.as_str()).map(|usage| format!("{usage:?}"))
+            let (node, usage) = self.usage_of_volume(&handle)?;
+            Some(format!("{usage:?} {}", away.contains(&node.name_any())))
         };
-        let claims = index.claims(autoscaler).into_iter();
-        let mut of_claims: Vec<String> =
-            claims.flat_map(|claim| [claim.resource_version(), full(claim)]).flatten().collect();
+        let claims = self.claims_of(autoscaler);
+        let mut of_claims: Vec<String> = claims
+            .iter()
+            .flat_map(|claim| [claim.resource_version(), full(claim)])
+            .flatten()
+            .collect();
         of_claims.sort();
+        let siblings = self.siblings(autoscaler).into_iter();
+        let rivals = siblings.filter(|one| autoscaler.rivals(one));
+        let mut rivals: Vec<String> = rivals.map(|one| uid(&one.metadata).to_owned()).collect();
+        rivals.sort();
         let mut versions = vec![autoscaler.resource_version().unwrap_or_default()];
         versions.extend(match autoscaler.spec.workload() {
             api::Workload::StatefulSet(name) => {
@@ -299,7 +290,7 @@ impl Keeper {
             }
             api::Workload::Pods(_) => None,
         });
-        versions.extend(index.rivals(autoscaler));
+        versions.extend(rivals);
         versions.extend(sources.filter_map(|source| source.resource_version()));
         versions.extend(of_claims);
         versions.extend(self.asks.versions(uid(&autoscaler.metadata)));

@@ -128,7 +128,7 @@ impl Keeper {
         };
         let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let swaps = ordinals.filter_map(|one| one.swap.as_ref()).any(is_under_way);
-        if !swaps && !self.autoscalers.all().iter().any(|one| is_sibling(one)) {
+        if !swaps && self.siblings(autoscaler).is_empty() {
             return Ok(Vec::new());
         }
         let api = self.of::<PvcAutoscaler>(&namespace.clone().unwrap_or_default());
@@ -147,7 +147,7 @@ impl Keeper {
     /// Who keeps its claims in its place. What is watched comes in order: who sees a younger one has seen the
     /// older one before.
     fn elder_of(&self, autoscaler: &PvcAutoscaler) -> Option<String> {
-        let all = self.autoscalers.all();
+        let all = self.siblings(autoscaler);
         let rivals = all.iter().filter(|one| autoscaler.rivals(one));
         let rivals: Vec<PvcAutoscaler> = rivals.map(|one| (**one).clone()).collect();
         autoscaler.elder(&rivals).map(ResourceExt::name_any)

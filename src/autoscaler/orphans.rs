@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::api::{FillingPhase, PvcAutoscaler, PvcSourcePopulator, ordinal_of};
 use crate::autoscaler::exchange::record;
-use crate::autoscaler::keeper::Keeper;
+use crate::autoscaler::keeper::{KEPT, Keeper};
 use crate::autoscaler::plan::is_copy;
 use crate::autoscaler::seen::{has_ended, is_bound, is_ending, uid, uses};
 use crate::autoscaler::swap::is_fillable;
@@ -106,13 +106,13 @@ impl Keeper {
             let (namespace, keeper) = (namespace?, keeper?.to_owned());
             self.autoscalers.get_in(&namespace, &keeper).is_none().then_some((namespace, keeper))
         };
-        let claims = self.watches.claims().all();
+        let claims = self.watches.copies();
         let copies = claims.iter().filter(|claim| may_be_copy(claim));
         let copies = copies.filter_map(|claim| {
             let keeper = claim.kept_by.as_deref();
             Some((is_without_keeper(claim.namespace(), keeper)?, claim.name_any()))
         });
-        let sources = self.sources.all();
+        let sources = self.sources.with_key(KEPT);
         let sources = sources.iter().filter_map(|one| {
             Some((is_without_keeper(one.namespace(), keeper_of(&**one))?, one.name_any()))
         });

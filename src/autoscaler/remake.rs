@@ -229,7 +229,7 @@ impl Keeper {
     /// Bring exchanges to their end of which no swap knows any more; whether there are any.
     pub(super) async fn end_forgotten_exchanges(&self) -> bool {
         let mut is_any = false;
-        let all = self.watches.pvs().all();
+        let all = self.watches.pvs_in_exchange();
         let all: BTreeMap<_, _> = all.iter().filter_map(|pv| claims_of(pv)).collect();
         for ((namespace, active, copy), known) in all {
             let ended = self.end_if_forgotten(&namespace, &active, &copy, &known);

@@ -2,7 +2,7 @@
 //! away holds up nothing else. What was asked and answered is kept in memory only; a replica that
 //! starts anew asks again, and what is done already is done.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::VolumeOnNode;
 use crate::causes;
+use crate::cluster::Cluster;
 use crate::cluster::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
-use crate::cluster::{Cluster, is_on};
 use crate::volume::{Fence, Reason, Use, VolumeId, Volumes};
 
 /// How soon a volume is looked at again at the earliest, and at the latest: whoever has it open for a
@@ -34,9 +34,96 @@ const WRITER: &str = "pliant-operator";
 /// What nodes were asked, and the way to them.
 pub struct Asks {
     cluster: Arc<Cluster>,
-    asked: Mutex<HashMap<VolumeId, Ask>>,
+    asked: Mutex<All>,
     answers: watch::Sender<()>,
+    subscribers: Arc<Mutex<Subscribers>>,
     stop: CancellationToken,
+}
+
+/// What was asked of each volume.
+#[derive(Default)]
+struct All {
+    by_volume: HashMap<VolumeId, Ask>,
+    /// The volumes of which something was asked for each object.
+    volumes: HashMap<String, BTreeSet<VolumeId>>,
+    /// When it was looked last which are not known any longer.
+    swept: Option<Instant>,
+}
+
+impl All {
+    fn insert(&mut self, id: VolumeId, ask: Ask) {
+        self.remove(&id);
+        self.volumes.entry(ask.of.clone()).or_default().insert(id.clone());
+        self.by_volume.insert(id, ask);
+    }
+
+    fn remove(&mut self, id: &VolumeId) -> Option<Ask> {
+        let ask = self.by_volume.remove(id)?;
+        if let Some(volumes) = self.volumes.get_mut(&ask.of) {
+            volumes.remove(id);
+            if volumes.is_empty() {
+                self.volumes.remove(&ask.of);
+            }
+        }
+        Some(ask)
+    }
+
+    /// Forget what was asked long ago, and tell for whom it was.
+    fn sweep(&mut self, now: Instant) -> Vec<String> {
+        if self.swept.is_some_and(|swept| now - swept < KNOWN / 10) {
+            return Vec::new();
+        }
+        self.swept = Some(now);
+        let is_old = |ask: &Ask| !ask.is_under_way && now - ask.last >= KNOWN;
+        let old = self.by_volume.iter().filter(|(_, ask)| is_old(ask));
+        let old: Vec<VolumeId> = old.map(|(id, _)| id.clone()).collect();
+        old.iter().filter_map(|id| Some(self.remove(id)?.of)).collect()
+    }
+}
+
+/// For whom something of what was asked has changed, for each subscriber.
+#[derive(Debug, Default)]
+struct Subscribers {
+    waiting: HashMap<u64, BTreeSet<String>>,
+    subscribed: u64,
+}
+
+impl Subscribers {
+    fn note(&mut self, of: &str) {
+        for waiting in self.waiting.values_mut().filter(|waiting| !waiting.contains(of)) {
+            waiting.insert(of.to_owned());
+        }
+    }
+}
+
+/// For whom something of what was asked has changed since a subscriber looked last: each once.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    subscribers: Arc<Mutex<Subscribers>>,
+    number: u64,
+    told: watch::Receiver<()>,
+}
+
+impl Answers {
+    /// Take those for whom something has changed since the last time.
+    pub fn take(&mut self) -> BTreeSet<String> {
+        self.told.mark_unchanged();
+        let mut subscribers = locked(&self.subscribers);
+        subscribers.waiting.insert(self.number, BTreeSet::new()).unwrap_or_default()
+    }
+
+    /// Wait until there may be something to take.
+    pub async fn changed(&mut self) {
+        if self.told.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        locked(&self.subscribers).waiting.remove(&self.number);
+    }
 }
 
 /// What was asked of one volume, for one object: a workload, or a claim that is filled.
@@ -59,6 +146,7 @@ impl Asks {
             cluster: Arc::new(Cluster::watch(client, WRITER, stop)),
             asked: Mutex::default(),
             answers: watch::Sender::new(()),
+            subscribers: Arc::default(),
             stop: stop.clone(),
         })
     }
@@ -73,10 +161,21 @@ impl Asks {
         self.answers.subscribe()
     }
 
+    /// Tells from now on for whom something was answered.
+    pub(crate) fn subscribe(&self) -> Answers {
+        let told = self.answers.subscribe();
+        let mut subscribers = locked(&self.subscribers);
+        subscribers.subscribed += 1;
+        let number = subscribers.subscribed;
+        subscribers.waiting.insert(number, BTreeSet::new());
+        Answers { subscribers: self.subscribers.clone(), number, told }
+    }
+
     /// How many answers there were to what was asked for `of`, by volume: they change with each.
     pub(crate) fn versions(&self, of: &str) -> Vec<String> {
         let asked = self.asked();
-        let ours = asked.iter().filter(|(_, ask)| ask.of == of);
+        let ours = asked.volumes.get(of).into_iter().flatten();
+        let ours = ours.filter_map(|id| Some((id, asked.by_volume.get(id)?)));
         let mut versions: Vec<String> =
             ours.map(|(id, ask)| format!("{id} {} {}", ask.wish, ask.answers)).collect();
         versions.sort_unstable();
@@ -85,7 +184,7 @@ impl Asks {
 
     /// What is known of a volume; of what was asked only what was for `of`.
     pub(crate) fn see(&self, of: &str, id: VolumeId) -> VolumeSeen {
-        let asked = self.asked().get(&id).filter(|ask| ask.of == of).map(Ask::seen);
+        let asked = self.asked().by_volume.get(&id).filter(|ask| ask.of == of).map(Ask::seen);
         let told = self.told(&id);
         let fence =
             told.as_ref().map(|told| told.fence.as_ref().map(Fence::from).unwrap_or_default());
@@ -96,8 +195,7 @@ impl Asks {
 
     /// What the node of a volume told of it last.
     fn told(&self, id: &VolumeId) -> Option<VolumeOnNode> {
-        let nodes = self.cluster.nodes().watched().all();
-        let node = nodes.iter().find(|node| is_on(node, id))?;
+        let node = self.cluster.nodes().record_of(id)?;
         let id = id.to_string();
         node.status.as_ref()?.volumes.iter().find(|one| one.id == id).cloned()
     }
@@ -107,14 +205,20 @@ impl Asks {
     pub(crate) fn ask(self: &Arc<Self>, of: &str, id: VolumeId, wish: Wish) {
         let now = Instant::now();
         let mut asked = self.asked();
-        asked.retain(|_, ask| ask.is_under_way || now - ask.last < KNOWN);
+        asked.sweep(now).iter().for_each(|of| locked(&self.subscribers).note(of));
         let before = asked.remove(&id);
         let Some(ask) = Ask::after(before.as_ref(), of, wish, now) else {
-            asked.extend(before.map(|before| (id, before)));
+            if let Some(before) = before {
+                asked.insert(id, before);
+            }
             return;
         };
         asked.insert(id.clone(), ask);
         drop(asked);
+        // What one has asked is no longer known once another one asks something else.
+        if let Some(other) = before.filter(|before| before.of != of) {
+            locked(&self.subscribers).note(&other.of);
+        }
         let (asks, stop) = (self.clone(), self.stop.clone());
         tokio::spawn(async move {
             let asking = async {
@@ -160,12 +264,13 @@ impl Asks {
     /// Whether the volume is as it is to be, so that it is only to be looked at again.
     fn has_seen(&self, id: &VolumeId, fence: &Fence) -> bool {
         let asked = self.asked();
-        let answer = asked.get(id).and_then(|ask| ask.answer.as_ref());
+        let answer = asked.by_volume.get(id).and_then(|ask| ask.answer.as_ref());
         answer.is_some_and(|answer| answer.as_ref().is_ok_and(|look| look.fence == *fence))
     }
 
     fn note(&self, id: &VolumeId, answer: Result<Look, NotDone>) {
-        if let Some(ask) = self.asked().get_mut(id) {
+        if let Some(ask) = self.asked().by_volume.get_mut(id) {
+            locked(&self.subscribers).note(&ask.of);
             let now = Instant::now();
             (ask.is_under_way, ask.last, ask.answered) = (false, now, Some(now));
             if ask.answer.as_ref() != Some(&answer) {
@@ -175,9 +280,13 @@ impl Asks {
         self.answers.send_replace(());
     }
 
-    fn asked(&self) -> MutexGuard<'_, HashMap<VolumeId, Ask>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn asked(&self) -> MutexGuard<'_, All> {
+        locked(&self.asked)
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Asks {

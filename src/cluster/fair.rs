@@ -1,7 +1,7 @@
 //! Who is looked at next, of those that are due: what is urgent first, and no namespace before all others.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 
 use tokio::time::Instant;
 
@@ -31,7 +31,7 @@ pub struct Slots {
 
 /// What is being looked at, by namespace.
 #[derive(Debug, Default)]
-pub struct Busy {
+struct Busy {
     by_namespace: HashMap<String, usize>,
     all: usize,
     urgent: usize,
@@ -39,14 +39,14 @@ pub struct Busy {
 
 impl Busy {
     /// Note that one is looked at.
-    pub fn begin(&mut self, namespace: &str, is_urgent: bool) {
+    fn begin(&mut self, namespace: &str, is_urgent: bool) {
         *self.by_namespace.entry(namespace.to_owned()).or_default() += 1;
         self.all += 1;
         self.urgent += usize::from(is_urgent);
     }
 
     /// Note that a look has ended.
-    pub fn end(&mut self, namespace: &str, is_urgent: bool) {
+    fn end(&mut self, namespace: &str, is_urgent: bool) {
         self.all = self.all.saturating_sub(1);
         self.urgent = self.urgent.saturating_sub(usize::from(is_urgent));
         if let Some(count) = self.by_namespace.get_mut(namespace) {
@@ -62,61 +62,124 @@ impl Busy {
     }
 }
 
-impl Slots {
-    /// Choose who is looked at next: the urgent ones before the others, of the namespace of which the fewest are
-    /// looked at, the longest due first.
-    pub fn choose<K: Ord + Clone>(self, due: Vec<Due<K>>, busy: &Busy) -> Vec<Due<K>> {
-        let (urgent, others): (Vec<_>, Vec<_>) = due.into_iter().partition(|one| one.is_urgent);
-        let mut free = self.all.saturating_sub(busy.all);
-        let mut chosen: Vec<Due<K>> = Vec::new();
-        let reserved = self.not_urgent.min(others.len());
-        let of_urgent = self.all.saturating_sub(reserved).saturating_sub(busy.urgent).min(free);
-        self.take(urgent, of_urgent, busy, &mut chosen);
-        free -= chosen.len();
-        self.take(others, free, busy, &mut chosen);
-        chosen
+/// Those that are due, and how many are looked at: what is urgent comes first, then the namespace of which the fewest
+/// are looked at, then what is due longest.
+///
+/// Each step costs the same, however many wait: they stay in this order between the steps.
+#[derive(Debug)]
+pub struct Queue<K> {
+    slots: Slots,
+    urgent: Lane<K>,
+    others: Lane<K>,
+    waiting: HashMap<K, Due<K>>,
+    busy: Busy,
+}
+
+/// Those that wait, of one urgency.
+#[derive(Debug)]
+struct Lane<K> {
+    by_namespace: HashMap<String, BTreeSet<(Instant, K)>>,
+    /// Each namespace that has one waiting: how many of it are looked at, and since when its first one is due.
+    order: BTreeSet<(usize, Instant, String)>,
+    len: usize,
+}
+
+impl<K> Default for Lane<K> {
+    fn default() -> Self {
+        Lane { by_namespace: HashMap::new(), order: BTreeSet::new(), len: 0 }
+    }
+}
+
+impl<K: Ord + Clone> Lane<K> {
+    /// Change what waits of a namespace, or how many of it are looked at, and keep the order.
+    fn change(
+        &mut self,
+        namespace: &str,
+        (before, after): (usize, usize),
+        change: impl FnOnce(&mut BTreeSet<(Instant, K)>),
+    ) {
+        let mut all = self.by_namespace.remove(namespace).unwrap_or_default();
+        if let Some((since, _)) = all.first() {
+            self.order.remove(&(before, *since, namespace.to_owned()));
+        }
+        self.len -= all.len();
+        change(&mut all);
+        self.len += all.len();
+        if let Some((since, _)) = all.first() {
+            self.order.insert((after, *since, namespace.to_owned()));
+            self.by_namespace.insert(namespace.to_owned(), all);
+        }
     }
 
-    fn take<K: Ord + Clone>(
-        self,
-        due: Vec<Due<K>>,
-        most: usize,
-        busy: &Busy,
-        chosen: &mut Vec<Due<K>>,
-    ) {
-        if most == 0 {
-            return;
+    /// The first one of a namespace of which fewer than this are looked at.
+    fn first(&self, of_namespace: usize) -> Option<&K> {
+        let (count, _, namespace) = self.order.first()?;
+        let all = self.by_namespace.get(namespace).filter(|_| *count < of_namespace)?;
+        all.first().map(|(_, key)| key)
+    }
+}
+
+impl<K: Ord + Clone + Hash> Queue<K> {
+    /// None is due, and none is looked at.
+    pub fn new(slots: Slots) -> Self {
+        Queue {
+            slots,
+            urgent: Lane::default(),
+            others: Lane::default(),
+            waiting: HashMap::new(),
+            busy: Busy::default(),
         }
-        let mut waiting: BTreeMap<String, Vec<Due<K>>> = BTreeMap::new();
-        for one in due {
-            waiting.entry(one.namespace.clone()).or_default().push(one);
+    }
+
+    /// Have one wait until it is chosen, as it is now: what was waiting under its key does so no longer.
+    pub fn insert(&mut self, due: Due<K>) {
+        self.remove(&due.key);
+        let count = self.busy.of(&due.namespace);
+        let lane = if due.is_urgent { &mut self.urgent } else { &mut self.others };
+        lane.change(&due.namespace, (count, count), |all| {
+            all.insert((due.since, due.key.clone()));
+        });
+        self.waiting.insert(due.key.clone(), due);
+    }
+
+    /// Have one wait no longer, if it does.
+    pub fn remove(&mut self, key: &K) -> Option<Due<K>> {
+        let due = self.waiting.remove(key)?;
+        let count = self.busy.of(&due.namespace);
+        let lane = if due.is_urgent { &mut self.urgent } else { &mut self.others };
+        lane.change(&due.namespace, (count, count), |all| {
+            all.remove(&(due.since, due.key.clone()));
+        });
+        Some(due)
+    }
+
+    /// Choose the next one that may be looked at now; it counts as looked at until [`Queue::end`].
+    pub fn next(&mut self) -> Option<Due<K>> {
+        if self.busy.all >= self.slots.all {
+            return None;
         }
-        let mut taken: HashMap<String, usize> = HashMap::new();
-        for one in chosen.iter() {
-            *taken.entry(one.namespace.clone()).or_default() += 1;
-        }
-        let mut next = BinaryHeap::new();
-        for (namespace, all) in &mut waiting {
-            // The longest due last, from where it is taken.
-            all.sort_by_key(|one| Reverse((one.since, one.key.clone())));
-            let count = busy.of(namespace) + taken.get(namespace).copied().unwrap_or_default();
-            if let Some(first) = all.last() {
-                next.push(Reverse((count, first.since, namespace.clone())));
-            }
-        }
-        let end = chosen.len() + most;
-        while chosen.len() < end {
-            let Some(Reverse((count, _, namespace))) = next.pop() else { return };
-            if count >= self.of_namespace {
-                continue;
-            }
-            let all = waiting.get_mut(&namespace);
-            let Some((one, rest)) = all.and_then(|all| Some((all.pop()?, all))) else { continue };
-            if let Some(following) = rest.last() {
-                next.push(Reverse((count + 1, following.since, namespace)));
-            }
-            chosen.push(one);
-        }
+        // Those that are not urgent have some slots, if there are as many, also while urgent ones wait.
+        let not_urgent = self.others.len + (self.busy.all - self.busy.urgent);
+        let of_urgent = self.slots.all.saturating_sub(self.slots.not_urgent.min(not_urgent));
+        let urgent = self.urgent.first(self.slots.of_namespace);
+        let urgent = urgent.filter(|_| self.busy.urgent < of_urgent);
+        let key = urgent.or_else(|| self.others.first(self.slots.of_namespace))?.clone();
+        let chosen = self.remove(&key)?;
+        self.recount(&chosen.namespace, |busy| busy.begin(&chosen.namespace, chosen.is_urgent));
+        Some(chosen)
+    }
+
+    /// Note that a look has ended.
+    pub fn end(&mut self, chosen: &Due<K>) {
+        self.recount(&chosen.namespace, |busy| busy.end(&chosen.namespace, chosen.is_urgent));
+    }
+
+    fn recount(&mut self, namespace: &str, count: impl FnOnce(&mut Busy)) {
+        let before = self.busy.of(namespace);
+        count(&mut self.busy);
+        let counts = (before, self.busy.of(namespace));
+        self.urgent.change(namespace, counts, |_| {});
+        self.others.change(namespace, counts, |_| {});
     }
 }
 
@@ -143,37 +206,53 @@ mod tests {
         all.iter().map(one).collect()
     }
 
+    /// Who is chosen of those that are due, while these are looked at.
+    fn chosen(slots: Slots, due: Vec<Due<String>>, busy: &[Due<String>]) -> Vec<String> {
+        let mut queue = Queue::new(slots);
+        // They were chosen one by one: each alone is the next one.
+        for one in busy {
+            queue.insert(one.clone());
+            assert_eq!(queue.next().as_ref(), Some(one));
+        }
+        due.into_iter().for_each(|one| queue.insert(one));
+        std::iter::from_fn(|| queue.next()).map(|one| one.key).collect()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn urgent_ones_come_first_and_each_namespace_has_its_share() {
         let start = Instant::now();
-        let chosen = |busy: &Busy, all: &[&str]| -> Vec<String> {
-            SLOTS.choose(due(start, all), busy).into_iter().map(|one| one.key).collect()
-        };
-        let free = Busy::default();
+        let chosen =
+            |busy: &[&str], all: &[&str]| chosen(SLOTS, due(start, all), &due(start, busy));
         let many = ["a/1:0", "a/2:1", "a/3:2", "a/4:3", "b/5:9", "c/6!9"];
         assert_eq!(
-            chosen(&free, &many),
+            chosen(&[], &many),
             ["6", "1", "5", "2"],
             "the latest one first, as it is urgent"
         );
-        assert_eq!(
-            chosen(&free, &many[..4]),
-            ["1", "2"],
-            "a namespace alone leaves slots to others"
-        );
+        assert_eq!(chosen(&[], &many[..4]), ["1", "2"], "a namespace alone leaves slots to others");
         let urgent = ["a/1!0", "b/2!1", "c/3!2", "d/4!3", "e/5:9"];
-        assert_eq!(chosen(&free, &urgent), ["1", "2", "3", "5"], "one slot is left to what waits");
-        assert_eq!(chosen(&free, &urgent[..4]), ["1", "2", "3", "4"]);
-        let mut busy = Busy::default();
-        busy.begin("a", false);
-        busy.begin("a", false);
-        assert_eq!(chosen(&busy, &many), ["6", "5"], "of a no more");
-        busy.end("a", false);
-        assert_eq!(chosen(&busy, &many), ["6", "5", "1"]);
-        for _ in 0..3 {
-            busy.begin("z", false);
+        assert_eq!(chosen(&[], &urgent), ["1", "2", "3", "5"], "one slot is left to what waits");
+        assert_eq!(chosen(&[], &urgent[..4]), ["1", "2", "3", "4"]);
+        assert_eq!(chosen(&["a/x:0", "a/y:0"], &many), ["6", "5"], "of a no more");
+        assert_eq!(chosen(&["a/x:0"], &many), ["6", "5", "1"]);
+        assert_eq!(chosen(&["y/x:0", "y/y:0", "z/z:0", "z/w:0"], &many), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_waits_is_there_once_and_as_it_was_inserted_last() {
+        let start = Instant::now();
+        let mut queue = Queue::new(SLOTS);
+        for one in due(start, &["a/1:0", "a/2:5", "a/1:9", "a/3:7", "a/3!8"]) {
+            queue.insert(one);
         }
-        assert_eq!(chosen(&busy, &many), Vec::<String>::new());
+        let first = queue.next().expect("the urgent one");
+        assert_eq!(first.key, "3");
+        assert_eq!(queue.remove(&"2".to_owned()).map(|one| one.key), Some("2".to_owned()));
+        assert_eq!(queue.next().map(|one| one.key), Some("1".to_owned()));
+        queue.insert(due(start, &["a/4:0"]).remove(0));
+        assert_eq!(queue.next(), None, "of a no more");
+        queue.end(&first);
+        assert_eq!(queue.next().map(|one| one.key), Some("4".to_owned()));
     }
 
     /// What a tenant has waiting, however much, is behind a swap, and beside what others have waiting.
@@ -184,9 +263,8 @@ mod tests {
         let mut all: Vec<String> = (0..5000).map(|at| format!("tenant/{at:04}:0")).collect();
         all.extend(["tenant/swap!99".to_owned(), "other/edit:99".to_owned()]);
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
-        let chosen = slots.choose(due(start, &all), &Busy::default());
-        let keys: Vec<&str> = chosen.iter().map(|one| &*one.key).collect();
-        assert_eq!((keys[0], keys.contains(&"edit")), ("swap", true));
+        let keys = chosen(slots, due(start, &all), &[]);
+        assert_eq!((&*keys[0], keys.iter().any(|key| key == "edit")), ("swap", true));
         assert_eq!(keys.len(), 9, "half of the slots, and the one of the other namespace");
     }
 }

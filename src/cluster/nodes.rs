@@ -5,13 +5,13 @@ use std::sync::Arc;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{NodeStorage, NodeStorageStatus, PoolOnNode};
+use crate::api::{NodeStorage, NodeStorageStatus, PoolOnNode, VolumeOnNode};
 use crate::bytes::Bytes;
 use crate::cluster::placement::{Candidate, place};
 use crate::cluster::{NOTHING, Watched, every, words};
 use crate::volume::{
-    Capacity, CapacityQuery, Class, Layout, Mode, NewVolume, NodeKey, Reason, Volume, VolumeError,
-    VolumeId, VolumeStatus, few,
+    Capacity, CapacityQuery, Class, Fence, Layout, Mode, NewVolume, NodeKey, Reason, Use, Volume,
+    VolumeError, VolumeId, VolumeStatus, few,
 };
 
 /// What the nodes have.
@@ -24,7 +24,12 @@ impl Nodes {
     /// Begin to watch the nodes' records, until `stop`.
     pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
         let api = Api::all(client.clone());
-        Nodes { watched: Watched::start_cut(api, every(), stop, believe) }
+        Nodes { watched: Watched::start_keyed(api, every(), stop, believe, keys) }
+    }
+
+    /// The nodes that tell of a volume that only a copy may read, or that does not grow.
+    pub(crate) fn with_restricted(&self) -> Vec<Arc<NodeStorage>> {
+        self.watched.with_key(RESTRICTED)
     }
 
     /// Wait until all are known.
@@ -117,8 +122,9 @@ impl Nodes {
         nodes
     }
 
-    fn record_of(&self, id: &VolumeId) -> Option<Arc<NodeStorage>> {
-        self.watched.all().into_iter().find(|node| is_on(node, id))
+    /// The record of the node of a volume.
+    pub(crate) fn record_of(&self, id: &VolumeId) -> Option<Arc<NodeStorage>> {
+        self.watched.with_key(&format!("node {}", id.node().as_str())).into_iter().next()
     }
 
     /// Find a volume in what its node told last.
@@ -179,6 +185,28 @@ impl Nodes {
         })
         .unwrap_or(NOTHING)
     }
+}
+
+/// The key of the nodes that tell of a restricted volume.
+const RESTRICTED: &str = "restricted";
+
+fn keys(record: &NodeStorage) -> Vec<String> {
+    let mut keys = vec![format!("node {}", key(record).as_str())];
+    let mut volumes = record.status.iter().flat_map(|status| &status.volumes);
+    if volumes.any(is_restricted) {
+        keys.push(RESTRICTED.to_owned());
+    }
+    keys
+}
+
+/// Whether only a copy may read a volume, or it does not grow.
+pub(crate) fn is_restricted(volume: &VolumeOnNode) -> bool {
+    volume.limit.is_some() || is_being_copied(volume)
+}
+
+/// Whether a copy may read a volume and nobody else.
+pub(crate) fn is_being_copied(volume: &VolumeOnNode) -> bool {
+    volume.fence.as_ref().is_some_and(|fence| Fence::from(fence).lets() == Use::Read)
 }
 
 /// Leave of the record of a node what that node can know: its own volumes, how full they are, and the work on

@@ -54,6 +54,17 @@ pub struct ClaimSummary {
     pub woken_for: Option<Box<str>>,
 }
 
+impl ClaimSummary {
+    /// The key of the claims that want more than they have, of those that are bound, or of which it is not known whether they do.
+    pub const MAY_GROW: &str = "may grow";
+
+    /// Whether it is bound and wants more than it has, or its sizes cannot be read.
+    pub fn may_grow(&self) -> bool {
+        let Ok(sizes) = &self.sizes else { return true };
+        self.binding == Binding::Bound && sizes.wants_more()
+    }
+}
+
 /// The object in the `dataSourceRef` of a claim.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq)]
 pub struct DataSource {

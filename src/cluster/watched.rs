@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::DefaultBackoff;
@@ -58,6 +60,9 @@ const MOST_EVENTS: usize = 100;
 /// How many bytes the records of one namespace may take in one watch. Some ten thousand claims do.
 pub(crate) const SHARE: usize = 16 << 20;
 
+/// How many changes one subscriber may have waiting: of more he has to look at all records.
+const MOST_CHANGES: usize = 1024;
+
 /// How long after one list the next one is at the earliest, for namespaces of which less is there by then.
 const RELIST: Duration = Duration::from_secs(600);
 
@@ -77,13 +82,159 @@ pub struct Watched<K: Resource<DynamicType = ()> + 'static> {
     store: Store<K>,
     unreadable: Arc<Mutex<Unread>>,
     changes: watch::Sender<()>,
+    followed: Arc<Mutex<Followed<K>>>,
+    read: Arc<AtomicUsize>,
+}
+
+/// Namespace and name of a record; the namespace is empty for one without.
+pub type Place = (String, String);
+
+/// One record as it was when its subscriber looked last, and as it is now. Both are `None` for one that cannot be
+/// decoded.
+#[derive(Debug, Clone)]
+pub struct Change<K> {
+    /// Where it is.
+    pub place: Place,
+    /// As it was; `None` if it was not there.
+    pub before: Option<Arc<K>>,
+    /// As it is; `None` if it is gone.
+    pub now: Option<Arc<K>>,
+}
+
+impl<K> Change<K> {
+    /// As it was and as it is.
+    pub fn both(&self) -> impl Iterator<Item = &Arc<K>> {
+        self.before.iter().chain(&self.now)
+    }
+}
+
+/// What has changed since a subscriber looked last.
+#[derive(Debug, Clone)]
+pub enum Changed<K> {
+    /// Any record may be new, another one, or gone. These are there now.
+    Everything(Vec<Arc<K>>),
+    /// These records, each once.
+    These(Vec<Change<K>>),
+}
+
+/// What one subscriber has not taken yet: each record once, however often it changed.
+#[derive(Debug)]
+pub struct Changes<K: Resource<DynamicType = ()> + 'static> {
+    store: Store<K>,
+    followed: Arc<Mutex<Followed<K>>>,
+    number: u64,
+    told: watch::Receiver<()>,
+    read: Arc<AtomicUsize>,
+}
+
+/// What changes with the records, under one lock: who has it sees all of it as it is at one moment.
+#[derive(Debug)]
+struct Followed<K> {
+    keys: fn(&K) -> Vec<String>,
+    by_key: HashMap<String, Vec<Arc<K>>>,
+    subscribers: HashMap<u64, Waiting<K>>,
+    subscribed: u64,
+}
+
+#[derive(Debug)]
+enum Waiting<K> {
+    Everything,
+    /// Each as it was before.
+    These(HashMap<Place, Option<Arc<K>>>),
+}
+
+impl<K> Waiting<K> {
+    fn note(&mut self, place: &Place, before: Option<&Arc<K>>) {
+        let Waiting::These(all) = self else { return };
+        all.entry(place.clone()).or_insert_with(|| before.cloned());
+        if all.len() > MOST_CHANGES {
+            *self = Waiting::Everything;
+        }
+    }
+}
+
+impl<K> Followed<K> {
+    fn insert(&mut self, record: &Arc<K>) {
+        for key in (self.keys)(record) {
+            self.by_key.entry(key).or_default().push(record.clone());
+        }
+    }
+
+    fn remove(&mut self, record: &Arc<K>) {
+        for key in (self.keys)(record) {
+            let Some(all) = self.by_key.get_mut(&key) else { continue };
+            if let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, record)) {
+                all.swap_remove(at);
+            }
+            if all.is_empty() {
+                self.by_key.remove(&key);
+            }
+        }
+    }
+
+    fn note(&mut self, place: &Place, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
+        before.into_iter().for_each(|before| self.remove(before));
+        now.into_iter().for_each(|now| self.insert(now));
+        self.subscribers.values_mut().for_each(|waiting| waiting.note(place, before));
+    }
+
+    fn begin_again(&mut self, all: &[Arc<K>]) {
+        self.by_key = HashMap::new();
+        all.iter().for_each(|one| self.insert(one));
+        self.subscribers.values_mut().for_each(|waiting| *waiting = Waiting::Everything);
+    }
+}
+
+impl<K> Changes<K>
+where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    /// Take what has changed since the last time; the first time that is everything.
+    pub fn take(&mut self) -> Changed<K> {
+        // First: what changes from here on wakes its subscriber, also if it is taken already.
+        self.told.mark_unchanged();
+        let mut followed = locked(&self.followed);
+        let none = Waiting::These(HashMap::new());
+        let taken = followed.subscribers.insert(self.number, none);
+        let changed = match taken {
+            Some(Waiting::These(all)) => {
+                let now = |place: &Place| self.store.get(&reference(place));
+                let changes = all.into_iter().map(|(place, before)| {
+                    let now = now(&place);
+                    Change { place, before, now }
+                });
+                Changed::These(changes.collect())
+            }
+            Some(Waiting::Everything) | None => Changed::Everything(self.store.state()),
+        };
+        let count = match &changed {
+            Changed::Everything(all) => all.len(),
+            Changed::These(all) => all.len(),
+        };
+        self.read.fetch_add(count, Ordering::Relaxed);
+        changed
+    }
+
+    /// Wait until there may be something to take.
+    pub async fn changed(&mut self) {
+        if self.told.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + 'static> Drop for Changes<K> {
+    fn drop(&mut self) {
+        locked(&self.followed).subscribers.remove(&self.number);
+    }
 }
 
 /// Records that are left out.
 #[derive(Debug, Default)]
 struct Unread {
     /// By namespace and name; of a namespace that has too much only the first one.
-    records: BTreeMap<(String, String), Unreadable>,
+    records: BTreeMap<Place, Unreadable>,
     /// The namespaces that have too much.
     beyond: BTreeSet<String>,
 }
@@ -153,8 +304,19 @@ where
         stop: &CancellationToken,
         cut: fn(&mut K),
     ) -> Self {
+        Watched::start_keyed(api, config, stop, cut, |_| Vec::new())
+    }
+
+    /// As [`Watched::start_cut`]; records are found by these keys, too.
+    pub fn start_keyed(
+        api: Api<K>,
+        config: watcher::Config,
+        stop: &CancellationToken,
+        cut: fn(&mut K),
+        keys: fn(&K) -> Vec<String>,
+    ) -> Self {
         let client = Some(Client::from(api.clone()));
-        Watched::begin(api, config, stop, cut, client)
+        Watched::begin(api, config, stop, (cut, keys), client)
     }
 
     /// As [`Watched::start`], by a process that may not write events: what it cannot decode is only logged and
@@ -164,17 +326,23 @@ where
         config: watcher::Config,
         stop: &CancellationToken,
     ) -> Self {
-        Watched::begin(api, config, stop, |_| {}, None)
+        Watched::begin(api, config, stop, (|_| {}, |_| Vec::new()), None)
     }
 
     fn begin(
         api: Api<K>,
         config: watcher::Config,
         stop: &CancellationToken,
-        cut: fn(&mut K),
+        (cut, keys): (fn(&mut K), fn(&K) -> Vec<String>),
         client: Option<Client>,
     ) -> Self {
         let (store, mut writer) = reflector::store();
+        let followed = Arc::new(Mutex::new(Followed {
+            keys,
+            by_key: HashMap::new(),
+            subscribers: HashMap::new(),
+            subscribed: 0,
+        }));
         let changes = watch::Sender::new(());
         let (told, stop) = (changes.clone(), stop.clone());
         let unreadable = Arc::default();
@@ -187,6 +355,7 @@ where
             client,
             events: 0,
         };
+        let (kept, noted) = (store.clone(), followed.clone());
         tokio::spawn(async move {
             let api = guarded(api);
             let begin =
@@ -206,9 +375,9 @@ where
                 let Some(event) = next else { break };
                 match event {
                     Ok(event) => {
-                        if let Some(event) = decoder.decoded(event, cut) {
-                            writer.apply_watcher_event(&event);
-                        }
+                        let place = place_of(&event);
+                        let event = decoder.decoded(event, cut);
+                        apply(&noted, (&mut writer, &kept), event.as_ref(), place);
                     }
                     Err(error) => {
                         let error = causes::in_full(&error);
@@ -218,19 +387,21 @@ where
                 told.send_replace(());
             }
         });
-        Watched { store, unreadable, changes }
+        Watched { store, unreadable, changes, followed, read: Arc::default() }
     }
 
     /// The records that cannot be decoded, by namespace and name.
     pub fn unreadable(&self) -> Vec<Unreadable> {
-        let all = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = locked(&self.unreadable);
         all.records.values().cloned().collect()
     }
 
     /// True if all records of a namespace are here: a record that is not here is not there.
     pub fn decodes_all_of(&self, namespace: &str) -> bool {
-        let all = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
-        !all.beyond.contains(namespace) && !all.records.keys().any(|(place, _)| place == namespace)
+        let all = locked(&self.unreadable);
+        let first = (namespace.to_owned(), String::new());
+        let next = all.records.range(first..).next();
+        !all.beyond.contains(namespace) && next.is_none_or(|((place, _), _)| place != namespace)
     }
 
     /// Wait until the first list is here.
@@ -249,12 +420,26 @@ where
 
     /// The record of a name.
     pub fn get(&self, name: &str) -> Option<Arc<K>> {
+        self.read.fetch_add(1, Ordering::Relaxed);
         self.store.get(&ObjectRef::new(name))
     }
 
     /// The record of a name in a namespace.
     pub fn get_in(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.read.fetch_add(1, Ordering::Relaxed);
         self.store.get(&ObjectRef::new(name).within(namespace))
+    }
+
+    /// The records that have a key, in no order: as many as there are, whatever else there is.
+    pub fn with_key(&self, key: &str) -> Vec<Arc<K>> {
+        let found = locked(&self.followed).by_key.get(key).cloned().unwrap_or_default();
+        self.read.fetch_add(found.len(), Ordering::Relaxed);
+        found
+    }
+
+    /// True if a record has a key.
+    pub fn has_key(&self, key: &str) -> bool {
+        locked(&self.followed).by_key.contains_key(key)
     }
 
     /// Tells of every change from now on.
@@ -262,9 +447,29 @@ where
         self.changes.subscribe()
     }
 
+    /// Tells from now on which records have changed; the first time that is everything.
+    pub fn subscribe(&self) -> Changes<K> {
+        let told = self.changes.subscribe();
+        let mut followed = locked(&self.followed);
+        followed.subscribed += 1;
+        let number = followed.subscribed;
+        followed.subscribers.insert(number, Waiting::Everything);
+        drop(followed);
+        let (store, followed) = (self.store.clone(), self.followed.clone());
+        Changes { store, followed, number, told, read: self.read.clone() }
+    }
+
     /// All records, in no order.
     pub fn all(&self) -> Vec<Arc<K>> {
-        self.store.state()
+        let all = self.store.state();
+        self.read.fetch_add(all.len(), Ordering::Relaxed);
+        all
+    }
+
+    /// How many records were handed out so far, each as often as it was: what a change costs beyond what has changed
+    /// shows in it.
+    pub fn records_read(&self) -> usize {
+        self.read.load(Ordering::Relaxed)
     }
 
     /// Look now and after each change, until there is something to see.
@@ -387,11 +592,7 @@ where
 
     /// A record as it was decoded last.
     fn before(&self, metadata: &ObjectMeta) -> Option<K> {
-        let mut named = ObjectRef::new(metadata.name.as_deref().unwrap_or_default());
-        if let Some(namespace) = &metadata.namespace {
-            named = named.within(namespace);
-        }
-        self.store.get(&named).map(|record| (*record).clone())
+        self.store.get(&reference(&place(metadata))).map(|record| (*record).clone())
     }
 
     /// Report once that a record is left out.
@@ -412,9 +613,54 @@ where
         });
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Unread> {
-        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Unread> {
+        locked(&self.unreadable)
     }
+}
+
+/// Apply an event to the records, and to all that changes with them. One that says nothing of the records that are
+/// kept may say that a record can no longer be decoded, or that such a one is gone.
+fn apply<K>(
+    followed: &Mutex<Followed<K>>,
+    (writer, store): (&mut Writer<K>, &Store<K>),
+    event: Option<&Event<K>>,
+    place: Option<Place>,
+) where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    let mut followed = locked(followed);
+    let found = |place: &Place| store.get(&reference(place));
+    let before = place.as_ref().and_then(found);
+    event.into_iter().for_each(|event| writer.apply_watcher_event(event));
+    if let Some(place) = place {
+        followed.note(&place, before.as_ref(), found(&place).as_ref());
+    }
+    if matches!(event, Some(Event::InitDone)) {
+        followed.begin_again(&store.state());
+    }
+}
+
+/// The record that an event is about, while no list is read.
+fn place_of<K: Resource<DynamicType = ()>>(event: &Event<Guarded<K>>) -> Option<Place> {
+    match event {
+        Event::Apply(Guarded(Ok(record))) | Event::Delete(Guarded(Ok(record))) => {
+            Some(place(record.meta()))
+        }
+        Event::Apply(Guarded(Err(bad))) | Event::Delete(Guarded(Err(bad))) => {
+            Some(place(&bad.metadata))
+        }
+        Event::Init | Event::InitApply(_) | Event::InitDone => None,
+    }
+}
+
+fn reference<K: Resource<DynamicType = ()>>((namespace, name): &Place) -> ObjectRef<K> {
+    let named = ObjectRef::new(name);
+    if namespace.is_empty() { named } else { named.within(namespace) }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn until(due: Option<Instant>) {
@@ -424,7 +670,7 @@ async fn until(due: Option<Instant>) {
     }
 }
 
-fn place(metadata: &ObjectMeta) -> (String, String) {
+fn place(metadata: &ObjectMeta) -> Place {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     (text(&metadata.namespace), text(&metadata.name))
 }
@@ -449,6 +695,100 @@ mod tests {
         assert!(!watched.is_known());
         tokio::time::timeout(Duration::from_secs(60), waited).await.expect("all are told");
         assert!(watched.is_known());
+    }
+
+    fn labelled(name: &str, team: &str) -> Value {
+        json!({"metadata": {"name": name, "namespace": "shop", "uid": name,
+                            "labels": {"team": team}}})
+    }
+
+    /// What a subscriber takes, by name: the team before and now.
+    fn taken(changes: &mut Changes<ConfigMap>) -> Vec<(String, Option<String>, Option<String>)> {
+        let team = |one: &Arc<ConfigMap>| one.labels().get("team").cloned().unwrap_or_default();
+        let mut all: Vec<_> = match changes.take() {
+            Changed::Everything(all) => {
+                all.iter().map(|one| (one.name_any(), None, Some(team(one)))).collect()
+            }
+            Changed::These(all) => all
+                .iter()
+                .map(|one| {
+                    (one.place.1.clone(), one.before.as_ref().map(team), one.now.as_ref().map(team))
+                })
+                .collect(),
+        };
+        all.sort();
+        all
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_subscriber_takes_each_record_once_as_it_was_and_as_it_is() {
+        let (api, stop) = (FakeApi::new(), CancellationToken::new());
+        let put = |name: &str, team: &str| api.put_json::<ConfigMap>(labelled(name, team));
+        let text = |text: &str| Some(text.to_owned());
+        let keys = |one: &ConfigMap| one.labels().get("team").cloned().into_iter().collect();
+        let all = Api::all(api.client());
+        let watched: Watched<ConfigMap> = Watched::start_keyed(all, every(), &stop, |_| {}, keys);
+        let mut changes = watched.subscribe();
+        put("a", "red");
+        put("b", "red");
+        tokio::time::timeout(Duration::from_secs(60), watched.known()).await.expect("it is known");
+        watched.until(|all| all.get_in("shop", "b")).await;
+        let both = [("a".to_owned(), None, text("red")), ("b".to_owned(), None, text("red"))];
+        assert_eq!(taken(&mut changes), both, "the first list is everything");
+        assert_eq!(taken(&mut changes), [], "once");
+
+        // One that has another label now is found by that one, and whoever followed it by the old one is told.
+        put("a", "green");
+        put("a", "blue");
+        api.delete::<ConfigMap>("shop/b");
+        put("c", "red");
+        api.delete::<ConfigMap>("shop/c");
+        put("d", "red");
+        watched.until(|all| all.get_in("shop", "d")).await;
+        let expected = [
+            ("a".to_owned(), text("red"), text("blue")),
+            ("b".to_owned(), text("red"), None),
+            ("c".to_owned(), None, None),
+            ("d".to_owned(), None, text("red")),
+        ];
+        assert_eq!(taken(&mut changes), expected);
+        let by = |key: &str| -> Vec<String> {
+            watched.with_key(key).iter().map(|one| one.name_any()).collect()
+        };
+        assert_eq!(
+            (by("red"), by("blue"), by("green")),
+            (vec!["d".to_owned()], vec!["a".to_owned()], vec![])
+        );
+        assert!(!watched.has_key("green"));
+
+        // What changed while no watch ran is found by the next list.
+        api.compact();
+        api.cut_watches();
+        put("d", "white");
+        watched.until(|all| all.has_key("white").then_some(())).await;
+        let expected =
+            [("a".to_owned(), None, text("blue")), ("d".to_owned(), None, text("white"))];
+        assert_eq!(taken(&mut changes), expected, "everything may have changed");
+        assert_eq!(by("red"), Vec::<String>::new());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_a_subscriber_is_bounded_and_wakes_it() {
+        let (api, stop) = (FakeApi::new(), CancellationToken::new());
+        let watched: Watched<ConfigMap> = Watched::start(Api::all(api.client()), every(), &stop);
+        tokio::time::timeout(Duration::from_secs(60), watched.known()).await.expect("it is known");
+        let mut changes = watched.subscribe();
+        assert_eq!(taken(&mut changes), []);
+        let put = |at: usize| api.put_json::<ConfigMap>(labelled(&format!("c{at:04}"), "red"));
+        put(0);
+        let woken = tokio::time::timeout(Duration::from_secs(60), changes.changed()).await;
+        assert_eq!((woken, taken(&mut changes).len()), (Ok(()), 1));
+        (1..=MOST_CHANGES + 1).for_each(put);
+        watched.until(|all| all.get_in("shop", &format!("c{:04}", MOST_CHANGES + 1))).await;
+        let all = changes.take();
+        assert!(matches!(&all, Changed::Everything(all) if all.len() == MOST_CHANGES + 2));
+        drop(changes);
+        assert_eq!(locked(&watched.followed).subscribers.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,8 +6,71 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::{ClaimSummary, EXCHANGE, PodVersion, Pv, Watched, every};
-use crate::populators::{LABEL, POPULATES};
+use crate::cluster::{
+    ClaimSummary, DataSource, EXCHANGE, HELD_BY_SWAP, PodVersion, Pv, Watched, every,
+};
+use crate::populators::{LABEL, POPULATES, Source};
+
+/// The key of the volumes that are in an exchange.
+const IN_EXCHANGE: &str = "in exchange";
+
+/// The key of the claims of a namespace.
+fn claims_in(namespace: &str) -> String {
+    format!("in {namespace}")
+}
+
+/// The key of the claims that a swap holds.
+const HELD: &str = "held";
+
+/// The key of the claims that are filled from an object of their own name, as a swap makes them.
+const COPIES: &str = "copies";
+
+/// The key of the claims that a PvcAutoscaler keeps.
+fn kept_by(namespace: &str, autoscaler: &str) -> String {
+    format!("kept by {namespace}/{autoscaler}")
+}
+
+/// The key of the claims that an object of their namespace fills.
+fn filled_from(namespace: &str, group: &str, kind: &str, name: &str) -> String {
+    format!("from {namespace}/{group}/{kind}/{name}")
+}
+
+/// The key of the PersistentVolume that names a volume.
+fn of_volume(handle: &str) -> String {
+    format!("volume {handle}")
+}
+
+/// The key of the PersistentVolume that is being filled for the claim of a uid.
+fn populates(uid: &str) -> String {
+    format!("for {uid}")
+}
+
+fn keys_of_claim(claim: &ClaimSummary) -> Vec<String> {
+    let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
+    let mut keys = vec![claims_in(namespace)];
+    keys.extend(claim.kept_by.as_deref().map(|by| kept_by(namespace, by)));
+    if claim.finalizers().iter().any(|one| one == HELD_BY_SWAP) {
+        keys.push(HELD.to_owned());
+    }
+    if claim.may_grow() {
+        keys.push(ClaimSummary::MAY_GROW.to_owned());
+    }
+    let source = claim.source.as_deref();
+    if source.is_some_and(|source| claim.metadata.name.as_deref() == Some(&*source.name)) {
+        keys.push(COPIES.to_owned());
+    }
+    if let Some(DataSource { group, kind, name, has_namespace: false }) = source {
+        keys.push(filled_from(namespace, group, kind, name));
+    }
+    keys
+}
+
+fn keys_of_pv(pv: &Pv) -> Vec<String> {
+    let note = |key: &str| pv.metadata.annotations.as_ref().and_then(|all| all.get(key));
+    let exchange = note(EXCHANGE).map(|_| IN_EXCHANGE.to_owned());
+    let keys = [pv.handle().map(of_volume), note(POPULATES).map(|uid| populates(uid)), exchange];
+    keys.into_iter().flatten().collect()
+}
 
 /// Claims, volumes and fill pods, cut to what tells when to look.
 #[derive(Debug)]
@@ -23,11 +86,21 @@ impl Watches {
         let ours = every().labels(LABEL);
         let all = watcher::Config::default();
         Watches {
-            claims: Watched::start(Api::all(client.clone()), every(), stop),
+            claims: Watched::start_keyed(
+                Api::all(client.clone()),
+                every(),
+                stop,
+                |_| {},
+                keys_of_claim,
+            ),
             // Their writer is no tenant, and there may be a hundred thousand: large pages.
-            pvs: Watched::start_cut(Api::all(client.clone()), all, stop, |pv: &mut Pv| {
-                pv.cut(&[POPULATES, EXCHANGE]);
-            }),
+            pvs: Watched::start_keyed(
+                Api::all(client.clone()),
+                all,
+                stop,
+                |pv: &mut Pv| pv.cut(&[POPULATES, EXCHANGE]),
+                keys_of_pv,
+            ),
             pods: Watched::start(Api::all(client.clone()), ours, stop),
         }
     }
@@ -53,8 +126,45 @@ impl Watches {
 
     /// The volume that is being filled for a claim and marked so.
     pub(super) fn pv_for(&self, uid: &str) -> Option<Arc<Pv>> {
-        let is_it =
-            |pv: &Arc<Pv>| pv.annotations().get(POPULATES).is_some_and(|claim| claim == uid);
-        self.pvs.all().into_iter().find(is_it)
+        self.pvs.with_key(&populates(uid)).into_iter().next()
+    }
+
+    /// The claims of a namespace.
+    pub fn claims_in(&self, namespace: &str) -> Vec<Arc<ClaimSummary>> {
+        self.claims.with_key(&claims_in(namespace))
+    }
+
+    /// The claims that a PvcAutoscaler keeps.
+    pub fn claims_kept_by(&self, namespace: &str, autoscaler: &str) -> Vec<Arc<ClaimSummary>> {
+        self.claims.with_key(&kept_by(namespace, autoscaler))
+    }
+
+    /// The claims that a swap holds.
+    pub fn held_claims(&self) -> Vec<Arc<ClaimSummary>> {
+        self.claims.with_key(HELD)
+    }
+
+    /// The claims that are filled from an object of their own name, as a swap makes them.
+    pub fn copies(&self) -> Vec<Arc<ClaimSummary>> {
+        self.claims.with_key(COPIES)
+    }
+
+    /// The claims that name an object of their namespace to be filled from.
+    pub fn claims_filled_from<S: Source>(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Vec<Arc<ClaimSummary>> {
+        self.claims.with_key(&filled_from(namespace, &S::group(&()), &S::kind(&()), name))
+    }
+
+    /// The volumes that are in an exchange.
+    pub fn pvs_in_exchange(&self) -> Vec<Arc<Pv>> {
+        self.pvs.with_key(IN_EXCHANGE)
+    }
+
+    /// The PersistentVolume that names a volume of this driver.
+    pub fn pv_of_volume(&self, handle: &str) -> Option<Arc<Pv>> {
+        self.pvs.with_key(&of_volume(handle)).into_iter().next()
     }
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus};
 use serde_json::json;
 
 use crate::block_on;
 use crate::play::object;
-use crate::world::{CROWDED, FULL_SHARE, PANICS, World};
+use crate::world::{CROWDED, FULL_SHARE, Operator, PANICS, SHOP, World};
 
 /// Swap the claim of a pod beside so many that wait for their StatefulSets; how many looks that took.
 fn looks_of_a_swap_beside(waiting: usize) -> usize {
@@ -34,6 +35,110 @@ fn looks_of_a_swap_beside(waiting: usize) -> usize {
 fn a_swap_beside_many_that_wait_has_its_usual_number_of_looks() {
     let (alone, beside) = (looks_of_a_swap_beside(0), looks_of_a_swap_beside(300));
     assert!(beside <= alone + 3, "{beside} looks, and {alone} alone");
+}
+
+/// How long each call takes for what waits beside a swap: so long that some of it is due all the time.
+const SLOW: Duration = Duration::from_millis(50);
+
+/// A pod whose claim is as it is wanted, and beside it in a namespace so many that wait for their StatefulSets, with
+/// slow calls.
+async fn crowded(waiting: usize, namespace: &str) -> (World, Operator) {
+    let (world, operator) = World::with_an_operator();
+    world.set(1, &[]);
+    world.want("4Gi", "hdd", &json!({}));
+    world.settled("1/1").await;
+    world.write();
+    for at in 0..waiting {
+        world.want_in(namespace, &format!("w{at:03}"), "missing");
+    }
+    world.rest().await;
+    world.api.slow_down(namespace, SLOW);
+    world.rest().await;
+    (world, operator)
+}
+
+#[test]
+fn a_swap_comes_before_all_of_its_namespace_that_wait() {
+    block_on(async {
+        let (world, _operator) = crowded(300, SHOP).await;
+        world.want("2Gi", "hdd", &json!({}));
+        let is = |phase| move |status: &PvcAutoscalerStatus| status.phase == phase;
+        world.until("it is swapped", is(AutoscalerPhase::Swapping)).await;
+        let (own, others) = (world.looks("nginx"), world.looks("missing"));
+        world.until("it is settled", is(AutoscalerPhase::Settled)).await;
+        let (own, others) = (world.looks("nginx") - own, world.looks("missing") - others);
+        assert!(others > 7, "some were due all the time");
+        assert!(others <= 16 * own, "{others} looks of others beside {own} of the swap");
+    });
+}
+
+#[test]
+fn an_edit_comes_before_those_of_a_namespace_that_has_many_that_wait() {
+    block_on(async {
+        let (world, _operator) = crowded(300, "other").await;
+        let others = world.looks("missing");
+        world.want("5Gi", "hdd", &json!({}));
+        let generation: PvcAutoscaler = world.api.get("shop/nginx").expect("it is there");
+        let generation = generation.metadata.generation.unwrap_or_default();
+        world.until("it is seen", |status| status.observed_generation == generation).await;
+        let others = world.looks("missing") - others;
+        assert!(others <= 16, "{others} looks at others before it");
+    });
+}
+
+/// What a change costs: how many records are read for it, of each kind that is watched.
+#[test]
+fn a_change_costs_nothing_for_what_does_not_change() {
+    let (autoscalers, claims) = (1000, 3000);
+    block_on(async {
+        let mut world = World::new();
+        world.stop_kubernetes();
+        for at in 0..autoscalers {
+            let (namespace, name) = (format!("team{:02}", at % 20), format!("w{at:04}"));
+            world.want_in(&namespace, &name, &name);
+            world.api.put(&object::<StatefulSet>(json!({
+                "metadata": {"name": name, "namespace": namespace},
+                "spec": {"replicas": 0, "selector": {}, "serviceName": name, "template": {}},
+            })));
+            for number in 0..claims / autoscalers {
+                world.api.put(&object::<PersistentVolumeClaim>(json!({
+                    "metadata": {"name": format!("www-{name}-{number}"), "namespace": namespace},
+                    "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "hdd",
+                             "resources": {"requests": {"storage": "1Gi"}}},
+                    "status": {"phase": "Pending"},
+                })));
+            }
+        }
+        let Operator { keeper, watches, .. } = &world.operator();
+        let is_settled = |one: &PvcAutoscaler| {
+            let told = one.status.as_ref().map(|status| (status.observed_generation, status.phase));
+            told == Some((one.metadata.generation.unwrap_or_default(), AutoscalerPhase::Settled))
+        };
+        while !world.api.list::<PvcAutoscaler>().iter().all(is_settled) {
+            world.rest().await;
+        }
+        world.rest().await;
+        let read = || {
+            [
+                ("PvcAutoscalers", keeper.autoscalers().records_read()),
+                ("StatefulSets", keeper.stateful_sets().records_read()),
+                ("claims", watches.claims().records_read()),
+                ("volumes", watches.pvs().records_read()),
+            ]
+        };
+        let before = read();
+        let mut edited: PvcAutoscaler = world.api.get("team07/w0407").expect("it is there");
+        let size = serde_json::from_value(json!("2Gi")).expect("a size");
+        edited.spec.volume_claim_template.spec.resources.requests.storage = size;
+        world.api.put(&edited);
+        let is_seen = |one: PvcAutoscaler| is_settled(&one) && one.spec == edited.spec;
+        world.api.until("it is seen", |api| api.get("team07/w0407").is_some_and(is_seen)).await;
+        world.rest().await;
+        for ((kind, before), (_, after)) in before.into_iter().zip(read()) {
+            let read = after - before;
+            assert!(read <= 60, "{read} {kind} are read for an edit of one PvcAutoscaler");
+        }
+    });
 }
 
 /// Whoever waits for the webhook learns why it will not come by waiting.

@@ -52,11 +52,13 @@ pub struct World {
     play: Arc<Mutex<Play>>,
     pauses: Arc<Pauses>,
     webhook: Arc<Everything>,
-    _kubernetes: JoinSet<()>,
+    kubernetes: JoinSet<()>,
 }
 
 /// An operator, which dies when this is dropped.
 pub struct Operator {
+    pub keeper: Arc<Keeper>,
+    pub watches: Arc<Watches>,
     _tasks: JoinSet<()>,
     _stop: DropGuard,
 }
@@ -134,13 +136,7 @@ impl World {
         let play = Arc::new(Mutex::new(Play::default()));
         let mut kubernetes = JoinSet::new();
         kubernetes.spawn(play::run(api.clone(), play.clone(), workloads));
-        World {
-            api,
-            play,
-            pauses: Arc::default(),
-            webhook: Arc::default(),
-            _kubernetes: kubernetes,
-        }
+        World { api, play, pauses: Arc::default(), webhook: Arc::default(), kubernetes }
     }
 
     /// The same with an operator.
@@ -148,6 +144,11 @@ impl World {
         let world = World::new();
         let operator = world.operator();
         (world, operator)
+    }
+
+    /// From now on nobody plays Kubernetes.
+    pub fn stop_kubernetes(&mut self) {
+        self.kubernetes.abort_all();
     }
 
     pub fn play(&self) -> MutexGuard<'_, Play> {
@@ -166,8 +167,8 @@ impl World {
         let keeper = Keeper::start(&client, &watches, &asks, webhook, pauses, &stop);
         let mut tasks = JoinSet::new();
         tasks.spawn(copies.run(stop.clone()));
-        tasks.spawn(keeper.run(stop.clone()));
-        Operator { _tasks: tasks, _stop: stop.drop_guard() }
+        tasks.spawn(keeper.clone().run(stop.clone()));
+        Operator { keeper, watches, _tasks: tasks, _stop: stop.drop_guard() }
     }
 
     /// A StatefulSet with so many pods; `templates` are those of its own.
@@ -340,9 +341,14 @@ impl World {
 
     /// Declare claims of a StatefulSet that is another one in another namespace.
     pub fn want_elsewhere(&self, name: &str, set: &str) {
+        self.want_in("other", name, set);
+    }
+
+    /// Declare claims of another StatefulSet.
+    pub fn want_in(&self, namespace: &str, name: &str, set: &str) {
         let mut other = self.wanted("1Gi", "hdd", &json!({}));
         other.metadata.name = Some(name.to_owned());
-        other.metadata.namespace = Some("other".to_owned());
+        other.metadata.namespace = Some(namespace.to_owned());
         other.spec.stateful_set_name = Some(set.to_owned());
         other.status = None;
         self.api.put(&other);

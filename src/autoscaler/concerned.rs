@@ -1,0 +1,271 @@
+//! Which PvcAutoscalers a change of what is watched concerns: only these are compared with what was seen of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use kube::ResourceExt;
+use tokio::time::Instant;
+
+use crate::api::{
+    NodeStorage, PvcAutoscaler, PvcSourcePopulator, VolumeRequest, VolumeUsage, Workload,
+};
+use crate::autoscaler::keeper::{Keeper, until};
+use crate::autoscaler::seen::uid;
+use crate::cluster::{Answers, Change, Changed, Changes, ClaimSummary, Pv};
+
+/// The key of the PvcAutoscalers that set the sizes of claims by how full they are.
+const SETS_SIZES: &str = "sets sizes";
+
+/// The key of the PvcAutoscalers of a namespace.
+fn in_namespace(namespace: &str) -> String {
+    format!("in {namespace}")
+}
+
+/// The key of the PvcAutoscalers of a workload; of pods, those of their namespace that choose claims by name.
+fn of_workload(namespace: &str, workload: Workload) -> String {
+    match workload {
+        Workload::StatefulSet(name) => format!("StatefulSet {namespace}/{name}"),
+        Workload::Deployment(name) => format!("Deployment {namespace}/{name}"),
+        Workload::Pods(_) => of_pods(namespace),
+    }
+}
+
+fn of_pods(namespace: &str) -> String {
+    format!("pods of {namespace}")
+}
+
+/// The key of the PvcAutoscalers whose swap has a new claim of this name, or what fills that.
+fn of_swap(namespace: &str, claim: &str) -> String {
+    format!("swap to {namespace}/{claim}")
+}
+
+/// The keys by which a PvcAutoscaler is found.
+pub(super) fn keys(one: &PvcAutoscaler) -> Vec<String> {
+    let namespace = one.metadata.namespace.as_deref().unwrap_or_default();
+    let mut keys = vec![in_namespace(namespace), of_workload(namespace, one.spec.workload())];
+    keys.extend(one.spec.autoscale.as_ref().map(|_| SETS_SIZES.to_owned()));
+    let ordinals = one.status.iter().flat_map(|status| &status.ordinals);
+    let swaps = ordinals.filter_map(|ordinal| ordinal.swap.as_ref());
+    let swaps: BTreeSet<String> = swaps.map(|swap| of_swap(namespace, &swap.claim)).collect();
+    keys.extend(swaps);
+    keys
+}
+
+impl Keeper {
+    /// The PvcAutoscalers of a namespace.
+    pub(super) fn autoscalers_in(&self, namespace: &str) -> Vec<Arc<PvcAutoscaler>> {
+        self.autoscalers.with_key(&in_namespace(namespace))
+    }
+
+    /// The other PvcAutoscalers of the same StatefulSet.
+    pub(super) fn siblings(&self, autoscaler: &PvcAutoscaler) -> Vec<Arc<PvcAutoscaler>> {
+        let workload = autoscaler.spec.workload();
+        if !matches!(workload, Workload::StatefulSet(_)) {
+            return Vec::new();
+        }
+        let namespace = autoscaler.metadata.namespace.as_deref().unwrap_or_default();
+        let mut all = self.autoscalers.with_key(&of_workload(namespace, workload));
+        all.retain(|one| uid(&one.metadata) != uid(&autoscaler.metadata));
+        all
+    }
+
+    /// The claims of a PvcAutoscaler.
+    pub(super) fn claims_of(&self, autoscaler: &PvcAutoscaler) -> Vec<Arc<ClaimSummary>> {
+        let namespace = autoscaler.metadata.namespace.as_deref().unwrap_or_default();
+        if let Workload::Pods(pods) = autoscaler.spec.workload() {
+            let mut all = self.watches.claims_in(namespace);
+            all.retain(|claim| pods.has_claim(&claim.name_any()));
+            return all;
+        }
+        self.watches.claims_kept_by(namespace, &autoscaler.name_any())
+    }
+
+    /// What a volume's node told last of how full it is.
+    pub(super) fn usage_of_volume(&self, handle: &str) -> Option<(Arc<NodeStorage>, VolumeUsage)> {
+        let node = self.cluster.nodes().record_of(&handle.parse().ok()?)?;
+        let told = node.status.as_ref()?.usage.iter().find(|one| one.volume == handle)?.clone();
+        Some((node, told))
+    }
+
+    /// The PvcAutoscalers of a claim.
+    fn of_claim(&self, claim: &ClaimSummary) -> Vec<Arc<PvcAutoscaler>> {
+        let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
+        let mut all = self.autoscalers.with_key(&of_pods(namespace));
+        all.retain(|one| match one.spec.workload() {
+            Workload::Pods(pods) => pods.has_claim(&claim.name_any()),
+            _ => false,
+        });
+        let keeper = claim.kept_by.as_deref();
+        all.extend(keeper.and_then(|keeper| self.autoscalers.get_in(namespace, keeper)));
+        all
+    }
+
+    /// The PvcAutoscalers of the claim that has a PersistentVolume.
+    fn of_pv(&self, pv: &Pv) -> Vec<Arc<PvcAutoscaler>> {
+        let claim = pv.spec.claim_ref.as_ref();
+        let claim = claim.and_then(|its| self.watches.claims().get_in(&its.namespace, &its.name));
+        claim.map(|claim| self.of_claim(&claim)).unwrap_or_default()
+    }
+
+    /// The PvcAutoscalers of the claim that has a volume.
+    fn of_volume(&self, handle: &str) -> Vec<Arc<PvcAutoscaler>> {
+        self.watches.pv_of_volume(handle).map(|pv| self.of_pv(&pv)).unwrap_or_default()
+    }
+}
+
+/// What has changed since it was taken last, of all that is watched for PvcAutoscalers.
+#[derive(Debug)]
+pub(super) struct News {
+    autoscalers: Changes<PvcAutoscaler>,
+    sets: Changes<StatefulSet>,
+    deployments: Changes<Deployment>,
+    sources: Changes<PvcSourcePopulator>,
+    claims: Changes<ClaimSummary>,
+    pvs: Changes<Pv>,
+    nodes: Changes<NodeStorage>,
+    requests: Changes<VolumeRequest>,
+    answers: Answers,
+    /// The nodes whose agents are away.
+    away: BTreeSet<String>,
+    /// When another one may be.
+    away_next: Option<Instant>,
+}
+
+/// Whom the news concern.
+#[derive(Debug, Default)]
+pub(super) struct Concerned {
+    /// All of them.
+    pub all: bool,
+    /// By uid.
+    pub uids: BTreeSet<String>,
+}
+
+impl Concerned {
+    fn add(&mut self, all: Vec<Arc<PvcAutoscaler>>) {
+        self.uids.extend(all.iter().map(|one| uid(&one.metadata).to_owned()));
+    }
+
+    /// Add those that each of these changes concerns.
+    fn by<K>(&mut self, changed: Changed<K>, of: impl Fn(&Change<K>) -> Vec<Arc<PvcAutoscaler>>) {
+        match changed {
+            Changed::Everything(_) => self.all = true,
+            Changed::These(changes) => changes.iter().for_each(|change| self.add(of(change))),
+        }
+    }
+}
+
+impl News {
+    /// All is new.
+    pub fn of(keeper: &Keeper) -> News {
+        News {
+            autoscalers: keeper.autoscalers.subscribe(),
+            sets: keeper.sets.subscribe(),
+            deployments: keeper.deployments.subscribe(),
+            sources: keeper.sources.subscribe(),
+            claims: keeper.watches.claims().subscribe(),
+            pvs: keeper.watches.pvs().subscribe(),
+            nodes: keeper.cluster.nodes().watched().subscribe(),
+            requests: keeper.cluster.requests().watched().subscribe(),
+            answers: keeper.asks.subscribe(),
+            away: BTreeSet::new(),
+            away_next: None,
+        }
+    }
+
+    /// The nodes whose agents are away, as they were when news were taken last.
+    pub fn away(&self) -> &BTreeSet<String> {
+        &self.away
+    }
+
+    /// Take the PvcAutoscalers that have changed, and whom all news concern.
+    pub fn take(&mut self, keeper: &Keeper) -> (Changed<PvcAutoscaler>, Concerned) {
+        let mut concerned = Concerned::default();
+        let autoscalers = self.autoscalers.take();
+        if let Changed::These(changes) = &autoscalers {
+            for one in changes.iter().flat_map(Change::both) {
+                concerned.add(keeper.siblings(one));
+            }
+        }
+        let of_workload = |place: &(String, String), workload: Workload| {
+            keeper.autoscalers.with_key(&of_workload(&place.0, workload))
+        };
+        concerned.by(self.sets.take(), |change| {
+            of_workload(&change.place, Workload::StatefulSet(&change.place.1))
+        });
+        concerned.by(self.deployments.take(), |change| {
+            of_workload(&change.place, Workload::Deployment(&change.place.1))
+        });
+        concerned.by(self.sources.take(), |change| {
+            keeper.autoscalers.with_key(&of_swap(&change.place.0, &change.place.1))
+        });
+        concerned.by(self.claims.take(), |change| {
+            change.both().flat_map(|claim| keeper.of_claim(claim)).collect()
+        });
+        let sets_sizes = keeper.autoscalers.has_key(SETS_SIZES);
+        concerned.by(self.pvs.take(), |change| {
+            let pvs = change.both().filter(|_| sets_sizes);
+            pvs.flat_map(|pv| keeper.of_pv(pv)).collect()
+        });
+        concerned.by(self.nodes.take(), |change| {
+            let volumes = Some(change).filter(|_| sets_sizes).map(told_otherwise);
+            let volumes = volumes.unwrap_or_default();
+            volumes.iter().flat_map(|volume| keeper.of_volume(volume)).collect()
+        });
+        concerned.uids.extend(self.answers.take());
+        self.see_away(keeper, &mut concerned);
+        (autoscalers, concerned)
+    }
+
+    /// Look which agents are away, if that may have changed: how full volumes are is then not known, or is again.
+    fn see_away(&mut self, keeper: &Keeper, concerned: &mut Concerned) {
+        let has_changed =
+            !matches!(self.requests.take(), Changed::These(changes) if changes.is_empty());
+        if !has_changed && self.away_next.is_none_or(|at| at > Instant::now()) {
+            return;
+        }
+        let (away, next) = keeper.cluster.requests().away();
+        let away: BTreeSet<String> = away.into_iter().collect();
+        for node in away.symmetric_difference(&self.away) {
+            let record = keeper.cluster.nodes().watched().get(node);
+            let status = record.as_ref().and_then(|record| record.status.as_ref());
+            for told in status.into_iter().flat_map(|status| &status.usage) {
+                concerned.add(keeper.of_volume(&told.volume));
+            }
+        }
+        (self.away, self.away_next) = (away, next.map(|next| Instant::now() + next));
+    }
+
+    /// Wait until there may be something to take.
+    pub async fn changed(&mut self) {
+        tokio::select! {
+            () = self.autoscalers.changed() => {}
+            () = self.sets.changed() => {}
+            () = self.deployments.changed() => {}
+            () = self.sources.changed() => {}
+            () = self.claims.changed() => {}
+            () = self.pvs.changed() => {}
+            () = self.nodes.changed() => {}
+            () = self.requests.changed() => {}
+            () = self.answers.changed() => {}
+            () = until(self.away_next) => {}
+        }
+    }
+}
+
+/// The volumes of which a node tells otherwise how full they are.
+fn told_otherwise(change: &Change<NodeStorage>) -> Vec<String> {
+    let told = |record: &Option<Arc<NodeStorage>>| -> BTreeMap<String, VolumeUsage> {
+        let status = record.as_ref().and_then(|record| record.status.as_ref());
+        let usage = status.into_iter().flat_map(|status| &status.usage);
+        usage.map(|one| (one.volume.clone(), one.clone())).collect()
+    };
+    let (mut before, now) = (told(&change.before), told(&change.now));
+    let mut volumes: Vec<String> = now
+        .into_iter()
+        .filter(|(volume, usage)| before.remove(volume).as_ref() != Some(usage))
+        .map(|(volume, _)| volume)
+        .collect();
+    volumes.extend(before.into_keys());
+    volumes
+}

@@ -1,0 +1,514 @@
+//! Which claims are looked at, and when: those of which something has changed, or that are due; and which sources are
+//! released.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+
+use crate::causes;
+use crate::cluster::writes::is_stale;
+use crate::cluster::{
+    Answers, Binding, Change, Changed, Changes, ClaimSummary, Due, Place, PodVersion, Pv, Queue,
+    Slots, Timers, caught, report_panic,
+};
+use crate::populators::populator::{AGAIN, Populator};
+use crate::populators::seen::{is_held, uid};
+use crate::populators::{POPULATES, Source, WRITER, make, sender};
+
+/// How many claims are looked at at once: half of them of one namespace, and some that no pod fills right now.
+const SLOTS: Slots = Slots { all: 16, of_namespace: 8, not_urgent: 4 };
+
+/// How many sources are released at once.
+const RELEASES: Slots = Slots { all: 4, of_namespace: 2, not_urgent: 0 };
+
+/// How long a look may take: a namespace whose webhooks answer slowly keeps its own claims waiting.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The longest pause of a claim that waits and of which nothing changes.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// The longest pause after looks that ended in a panic.
+const LONGEST_FAULT: Duration = Duration::from_secs(600);
+
+/// The versions of all that belongs to a claim: while they stay there is nothing new to see.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Versions([Option<String>; 7]);
+
+impl Versions {
+    /// Whether a pod fills it: its workload may be stopped for that.
+    fn has_pod(&self) -> bool {
+        let [_, _, pod, sender, ..] = &self.0;
+        pod.is_some() || sender.is_some()
+    }
+}
+
+/// What was last seen of a claim.
+#[derive(Debug, Clone)]
+struct Known {
+    claim: Arc<ClaimSummary>,
+    versions: Versions,
+    /// Whether it is looked at right now.
+    is_attended: bool,
+    /// How many looks in a row have found that it waits, with nothing changed.
+    waits: u32,
+    /// How many looks in a row have ended in a panic.
+    faults: u32,
+}
+
+/// The looks under way, and what was last seen.
+#[derive(Debug)]
+pub(super) struct Looks<S: Source> {
+    news: News<S>,
+    /// The claims that name a source of this kind and are not yet as they should be, by uid.
+    known: HashMap<String, Known>,
+    /// The claims that are due, and those that are looked at.
+    queue: Queue<String>,
+    /// The claims that are due later, without a change.
+    later: Timers<String>,
+    /// The claims whose looks have ended since they were compared last.
+    ended: BTreeSet<String>,
+    claims: JoinSet<Attended>,
+    sources: Sources,
+}
+
+/// The sources that may have become free, and those that are being released.
+#[derive(Debug)]
+struct Sources {
+    queue: Queue<Place>,
+    /// Those that could not be released.
+    later: Timers<Place>,
+    /// Those that are being released, and of which something has changed meanwhile.
+    changed: HashSet<Place>,
+    releasing: HashSet<Place>,
+    releases: JoinSet<Released>,
+}
+
+/// What one who has looked at a claim has to say.
+#[derive(Debug)]
+struct Attended {
+    chosen: Due<String>,
+    /// After how long to look again without a change.
+    after: Option<Duration>,
+    has_panicked: bool,
+}
+
+/// What one who was to release a source has to say.
+#[derive(Debug)]
+struct Released {
+    chosen: Due<Place>,
+    has_failed: bool,
+}
+
+/// What has changed since it was taken last, of all that is watched for claims.
+#[derive(Debug)]
+struct News<S: Source> {
+    claims: Changes<ClaimSummary>,
+    pvs: Changes<Pv>,
+    pods: Changes<PodVersion>,
+    sources: Changes<S>,
+    answers: Answers,
+}
+
+impl<S: Source> News<S> {
+    /// Wait until there may be something to take.
+    async fn changed(&mut self) {
+        tokio::select! {
+            () = self.claims.changed() => {}
+            () = self.pvs.changed() => {}
+            () = self.pods.changed() => {}
+            () = self.sources.changed() => {}
+            () = self.answers.changed() => {}
+        }
+    }
+}
+
+impl Sources {
+    fn new() -> Self {
+        Sources {
+            queue: Queue::new(RELEASES),
+            later: Timers::default(),
+            changed: HashSet::new(),
+            releasing: HashSet::new(),
+            releases: JoinSet::new(),
+        }
+    }
+
+    /// Have a source be looked at, or looked at again.
+    fn insert(&mut self, place: Place) {
+        self.later.remove(&place);
+        if self.releasing.contains(&place) {
+            self.changed.insert(place);
+            return;
+        }
+        let namespace = place.0.clone();
+        self.queue.insert(Due { key: place, namespace, is_urgent: false, since: Instant::now() });
+    }
+
+    /// Begin to release those that no claim is filled from, as many as may be at once.
+    fn begin<S: Source>(&mut self, populator: &Arc<Populator<S>>) {
+        while let Some((place, _)) = self.later.take_due(Instant::now()) {
+            self.insert(place);
+        }
+        while let Some(chosen) = self.queue.next() {
+            let Some(source) = populator.unused_source(&chosen.key) else {
+                self.queue.end(&chosen);
+                continue;
+            };
+            self.releasing.insert(chosen.key.clone());
+            let populator = populator.clone();
+            self.releases.spawn(async move {
+                let has_failed = !populator.release_within_limit(&source).await;
+                Released { chosen, has_failed }
+            });
+        }
+    }
+
+    fn note(&mut self, ended: Result<Released, JoinError>) {
+        let Released { chosen, has_failed } = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                return tracing::error!(%error, "the release of a source has no outcome");
+            }
+        };
+        self.queue.end(&chosen);
+        self.releasing.remove(&chosen.key);
+        if self.changed.remove(&chosen.key) {
+            self.insert(chosen.key);
+        } else if has_failed {
+            self.later.set(chosen.key, Instant::now() + AGAIN);
+        }
+    }
+}
+
+impl<S: Source> Looks<S> {
+    /// Nothing was seen yet.
+    pub fn of(populator: &Populator<S>) -> Self {
+        let watches = &populator.watches;
+        let news = News {
+            claims: watches.claims().subscribe(),
+            pvs: watches.pvs().subscribe(),
+            pods: watches.pods().subscribe(),
+            sources: populator.sources.subscribe(),
+            answers: populator.asks.subscribe(),
+        };
+        Looks {
+            news,
+            known: HashMap::new(),
+            queue: Queue::new(SLOTS),
+            later: Timers::default(),
+            ended: BTreeSet::new(),
+            claims: JoinSet::new(),
+            sources: Sources::new(),
+        }
+    }
+
+    /// Begin to look at claims of which something has changed or that are due, as many as may be looked at at once,
+    /// and at the sources.
+    pub fn begin(&mut self, populator: &Arc<Populator<S>>) {
+        let now = Instant::now();
+        for uid in self.concerned(populator) {
+            self.compare(populator, uid, now);
+        }
+        while let Some((uid, since)) = self.later.take_due(now) {
+            self.have_wait(populator, uid, since);
+        }
+        while let Some(chosen) = self.queue.next() {
+            let Some(one) = self.known.get_mut(&chosen.key) else {
+                self.queue.end(&chosen);
+                continue;
+            };
+            (one.versions, one.is_attended) = (populator.versions(&one.claim), true);
+            self.claims.spawn(populator.clone().look_at(one.claim.clone(), chosen));
+        }
+        self.sources.begin(populator);
+    }
+
+    /// Take the news; the uids of the claims of which something may have changed.
+    fn concerned(&mut self, populator: &Populator<S>) -> BTreeSet<String> {
+        let mut uids = std::mem::take(&mut self.ended);
+        let mut is_all = self.take_claims(populator, &mut uids);
+        match self.news.pods.take() {
+            Changed::Everything(_) => is_all = true,
+            Changed::These(all) => {
+                uids.extend(all.iter().filter_map(|change| filled_by(&change.place.1)));
+            }
+        }
+        match self.news.pvs.take() {
+            Changed::Everything(_) => is_all = true,
+            Changed::These(all) => uids.extend(all.iter().flat_map(Change::both).flat_map(of_pv)),
+        }
+        match self.news.sources.take() {
+            Changed::Everything(all) => {
+                is_all = true;
+                let held = all.iter().filter(|source| is_held(source.meta()));
+                held.for_each(|source| self.sources.insert(place(&**source)));
+            }
+            Changed::These(all) => {
+                for Change { place, .. } in all {
+                    let its = populator.watches.claims_filled_from::<S>(&place.0, &place.1);
+                    uids.extend(its.iter().map(|claim| uid(&claim.metadata).to_owned()));
+                    self.sources.insert(place);
+                }
+            }
+        }
+        uids.extend(self.news.answers.take());
+        if is_all {
+            uids.extend(self.known.keys().cloned());
+        }
+        uids
+    }
+
+    /// Take what has changed of the claims; whether anything may have.
+    fn take_claims(&mut self, populator: &Populator<S>, uids: &mut BTreeSet<String>) -> bool {
+        let changes = match self.news.claims.take() {
+            Changed::These(changes) => changes,
+            Changed::Everything(all) => {
+                let open: Vec<_> = all.into_iter().filter(|claim| is_open::<S>(claim)).collect();
+                let there: HashSet<&str> = open.iter().map(|one| uid(&one.metadata)).collect();
+                let gone = self.known.keys().filter(|uid| !there.contains(uid.as_str()));
+                let gone: Vec<String> = gone.cloned().collect();
+                gone.iter().for_each(|uid| self.forget(uid));
+                open.into_iter().for_each(|claim| self.know(claim));
+                let held = populator.sources.all().into_iter();
+                let held = held.filter(|source| is_held(source.meta()));
+                held.for_each(|source| self.sources.insert(place(&*source)));
+                return true;
+            }
+        };
+        for Change { place: (namespace, name), before, now } in changes {
+            uids.extend(filled_by(&name));
+            if before.is_none() && now.is_none() {
+                // One that could not be decoded may be gone, and have kept a source of its namespace.
+                let held = populator.sources.with_key(&held_in(&namespace));
+                held.iter().for_each(|source| self.sources.insert(place(&**source)));
+            }
+            for source in before.iter().chain(&now).filter_map(|claim| names::<S>(claim)) {
+                self.sources.insert((namespace.clone(), source.to_owned()));
+            }
+            let is_open = |claim: &Arc<ClaimSummary>| is_open::<S>(claim);
+            let then = now.as_ref().filter(|claim| is_open(claim));
+            let then = then.map(|claim| uid(&claim.metadata).to_owned());
+            let before = before.map(|claim| uid(&claim.metadata).to_owned());
+            if let Some(gone) = before.filter(|before| then.as_ref() != Some(before)) {
+                self.forget(&gone);
+            }
+            uids.extend(then);
+            now.into_iter().filter(is_open).for_each(|claim| self.know(claim));
+        }
+        false
+    }
+
+    fn know(&mut self, claim: Arc<ClaimSummary>) {
+        let uid = uid(&claim.metadata).to_owned();
+        let one = self.known.entry(uid).or_insert_with(|| Known {
+            claim: claim.clone(),
+            versions: Versions::default(),
+            is_attended: false,
+            waits: 0,
+            faults: 0,
+        });
+        one.claim = claim;
+    }
+
+    fn forget(&mut self, uid: &String) {
+        self.known.remove(uid);
+        self.queue.remove(uid);
+        self.later.remove(uid);
+    }
+
+    /// Have a claim be due if something of it has changed. One that is looked at is compared when that has ended.
+    fn compare(&mut self, populator: &Populator<S>, uid: String, now: Instant) {
+        let Some(one) = self.known.get_mut(&uid).filter(|one| !one.is_attended) else { return };
+        if populator.versions(&one.claim) == one.versions {
+            return;
+        }
+        one.waits = 0;
+        let due = self.queue.remove(&uid).map(|due| due.since).or(self.later.remove(&uid));
+        self.have_wait(populator, uid, due.map_or(now, |due| due.min(now)));
+    }
+
+    /// Have a claim wait for its look, as urgent as it is now.
+    fn have_wait(&mut self, populator: &Populator<S>, uid: String, since: Instant) {
+        let Some(one) = self.known.get(&uid) else { return };
+        let namespace = one.claim.namespace().unwrap_or_default();
+        let is_urgent = populator.versions(&one.claim).has_pod();
+        self.queue.insert(Due { key: uid, namespace, is_urgent, since });
+    }
+
+    /// Wait until something may have changed, a look or a release has ended, or one is due.
+    pub async fn wait(&mut self) {
+        let due = [self.later.next(), self.sources.later.next()].into_iter().flatten().min();
+        tokio::select! {
+            () = self.news.changed() => {}
+            Some(ended) = self.claims.join_next() => self.note(ended),
+            Some(ended) = self.sources.releases.join_next() => self.sources.note(ended),
+            () = until(due) => {}
+        }
+        while let Some(ended) = self.claims.try_join_next() {
+            self.note(ended);
+        }
+        while let Some(ended) = self.sources.releases.try_join_next() {
+            self.sources.note(ended);
+        }
+    }
+
+    fn note(&mut self, ended: Result<Attended, JoinError>) {
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(error) => return tracing::error!(%error, "a look at a claim has no outcome"),
+        };
+        let chosen = &ended.chosen;
+        self.queue.end(chosen);
+        let Some(one) = self.known.get_mut(&chosen.key) else { return };
+        self.ended.insert(chosen.key.clone());
+        one.is_attended = false;
+        one.faults = if ended.has_panicked { one.faults.saturating_add(1) } else { 0 };
+        let after = match ended.after {
+            _ if ended.has_panicked => Some(longer(one.faults - 1, LONGEST_FAULT)),
+            Some(AGAIN) if !chosen.is_urgent => {
+                one.waits = one.waits.saturating_add(1);
+                Some(longer(one.waits - 1, LONGEST_WAIT))
+            }
+            after => after,
+        };
+        if let Some(after) = after {
+            self.later.set(chosen.key.clone(), Instant::now() + after);
+        }
+    }
+}
+
+impl<S: Source> Populator<S> {
+    /// Look at one claim, for so long and no longer.
+    async fn look_at(self: Arc<Self>, claim: Arc<ClaimSummary>, chosen: Due<String>) -> Attended {
+        let looked =
+            tokio::time::timeout(LIMIT, caught("claims", self.attend(&claim.metadata))).await;
+        let (after, has_panicked) = match looked {
+            Ok(Ok(after)) => (after, false),
+            Ok(Err(panicked)) => {
+                report_panic(&self.client, WRITER, &*claim, &panicked).await;
+                (None, true)
+            }
+            Err(_) => {
+                let (claim, namespace) = (claim.name_any(), &chosen.namespace);
+                tracing::warn!(claim, namespace, "a look at a claim took too long");
+                (Some(AGAIN), false)
+            }
+        };
+        Attended { chosen, after, has_panicked }
+    }
+
+    fn versions(&self, claim: &ClaimSummary) -> Versions {
+        let prime = make::prime_name(uid(&claim.metadata));
+        let own = claim.metadata.namespace.clone().unwrap_or_default();
+        let places = [Some(&own), self.settings.namespace.as_ref()];
+        let find = |place: &str| self.watches.claims().get_in(place, &prime);
+        let prime_claim = places.into_iter().flatten().find_map(|place| find(place));
+        let find = |place: &str| self.watches.pods().get_in(place, &prime);
+        let pod = places.into_iter().flatten().find_map(|place| find(place));
+        let sender = self.watches.pods().get_in(&own, &sender::name(uid(&claim.metadata)));
+        let source = names::<S>(claim).and_then(|name| self.sources.get_in(&own, name));
+        let volume = |claim: &ClaimSummary| claim.volume.clone();
+        let pv = prime_claim.as_deref().and_then(volume).or_else(|| volume(claim));
+        let pv = pv.and_then(|pv| self.watches.pvs().get(&pv));
+        Versions([
+            claim.resource_version(),
+            prime_claim.and_then(|prime| prime.resource_version()),
+            pod.and_then(|pod| pod.resource_version()),
+            sender.and_then(|sender| sender.resource_version()),
+            source.and_then(|source| source.resource_version()),
+            pv.and_then(|pv| pv.resource_version()),
+            Some(self.asks.versions(uid(&claim.metadata)).join(" ")),
+        ])
+    }
+
+    /// A source that is held, and that no claim is filled from.
+    fn unused_source(&self, (namespace, name): &Place) -> Option<Arc<S>> {
+        let source = self.sources.get_in(namespace, name).filter(|one| is_held(one.meta()))?;
+        if !self.watches.claims().decodes_all_of(namespace) {
+            return None; // One of the others may be filled from it.
+        }
+        let its = self.watches.claims_filled_from::<S>(namespace, name);
+        (!its.iter().any(|claim| is_held(&claim.metadata))).then_some(source)
+    }
+
+    /// Release a source; whether nothing is left to be done for it without a change.
+    async fn release_within_limit(&self, source: &S) -> bool {
+        let released =
+            tokio::time::timeout(LIMIT, caught("sources", self.release_source(source))).await;
+        let source = source.name_any();
+        match released {
+            Ok(Ok(Err(kube::Error::Api(status)))) if is_stale(&status) || status.is_not_found() => {
+                return true; // It has changed, and is looked at for that.
+            }
+            Ok(Ok(Err(error))) => {
+                let error = causes::in_full(&error);
+                tracing::warn!(source, error, "a source is not released yet");
+            }
+            Ok(Err(panicked)) => tracing::error!(source, %panicked, "a source is not released"),
+            Err(_) => tracing::warn!(source, "the release of a source took too long"),
+            Ok(Ok(Ok(()))) => return true,
+        }
+        false
+    }
+}
+
+/// The key of the sources of a namespace that are held.
+fn held_in(namespace: &str) -> String {
+    format!("held in {namespace}")
+}
+
+/// The keys by which a source is found.
+pub(super) fn keys_of_source<S: Source>(source: &S) -> Vec<String> {
+    let namespace = source.meta().namespace.as_deref().unwrap_or_default();
+    Some(held_in(namespace)).filter(|_| is_held(source.meta())).into_iter().collect()
+}
+
+/// Whether a claim names a source of this kind and is not yet as it should be.
+fn is_open<S: Source>(claim: &ClaimSummary) -> bool {
+    let is_unfinished = claim.binding == Binding::Pending || is_held(&claim.metadata);
+    is_unfinished && names::<S>(claim).is_some()
+}
+
+/// The name of the source of this kind that a claim names.
+fn names<S: Source>(claim: &ClaimSummary) -> Option<&str> {
+    let named = claim.source.as_ref()?;
+    let is_ours = *named.group == *S::group(&()) && *named.kind == *S::kind(&());
+    // One of another namespace is told so when it is looked at; see KEP-3294.
+    (is_ours && !named.has_namespace).then_some(&*named.name)
+}
+
+/// The uid of the claim for which a second claim or a pod of this name was made.
+fn filled_by(name: &str) -> Option<String> {
+    let is_for = |uid: &&str| [make::prime_name(uid), sender::name(uid)].contains(&name.to_owned());
+    let (_, uid) = name.split_once('-')?;
+    Some(uid).filter(is_for).map(str::to_owned)
+}
+
+/// The uids of the claims that a PersistentVolume may be of: the one that has it, and the one for which it is filled.
+fn of_pv(pv: &Arc<Pv>) -> Vec<String> {
+    let claim = pv.spec.claim_ref.as_ref();
+    let has = claim.and_then(|claim| claim.uid.clone());
+    let second = claim.and_then(|claim| filled_by(&claim.name));
+    let filled = pv.metadata.annotations.as_ref().and_then(|all| all.get(POPULATES).cloned());
+    [has, second, filled].into_iter().flatten().collect()
+}
+
+fn place<S: Source>(source: &S) -> Place {
+    (source.namespace().unwrap_or_default(), source.name_any())
+}
+
+/// The pause after so many looks in vain before.
+fn longer(before: u32, longest: Duration) -> Duration {
+    AGAIN.saturating_mul(2_u32.saturating_pow(before)).min(longest)
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
