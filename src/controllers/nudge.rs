@@ -34,7 +34,8 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// A claim as it was seen: changed meanwhile, it is another one.
 type Seen = (String, String, String);
 
-/// Touch claims of this driver whose edit nobody has taken up, once for each size, until `stop`.
+/// Touch claims of this driver whose edit nobody has taken up, once for each size, until `stop`. The claims have
+/// the key [`ClaimSummary::MAY_GROW`].
 pub async fn wake_resizer(
     client: &Client,
     claims: &Watched<ClaimSummary>,
@@ -47,7 +48,7 @@ pub async fn wake_resizer(
         let mut reported: HashSet<Seen> = HashSet::new();
         let mut changes = claims.changes();
         loop {
-            let all = claims.all();
+            let all = claims.with_key(ClaimSummary::MAY_GROW);
             let found: Vec<Seen> =
                 all.iter().filter(|one| is_unheard(one)).map(|one| seen(one)).collect();
             others.retain(|one| found.contains(one));

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{SourceKind, VolumePopulator};
 use crate::causes;
-use crate::cluster::{Binding, ClaimSummary, DataSource, Watched, list};
+use crate::cluster::{Binding, Change, Changed, ClaimSummary, DataSource, Timers, Watched, list};
 use crate::populators::apply::Events;
 use crate::populators::seen::uid;
 use crate::populators::{PopulatorReason, Tally};
@@ -96,17 +96,15 @@ impl Verdict {
     }
 }
 
-/// What was found of a claim, and what is still to be told of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Known {
-    verdict: Verdict,
-    /// When it is told that nobody will fill it; `None` once it is, or need not be.
-    tell_at: Option<Instant>,
-}
-
 /// All claims, by their uid.
 #[derive(Debug, Default)]
-struct Judged(HashMap<String, Known>);
+struct Judged {
+    verdicts: HashMap<String, Verdict>,
+    /// Those that are to be told that nobody will fill them, or were.
+    invalid: HashMap<String, Arc<ClaimSummary>>,
+    /// When they are told.
+    later: Timers<String>,
+}
 
 /// What is to be done.
 #[derive(Debug, Default)]
@@ -115,45 +113,76 @@ struct Plan {
     found: Vec<Verdict>,
     /// To be told now that nobody will fill them.
     tell: Vec<Arc<ClaimSummary>>,
-    next: Option<Instant>,
 }
 
 impl Judged {
-    /// Judge all claims: what is new or has changed is counted once, and told unless it is bound.
+    /// Judge the claims that have changed: what is new or has changed is counted once, and told unless it is bound.
     fn plan(
         &mut self,
-        claims: Vec<Arc<ClaimSummary>>,
+        changed: Changed<ClaimSummary>,
         kinds: &HashSet<(String, String)>,
         grace: Duration,
         now: Instant,
     ) -> Plan {
-        let mut before = std::mem::take(&mut self.0);
         let mut plan = Plan::default();
-        for claim in claims {
-            let (id, verdict) = (uid(&claim.metadata).to_owned(), Verdict::of(&claim, kinds));
-            let is_told = verdict == Verdict::Invalid && claim.binding == Binding::Pending;
-            let mut known = match before.remove(&id) {
-                Some(known) if known.verdict == verdict => known,
-                _ => {
-                    plan.found.push(verdict);
-                    Known { verdict, tell_at: is_told.then(|| now + grace) }
-                }
-            };
-            known.tell_at = known.tell_at.filter(|_| is_told);
-            match known.tell_at {
-                Some(at) if at <= now => plan.tell.push(claim),
-                at => plan.next = [plan.next, at].into_iter().flatten().min(),
+        match changed {
+            Changed::Everything(all) => {
+                let there: HashSet<&str> = all.iter().map(|claim| uid(&claim.metadata)).collect();
+                let gone = self.verdicts.keys().filter(|uid| !there.contains(uid.as_str()));
+                let gone: Vec<String> = gone.cloned().collect();
+                gone.iter().for_each(|uid| self.forget(uid));
+                let found = all.into_iter().filter_map(|one| self.judge(one, kinds, now + grace));
+                plan.found.extend(found);
             }
-            self.0.insert(id, known);
+            Changed::These(changes) => {
+                for Change { before, now: then, .. } in changes {
+                    let id = |claim: &Arc<ClaimSummary>| uid(&claim.metadata).to_owned();
+                    let is_there = |before: &String| then.as_ref().map(id).as_ref() == Some(before);
+                    if let Some(gone) = before.as_ref().map(id).filter(|one| !is_there(one)) {
+                        self.forget(&gone);
+                    }
+                    let found = then.and_then(|claim| self.judge(claim, kinds, now + grace));
+                    plan.found.extend(found);
+                }
+            }
+        }
+        while let Some((uid, _)) = self.later.take_due(now) {
+            plan.tell.extend(self.invalid.get(&uid).cloned());
         }
         plan
     }
 
-    /// Note that a claim was told, or that this has to be tried again.
-    fn note(&mut self, claim: &ClaimSummary, again: Option<Instant>) {
-        if let Some(known) = self.0.get_mut(uid(&claim.metadata)) {
-            known.tell_at = again;
+    /// Judge a claim, and have it told at a time, if it is new or the verdict is another one: then that.
+    fn judge(
+        &mut self,
+        claim: Arc<ClaimSummary>,
+        kinds: &HashSet<(String, String)>,
+        at: Instant,
+    ) -> Option<Verdict> {
+        let (id, verdict) = (uid(&claim.metadata).to_owned(), Verdict::of(&claim, kinds));
+        let is_told = verdict == Verdict::Invalid && claim.binding == Binding::Pending;
+        let is_new = self.verdicts.insert(id.clone(), verdict) != Some(verdict);
+        if is_told && is_new {
+            self.later.set(id.clone(), at);
         }
+        if is_told {
+            self.invalid.insert(id, claim);
+        } else {
+            self.later.remove(&id);
+            self.invalid.remove(&id);
+        }
+        is_new.then_some(verdict)
+    }
+
+    fn forget(&mut self, uid: &String) {
+        self.verdicts.remove(uid);
+        self.invalid.remove(uid);
+        self.later.remove(uid);
+    }
+
+    /// Have a claim told again at a time.
+    fn tell_again(&mut self, claim: &ClaimSummary, at: Instant) {
+        self.later.set(uid(&claim.metadata).to_owned(), at);
     }
 }
 
@@ -175,12 +204,15 @@ pub async fn run(
         claims.known().await;
         populators.known().await;
         let events = Events { client: client.clone() };
-        let mut changes = (claims.changes(), populators.changes());
-        let mut judged = Judged::default();
+        let (mut changes, mut registered) = (claims.subscribe(), populators.changes());
+        let (mut judged, mut known) = (Judged::default(), HashSet::new());
         loop {
-            changes.0.mark_unchanged();
-            changes.1.mark_unchanged();
-            let plan = judged.plan(claims.all(), &kinds(populators), grace, Instant::now());
+            registered.mark_unchanged();
+            let (kinds, mut changed) = (kinds(populators), changes.take());
+            if kinds != known {
+                (known, changed) = (kinds, Changed::Everything(claims.all()));
+            }
+            let plan = judged.plan(changed, &known, grace, Instant::now());
             plan.found.iter().for_each(|verdict| tally.validated(verdict.as_str()));
             for claim in &plan.tell {
                 let told = tell(client, &events, mode, claim).await;
@@ -188,12 +220,14 @@ pub async fn run(
                     tally.validated("error");
                     tracing::warn!(error = causes::in_full(error), "a claim is not told yet");
                 }
-                judged.note(claim, told.is_err().then(|| Instant::now() + AGAIN));
+                if told.is_err() {
+                    judged.tell_again(claim, Instant::now() + AGAIN);
+                }
             }
-            let again = judged.0.values().filter_map(|known| known.tell_at).min();
+            let again = judged.later.next();
             tokio::select! {
-                _ = changes.0.changed() => {}
-                _ = changes.1.changed() => {}
+                () = changes.changed() => {}
+                _ = registered.changed() => {}
                 () = until(again) => {}
             }
         }
@@ -288,9 +322,8 @@ mod tests {
         let mut look = |after: u64, phase: &str, kinds: &HashSet<(String, String)>| {
             let claims = vec![claim("u", &of("a", "B"), phase)];
             let now = start + Duration::from_secs(after);
-            let plan = judged.plan(claims, kinds, GRACE, now);
-            plan.tell.iter().for_each(|claim| judged.note(claim, None));
-            let next = plan.next.map(|next| (next - start).as_secs());
+            let plan = judged.plan(Changed::Everything(claims), kinds, GRACE, now);
+            let next = judged.later.next().map(|next| (next - start).as_secs());
             (plan.found.len(), plan.tell.len(), next)
         };
         for (after, phase, kinds, expected) in [
