@@ -21,7 +21,7 @@ use super::names::{Shares, share};
 use super::{LIFE, Pair, Pairs, Service, Shown, WRITER, Workload, webhooks};
 use crate::api::StatefulSetName;
 use crate::causes;
-use crate::cluster::{Watched, every, list, writes};
+use crate::cluster::{Changed, Changes, Watched, every, list, writes};
 
 /// The key of the Secret under which the certificates are.
 const KEY: &str = "certificates.json";
@@ -95,6 +95,46 @@ enum KeepError {
     Api(#[from] kube::Error),
 }
 
+/// What the names depend on: which StatefulSets PvcAutoscalers name, and which are there. What else changes of
+/// them is no reason to go over all names.
+struct Names {
+    autoscalers: Changes<StatefulSetName>,
+    sets: Changes<StatefulSet>,
+}
+
+impl Names {
+    /// Take what has changed; whether names may have.
+    fn take(&mut self) -> bool {
+        let named = |one: &Arc<StatefulSetName>| one.stateful_set().map(str::to_owned);
+        let are_named_otherwise = match self.autoscalers.take() {
+            Changed::Everything(_) => true,
+            Changed::These(all) => all.iter().any(|change| {
+                change.before.as_ref().and_then(named) != change.now.as_ref().and_then(named)
+            }),
+        };
+        let are_others = match self.sets.take() {
+            Changed::Everything(_) => true,
+            Changed::These(all) => {
+                all.iter().any(|change| change.before.is_some() != change.now.is_some())
+            }
+        };
+        are_named_otherwise || are_others
+    }
+
+    /// Wait until names may have changed.
+    async fn changed(&mut self) {
+        loop {
+            tokio::select! {
+                () = self.autoscalers.changed() => {}
+                () = self.sets.changed() => {}
+            }
+            if self.take() {
+                return;
+            }
+        }
+    }
+}
+
 impl Keeper {
     /// A keeper of what has the name of this service, which lets `shown` show what it keeps.
     pub fn new(client: Client, service: Service, shown: Shown) -> Self {
@@ -130,14 +170,11 @@ impl Keeper {
                 autoscalers.known(),
                 sets.known()
             );
-            let mut changes = [
-                secrets.changes(),
-                configurations.changes(),
-                autoscalers.changes(),
-                sets.changes(),
-            ];
+            let mut changes = [secrets.changes(), configurations.changes()];
+            let mut names = Names { autoscalers: autoscalers.subscribe(), sets: sets.subscribe() };
             loop {
                 changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
+                names.take();
                 let configuration = configurations.all().first().map(|one| (**one).clone());
                 let wanted = workloads(autoscalers.all().iter().map(AsRef::as_ref));
                 let exists = |one: &Workload| {
@@ -149,12 +186,11 @@ impl Keeper {
                     configuration,
                 };
                 let pause = self.keep(&seen).await;
-                let [of_secrets, of_configurations, of_autoscalers, of_sets] = &mut changes;
+                let [of_secrets, of_configurations] = &mut changes;
                 tokio::select! {
                     _ = of_secrets.changed() => {}
                     _ = of_configurations.changed() => {}
-                    _ = of_autoscalers.changed() => {}
-                    _ = of_sets.changed() => {}
+                    () = names.changed() => {}
                     () = tokio::time::sleep(pause) => {}
                 }
             }

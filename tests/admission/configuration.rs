@@ -55,6 +55,30 @@ async fn only_stateful_sets_that_are_named_are_asked_for() {
     assert!(!looked("web").await);
 }
 
+/// StatefulSets change all day, and PvcAutoscalers with each step of a swap.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_of_no_name_has_no_name_read() {
+    let api = cluster();
+    let replica = replica(&api);
+    for at in 0..50 {
+        workload(&api, &format!("db-{at}"), &json!([]));
+    }
+    api.until("all are covered", |api| (0..50).all(|at| names(api, &format!("db-{at}")))).await;
+    sleep(Duration::from_secs(60)).await;
+    let before = replica.autoscalers.records_read();
+    let mut set: StatefulSet = api.get("shop/db-7").expect("it is there");
+    set.metadata.annotations = Some([("note".to_owned(), "x".to_owned())].into());
+    api.put(&set);
+    let swap = json!([{"ordinal": 0, "activeClaim": "a"}]);
+    workload(&api, "db-8", &swap);
+    sleep(Duration::from_secs(60)).await;
+    let read = replica.autoscalers.records_read() - before;
+    assert!((1..=4).contains(&read), "{read} PvcAutoscalers are read");
+    api.delete::<StatefulSet>("shop/db-7");
+    workload(&api, "web", &json!([]));
+    api.until("a new name is still seen", |api| names(api, "web")).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_none_takes_the_webhook_from_nobody_else() {
     let api = cluster();

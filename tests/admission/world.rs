@@ -98,6 +98,7 @@ pub fn pairs(api: &FakeApi) -> Option<Pairs> {
 /// A replica of the operator, which dies when this is dropped.
 pub struct Replica {
     pub shown: Shown,
+    pub autoscalers: Arc<Watched<StatefulSetName>>,
     tasks: JoinSet<()>,
     stop: CancellationToken,
     client: Client,
@@ -118,13 +119,14 @@ impl Replica {
             .with_lives(life, clock);
         let mut tasks = JoinSet::new();
         let (stopped, of) = (stop.clone(), client.clone());
+        let autoscalers: Arc<Watched<StatefulSetName>> =
+            Arc::new(Watched::start(Api::all(of.clone()), every(), &stopped));
+        let watched = autoscalers.clone();
         tasks.spawn(async move {
-            let autoscalers: Watched<StatefulSetName> =
-                Watched::start(Api::all(of.clone()), every(), &stopped);
             let sets: Watched<StatefulSet> = Watched::start(Api::all(of), every(), &stopped);
-            keeper.run(&autoscalers, &sets, stopped).await;
+            keeper.run(&watched, &sets, stopped).await;
         });
-        Replica { shown, tasks, client, _stop: stop.clone().drop_guard(), stop }
+        Replica { shown, autoscalers, tasks, client, _stop: stop.clone().drop_guard(), stop }
     }
 
     /// Serve on a port of this machine; says where.
