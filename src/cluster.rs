@@ -45,8 +45,8 @@ pub mod writes;
 pub(crate) use asks::Answers;
 pub use asks::Asks;
 pub use caught::{
-    INTERNAL_ERROR, LONGEST_WORK, Panicked, Unfinished, begun_again, caught, caught_in_time,
-    caught_now, panics, report_panic, report_unfinished,
+    INTERNAL_ERROR, LONGEST_WORK, Unfinished, begun_again, caught_in_time, report_panic,
+    report_unfinished,
 };
 pub use claim::{
     Binding, CLASS, ClaimSizes, EXCHANGE, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY,

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use crate::causes;
-use crate::cluster::caught;
+use crate::cluster::caught_in_time;
 
 pub mod agent;
 pub mod cleaner;
@@ -22,17 +22,17 @@ pub mod pools;
 pub mod storage;
 pub mod usage;
 
-/// Do the work for one object of a loop; true if it is done. An error or a panic is that object's: the loop goes on
-/// with the others.
+/// Do the work for one object of a loop; true if it is done. An error, a panic or a call that hangs is that object's:
+/// the loop goes on with the others.
 async fn is_done(
     in_loop: &'static str,
     object: &str,
     work: impl Future<Output = Result<(), kube::Error>>,
 ) -> bool {
-    let error = match caught(in_loop, work).await {
+    let error = match caught_in_time(in_loop, work).await {
         Ok(Ok(())) => return true,
         Ok(Err(error)) => causes::in_full(&error),
-        Err(panicked) => panicked.to_string(),
+        Err(why) => why.to_string(),
     };
     tracing::warn!(in_loop, object, error, "the work for an object is not done yet");
     false

@@ -25,6 +25,7 @@ pub mod lvm; // volume groups and logical volumes
 pub mod metrics; // names, units, help
 pub mod mount; // the mount table
 pub mod node; // what this machine can do with a volume
+pub mod panics; // one object's panic is that object's
 pub mod populators; // fills claims from what they name
 pub mod run; // the wiring; sees every room
 #[cfg(any(test, feature = "testing"))]

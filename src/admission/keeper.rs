@@ -21,7 +21,11 @@ use super::names::{Shares, share};
 use super::{LIFE, Pair, Pairs, Service, Shown, WRITER, Workload, webhooks};
 use crate::api::StatefulSetName;
 use crate::causes;
-use crate::cluster::{Changed, Changes, Watched, every, list, writes};
+use crate::cluster::{Changed, Changes, Watched, begun_again, caught_in_time, every, list, writes};
+use crate::panics::caught_now;
+
+/// What panics are counted under.
+const LOOP: &str = "webhook";
 
 /// The key of the Secret under which the certificates are.
 const KEY: &str = "certificates.json";
@@ -163,7 +167,7 @@ impl Keeper {
         let only = |name: &str| every().fields(&format!("metadata.name={name}"));
         let secrets = Watched::start(self.secrets(), only(self.secret_name()), &stop);
         let configurations = Watched::start(self.configurations(), only(&self.service.name), &stop);
-        let kept = async {
+        let kept = begun_again(LOOP, async || {
             tokio::join!(
                 secrets.known(),
                 configurations.known(),
@@ -194,7 +198,7 @@ impl Keeper {
                     () = tokio::time::sleep(pause) => {}
                 }
             }
-        };
+        });
         stop.run_until_cancelled(kept).await;
     }
 
@@ -205,10 +209,13 @@ impl Keeper {
         if self.plan(seen).is_none() {
             return self.pairs(seen).next((self.clock)()).unwrap_or(LOOK).min(LOOK);
         }
-        let written = self.write().await;
+        let written = Box::pin(caught_in_time(LOOP, self.write())).await;
         tokio::time::sleep(PAUSE).await;
-        let Err(error) = written else { return Duration::ZERO };
-        let error = causes::in_full(&error);
+        let error = match written {
+            Ok(Ok(())) => return Duration::ZERO,
+            Ok(Err(error)) => causes::in_full(&error),
+            Err(why) => why.to_string(),
+        };
         tracing::warn!(webhook = %self.service, error, "the webhook is not as it should be yet");
         AGAIN
     }
@@ -399,5 +406,6 @@ impl Keeper {
 /// refuses it, and an older one may have taken it.
 fn workloads<'a>(autoscalers: impl Iterator<Item = &'a StatefulSetName>) -> BTreeSet<Workload> {
     let workload = |one: &StatefulSetName| Workload::parse(&one.namespace()?, one.stateful_set()?);
-    autoscalers.filter_map(workload).collect()
+    // One that the program stumbles over is named by none; the log says where.
+    autoscalers.filter_map(|one| caught_now(LOOP, || workload(one)).ok().flatten()).collect()
 }

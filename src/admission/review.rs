@@ -23,7 +23,8 @@ use super::guests::Guest;
 use super::{Verdict, Workload, decide};
 use crate::api::{PvcAutoscaler, StatefulSetName, SwapPhase, controlling_stateful_set};
 use crate::causes;
-use crate::cluster::{caught, list};
+use crate::cluster::list;
+use crate::panics::caught;
 
 /// How long is looked: less than the API server waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(4);

@@ -16,7 +16,8 @@ use crate::autoscaler::seen::{uid, uses};
 use crate::autoscaler::tell::lower;
 use crate::causes;
 use crate::cluster::{
-    PodSummary, VolumeSeen, Wish, capacity, caught_in_time, is_being_copied, is_restricted, pods,
+    PodSummary, VolumeSeen, Wish, begun_again, capacity, caught_in_time, is_being_copied,
+    is_restricted, pods,
 };
 use crate::populators;
 use crate::volume::{Fence, Standing, Use};
@@ -53,11 +54,11 @@ impl Keeper {
         tokio::join!(self.autoscalers.known(), self.cluster.known());
         tokio::join!(self.gated.known(), self.sources.known());
         tokio::join!(
-            self.give_back(What::Volumes),
-            self.give_back(What::Claims),
-            self.give_back(What::Exchanges),
-            self.give_back(What::Gates),
-            self.give_back(What::Copies)
+            begun_again("volumes", || self.give_back(What::Volumes)),
+            begun_again("held claims", || self.give_back(What::Claims)),
+            begun_again("exchanges", || self.give_back(What::Exchanges)),
+            begun_again("gated pods", || self.give_back(What::Gates)),
+            begun_again("orphans", || self.give_back(What::Copies))
         );
     }
 

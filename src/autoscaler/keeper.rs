@@ -29,7 +29,7 @@ use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, WRITER, concerned};
 use crate::causes;
 use crate::cluster::{
-    Asks, Clock, ClockSkew, Cluster, PodVersion, Unreadable, Watched, every, writes,
+    Asks, Clock, ClockSkew, Cluster, PodVersion, Unreadable, Watched, begun_again, every, writes,
 };
 use crate::populators::Watches;
 
@@ -140,7 +140,7 @@ impl Keeper {
 
     /// Keep claims, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let kept = async {
+        let kept = begun_again("pvcautoscalers", async || {
             self.watches.known().await;
             tokio::join!(self.autoscalers.known(), self.sets.known(), self.deployments.known());
             tokio::join!(self.sources.known(), self.cluster.known());
@@ -150,7 +150,7 @@ impl Keeper {
                 tokio::time::sleep(PAUSE).await;
                 looks.wait().await;
             }
-        };
+        });
         let both = async { tokio::join!(kept, self.give_back_forgotten()) };
         stop.run_until_cancelled(Box::pin(both)).await;
     }

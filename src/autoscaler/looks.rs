@@ -17,6 +17,7 @@ use crate::cluster::{
     Change, Changed, ClaimSummary, Due, Queue, Slots, Timers, Unfinished, caught_in_time,
     report_unfinished,
 };
+use crate::panics::caught_now;
 
 /// How many are looked at at once: half of them of one namespace, and some that are in no swap.
 const SLOTS: Slots = Slots { all: AT_ONCE, of_namespace: AT_ONCE / 2, not_urgent: 4 };
@@ -119,7 +120,8 @@ impl Looks {
                 continue;
             };
             one.is_attended = true;
-            one.versions = keeper.versions(&one.autoscaler, self.news.away());
+            one.versions =
+                versions_of(keeper, &one.autoscaler, self.news.away()).unwrap_or_default();
             let (autoscaler, refusal) = (one.autoscaler.clone(), one.refusal.take());
             self.attendants.spawn(look(keeper.clone(), autoscaler, chosen, refusal));
         }
@@ -172,7 +174,8 @@ impl Looks {
     /// Have one be due if something of it has changed. One that is looked at is compared when that has ended.
     fn compare(&mut self, keeper: &Keeper, uid: String, now: Instant) {
         let Some(one) = self.known.get_mut(&uid).filter(|one| !one.is_attended) else { return };
-        if keeper.versions(&one.autoscaler, self.news.away()) == one.versions {
+        let Some(versions) = versions_of(keeper, &one.autoscaler, self.news.away()) else { return };
+        if versions == one.versions {
             return;
         }
         one.waits = 0;
@@ -252,6 +255,20 @@ async fn look(
         Err(why) => (None, Some(why)),
     };
     Attended { chosen, unfinished, after, refusal }
+}
+
+/// The versions of what belongs to a workload; `None` after a panic over one, which stops no other.
+fn versions_of(
+    keeper: &Keeper,
+    autoscaler: &PvcAutoscaler,
+    away: &BTreeSet<String>,
+) -> Option<Vec<String>> {
+    let found = caught_now("pvcautoscalers", || keeper.versions(autoscaler, away));
+    let told = found.inspect_err(|panicked| {
+        let (name, namespace) = (autoscaler.name_any(), autoscaler.namespace());
+        tracing::error!(autoscaler = name, namespace, %panicked, "it is not looked at");
+    });
+    told.ok()
 }
 
 impl Keeper {

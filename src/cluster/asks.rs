@@ -16,6 +16,7 @@ use crate::api::VolumeOnNode;
 use crate::causes;
 use crate::cluster::Cluster;
 use crate::cluster::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
+use crate::panics::{Panicked, caught};
 use crate::volume::{Fence, Reason, Use, VolumeId, Volumes};
 
 /// How soon a volume is looked at again at the earliest, and at the latest: whoever has it open for a
@@ -222,8 +223,12 @@ impl Asks {
         let (asks, stop) = (self.clone(), self.stop.clone());
         tokio::spawn(async move {
             let asking = async {
-                let answer = asks.have_done(&id, wish).await;
-                asks.note(&id, answer);
+                let answer = caught("asks", asks.have_done(&id, wish)).await;
+                let panicked = |panicked: Panicked| NotDone {
+                    reason: Reason::Failed,
+                    why: panicked.to_string(),
+                };
+                asks.note(&id, answer.map_err(panicked).flatten());
             };
             stop.run_until_cancelled(asking).await;
         });

@@ -1,18 +1,14 @@
 //! A panic in the work for one object is that object's trouble, and so is a call of it that never ends.
 
-use std::any::Any;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::AssertUnwindSafe;
-use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use kube::{Client, Resource, ResourceExt};
 use tokio::time::timeout;
 
 use crate::causes;
 use crate::cluster::OnceEvent;
+use crate::panics::{Panicked, caught};
 
 /// The reason of the event on an object whose work ended in a panic.
 pub const INTERNAL_ERROR: &str = "InternalError";
@@ -47,47 +43,6 @@ impl fmt::Display for Unfinished {
 /// Before a loop that ended in a panic is begun again.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What a panic said.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Panicked(pub String);
-
-impl fmt::Display for Panicked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the program has an error: {}", self.0)
-    }
-}
-
-/// How many panics were caught since the start, by what they were in. Its scope is that of the figure: the process.
-static CAUGHT: LazyLock<Mutex<BTreeMap<&'static str, u64>>> = LazyLock::new(Mutex::default);
-
-/// Do the work for one object of a loop; a panic of it is counted, and is no panic of the loop.
-///
-/// # Errors
-/// What the panic said.
-pub async fn caught<T>(
-    in_loop: &'static str,
-    work: impl Future<Output = T>,
-) -> Result<T, Panicked> {
-    // The work reads the cluster again when it is begun again, and keeps nothing of what it had.
-    AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| counted(in_loop, &*panic))
-}
-
-fn counted(in_loop: &'static str, panic: &(dyn Any + Send)) -> Panicked {
-    let said = panic.downcast_ref::<String>().map(String::as_str);
-    let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-    *CAUGHT.lock().unwrap_or_else(PoisonError::into_inner).entry(in_loop).or_default() += 1;
-    Panicked(said.unwrap_or("it does not say which").to_owned())
-}
-
-/// As [`caught`], of work that waits for nothing.
-///
-/// # Errors
-/// What the panic said.
-pub fn caught_now<T>(in_loop: &'static str, work: impl FnOnce() -> T) -> Result<T, Panicked> {
-    let done = std::panic::catch_unwind(AssertUnwindSafe(work));
-    done.map_err(|panic| counted(in_loop, &*panic))
-}
-
 /// Run a loop; one that ends in a panic is begun again after a pause, from what the cluster has then.
 pub async fn begun_again<F: Future<Output = ()>>(
     in_loop: &'static str,
@@ -99,7 +54,7 @@ pub async fn begun_again<F: Future<Output = ()>>(
     }
 }
 
-/// The same, for so long and no longer: what it has not done by then is not done.
+/// As [`caught`], for so long and no longer: what it has not done by then is not done.
 ///
 /// # Errors
 /// Why there is no outcome.
@@ -129,11 +84,6 @@ pub async fn report_unfinished<K: Resource<DynamicType = ()>>(
     }
 }
 
-/// Count the panics that were caught since the start, by the loop that they were in.
-pub fn panics() -> BTreeMap<&'static str, u64> {
-    CAUGHT.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
 /// Report on an object that the work for it ended in a panic; the log has where.
 pub async fn report_panic<K: Resource<DynamicType = ()>>(
     client: &Client,
@@ -158,16 +108,7 @@ pub async fn report_panic<K: Resource<DynamicType = ()>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn a_panic_is_what_it_said_and_is_counted() {
-        assert_eq!(caught("test", async { 7 }).await, Ok(7));
-        let said = caught("test", async { panic!("of {}", "one") }).await;
-        assert_eq!(said, Err::<(), _>(Panicked("of one".to_owned())));
-        let now = caught_now("test", || panic!("of another"));
-        assert_eq!(now, Err::<(), _>(Panicked("of another".to_owned())));
-        assert_eq!(panics().get("test"), Some(&2));
-    }
+    use crate::panics::panics;
 
     #[tokio::test(start_paused = true)]
     async fn a_loop_is_begun_again_after_a_panic() {

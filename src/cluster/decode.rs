@@ -19,6 +19,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::cluster::OnceEvent;
+use crate::panics::caught_now;
 
 /// The reason of the event on an object that cannot be decoded.
 pub const OBJECT_UNREADABLE: &str = "ObjectUnreadable";
@@ -211,8 +212,10 @@ where
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields"); // Nobody here asks who wrote what.
         }
-        let decoded = K::deserialize(&object);
-        Ok(Guarded(decoded.map_err(|error| Unreadable::of::<K>(&object, &error))))
+        Ok(Guarded(match caught_now("objects", || K::deserialize(&object)) {
+            Ok(decoded) => decoded.map_err(|error| Unreadable::of::<K>(&object, &error)),
+            Err(panicked) => Err(Unreadable::of::<K>(&object, &panicked)),
+        }))
     }
 }
 

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::causes;
 use crate::cluster::decode::{Guarded, PAGE, Unreadable, guarded, note_readable, note_unreadable};
 use crate::cluster::summary::weight;
+use crate::panics::caught_now;
 
 /// Watches all records of a kind, whose first list comes in small pages: a page is in memory as a whole, before
 /// its records are cut.
@@ -493,7 +494,7 @@ where
 {
     /// What an event says of records that are kept. A record that no longer can be decoded stays as it was.
     fn decoded(&mut self, event: Event<Guarded<K>>, cut: fn(&mut K)) -> Option<Event<K>> {
-        Some(match event {
+        Some(match cut_in(event, cut) {
             Event::Init => {
                 (self.listed, self.listed_shares) = (Unread::default(), Shares::default());
                 Event::Init
@@ -507,8 +508,7 @@ where
                 gone.for_each(|(_, gone)| note_readable::<K>(&gone.metadata));
                 Event::InitDone
             }
-            Event::InitApply(Guarded(Ok(mut record))) => {
-                cut(&mut record);
+            Event::InitApply(Guarded(Ok(record))) => {
                 if !self.listed_shares.take(record.meta(), 0, weight(&record)) {
                     self.skip_listed(record.meta());
                     return None;
@@ -527,8 +527,7 @@ where
                 self.listed.records.insert(place(&unreadable.metadata), unreadable);
                 Event::InitApply(before?)
             }
-            Event::Apply(Guarded(Ok(mut record))) => {
-                cut(&mut record);
+            Event::Apply(Guarded(Ok(record))) => {
                 let taken = self.taken_by(record.meta());
                 if !self.shares.take(record.meta(), taken, weight(&record)) {
                     self.skip(record.meta());
@@ -663,6 +662,28 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Leave of the record of an event what `cut` leaves; one over which that stumbles cannot be read.
+fn cut_in<K>(event: Event<Guarded<K>>, cut: fn(&mut K)) -> Event<Guarded<K>>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let guarded = |Guarded(read): Guarded<K>| {
+        let mut record = match read {
+            Ok(record) => record,
+            Err(unreadable) => return Guarded(Err(unreadable)),
+        };
+        Guarded(match caught_now("objects", || cut(&mut record)) {
+            Ok(()) => Ok(record),
+            Err(panicked) => Err(Unreadable::of_record(&record, &panicked.to_string())),
+        })
+    };
+    match event {
+        Event::Apply(record) => Event::Apply(guarded(record)),
+        Event::InitApply(record) => Event::InitApply(guarded(record)),
+        event @ (Event::Delete(_) | Event::Init | Event::InitDone) => event,
+    }
+}
+
 async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
@@ -680,6 +701,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use k8s_openapi::api::events::v1::Event;
     use kube::ResourceExt;
+    use serde::{Deserialize, Serialize};
     use serde_json::{Value, json};
 
     use super::*;
@@ -829,6 +851,49 @@ mod tests {
         watched.until(|all| all.unreadable().is_empty().then_some(())).await;
         assert_eq!(names(), ["bad", "third"]);
         assert_eq!(unreadable_by_kind().get("Pool"), None);
+    }
+
+    /// A kind of which one object makes the program stumble.
+    #[derive(Resource, Serialize, Deserialize, Debug, Clone, PartialEq)]
+    #[resource(inherit = ConfigMap)]
+    #[serde(from = "ConfigMap")]
+    struct Fragile {
+        metadata: ObjectMeta,
+    }
+
+    impl From<ConfigMap> for Fragile {
+        fn from(from: ConfigMap) -> Self {
+            let is_of = |name: &str| from.metadata.name.as_deref() == Some(name);
+            assert!(!is_of("undecodable"), "a fault of the decoder");
+            Fragile { metadata: from.metadata }
+        }
+    }
+
+    fn cut_fragile(one: &mut Fragile) {
+        assert!(one.name_any() != "uncut", "a fault of who cuts");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_over_one_record_is_that_record_unreadable_and_not_the_end_of_the_watch() {
+        let (api, stop) = (FakeApi::new(), CancellationToken::new());
+        let put = |name: &str| {
+            let metadata = json!({"name": name, "namespace": "shop", "uid": name});
+            api.put_json::<ConfigMap>(json!({"metadata": metadata}));
+        };
+        ["undecodable", "uncut", "good"].into_iter().for_each(put);
+        let all = Api::all(api.client());
+        let watched: Watched<Fragile> = Watched::start_cut(all, every(), &stop, cut_fragile);
+        tokio::time::timeout(Duration::from_secs(60), watched.known()).await.expect("it is known");
+        let names = |watched: &Watched<Fragile>| -> Vec<String> {
+            watched.unreadable().iter().map(|one| one.name().to_owned()).collect()
+        };
+        assert_eq!(names(&watched), ["uncut", "undecodable"]);
+        let why = watched.unreadable()[0].to_string();
+        assert!(why.contains("a fault of who cuts"), "{why}");
+        put("uncut");
+        put("other");
+        watched.until(|all| all.get_in("shop", "other")).await;
+        assert_eq!((watched.all().len(), names(&watched).len()), (2, 2));
     }
 
     #[tokio::test(start_paused = true)]

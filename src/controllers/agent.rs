@@ -20,8 +20,9 @@ use crate::api::{
 };
 use crate::busy::{Busy, BusyError};
 use crate::causes;
-use crate::cluster::{self, Guarded, caught, every, guarded, note_readable, note_unreadable};
+use crate::cluster::{self, Guarded, every, guarded, note_readable, note_unreadable};
 use crate::controllers::storage::StorageRecord;
+use crate::panics::caught;
 use crate::volume::{Fence, Growth, NodeKey, State, VolumeError, VolumeId, Volumes};
 
 /// Who writes the status, for the API server.

@@ -11,12 +11,13 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::causes;
-use crate::cluster::{Cluster, Kept, begun_again, caught};
+use crate::cluster::{Cluster, Kept, begun_again};
 use crate::controllers::events::fact::{Fact, Seen, Sights, Sizes, differences, facts};
 use crate::controllers::events::history::History;
 use crate::controllers::events::told::{Step, Told};
 use crate::controllers::pools::WRITER;
 use crate::controllers::until;
+use crate::panics::caught;
 
 mod fact;
 mod history;

@@ -13,7 +13,6 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::causes;
 use crate::cluster::{
     Binding, ClaimSummary, Lasting, Pv, RESIZER_WOKEN_FOR, Unreadable, Watched, begun_again, writes,
 };
@@ -63,13 +62,11 @@ pub async fn wake_resizer(
                 if reported.contains(&one) {
                     continue;
                 }
-                match report(client, &claim, &why).await {
-                    Ok(()) => drop(reported.insert(one)),
-                    Err(error) => {
-                        let (error, size) = (causes::in_full(&error), why);
-                        tracing::warn!(size, error, "failed to report a size");
-                        next = Some(AGAIN);
-                    }
+                let place = format!("{}/{}", one.0, one.1);
+                if is_done(LOOP, &place, report(client, &claim, &why)).await {
+                    reported.insert(one);
+                } else {
+                    next = Some(AGAIN);
                 }
             }
             for one in late.into_iter().filter(|one| !others.contains(one)).collect::<Vec<_>>() {

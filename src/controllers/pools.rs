@@ -17,11 +17,12 @@ use crate::api::{
 };
 use crate::bytes::Bytes;
 use crate::causes;
-use crate::cluster::{Nodes, Watched, begun_again, caught, caught_now, every};
+use crate::cluster::{Nodes, Watched, begun_again, every};
 use crate::controllers::agent::AFTER_PANIC;
 use crate::controllers::is_done;
 use crate::controllers::storage::StorageRecord;
 use crate::node::{GroupSource, NewDisk, Node as Machine, PoolPlan};
+use crate::panics::{caught, caught_now};
 use crate::volume::PoolName;
 
 /// Who writes the status of pools and events, for the API server.
@@ -164,19 +165,20 @@ pub async fn follow(
     storage: &StorageRecord,
     stop: CancellationToken,
 ) {
-    let followed = async {
+    let followed = begun_again(LOOP, async || {
         wanted.known().await;
         let mut made: Option<Vec<PoolPlan>> = None;
         loop {
             // Now and then also without a change: a disk may have come, or a volume gone.
+            let before = made.as_deref().unwrap_or_default();
             let changed = wanted.until(|pools| {
-                Some(plans(name, &pools.all())).filter(|p| made.as_ref() != Some(p))
+                Some(plans(name, &pools.all(), before)).filter(|p| made.as_ref() != Some(p))
             });
             let plans = match timeout(LOOK, changed).await {
                 Ok(plans) => plans,
                 Err(_) => made.clone().unwrap_or_default(),
             };
-            match caught("pools", node.set_pools(plans.clone())).await {
+            match caught(LOOP, node.set_pools(plans.clone())).await {
                 Ok(Ok(())) if made.as_ref() == Some(&plans) => {}
                 Ok(Ok(())) => {
                     made = Some(plans);
@@ -193,20 +195,27 @@ pub async fn follow(
                 }
             }
         }
-    };
+    });
     stop.run_until_cancelled(followed).await;
 }
 
 /// What this node makes of the pools that are for it, the oldest first; names that no pool can have are left
-/// out.
-pub fn plans(node: &str, pools: &[Arc<Pool>]) -> Vec<PoolPlan> {
+/// out. A pool that the program stumbles over stays as it was `made`.
+fn plans(node: &str, pools: &[Arc<Pool>], made: &[PoolPlan]) -> Vec<PoolPlan> {
     let ours = |pool: &&Arc<Pool>| {
         let nodes = pool.status.iter().flat_map(|status| &status.nodes);
         nodes.into_iter().any(|one| one.node == node)
     };
     let mut ours: Vec<&Arc<Pool>> = pools.iter().filter(ours).collect();
     ours.sort_by(|one, other| age(one).cmp(&age(other)));
-    ours.into_iter().filter_map(|pool| plan_of(pool)).collect()
+    let planned = ours.into_iter().filter_map(|pool| {
+        caught_now(LOOP, || plan_of(pool)).unwrap_or_else(|panicked| {
+            let name = pool.metadata.name.as_deref().unwrap_or_default();
+            tracing::error!(pool = name, %panicked, "a pool stays as it was for now");
+            made.iter().find(|plan| plan.name.as_str() == name).cloned()
+        })
+    });
+    planned.collect()
 }
 
 /// By this pools are in order: those that were made in the same second by name.

@@ -19,11 +19,12 @@ use crate::api::{
     NodeStorageStatus, PoolOnNode, Quantity, VolumeUsage, WorkStatus,
 };
 use crate::causes;
-use crate::cluster::{self, caught};
+use crate::cluster;
 use crate::controllers::agent::{AFTER_PANIC, WRITER};
 use crate::controllers::conditions::conditions;
 use crate::controllers::usage;
 use crate::node::{Node, storage as machine};
+use crate::panics::caught;
 use crate::volume::{NodeKey, Page, Usage, VolumeError, VolumeId, Volumes};
 
 /// How often a change that nobody announced, as by an administrator's hand, is looked for, here and in

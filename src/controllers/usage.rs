@@ -10,10 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{UsageBefore, UsageStatus, VolumeUsage};
 use crate::causes;
-use crate::cluster::{self, caught};
+use crate::cluster;
 use crate::controllers::agent::AFTER_PANIC;
 use crate::controllers::storage::StorageRecord;
 use crate::node::Node;
+use crate::panics::caught;
 use crate::volume::{Usage, VolumeId};
 
 /// The most often that a node is asked: the record is written at most once each time.

@@ -1,10 +1,8 @@
 //! What happens round every call: a number, a span, one line in the log, one observation, and a
 //! reply even if the handler panics.
 
-use std::any::Any;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -17,6 +15,7 @@ use tower::{Layer, Service};
 use tracing::Instrument;
 
 use crate::csi::{pb, status};
+use crate::panics::caught;
 
 /// Longest name or id in a log line, in characters.
 const LONGEST_NAME: usize = 128;
@@ -116,8 +115,8 @@ where
         let span = call.span.clone();
         let reply = span.in_scope(|| self.inner.call(request));
         let answered = async move {
-            let reply = caught(reply).await.unwrap_or_else(|panic| {
-                tracing::error!(panic = said(&*panic), "the handler panicked");
+            let reply = caught("calls", reply).await.unwrap_or_else(|panicked| {
+                tracing::error!(%panicked, "the handler panicked");
                 Ok(status::fault().into_http())
             });
             let reply = reply.map(|reply| {
@@ -204,23 +203,4 @@ fn message_of(reply: &http::Response<Body>) -> String {
 fn is_unserved(reply: &http::Response<Body>) -> bool {
     let unimplemented = code_of(reply) == Code::Unimplemented;
     unimplemented && matches!(message_of(reply).as_str(), "" | "Not yet implemented")
-}
-
-/// Run a future to its end, or to its panic.
-async fn caught<F: Future>(future: F) -> Result<F::Output, Box<dyn Any + Send>> {
-    let mut future = pin!(future);
-    // After a panic the future is not polled again, so nobody sees what it left half-way.
-    std::future::poll_fn(|context| {
-        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Err(panic) => Poll::Ready(Err(panic)),
-        }
-    })
-    .await
-}
-
-fn said(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words")
 }

@@ -9,6 +9,7 @@ use crate::host::{Cmd, Disk, Host, HostError, PathKind, Source};
 use crate::lvm::{EXTENT, Group, LvmError, Scan, before_extents, without_label};
 use crate::mount::MountTable;
 use crate::node::record::{self, OtherNode};
+use crate::panics::{Panicked, caught};
 use crate::volume::{PoolName, few};
 
 /// A disk that the administrator gave to a pool.
@@ -140,6 +141,14 @@ pub enum SetupError {
         /// What LVM said.
         why: String,
     },
+    /// The driver stumbled over it; the log says where.
+    #[error("{what} is left as it is: {panicked}; report it with the log")]
+    Fault {
+        /// The disk or the group.
+        what: String,
+        /// What the driver said of itself.
+        panicked: Panicked,
+    },
     /// A program failed.
     #[error("`{command}` failed: {words}")]
     Program {
@@ -184,6 +193,19 @@ pub(super) enum Obstacle {
 }
 
 impl NewDisk {
+    /// Do what concerns this disk alone; a panic of it is the refusal of the disk.
+    ///
+    /// # Errors
+    /// What the work says, or [`SetupError::Fault`].
+    pub(super) async fn alone<T>(
+        &self,
+        work: impl Future<Output = Result<T, SetupError>>,
+    ) -> Result<T, SetupError> {
+        caught("disks", work).await.unwrap_or_else(|panicked| {
+            Err(SetupError::Fault { what: self.path.display().to_string(), panicked })
+        })
+    }
+
     /// Find the disk, also behind a link.
     ///
     /// # Errors

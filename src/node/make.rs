@@ -11,6 +11,7 @@ use crate::node::plan::{GroupSource, PoolPlan, Survey, group_name, served};
 use crate::node::pools::Pool;
 use crate::node::storage::DiskState;
 use crate::node::{Node, record};
+use crate::panics::caught_now;
 
 /// A disk that a plan names, as it was when the plan was looked at last.
 #[derive(Debug, Clone)]
@@ -44,7 +45,7 @@ impl Node {
         (pool.configured, pool.reserve) = (true, plan.reserve);
         for source in &plan.groups {
             match source {
-                GroupSource::Existing(name) => match self.adopt(name, plan, survey) {
+                GroupSource::Existing(name) => match self.adopt_alone(name, plan, survey) {
                     Ok(group) => pool.add(group),
                     Err(error) => self.note_trouble(&mut pool, &error),
                 },
@@ -68,8 +69,8 @@ impl Node {
         pool: &mut Pool,
     ) {
         let verdict = match survey.group_of(self, plan, source) {
-            Some(name) => self.adopt(&name, plan, survey).map(Verdict::In),
-            None => self.make_group(disk, plan, survey, pool).await,
+            Some(name) => self.adopt_alone(&name, plan, survey).map(Verdict::In),
+            None => disk.alone(self.make_group(disk, plan, survey, pool)).await,
         };
         pool.note_disk(disk, &verdict, survey);
         match verdict {
@@ -96,6 +97,18 @@ impl Node {
             pool.trouble.push(words.clone());
         }
         pool.refused.push(words);
+    }
+
+    /// As [`Node::adopt`]; a panic of it is the refusal of the group.
+    fn adopt_alone(
+        &self,
+        name: &str,
+        plan: &PoolPlan,
+        survey: &Survey,
+    ) -> Result<Arc<VolumeGroup>, SetupError> {
+        caught_now("groups", || self.adopt(name, plan, survey)).unwrap_or_else(|panicked| {
+            Err(SetupError::Fault { what: format!("volume group {name}"), panicked })
+        })
     }
 
     /// Take the group as it is: the one that this node has already, or one on the machine's disks.
@@ -190,7 +203,7 @@ impl Node {
         survey: &Survey,
         pool: &mut Pool,
     ) {
-        let verdict = self.judge_spare(spare, survey, pool).await;
+        let verdict = spare.alone(self.judge_spare(spare, survey, pool)).await;
         pool.note_disk(spare, &verdict, survey);
         match &verdict {
             Ok(Verdict::Free(found)) if !plan.create => {

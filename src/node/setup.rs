@@ -13,6 +13,7 @@ use crate::node::pools::Pool;
 use crate::node::record::{self, Life};
 use crate::node::spares::RefusedSpares;
 use crate::node::{Node, NodeSettings, wipe};
+use crate::panics::caught;
 
 impl Node {
     /// Set up the pools and heal what an earlier run left.
@@ -72,18 +73,23 @@ impl Node {
         let known =
             |group: &VolumeGroup| served(&before).any(|(_, ours)| ours.name() == group.name());
         for (pool, group) in served(&pools).filter(|(_, group)| !known(group)) {
-            if let Err(error) = self.recover(pool, group).await {
-                let error = causes::in_full(&error);
-                tracing::error!(group = group.name(), error, "the group could not be healed");
-            }
+            let error = match caught("groups", self.recover(pool, group)).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => causes::in_full(&error),
+                Err(panicked) => panicked.to_string(),
+            };
+            tracing::error!(group = group.name(), error, "the group could not be healed");
         }
         for pool in pools.iter() {
             let seen = pool.see().await; // What is told from memory is as new as the plans.
             for (group, seen) in seen.groups.iter().chain(&seen.leaving) {
-                if let Err(error) = group.look_at_devices(seen, record::healable(seen)).await {
-                    let error = causes::in_full(&error);
-                    tracing::warn!(group = group.name(), error, "its devices were not looked at");
-                }
+                let looked = group.look_at_devices(seen, record::healable(seen));
+                let error = match caught("groups", looked).await {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(error)) => causes::in_full(&error),
+                    Err(panicked) => panicked.to_string(),
+                };
+                tracing::warn!(group = group.name(), error, "its devices were not looked at");
             }
         }
         self.replace_pools(pools);

@@ -13,6 +13,7 @@ use crate::node::Node;
 use crate::node::disks::{NewDisk, SetupError};
 use crate::node::pools::{Pool, Seen};
 use crate::node::room::roomiest;
+use crate::panics::caught;
 use crate::volume::{Layout, VolumeError};
 
 /// Where a label stands, and the header of the metadata behind it.
@@ -112,7 +113,12 @@ impl Node {
             if layout::largest(&group, layout) >= extents || !group.changeable() {
                 break;
             }
-            let error = match self.add_spare(pool, turn, &group, spare).await {
+            let added = caught("disks", self.add_spare(pool, turn, &group, spare)).await;
+            let added = added.unwrap_or_else(|panicked| {
+                let what = spare.path.display().to_string();
+                Err(Obstacle::OfDisk(SetupError::Fault { what, panicked }))
+            });
+            let error = match added {
                 Ok(Spare::Used) => continue,
                 Ok(Spare::Joined) => {
                     tracing::info!(
@@ -189,14 +195,14 @@ impl Node {
         let scan = scan_disks(&self.host, disks.clone(), &named).await;
         let mut joining = Vec::new();
         for spare in &seen.pool.spares {
-            let Ok(located) = spare.locate(host, &scan).await else { continue };
-            let disk = disks.iter().find(|disk| disk.path == located.device);
-            let Some(disk) = disk.filter(|disk| self.would_take(disk, handle, group)) else {
-                continue;
+            let looked = async {
+                let located = spare.locate(host, &scan).await?;
+                let disk = disks.iter().find(|disk| disk.path == located.device);
+                let disk = disk.filter(|disk| self.would_take(disk, handle, group));
+                let is_free = disk.is_some() && located.obstacle(host, &scan).await?.is_none();
+                Ok(disk.filter(|_| is_free))
             };
-            if let Ok(None) = located.obstacle(host, &scan).await {
-                joining.push(disk);
-            }
+            joining.extend(spare.alone(looked).await.ok().flatten());
         }
         room_of(joining, group)
     }

@@ -41,7 +41,11 @@ impl Node {
                 timeout(ANSWER, node.usage_of(mounted)).await.ok().flatten()
             });
         }
-        let usages: BTreeMap<_, _> = asked.join_all().await.into_iter().flatten().collect();
+        let mut usages = BTreeMap::new();
+        while let Some(answered) = asked.join_next().await {
+            // What one of them stumbles over is its own silence; the log says where.
+            usages.extend(answered.ok().flatten());
+        }
         self.usages.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&usages);
         Ok(usages)
     }

@@ -17,6 +17,7 @@ use crate::causes;
 use crate::host::{DeviceNumber, HeldDevice, HeldFor, Host, HostError};
 use crate::lvm::{VolumeGroup, tags};
 use crate::node::{Found, device_node, record};
+use crate::panics::caught;
 use crate::volume::{FsKind, Mode, VolumeError, VolumeKey, Wipe};
 
 /// One call to the kernel zeroes this much: long enough to be cheap, short enough to show progress.
@@ -223,9 +224,12 @@ impl Wipes {
         let (host, rate, done) = (self.host.clone(), self.rate, job.done.clone());
         let wiped = self.wiped.clone();
         tokio::spawn(async move {
-            let result = run(host.as_ref(), &task, rate, &done).await;
+            let result = match caught("wipes", run(host.as_ref(), &task, rate, &done)).await {
+                Ok(result) => result.map_err(|error| causes::in_full(&error)),
+                Err(panicked) => Err(panicked.to_string()),
+            };
             wiped.fetch_add(done.load(Ordering::Relaxed), Ordering::Relaxed);
-            let _ = tell.send(Some(result.map_err(|error| causes::in_full(&error))));
+            let _ = tell.send(Some(result));
         });
         job
     }

@@ -13,8 +13,9 @@ use crate::causes;
 use crate::cluster::writes::is_stale;
 use crate::cluster::{
     Answers, Binding, Change, Changed, Changes, ClaimSummary, Due, Place, PodVersion, Pv, Queue,
-    Slots, Timers, caught, report_panic,
+    Slots, Timers, report_panic,
 };
+use crate::panics::{caught, caught_now};
 use crate::populators::populator::{AGAIN, Populator};
 use crate::populators::seen::{is_held, uid};
 use crate::populators::{POPULATES, Source, WRITER, make, sender};
@@ -221,7 +222,8 @@ impl<S: Source> Looks<S> {
                 self.queue.end(&chosen);
                 continue;
             };
-            (one.versions, one.is_attended) = (populator.versions(&one.claim), true);
+            let versions = versions_of(populator, &one.claim).unwrap_or_default();
+            (one.versions, one.is_attended) = (versions, true);
             self.claims.spawn(populator.clone().look_at(one.claim.clone(), chosen));
         }
         self.sources.begin(populator);
@@ -323,7 +325,8 @@ impl<S: Source> Looks<S> {
     /// Have a claim be due if something of it has changed. One that is looked at is compared when that has ended.
     fn compare(&mut self, populator: &Populator<S>, uid: String, now: Instant) {
         let Some(one) = self.known.get_mut(&uid).filter(|one| !one.is_attended) else { return };
-        if populator.versions(&one.claim) == one.versions {
+        let Some(versions) = versions_of(populator, &one.claim) else { return };
+        if versions == one.versions {
             return;
         }
         one.waits = 0;
@@ -335,7 +338,7 @@ impl<S: Source> Looks<S> {
     fn have_wait(&mut self, populator: &Populator<S>, uid: String, since: Instant) {
         let Some(one) = self.known.get(&uid) else { return };
         let namespace = one.claim.namespace().unwrap_or_default();
-        let is_urgent = populator.versions(&one.claim).has_pod();
+        let is_urgent = versions_of(populator, &one.claim).unwrap_or_default().has_pod();
         self.queue.insert(Due { key: uid, namespace, is_urgent, since });
     }
 
@@ -379,6 +382,16 @@ impl<S: Source> Looks<S> {
             self.later.set(chosen.key.clone(), Instant::now() + after);
         }
     }
+}
+
+/// The versions of a claim; `None` after a panic over one, which stops no other.
+fn versions_of<S: Source>(populator: &Populator<S>, claim: &ClaimSummary) -> Option<Versions> {
+    let found = caught_now("claims", || populator.versions(claim));
+    let told = found.inspect_err(|panicked| {
+        let (claim, namespace) = (claim.name_any(), claim.namespace());
+        tracing::error!(claim, namespace, %panicked, "a claim is not looked at");
+    });
+    told.ok()
 }
 
 impl<S: Source> Populator<S> {

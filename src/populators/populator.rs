@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{FillingPhase, is_understood};
 use crate::causes;
 use crate::cluster::writes::{is_refused, is_stale};
-use crate::cluster::{Asks, Clock, Watched, every};
+use crate::cluster::{Asks, Clock, Watched, begun_again, every};
 use crate::populators::apply::{Events, Work};
 use crate::populators::looks::{Looks, keys_of_source};
 use crate::populators::notes::TELL_EVERY;
@@ -97,7 +97,7 @@ impl<S: Source> Populator<S> {
 
     /// Fill claims, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let filled = async {
+        let filled = begun_again("claims", async || {
             self.watches.known().await;
             tokio::join!(self.sources.known(), self.asks.cluster().known());
             let mut looks = Looks::of(&self);
@@ -106,7 +106,7 @@ impl<S: Source> Populator<S> {
                 tokio::time::sleep(PAUSE).await;
                 looks.wait().await;
             }
-        };
+        });
         stop.run_until_cancelled(filled).await;
     }
 

@@ -8,8 +8,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{ArchivePopulator, PvcSourcePopulator, VolumePopulator};
 use crate::causes;
-use crate::cluster::{Watched, every};
+use crate::cluster::{Watched, begun_again, caught_in_time, every};
+use crate::panics::caught;
 use crate::populators::WRITER;
+
+/// What panics are counted under.
+const LOOP: &str = "volumepopulators";
 
 /// How often it is looked whether a cluster that knows no VolumePopulator knows it now.
 const LOOK: Duration = Duration::from_secs(60);
@@ -35,9 +39,10 @@ pub async fn watch(client: &Client, stop: &CancellationToken) -> Watched<VolumeP
     let api: Api<VolumePopulator> = Api::all(client.clone());
     let mut is_told = false;
     loop {
-        let after = match api.list_metadata(&ListParams::default().limit(1)).await {
-            Ok(_) => break,
-            Err(kube::Error::Api(status)) if status.is_not_found() => {
+        let listed = caught(LOOP, api.list_metadata(&ListParams::default().limit(1))).await;
+        let after = match listed {
+            Ok(Ok(_)) => break,
+            Ok(Err(kube::Error::Api(status))) if status.is_not_found() => {
                 if !std::mem::replace(&mut is_told, true) {
                     tracing::warn!(
                         "this cluster has no VolumePopulator, so no kind is registered; \
@@ -46,8 +51,12 @@ pub async fn watch(client: &Client, stop: &CancellationToken) -> Watched<VolumeP
                 }
                 LOOK
             }
-            Err(error) => {
+            Ok(Err(error)) => {
                 tracing::warn!(error = causes::in_full(&error), "kinds cannot be registered yet");
+                AGAIN
+            }
+            Err(panicked) => {
+                tracing::error!(%panicked, "kinds cannot be registered yet");
                 AGAIN
             }
         };
@@ -59,7 +68,7 @@ pub async fn watch(client: &Client, stop: &CancellationToken) -> Watched<VolumeP
 /// Register our kinds, and again if somebody takes that away, until `stop`.
 pub async fn run(client: &Client, known: &Watched<VolumePopulator>, stop: CancellationToken) {
     let api: Api<VolumePopulator> = Api::all(client.clone());
-    let registered = async {
+    let registered = begun_again(LOOP, async || {
         known.known().await;
         let mut changes = known.changes();
         loop {
@@ -70,13 +79,16 @@ pub async fn run(client: &Client, known: &Watched<VolumePopulator>, stop: Cancel
                 continue;
             }
             for populator in missing {
-                if let Err(error) = register(&api, &populator).await {
-                    tracing::warn!(error = causes::in_full(&error), "a kind is not registered yet");
-                }
+                let error = match caught_in_time(LOOP, register(&api, &populator)).await {
+                    Ok(Ok(())) => continue,
+                    Ok(Err(error)) => causes::in_full(&error),
+                    Err(why) => why.to_string(),
+                };
+                tracing::warn!(error, "a kind is not registered yet");
             }
             tokio::time::sleep(AGAIN).await;
         }
-    };
+    });
     stop.run_until_cancelled(registered).await;
 }
 

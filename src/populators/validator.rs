@@ -15,11 +15,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{SourceKind, VolumePopulator};
 use crate::causes;
-use crate::cluster::{Binding, Change, Changed, ClaimSummary, DataSource, Timers, Watched, list};
+use crate::cluster::{
+    Binding, Change, Changed, ClaimSummary, DataSource, Timers, Watched, begun_again,
+    caught_in_time, list,
+};
+use crate::panics::caught_now;
 use crate::populators::apply::Events;
 use crate::populators::seen::uid;
 use crate::populators::{PopulatorReason, Tally};
 use crate::volume::DRIVER;
+
+/// What panics are counted under.
+const LOOP: &str = "validations";
 
 /// How long another validator has to tell a claim the same before this one does.
 const GRACE: Duration = Duration::from_secs(10);
@@ -159,7 +166,14 @@ impl Judged {
         kinds: &HashSet<(String, String)>,
         at: Instant,
     ) -> Option<Verdict> {
-        let (id, verdict) = (uid(&claim.metadata).to_owned(), Verdict::of(&claim, kinds));
+        let id = uid(&claim.metadata).to_owned();
+        let verdict = match caught_now(LOOP, || Verdict::of(&claim, kinds)) {
+            Ok(verdict) => verdict,
+            Err(panicked) => {
+                tracing::error!(claim = claim.name_any(), %panicked, "a claim is not judged");
+                return None;
+            }
+        };
         let is_told = verdict == Verdict::Invalid && claim.binding == Binding::Pending;
         let is_new = self.verdicts.insert(id.clone(), verdict) != Some(verdict);
         if is_told && is_new {
@@ -200,7 +214,7 @@ pub async fn run(
         Mode::On => Duration::ZERO,
         Mode::Auto => GRACE,
     };
-    let validated = async {
+    let validated = begun_again(LOOP, async || {
         claims.known().await;
         populators.known().await;
         let events = Events { client: client.clone() };
@@ -215,12 +229,17 @@ pub async fn run(
             let plan = judged.plan(changed, &known, grace, Instant::now());
             plan.found.iter().for_each(|verdict| tally.validated(verdict.as_str()));
             for claim in &plan.tell {
-                let told = tell(client, &events, mode, claim).await;
-                if let Err(error) = &told {
+                let told = caught_in_time(LOOP, tell(client, &events, mode, claim)).await;
+                let error = match told {
+                    Ok(told) => told.err().map(|error| causes::in_full(&error)),
+                    Err(why) => Some(why.to_string()),
+                };
+                if let Some(error) = &error {
                     tally.validated("error");
-                    tracing::warn!(error = causes::in_full(error), "a claim is not told yet");
+                    let (claim, namespace) = (claim.name_any(), claim.namespace());
+                    tracing::warn!(claim, namespace, error, "a claim is not told yet");
                 }
-                if told.is_err() {
+                if error.is_some() {
                     judged.tell_again(claim, Instant::now() + AGAIN);
                 }
             }
@@ -231,7 +250,7 @@ pub async fn run(
                 () = until(again) => {}
             }
         }
-    };
+    });
     stop.run_until_cancelled(validated).await;
 }
 

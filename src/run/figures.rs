@@ -6,12 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::bytes::Bytes;
-use crate::cluster::{panics, unreadable_by_kind};
+use crate::cluster::unreadable_by_kind;
 use crate::host::Host;
 use crate::lvm::{STEPS, Spent};
 use crate::metrics::{CommandFigure, DiskFigure, FigureSource, Figures, GroupFigure};
 use crate::node::Node;
 use crate::node::storage::{DiskState, DiskStatus, GroupStatus};
+use crate::panics::panics;
 use crate::run::log;
 
 mod cluster;

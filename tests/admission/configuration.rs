@@ -188,3 +188,17 @@ async fn one_that_cannot_be_decoded_is_covered_and_hides_no_other_one() {
     let _replica = replica(&api);
     api.until("both are covered", |api| names(api, "db") && names(api, "odd")).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_the_configuration_is_written_is_not_the_end_of_it() {
+    let api = cluster();
+    let _replica = replica(&api);
+    workload(&api, "db", &json!([]));
+    api.until("db is covered", |api| names(api, "db")).await;
+    api.panic_at(Some(&format!("GET mutatingwebhookconfigurations/{NAME}")));
+    workload(&api, "web", &json!([]));
+    sleep(Duration::from_secs(60)).await;
+    assert!(!names(&api, "web"));
+    api.panic_at(None);
+    api.until("web is covered too", |api| names(api, "db") && names(api, "web")).await;
+}

@@ -7,8 +7,9 @@ use kube::ResourceExt;
 use pliant::api::{
     NodeStorage, NodeStorageSpec, Pool, Remove, VolumeRequest, VolumeRequestSpec, Work,
 };
-use pliant::cluster::{Cluster, panics};
+use pliant::cluster::Cluster;
 use pliant::controllers::{cleaner, nodes, nudge, pools};
+use pliant::panics::panics;
 use pliant::populators::Watches;
 use pliant::testing::FakeApi;
 use pliant::volume::DRIVER;

@@ -105,6 +105,17 @@ async fn what_does_not_answer_is_not_told_and_the_others_are() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_panic_while_one_file_system_is_asked_is_no_silence_of_the_others() {
+    let (world, _cluster, alpha, _asked) = world(&["pvc-1", "pvc-2"]).await;
+    world.api.until("both are told", |api| told(api).len() == 2).await;
+    alpha.host.panic_at(&format!("statfs {}", staged("pvc-1").staging.display()));
+    fill(&alpha, "pvc-2", 90);
+    world.api.until("the other one is told", |api| used(api) == [90]).await;
+    alpha.host.mend();
+    world.api.until("it answers again", |api| told(api).len() == 2).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_starts_anew_writes_nothing_of_what_has_not_moved() {
     let (world, _cluster, alpha, asked_before) = world(&["pvc-1"]).await;
     world.api.until("it is told", |api| told(api).len() == 1).await;

@@ -8,9 +8,12 @@ use pliant::bytes::Bytes;
 use pliant::host::{Cmd, DmTarget, Host, Source};
 use pliant::lvm::{Group, LvmError, Named, NewLv, VolumeGroup, scan};
 use pliant::node::record::{lv_name, more_name};
+use pliant::node::storage::DiskState;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost, node_settings};
-use pliant::volume::{FsKind, Layout, Mode, Page, VolumeError, Volumes, Wipe};
+use pliant::volume::{
+    CapacityQuery, Class, FsKind, Layout, Mode, Page, VolumeError, Volumes, Wipe,
+};
 
 use crate::cuts::block_on;
 use crate::machine::{
@@ -468,6 +471,92 @@ fn a_disk_whose_content_the_driver_stumbles_over_is_unreadable_and_not_blank() {
         let unreadable: Vec<_> = scan.unreadable.iter().map(|(path, _)| path).collect();
         assert_eq!((unreadable, scan.members.len()), (vec![&blank], 2));
         assert_eq!(host.effects(), [""; 0]);
+        assert_eq!(node.list(&Page::default()).await.expect("a list").volumes.len(), 1);
+    });
+}
+
+/// A look at a named disk that ends in a fault of the driver is the refusal of that disk; the other disks and
+/// pools are as they should be.
+#[test]
+fn a_panic_while_one_disk_is_looked_at_is_the_refusal_of_that_disk() {
+    block_on(async {
+        let (host, setup, node) = after(&[Op::Create(Mode::Block)]).await;
+        let (bad, good) = (host.add_disk(Bytes::gib(1)), host.add_disk(Bytes::gib(1)));
+        let largest_with = async |spares: &[&PathBuf]| {
+            let named = |path: &&PathBuf| NewDisk { path: (*path).clone(), wipe: false };
+            let mut plans = setup.plans.clone();
+            plans[0].spares = spares.iter().map(named).collect();
+            node.set_pools(plans).await.expect("disks are listed");
+            let query = CapacityQuery { class: Class::default(), mode: None, node: None };
+            node.capacity(&query).await.expect("capacity").largest
+        };
+        let (none, one) = (largest_with(&[]).await, largest_with(&[&good]).await);
+        assert!(one > none, "{one} {none}");
+        host.panic_at(&format!("read {}", bad.display()));
+        assert_eq!(largest_with(&[&bad, &good]).await, one);
+        let states = || -> Vec<(String, DiskState)> {
+            let disks = node.storage().disks.into_iter();
+            let is_spare =
+                |path: &str| [&bad, &good].iter().any(|one| one.as_path() == Path::new(path));
+            let spares = disks.filter(|disk| is_spare(&disk.device));
+            spares.map(|disk| (disk.message.unwrap_or_default(), disk.state)).collect()
+        };
+        let told = states();
+        assert_eq!((told[0].1, told[1].1), (DiskState::Refused, DiskState::Spare), "{told:?}");
+        assert!(told[0].0.contains("the program has an error"), "{told:?}");
+        let size = one.get() >> 20;
+        node.ensure(&want("large", Mode::Block, size)).await.expect("the good disk joins");
+        let refused = states().into_iter().filter(|(_, state)| *state == DiskState::Refused);
+        assert_eq!(refused.count(), 1, "{:?}", states());
+    });
+}
+
+#[test]
+fn a_panic_while_a_group_is_made_on_a_disk_keeps_no_other_pool_waiting() {
+    block_on(async {
+        let (host, setup, node) = after(&[Op::Create(Mode::Block)]).await;
+        let (bad, good) = (host.add_disk(Bytes::gib(1)), host.add_disk(Bytes::gib(1)));
+        let made = |name: &str, path: &PathBuf| {
+            let disk = NewDisk { path: path.clone(), wipe: false };
+            PoolPlan::new(name.parse().expect("a name"), vec![GroupSource::Create(disk)])
+        };
+        let plans = [vec![made("bad", &bad), made("good", &good)], setup.plans.clone()].concat();
+        host.panic_at(&format!("read {}", bad.display()));
+        node.set_pools(plans.clone()).await.expect("disks are listed");
+        let sizes = |node: &Node| -> Vec<bool> {
+            node.storage().pools.iter().map(|pool| pool.size > Bytes::ZERO).collect()
+        };
+        assert_eq!(sizes(&node), [false, true, true]);
+        let refused = node.storage().pools[0].refused.join(" ");
+        assert!(refused.contains("the program has an error"), "{refused}");
+        host.mend();
+        node.set_pools(plans).await.expect("disks are listed");
+        assert_eq!(sizes(&node), [true; 3], "it is taken up when the fault is gone");
+    });
+}
+
+/// A fault while one group is healed is that group's.
+#[test]
+fn a_panic_while_one_group_is_healed_keeps_no_other_one_waiting() {
+    block_on(async {
+        let (host, setup, node) = after(&[Op::Create(Mode::Block)]).await;
+        let disk = host.add_disk(Bytes::gib(1));
+        host.add_group("vg1", std::slice::from_ref(&disk));
+        let groups = vec![GroupSource::Existing("vg1".to_owned())];
+        let more = PoolPlan::new("more".parse().expect("a name"), groups);
+        // A growth that was cut short.
+        let left = more_name(id_of(VOLUME).key());
+        type_in(
+            &host,
+            "vg0",
+            &format!("lvcreate -y -Wn -Zn --setautoactivation n -ay -l 2 -n {left} vg0"),
+        )
+        .await;
+        drop(node);
+        host.panic_at("lvremove");
+        let plans = [setup.plans.clone(), vec![more]].concat();
+        let node = Setup { plans, ..setup }.start(&host).await;
+        assert_eq!(node.storage().pools.len(), 2);
         assert_eq!(node.list(&Page::default()).await.expect("a list").volumes.len(), 1);
     });
 }

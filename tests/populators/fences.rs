@@ -214,3 +214,16 @@ async fn volumes_of_other_drivers_are_filled_without() {
     );
     assert!(world.api.list::<VolumeRequest>().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_a_node_is_asked_is_asked_again() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.archive("site");
+    world.api.panic_at(Some("POST volumerequests"));
+    world.claim("web", "fast", "ArchivePopulator", "site");
+    world.schedule("web", &["beta"]);
+    world.settled().await;
+    assert_eq!(world.fence(&world.volume_for("web")), None);
+    world.api.panic_at(None);
+    world.filled("web").await;
+}

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolumeClaim};
 use k8s_openapi::api::events::v1::Event;
 use pliant::api::VolumePopulator;
+use pliant::panics::panics;
 use pliant::populators::Settings;
 use pliant::populators::validator::Mode;
+use pliant::testing::FakeApi;
 use serde_json::{Value, json};
 
 use crate::world::{SHOP, World, object};
@@ -135,6 +137,41 @@ async fn our_kinds_are_registered_again_if_somebody_takes_that_away() {
     let (world, _operator) = World::with_an_operator().await;
     world.settled().await;
     world.api.delete::<VolumePopulator>("pliant-archive");
-    let again = |api: &pliant::testing::FakeApi| api.list::<VolumePopulator>().len() == 2;
+    let again = |api: &FakeApi| api.list::<VolumePopulator>().len() == 2;
     world.api.until("it is registered again", again).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_one_claim_is_told_keeps_no_other_one_waiting() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.api.panic_at(Some("events/other"));
+    let spec = json!({"storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
+                      "dataSourceRef": from("example.com", "Backup"),
+                      "resources": {"requests": {"storage": "1Gi"}}});
+    let metadata = json!({"name": "bad", "namespace": "other"});
+    world.api.put(&object::<PersistentVolumeClaim>(json!({
+        "metadata": metadata, "spec": spec, "status": {"phase": "Pending"},
+    })));
+    world.settled().await;
+    world.waiting("backup", &from("example.com", "Backup"));
+    world.is_told("backup").await;
+    assert_eq!(world.reasons("bad").len(), 0);
+    assert!(panics().contains_key("validations"), "{:?}", panics());
+    world.api.panic_at(None);
+    world.is_told("bad").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_while_one_kind_is_registered_keeps_no_other_one_waiting() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.settled().await;
+    world.api.panic_at(Some("PATCH volumepopulators/pliant-archive"));
+    world.api.delete::<VolumePopulator>("pliant-archive");
+    world.settled().await;
+    world.api.delete::<VolumePopulator>("pliant-pvc-source");
+    let has = |api: &FakeApi, name: &str| api.get::<VolumePopulator>(name).is_some();
+    world.api.until("the other one is registered", |api| has(api, "pliant-pvc-source")).await;
+    assert!(!has(&world.api, "pliant-archive"));
+    world.api.panic_at(None);
+    world.api.until("it is registered", |api| has(api, "pliant-archive")).await;
 }

@@ -8,8 +8,9 @@ use async_trait::async_trait;
 
 use crate::api::{Health, NodeStorage, Phase, VolumeRequest, Work};
 use crate::cluster::audit::Difference;
-use crate::cluster::{Cluster, Kept, Pv, is_on, panics, unreadable_by_kind};
+use crate::cluster::{Cluster, Kept, Pv, is_on, unreadable_by_kind};
 use crate::metrics::{ClusterFigures, FigureSource, Figures};
+use crate::panics::panics;
 use crate::run::log;
 use crate::volume::VolumeId;
 
