@@ -228,7 +228,11 @@ impl Node {
         match found.record.life {
             record::Life::Creating => State::Creating,
             record::Life::Deleting => State::Deleting {
-                wiped: self.wipes.progress(key).unwrap_or_default().max(found.record.wiped),
+                wiped: self
+                    .wipes
+                    .progress(key)
+                    .unwrap_or_default()
+                    .max(found.record.wiped.unwrap_or_default()),
             },
             record::Life::Ready if self.wipes.runs(key) => State::Resizing,
             record::Life::Ready if found.has_snapshot() || found.is_shrinking() => State::Resizing,

@@ -51,10 +51,14 @@ fn privileges(seen: &Seen) -> Finding {
 }
 
 fn device_mapper(seen: &Seen) -> Finding {
-    if seen.device_mapper {
-        return Finding::good("kernel: device-mapper is loaded");
+    match seen.device_mapper {
+        Some(true) => Finding::good("kernel: device-mapper is loaded"),
+        Some(false) => Finding::bad("kernel: device-mapper is not loaded", "modprobe dm_mod"),
+        None => Finding::warning(
+            "kernel: whether device-mapper is loaded cannot be read in /proc/misc",
+            "cat /proc/misc",
+        ),
     }
-    Finding::bad("kernel: device-mapper is not loaded", "modprobe dm_mod")
 }
 
 fn modules(seen: &Seen) -> impl Iterator<Item = Finding> {

@@ -19,7 +19,7 @@ pub struct Seen {
     pub kernel: Option<String>,
     /// Whether the kernel has device-mapper now, from `/proc/misc`; opening its control node would
     /// load it, and looking changes nothing.
-    pub device_mapper: bool,
+    pub device_mapper: Option<bool>,
     /// File systems that the kernel has now, from `/proc/filesystems`.
     pub file_systems: Vec<String>,
     /// Modules that are loaded or would be found by `modprobe` (true), or not (false); a module is
@@ -83,9 +83,9 @@ pub async fn look_at_machine(host: &dyn Host) -> Seen {
             .await
             .map(|version| version.trim().to_owned())
             .filter(|version| !version.is_empty()),
-        device_mapper: last_words(&read(host, "/proc/misc").await.unwrap_or_default())
-            .iter()
-            .any(|name| name == "device-mapper"),
+        device_mapper: read(host, "/proc/misc")
+            .await
+            .map(|misc| last_words(&misc).iter().any(|name| name == "device-mapper")),
         file_systems: last_words(&read(host, "/proc/filesystems").await.unwrap_or_default()),
         modules: modules(host).await,
         capabilities: read(host, "/proc/self/status")

@@ -15,9 +15,14 @@ pub(super) fn version_in(text: &str) -> Option<&str> {
     })
 }
 
-/// Whether a version is at least another, part by part; what is no number counts as 0.
+/// Whether a version is at least another, part by part. Of a part such as `1rc2` the number counts; a part that is
+/// not there is 0.
 pub(super) fn at_least(version: &str, least: [u32; 3]) -> bool {
-    let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+    let number = |part: &str| {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        part[..digits].parse().unwrap_or(0)
+    };
+    let mut parts = version.split('.').map(number);
     least.map(|_| parts.next().unwrap_or(0)) >= least
 }
 
@@ -42,9 +47,13 @@ mod tests {
 
     #[test]
     fn versions_are_compared_by_number() {
-        for (version, enough) in
-            [("2.03.12", true), ("2.03.9", false), ("2.02.187", false), ("3.0", true)]
-        {
+        for (version, enough) in [
+            ("2.03.12", true),
+            ("2.03.16rc1", true),
+            ("2.03.9", false),
+            ("2.02.187", false),
+            ("3.0", true),
+        ] {
             assert_eq!(at_least(version, LVM_AT_LEAST), enough, "{version}");
         }
     }

@@ -170,6 +170,11 @@ fn untag(node: &OtherNode) -> String {
     match node {
         OtherNode::Named(name) => format!(" and `--deltag pliant.node={name}` with it"),
         OtherNode::Keyed(_) => String::new(),
+        OtherNode::Unreadable => {
+            " and `--deltag` with it for each other tag that begins with pliant.node= (`vgs --options \
+             vg_name,vg_tags` lists them)"
+                .to_owned()
+        }
     }
 }
 

@@ -57,16 +57,16 @@ pub struct Record {
     pub life: Life,
     /// Whether its file system was made, durably; only then may it hold data.
     pub made: bool,
-    /// The size that its creator asked for.
-    pub requested: Bytes,
+    /// The size that its creator asked for; `None` if its tag cannot be read.
+    pub requested: Option<Bytes>,
     /// How it is wiped at its end.
     pub wipe: Wipe,
     /// Whether an unmounted resize wants a safety snapshot.
     pub safety: Safety,
     /// Options for making its file system.
     pub mkfs: MkfsOptions,
-    /// How much of it the wipe at its end had done when that was last written down.
-    pub wiped: Bytes,
+    /// How much of it the wipe at its end had done when that was last written down; `None` if that cannot be read.
+    pub wiped: Option<Bytes>,
     /// Who may use it.
     pub fence: Fence,
     /// The size beyond which it does not grow: that to which it is, or was, shrunk.
@@ -98,11 +98,11 @@ impl Record {
             mode: want.mode,
             life: Life::Creating,
             made: false,
-            requested: want.size.at_least,
+            requested: Some(want.size.at_least),
             wipe,
             safety,
             mkfs: mkfs_options.clone(),
-            wiped: Bytes::ZERO,
+            wiped: Some(Bytes::ZERO),
             fence: Fence::default(),
             limit: None,
         }
@@ -131,8 +131,18 @@ impl Record {
             None => Fence::default(),
         };
         let limit = match find_limit_tag(lv) {
-            Some(_) => Some(Bytes::new(value(LIMIT)?.parse().ok()?)),
+            Some(_) => Some(bytes(value(LIMIT))?),
             None => None,
+        };
+        let safety = match word("safety", &Safety::ALL.map(Safety::as_str)) {
+            Some(at) => Safety::ALL[at],
+            // What cannot be read may want one.
+            None if tags::find(&lv.tags, "safety").is_some() => Safety::Required,
+            None => Safety::BestEffort,
+        };
+        let wiped = match tags::find(&lv.tags, WIPED) {
+            Some(_) => bytes(value(WIPED)),
+            None => Some(Bytes::ZERO),
         };
         Some(Record {
             name: value("name")?,
@@ -141,10 +151,9 @@ impl Record {
             made: tags::find(&lv.tags, MADE).is_some(), // However it reads, it may hold data.
             requested: bytes(value("requested")),
             wipe: word("wipe", &Wipe::ALL.map(Wipe::as_str)).map_or(Wipe::Zero, |at| Wipe::ALL[at]),
-            safety: word("safety", &Safety::ALL.map(Safety::as_str))
-                .map_or(Safety::BestEffort, |at| Safety::ALL[at]),
+            safety,
             mkfs,
-            wiped: bytes(value(WIPED)),
+            wiped,
             fence,
             limit,
             id,
@@ -157,11 +166,11 @@ impl Record {
             tags::tag("id", &self.id.to_string()),
             tags::tag("name", &self.name),
             tags::tag("mode", &self.mode.to_string()),
-            tags::tag("requested", &self.requested.get().to_string()),
             tags::tag("wipe", self.wipe.as_str()),
             tags::tag("safety", self.safety.as_str()),
             self.life.tag(),
         ];
+        tags.extend(self.requested.map(|size| tags::tag("requested", &size.get().to_string())));
         if !self.mkfs.words().is_empty() {
             tags.push(tags::tag("mkfs", &self.mkfs.words().join(" ")));
         }
@@ -211,8 +220,9 @@ pub fn wiped_tag(wiped: Bytes) -> String {
     tags::tag(WIPED, &wiped.get().to_string())
 }
 
-fn bytes(text: Option<String>) -> Bytes {
-    text.and_then(|text| text.parse().ok()).map_or(Bytes::ZERO, Bytes::new)
+/// A number of bytes; one that cannot be read is none, and not 0.
+fn bytes(text: Option<String>) -> Option<Bytes> {
+    text?.parse().ok().map(Bytes::new)
 }
 
 /// The volumes of ours in a group.
@@ -227,6 +237,8 @@ pub enum OtherNode {
     Named(String),
     /// By the ids of its volumes.
     Keyed(NodeKey),
+    /// Its own tag cannot be read, or it has several.
+    Unreadable,
 }
 
 impl fmt::Display for OtherNode {
@@ -235,6 +247,9 @@ impl fmt::Display for OtherNode {
             OtherNode::Named(name) => f.write_str(name),
             OtherNode::Keyed(key) => {
                 write!(f, "{} (the key in the ids of its volumes)", key.as_str())
+            }
+            OtherNode::Unreadable => {
+                f.write_str("unknown (its tags pliant.node= say no single name)")
             }
         }
     }
@@ -246,6 +261,8 @@ pub fn other_node(group: &Group, here: &NodeSettings) -> Option<OtherNode> {
     match tags::value(&group.tags, NODE) {
         Some(name) if name == here.name => None,
         Some(name) => Some(OtherNode::Named(name)),
+        // Two nodes would each take it for their own.
+        None if tags::find(&group.tags, NODE).is_some() => Some(OtherNode::Unreadable),
         None => {
             let mut keys = volumes(group).map(|(_, record)| record.id.node().clone());
             keys.find(|key| *key != here.key).map(OtherNode::Keyed)
@@ -327,6 +344,17 @@ mod tests {
         ] {
             assert_eq!(by_hand(&format!("pliant.{doubt}")), None, "{doubt}");
         }
+        // What cannot be read is not 0.
+        let requested = |tag: &str| by_hand(&format!("pliant.{tag}")).map(|one| one.requested);
+        assert_eq!(requested("requested=small"), Some(None));
+        let wiped = |tag: &str| by_hand(&format!("pliant.{tag}")).map(|one| one.wiped);
+        assert_eq!(wiped("other=1"), Some(Some(Bytes::ZERO)));
+        assert_eq!(wiped("wiped=4096"), Some(Some(Bytes::new(4096))));
+        for far in ["wiped=", "wiped=most", "wiped=-1", "wiped=!zz"] {
+            assert_eq!(wiped(far), Some(None), "{far}");
+        }
+        let safety = by_hand("pliant.safety=best-effort").map(|one| one.safety);
+        assert_eq!(safety, Some(Safety::Required), "one of both may be what was wanted");
         for made in ["made=yes", "made=no", "made=", "made=!zz"] {
             let read = by_hand(&format!("pliant.{made}")).map(|record| record.made);
             assert_eq!(read, Some(true), "{made}: it would be formatted");

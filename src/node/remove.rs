@@ -73,7 +73,8 @@ impl Node {
         found.group.flush().await?;
         let (device, _) = self.activate(found).await?;
         let size = found.size().get();
-        let from = found.record.wiped.get().min(size);
+        // From its beginning, if it cannot be read how far it was.
+        let from = found.record.wiped.unwrap_or_default().get().min(size);
         let left = std::iter::once(from..size).collect();
         Ok(Task {
             how: found.record.wipe,

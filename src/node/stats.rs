@@ -59,7 +59,8 @@ impl Node {
             pool: found.pool.name.clone(),
             node: self.settings.name.clone(),
             size: found.size(),
-            requested: found.record.requested,
+            // Its size is the most that it can have been.
+            requested: found.record.requested.unwrap_or_else(|| found.size()),
             mode: found.record.mode,
         }
     }

@@ -734,6 +734,39 @@ fn a_node_takes_no_group_that_is_another_nodes() {
 }
 
 #[test]
+fn a_size_in_a_tag_that_cannot_be_read_is_not_0() {
+    block_on(async {
+        let (host, _, node) = after(&[Op::Create(Mode::Block)]).await;
+        let place = format!("vg0/{}", lv_name(id_of(VOLUME).key()));
+        type_in(&host, "vg0", &format!("lvchange -y --addtag pliant.requested=small {place}"))
+            .await;
+        let listed = node.list(&Page::default()).await.expect("a list").volumes;
+        assert_eq!(listed[0].volume.requested, listed[0].volume.size, "the most that it can be");
+    });
+}
+
+#[test]
+fn a_group_whose_tags_name_two_nodes_is_used_by_none() {
+    block_on(async {
+        let (host, setup) = Disks::Two.machine(false).await;
+        for name in ["alpha", "beta"] {
+            type_in(&host, "vg0", &format!("vgchange -y --addtag pliant.node={name} vg0")).await;
+        }
+        host.forget_effects();
+        for name in ["alpha", "beta"] {
+            let node = Setup { settings: node_settings(name), ..setup.clone() }.start(&host).await;
+            node.ensure(&want("one", Mode::Block, 8)).await.expect_err("it may be the other's");
+            let refused = node.storage().pools[0].refused.join(" ");
+            assert!(refused.contains("--deltag"), "{refused}");
+        }
+        assert_eq!(host.effects(), [""; 0]);
+        type_in(&host, "vg0", "vgchange -y --deltag pliant.node=beta vg0").await;
+        let alpha = Setup { settings: node_settings("alpha"), ..setup }.start(&host).await;
+        alpha.ensure(&want("one", Mode::Block, 8)).await.expect("it is its own");
+    });
+}
+
+#[test]
 fn a_group_that_this_driver_makes_says_whose_it_is() {
     block_on(async {
         let (host, setup) = Disks::Blank.machine(false).await;

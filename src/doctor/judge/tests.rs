@@ -8,7 +8,7 @@ use crate::lvm::{Pv, Words};
 fn healthy() -> Seen {
     Seen {
         tools: TOOLS.iter().map(|tool| (tool.program, "2.38.1".to_owned())).collect(),
-        device_mapper: true,
+        device_mapper: Some(true),
         file_systems: vec!["ext4".to_owned(), "xfs".to_owned()],
         modules: BTreeMap::from([("btrfs", true), ("dm_snapshot", true)]),
         capabilities: Some(0x1ff_ffff_ffff),
@@ -74,7 +74,7 @@ fn each_complaint_says_what_to_type() {
     seen.tools.remove("mkfs.xfs");
     seen.tools.insert("lvm", "2.03.9".to_owned());
     seen.capabilities = Some(1 << 21 | 1 << 1);
-    seen.device_mapper = false;
+    seen.device_mapper = Some(false);
     seen.modules = BTreeMap::from([("btrfs", false)]);
     seen.lock_directory = false;
     seen.lvmetad = true;
