@@ -36,6 +36,7 @@ mod pods;
 mod pv;
 mod requests;
 mod seen;
+mod share;
 mod summary;
 mod timers;
 mod watched;

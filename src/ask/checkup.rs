@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ListParams, ObjectMeta};
@@ -15,7 +16,7 @@ use serde::Deserialize;
 use crate::api::{NodeStorage, Pool, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{AskError, DRIVER_PODS, NODES, STORAGES, VOLUMES, may_not_list, names};
-use crate::cluster::{Pv, PvSpec, PvStatus, Unreadable};
+use crate::cluster::{NAMESPACE_TOO_LARGE, Pv, PvSpec, PvStatus, Unreadable};
 use crate::doctor::Finding;
 use crate::volume::{DRIVER, VolumeId};
 
@@ -38,6 +39,8 @@ pub struct Seen {
     /// The PersistentVolumes that keep their volume although their claim is gone.
     pub(super) released: Vec<Released>,
     pub(super) requests: Vec<VolumeRequest>,
+    /// That a namespace has more than its share, on one object of each kind.
+    pub(super) too_large: Vec<Event>,
     /// What the caller may not read.
     pub(super) unseen: Vec<&'static str>,
     /// What this version cannot decode.
@@ -53,6 +56,7 @@ const POOLS: &str = "pools";
 const KUBELETS: &str = "csinodes";
 const PODS: &str = "the pods of the driver";
 const REQUESTS: &str = "volumerequests";
+const EVENTS: &str = "events";
 
 impl Seen {
     /// True if all of it is read: what is not here is not there.
@@ -141,6 +145,9 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
         released: volumes.iter().filter_map(Volume::released).collect(),
         volumes: volumes.into_iter().map(Volume::named).collect(),
         requests: ask.list(ask.all(), all(), REQUESTS).await?,
+        too_large: ask
+            .list(ask.all(), all().fields(&format!("reason={NAMESPACE_TOO_LARGE}")), EVENTS)
+            .await?,
         unseen: Vec::new(),
         unreadable: Vec::new(),
         partial: Vec::new(),

@@ -121,15 +121,9 @@ impl Unreadable {
     }
 
     /// An object that is skipped, as are those that come after it: its namespace has too much of its kind.
-    pub fn beyond<K: Resource<DynamicType = ()>>(
-        metadata: &ObjectMeta,
-        share: usize,
-    ) -> Unreadable {
+    pub fn beyond<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta, than: &str) -> Unreadable {
         let kind = K::kind(&());
-        let why = format!(
-            "the objects of kind {kind} of its namespace take more than {} MiB of memory",
-            share >> 20
-        );
+        let why = format!("the objects of kind {kind} of its namespace take more than {than}");
         Unreadable {
             reason: NAMESPACE_TOO_LARGE,
             api_version: K::api_version(&()).into_owned(),

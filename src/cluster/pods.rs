@@ -7,8 +7,8 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
 use crate::cluster::decode::pages;
+use crate::cluster::share::SHARE;
 use crate::cluster::summary::{LARGEST_POD, PodSummary, weight};
-use crate::cluster::watched::SHARE;
 
 /// List the pods of a namespace that have a claim, or that a StatefulSet makes.
 ///

@@ -23,7 +23,10 @@ use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::causes;
-use crate::cluster::decode::{Guarded, PAGE, Unreadable, guarded, note_readable, note_unreadable};
+use crate::cluster::decode::{
+    Guarded, NAMESPACE_TOO_LARGE, PAGE, Unreadable, guarded, note_readable, note_unreadable,
+};
+use crate::cluster::share::{BEYOND_WHOLE, Found, Shares, Whole};
 use crate::cluster::summary::weight;
 use crate::panics::caught_now;
 
@@ -58,9 +61,6 @@ const WRITER: &str = "pliant";
 /// How many events one watch writes of objects that it cannot decode: the figure and the log have all.
 const MOST_EVENTS: usize = 100;
 
-/// How many bytes the records of one namespace may take in one watch. Some ten thousand claims do.
-pub(crate) const SHARE: usize = 16 << 20;
-
 /// How many changes one subscriber may have waiting: of more he has to look at all records.
 const MOST_CHANGES: usize = 1024;
 
@@ -76,8 +76,8 @@ const RELIST: Duration = Duration::from_secs(600);
 /// [`unreadable`](Watched::unreadable): whoever concludes something from what there is not asks
 /// [`decodes_all_of`](Watched::decodes_all_of) first.
 ///
-/// A namespace whose records take too much memory has as many as its share holds. One of the others is
-/// unreadable, for all of them.
+/// A namespace whose records take too much memory has as many as its share holds, and less where all namespaces together
+/// take too much and it takes the most. One of the others is unreadable, for all of them.
 #[derive(Debug)]
 pub struct Watched<K: Resource<DynamicType = ()> + 'static> {
     store: Store<K>,
@@ -240,39 +240,6 @@ struct Unread {
     beyond: BTreeSet<String>,
 }
 
-/// How many bytes the records of each namespace take. Those without a namespace are no tenant's.
-#[derive(Debug, Default)]
-struct Shares(HashMap<String, usize>);
-
-impl Shares {
-    /// Take so much in the place of what was there before, if the namespace has as much left.
-    fn take(&mut self, metadata: &ObjectMeta, before: usize, weight: usize) -> bool {
-        let Some(namespace) = &metadata.namespace else { return true };
-        let taken = self.0.entry(namespace.clone()).or_default();
-        let then = taken.saturating_sub(before) + weight;
-        let fits = weight <= before || then <= SHARE;
-        if fits {
-            *taken = then;
-        }
-        fits
-    }
-
-    fn give_back(&mut self, metadata: &ObjectMeta, weight: usize) {
-        let Some(namespace) = &metadata.namespace else { return };
-        if let Some(taken) = self.0.get_mut(namespace) {
-            *taken = taken.saturating_sub(weight);
-            if *taken == 0 {
-                self.0.remove(namespace);
-            }
-        }
-    }
-
-    /// True if a namespace takes so little that records of it fit again.
-    fn has_space(&self, namespace: &str) -> bool {
-        self.0.get(namespace).is_none_or(|taken| *taken < SHARE / 4 * 3)
-    }
-}
-
 /// Decodes the events of a watch.
 struct Decoder<K: Resource<DynamicType = ()> + 'static> {
     store: Store<K>,
@@ -283,6 +250,8 @@ struct Decoder<K: Resource<DynamicType = ()> + 'static> {
     shares: Shares,
     /// As `listed`.
     listed_shares: Shares,
+    /// The records of the list that is being read, by namespace and name: one of them may still have to go.
+    listed_records: BTreeMap<(String, String), K>,
     /// Who writes events; `None` may not.
     client: Option<Client>,
     events: usize,
@@ -317,7 +286,7 @@ where
         keys: fn(&K) -> Vec<String>,
     ) -> Self {
         let client = Some(Client::from(api.clone()));
-        Watched::begin(api, config, stop, (cut, keys), client)
+        Watched::begin(api, config, stop, (cut, keys), client, Whole::of_process())
     }
 
     /// As [`Watched::start`], by a process that may not write events: what it cannot decode is only logged and
@@ -327,7 +296,7 @@ where
         config: watcher::Config,
         stop: &CancellationToken,
     ) -> Self {
-        Watched::begin(api, config, stop, (|_| {}, |_| Vec::new()), None)
+        Watched::begin(api, config, stop, (|_| {}, |_| Vec::new()), None, Whole::of_process())
     }
 
     fn begin(
@@ -336,6 +305,7 @@ where
         stop: &CancellationToken,
         (cut, keys): (fn(&mut K), fn(&K) -> Vec<String>),
         client: Option<Client>,
+        whole: Arc<Whole>,
     ) -> Self {
         let (store, mut writer) = reflector::store();
         let followed = Arc::new(Mutex::new(Followed {
@@ -347,12 +317,14 @@ where
         let changes = watch::Sender::new(());
         let (told, stop) = (changes.clone(), stop.clone());
         let unreadable = Arc::default();
+        let shares = Shares::new(whole);
         let mut decoder = Decoder {
             store: store.clone(),
             unreadable: Arc::clone(&unreadable),
             listed: Unread::default(),
-            shares: Shares::default(),
-            listed_shares: Shares::default(),
+            listed_shares: shares.of_list(),
+            shares,
+            listed_records: BTreeMap::new(),
             client,
             events: 0,
         };
@@ -363,22 +335,34 @@ where
                 || Box::pin(watcher(api.clone(), config.clone()).backoff(Pauses::default()));
             let (mut events, mut listed) = (begin(), Instant::now());
             loop {
-                let relist = decoder.has_space_again().then(|| listed + RELIST);
+                let later = decoder.is_any_beyond().then(|| listed + RELIST);
                 let next = tokio::select! {
                     biased;
                     () = stop.cancelled() => break,
                     next = events.next() => next,
-                    () = until(relist) => {
-                        (events, listed) = (begin(), Instant::now());
+                    () = until(later) => {
+                        listed = Instant::now();
+                        decoder.report_again();
+                        if decoder.has_space_again() {
+                            events = begin();
+                        }
                         continue;
                     }
                 };
                 let Some(event) = next else { break };
                 match event {
                     Ok(event) => {
-                        let place = place_of(&event);
-                        let event = decoder.decoded(event, cut);
-                        apply(&noted, (&mut writer, &kept), event.as_ref(), place);
+                        let of_event = place_of(&event);
+                        let events = decoder.decoded(event, cut);
+                        let mut is_noted = of_event.is_none();
+                        for event in &events {
+                            let of_record = place_in(event);
+                            is_noted |= of_record == of_event;
+                            apply(&noted, (&mut writer, &kept), Some(event), of_record);
+                        }
+                        if !is_noted {
+                            apply(&noted, (&mut writer, &kept), None, of_event);
+                        }
                     }
                     Err(error) => {
                         let error = causes::in_full(&error);
@@ -493,61 +477,42 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     /// What an event says of records that are kept. A record that no longer can be decoded stays as it was.
-    fn decoded(&mut self, event: Event<Guarded<K>>, cut: fn(&mut K)) -> Option<Event<K>> {
-        Some(match cut_in(event, cut) {
+    fn decoded(&mut self, event: Event<Guarded<K>>, cut: fn(&mut K)) -> Vec<Event<K>> {
+        match cut_in(event, cut) {
             Event::Init => {
-                (self.listed, self.listed_shares) = (Unread::default(), Shares::default());
-                Event::Init
+                (self.listed, self.listed_shares) = (Unread::default(), self.shares.of_list());
+                self.listed_records = BTreeMap::new();
+                Vec::new()
             }
-            Event::InitDone => {
-                self.shares = std::mem::take(&mut self.listed_shares);
-                let listed = std::mem::take(&mut self.listed);
-                let before = std::mem::replace(&mut *self.lock(), listed).records;
-                let known = self.lock().records.clone();
-                let gone = before.into_iter().filter(|(place, _)| !known.contains_key(place));
-                gone.for_each(|(_, gone)| note_readable::<K>(&gone.metadata));
-                Event::InitDone
-            }
-            Event::InitApply(Guarded(Ok(record))) => {
-                if !self.listed_shares.take(record.meta(), 0, weight(&record)) {
-                    self.skip_listed(record.meta());
-                    return None;
-                }
-                note_readable::<K>(record.meta());
-                Event::InitApply(record)
-            }
-            Event::InitApply(Guarded(Err(unreadable))) => {
-                let before = self.before(&unreadable.metadata);
-                let taken = weight(&unreadable) + before.as_ref().map_or(0, weight);
-                if !self.listed_shares.take(&unreadable.metadata, 0, taken) {
-                    self.skip_listed(&unreadable.metadata);
-                    return None;
-                }
-                self.report(&unreadable);
-                self.listed.records.insert(place(&unreadable.metadata), unreadable);
-                Event::InitApply(before?)
+            Event::InitDone => self.end_list(),
+            Event::InitApply(Guarded(read)) => {
+                let (before, bad) = match read {
+                    Ok(record) => (Some(record), None),
+                    Err(unreadable) => (self.before(&unreadable.metadata), Some(unreadable)),
+                };
+                self.list(before, bad);
+                Vec::new()
             }
             Event::Apply(Guarded(Ok(record))) => {
                 let taken = self.taken_by(record.meta());
-                if !self.shares.take(record.meta(), taken, weight(&record)) {
-                    self.skip(record.meta());
-                    return None;
-                }
+                let Some(mut events) = self.place(record.meta(), taken, weight(&record)) else {
+                    return Vec::new();
+                };
                 note_readable::<K>(record.meta());
                 self.lock().records.remove(&place(record.meta()));
-                Event::Apply(record)
+                events.push(Event::Apply(record));
+                events
             }
             Event::Apply(Guarded(Err(unreadable))) => {
                 let (before, taken) =
                     (self.before(&unreadable.metadata), self.taken_by(&unreadable.metadata));
                 let then = weight(&unreadable) + before.as_ref().map_or(0, weight);
-                if !self.shares.take(&unreadable.metadata, taken, then) {
-                    self.skip(&unreadable.metadata);
-                    return None;
-                }
+                let Some(events) = self.place(&unreadable.metadata, taken, then) else {
+                    return Vec::new();
+                };
                 self.report(&unreadable);
                 self.lock().records.insert(place(&unreadable.metadata), unreadable);
-                return None;
+                events
             }
             Event::Delete(Guarded(last)) => {
                 let metadata = last.as_ref().map_or_else(|bad| &bad.metadata, K::meta).clone();
@@ -555,9 +520,106 @@ where
                 self.shares.give_back(&metadata, taken);
                 note_readable::<K>(&metadata);
                 self.lock().records.remove(&place(&metadata));
-                Event::Delete(last.ok().or_else(|| self.before(&metadata))?)
+                let last = last.ok().or_else(|| self.before(&metadata));
+                last.map(Event::Delete).into_iter().collect()
             }
-        })
+        }
+    }
+
+    /// What there is from now on is what the list has.
+    fn end_list(&mut self) -> Vec<Event<K>> {
+        self.shares.replace(&mut self.listed_shares);
+        let listed = std::mem::take(&mut self.listed);
+        let before = std::mem::replace(&mut *self.lock(), listed).records;
+        let known = self.lock().records.clone();
+        let gone = before.into_iter().filter(|(place, _)| !known.contains_key(place));
+        gone.for_each(|(_, gone)| note_readable::<K>(&gone.metadata));
+        let records = std::mem::take(&mut self.listed_records).into_values();
+        let applied = records.map(Event::InitApply).chain([Event::InitDone]);
+        std::iter::once(Event::Init).chain(applied).collect()
+    }
+
+    /// Take a record into the list that is read, as it is or as it was decoded last, and what cannot be decoded of
+    /// it.
+    fn list(&mut self, record: Option<K>, bad: Option<Unreadable>) {
+        let metadata = match (&record, &bad) {
+            (_, Some(bad)) => bad.metadata.clone(),
+            (Some(record), None) => record.meta().clone(),
+            (None, None) => return,
+        };
+        let taken = record.as_ref().map_or(0, weight) + bad.as_ref().map_or(0, weight);
+        loop {
+            match self.listed_shares.take(&metadata, 0, taken, self.shares.sum()) {
+                Found::Taken => break,
+                Found::Beyond(why) => return self.skip_listed(&metadata, why),
+                Found::Above(level) if self.cut_list(level) => {}
+                Found::Above(_) => return self.skip_listed(&metadata, BEYOND_WHOLE),
+            }
+        }
+        if let Some(bad) = bad {
+            self.report(&bad);
+            self.listed.records.insert(place(&metadata), bad);
+        } else {
+            note_readable::<K>(&metadata);
+        }
+        if let Some(record) = record {
+            self.listed_records.insert(place(&metadata), record);
+        }
+    }
+
+    /// Skip so many records of the namespaces that take more than this that they do no more; whether there were any.
+    fn cut_list(&mut self, level: usize) -> bool {
+        let mut is_any = false;
+        let places: Vec<(String, String)> = self.listed_records.keys().rev().cloned().collect();
+        for place in places {
+            if self.listed_shares.taken_by(&place.0) <= level {
+                continue;
+            }
+            let Some(record) = self.listed_records.remove(&place) else { continue };
+            self.listed_shares.give_back(record.meta(), weight(&record));
+            self.skip_listed(record.meta(), BEYOND_WHOLE);
+            is_any = true;
+        }
+        is_any
+    }
+
+    /// Find a place for a record, in that of what it took before: the records that leave it to this one, or `None` if
+    /// it is skipped.
+    fn place(&mut self, metadata: &ObjectMeta, taken: usize, then: usize) -> Option<Vec<Event<K>>> {
+        let mut left = Vec::new();
+        loop {
+            match self.shares.take(metadata, taken, then, 0) {
+                Found::Taken => return Some(left),
+                Found::Beyond(why) => {
+                    self.skip(metadata, why);
+                    return None;
+                }
+                Found::Above(level) => {
+                    let cut = self.cut(level, &place(metadata));
+                    if cut.is_empty() {
+                        self.skip(metadata, BEYOND_WHOLE);
+                        return None;
+                    }
+                    left.extend(cut);
+                }
+            }
+        }
+    }
+
+    /// As [`Decoder::cut_list`], of what there is, but for the record `but`.
+    fn cut(&mut self, level: usize, but: &(String, String)) -> Vec<Event<K>> {
+        let mut left = Vec::new();
+        for record in self.store.state() {
+            let meta = record.meta();
+            let namespace = meta.namespace.as_deref().unwrap_or_default();
+            if self.shares.taken_by(namespace) <= level || place(meta) == *but {
+                continue;
+            }
+            self.shares.give_back(meta, weight(&*record));
+            self.skip(meta, BEYOND_WHOLE);
+            left.push(Event::Delete((*record).clone()));
+        }
+        left
     }
 
     /// How many bytes a record takes that is here, as it was decoded and as it cannot be.
@@ -566,9 +628,9 @@ where
         here + self.lock().records.get(&place(metadata)).map_or(0, weight)
     }
 
-    /// Skip a record that does not fit into the share of its namespace; the first one is reported for all.
-    fn skip(&mut self, metadata: &ObjectMeta) {
-        let skipped = Unreadable::beyond::<K>(metadata, SHARE);
+    /// Skip a record that has no place; the first one of its namespace is reported for all.
+    fn skip(&mut self, metadata: &ObjectMeta, why: &str) {
+        let skipped = Unreadable::beyond::<K>(metadata, why);
         if self.lock().beyond.insert(skipped.namespace().to_owned()) {
             self.report(&skipped);
             self.lock().records.entry(place(metadata)).or_insert(skipped);
@@ -576,17 +638,30 @@ where
     }
 
     /// As [`Decoder::skip`], while the list is read.
-    fn skip_listed(&mut self, metadata: &ObjectMeta) {
-        let skipped = Unreadable::beyond::<K>(metadata, SHARE);
+    fn skip_listed(&mut self, metadata: &ObjectMeta, why: &str) {
+        let skipped = Unreadable::beyond::<K>(metadata, why);
         if self.listed.beyond.insert(skipped.namespace().to_owned()) {
             self.report(&skipped);
             self.listed.records.entry(place(metadata)).or_insert(skipped);
         }
     }
 
+    /// True if records of a namespace are skipped.
+    fn is_any_beyond(&self) -> bool {
+        !self.lock().beyond.is_empty()
+    }
+
     /// True if a namespace that had too much takes so little that its records can be read again.
     fn has_space_again(&self) -> bool {
         self.lock().beyond.iter().any(|namespace| self.shares.has_space(namespace))
+    }
+
+    /// Write the events of namespaces that still have too much once more, if the API server has them no more: it
+    /// forgets them after an hour, and people ask later.
+    fn report_again(&mut self) {
+        let all = self.lock().records.clone();
+        let still = all.into_values().filter(|one| one.reason == NAMESPACE_TOO_LARGE);
+        still.take(MOST_EVENTS).for_each(|one| self.write(&one));
     }
 
     /// A record as it was decoded last.
@@ -596,12 +671,14 @@ where
 
     /// Report once that a record is left out.
     fn report(&mut self, unreadable: &Unreadable) {
-        let is_new = note_unreadable(unreadable);
-        let Some(client) = self.client.as_ref().filter(|_| is_new && self.events < MOST_EVENTS)
-        else {
-            return;
-        };
-        self.events += 1;
+        if note_unreadable(unreadable) && self.events < MOST_EVENTS {
+            self.events += 1;
+            self.write(unreadable);
+        }
+    }
+
+    fn write(&self, unreadable: &Unreadable) {
+        let Some(client) = &self.client else { return };
         let (event, client) = (unreadable.event(), client.clone());
         // An API server that does not take it holds up no watch.
         tokio::spawn(async move {
@@ -649,6 +726,14 @@ fn place_of<K: Resource<DynamicType = ()>>(event: &Event<Guarded<K>>) -> Option<
         Event::Apply(Guarded(Err(bad))) | Event::Delete(Guarded(Err(bad))) => {
             Some(place(&bad.metadata))
         }
+        Event::Init | Event::InitApply(_) | Event::InitDone => None,
+    }
+}
+
+/// The record that an event of those that are kept is about, while no list is read.
+fn place_in<K: Resource<DynamicType = ()>>(event: &Event<K>) -> Option<Place> {
+    match event {
+        Event::Apply(record) | Event::Delete(record) => Some(place(record.meta())),
         Event::Init | Event::InitApply(_) | Event::InitDone => None,
     }
 }
@@ -706,7 +791,7 @@ mod tests {
 
     use super::*;
     use crate::api::Pool;
-    use crate::cluster::{NAMESPACE_TOO_LARGE, unreadable_by_kind};
+    use crate::cluster::unreadable_by_kind;
     use crate::testing::FakeApi;
 
     #[tokio::test(start_paused = true)]
@@ -934,5 +1019,67 @@ mod tests {
         assert_eq!((of("crowd"), watched.unreadable().len()), (11, 0));
         assert!(watched.decodes_all_of("crowd"));
         assert_eq!(unreadable_by_kind().get("ConfigMap"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_namespaces_fit_however_many_large_ones_there_are() {
+        const KIB: usize = 1 << 10;
+        let (api, stop) = (FakeApi::new(), CancellationToken::new());
+        let put = |namespace: &str, name: &str, size: usize| {
+            let metadata = json!({"name": name, "namespace": namespace,
+                                  "uid": format!("{namespace}/{name}"),
+                                  "annotations": {"note": "x".repeat(size)}});
+            api.put_json::<ConfigMap>(json!({"metadata": metadata, "data": {}}));
+        };
+        for (crowd, at) in (0..8).flat_map(|crowd| (0..10).map(move |at| (crowd, at))) {
+            put(&format!("crowd{crowd}"), &format!("c{at}"), 16 * KIB);
+        }
+        put("shop", "web", KIB);
+        put("zoo", "web", KIB);
+        let all: Api<ConfigMap> = Api::all(api.client());
+        let (client, whole) = (Some(api.client()), Arc::new(Whole::of(512 * KIB)));
+        let watched = Watched::begin(all, every(), &stop, |_| {}, client, whole.clone());
+        tokio::time::timeout(Duration::from_secs(60), watched.known()).await.expect("it is known");
+        let of = |namespace: &str| {
+            let all = watched.all();
+            all.iter().filter(|one| one.namespace().as_deref() == Some(namespace)).count()
+        };
+        let taken = || -> usize { watched.all().iter().map(|one| weight(&**one)).sum() };
+        assert_eq!((of("shop"), of("zoo")), (1, 1), "the last of the list, too");
+        assert!(taken() <= 512 * KIB && taken() > 256 * KIB, "{}", taken());
+        assert!(watched.decodes_all_of("shop") && !watched.decodes_all_of("crowd0"));
+        let why = watched.unreadable()[0].to_string();
+        assert!(why.contains("all of them together"), "{why}");
+
+        // As they come, too: what is there of the large ones leaves its place.
+        for at in 0..20 {
+            put("shop", &format!("s{at:02}"), KIB);
+            put(&format!("late{at:02}"), "one", KIB);
+        }
+        put("crowd1", "more", 16 * KIB);
+        watched.until(|all| all.get_in("late19", "one")).await;
+        assert_eq!(of("shop"), 21);
+        assert!(taken() <= 512 * KIB, "{}", taken());
+        assert!(watched.decodes_all_of("shop") && watched.decodes_all_of("late19"));
+
+        // It is said again for as long as it is so.
+        let told = |api: &FakeApi| {
+            let events = api.list::<Event>().into_iter();
+            events.filter(|event| event.reason.as_deref() == Some(NAMESPACE_TOO_LARGE)).count()
+        };
+        api.until("it is told", |api| told(api) == 8).await;
+        for event in api.list::<Event>() {
+            api.delete::<Event>(&format!("{}/{}", event.namespace().unwrap(), event.name_any()));
+        }
+        tokio::time::sleep(RELIST).await;
+        api.until("it is told again", |api| told(api) == 8).await;
+
+        // And read again when there is space.
+        for (crowd, at) in (1..8).flat_map(|crowd| (0..10).map(move |at| (crowd, at))) {
+            api.delete::<ConfigMap>(&format!("crowd{crowd}/c{at}"));
+        }
+        watched.until(|all| all.unreadable().is_empty().then_some(())).await;
+        assert_eq!(of("crowd0"), 10);
+        stop.cancel();
     }
 }

@@ -1,8 +1,9 @@
 //! What concerns no single node. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::{CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, Released, STORAGES, Seen, VOLUMES};
@@ -21,7 +22,33 @@ pub(super) fn judge(seen: &Seen, program: &str) -> Vec<Finding> {
     findings.extend(versions(seen));
     findings.extend(pools(seen));
     findings.extend(classes(seen, program));
+    findings.extend(too_large(seen));
     findings
+}
+
+/// The namespaces that have more than their share: of each and each kind the operator or the controller says so again
+/// for as long as it is so.
+fn too_large(seen: &Seen) -> Vec<Finding> {
+    let said: BTreeMap<(String, String), &Event> = seen
+        .too_large
+        .iter()
+        .filter_map(|event| {
+            let about = event.regarding.as_ref()?;
+            let is_ours = event.reporting_controller.as_deref() == Some(DRIVER);
+            is_ours.then_some(((about.namespace.clone()?, about.kind.clone()?), event))
+        })
+        .collect();
+    let finding = |((namespace, kind), event): ((String, String), &Event)| {
+        let note = event.note.as_deref().unwrap_or_default();
+        let kinds = kind.to_lowercase();
+        Finding::bad(
+            format!("namespace {namespace} has too many objects of kind {kind}: {note}"),
+            format!(
+                "kubectl get {kinds} --namespace {namespace}, and delete those that are not needed"
+            ),
+        )
+    };
+    said.into_iter().map(finding).collect()
 }
 
 /// What to type where something of the driver's own objects is missing.

@@ -376,3 +376,25 @@ fn what_may_not_be_read_is_not_missed() {
     );
     assert!(hidden.ends_with("0 good, 1 to note, 0 to put right\n"), "{hidden}");
 }
+
+#[test]
+fn a_namespace_with_more_than_its_share_is_named_once_for_each_kind() {
+    let event = |name: &str, by: &str, kind: &str| {
+        typed(json!({"metadata": {"name": name, "namespace": "crowd"}, "eventTime": null,
+                     "reason": "NamespaceTooLarge", "reportingController": by,
+                     "regarding": {"kind": kind, "namespace": "crowd", "name": name},
+                     "note": "this object and later ones are skipped"}))
+    };
+    let said = found(|seen| {
+        seen.too_large = vec![
+            event("a", DRIVER, "PersistentVolumeClaim"),
+            event("b", DRIVER, "PersistentVolumeClaim"),
+            event("c", DRIVER, "PvcAutoscaler"),
+            event("d", "a-tenant", "Pod"),
+        ];
+    });
+    let lines = |word: &str| said.matches(word).count();
+    assert_eq!(lines("namespace crowd has too many objects"), 2, "{said}");
+    assert_eq!(lines("kubectl get persistentvolumeclaim --namespace crowd"), 1, "{said}");
+    assert_eq!(lines("kubectl get pvcautoscaler --namespace crowd"), 1, "{said}");
+}
