@@ -33,7 +33,8 @@ impl PopulatorStatus {
     /// The same with this told of its claim. A claim that is new stands first; beyond 256 those filled
     /// long ago are left out, or the new one if there is none: of the others it must not be forgotten how
     /// often they have failed.
-    pub fn with(mut self, filling: Filling) -> Self {
+    pub fn with(mut self, mut filling: Filling) -> Self {
+        filling.bound();
         match self.claims.iter_mut().find(|one| one.uid == filling.uid) {
             Some(there) => *there = filling,
             None => self.claims.insert(0, filling),

@@ -1,10 +1,29 @@
-//! Statuses of claims that the API server takes: one that it refuses stops all that is done for the claims.
+//! Statuses that the API server takes: one that it refuses stops all that is done for its object.
 
 use super::swap::LONGEST_SENTENCE;
-use super::{InPlace, OrdinalStatus, PvcAutoscalerStatus, Swap};
+use super::{
+    Filling, InPlace, OrdinalStatus, PoolStatus, PvcAutoscalerStatus, Swap, VolumeOnNode,
+    VolumeRequestStatus,
+};
+
+/// The longest sentence of why a piece of work has failed, in characters.
+const LONGEST_FAILURE: usize = 4096;
+
+/// The longest digest of what was written.
+const LONGEST_DIGEST: usize = 128;
+
+/// The longest word for machines, in characters.
+const LONGEST_WORD: usize = 64;
+
+/// The most things that are wrong with one volume that are listed.
+const MOST_AILMENTS: usize = 16;
+
+/// How many bytes the plans and refusals of all nodes may take in the status of a pool: etcd takes no object of more
+/// than 1.5 MiB, and each node has a place in it.
+const MOST_OF_NODES: usize = 256 << 10;
 
 /// The longest text of what is changed, or of how far something is, in characters: two classes can be longer.
-const LONGEST_LINE: usize = 256;
+pub(super) const LONGEST_LINE: usize = 256;
 
 impl PvcAutoscalerStatus {
     /// Cut each text for people that is longer than the API server takes. Names are never longer.
@@ -29,6 +48,56 @@ impl OrdinalStatus {
         if let Some(InPlace { change, message, .. }) = &mut self.shrink {
             cut([change], LONGEST_LINE);
             cut(message, LONGEST_SENTENCE);
+        }
+    }
+}
+
+impl VolumeRequestStatus {
+    /// As [`PvcAutoscalerStatus::bound`].
+    pub fn bound(&mut self) {
+        cut(&mut self.progress, LONGEST_LINE);
+        if let Some(failure) = &mut self.failure {
+            cut([&mut failure.reason], LONGEST_WORD);
+            cut([&mut failure.message], LONGEST_FAILURE);
+        }
+        let inspection = self.inspection.as_deref_mut();
+        let volume = inspection.and_then(|inspection| inspection.volume.as_mut());
+        volume.into_iter().for_each(VolumeOnNode::bound);
+    }
+}
+
+impl VolumeOnNode {
+    /// As [`PvcAutoscalerStatus::bound`].
+    pub fn bound(&mut self) {
+        self.ailments.truncate(MOST_AILMENTS);
+        cut(self.ailments.iter_mut().map(|one| &mut one.message), LONGEST_SENTENCE);
+    }
+}
+
+impl Filling {
+    /// As [`PvcAutoscalerStatus::bound`].
+    pub fn bound(&mut self) {
+        cut(&mut self.reason, LONGEST_WORD);
+        cut(&mut self.message, LONGEST_SENTENCE);
+        cut(&mut self.progress, LONGEST_LINE);
+        cut(&mut self.digest, LONGEST_DIGEST);
+    }
+}
+
+impl PoolStatus {
+    /// Cut what all nodes say of a pool to what one object may have. No node is left out: an agent makes of a pool
+    /// what is for the nodes that are listed. The records of the nodes have all of it.
+    pub fn bound(&mut self) {
+        cut(&mut self.message, LONGEST_SENTENCE);
+        let mut left = MOST_OF_NODES;
+        for node in &mut self.nodes {
+            for lines in [&mut node.refused, &mut node.plan] {
+                lines.retain(|line| {
+                    let rest = left.checked_sub(line.len());
+                    left = rest.unwrap_or(0); // What comes after it is left out, too.
+                    rest.is_some()
+                });
+            }
         }
     }
 }

@@ -131,14 +131,18 @@ fn a_record_that_is_too_long_is_cut_and_says_so() {
 }
 
 /// What every text of a status is that has no fixed form: as long as a name may be where it is one, and else longer
-/// than anything.
+/// than anything. Lists have as many as they may have, of which the first is longest.
 fn longest(schema: &Value) -> Value {
     if let Some(fields) = schema["properties"].as_object() {
         let fields = fields.iter().filter(|(name, _)| *name != "conditions");
         return fields.map(|(name, field)| (name.clone(), longest(field))).collect();
     }
     match schema["type"].as_str() {
-        Some("array") => json!([longest(&schema["items"])]),
+        Some("array") => {
+            let most = schema["maxItems"].as_u64().unwrap_or(1);
+            let others = (1..most).map(|_| shortest(&schema["items"]));
+            std::iter::once(longest(&schema["items"])).chain(others).collect()
+        }
         Some("string") => {
             let is_name = schema["maxLength"].as_u64().is_some_and(|most| most < 256);
             let length = schema["maxLength"].as_u64().filter(|_| is_name).unwrap_or(5000);
@@ -154,14 +158,91 @@ fn longest(schema: &Value) -> Value {
     }
 }
 
+/// The least that a place may have.
+fn shortest(schema: &Value) -> Value {
+    let is_required =
+        |name: &String| schema["required"].as_array().is_some_and(|all| all.contains(&json!(name)));
+    match (&schema["properties"], schema["type"].as_str(), &schema["enum"]) {
+        (Value::Object(fields), ..) => {
+            let required = fields.iter().filter(|(name, _)| is_required(name));
+            required.map(|(name, field)| (name.clone(), shortest(field))).collect()
+        }
+        (_, Some("array"), _) => json!([]),
+        (.., Value::Array(words)) => words.first().cloned().unwrap_or_default(),
+        _ if schema["format"].is_string() => longest(schema),
+        _ if schema["pattern"].is_string() => json!("1"),
+        (_, Some("string"), _) => json!("a"),
+        _ => longest(schema),
+    }
+}
+
+/// The longest status of a kind, bounded as the code bounds it before it is written.
+fn bounded_status<T>(kind: &str, bound: impl FnOnce(T) -> T)
+where
+    T: serde::Serialize + serde::de::DeserializeOwned,
+{
+    let schema = &schema(kind)["properties"]["status"];
+    let status: T = serde_json::from_value(longest(schema)).unwrap();
+    let bounded = serde_json::to_value(bound(status)).unwrap();
+    fits(&bounded, schema, &format!("{kind}.status"));
+}
+
 #[test]
 fn a_status_of_claims_is_never_longer_than_the_api_server_takes() {
-    let schema = &schema("PvcAutoscaler")["properties"]["status"];
-    let mut status: PvcAutoscalerStatus = serde_json::from_value(longest(schema)).unwrap();
-    let entry = &status.ordinals[0];
-    assert!(entry.swap.is_some() && entry.shrink.is_some() && !entry.retained.is_empty());
+    bounded_status("PvcAutoscaler", |mut status: PvcAutoscalerStatus| {
+        let entry = &status.ordinals[0];
+        assert!(entry.swap.is_some() && entry.shrink.is_some() && !entry.retained.is_empty());
+        status.bound();
+        status
+    });
+}
+
+#[test]
+fn what_an_agent_writes_is_never_longer_than_the_api_server_takes() {
+    bounded_status("VolumeRequest", |mut status: VolumeRequestStatus| {
+        assert!(status.failure.is_some());
+        let inspection = status.inspection.as_ref().unwrap();
+        assert_eq!(inspection.volume.as_ref().unwrap().ailments.len(), 16);
+        status.bound();
+        status
+    });
+    bounded_status("NodeStorage", |status: NodeStorageStatus| {
+        assert!(status.volumes.len() > 4000 && status.disks.len() > 1000);
+        status.bounded()
+    });
+}
+
+#[test]
+fn what_is_told_of_populators_is_never_longer_than_the_api_server_takes() {
+    for kind in ["PvcSourcePopulator", "ArchivePopulator"] {
+        bounded_status(kind, |status: PopulatorStatus| {
+            let bounded = status.claims.into_iter().rev();
+            let bounded = bounded.enumerate().map(|(at, mut one)| {
+                one.uid = at.to_string(); // Another claim each.
+                one
+            });
+            let status = bounded.fold(PopulatorStatus::default(), PopulatorStatus::with);
+            assert_eq!(status.claims.len(), 256);
+            status
+        });
+    }
+}
+
+/// Etcd takes no object of more than 1.5 MiB, and an agent makes of a pool what is for the nodes that are listed.
+#[test]
+fn the_status_of_a_pool_of_many_nodes_is_no_larger_than_etcd_takes_and_names_each_node() {
+    let line = "\u{e4}".repeat(1024);
+    let node = |at: usize| PoolNode {
+        node: format!("{at:0>253}"),
+        plan: vec![line.clone(); 64],
+        refused: vec![line.clone(); 64],
+    };
+    let nodes = (0..100).map(node).collect();
+    let message = Some("\u{e4}".repeat(5000));
+    let mut status = PoolStatus { message, nodes, ..PoolStatus::default() };
     status.bound();
-    fits(&serde_json::to_value(&status).unwrap(), schema, "status");
+    assert!(serde_json::to_vec(&status).unwrap().len() < 512 << 10);
+    assert_eq!((status.nodes.len(), status.nodes[0].refused.len()), (100, 64), "the first has all");
 }
 
 #[test]

@@ -36,9 +36,6 @@ const TOLD_AFTER: Duration = Duration::from_secs(5);
 /// the agent is held to be away.
 const TOLD_AT_LATEST: Duration = Duration::from_secs(30);
 
-/// The longest progress that a record takes, in characters.
-const LONGEST_PROGRESS: usize = 256;
-
 /// How long work waits for other work on its volume. Nobody holds a connection open meanwhile.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -148,7 +145,6 @@ impl Agent {
             match answer {
                 // It has waited for long work. One that did not is for the caller to ask again.
                 Err(VolumeError::Working { progress, .. }) if asked.elapsed() > TOLD_AFTER => {
-                    let progress = progress.chars().take(LONGEST_PROGRESS).collect();
                     is_told = true; // From now on it would write over the progress.
                     self.tell(&mut record, running(Phase::Running, Some(progress))).await?;
                     if stop.is_cancelled() {
@@ -236,8 +232,9 @@ impl Agent {
     async fn tell(
         &self,
         record: &mut Record,
-        status: VolumeRequestStatus,
+        mut status: VolumeRequestStatus,
     ) -> Result<(), kube::Error> {
+        status.bound();
         let patch = json!({
             "apiVersion": "pliant.io/v1alpha1",
             "kind": "VolumeRequest",

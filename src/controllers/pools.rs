@@ -147,14 +147,16 @@ fn status_of(
         }
         told.push(line);
     }
-    PoolStatus {
+    let mut status = PoolStatus {
         observed_generation: pool.metadata.generation.unwrap_or_default(),
         ready,
         size: Some(Quantity(size)),
         free: Some(Quantity(free)),
         message: message.or_else(|| told.is_empty().then(|| "no node has these labels".to_owned())),
         nodes: told,
-    }
+    };
+    status.bound();
+    status
 }
 
 /// Make the pools of a node those that are for it, whenever that changes, until `stop`.

@@ -1,6 +1,7 @@
 //! A record that the API server takes.
 
-use crate::api::status_bounds::cut_at;
+use crate::api::VolumeOnNode;
+use crate::api::status_bounds::{LONGEST_LINE, cut_at};
 
 use super::{
     LONGEST_SENTENCE, LONGEST_VERSION, MOST_DISKS, MOST_GROUPS, MOST_LINES, MOST_USAGES,
@@ -31,15 +32,19 @@ impl NodeStorageStatus {
         let of_pools = self.pools.iter_mut().filter_map(|pool| pool.message.as_mut());
         let of_groups = self.groups.iter_mut().filter_map(|group| group.message.as_mut());
         let of_disks = self.disks.iter_mut().filter_map(|disk| disk.message.as_mut());
-        let of_volumes = self.volumes.iter_mut().flat_map(|volume| &mut volume.ailments);
-        let of_volumes = of_volumes.map(|ailment| &mut ailment.message);
-        of_pools.chain(of_groups).chain(of_disks).chain(of_volumes).for_each(cut);
+        of_pools.chain(of_groups).chain(of_disks).for_each(cut);
+        self.volumes.iter_mut().for_each(VolumeOnNode::bound);
+        self.work.iter_mut().for_each(|work| cut_at(&mut work.progress, LONGEST_LINE));
+        self.disks.iter_mut().for_each(|disk| cut_at(&mut disk.device, LONGEST_PATH));
         self.unread.iter_mut().for_each(cut);
         let versions = self.lvm_version.iter_mut().chain(&mut self.kernel_version);
         versions.for_each(|version| cut_at(version, LONGEST_VERSION));
         self
     }
 }
+
+/// The longest path of a disk, in characters.
+const LONGEST_PATH: usize = 4096;
 
 /// Leave as many characters of a sentence as a record takes.
 fn cut(sentence: &mut String) {
