@@ -59,6 +59,7 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     }
     told.reverse();
     steps.extend(sweep(seen, &told));
+    steps.extend(untrue_ends(seen, &told));
     if let ClockSeen::Differs(skew) = seen.clock {
         steps.push(tell_of_skew(seen, skew));
     }
@@ -292,13 +293,21 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
     let number = ordinal.to_string();
     let is_its = |claim: &&PersistentVolumeClaim| {
         let is_kept = seen.keeps(claim) || seen.left.contains(&claim.name_any());
-        is_kept
-            && claim.labels().get(ORDINAL) == Some(&number)
-            && is_bound(claim)
-            && !claim.annotations().contains_key(SUPERSEDED_BY)
+        is_kept && claim.labels().get(ORDINAL) == Some(&number) && is_bound(claim)
     };
-    let mut its: Vec<String> =
-        seen.claims.values().filter(is_its).map(ResourceExt::name_any).collect();
+    let all: Vec<&PersistentVolumeClaim> = seen.claims.values().filter(is_its).collect();
+    let mut its: Vec<String> = all.iter().map(|claim| claim.name_any()).collect();
+    // Of those that are there one takes the place of another. A note that names none of them, as on a claim that was
+    // restored without what came after it, or several that name each other, say nothing of where the data is.
+    let superseded = |name: &String| {
+        let claim = all.iter().find(|claim| claim.name_any() == *name);
+        let by = claim.and_then(|claim| claim.annotations().get(SUPERSEDED_BY));
+        by.is_some_and(|by| by != name && its.contains(by))
+    };
+    let newest: Vec<String> = its.iter().filter(|name| !superseded(name)).cloned().collect();
+    if !newest.is_empty() {
+        its = newest;
+    }
     // One that another one of them was filled from is the older one of the two.
     let is_copied = |name: &String| {
         let copies = its.iter().filter(|copy| *copy != name).filter_map(|copy| {
@@ -331,6 +340,21 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
             Err((AutoscalerReason::ClaimAmbiguous, message))
         }
     }
+}
+
+/// The claims of pods that say that a claim has taken their place which is not there: whoever comes next would take
+/// them for old ones.
+fn untrue_ends(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
+    let is_at_rest = |one: &&OrdinalStatus| one.swap.is_none() && !one.is_shrinking();
+    let claims = told.iter().filter(is_at_rest).filter_map(|one| {
+        let claim = seen.claim(&one.active_claim)?;
+        let by = claim.annotations().get(SUPERSEDED_BY)?;
+        (seen.keeps(claim) && seen.claim(by).is_none()).then(|| claim.name_any())
+    });
+    if seen.autoscaler.spec.mode != AutoscalerMode::Enforce || seen.names_claims() {
+        return Vec::new();
+    }
+    claims.map(|claim| Step::Reinstate { claim }).collect()
 }
 
 /// Whether anything may be begun for which a pod is stopped.

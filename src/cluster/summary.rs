@@ -50,7 +50,7 @@ pub struct ClaimSummary {
     pub refused: Result<Option<Quantity>, UnreadableSize>,
     /// True if a growth of it is under way, or refused.
     pub is_resizing: bool,
-    /// The size for which the resizer of Kubernetes was woken.
+    /// The size for which the resizer of Kubernetes was woken, as the claim says: a backup restores that, too.
     pub woken_for: Option<Box<str>>,
 }
 

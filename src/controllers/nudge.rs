@@ -3,7 +3,8 @@
 //! external-resizer 2.2.0 writes a claim as it has read it into the cache of its own watch. An edit that
 //! comes between is lost to it, and so are its own later looks, until something else of the claim changes.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -13,6 +14,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::api::Quantity;
 use crate::cluster::{
     Binding, ClaimSummary, Lasting, Pv, RESIZER_WOKEN_FOR, Unreadable, Watched, begun_again, writes,
 };
@@ -43,14 +45,22 @@ pub async fn wake_resizer(
     let woken = begun_again(LOOP, async || {
         claims.known().await;
         let mut unheard = Lasting::new(LATE);
-        let mut others: HashSet<Seen> = HashSet::new();
+        let mut woken: HashMap<String, Quantity> = HashMap::new();
         let mut reported: HashSet<Seen> = HashSet::new();
         let mut changes = claims.changes();
         loop {
             let all = claims.with_key(ClaimSummary::MAY_GROW);
+            let unheard_of: Vec<&Arc<ClaimSummary>> =
+                all.iter().filter(|one| is_unheard(one)).collect();
+            let uids: HashSet<&str> = unheard_of.iter().map(|one| uid(one)).collect();
+            woken.retain(|one, _| uids.contains(one.as_str()));
+            // Once for each size: what the claim says of that itself, a backup restores with it.
+            let is_woken = |one: &ClaimSummary| {
+                let asked = one.sizes.as_ref().ok().map(|sizes| sizes.requested);
+                asked.is_some() && woken.get(uid(one)).copied() == asked
+            };
             let found: Vec<Seen> =
-                all.iter().filter(|one| is_unheard(one)).map(|one| seen(one)).collect();
-            others.retain(|one| found.contains(one));
+                unheard_of.into_iter().filter(|one| !is_woken(one)).map(|one| seen(one)).collect();
             let unreadable: Vec<(Seen, String)> = all
                 .iter()
                 .filter_map(|one| Some((seen(one), one.sizes.as_ref().err()?.to_string())))
@@ -69,10 +79,11 @@ pub async fn wake_resizer(
                     next = Some(AGAIN);
                 }
             }
-            for one in late.into_iter().filter(|one| !others.contains(one)).collect::<Vec<_>>() {
+            for one in late {
                 let Some(claim) = claims.get_in(&one.0, &one.1) else { continue };
+                let Ok(sizes) = &claim.sizes else { continue };
                 if is_done(LOOP, &format!("{}/{}", one.0, one.1), wake(client, &claim)).await {
-                    others.insert(one);
+                    woken.insert(uid(&claim).to_owned(), sizes.requested);
                 } else {
                     next = Some(AGAIN);
                 }
@@ -84,6 +95,10 @@ pub async fn wake_resizer(
         }
     });
     stop.run_until_cancelled(woken).await;
+}
+
+fn uid(claim: &ClaimSummary) -> &str {
+    claim.metadata.uid.as_deref().unwrap_or_default()
 }
 
 fn seen(claim: &ClaimSummary) -> Seen {
@@ -104,7 +119,6 @@ fn is_unheard(claim: &ClaimSummary) -> bool {
         && !is_heard
         && sizes.wants_more()
         && claim.metadata.deletion_timestamp.is_none()
-        && claim.woken_for.as_deref() != Some(&*asked.to_string())
 }
 
 /// Whether the volume of a claim is of this driver.
@@ -125,7 +139,8 @@ async fn report(client: &Client, claim: &ClaimSummary, why: &str) -> Result<(), 
     Unreadable::of_record(claim, why).event().write(client, WRITER).await.map(drop)
 }
 
-/// Change something of the claim, if its volume is of this driver.
+/// Change something of the claim, if its volume is of this driver. That it says so already, as one that was restored,
+/// would be no change, so it says another word then.
 async fn wake(client: &Client, claim: &ClaimSummary) -> Result<(), kube::Error> {
     if !is_ours(client, claim).await? {
         return Ok(());
@@ -140,9 +155,11 @@ async fn wake(client: &Client, claim: &ClaimSummary) -> Result<(), kube::Error> 
         size,
         "nobody has taken up an edit: the resizer is woken"
     );
+    let is_said = claim.woken_for.as_deref() == Some(&*size);
+    let note = if is_said { format!("{size}, again") } else { size };
     let patch = json!({"metadata": {
         "resourceVersion": claim.metadata.resource_version,
-        "annotations": { RESIZER_WOKEN_FOR: size },
+        "annotations": { RESIZER_WOKEN_FOR: note },
     }});
     let api = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
     match writes::patch(&api, &name, &Patch::Merge(patch), WRITER).await {

@@ -1,10 +1,11 @@
 //! Claims are made, taken over, and let grow.
 
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use pliant::api::{AutoscalerPhase, PvcAutoscaler, Quantity};
+use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, Quantity};
 use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
 use serde_json::json;
@@ -14,12 +15,13 @@ use crate::play::object;
 use crate::world::{HUNG, SHOP, World};
 
 const KEPT_BY: &str = "pliant.io/pvc-autoscaler";
+const SUPERSEDED_BY: &str = "pliant.io/superseded-by";
 
 fn size(text: &str) -> Quantity {
     Quantity(text.parse().unwrap())
 }
 
-fn capacity(claim: &k8s_openapi::api::core::v1::PersistentVolumeClaim) -> String {
+fn capacity(claim: &PersistentVolumeClaim) -> String {
     claim.status.as_ref().unwrap().capacity.as_ref().unwrap()["storage"].0.clone()
 }
 
@@ -384,4 +386,65 @@ fn what_a_restored_claim_tells_of_the_class_of_another_volume_is_not_believed() 
 #[test]
 fn what_a_restored_claim_tells_of_the_name_of_another_volume_is_not_believed() {
     is_not_believed("pliant.io/volume", "pvc-of-then");
+}
+
+/// A claim with data, as a backup restores it: it says that another one has taken its place.
+async fn restored(world: &World, name: &str, keeper: &str, by: &str) {
+    world.api.put(&object::<PersistentVolumeClaim>(json!({
+        "metadata": {
+            "name": name, "namespace": SHOP,
+            "labels": {KEPT_BY: keeper, "pliant.io/ordinal": "0"},
+            "annotations": {SUPERSEDED_BY: by, "volume.kubernetes.io/selected-node": "alpha"},
+        },
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "hdd",
+                 "resources": {"requests": {"storage": "4Gi"}}},
+        "status": {"phase": "Pending"},
+    })));
+    let is_bound = |api: &FakeApi| {
+        let claim: Option<PersistentVolumeClaim> = api.get(&format!("{SHOP}/{name}"));
+        claim.and_then(|claim| claim.status?.phase).as_deref() == Some("Bound")
+    };
+    world.api.until("it is bound", is_bound).await;
+}
+
+#[test]
+fn a_restored_claim_whose_successor_is_not_there_is_that_of_its_pod() {
+    for keeper in ["nginx", "gone"] {
+        block_on(async {
+            let (world, _operator) = World::with_an_operator();
+            restored(&world, "www-nginx-0-0a1b2", keeper, "www-nginx-0-fffff").await;
+            world.set(1, &[]);
+            world.want("4Gi", "hdd", &json!({}));
+            world.settled("1/1").await;
+            assert_eq!(
+                world.ordinal(0).active_claim,
+                "www-nginx-0-0a1b2",
+                "{keeper}: an empty one"
+            );
+            world.rest().await;
+            let notes = world.active(0).annotations().clone();
+            assert!(!notes.contains_key(SUPERSEDED_BY), "it is no longer so: {notes:?}");
+        });
+    }
+}
+
+#[test]
+fn claims_that_name_each_other_as_successors_are_a_question_for_people() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        restored(&world, "www-nginx-0-0a1b2", "nginx", "www-nginx-0-fffff").await;
+        restored(&world, "www-nginx-0-fffff", "nginx", "www-nginx-0-0a1b2").await;
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        let is_asked =
+            |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("ClaimAmbiguous");
+        world.until("it is asked", is_asked).await;
+        assert_eq!(world.claims().len(), 2, "no empty one is made");
+        // One of the two no longer says so.
+        let mut newest = world.claim("www-nginx-0-fffff").expect("a claim");
+        newest.annotations_mut().remove(SUPERSEDED_BY);
+        world.api.put(&newest);
+        world.settled("1/1").await;
+        assert_eq!(world.ordinal(0).active_claim, "www-nginx-0-fffff");
+    });
 }

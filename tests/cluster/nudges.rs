@@ -62,6 +62,24 @@ async fn the_resizer_is_woken_once_for_an_edit_that_nobody_takes_up() {
     stop.cancel();
 }
 
+/// A backup brings it back as it was, and the resizer of then has heard of the size.
+#[tokio::test(start_paused = true)]
+async fn what_a_restored_claim_says_of_the_resizer_is_not_believed() {
+    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    claim(&api, "2Gi", DRIVER, &json!({}));
+    let mut restored: PersistentVolumeClaim = api.get("shop/data").unwrap();
+    restored.annotations_mut().insert(WOKEN_FOR.to_owned(), "2Gi".to_owned());
+    api.put(&restored);
+    let version = || api.get::<PersistentVolumeClaim>("shop/data").unwrap().resource_version();
+    let before = version();
+    two_operators(&api, &stop);
+    let (_, writes) = woken(&api).await;
+    assert!(version() != before, "the resizer sees no change: {:?}", api.writes());
+    assert!(writes <= 2, "{:?}", api.writes());
+    assert_eq!(woken(&api).await.1, writes, "once is enough");
+    stop.cancel();
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_refused_is_no_word_of_what_is_asked_for_since() {
     let refused = |size: &str| {
