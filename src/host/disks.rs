@@ -4,15 +4,18 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::{DeviceNumber, Disk, Source, ioctl};
+use super::{DeviceNumber, Disk, Mount, Source, ioctl, mounts};
 use crate::bytes::Bytes;
 
 /// Where the kernel lists its block devices.
 pub(super) const SYS_BLOCK: &str = "/sys/block";
 /// sysfs counts in these, whatever the disk's own sectors are.
 const SECTOR: u64 = 512;
+/// What the device-mapper names of the volumes of this driver have behind the name of their group.
+const OURS: &str = "-pliant--";
 /// Devices of drivers that bring in what another machine or another storage system keeps.
 const FOREIGN: [&str; 6] = ["nbd", "rbd", "rnbd", "drbd", "ublkb", "zd"];
 /// How a disk of NVMe over fabrics is reached; `pcie` is in the machine.
@@ -25,6 +28,8 @@ pub(super) enum Backing {
     Device,
     /// A file of the file system on the device with this number.
     File(DeviceNumber),
+    /// A file of a file system on a volume of this driver, or of one that cannot be told from it.
+    Volume,
 }
 
 /// What is below loop devices, by their paths.
@@ -45,7 +50,93 @@ pub(super) fn loops(sys_block: &Path) -> io::Result<Vec<PathBuf>> {
 pub(super) fn backing(device: &Path) -> io::Result<Backing> {
     let info = ioctl::loop_info(&File::open(device)?)?;
     let [file_system, _, of_device, ..] = info;
-    Ok(if of_device == 0 { Backing::File(number(file_system)) } else { Backing::Device })
+    if of_device != 0 {
+        return Ok(Backing::Device);
+    }
+    let number_of = |path: &Path| Some(number(fs::metadata(path).ok()?.dev()));
+    places().settle(device, number(file_system), number_of)
+}
+
+/// Where the kernel says what a file is on whose file system has a number and no device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Places<'a> {
+    /// The kernel's list of block devices.
+    pub block: &'a Path,
+    /// What btrfs says of the file systems that are mounted, in whatever namespace.
+    pub btrfs: &'a Path,
+    /// The mount table.
+    pub mounts: &'a Path,
+}
+
+/// The places of this machine.
+pub(super) fn places() -> Places<'static> {
+    let [block, btrfs] = [SYS_BLOCK, "/sys/fs/btrfs"].map(Path::new);
+    Places { block, btrfs, mounts: Path::new(mounts::TABLE) }
+}
+
+impl Places<'_> {
+    /// What is below a loop device over a file of a file system with this number.
+    ///
+    /// The files of btrfs have a number for each subvolume, which is that of no device, and which the mount table does
+    /// not have either. So it is looked for among the files at the places where btrfs is mounted. One that is found
+    /// nowhere, as that of a subvolume inside another one, is taken for one on a volume while there is such a volume.
+    pub fn settle(
+        &self,
+        device: &Path,
+        number: DeviceNumber,
+        number_of: impl Fn(&Path) -> Option<DeviceNumber>,
+    ) -> io::Result<Backing> {
+        let elsewhere = Backing::File(number);
+        if number.major != 0 {
+            return Ok(elsewhere);
+        }
+        let volumes = self.volumes()?;
+        if volumes.is_empty() {
+            return Ok(elsewhere);
+        }
+        let all = mounts::list(self.mounts)?;
+        let (btrfs, others): (Vec<Mount>, Vec<Mount>) =
+            all.into_iter().partition(|mount| mount.kind == "btrfs");
+        if others.iter().any(|mount| mount.device == number) {
+            return Ok(elsewhere);
+        }
+        let name = device.file_name().unwrap_or_default();
+        let file = attribute(&self.block.join(name), "loop/backing_file").map(PathBuf::from);
+        let targets = btrfs.iter().map(|mount| mount.target.clone());
+        for path in file.into_iter().chain(targets) {
+            let is_its = number_of(&path) == Some(number);
+            let around = btrfs.iter().filter(|mount| path.starts_with(&mount.target));
+            let mount = around.max_by_key(|mount| mount.target.components().count());
+            if let (true, Some(mount)) = (is_its, mount) {
+                let is_volume = is_of_a_volume(&mount.source, &volumes);
+                return Ok(if is_volume { Backing::Volume } else { elsewhere });
+            }
+        }
+        Ok(Backing::Volume)
+    }
+
+    /// The kernel's names of the volumes of this driver whose btrfs is mounted.
+    fn volumes(&self) -> io::Result<Vec<String>> {
+        let mut volumes = Vec::new();
+        for file_system in names(self.btrfs)? {
+            let devices = names(&self.btrfs.join(file_system).join("devices"))?;
+            volumes.extend(devices.into_iter().filter(|name| is_ours(&self.block.join(name))));
+        }
+        Ok(volumes)
+    }
+}
+
+/// Whether the source of a mount is one of these volumes.
+fn is_of_a_volume(source: &str, volumes: &[String]) -> bool {
+    let real = Path::new(source).canonicalize().unwrap_or_else(|_| PathBuf::from(source));
+    let name = real.file_name().unwrap_or_default().to_string_lossy();
+    name.contains(OURS) || volumes.iter().any(|volume| *volume == name)
+}
+
+/// Whether a block device is a volume of this driver.
+fn is_ours(device: &Path) -> bool {
+    let name = attribute(device, "dm/name").unwrap_or_default();
+    is_logical_volume(device) && name.contains(OURS)
 }
 
 /// A device number as the kernel packs it into 64 bits.
@@ -129,7 +220,7 @@ impl Sys<'_> {
         let Some(file) = attribute(device, "loop/backing_file") else { return false };
         let name = device.file_name().unwrap_or_default().to_string_lossy();
         match self.backings.get(&node(&name)) {
-            None | Some(Backing::Device) => true,
+            None | Some(Backing::Device | Backing::Volume) => true,
             Some(Backing::File(_)) if is_of_the_kubelet(Path::new(&file)) => true,
             Some(Backing::File(file_system)) => self.is_volume_of_ours(*file_system),
         }
@@ -139,8 +230,7 @@ impl Sys<'_> {
     fn is_volume_of_ours(&self, number: DeviceNumber) -> bool {
         let device = self.block.join(format!("dm-{}", number.minor));
         let same = attribute(&device, "dev").is_some_and(|dev| dev == number.to_string());
-        let name = attribute(&device, "dm/name").unwrap_or_default();
-        same && is_logical_volume(&device) && name.contains("-pliant--")
+        same && is_ours(&device)
     }
 
     /// Where the bytes of a device are; the farthest of those below it.
@@ -447,9 +537,51 @@ mod tests {
 
         let mut backings = on_files(&["loop2", "loop4"]);
         backings.insert(node("loop0"), Backing::Device);
-        backings.insert(node("loop1"), Backing::Device);
+        backings.insert(node("loop1"), Backing::Volume);
         backings.insert(node("loop3"), Backing::File(DeviceNumber { major: 254, minor: 0 }));
         assert_eq!(paths(root, &backings), [("/dev/loop4".to_owned(), Source::File)]);
+    }
+
+    /// A machine with a btrfs on a volume and one on a disk, and where they are mounted.
+    #[test]
+    fn a_loop_device_over_a_file_on_a_btrfs_volume_is_no_disk() {
+        let machine = tempfile::tempdir().unwrap();
+        let at = |path: &str| machine.path().join(path);
+        let (block, btrfs, mounts) = (at("block"), at("btrfs"), at("mountinfo"));
+        put(&block, &[("dm-0/dm/uuid", "LVM-abc"), ("dm-0/dm/name", "vg0-pliant--abc")]);
+        put(&block, &[("dm-1/dm/uuid", "LVM-abd"), ("dm-1/dm/name", "vg0-root")]);
+        put(&block, &[("loop3/loop/backing_file", "/images/disk")]);
+        put(
+            &btrfs,
+            &[("features/x", ""), ("2b1d/devices/dm-1/x", ""), ("77aa/devices/sda2/x", "")],
+        );
+        let anonymous = |minor: u32| DeviceNumber { major: 0, minor };
+        let line = |target: &str, source: &str| {
+            format!("36 1 0:99 / {} rw - btrfs {source} rw\n", at(target).display())
+        };
+        let settled = |mounted: &str, number: DeviceNumber| {
+            let other = "37 1 0:7 / /tmp rw - tmpfs tmpfs rw\n";
+            fs::write(&mounts, format!("{mounted}{other}")).unwrap();
+            let places = Places { block: &block, btrfs: &btrfs, mounts: &mounts };
+            let is_found = |path: &Path| path == at("host") || path == Path::new("/images/disk");
+            let number_of = |path: &Path| is_found(path).then(|| anonymous(44));
+            places.settle(Path::new("/dev/loop3"), number, number_of).unwrap()
+        };
+        let is_file = |number| Backing::File(number);
+        let host = line("host", "/dev/sda2");
+        // While no volume has a btrfs, none is on one.
+        assert_eq!(settled(&host, anonymous(45)), is_file(anonymous(45)));
+
+        put(&btrfs, &[("5c0e/devices/dm-0/x", "")]);
+        assert_eq!(settled(&host, anonymous(45)), Backing::Volume, "found nowhere");
+        assert_eq!(settled(&host, anonymous(7)), is_file(anonymous(7)), "of a tmpfs");
+        let disk = DeviceNumber { major: 8, minor: 1 };
+        assert_eq!(settled(&host, disk), is_file(disk));
+        let found = anonymous(44);
+        assert_eq!(settled(&host, found), is_file(found), "the host's own");
+        for source in ["/dev/mapper/vg0-pliant--abc", "/dev/dm-0"] {
+            assert_eq!(settled(&line("host", source), found), Backing::Volume, "{source}");
+        }
     }
 
     #[test]
