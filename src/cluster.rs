@@ -64,7 +64,7 @@ pub use kept::{Differences, Kept};
 pub use lasting::Lasting;
 pub(crate) use nodes::DEFAULT_POOL;
 pub use nodes::{Nodes, largest, pool_of};
-pub(crate) use nodes::{believe, is_being_copied, is_on, is_restricted};
+pub(crate) use nodes::{believe, is_being_copied, is_on, is_restricted, told_of};
 pub use once::{OnceEvent, TELLS};
 pub use pods::pods;
 pub(crate) use pv::volume_of;

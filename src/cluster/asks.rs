@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::VolumeOnNode;
 use crate::causes;
 use crate::cluster::Cluster;
 use crate::cluster::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
+use crate::cluster::told_of;
 use crate::panics::{Panicked, caught};
 use crate::volume::{Fence, Reason, Use, VolumeId, Volumes};
 
@@ -186,19 +186,9 @@ impl Asks {
     /// What is known of a volume; of what was asked only what was for `of`.
     pub(crate) fn see(&self, of: &str, id: VolumeId) -> VolumeSeen {
         let asked = self.asked().by_volume.get(&id).filter(|ask| ask.of == of).map(Ask::seen);
-        let told = self.told(&id);
-        let fence =
-            told.as_ref().map(|told| told.fence.as_ref().map(Fence::from).unwrap_or_default());
-        let is_limited = told.as_ref().is_some_and(|told| told.limit.is_some());
-        let mode = told.and_then(|told| told.mode.parse().ok());
-        VolumeSeen { id, mode, is_limited, fence, asked }
-    }
-
-    /// What the node of a volume told of it last.
-    fn told(&self, id: &VolumeId) -> Option<VolumeOnNode> {
-        let node = self.cluster.nodes().record_of(id)?;
-        let id = id.to_string();
-        node.status.as_ref()?.volumes.iter().find(|one| one.id == id).cloned()
+        let node = self.cluster.nodes().record_of(&id);
+        let told = told_of(node.iter().map(AsRef::as_ref), &id);
+        VolumeSeen::of(id, told, asked)
     }
 
     /// Have a node do something to a volume, and look at it then, for `of`. While something else is under

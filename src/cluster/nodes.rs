@@ -1,5 +1,6 @@
 //! What the nodes have, from the records that their agents keep.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use kube::{Api, Client};
@@ -13,6 +14,9 @@ use crate::volume::{
     Capacity, CapacityQuery, Class, Fence, Layout, Mode, NewVolume, NodeKey, Reason, Use, Volume,
     VolumeError, VolumeId, VolumeStatus, few,
 };
+
+/// The numbers that fences of volumes have: one a swap.
+const FENCES: RangeInclusive<i64> = 1..=1 << 40;
 
 /// What the nodes have.
 #[derive(Debug)]
@@ -179,7 +183,7 @@ impl Nodes {
         let each = all.iter().filter(|node| asked(name(node)));
         let each = each.filter_map(|node| capacity_on(node.status.as_ref()?, query));
         each.reduce(|sum, one| Capacity {
-            free: sum.free + one.free,
+            free: (sum.free + one.free).min(Bytes::MAX),
             largest: sum.largest.max(one.largest),
             smallest: sum.smallest.min(one.smallest),
         })
@@ -211,14 +215,29 @@ pub(crate) fn is_being_copied(volume: &VolumeOnNode) -> bool {
 
 /// Leave of the record of a node what that node can know: its own volumes, how full they are, and the work on
 /// them. All that is read of nodes comes through here: whoever has the token of a node's agent writes what he
-/// likes into its record, and must not grow, shrink or hide a volume of another node by that.
+/// likes into its record, and must not grow, shrink or hide a volume of another node by that. A number of a fence that
+/// no swap comes to is left out as well: the next one has to be higher, and is planned together with those of volumes
+/// on other nodes.
 pub(crate) fn believe(record: &mut NodeStorage) {
     let node = key(record);
     let is_own = |id: &str| id.parse::<VolumeId>().is_ok_and(|id| *id.node() == node);
     let Some(status) = &mut record.status else { return };
     status.volumes.retain(|one| is_own(&one.id));
+    for one in &mut status.volumes {
+        one.fence.take_if(|fence| !FENCES.contains(&fence.generation));
+    }
     status.usage.retain(|one| is_own(&one.volume));
     status.work.retain(|one| is_own(&one.volume));
+}
+
+/// What the node of a volume tells of it, in the records of all nodes.
+pub(crate) fn told_of<'a>(
+    nodes: impl IntoIterator<Item = &'a NodeStorage>,
+    id: &VolumeId,
+) -> Option<&'a VolumeOnNode> {
+    let node = nodes.into_iter().find(|node| is_on(node, id))?;
+    let id = id.to_string();
+    node.status.as_ref()?.volumes.iter().find(|one| one.id == id)
 }
 
 /// Whether a volume is one of the node that a record is of, by the name of that.
@@ -333,6 +352,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cluster::VolumeSeen;
     use crate::volume::VolumeKey;
 
     #[test]
@@ -381,5 +401,25 @@ mod tests {
         let usages: Vec<&str> = status.usage.iter().map(|one| one.volume.as_str()).collect();
         let work: Vec<&str> = status.work.iter().map(|one| one.volume.as_str()).collect();
         assert_eq!((volumes, usages, work), (vec![&*own], vec![&*own], vec![&*own]));
+    }
+    /// The next number has to be higher, and is one of a PvcAutoscaler with claims on other nodes.
+    #[test]
+    fn a_number_of_a_fence_that_no_swap_comes_to_is_not_believed() {
+        let id = VolumeId::new(NodeKey::of("beta"), VolumeKey::of("own"));
+        let told = |generation: i64| {
+            let fence = json!({"state": "Superseded", "generation": generation});
+            let volume = json!({"id": id.to_string(), "name": "n", "pool": "p", "size": "1Gi",
+                                "requested": "1Gi", "mode": "ext4", "state": "ready", "fence": fence});
+            let mut record: NodeStorage = serde_json::from_value(json!({
+                "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "beta"},
+                "spec": {"key": NodeKey::of("beta").as_str()}, "status": {"volumes": [volume]},
+            }))
+            .unwrap();
+            believe(&mut record);
+            let told = told_of([&record], &id).unwrap();
+            VolumeSeen::of(id.clone(), Some(told), None).next_generation(4)
+        };
+        assert_eq!([i64::MAX, 1 << 41, -1, i64::MIN].map(told), [5; 4]);
+        assert_eq!([2, 7].map(told), [5, 8]);
     }
 }

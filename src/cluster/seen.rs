@@ -5,6 +5,7 @@ use std::fmt;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::api::VolumeOnNode;
 use crate::bytes::Bytes;
 use crate::volume::{Fence, Mode, Reason, VolumeId};
 
@@ -75,6 +76,14 @@ pub struct Look {
 }
 
 impl VolumeSeen {
+    /// What is known of a volume by what its node tells of it and was asked.
+    pub fn of(id: VolumeId, told: Option<&VolumeOnNode>, asked: Option<Asked>) -> VolumeSeen {
+        let fence = told.map(|told| told.fence.as_ref().map(Fence::from).unwrap_or_default());
+        let is_limited = told.is_some_and(|told| told.limit.is_some());
+        let mode = told.and_then(|told| told.mode.parse().ok());
+        VolumeSeen { id, mode, is_limited, fence, asked }
+    }
+
     /// Whether its node has it so.
     pub fn is(&self, wanted: &Fence) -> bool {
         self.fence.as_ref() == Some(wanted) || self.look_after(wanted).is_some()
