@@ -15,6 +15,9 @@ use crate::bytes::Bytes;
 use crate::causes::in_full;
 use crate::cluster::{self, own_words};
 
+/// In what the API server says of a claim that asks for less than it has.
+const LESS_THAN_IT_HAS: &str = "can not be less than";
+
 /// What a claim says of its growth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Told {
@@ -25,13 +28,14 @@ enum Told {
 }
 
 /// Ask for a claim to have at least this size, and wait up to `patience` until it has; `tell` is
-/// called with each line for people.
+/// called with each line for people, who call this program `program`.
 ///
 /// # Errors
 /// [`AskError::Refused`] with the driver's own sentence if there is no room, or with what to do if it
 /// takes longer.
 pub async fn grow(
     client: &Client,
+    program: &str,
     namespace: Option<&str>,
     name: &str,
     size: Bytes,
@@ -43,7 +47,8 @@ pub async fn grow(
     let begun = Instant::now();
     let wish = json!({"spec": {"resources": {"requests": {"storage": Quantity(size)}}}});
     let edited = api.patch(name, &PatchParams::default(), &Patch::Merge(wish)).await;
-    edited.map_err(|error| refused_edit(error, namespace, name))?;
+    let shrink = format!("{program} shrink {name} {} --namespace {namespace}", Quantity(size));
+    edited.map_err(|error| refused_edit(error, namespace, name, &shrink))?;
     tell(&format!("request     {size}, accepted"));
     let told = |claim: Option<&PersistentVolumeClaim>| claim.and_then(|claim| told(claim, size));
     let waited =
@@ -65,8 +70,13 @@ pub async fn grow(
     Ok(())
 }
 
-fn refused_edit(error: kube::Error, namespace: &str, name: &str) -> AskError {
+fn refused_edit(error: kube::Error, namespace: &str, name: &str, shrink: &str) -> AskError {
     match &error {
+        kube::Error::Api(status) if status.message.contains(LESS_THAN_IT_HAS) => {
+            let said = &status.message;
+            let reason = format!("{said}; a claim is made smaller by another command: `{shrink}`");
+            AskError::Refused { reason }
+        }
         kube::Error::Api(status) if status.is_forbidden() || status.is_invalid() => {
             AskError::Refused { reason: status.message.clone() }
         }
@@ -83,7 +93,10 @@ fn told(claim: &PersistentVolumeClaim, size: Bytes) -> Option<Told> {
     let status = claim.status.as_ref()?;
     status.capacity.as_ref()?.get("storage")?;
     let resize = status.allocated_resource_statuses.as_ref().and_then(|all| all.get("storage"));
-    if resize.is_some_and(|word| word.ends_with("ResizeInfeasible")) {
+    // One of another size was refused before: this one was not tried yet.
+    let is_its = |tried: Option<Quantity>| tried.is_none_or(|tried| tried.0 == size);
+    let is_tried = cluster::tried_size(claim).is_ok_and(is_its);
+    if is_tried && resize.is_some_and(|word| word.ends_with("ResizeInfeasible")) {
         let conditions = status.conditions.iter().flatten();
         let why = conditions.filter(|one| one.type_.ends_with("ResizeError"));
         let words: Vec<&str> =
@@ -128,6 +141,24 @@ mod tests {
             "conditions": [{"type": "ControllerResizeError", "status": "True",
                             "message": "rpc error: code = OutOfRange desc = no room"}],
         });
-        assert_eq!(claim(status), Some(Told::Refused("no room".to_owned())));
+        assert_eq!(claim(status.clone()), Some(Told::Refused("no room".to_owned())));
+        let tried = |size: &str| {
+            let mut status = status.clone();
+            status["allocatedResources"] = json!({ "storage": size });
+            claim(status)
+        };
+        assert_eq!(tried("2Gi"), Some(Told::Refused("no room".to_owned())));
+        assert_eq!(tried("2147483647500m"), Some(Told::Refused("no room".to_owned())));
+        assert_eq!((tried("100Gi"), tried("1e50")), (None, None), "it was refused before");
+    }
+
+    #[test]
+    fn who_asks_for_less_is_shown_the_command_for_that() {
+        let said = "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity";
+        let status = kube::core::Status::failure(said, "Invalid").with_code(422);
+        let shrink = "kubectl pliant shrink db 10Mi --namespace shop";
+        let error = refused_edit(kube::Error::Api(Box::new(status)), "shop", "db", shrink);
+        let words = error.to_string();
+        assert!(words.starts_with(said) && words.ends_with(&format!("`{shrink}`")), "{words}");
     }
 }

@@ -155,7 +155,15 @@ pub fn refused_size(claim: &PersistentVolumeClaim) -> Result<Option<Quantity>, U
     if resize.is_none_or(|resize| resize != "ControllerResizeInfeasible") {
         return Ok(None);
     }
-    let tried = status.allocated_resources.as_ref();
+    tried_size(claim)
+}
+
+/// The size that the resizer has tried last to give a claim.
+///
+/// # Errors
+/// [`UnreadableSize`] if that is no size.
+pub fn tried_size(claim: &PersistentVolumeClaim) -> Result<Option<Quantity>, UnreadableSize> {
+    let tried = claim.status.as_ref().and_then(|status| status.allocated_resources.as_ref());
     read(claim, "status.allocatedResources.storage", tried)
 }
 

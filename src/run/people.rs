@@ -62,7 +62,8 @@ pub async fn grow(args: &Grow) -> Result<ExitCode> {
     if let Whose::Claim(claim) = &args.whose
         && !ask::edit::is_kept(&client, namespace, claim).await?
     {
-        ask::grow(&client, namespace, claim, args.size, args.wait.0, tell_line).await?;
+        let (program, wait) = (cli::program(), args.wait.0);
+        ask::grow(&client, program, namespace, claim, args.size, wait, tell_line).await?;
         return Ok(ExitCode::SUCCESS);
     }
     let seen = ask::edit::observe(&client, cli::program(), namespace).await?;

@@ -281,7 +281,8 @@ async fn a_claim_that_is_asked_to_grow_is_waited_for() {
     let client = world.api.client_of("person");
     let mut told = Vec::new();
     let (size, patience) = (Bytes::mib(200), Duration::from_secs(60));
-    let grown = ask::grow(&client, None, "db", size, patience, |line| told.push(line.to_owned()));
+    let grown =
+        ask::grow(&client, "pliant", None, "db", size, patience, |line| told.push(line.to_owned()));
     let resizer = async {
         let asked = |api: &FakeApi| {
             let claim: PersistentVolumeClaim = api.get("default/db").expect("the claim");
@@ -380,7 +381,7 @@ async fn a_claim_that_may_not_be_read_is_not_said_to_be_missing() {
         assert!(said.starts_with("you may not list persistentvolumeclaims"), "{said}");
     }
     let (size, patience) = (Bytes::mib(200), Duration::from_secs(60));
-    let grown = ask::grow(&stranger, None, "db", size, patience, |_| {}).await;
+    let grown = ask::grow(&stranger, "pliant", None, "db", size, patience, |_| {}).await;
     is_one_sentence(&grown.unwrap_err().to_string(), "patch", "persistentvolumeclaims");
 }
 
