@@ -13,7 +13,7 @@ mod tools;
 pub use groups::{Fault, Found};
 pub use judge::{judge, judge_machine};
 pub use look::{Seen, Udev, look, look_at_machine};
-pub use print::{WIDTH, print, wrapped};
+pub use print::{WIDTH, harmless, print, wrapped};
 
 /// How good or bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

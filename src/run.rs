@@ -37,7 +37,9 @@ pub fn complete(words: Vec<OsString>) -> Result<ExitCode> {
 
 /// Print what kept a command from being carried out; that it cannot be printed changes nothing.
 pub fn complain(error: &anyhow::Error) {
-    log::complain(&format_args!("{}: {error:#}", cli::program()));
+    let lines = format!("{error:#}");
+    let lines: Vec<String> = lines.lines().map(doctor::harmless).collect();
+    log::complain(&format_args!("{}: {}", cli::program(), lines.join("\n")));
 }
 
 /// Run one role to its end.

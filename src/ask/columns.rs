@@ -1,11 +1,15 @@
 //! Columns side by side, as `kubectl get` has them.
 
+use crate::doctor::harmless;
+
 /// Lay out rows, the first of which is the head: a column to the right where it says so, the last one as
-/// long as it is.
+/// long as it is. Each row is one line, whoever wrote what is in it.
 pub(super) fn columns<const N: usize>(rows: &[[String; N]], to_the_right: [bool; N]) -> String {
+    let rows: Vec<[String; N]> =
+        rows.iter().map(|row| std::array::from_fn(|column| harmless(&row[column]))).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let cells = row.iter().enumerate().map(|(column, cell)| {
             let width = width(column).unwrap_or_default();
             match to_the_right[column] {

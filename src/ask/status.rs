@@ -16,6 +16,7 @@ use crate::ask::{
 };
 use crate::bytes::Bytes;
 use crate::cluster::{Pv, Unreadable, list};
+use crate::doctor::harmless;
 
 /// How it is with all that was on a node.
 const GONE: &str = "the node is gone: see `kubectl get nodes`";
@@ -177,7 +178,8 @@ fn dash() -> String {
 /// A line for each volume that is long worked on, and for each that pods are kept from.
 fn below(nodes: &[NodeStorage], retained: &BTreeMap<String, String>) -> String {
     let fenced = nodes.iter().flat_map(|node| fenced_on(node, retained));
-    let lines: Vec<String> = nodes.iter().flat_map(work_on).chain(fenced).collect();
+    let lines = nodes.iter().flat_map(work_on).chain(fenced);
+    let lines: Vec<String> = lines.map(|line| harmless(&line)).collect();
     if lines.is_empty() { String::new() } else { format!("\n{}\n", lines.join("\n")) }
 }
 
@@ -317,6 +319,25 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    /// A node's token writes the whole record of that node.
+    #[test]
+    fn what_a_node_writes_is_no_line_of_another_one_and_steers_no_terminal() {
+        let forged = "gone\nbeta  fast  4 GiB  ok\x1b[2J\x1b[1;1H\u{9b}2J\u{202e}";
+        let mut alpha = node("alpha", &[("fa\tst", 4, 3, Health::Degraded, Some(forged))]);
+        let status = alpha.status.as_mut().unwrap();
+        status.version = "0.1.0\r".to_owned();
+        let (volume, what, progress) = (forged.to_owned(), forged.to_owned(), forged.to_owned());
+        status.work = vec![WorkStatus { volume, what, progress }];
+        let fenced = serde_json::json!({"id": forged, "name": forged, "pool": "fast", "size": "1Gi",
+            "requested": "1Gi", "mode": "ext4", "state": "ready",
+            "fence": {"state": "Superseded", "generation": 3}});
+        status.volumes = vec![serde_json::from_value(fenced).unwrap()];
+        let text = table(&[alpha], None);
+        assert_eq!(text.lines().count(), 5, "a head, a pool, a gap, the work, a volume: {text:?}");
+        let steers = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!text.contains(steers), "{text:?}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub fn print(findings: &[Finding], styled: bool) -> String {
         let _ = writeln!(text, "{sign} {}", found.trim());
         if let Some(todo) = &finding.todo {
             // In one line, so that it can be copied.
-            let _ = writeln!(text, "    → {todo}");
+            let _ = writeln!(text, "    → {}", harmless(todo));
         }
     }
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
@@ -39,10 +39,7 @@ pub fn print(findings: &[Finding], styled: bool) -> String {
 /// each begins with `indent`.
 pub fn wrapped(text: &str, indent: &str, width: usize) -> String {
     let (mut lines, mut line) = (String::new(), String::new());
-    // What others wrote must not steer the terminal.
-    let harmless = |c: char| if c.is_control() { ' ' } else { c };
-    let text: String = text.chars().map(harmless).collect();
-    for word in text.split_whitespace() {
+    for word in harmless(text).split_whitespace() {
         let longer = indent.chars().count() + line.chars().count() + 1 + word.chars().count();
         if !line.is_empty() && longer > width {
             let _ = writeln!(lines, "{indent}{line}");
@@ -57,4 +54,11 @@ pub fn wrapped(text: &str, indent: &str, width: usize) -> String {
         let _ = writeln!(lines, "{indent}{line}");
     }
     lines
+}
+
+/// A text on one line that steers no terminal: nodes and tenants write a part of what is printed, and must neither
+/// move the cursor, nor write over what others say, nor end a line to begin another one in their name.
+pub fn harmless(text: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if c.is_control() || turns(c) { ' ' } else { c }).collect()
 }

@@ -12,7 +12,7 @@ use crate::ask::edit::{Answer, Whose, Wish};
 use crate::cli::{
     Abort, Adopt, Doctor, Edit, Explain, Grow, Move, Output, Plan, Report, Rollback, Shrink, Status,
 };
-use crate::doctor::{self, Finding, Level};
+use crate::doctor::{self, Finding, Level, harmless};
 use crate::run::{log, node, print};
 use crate::{ask, cli};
 
@@ -138,7 +138,7 @@ async fn edit(
 
 /// Print a line; what it tells of goes on, whoever listens.
 fn tell_line(text: &str) {
-    let _ = line(text);
+    let _ = line(&harmless(text));
 }
 
 /// `pliant plan`.

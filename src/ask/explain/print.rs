@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Explanation, NodeSays};
 use crate::ask::{cannot_decode, may_not_read};
-use crate::doctor::{Level, WIDTH, wrapped};
+use crate::doctor::{Level, WIDTH, harmless, wrapped};
 
 /// Print for people: what it is, what each node says, what to do.
 pub fn print(told: &Explanation, styled: bool) -> String {
@@ -27,7 +27,7 @@ pub fn print(told: &Explanation, styled: bool) -> String {
         text += &wrapped(&todo.what, "  ", WIDTH);
         if let Some(command) = &todo.command {
             // In one line, so that it can be copied.
-            let _ = writeln!(text, "    {command}");
+            let _ = writeln!(text, "    {}", harmless(command));
         }
     }
     text += &may_not_read(&told.unseen);
