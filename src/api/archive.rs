@@ -36,7 +36,7 @@ use crate::api::dns_name::DNS_NAME;
 pub struct ArchivePopulatorSpec {
     /// Where the archive is, such as `https://example.com/site.tar.gz`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(pattern = r"^https?://[^ ]+$"), length(max = 2048))]
+    #[schemars(regex(pattern = r"^https?://[!-~]+$"), length(max = 2048))]
     pub url: Option<String>,
     /// The ConfigMap that has the archive, for small ones.
     #[serde(skip_serializing_if = "Option::is_none")]

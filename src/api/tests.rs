@@ -300,6 +300,8 @@ fn an_archive_comes_from_one_place_with_its_checksum() {
     assert!(said[0].contains("one of url and configMapRef"), "{said:?}");
     assert_eq!(spec["required"], json!(["sha256"]));
     assert!(rules(&spec["properties"]["sha256"])[0].1.contains("64 hexadecimal digits"));
+    // Neither a blank nor what ends a line: it is an argument of a pod, and stands in what people are told.
+    assert_eq!(spec["properties"]["url"]["pattern"], "^https?://[!-~]+$");
 }
 
 #[test]

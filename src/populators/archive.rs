@@ -70,7 +70,7 @@ fn fill(source: &ArchivePopulator) -> Fill {
     let spec = &source.spec;
     let mut args = vec!["unpack".to_owned()];
     match &spec.url {
-        Some(url) => args.extend(["--url".to_owned(), url.clone()]),
+        Some(url) => args.extend(["--url".to_owned(), make::literal(url)]),
         None => args.extend(["--file", ARCHIVE].map(str::to_owned)),
     }
     args.extend(["--sha256".to_owned(), spec.sha256.clone()]);
@@ -143,6 +143,9 @@ mod tests {
         );
         assert_eq!(fill.args.join(" "), expected);
         assert!(fill.volumes.is_empty() && fill.nodes.is_none());
+        // No variable of the pod, which may be in the namespace of the operator, gets into an address.
+        let own = super::fill(&of_url("https://a/$(TOKEN)/$$b.tar"));
+        assert_eq!(own.args[2], "https://a/$$(TOKEN)/$$$$b.tar");
         let local = super::fill(&of_map());
         assert!(local.args.join(" ").contains("--file /source/archive"), "{:?}", local.args);
         assert_eq!(local.volumes[0].config_map.as_ref().unwrap().name, "files");

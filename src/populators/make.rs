@@ -248,6 +248,12 @@ fn affinity(nodes: &[&str]) -> Value {
     }})
 }
 
+/// An argument of a container as it is written: Kubernetes puts variables of the container in the place of `$(NAME)`,
+/// and one dollar in the place of two.
+pub(super) fn literal(text: &str) -> String {
+    text.replace('$', "$$")
+}
+
 /// Whether the workload of a claim sees a raw device.
 pub(super) fn is_block(claim: &PersistentVolumeClaim) -> bool {
     claim.spec.as_ref().is_some_and(|spec| spec.volume_mode.as_deref() == Some("Block"))
