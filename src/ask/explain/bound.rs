@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::fit::{Bar, in_one, objections};
 use super::gather::{Facts, STORAGES, VOLUMES};
 use super::growth::growth;
+use super::kept;
 use super::pending::{look_at_agents, unschedulable};
 use super::{Explanation, State, Todo};
 use crate::api::{FenceStatus, NodeStorage, VolumeOnNode};
@@ -130,7 +131,12 @@ fn fenced(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
         fence.state.words(),
         fence.generation
     );
-    let todo = Todo::hint("let the swap go on, or undo it");
+    let todo = kept::watch_keeper(facts).unwrap_or_else(|| {
+        Todo::hint(
+            "make the PvcAutoscaler of its workload again: it gives the volume back to the pod, or says what to \
+             type",
+        )
+    });
     Some(facts.explain(State::VolumeFenced, why, vec![todo]))
 }
 

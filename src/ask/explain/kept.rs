@@ -108,6 +108,12 @@ pub(super) fn by_whom(
     told
 }
 
+/// Where the PvcAutoscaler that keeps the claim says what it waits for, and what to type.
+pub(super) fn watch_keeper(facts: &Facts) -> Option<Todo> {
+    let kept = Kept::find(&facts.autoscalers, facts.claim.as_ref()?)?;
+    Some(watch(facts, &kept))
+}
+
 fn watch(facts: &Facts, kept: &Kept<'_>) -> Todo {
     let namespace = kept.by.namespace().unwrap_or_default();
     let command = format!("{} plan {} --namespace {namespace}", facts.program, kept.by.name_any());

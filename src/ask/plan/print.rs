@@ -144,7 +144,7 @@ fn details(pod: &PodPlan) -> String {
     }
     said.extend(pod.decision.clone());
     for old in &pod.retained {
-        let until = old.until(pod.retention).map(|until| format!("is kept until {until}"));
+        let until = old.until(pod.retention).map(|until| format!("is kept at least until {until}"));
         let until =
             until.unwrap_or_else(|| "is kept until the pod is ready, and then on".to_owned());
         said.push(format!("claim {} {until}", old.claim));

@@ -84,7 +84,7 @@ pub fn around(autoscaler: PvcAutoscaler) -> Around {
     }
 }
 
-fn said(around: &Around, in_full: bool) -> String {
+pub fn said(around: &Around, in_full: bool) -> String {
     let plans: Vec<Plan> = around.autoscalers.iter().map(|one| plan_of(around, one)).collect();
     print(&plans, in_full)
 }
@@ -109,7 +109,7 @@ fn a_rollout_under_way_is_told_pod_by_pod() {
       FinalCopy to claim data-db-1-ba51f: 8Gi → 2Gi, class hdd → ssd; 62 % (4.96 GiB
       of 8 GiB), 180 MiB/s, 17 s left
     db-2:
-      claim data-db-2 is kept until 2026-12-01T10:00:00Z
+      claim data-db-2 is kept at least until 2026-12-01T10:00:00Z
     ");
 }
 

@@ -7,7 +7,7 @@ fn id() -> String {
 }
 
 /// A claim that has 100 GiB on alpha, used by a pod that runs there.
-fn bound() -> Facts {
+pub(super) fn bound() -> Facts {
     let mut pod = pod();
     pod["spec"]["nodeName"] = json!("alpha");
     let mut facts = with_pod(pod);
@@ -205,7 +205,8 @@ fn a_volume_that_pods_are_kept_from_is_told() {
     default/db-2 is Bound to a volume on node alpha that is superseded since
     generation 3 of its swap, so no pod can be started with it.
     What to do:
-      let the swap go on, or undo it
+      make the PvcAutoscaler of its workload again: it gives the volume back to the
+      pod, or says what to type
     default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, used by db-0.
     default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, used by db-0.
     ");

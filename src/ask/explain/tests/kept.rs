@@ -1,7 +1,7 @@
 //! Claims that a PvcAutoscaler keeps.
 
 use super::*;
-use crate::ask::plan::tests::swapping;
+use crate::ask::plan::tests::{around, said as plan_said, swapping};
 
 /// A claim of a PvcAutoscaler whose pods have three claims, one of them being swapped.
 fn kept(name: &str, phase: &str) -> Facts {
@@ -96,4 +96,24 @@ fn the_claim_of_a_pod_that_is_stopped_for_a_swap_is_not_said_to_be_unusable() {
       give the swap up, and have the pod keep what it has
         pliant abort data-db-1 --namespace default
     ");
+}
+
+/// The swap that took the volume may be one of which nothing is known after a restore of the API server.
+#[test]
+fn where_a_volume_is_superseded_the_plan_that_is_advised_says_what_to_type() {
+    let mut facts = kept("data-db-0", "Bound");
+    let bound = super::growing::bound();
+    (facts.volume, facts.storages) = (bound.volume, bound.storages);
+    facts.storages[0].status.as_mut().unwrap().volumes[0].fence =
+        Some(typed(json!({"state": "Superseded", "generation": 3})));
+    let patch = "`kubectl patch pvcautoscaler db --namespace default --type=merge -p …`";
+    let status = facts.autoscalers[0].status.as_mut().unwrap();
+    status.reason = Some("VolumeSuperseded".to_owned());
+    status.message = Some(format!("have the pod use this one as it is: {patch}"));
+    let told = judge(&facts);
+    assert_eq!(told.state, State::VolumeFenced);
+    let [todo] = told.todo.as_slice() else { panic!("{told:?}") };
+    assert_eq!(todo.command.as_deref(), Some("pliant plan db --namespace default"));
+    let plan = plan_said(&around(facts.autoscalers.remove(0)), false);
+    assert!(plan.contains("VolumeSuperseded: have the pod use this one as it is"), "{plan}");
 }
