@@ -133,7 +133,7 @@ pub struct Explain {
 /// `pliant report`.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// File to write it to, YAML; without it standard output
+    /// File to write it to, YAML; without it, or with `-`, standard output
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// How many of the last lines of each log are taken

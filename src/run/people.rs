@@ -1,7 +1,7 @@
 //! The commands for people: ask, and print what was answered.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -223,7 +223,8 @@ pub fn tell(output: Output, findings: &[Finding]) -> Result<ExitCode> {
 pub async fn report(args: &Report) -> Result<ExitCode> {
     let parts = ask::report::report(&node::client().await?, cli::program(), args.lines).await?;
     let text = parts.iter().map(document).collect::<Result<String>>()?;
-    let Some(file) = &args.output else { return print(&text) };
+    let is_file = |file: &&PathBuf| file.as_os_str() != "-";
+    let Some(file) = args.output.as_ref().filter(is_file) else { return print(&text) };
     let written = std::fs::write(file, &text);
     written.with_context(|| format!("{} could not be written", file.display()))?;
     line(&format!("{}: {} parts; read it before you send it", file.display(), parts.len()))
