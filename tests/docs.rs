@@ -2,14 +2,15 @@
 
 #![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use clap::CommandFactory;
+use clap::{CommandFactory, Parser};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt;
+use kube::{CustomResourceExt, ResourceExt};
 use pliant::api::{PvcAutoscaler, VolumePopulator};
 use pliant::autoscaler::AutoscalerReason;
 use pliant::cli::Cli;
@@ -464,4 +465,84 @@ fn every_promise_names_tests_that_exist() {
         assert_eq!(gone, Vec::<&&str>::new(), "{page}");
         assert!(named.len() > least, "{page}: only {} tests are named", named.len());
     }
+}
+
+/// The verbs that a role has for each resource, by the rules of the chart that aggregate to it.
+fn verbs_of(role: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let chart = read("charts/snapshots/cluster.yaml");
+    let label = format!("rbac.authorization.k8s.io/aggregate-to-{role}");
+    let roles = chart.split("\n---\n").filter(|text| text.contains("\nkind: ClusterRole\n"));
+    let roles = roles.map(|text| serde_saphyr::from_str::<ClusterRole>(text).unwrap());
+    let its = roles.filter(|one| one.labels().get(&label).is_some_and(|value| value == "true"));
+    let mut verbs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for rule in its.flat_map(|one| one.rules.unwrap_or_default()) {
+        assert_eq!(rule.api_groups.as_deref(), Some(&["pliant.io".to_owned()][..]), "{role}");
+        for resource in rule.resources.unwrap_or_default() {
+            verbs.entry(resource).or_default().extend(rule.verbs.clone());
+        }
+    }
+    verbs
+}
+
+#[test]
+fn the_roles_of_kubernetes_get_what_the_page_about_security_says() {
+    let reads = ["get", "list", "watch"];
+    let writes = ["create", "delete", "deletecollection", "patch", "update"];
+    let all = |kinds: [&str; 3], verbs: &[&str]| -> BTreeMap<String, BTreeSet<String>> {
+        let verbs: BTreeSet<String> = verbs.iter().map(|verb| (*verb).to_owned()).collect();
+        kinds.map(|kind| (kind.to_owned(), verbs.clone())).into()
+    };
+    let tenants = ["archivepopulators", "pvcautoscalers", "pvcsourcepopulators"];
+    // No status: the operator deletes and rolls back by what stands there.
+    assert_eq!(verbs_of("view"), all(tenants, &reads));
+    assert_eq!(verbs_of("edit"), all(tenants, &[&reads[..], &writes].concat()));
+    assert_eq!(verbs_of("admin"), verbs_of("edit"));
+    let nodes = ["nodestorages", "pools", "volumerequests"];
+    assert_eq!(verbs_of("cluster-reader"), all(nodes, &reads));
+}
+
+/// Commands of this program that stand in what it says, such as advice.
+#[test]
+fn every_command_of_ours_that_is_advised_is_one() {
+    let cli = Cli::command();
+    let called = ["kubectl pliant ", "{program} ", "\"{} "];
+    let mut advised = BTreeSet::new();
+    for code in ["src/ask", "src/autoscaler", "src/populators", "src/cluster"].map(Path::new) {
+        for code in sources(code) {
+            for called in called {
+                for (at, _) in code.match_indices(called) {
+                    let word = code[at + called.len()..].split(|c: char| !c.is_ascii_lowercase());
+                    let is_format = called.starts_with('"');
+                    let line = code[at..].lines().next().unwrap_or_default();
+                    let is_command = !is_format || line.contains("program");
+                    advised.extend(word.take(1).filter(|_| is_command).map(str::to_owned));
+                }
+            }
+        }
+    }
+    advised.remove("");
+    let unknown: Vec<_> = advised.iter().filter(|one| cli.find_subcommand(one).is_none()).collect();
+    assert_eq!(unknown, Vec::<&String>::new());
+    assert!(advised.len() >= 9, "{advised:?}");
+}
+
+/// Lines of what people are shown in tests that are a command of this program: each can be typed as it is.
+#[test]
+fn every_advice_that_is_a_command_of_ours_can_be_typed() {
+    let mut typed = 0;
+    for code in sources(Path::new("src/ask")) {
+        let lines = code.lines().map(|line| line.trim_start().trim_start_matches("→ "));
+        for line in lines.filter(|line| line.starts_with("pliant ")) {
+            let line = line.split(" # ").next().and_then(|line| line.split(" | ").next()).unwrap();
+            let words = line.split_whitespace().map(|word| match word {
+                "SIZE" => "10Gi",
+                "NAMESPACE" | "NAME" | "CLASS" => "one",
+                word => word,
+            });
+            let parsed = Cli::try_parse_from(words);
+            assert!(parsed.is_ok(), "{line}: {}", parsed.err().unwrap());
+            typed += 1;
+        }
+    }
+    assert!(typed >= 9, "{typed}");
 }
