@@ -10,7 +10,9 @@ use crate::api::{
     PvcAutoscalerStatus, PvcSourcePopulator, Quantity, Retained, SwapPhase,
 };
 use crate::autoscaler::drift::Drift;
-use crate::autoscaler::seen::{ClockSeen, Seen, Workload, has_ended, is_bound, uid, uses};
+use crate::autoscaler::seen::{
+    ClockSeen, Seen, Workload, has_ended, is_bound, is_ending, uid, uses,
+};
 use crate::autoscaler::siblings::is_busy;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::{drop_as_seen, is_fillable};
@@ -235,8 +237,43 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
             Err(problem) => says.push(Says { problem: Some(problem), ..Says::default() }),
         }
     }
+    for one in &mut entries {
+        let spare = spare_copies(seen, one);
+        one.retained.extend(spare);
+    }
     entries.sort_by_key(|one| one.ordinal);
     (entries, says)
+}
+
+/// The claims with copies of which nothing is told, for a pod that names its claim by itself and so never has one of
+/// them: a PvcAutoscaler that was deleted midway has made them. They stay for their time, as what a pod had before
+/// a swap does.
+fn spare_copies(seen: &Seen, one: &OrdinalStatus) -> Vec<Retained> {
+    if !seen.makes_claims() || one.swap.is_some() || one.is_shrinking() {
+        return Vec::new();
+    }
+    let number = one.ordinal.to_string();
+    let is_told =
+        |name: String| one.active_claim == name || one.retained.iter().any(|old| old.claim == name);
+    let is_spare = |claim: &&PersistentVolumeClaim| {
+        seen.keeps(claim)
+            && claim.labels().get(ORDINAL) == Some(&number)
+            && is_copy(claim)
+            && is_bound(claim)
+            && !is_ending(&claim.metadata)
+            && !is_told(claim.name_any())
+    };
+    let most = (MOST_RETAINED - 1).saturating_sub(one.retained.len());
+    seen.claims.values().filter(is_spare).take(most).map(retained_from_now).collect()
+}
+
+/// A claim that is retained, whose time begins when its pod is ready.
+fn retained_from_now(claim: &PersistentVolumeClaim) -> Retained {
+    Retained {
+        claim: claim.name_any(),
+        uid: uid(&claim.metadata).to_owned(),
+        ..Retained::default()
+    }
 }
 
 /// The claims that say that this one has taken their place: a PvcAutoscaler that was deleted has made them, and
@@ -250,13 +287,7 @@ fn superseded_by(seen: &Seen, ordinal: i32, active: &str) -> Vec<Retained> {
             && is_bound(claim)
             && claim.name_any() != active
     };
-    let old = seen.claims.values().filter(is_old).take(MOST_RETAINED - 1);
-    let retained = old.map(|claim| Retained {
-        claim: claim.name_any(),
-        uid: uid(&claim.metadata).to_owned(),
-        ..Retained::default()
-    });
-    retained.collect()
+    seen.claims.values().filter(is_old).take(MOST_RETAINED - 1).map(retained_from_now).collect()
 }
 
 /// A claim of a pod of which nothing is told yet that is still being filled: a pod may start with it at

@@ -5,7 +5,9 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
-use pliant::api::{AutoscalerPhase, GATE, PvcAutoscaler, PvcSourcePopulator, SwapPhase};
+use pliant::api::{
+    AutoscalerPhase, GATE, InPlacePhase, PvcAutoscaler, PvcSourcePopulator, SwapPhase,
+};
 use pliant::testing::FakeApi;
 use serde_json::json;
 
@@ -248,10 +250,10 @@ fn left_behind(world: &World) -> Vec<String> {
 
 /// The phases of a swap in which what is behind it is deleted.
 fn phases(keeps_name: bool) -> Vec<SwapPhase> {
-    let mut all = vec![SwapPhase::Planned, SwapPhase::Draining, SwapPhase::Fenced];
-    all.push(SwapPhase::FinalCopy);
+    let mut all = vec![SwapPhase::Planned, SwapPhase::HotCopy, SwapPhase::Draining];
+    all.extend([SwapPhase::Fenced, SwapPhase::FinalCopy]);
     all.extend(keeps_name.then_some(SwapPhase::Exchanging));
-    all.push(SwapPhase::Soaking);
+    all.extend([SwapPhase::Soaking, SwapPhase::RollingBack, SwapPhase::Failed]);
     all
 }
 
@@ -261,13 +263,84 @@ async fn swapping(world: &World, templates: &[&str], phase: SwapPhase) {
     world.want("4Gi", "hdd", &json!({}));
     world.settled("1/1").await;
     world.write();
-    world.want("2Gi", "hdd", &json!({}));
+    if matches!(phase, SwapPhase::RollingBack | SwapPhase::Failed) {
+        let said = json!({"outcome": "mismatch", "message": "a.txt differs"}).to_string();
+        world.play().ends.push_back(End::Failed(said));
+    }
+    world.want("2Gi", "hdd", &json!({"hotCopy": phase == SwapPhase::HotCopy}));
+    until_swap_is(world, phase).await;
+}
+
+async fn until_swap_is(world: &World, phase: SwapPhase) {
     world
         .until(&format!("it is {phase:?}"), |status| {
             let swap = status.of(0).and_then(|one| one.swap.as_ref());
             swap.is_some_and(|swap| swap.phase == phase)
         })
         .await;
+}
+
+/// Delete the PvcAutoscaler, and make it again a while after; what it has left by then.
+async fn deleted_and_made_again(world: &World, size: &str) -> (Vec<String>, Vec<String>) {
+    world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/nginx"));
+    for _ in 0..4 {
+        world.rest().await;
+    }
+    let left = left_behind(world);
+    world.want(size, "hdd", &json!({"retention": "1h"}));
+    world.settled("1/1").await;
+    tokio::time::sleep(Duration::from_hours(2)).await;
+    (left, left_behind(world))
+}
+
+/// What the pod had before is to be had again, and it is on its way back.
+#[test]
+fn a_pvc_autoscaler_that_is_deleted_while_its_pod_gets_back_leaves_nothing() {
+    for templates in [&[][..], &["www"]] {
+        let mut phases = vec![SwapPhase::Draining, SwapPhase::Fenced];
+        phases.extend((!templates.is_empty()).then_some(SwapPhase::Exchanging));
+        for phase in phases {
+            block_on(async {
+                let (world, _operator) = World::with_an_operator();
+                world.set(1, templates);
+                world.want("4Gi", "hdd", &json!({}));
+                world.settled("1/1").await;
+                world.want("2Gi", "hdd", &json!({}));
+                world.settled("1/1").await;
+                let back = json!({"rollBack": [{"ordinal": 0, "generation": 1}]});
+                world.want("2Gi", "hdd", &back);
+                until_swap_is(&world, phase).await;
+                let left = deleted_and_made_again(&world, "2Gi").await;
+                assert_eq!(left, (vec![], vec![]), "{templates:?} {phase:?}");
+                assert_eq!(world.claims().len(), 1, "{templates:?} {phase:?}");
+                // Which of the two contents it has hangs on how far it was.
+                world.play().wrong.clear();
+            });
+        }
+    }
+}
+
+#[test]
+fn a_pvc_autoscaler_that_is_deleted_while_its_claim_shrinks_leaves_nothing() {
+    for phase in [InPlacePhase::Shrinking, InPlacePhase::Telling, InPlacePhase::Releasing] {
+        block_on(async {
+            let (world, _operator) = World::with_an_operator();
+            world.play().file_system = Some("btrfs");
+            world.set(1, &["www"]);
+            world.want("4Gi", "hdd", &json!({}));
+            world.settled("1/1").await;
+            world.want("2Gi", "hdd", &json!({}));
+            world
+                .until(&format!("it is {phase:?}"), |status| {
+                    let shrink = status.of(0).and_then(|one| one.shrink.as_ref());
+                    shrink.is_some_and(|shrink| shrink.phase == phase)
+                })
+                .await;
+            let left = deleted_and_made_again(&world, "3Gi").await;
+            assert_eq!((left, world.left()), ((vec![], vec![]), vec![]), "{phase:?}");
+            world.write();
+        });
+    }
 }
 
 #[test]
