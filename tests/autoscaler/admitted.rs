@@ -10,7 +10,7 @@ use pliant::api::{AutoscalerPhase, PvcAutoscalerStatus, PvcSourcePopulator, Swap
 use serde_json::{Value, json};
 
 use crate::block_on;
-use crate::play::{End, fill_pods, object};
+use crate::play::{End, fill_pods, is_running, object};
 use crate::world::{FULL, SHOP, World, one_pod, refuse_copies, swap};
 
 fn is_fill(pod: &Value) -> bool {
@@ -153,7 +153,12 @@ fn a_pod_has_its_claim_again_if_nothing_copies_that_for_too_long() {
             refused_after_the_stop(&world).await;
             tokio::time::sleep(Duration::from_mins(9)).await;
             assert_eq!(swap(&world.status()).unwrap().phase, SwapPhase::FinalCopy);
-            tokio::time::sleep(Duration::from_mins(3)).await;
+            tokio::time::sleep(Duration::from_mins(2)).await;
+            let pod: Option<Pod> = world.api.get(&format!("{SHOP}/nginx-0"));
+            let is_back = pod
+                .is_some_and(|pod| is_running(&pod) && pod.metadata.deletion_timestamp.is_none());
+            assert!(is_back, "eleven minutes after it was stopped the pod runs again");
+            tokio::time::sleep(Duration::from_mins(1)).await;
             let status = world.status();
             assert_eq!(status.phase, AutoscalerPhase::Failed);
             let message = status.message.unwrap();
