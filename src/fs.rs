@@ -21,7 +21,7 @@ mod tools;
 pub use check::{Check, check};
 pub use grow::{Grew, fills, grow_mounted, grow_unmounted, leave};
 pub use make::make;
-pub use probe::{Blank, Probe, probe, probe_unmade};
+pub use probe::{Probe, probe};
 pub use shrink::{covers, shrink_mounted, shrink_unmounted};
 pub use superblock::{Facts, Superblock};
 pub use tools::{always_mounted_with, driver, grows_online};

@@ -226,7 +226,7 @@ impl Node {
     fn state(&self, found: &Found) -> State {
         let key = found.record.id.key();
         match found.record.life {
-            record::Life::Creating => State::Creating,
+            record::Life::New if self.wipes.runs(key) => State::Creating,
             record::Life::Deleting => State::Deleting {
                 wiped: self
                     .wipes
@@ -234,9 +234,9 @@ impl Node {
                     .unwrap_or_default()
                     .max(found.record.wiped.unwrap_or_default()),
             },
-            record::Life::Ready if self.wipes.runs(key) => State::Resizing,
-            record::Life::Ready if found.has_snapshot() || found.is_shrinking() => State::Resizing,
-            record::Life::Ready => match self.growths().get(key) {
+            record::Life::Shown if self.wipes.runs(key) => State::Resizing,
+            _ if found.has_snapshot() || found.is_shrinking() => State::Resizing,
+            record::Life::New | record::Life::Shown => match self.growths().get(key) {
                 Some(LastGrowth::Done) => State::Resized,
                 Some(LastGrowth::Waits(_)) | None => State::Ready,
             },

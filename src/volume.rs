@@ -281,7 +281,7 @@ pub struct Ailment {
 
 impl Ailment {
     /// All reasons.
-    pub const REASONS: [&'static str; 12] = [
+    pub const REASONS: [&'static str; 11] = [
         "DiskMissing",
         "DiskNotBelieved",
         "FilesystemErrors",
@@ -289,7 +289,6 @@ impl Ailment {
         "FilesystemSmaller",
         "GroupFrozen",
         "GroupUnavailable",
-        "NotReady",
         "PoolNotConfigured",
         "PoolNotWhole",
         "Suspended",

@@ -1,23 +1,25 @@
-//! Make a file system on a blank device.
+//! Make a file system.
 
-use crate::fs::{Blank, FsError, known, run_to_success, tools};
+use std::path::Path;
+
+use crate::fs::{FsError, known, run_to_success, tools};
 use crate::host::Host;
 use crate::volume::{FsKind, MkfsOptions};
 
-/// Make a file system, durable when this returns; a second look has seen it whole.
-///
-/// Takes the permission to format with it: the device has to be probed again before another try.
+/// Make a file system of this uuid over whatever the device carries, durable when this returns; a second look has
+/// seen it whole.
 ///
 /// # Errors
 /// [`FsError::TooSmall`] before anything is written, [`FsError::Failed`] if mkfs fails,
 /// [`FsError::Unexpected`] or [`FsError::NotFilled`] if what it made is not what was wanted.
 pub async fn make(
     host: &dyn Host,
-    blank: Blank,
+    device: &Path,
     kind: FsKind,
     options: &MkfsOptions,
+    uuid: &str,
 ) -> Result<(), FsError> {
-    let (device, size) = (blank.device(), blank.size());
+    let size = host.device_size(device).await?;
     if size < kind.smallest() {
         return Err(FsError::TooSmall {
             device: device.to_owned(),
@@ -26,8 +28,12 @@ pub async fn make(
             smallest: kind.smallest(),
         });
     }
-    run_to_success(host, tools::mkfs(kind, options.words(), device)).await?;
+    run_to_success(host, tools::mkfs(kind, options.words(), uuid, device)).await?;
     let made = known(host, device, kind).await?;
+    if made.uuid != uuid {
+        let (device, found) = (device.to_owned(), format!("uuid {} instead of {uuid}", made.uuid));
+        return Err(FsError::Unexpected { device, found, wanted: kind });
+    }
     if made.half_made() || made.covers > size || !made.fills(size) {
         return Err(FsError::NotFilled { device: device.to_owned(), covers: made.covers, size });
     }

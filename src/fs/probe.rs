@@ -1,9 +1,8 @@
-//! What a device carries. The answer decides whether it may be formatted, so that doubt is never
+//! What a device carries. The answer decides whether a group may be made on it, so that doubt is never
 //! blankness.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::bytes::Bytes;
 use crate::fs::{FsError, Superblock, failed, superblock_of};
 use crate::host::{Cmd, Host};
 
@@ -13,33 +12,12 @@ const MUST_BE_ZERO: u64 = 1 << 20;
 /// What a device carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe {
-    /// Nothing: it may be formatted.
-    Blank(Blank),
+    /// Nothing.
+    Blank,
     /// A file system that this driver knows.
     Known(Superblock),
     /// Something else, as far as it can be named; nobody may write over it.
     Foreign(String),
-}
-
-/// A device that was probed and carries nothing worth keeping: the permission to format it.
-///
-/// Only [`probe`] and [`probe_unmade`] give it out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Blank {
-    device: PathBuf,
-    size: Bytes,
-}
-
-impl Blank {
-    /// The device.
-    pub fn device(&self) -> &Path {
-        &self.device
-    }
-
-    /// Its size when it was probed.
-    pub fn size(&self) -> Bytes {
-        self.size
-    }
 }
 
 /// Say what a device carries.
@@ -53,7 +31,7 @@ impl Blank {
 /// # Source
 /// blkid(8): exit code 2 means both "nothing found" and "no such device", 8 "ambivalent".
 pub async fn probe(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
-    let size = host.device_size(device).await?;
+    host.device_size(device).await?;
     if let Some(superblock) = superblock_of(host, device).await? {
         return Ok(if superblock.half_made() {
             Probe::Foreign(format!("{} whose format did not end", superblock.kind))
@@ -68,28 +46,7 @@ pub async fn probe(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
         let unexplained = "bytes that no known signature explains".to_owned();
         return Ok(Probe::Foreign(unexplained));
     }
-    Ok(Probe::Blank(Blank { device: device.to_owned(), size }))
-}
-
-/// Say what a device carries that was wiped and whose first format is not known to have ended.
-///
-/// What a format leaves when it is cut off counts as [`Probe::Blank`]: bytes without a signature, and
-/// a file system that was never mounted. [`Probe::Known`] has been mounted, so its format had ended.
-/// A foreign signature stays foreign: no format of this driver has left it.
-///
-/// # Errors
-/// As [`probe`].
-pub async fn probe_unmade(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
-    let size = host.device_size(device).await?;
-    let blank = Probe::Blank(Blank { device: device.to_owned(), size });
-    if let Some(superblock) = superblock_of(host, device).await? {
-        let may_hold_data = superblock.mounted_before() && !superblock.half_made();
-        return Ok(if may_hold_data { Probe::Known(superblock) } else { blank });
-    }
-    Ok(match signature(host, device).await? {
-        Some(found) => Probe::Foreign(found),
-        None => blank,
-    })
+    Ok(Probe::Blank)
 }
 
 /// What `blkid` recognises; `None` if nothing.

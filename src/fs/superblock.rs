@@ -142,10 +142,14 @@ fn be64(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 fn uuid(bytes: &[u8], at: usize) -> Option<String> {
-    let raw = u128::from_be_bytes(array(bytes, at)?);
+    array(bytes, at).map(u128::from_be_bytes).map(uuid_text)
+}
+
+/// A uuid in the usual notation with four hyphens.
+pub fn uuid_text(raw: u128) -> String {
     let hex = format!("{raw:032x}");
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32];
-    Some(parts.map(|part| &hex[part]).join("-"))
+    parts.map(|part| &hex[part]).join("-")
 }
 
 #[cfg(test)]

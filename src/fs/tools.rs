@@ -40,8 +40,8 @@ pub fn grows_online(superblock: &Superblock) -> bool {
     !matches!(superblock.facts, Facts::Ext(ext) if ext.sparse_super2)
 }
 
-/// The command that makes a file system; discards nothing, because the device has just been wiped.
-pub(super) fn mkfs(kind: FsKind, options: &[String], device: &Path) -> Cmd {
+/// The command that makes a file system of this uuid; discards nothing, because the device has just been wiped.
+pub(super) fn mkfs(kind: FsKind, options: &[String], uuid: &str, device: &Path) -> Cmd {
     let (program, fixed): (_, &[&str]) = match kind {
         // Without `-b` a device below 512 MiB gets blocks of 1 KiB, for good.
         FsKind::Ext2 => ("mkfs.ext2", &["-F", "-q", "-b", "4096", "-E", "nodiscard"]),
@@ -50,7 +50,12 @@ pub(super) fn mkfs(kind: FsKind, options: &[String], device: &Path) -> Cmd {
         FsKind::Xfs => ("mkfs.xfs", &["-f", "-q", "-K"]),
         FsKind::Btrfs => ("mkfs.btrfs", &["-f", "-q", "-K"]),
     };
-    Cmd::new(program).args(fixed).args(options).arg(device).limit(MAKE_LIMIT)
+    let cmd = Cmd::new(program).args(fixed).args(options);
+    let cmd = match kind {
+        FsKind::Xfs => cmd.arg("-m").arg(format!("uuid={uuid}")),
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Btrfs => cmd.arg("-U").arg(uuid),
+    };
+    cmd.arg(device).limit(MAKE_LIMIT)
 }
 
 /// The command that looks for errors and writes nothing.

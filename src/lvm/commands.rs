@@ -74,10 +74,10 @@ impl Turn {
         Ok(group)
     }
 
-    /// Make a logical volume, active and **not wiped**: its tags must say so.
+    /// Make a logical volume, inactive and **not wiped**: its tags must say so.
     pub async fn create(&self, new: &NewLv) -> Result<Lv, LvmError> {
         let cmd = Cmd::new("lvcreate")
-            .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-ay"])
+            .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-an"])
             .args(layout::arguments(new.layout))
             .args(["-l", &new.extents.to_string(), "-n", &new.name])
             .args(new.tags.iter().flat_map(|tag| ["--addtag", tag]))

@@ -7,12 +7,12 @@ use crate::lvm::NewLv;
 use crate::node::pools::{self, Pool};
 use crate::node::record::{Life, Record};
 use crate::node::room::{by_room, place, room_for_new};
-use crate::node::wipe::{self, Task};
+use crate::node::wipe::Task;
 use crate::node::{Found, Node};
 use crate::volume::{Mode, NewVolume, VolumeError, Wanted};
 
 impl Node {
-    /// Make the volume exist, wiped, ready and durable.
+    /// Make the volume exist, durably. It is new: what its extents hold is wiped behind this, and before it is shown.
     pub(super) async fn ensure_volume(&self, want: &NewVolume) -> Result<Found, VolumeError> {
         // An earlier call for it asked for the same pool: the trouble of another stops nothing here.
         // Nor does a group that was never read. Should it hide a volume of this name that was never
@@ -24,21 +24,28 @@ impl Node {
             (None, _) => self.make_volume(want).await?,
         };
         same_as_wanted(&found, want, &self.settings.name)?;
-        let found = match found.record.life {
-            Life::Creating => self.make_ready(found).await?,
-            Life::Ready => found,
-            Life::Deleting => {
-                return Err(VolumeError::Working {
-                    what: format!("deleting the earlier volume {:?}", want.name),
-                    progress: "it is being wiped".to_owned(),
-                });
-            }
-        };
+        if found.record.life == Life::Deleting {
+            return Err(VolumeError::Working {
+                what: format!("deleting the earlier volume {:?}", want.name),
+                progress: "it is being wiped".to_owned(),
+            });
+        }
         found.group.flush().await?;
+        if found.record.is_new() {
+            self.start_first_wipe(&found);
+        }
         Ok(found)
     }
 
-    /// Take the extents, tagged as not yet wiped.
+    /// Begin to wipe a new volume where that takes long; one whose wipe is under way goes on. That of a file
+    /// system is 2 MiB, and is wiped where it is made: before, it would be made active for that alone.
+    pub(super) fn start_first_wipe(&self, found: &Found) {
+        if found.record.mode == Mode::Block {
+            self.wipes.start(Task::before_first_use(found));
+        }
+    }
+
+    /// Take the extents, tagged as new.
     async fn make_volume(&self, want: &NewVolume) -> Result<Found, VolumeError> {
         if !want.nodes.is_empty() && !want.nodes.contains(&self.settings.name) {
             let (asked, here) = (want.nodes.clone(), self.settings.name.clone());
@@ -118,18 +125,6 @@ impl Node {
         let lv = turn.create(&new).await?;
         let seen = turn.seen().await?;
         Ok(Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record }))
-    }
-
-    /// Wipe, flush, commit `ready`. The flush of the commit is the caller's.
-    async fn make_ready(&self, found: Found) -> Result<Found, VolumeError> {
-        let (device, _) = self.activate(&found).await?;
-        let ranges = wipe::before_first_use(found.record.mode, found.size());
-        self.wipes.wipe(Task::new(&found, device, ranges)).await?;
-        let turn = found.group.turn().await?;
-        let (gone, new) = (Life::Creating.tag(), Life::Ready.tag());
-        let lv = turn.retag(&found.lv.name, &[&gone], &[new]).await?;
-        let record = Record { life: Life::Ready, ..found.record };
-        Ok(Found { lv, record, ..found })
     }
 }
 

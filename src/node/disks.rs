@@ -280,7 +280,7 @@ impl Located<'_> {
             Err(source) => Err(SetupError::Unreadable { disk: self.name(), source }),
             Ok(Probe::Known(superblock)) => Ok(Some(superblock.kind.to_string())),
             Ok(Probe::Foreign(what)) => Ok(Some(what)),
-            Ok(Probe::Blank(_)) => {
+            Ok(Probe::Blank) => {
                 let signatures = run(host, Cmd::new("wipefs").arg("-n").arg(&self.device)).await?;
                 let signatures = signatures.trim();
                 Ok((!signatures.is_empty()).then(|| signatures.to_owned()))
@@ -399,7 +399,7 @@ async fn blank_disks(host: &dyn Host, scan: &Scan) -> Result<String, SetupError>
         let readable = scan.unreadable.iter().all(|(path, _)| *path != disk.path);
         let local = disk.source == Source::Local;
         let candidate = readable && local && !disk.partitioned && !disk.read_only;
-        if candidate && matches!(fs::probe(host, &disk.path).await, Ok(Probe::Blank(_))) {
+        if candidate && matches!(fs::probe(host, &disk.path).await, Ok(Probe::Blank)) {
             blank.push(disk.path.display().to_string());
         }
     }

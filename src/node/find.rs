@@ -3,8 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
+
 use crate::bytes::Bytes;
-use crate::host::DmInfo;
+use crate::fs::superblock;
+use crate::host::{DmInfo, Host};
 use crate::lvm::{Group, Lv, VolumeGroup};
 use crate::node::error::failed;
 use crate::node::plan::served;
@@ -43,6 +46,43 @@ impl Found {
     /// The device-mapper uuid of its logical volume.
     pub fn dm_uuid(&self) -> String {
         self.seen.dm_uuid(&self.lv)
+    }
+
+    /// Its live device; `None` while it is inactive.
+    pub async fn live_device(
+        &self,
+        host: &dyn Host,
+    ) -> Result<Option<(PathBuf, DmInfo)>, VolumeError> {
+        let info = host.dm_info(&self.dm_uuid()).await.map_err(failed("device-mapper"))?;
+        Ok(info.map(|info| (device_node(info.number), info)))
+    }
+
+    /// Make its device live, whole and unsuspended; again changes nothing.
+    pub async fn activate(&self, host: &dyn Host) -> Result<(PathBuf, DmInfo), VolumeError> {
+        let turn = self.group.turn().await?;
+        turn.heal(&self.lv).await?;
+        if let Some(live) = self.live_device(host).await? {
+            return Ok(live);
+        }
+        turn.activate(&self.lv.name).await?;
+        // With the activation-skip flag LVM succeeds and does nothing; so look.
+        self.live_device(host).await?.ok_or_else(|| VolumeError::Refused {
+            reason: format!(
+                "logical volume {}/{} does not become active; see `lvs -o+lv_skip_activation`",
+                self.group.name(),
+                self.lv.name
+            ),
+        })
+    }
+
+    /// The uuid of the file system that is made on it, and on no other logical volume.
+    pub fn file_system_uuid(&self) -> String {
+        let digest = Sha256::digest(self.dm_uuid());
+        let mut bytes: [u8; 16] = std::array::from_fn(|at| digest[at]);
+        // Version 8: made by a rule of its own. RFC 9562, section 5.8.
+        bytes[6] = bytes[6] & 0x0f | 0x80;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        superblock::uuid_text(u128::from_be_bytes(bytes))
     }
 
     /// Whether a resize that was cut short left its safety snapshot.
@@ -124,15 +164,15 @@ impl Node {
         found.filter(|found| found.record.id == *id).ok_or_else(not_found)
     }
 
-    /// Find a volume that is ready for use.
+    /// Find a volume that may be used.
     ///
     /// # Errors
-    /// [`VolumeError::NotFound`], or [`VolumeError::Working`] while it is being made or removed.
+    /// [`VolumeError::NotFound`], or [`VolumeError::Working`] while it is being removed.
     pub(super) async fn usable(&self, id: &VolumeId) -> Result<Found, VolumeError> {
         let found = self.must_find(id).await?.reachable()?;
         match found.record.life {
-            record::Life::Ready => Ok(found),
-            record::Life::Creating | record::Life::Deleting => Err(VolumeError::Working {
+            record::Life::New | record::Life::Shown => Ok(found),
+            record::Life::Deleting => Err(VolumeError::Working {
                 what: format!("volume {id}"),
                 progress: format!("it is {}", self.state(&found)),
             }),
@@ -157,26 +197,12 @@ impl Node {
         &self,
         found: &Found,
     ) -> Result<Option<(PathBuf, DmInfo)>, VolumeError> {
-        let info = self.host.dm_info(&found.dm_uuid()).await.map_err(failed("device-mapper"))?;
-        Ok(info.map(|info| (device_node(info.number), info)))
+        found.live_device(self.host.as_ref()).await
     }
 
-    /// Make the volume's device live, whole and unsuspended; again changes nothing.
+    /// As [`Found::activate`].
     pub(super) async fn activate(&self, found: &Found) -> Result<(PathBuf, DmInfo), VolumeError> {
-        let turn = found.group.turn().await?;
-        turn.heal(&found.lv).await?;
-        if let Some(live) = self.live_device(found).await? {
-            return Ok(live);
-        }
-        turn.activate(&found.lv.name).await?;
-        // With the activation-skip flag LVM succeeds and does nothing; so look.
-        self.live_device(found).await?.ok_or_else(|| VolumeError::Refused {
-            reason: format!(
-                "logical volume {}/{} does not become active; see `lvs -o+lv_skip_activation`",
-                found.group.name(),
-                found.lv.name
-            ),
-        })
+        found.activate(self.host.as_ref()).await
     }
 }
 

@@ -14,7 +14,7 @@ use crate::node::error::{failed, fs_failed};
 use crate::node::pools;
 use crate::node::record::{self, Life};
 use crate::node::shrink::keeps_below_limit;
-use crate::node::wipe::{self, Task};
+use crate::node::wipe::Task;
 use crate::node::{Found, LastGrowth, Node};
 use crate::volume::{FsKind, Grown, Growth, Layout, Mode, VolumeError, VolumeId};
 
@@ -96,10 +96,15 @@ impl Node {
             return Ok(found);
         }
         match found.record.mode {
-            Mode::Filesystem(kind) if found.record.made => {
-                self.grow_under_file_system(found, kind, wanted).await
+            _ if found.record.is_new() => self.extend(found, wanted).await,
+            Mode::Filesystem(kind) => {
+                // LVM grows no origin of a snapshot.
+                self.conclude_cut_resize(&found, kind).await?;
+                // Its file system guards its bytes: nobody sees the new extents before it takes them over, and
+                // where signatures stand it wipes them then.
+                self.extend(found, wanted).await
             }
-            Mode::Block | Mode::Filesystem(_) => self.grow_unguarded(found, wanted).await,
+            Mode::Block => self.grow_raw(found, wanted).await,
         }
     }
 
@@ -132,17 +137,8 @@ impl Node {
         })
     }
 
-    /// Grow a volume whose bytes a file system guards: nobody sees the new extents before it takes
-    /// them over, and where signatures stand it wipes them then.
-    async fn grow_under_file_system(
-        &self,
-        found: Found,
-        kind: FsKind,
-        wanted: u64,
-    ) -> Result<Found, VolumeError> {
-        // A growth may have begun before the file system was made.
-        self.give_up_more(&found).await?;
-        self.conclude_cut_resize(&found, kind).await?; // LVM grows no origin of a snapshot.
+    /// Let the logical volume take more extents, whatever they hold.
+    async fn extend(&self, found: Found, wanted: u64) -> Result<Found, VolumeError> {
         self.make_room(&found, wanted - found.lv.extents(), Takes::Itself).await?;
         let turn = found.group.turn().await?;
         let lv = turn.extend(&found.lv.name, wanted, &[]).await?;
@@ -150,14 +146,12 @@ impl Node {
         Ok(Found { seen, lv, ..found })
     }
 
-    /// Grow a volume that shows its bytes as soon as they join: a raw block volume to its tenant, one
-    /// without a file system to those who look for signatures before it is made. So they are wiped
-    /// before, in a logical volume of their own, and then joined exactly as they lie on the disks.
-    async fn grow_unguarded(&self, found: Found, wanted: u64) -> Result<Found, VolumeError> {
+    /// Grow a raw volume, which shows its bytes to its tenant as soon as they join. So they are wiped
+    /// before, in a logical volume of their own, and then joined exactly as they are placed on the disks.
+    async fn grow_raw(&self, found: Found, wanted: u64) -> Result<Found, VolumeError> {
         let more = self.take_more(&found, wanted - found.lv.extents()).await?;
-        let (device, _) = self.activate(&more).await?;
-        let ranges = wipe::before_first_use(found.record.mode, more.size());
-        self.wipes.wipe(Task::new(&more, device, ranges)).await?;
+        let all = Task { is_written_down: false, ..Task::before_first_use(&more) };
+        self.wipes.wipe(all).await?;
         let pieces: Vec<Piece> = more.lv.segments.iter().flat_map(|s| s.pieces.clone()).collect();
         let turn = found.group.turn().await?;
         turn.remove(&more.lv.name).await?;
@@ -176,7 +170,7 @@ impl Node {
         self.wipes.settle(found.record.id.key()).await?;
         self.remove_helpers(found).await?;
         self.make_room(found, extents, Takes::OneMore).await?;
-        let tags = vec![Life::Creating.tag()];
+        let tags = vec![Life::New.tag()];
         let turn = found.group.turn().await?;
         let lv = turn.create(&NewLv { name, layout: Layout::Linear, extents, tags }).await;
         let lv = lv?;
@@ -187,7 +181,7 @@ impl Node {
     /// Grow the file system if this machine can do it now, without a workload noticing; says whether
     /// it fills the device. A failure is no failure of the growth: the node step will say it.
     async fn grow_file_system_here(&self, found: &Found, kind: FsKind) -> bool {
-        if !found.record.made {
+        if found.record.is_new() {
             return false;
         }
         match self.try_to_grow_file_system(found, kind).await {

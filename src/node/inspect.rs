@@ -48,7 +48,7 @@ impl Node {
 
     /// What the file system cannot become smaller than, where its superblock alone tells.
     async fn smallest(&self, found: &Found, device: &Path) -> Option<Bytes> {
-        if found.record.mode != Mode::Filesystem(FsKind::Xfs) || !found.record.made {
+        if found.record.mode != Mode::Filesystem(FsKind::Xfs) || found.record.is_new() {
             return None;
         }
         let superblock = fs::superblock_of(self.host.as_ref(), device).await.ok().flatten()?;

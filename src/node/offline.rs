@@ -202,7 +202,7 @@ impl Node {
         }
         let extents = snapshot_extents(found, resize);
         let name = record::safety_name(found.record.id.key());
-        let tags = vec![Life::Ready.tag()];
+        let tags = vec![Life::Shown.tag()];
         let new = NewLv { name, layout: Layout::Linear, extents, tags };
         turn.snapshot(&found.lv.name, &new).await?;
         found.group.flush().await?;

@@ -33,10 +33,8 @@ impl Node {
             self.refuse_second_target(&table, publish, &info)?;
         }
         match (&publish.access, found.record.mode) {
-            // To stage a block volume is to make it active, and so is to make it: one that was never
-            // staged may be shown. Staging would change nothing of it, it is wiped and durable, and
-            // unstaging and deleting ask who holds it, not who staged it. Making it inactive first
-            // would cost each volume two commands.
+            // One that is not wiped may be active, too.
+            (Access::Block, Mode::Block) if found.record.is_new() => Err(not_staged()),
             (Access::Block, Mode::Block) => {
                 // Until it is shown its number could become that of another volume.
                 let held = self.hold_for_programs(&found, &device).await?;

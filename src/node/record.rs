@@ -15,7 +15,6 @@ const PREFIX: &str = "pliant-";
 /// The key of the tag that says which node a group is of.
 pub const NODE: &str = "node";
 const STATE: &str = "state";
-const MADE: &str = "made";
 const FENCE: &str = "fence";
 const LIMIT: &str = "limit";
 /// The key of the tag that says how far a volume's last wipe is.
@@ -24,21 +23,22 @@ pub const WIPED: &str = "wiped";
 /// Where a volume stands in its life; what LVM stores of [`crate::volume::State`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// Not yet wiped.
-    Creating,
-    /// Usable.
-    Ready,
+    /// Never shown to a workload, so that whatever its extents hold is worth nothing. It is wiped, and formatted,
+    /// before it is.
+    New,
+    /// Shown to a workload at least once, or about to be: it may hold data. A file system was made on it, durably.
+    Shown,
     /// To be wiped and removed.
     Deleting,
 }
 
 impl Life {
-    const ALL: [Life; 3] = [Life::Creating, Life::Ready, Life::Deleting];
+    const ALL: [Life; 3] = [Life::New, Life::Shown, Life::Deleting];
 
     fn as_str(self) -> &'static str {
         match self {
-            Life::Creating => "creating",
-            Life::Ready => "ready",
+            Life::New => "new",
+            Life::Shown => "shown",
             Life::Deleting => "deleting",
         }
     }
@@ -55,8 +55,6 @@ pub struct Record {
     pub mode: Mode,
     /// Where it stands.
     pub life: Life,
-    /// Whether its file system was made, durably; only then may it hold data.
-    pub made: bool,
     /// The size that its creator asked for; `None` if its tag cannot be read.
     pub requested: Option<Bytes>,
     /// How it is wiped at its end.
@@ -65,7 +63,8 @@ pub struct Record {
     pub safety: Safety,
     /// Options for making its file system.
     pub mkfs: MkfsOptions,
-    /// How much of it the wipe at its end had done when that was last written down; `None` if that cannot be read.
+    /// How much of it the wipe before its first use, or the one at its end, had done when that was last written
+    /// down; `None` if that cannot be read.
     pub wiped: Option<Bytes>,
     /// Who may use it.
     pub fence: Fence,
@@ -96,8 +95,7 @@ impl Record {
             id: VolumeId::new(node.clone(), want.key()),
             name: want.name.clone(),
             mode: want.mode,
-            life: Life::Creating,
-            made: false,
+            life: Life::New,
             requested: Some(want.size.at_least),
             wipe,
             safety,
@@ -148,7 +146,6 @@ impl Record {
             name: value("name")?,
             mode,
             life: Life::ALL[word(STATE, &Life::ALL.map(Life::as_str))?],
-            made: tags::find(&lv.tags, MADE).is_some(), // However it reads, it may hold data.
             requested: bytes(value("requested")),
             wipe: word("wipe", &Wipe::ALL.map(Wipe::as_str)).map_or(Wipe::Zero, |at| Wipe::ALL[at]),
             safety,
@@ -181,6 +178,11 @@ impl Record {
     pub fn lv_name(&self) -> String {
         lv_name(self.id.key())
     }
+
+    /// Whether it was never shown to a workload.
+    pub fn is_new(&self) -> bool {
+        self.life == Life::New
+    }
 }
 
 impl Life {
@@ -188,11 +190,6 @@ impl Life {
     pub fn tag(self) -> String {
         tags::tag(STATE, self.as_str())
     }
-}
-
-/// The tag that says that the file system was made.
-pub fn made_tag() -> String {
-    tags::tag(MADE, "yes")
 }
 
 /// The tag that says who may use the volume.
@@ -332,7 +329,7 @@ mod tests {
             Record::read(&lv)
         };
         for doubt in [
-            "state=ready",
+            "state=shown",
             "mode=block",
             "name=other",
             "mkfs=-F",
@@ -355,10 +352,6 @@ mod tests {
         }
         let safety = by_hand("pliant.safety=best-effort").map(|one| one.safety);
         assert_eq!(safety, Some(Safety::Required), "one of both may be what was wanted");
-        for made in ["made=yes", "made=no", "made=", "made=!zz"] {
-            let read = by_hand(&format!("pliant.{made}")).map(|record| record.made);
-            assert_eq!(read, Some(true), "{made}: it would be formatted");
-        }
 
         let foreign = Lv { name: "data".to_owned(), ..lv };
         assert_eq!(

@@ -17,8 +17,8 @@ impl Node {
         refuse_if_copied(&found)?;
         match found.record.life {
             Life::Deleting => {} // Our own wipe may hold it; nobody else can any more.
-            Life::Creating => self.wipes.settle(key).await?,
-            Life::Ready => {
+            Life::New => self.wipes.stop(key).await?,
+            Life::Shown => {
                 self.leave_private_mount(&found).await?;
                 // That of a growth that was given up, or of a shrink, which holds the device open.
                 self.wipes.settle(key).await?;
@@ -26,8 +26,8 @@ impl Node {
             }
         }
         self.remove_helpers(&found).await?;
-        // What was never ready was never shown to a tenant: there is nothing to hide.
-        if found.record.life != Life::Creating && found.record.wipe != Wipe::None {
+        // What was never shown to a tenant holds nothing to hide; what its extents held is wiped before they are shown.
+        if !found.record.is_new() && found.record.wipe != Wipe::None {
             let found = self.mark_deleting(&found).await?;
             let task = self.last_wipe(&found).await?;
             self.wipes.wipe(task).await?;
@@ -68,20 +68,10 @@ impl Node {
     /// The wipe at a volume's end, from where it stopped.
     ///
     /// That the volume goes is durable before its first byte does: a power cut would leave a volume
-    /// that is ready and half empty.
+    /// that is in use and half empty.
     pub(super) async fn last_wipe(&self, found: &Found) -> Result<Task, VolumeError> {
         found.group.flush().await?;
-        let (device, _) = self.activate(found).await?;
-        let size = found.size().get();
-        // From its beginning, if it cannot be read how far it was.
-        let from = found.record.wiped.unwrap_or_default().get().min(size);
-        let left = std::iter::once(from..size).collect();
-        Ok(Task {
-            how: found.record.wipe,
-            before: from,
-            write_down: Some((found.group.clone(), found.lv.name.clone())),
-            ..Task::new(found, device, left)
-        })
+        Ok(Task { how: found.record.wipe, ..Task::whole(found) })
     }
 
     /// Remove the logical volumes that a cut growth left beside the volume. They hold nothing that

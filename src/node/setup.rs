@@ -137,7 +137,7 @@ impl Node {
         }
     }
 
-    /// Bring the kernel in line with the metadata, and go on with the wipes of deleted volumes.
+    /// Bring the kernel in line with the metadata, and go on with the wipes of new and of deleted volumes.
     async fn recover(&self, pool: &Arc<Pool>, group: &Arc<VolumeGroup>) -> Result<(), LvmError> {
         let turn = group.turn().await?;
         let seen = heal(&turn).await?;
@@ -151,16 +151,19 @@ impl Node {
         }
         drop(turn);
         self.remove_private_mount_points(&seen).await;
-        let ended = |record: &record::Record| record.life == Life::Deleting && ours(record);
-        for (lv, record) in record::volumes(&seen).filter(|(_, record)| ended(record)) {
+        for (lv, record) in record::volumes(&seen).filter(|(_, record)| ours(record)) {
             let (pool, group, seen) = (pool.clone(), group.clone(), seen.clone());
             let found = Found { pool, group, seen, lv: lv.clone(), record };
-            match self.last_wipe(&found).await {
-                Ok(task) => self.wipes.start(task),
-                Err(error) => {
-                    let error = causes::in_full(&error);
-                    tracing::warn!(lv = found.lv.name, error, "its wipe waits");
-                }
+            match found.record.life {
+                Life::New => self.start_first_wipe(&found),
+                Life::Shown => {}
+                Life::Deleting => match self.last_wipe(&found).await {
+                    Ok(task) => self.wipes.start(task),
+                    Err(error) => {
+                        let error = causes::in_full(&error);
+                        tracing::warn!(lv = found.lv.name, error, "its wipe waits");
+                    }
+                },
             }
         }
         Ok(())

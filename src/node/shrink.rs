@@ -67,7 +67,7 @@ impl Node {
     ) -> Result<Found, VolumeError> {
         self.give_up_cut_growth(&found).await?;
         self.conclude_cut_resize(&found, kind).await?;
-        let fits = !found.record.made || self.file_system_covers(&found, kind).await? <= size;
+        let fits = found.record.is_new() || self.file_system_covers(&found, kind).await? <= size;
         let mounted = if fits { None } else { self.mounted_for_shrink(&found, kind).await? };
         let found = self.limit(found, Some(size)).await?;
         if !fits {
@@ -121,7 +121,7 @@ impl Node {
         };
         self.give_up_cut_growth(&found).await?;
         self.conclude_cut_resize(&found, kind).await?;
-        if found.record.made && self.file_system_covers(&found, kind).await? > limit {
+        if !found.record.is_new() && self.file_system_covers(&found, kind).await? > limit {
             return self.limit(found, None).await;
         }
         self.give_back(found).await
@@ -194,10 +194,9 @@ impl Node {
         let Some(limit) = found.record.limit.filter(|_| found.is_shrinking()) else {
             return Ok(found);
         };
-        if found.record.made && found.record.wipe != Wipe::None {
-            let (device, _) = self.activate(&found).await?;
+        if !found.record.is_new() && found.record.wipe != Wipe::None {
             let behind = std::iter::once(limit.get()..found.size().get()).collect();
-            let task = Task { how: found.record.wipe, ..Task::new(&found, device, behind) };
+            let task = Task { how: found.record.wipe, ..Task::new(&found, behind) };
             self.wipes.wipe(task).await?;
         }
         let turn = found.group.turn().await?;

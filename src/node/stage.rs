@@ -3,10 +3,13 @@
 use std::path::Path;
 
 use crate::causes;
-use crate::fs::{self, Probe};
+use crate::fs::{self, Superblock};
 use crate::host::{DmInfo, NewMount};
+use crate::lvm::tags;
 use crate::mount::{self, MountTable};
 use crate::node::error::{failed, fs_failed, mount_failed};
+use crate::node::record::Life;
+use crate::node::wipe::Task;
 use crate::node::{Found, LastGrowth, Node, fence, record};
 use crate::volume::{Access, FsKind, Mode, Stage, Use, VolumeError, VolumeId, parse_mount_options};
 
@@ -21,7 +24,13 @@ impl Node {
         let read_only = stage.read_only || fence::admit(&found)? == Use::Read;
         let stage = &Stage { read_only, ..stage.clone() };
         match (&stage.access, found.record.mode) {
-            (Access::Block, Mode::Block) => self.activate(&found).await.map(|_| ()),
+            (Access::Block, Mode::Block) => {
+                if found.record.is_new() {
+                    self.wipes.wipe(Task::before_first_use(&found)).await?;
+                    self.note_shown(&found).await?;
+                }
+                self.activate(&found).await.map(|_| ())
+            }
             (Access::Mount { fs, options }, Mode::Filesystem(kind))
                 if fs.is_none_or(|wanted| wanted == kind) =>
             {
@@ -113,7 +122,7 @@ impl Node {
         device: &Path,
         read_only: bool,
     ) -> Result<(), VolumeError> {
-        if !found.record.made {
+        if found.record.is_new() {
             return self.format(found, kind, device, read_only).await;
         }
         let superblock = fs::superblock_of(self.host.as_ref(), device)
@@ -190,7 +199,8 @@ impl Node {
         tracing::warn!(%volume, repaired, "its file system had errors and was checked");
     }
 
-    /// Format a volume that was wiped and never mounted, then record it, durably, before any mount.
+    /// Wipe and format a volume that was never shown, whatever its extents hold, and note that, durably, before any
+    /// mount.
     async fn format(
         &self,
         found: &Found,
@@ -208,21 +218,36 @@ impl Node {
             });
         }
         self.refuse_if_held(found, None).await?; // By a format that nobody waits for any more.
-        let held = self.hold_for_programs(found, device).await?;
-        let probe = fs::probe_unmade(self.host.as_ref(), device).await;
-        match probe.map_err(fs_failed("the device could not be probed"))? {
-            Probe::Blank(blank) => {
-                fs::make(self.host.as_ref(), blank, kind, &found.record.mkfs)
-                    .await
-                    .map_err(fs_failed(format!("{kind} could not be made")))?;
-            }
-            Probe::Known(superblock) if superblock.kind == kind => {}
-            Probe::Known(superblock) => return Err(carries(found, superblock.kind.as_str())),
-            Probe::Foreign(what) => return Err(carries(found, &what)),
+        let uuid = found.file_system_uuid();
+        let carried = fs::superblock_of(self.host.as_ref(), device)
+            .await
+            .map_err(fs_failed("the device could not be read"))?;
+        // Only this volume's own file system has this uuid. Where it was in use the record is older than it is:
+        // an administrator has restored the group's metadata.
+        let is_used = |superblock: &Superblock| {
+            superblock.uuid == uuid && superblock.mounted_before() && !superblock.half_made()
+        };
+        if !carried.as_ref().is_some_and(is_used) {
+            self.wipes.wipe(Task::before_first_use(found)).await?;
+            let held = self.hold_for_programs(found, device).await?;
+            fs::make(self.host.as_ref(), device, kind, &found.record.mkfs, &uuid)
+                .await
+                .map_err(fs_failed(format!("{kind} could not be made")))?;
+            drop(held);
         }
-        drop(held);
+        self.note_shown(found).await
+    }
+
+    /// Note, durably, that a volume may hold data from now on.
+    async fn note_shown(&self, found: &Found) -> Result<(), VolumeError> {
         let turn = found.group.turn().await?;
-        turn.retag(&found.lv.name, &[], &[record::made_tag()]).await?;
+        let seen = turn.read().await?;
+        let now = seen.lvs.get(&found.lv.name).map(|lv| &lv.tags);
+        // Else its last wipe would pass over what was wiped now.
+        let wiped = now.and_then(|tags| tags::find(tags, record::WIPED));
+        let new = Life::New.tag();
+        let gone: Vec<&str> = std::iter::once(new.as_str()).chain(wiped).collect();
+        turn.retag(&found.lv.name, &gone, &[Life::Shown.tag()]).await?;
         drop(turn);
         found.group.flush().await.map_err(VolumeError::from)
     }
@@ -240,8 +265,8 @@ impl Node {
         let Some((_, info)) = self.live_device(&found).await? else {
             return self.unmount(id, None, staging).await;
         };
-        let ready = found.record.life == record::Life::Ready;
-        if !ready && self.wipes.runs(id.key()) {
+        let is_shown = found.record.life == record::Life::Shown;
+        if !is_shown && self.wipes.runs(id.key()) {
             // The driver's own wipe needs the device.
             return self.unmount(id, Some(info.number), staging).await;
         }
@@ -280,17 +305,5 @@ fn differs(wanted: &str, mode: Mode) -> VolumeError {
     VolumeError::Invalid {
         field: "volume_capability".to_owned(),
         reason: format!("{wanted} was asked for, and the volume is {mode}"),
-    }
-}
-
-fn carries(found: &Found, what: &str) -> VolumeError {
-    VolumeError::Refused {
-        reason: format!(
-            "volume {} was never formatted by this driver and carries {what}; nothing was formatted: \
-             look at logical volume {}/{}, and wipe it with `wipefs -a` if it can go",
-            found.record.id,
-            found.group.name(),
-            found.lv.name
-        ),
     }
 }

@@ -11,7 +11,7 @@ use crate::mount::MountTable;
 use crate::node::error::failed;
 use crate::node::plan::served;
 use crate::node::pools::Pool;
-use crate::node::record::{self, Life};
+use crate::node::record;
 use crate::node::room::room_for_new;
 use crate::node::{Found, Node};
 use crate::volume::{
@@ -167,9 +167,6 @@ impl Node {
                 "GroupFrozen",
                 "another disk of its volume group is away, so it cannot be changed".to_owned(),
             );
-        }
-        if found.record.life == Life::Creating {
-            add(Severity::Degraded, "NotReady", "it is not wiped yet".to_owned());
         }
         if let Some(reason) = self.waits_to_grow(found.record.id.key()) {
             add(

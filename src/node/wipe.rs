@@ -11,11 +11,12 @@ use std::time::Duration;
 use nix::libc::EOPNOTSUPP;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::bytes::{Bytes, Pace};
 use crate::causes;
 use crate::host::{DeviceNumber, HeldDevice, HeldFor, Host, HostError};
-use crate::lvm::{VolumeGroup, tags};
+use crate::lvm::tags;
 use crate::node::{Found, device_node, record};
 use crate::panics::caught;
 use crate::volume::{FsKind, Mode, VolumeError, VolumeKey, Wipe};
@@ -29,28 +30,19 @@ const END: u64 = 1 << 20;
 /// Where btrfs keeps copies of its superblock, each of 4 KiB.
 const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
 
-/// What has to be zero before a new volume is handed out.
-///
-/// A raw block volume shows every byte, so all of it. A file system shows only what was written
-/// through it, so the places where signatures stand.
-pub(super) fn before_first_use(mode: Mode, size: Bytes) -> Vec<Range<u64>> {
+fn places_of_signatures(kind: FsKind, size: Bytes) -> Vec<Range<u64>> {
     let size = size.get();
-    match mode {
-        Mode::Block => vec![whole(size)],
-        Mode::Filesystem(kind) => {
-            let mut ranges = ends(0..size);
-            if kind == FsKind::Btrfs {
-                let copies = BTRFS_COPIES.iter().map(|at| *at..at + 4096);
-                ranges.extend(copies.filter(|copy| copy.end <= size));
-            }
-            ranges
-        }
+    let mut ranges = ends(0..size);
+    if kind == FsKind::Btrfs {
+        let copies = BTRFS_COPIES.iter().map(|at| *at..at + 4096);
+        ranges.extend(copies.filter(|copy| copy.end <= size));
     }
+    ranges
 }
 
-#[allow(clippy::single_range_in_vec_init)] // It is a list of ranges that has one.
-fn whole(size: u64) -> Range<u64> {
-    0..size
+/// The range itself, where a list has only one.
+fn whole(range: Range<u64>) -> Range<u64> {
+    range
 }
 
 /// The first and the last MiB of a range; all of it where they meet.
@@ -64,27 +56,52 @@ pub(super) fn ends(range: Range<u64>) -> Vec<Range<u64>> {
 /// A wipe to be done.
 #[derive(Debug, Clone)]
 pub(super) struct Task {
-    /// The volume.
-    pub key: VolumeKey,
-    /// The dm uuid of its device, or of the one that is to join it.
-    pub uuid: String,
-    /// The device.
-    pub device: PathBuf,
+    /// The volume, or what is to join it.
+    pub found: Found,
+    /// Its device; where there is none, it is made active first.
+    pub device: Option<PathBuf>,
     /// What to wipe, in this order.
     pub ranges: Vec<Range<u64>>,
-    /// How many bytes beside these were wiped before the driver was started anew.
+    /// How many bytes beside these an earlier start of the driver has wiped.
     pub before: u64,
     /// How: [`Wipe::Discard`] trusts the disk, anything else writes zeroes.
     pub how: Wipe,
-    /// Where to write down the progress: the group and the logical volume.
-    pub write_down: Option<(Arc<VolumeGroup>, String)>,
+    /// Whether a tag says how far it is.
+    pub is_written_down: bool,
 }
 
 impl Task {
     /// Zeroes over these ranges of a volume's device.
-    pub fn new(found: &Found, device: PathBuf, ranges: Vec<Range<u64>>) -> Task {
-        let (key, uuid) = (found.record.id.key().clone(), found.dm_uuid());
-        Task { key, uuid, device, ranges, before: 0, how: Wipe::Zero, write_down: None }
+    pub fn new(found: &Found, ranges: Vec<Range<u64>>) -> Task {
+        let (found, how) = (found.clone(), Wipe::Zero);
+        Task { found, device: None, ranges, before: 0, how, is_written_down: false }
+    }
+
+    /// Zeroes over all of a volume, from where an earlier wipe of it stopped.
+    pub fn whole(found: &Found) -> Task {
+        let size = found.size().get();
+        // From its beginning, if it cannot be read how far it was.
+        let before = found.record.wiped.unwrap_or_default().get().min(size);
+        Task { before, is_written_down: true, ..Task::new(found, vec![whole(before..size)]) }
+    }
+
+    /// Zeroes wherever a new volume is to have them before it is shown to a workload.
+    ///
+    /// A raw block volume shows every byte. A file system shows only what was written through it, so there the
+    /// places where signatures stand are enough.
+    pub fn before_first_use(found: &Found) -> Task {
+        match found.record.mode {
+            Mode::Block => Task::whole(found),
+            Mode::Filesystem(kind) => Task::new(found, places_of_signatures(kind, found.size())),
+        }
+    }
+
+    fn key(&self) -> &VolumeKey {
+        self.found.record.id.key()
+    }
+
+    fn end(&self) -> u64 {
+        self.ranges.iter().map(|range| range.end).max().unwrap_or_default()
     }
 }
 
@@ -104,17 +121,35 @@ pub(super) struct Wipes {
 #[derive(Debug, Clone)]
 struct Job {
     uuid: String,
+    /// The end of the last byte that it wipes.
+    end: u64,
     began: Instant,
     before: u64,
     done: Arc<AtomicU64>,
     total: u64,
     ended: watch::Receiver<Option<Result<(), String>>>,
+    stop: CancellationToken,
 }
 
 impl Job {
     /// How much of the whole is done; a restart of the driver does not begin at nothing.
     fn done(&self) -> u64 {
         self.before + self.done.load(Ordering::Relaxed)
+    }
+
+    fn is_running(&self) -> bool {
+        self.ended.borrow().is_none()
+    }
+
+    /// Whether it has come to its end, and that was what a task asks for.
+    fn has_done(&self, task: &Task) -> bool {
+        matches!(&*self.ended.borrow(), Some(Ok(()))) && self.does(task)
+    }
+
+    /// Whether it does what a task asks for. That another device of the volume was wiped says nothing of this one, and
+    /// since it was begun for this one the volume may have grown.
+    fn does(&self, task: &Task) -> bool {
+        self.uuid == task.found.dm_uuid() && self.end == task.end()
     }
 
     fn progress(&self) -> String {
@@ -146,13 +181,13 @@ impl Wipes {
 
     /// Whether a wipe for the volume is under way.
     pub fn runs(&self, key: &VolumeKey) -> bool {
-        self.jobs().get(key).is_some_and(|job| job.ended.borrow().is_none())
+        self.jobs().get(key).is_some_and(Job::is_running)
     }
 
     /// The wipes under way, each with its progress in words.
     pub fn under_way(&self) -> Vec<(VolumeKey, String)> {
         let jobs = self.jobs();
-        let running = jobs.iter().filter(|(_, job)| job.ended.borrow().is_none());
+        let running = jobs.iter().filter(|(_, job)| job.is_running());
         running.map(|(key, job)| (key.clone(), job.progress())).collect()
     }
 
@@ -167,13 +202,23 @@ impl Wipes {
     /// [`VolumeError::Working`] with the progress when the patience is over; the wipe goes on.
     /// [`VolumeError::Unavailable`] if the disk fails.
     pub async fn wipe(&self, task: Task) -> Result<(), VolumeError> {
-        let key = task.key.clone();
-        // That another device of the volume was wiped says nothing of this one.
-        if self.job(&key).is_some_and(|job| job.uuid != task.uuid) {
+        let key = task.key().clone();
+        if self.job(&key).is_some_and(|job| !job.does(&task)) {
             self.settle(&key).await?;
         }
         let job = self.join(task);
         self.wait(&key, job).await
+    }
+
+    /// Give up the wipe that is under way for a volume, and wait until it has stopped.
+    ///
+    /// # Errors
+    /// [`VolumeError::Working`] when the patience is over: the kernel is still at a piece of it.
+    pub async fn stop(&self, key: &VolumeKey) -> Result<(), VolumeError> {
+        if let Some(job) = self.job(key) {
+            job.stop.cancel();
+        }
+        self.settle(key).await
     }
 
     /// Wait for the wipe that is under way for a volume, whatever it wipes and however it ends.
@@ -213,22 +258,30 @@ impl Wipes {
 
     fn join(&self, task: Task) -> Job {
         let mut jobs = self.jobs();
-        if let Some(job) = jobs.get(&task.key) {
+        let its = jobs.get(task.key()).filter(|job| job.is_running() || job.has_done(&task));
+        if let Some(job) = its {
             return job.clone();
         }
-        let total = task.ranges.iter().map(|range| range.end - range.start).sum();
         let (tell, ended) = watch::channel(None);
-        let (uuid, before, began) = (task.uuid.clone(), task.before, Instant::now());
-        let job = Job { uuid, began, before, done: Arc::default(), total, ended };
-        jobs.insert(task.key.clone(), job.clone());
-        let (host, rate, done) = (self.host.clone(), self.rate, job.done.clone());
+        let job = Job {
+            uuid: task.found.dm_uuid(),
+            end: task.end(),
+            began: Instant::now(),
+            before: task.before,
+            done: Arc::default(),
+            total: task.ranges.iter().map(|range| range.end - range.start).sum(),
+            ended,
+            stop: CancellationToken::new(),
+        };
+        jobs.insert(task.key().clone(), job.clone());
+        let (host, rate, its) = (self.host.clone(), self.rate, job.clone());
         let wiped = self.wiped.clone();
         tokio::spawn(async move {
-            let result = match caught("wipes", run(host.as_ref(), &task, rate, &done)).await {
-                Ok(result) => result.map_err(|error| causes::in_full(&error)),
+            let result = match caught("wipes", run(host.as_ref(), &task, rate, &its)).await {
+                Ok(result) => result,
                 Err(panicked) => Err(panicked.to_string()),
             };
-            wiped.fetch_add(done.load(Ordering::Relaxed), Ordering::Relaxed);
+            wiped.fetch_add(its.done.load(Ordering::Relaxed), Ordering::Relaxed);
             let _ = tell.send(Some(result));
         });
         job
@@ -240,18 +293,33 @@ fn progress_text(done: u64, total: u64) -> String {
     format!("{percent} % ({} of {})", Bytes::new(done), Bytes::new(total))
 }
 
-async fn run(
+/// Do a task, of this job, to its end or until it is stopped.
+///
+/// # Errors
+/// Why it has not come to its end, in words.
+async fn run(host: &dyn Host, task: &Task, rate: Option<Bytes>, job: &Job) -> Result<(), String> {
+    let device = match &task.device {
+        Some(device) => device.clone(),
+        None => task.found.activate(host).await.map_err(|error| error.to_string())?.0,
+    };
+    wipe(host, task, &device, rate, job).await.map_err(|error| causes::in_full(&error))?;
+    if job.stop.is_cancelled() { Err("the wipe was stopped".to_owned()) } else { Ok(()) }
+}
+
+/// Wipe, piece by piece, until there is none left or it is to stop: one that has begun ends.
+async fn wipe(
     host: &dyn Host,
     task: &Task,
+    device: &Path,
     rate: Option<Bytes>,
-    done: &AtomicU64,
+    job: &Job,
 ) -> Result<(), HostError> {
     let begin = Instant::now();
-    let device = hold(host, &task.uuid, &task.device, HeldFor::Writing).await?;
+    let device = hold(host, &task.found.dm_uuid(), device, HeldFor::Writing).await?;
     let mut written_down = 0;
     for range in &task.ranges {
         let mut at = range.start;
-        while at < range.end {
+        while at < range.end && !job.stop.is_cancelled() {
             let piece = at..range.end.min(at + piece_at(rate));
             at = piece.end;
             let length = piece.end - piece.start;
@@ -259,14 +327,15 @@ async fn run(
                 Wipe::Discard => discard_or_zero(device.as_ref(), piece).await?,
                 Wipe::Zero | Wipe::None => device.write_zeroes(piece).await?,
             }
-            let so_far = done.fetch_add(length, Ordering::Relaxed) + length;
+            let so_far = job.done.fetch_add(length, Ordering::Relaxed) + length;
             if so_far - written_down >= WRITE_DOWN_EVERY {
                 written_down = so_far;
                 device.flush().await?;
                 write_down(task, at).await;
             }
             if let Some(rate) = rate {
-                tokio::time::sleep_until(begin + time_for(so_far, rate)).await;
+                let paced = tokio::time::sleep_until(begin + time_for(so_far, rate));
+                job.stop.run_until_cancelled(paced).await;
             }
         }
     }
@@ -322,10 +391,11 @@ fn time_for(bytes: u64, rate: Bytes) -> Duration {
 /// Note in a tag that everything before `wiped` is done. Failing to is no harm: a restart would do
 /// a part again.
 async fn write_down(task: &Task, wiped: u64) {
-    let Some((group, lv)) = &task.write_down else {
+    if !task.is_written_down {
         return;
-    };
-    let Ok(turn) = group.turn().await else { return };
+    }
+    let lv = &task.found.lv.name;
+    let Ok(turn) = task.found.group.turn().await else { return };
     let Ok(seen) = turn.read().await else { return };
     let Some(now) = seen.lvs.get(lv) else { return };
     let old = tags::find(&now.tags, record::WIPED).into_iter().collect::<Vec<_>>();
@@ -342,16 +412,14 @@ mod tests {
     #[test]
     fn a_file_system_needs_only_the_places_of_signatures() {
         let mib = 1 << 20;
-        assert_eq!(before_first_use(Mode::Block, Bytes::mib(8)), vec![whole(8 * mib)]);
-        let ext4 = Mode::Filesystem(FsKind::Ext4);
-        assert_eq!(before_first_use(ext4, Bytes::mib(8)), vec![0..mib, 7 * mib..8 * mib]);
-        assert_eq!(before_first_use(ext4, Bytes::mib(2)), vec![whole(2 * mib)]);
-        let btrfs = Mode::Filesystem(FsKind::Btrfs);
+        let places = |kind, mib| places_of_signatures(kind, Bytes::mib(mib));
+        assert_eq!(places(FsKind::Ext4, 8), vec![0..mib, 7 * mib..8 * mib]);
+        assert_eq!(places(FsKind::Ext4, 2), vec![whole(0..2 * mib)]);
         assert_eq!(
-            before_first_use(btrfs, Bytes::mib(128)),
+            places(FsKind::Btrfs, 128),
             vec![0..mib, 127 * mib..128 * mib, 64 * mib..64 * mib + 4096]
         );
-        assert_eq!(before_first_use(btrfs, Bytes::mib(64)), vec![0..mib, 63 * mib..64 * mib]);
+        assert_eq!(places(FsKind::Btrfs, 64), vec![0..mib, 63 * mib..64 * mib]);
     }
 
     #[test]
@@ -374,11 +442,13 @@ mod tests {
     async fn progress_has_a_pace_and_goes_on_after_a_restart() {
         let job = Job {
             uuid: String::new(),
+            end: 4 << 30,
             began: Instant::now(),
             before: 2 << 30,
             done: Arc::default(),
             total: 2 << 30,
             ended: watch::channel(None).1,
+            stop: CancellationToken::new(),
         };
         assert_eq!(job.progress(), "50 % (2 GiB of 4 GiB)", "nobody knows yet how fast it is");
         job.done.store(1 << 30, Ordering::Relaxed);

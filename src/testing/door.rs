@@ -1,7 +1,7 @@
 //! What no caller may ever do: the checks that panic.
 //!
 //! They hold the rules that protect data against the code above the door: a file system is made only
-//! on a volume of this driver that has none of its own, and bytes are wiped only where a volume comes
+//! on a volume of this driver that was never shown, and bytes are wiped only where a volume comes
 //! or goes, or behind the end of its file system.
 
 use std::ops::Range;
@@ -19,8 +19,7 @@ impl World {
         };
         let own = lv.tags.iter().any(|tag| tag.starts_with("pliant.id="));
         assert!(own, "`{command}`: {} is not ours", lv.name);
-        let made = lv.tags.iter().any(|tag| is(tag, "pliant.made"));
-        assert!(!made, "`{command}`: {} has its file system", lv.name);
+        assert!(is_new(&lv), "`{command}`: {} may hold data", lv.name);
         let mounted = self.device_at(device).is_some_and(|found| self.used_count(found) > 0);
         assert!(!mounted, "`{command}`: {} is in use", lv.name);
     }
@@ -33,8 +32,7 @@ impl World {
         let Some((_, lv)) = self.volume_at(device) else {
             panic!("{call}: no logical volume");
         };
-        let state = |state: &str| lv.tags.contains(&format!("pliant.state={state}"));
-        if state("creating") || state("deleting") {
+        if is_new(&lv) || lv.tags.contains("pliant.state=deleting") {
             let used = self.device_at(device).is_some_and(|found| self.used_count(found) > 0);
             assert!(!used, "{call}: {} is in use", lv.name);
             return;
@@ -49,7 +47,7 @@ impl World {
 
     /// Panic if the file system of a volume counts on what is behind its first so many extents.
     pub fn may_reduce(&self, group: &Group, lv: &Lv, extents: u64) {
-        if !lv.tags.iter().any(|tag| is(tag, "pliant.made")) {
+        if is_new(lv) {
             return;
         }
         let device = self.devices.get(&group.dm_uuid(lv)).map(super::devices::Device::path);
@@ -73,6 +71,6 @@ impl World {
     }
 }
 
-fn is(tag: &str, name: &str) -> bool {
-    tag.split('=').next() == Some(name)
+fn is_new(lv: &Lv) -> bool {
+    lv.tags.contains("pliant.state=new")
 }

@@ -65,7 +65,8 @@ impl FakeHost {
             let blocks = size.get() / FakeFs::BLOCK;
             let covers = Bytes::new(blocks * FakeFs::BLOCK);
             world.uuids += 1;
-            (FakeFs { kind, covers }, world.uuids)
+            let uuid = uuid_in(typed).unwrap_or_else(|| u128::from(world.uuids));
+            (FakeFs { kind, covers }, uuid)
         };
         for (step, begun) in [("begin", true), ("end", false)] {
             let head = fs.make(uuid, begun);
@@ -104,6 +105,13 @@ impl FakeHost {
         let resized = self.effect(typed.to_owned(), resize).await;
         resized.or_else(program_error)
     }
+}
+
+/// The uuid that a file system is to have, where the command says which.
+fn uuid_in(typed: &str) -> Option<u128> {
+    let value = typed.split_once(" -U ").or_else(|| typed.split_once(" -m uuid="))?.1;
+    let hex: String = value.split(' ').next()?.chars().filter(|letter| *letter != '-').collect();
+    u128::from_str_radix(&hex, 16).ok()
 }
 
 /// What a program makes of a failed call: an exit code, except that a hanging one hangs it.

@@ -66,10 +66,9 @@ impl FakeFs {
     }
 
     /// The first [`HEAD`] bytes after mkfs; `begun` only, as a killed mkfs leaves them.
-    pub fn make(self, uuid: u64, begun: bool) -> Vec<u8> {
+    pub fn make(self, uuid: u128, begun: bool) -> Vec<u8> {
         let mut head = vec![0; usize::try_from(HEAD).expect("a small number")];
-        let mut id = [0xfa; 16];
-        id[8..].copy_from_slice(&uuid.to_be_bytes());
+        let id = uuid.to_be_bytes();
         match self.kind {
             FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 if begun => head[8192..8200].fill(0xee),
             FsKind::Btrfs if begun => head[BTRFS + 0x48] = 1,

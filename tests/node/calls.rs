@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Response, Status};
 
-use crate::machine::{Setup, id_of};
+use crate::machine::{Setup, id_of, until_wiped};
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -135,6 +135,7 @@ fn done<T>(_: T) -> Answer {
 /// The services of a driver, asked without a socket.
 #[derive(Debug, Clone)]
 pub struct Services {
+    machine: Arc<pliant::node::Node>,
     controller: Controller,
     node: Node,
 }
@@ -144,13 +145,29 @@ impl Services {
         let (machine, busy) = (setup.start(host).await, Busy::new());
         let volumes: Arc<pliant::node::Node> = machine.clone();
         Services {
+            machine: machine.clone(),
             controller: Controller::new(volumes, busy.clone(), Defaults::default()),
             node: Node::new(machine, busy),
         }
     }
 
+    /// The answer, when what goes on behind it has ended.
     pub async fn ask(&self, call: Call) -> Answer {
+        let answer = self.ask_only(call).await;
+        if matches!(answer, Answer::Size(_)) {
+            self.settle().await;
+        }
+        answer
+    }
+
+    /// The answer, at once.
+    pub async fn ask_only(&self, call: Call) -> Answer {
         ask!(self.controller, self.node, call)
+    }
+
+    /// Wait for what goes on behind the answers.
+    pub async fn settle(&self) {
+        until_wiped(&self.machine).await;
     }
 
     /// Serve them on a socket.

@@ -43,12 +43,16 @@ fn a_volume_without_its_disk_is_out_of_reach_and_one_in_a_frozen_group_is_degrad
 }
 
 #[test]
-fn a_volume_that_is_not_wiped_yet_is_degraded() {
+fn a_volume_that_is_not_wiped_yet_is_healthy_and_shown_to_nobody() {
     block_on(async {
         let (host, _, node) = after(&[]).await;
         host.fail("BLKZEROOUT", Failing::Always);
-        Op::Create(Mode::Block).ask(&host, &node).await.expect_err("it can not be wiped");
-        assert_eq!(told(&node).await, [("NotReady", Severity::Degraded)]);
+        Op::Create(Mode::Block).ask(&host, &node).await.expect("it is wiped behind the answer");
+        assert_eq!(told(&node).await, []);
+        let said = Op::Stage(Mode::Block).ask(&host, &node).await.expect_err("it can not be wiped");
+        assert!(said.starts_with("Unavailable"), "{said}");
+        let said = Op::Publish(Mode::Block).ask(&host, &node).await.expect_err("it is not staged");
+        assert!(said.starts_with("Refused") && said.contains("stage it first"), "{said}");
     });
 }
 

@@ -14,7 +14,8 @@ use pliant::volume::{FsKind, Mode, VolumeError, VolumeKey, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{
-    Disks, LARGE, Op, Setup, VOLUME, id_of, marks, readable, settings, type_in, want, wrongs,
+    Disks, LARGE, Op, Setup, VOLUME, id_of, marks, readable, settings, type_in, until_wiped, want,
+    wrongs,
 };
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
@@ -117,6 +118,7 @@ fn a_new_volume_is_wiped_although_one_of_its_name_was_before() {
             it.host.write_at(disk, *at, b"what somebody else wrote there");
         }
         it.to_the_end(Op::Create(Mode::Block)).await;
+        it.to_the_end(Op::Stage(Mode::Block)).await;
         for (disk, at) in &places {
             assert_eq!(it.host.read_at(disk, *at, 8).await.expect("read"), [0; 8]);
         }
@@ -150,22 +152,27 @@ fn a_device_that_is_wiped_becomes_no_other_meanwhile() {
         let node = setup.start(&host).await;
         let zeroings =
             || host.effects().iter().filter(|effect| effect.starts_with("BLKZEROOUT")).count();
-        // `lvcreate` has four, then comes the first GiB.
-        host.hold_after(5);
         let wanted = want(VOLUME, Mode::Block, 3 << 10);
-        let (created, ()) = tokio::join!(node.ensure(&wanted), async {
-            host.held().await;
-            assert_eq!(zeroings(), 1);
-            for line in ["lvremove -y -f", "lvchange -y -an"] {
-                let (program, options) = line.split_once(' ').expect("a command");
-                let place = format!("vg0/{}", lv());
-                let cmd = Cmd::new(program).args(options.split(' ')).arg(place);
-                let said = host.lvm("vg0", cmd).await.expect("it ran");
-                assert!(said.contains("in use"), "another would get its number: {said}");
-            }
-            host.let_go();
-        });
-        created.expect("it is wiped to its end");
+        let rehearsal = host.after_crash();
+        let rehearsing = setup.start(&rehearsal).await;
+        rehearsal.forget_effects();
+        rehearsing.ensure(&wanted).await.expect("create");
+        until_wiped(&rehearsing).await;
+        let effects = rehearsal.effects();
+        let first = effects.iter().position(|effect| effect.starts_with("BLKZEROOUT"));
+        host.hold_after(1 + first.expect("it is wiped"));
+        node.ensure(&wanted).await.expect("it is wiped behind the answer");
+        host.held().await;
+        assert_eq!(zeroings(), 1);
+        for line in ["lvremove -y -f", "lvchange -y -an"] {
+            let (program, options) = line.split_once(' ').expect("a command");
+            let place = format!("vg0/{}", lv());
+            let cmd = Cmd::new(program).args(options.split(' ')).arg(place);
+            let said = host.lvm("vg0", cmd).await.expect("it ran");
+            assert!(said.contains("in use"), "another would get its number: {said}");
+        }
+        host.let_go();
+        until_wiped(&node).await;
         assert_eq!(zeroings(), 3);
     });
 }

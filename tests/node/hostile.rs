@@ -17,7 +17,8 @@ use pliant::volume::{
 
 use crate::cuts::block_on;
 use crate::machine::{
-    Disks, LARGE, NEIGHBOUR, Op, SMALL, Setup, VOLUME, after, id_of, marks, readable, type_in, want,
+    Disks, LARGE, NEIGHBOUR, Op, SMALL, Setup, VOLUME, after, id_of, marks, readable, type_in,
+    until_wiped, want,
 };
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
@@ -46,6 +47,11 @@ fn devices_and_programs_in_a_volume_are_not_honoured() {
     });
 }
 
+/// As somebody who looks at it.
+async fn make_active(host: &FakeHost) {
+    type_in(host, "vg0", &format!("lvchange -y -ay vg0/{}", lv_name(id_of(VOLUME).key()))).await;
+}
+
 #[test]
 fn what_the_record_does_not_explain_is_never_formatted() {
     block_on(async {
@@ -53,11 +59,16 @@ fn what_the_record_does_not_explain_is_never_formatted() {
             host.effects().iter().filter(|effect| effect.starts_with("mkfs")).count()
         };
         for found in ["LVM2_member", "linux_raid_member", "crypto_LUKS", "gpt", "swap"] {
-            let (host, _, node) = after(&[Op::Create(EXT4)]).await;
+            let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Unstage]).await;
+            make_active(&host).await;
+            host.write_at(&device(&host), 0, &[0; 68 << 10]);
             host.set_foreign_signature(&device(&host), found);
-            let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it is not blank");
-            assert!(said.starts_with("Refused") && said.contains(found), "{said}");
-            assert_eq!(formats(&host), 0, "{found}");
+            let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it was shown");
+            assert!(
+                said.starts_with("Refused") && said.contains("nothing was formatted"),
+                "{said}"
+            );
+            assert_eq!(formats(&host), 2, "{found}");
         }
         for overwritten in [vec![0; 68 << 10], b"XFSB".repeat(17 << 10)] {
             let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Write]).await;
@@ -75,6 +86,7 @@ fn what_the_record_does_not_explain_is_never_formatted() {
 fn a_volume_that_is_still_being_formatted_is_not_formatted_again() {
     block_on(async {
         let (host, _, node) = after(&[Op::Create(EXT4)]).await;
+        make_active(&host).await;
         host.open(&device(&host)); // By a mkfs that nobody waits for any more.
         let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it is held");
         assert!(said.starts_with("InUse"), "{said}");
@@ -86,13 +98,13 @@ fn a_volume_that_is_still_being_formatted_is_not_formatted_again() {
 #[test]
 fn one_volume_whose_tags_were_changed_by_hand_hides_no_other() {
     block_on(async {
-        for tag in ["pliant.state=ready", "pliant.mode=xfs", "pliant.mkfs=-d!20/etc"] {
+        for tag in ["pliant.state=shown", "pliant.mode=xfs", "pliant.mkfs=-d!20/etc"] {
             let (host, _, node) = after(&[Op::Create(EXT4), Op::CreateNeighbour]).await;
             let place = format!("vg0/{}", lv_name(id_of(VOLUME).key()));
             let by_hand = Cmd::new("lvchange").args(["-y", "--addtag", tag, &place]);
             let gone = Cmd::new("lvchange").args(["-y", "--deltag", "pliant.mode=ext4", &place]);
             host.lvm("vg0", by_hand).await.expect("LVM takes it");
-            if tag == "pliant.state=ready" {
+            if tag == "pliant.state=shown" {
                 host.lvm("vg0", gone).await.expect("LVM takes it");
             }
             host.forget_effects();
@@ -126,7 +138,9 @@ fn a_disk_that_knows_no_discard_is_written_with_zeroes() {
         let mut want = want(VOLUME, Mode::Block, SMALL);
         want.class.wipe = Wipe::Discard;
         node.ensure(&want).await.expect("it is made");
-        Op::Write.ask(&host, &node).await.expect("it is written");
+        for op in [Op::Stage(Mode::Block), Op::Write] {
+            op.ask(&host, &node).await.expect("it is written");
+        }
         let places = marks(&host);
         let gone: Result<(), VolumeError> = node.remove(&id_of(VOLUME)).await;
         gone.expect("it can be removed");
@@ -366,7 +380,8 @@ fn a_group_of_another_storage_system_is_served_from_disks_that_a_pool_names() {
 #[test]
 fn a_volume_whose_disk_came_back_under_another_number_is_made_active_again() {
     block_on(async {
-        let (host, _, node) = after(&[Op::Create(Mode::Block), Op::Write]).await;
+        let before = [Op::Create(Mode::Block), Op::Stage(Mode::Block), Op::Write];
+        let (host, _, node) = after(&before).await;
         let places = marks(&host);
         let disk = places[0].0.clone();
         host.remove_disk(&disk);
@@ -399,7 +414,12 @@ fn a_volume_in_use_is_never_put_on_another_disk() {
         }
         drop(node);
         let node = setup.start(&host).await; // Healing at the start leaves it too.
-        assert_eq!(tables(&host).await, before[..1], "what is not in use is removed");
+        let now = tables(&host).await;
+        assert_eq!(now[..1], before[..1]);
+        // To be wiped there before its first use.
+        let is_there =
+            |table: &Vec<DmTarget>| table.iter().all(|row| row.params.starts_with("259:77 "));
+        assert!(now[1..].iter().all(is_there), "what is not in use is made again: {now:?}");
         let mut refreshed = refreshes(&host);
         refreshed.retain(|effect| effect.contains("--refresh"));
         assert_eq!(refreshed, [""; 0]);
@@ -619,8 +639,13 @@ fn what_is_in_use_behind_a_hidden_device_is_never_put_on_another_disk() {
             }
             drop(node);
             let node = setup.start(&host).await;
-            assert_eq!(tables(&host).await, before, "{is_known}");
-            assert_eq!(refreshes(&host), [""; 0], "{is_known}");
+            let mut now = tables(&host).await;
+            // The neighbour is not in use, and made active to be wiped.
+            now.retain(|table| table.iter().any(|row| !row.params.starts_with("259:77 ")));
+            assert_eq!(now, before, "{is_known}");
+            let mut refreshed = refreshes(&host);
+            refreshed.retain(|effect| !effect.contains(&neighbour));
+            assert_eq!(refreshed, [""; 0], "{is_known}");
 
             for op in [Op::Unpublish, Op::Unstage, Op::Stage(EXT4)] {
                 op.ask(&host, &node).await.expect("it is made again where its disk is now");
@@ -772,6 +797,7 @@ fn a_group_that_this_driver_makes_says_whose_it_is() {
         let (host, setup) = Disks::Blank.machine(false).await;
         let alpha = setup.start(&host).await;
         alpha.ensure(&want(VOLUME, Mode::Block, 8)).await.expect("a volume");
+        until_wiped(&alpha).await;
         host.forget_effects();
         let beta = Setup { settings: node_settings("beta"), ..setup }.start(&host).await;
         let refused = &beta.storage().pools[0].refused.join(" ");

@@ -12,8 +12,8 @@ use pliant::node::record::{self, lv_name};
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use pliant::testing::{FakeHost, node_settings};
 use pliant::volume::{
-    Access, Class, Fence, FsKind, Growth, Mode, NewVolume, NodeKey, Publish, Safety,
-    Stage as Staging, VolumeId, VolumeKey, Volumes, Wanted,
+    Access, Class, Fence, FsKind, Growth, Mode, NewVolume, NodeKey, Page, Publish, Safety,
+    Stage as Staging, State, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes, Wanted,
 };
 
 /// Block, and each file system.
@@ -88,14 +88,14 @@ impl Op {
     pub async fn ask(self, host: &FakeHost, node: &Node) -> Result<String, String> {
         let id = id_of(VOLUME);
         let said = match self {
-            Op::Create(mode) => node.ensure(&want(VOLUME, mode, SMALL)).await.map(text),
+            Op::Create(mode) => create(node, &want(VOLUME, mode, SMALL)).await,
             Op::CreateSafe(mode, safety) => {
                 let mut want = want(VOLUME, mode, SMALL);
                 want.class.safety = safety;
-                node.ensure(&want).await.map(text)
+                create(node, &want).await
             }
-            Op::CreateNeighbour => node.ensure(&want(NEIGHBOUR, Mode::Block, 8)).await.map(text),
-            Op::CreateFiller => node.ensure(&want(NEIGHBOUR, Mode::Block, 100)).await.map(text),
+            Op::CreateNeighbour => create(node, &want(NEIGHBOUR, Mode::Block, 8)).await,
+            Op::CreateFiller => create(node, &want(NEIGHBOUR, Mode::Block, 100)).await,
             Op::Delete => node.remove(&id).await.map(text),
             Op::Fence(fence) => node.fence(&id, fence).await.map(text),
             Op::Grow(mib) => node.grow(&id, growth(mib)).await.map(text),
@@ -119,6 +119,23 @@ impl Op {
             }
         };
         said.map_err(|error| format!("{error:?}"))
+    }
+}
+
+/// Make a volume, and wait until it is wiped behind the answer.
+async fn create(node: &Node, want: &NewVolume) -> Result<String, VolumeError> {
+    let made = node.ensure(want).await.map(text);
+    until_wiped(node).await;
+    made
+}
+
+/// Wait until no new volume is being wiped.
+pub async fn until_wiped(node: &Node) {
+    let is_wiped = |volume: &VolumeStatus| volume.state == State::Creating;
+    while let Ok(listing) = node.list(&Page::default()).await
+        && listing.volumes.iter().any(is_wiped)
+    {
+        tokio::task::yield_now().await;
     }
 }
 
@@ -177,9 +194,10 @@ pub struct Setup {
 impl Setup {
     pub async fn start(&self, host: &FakeHost) -> Arc<Node> {
         let host: Arc<dyn Host> = Arc::new(host.clone());
-        Node::start(host, self.settings.clone(), self.plans.clone())
-            .await
-            .expect("disks are listed")
+        let node = Node::start(host, self.settings.clone(), self.plans.clone());
+        let node = node.await.expect("disks are listed");
+        until_wiped(&node).await;
+        node
     }
 }
 
@@ -306,8 +324,8 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
         _ => {}
     }
     wrong.extend(beyond_their_ends(host, &group).await);
-    let ready = record::volumes(&group).filter(|(_, record)| record.life == record::Life::Ready);
-    for (lv, record) in ready.filter(|(_, record)| record.mode == Mode::Block) {
+    let shown = record::volumes(&group).filter(|(_, record)| record.life == record::Life::Shown);
+    for (lv, record) in shown.filter(|(_, record)| record.mode == Mode::Block) {
         let extents = secret_extents(&group, lv);
         for at in extents {
             if content(host, &group, lv, at, SECRET.len()).await == SECRET {
@@ -321,7 +339,9 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
 /// The file systems that count on bytes which their volumes do not have.
 async fn beyond_their_ends(host: &FakeHost, group: &pliant::lvm::Group) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (lv, record) in record::volumes(group).filter(|(_, record)| record.made) {
+    for (lv, record) in
+        record::volumes(group).filter(|(_, record)| record.life == record::Life::Shown)
+    {
         let head = content(host, group, lv, 0, superblock::HEAD).await;
         let covers = superblock::parse(&head).map(|found| found.covers);
         if covers > Some(group.size_of(lv.extents())) {
@@ -335,8 +355,8 @@ async fn beyond_their_ends(host: &FakeHost, group: &pliant::lvm::Group) -> Vec<S
 /// holds what was synced.
 pub async fn wiped_too_early(host: &FakeHost) -> Vec<String> {
     let Some(group) = host.group(&group_of(host)) else { return Vec::new() };
-    let (volume, ready) = (lv_name(&VolumeKey::of(VOLUME)), record::Life::Ready);
-    let found = record::volumes(&group).find(|(lv, r)| lv.name == volume && r.life == ready);
+    let (volume, shown) = (lv_name(&VolumeKey::of(VOLUME)), record::Life::Shown);
+    let found = record::volumes(&group).find(|(lv, r)| lv.name == volume && r.life == shown);
     match found {
         Some((lv, _)) => lost_marks(host, &group, lv).await,
         None => Vec::new(),
@@ -358,8 +378,8 @@ async fn lost_marks(host: &FakeHost, group: &pliant::lvm::Group, lv: &Lv) -> Vec
 pub async fn old_ends(host: &FakeHost) -> Vec<String> {
     let mut wrong = Vec::new();
     let Some(group) = host.group(&group_of(host)) else { return wrong };
-    let ready = record::volumes(&group).filter(|(_, record)| record.life == record::Life::Ready);
-    for (lv, record) in ready.filter(|(_, record)| record.mode != Mode::Block) {
+    let shown = record::volumes(&group).filter(|(_, record)| record.life == record::Life::Shown);
+    for (lv, record) in shown.filter(|(_, record)| record.mode != Mode::Block) {
         let size = group.size_of(lv.extents());
         let head = content(host, &group, lv, 0, superblock::HEAD).await;
         let fills = superblock::parse(&head).is_none_or(|found| found.fills(size));

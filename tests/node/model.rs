@@ -29,9 +29,8 @@ impl Model {
         let bytes = |mib| Bytes::mib(mib).to_i64();
         let Some(mib) = self.mib else {
             return match call.verb {
-                // LVM makes a new volume active.
                 Verb::Create => {
-                    let made = Model { mib: Some(call.mib), staged: block, ..Model::default() };
+                    let made = Model { mib: Some(call.mib), ..Model::default() };
                     (made, Answer::Size(bytes(call.mib)))
                 }
                 Verb::Delete | Verb::Unstage | Verb::Unpublish => (self, Answer::Done),

@@ -51,6 +51,8 @@ struct Run {
     answers: Vec<Answer>,
     state: MachineState,
     effects: Vec<String>,
+    /// How many of them the first call had when it was answered: what follows is done behind it.
+    before_answer: usize,
 }
 
 /// The machine before the first call, and how to run on it.
@@ -87,11 +89,14 @@ impl Stand {
     async fn one_after_the_other(&self, verbs: &[Verb]) -> Run {
         let host = self.base.after_crash();
         let services = self.started(&host).await;
-        let mut answers = Vec::new();
+        let (mut answers, mut before_answer) = (Vec::new(), None);
         for verb in verbs {
-            answers.push(services.ask(self.call(*verb)).await);
+            answers.push(services.ask_only(self.call(*verb)).await);
+            before_answer.get_or_insert_with(|| host.effects().len());
+            services.settle().await;
         }
-        Run { answers, state: host.state(), effects: host.effects() }
+        let before_answer = before_answer.unwrap_or_default();
+        Run { answers, state: host.state(), effects: host.effects(), before_answer }
     }
 
     /// Who does not wait is turned away while the first is held, and the first goes on as if nobody
@@ -225,7 +230,7 @@ fn meet(first: &First, tally: &Tally) -> usize {
         first.verb,
         alone.answers
     );
-    let points = 1..=alone.effects.len();
+    let points = 1..=alone.before_answer;
     for n in points.clone() {
         let named = || format!("{:?} ({}) held after {n}", first.verb, first.mode);
         tally.take(named, stand.turned_away(first.verb, n, &alone));

@@ -13,7 +13,9 @@ use pliant::volume::{CapacityQuery, Class, Mode, NewVolume, VolumeError, Volumes
 use tokio::task::yield_now;
 
 use crate::cuts::block_on;
-use crate::machine::{NEIGHBOUR, Setup, VOLUME, growth, id_of, settings, type_in, want};
+use crate::machine::{
+    NEIGHBOUR, Setup, VOLUME, growth, id_of, settings, staging, type_in, until_wiped, want,
+};
 
 pub fn plan(name: &str, groups: &[&str]) -> PoolPlan {
     let groups = groups.iter().map(|group| GroupSource::Existing((*group).to_owned()));
@@ -286,6 +288,7 @@ fn the_same_plans_again_change_nothing_and_keep_what_is_known() {
         for pool in ["fast", "made"] {
             node.ensure(&in_pool(pool, pool, 64)).await.expect("create");
         }
+        until_wiped(&node).await;
         let (spent, storage) = (node.lvm_spent(), node.storage());
         host.forget_effects();
         for _again in 0..2 {
@@ -353,6 +356,7 @@ fn a_wipe_under_way_is_told_and_ends_although_its_pool_is_gone() {
         let host = machine(1);
         let node = start(&host, &[plan("fast", &["vg0"])]).await;
         node.ensure(&want(VOLUME, Mode::Block, 64)).await.expect("create");
+        node.stage(&staging(Mode::Block)).await.expect("stage");
         host.forget_effects();
         let wipe = {
             let copy = host.after_crash();

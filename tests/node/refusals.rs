@@ -15,7 +15,8 @@ use pliant::volume::{
 
 use crate::cuts::block_on;
 use crate::machine::{
-    Disks, LARGE, Op, VOLUME, after, growth, id_of, marks, readable, type_in, want, wrongs,
+    Disks, LARGE, MODES, Op, SMALL, VOLUME, after, growth, id_of, marks, readable, type_in, want,
+    wrongs,
 };
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
@@ -122,25 +123,51 @@ fn lv() -> String {
     lv_name(&VolumeKey::of(VOLUME))
 }
 
+/// What a tenant of before has left in its extents is nobody's.
 #[test]
-fn a_foreign_signature_is_not_formatted() {
+fn a_volume_that_was_never_shown_is_formatted_whatever_its_extents_hold() {
     block_on(async {
-        let (host, _, node) = after(&[Op::Create(EXT4)]).await;
-        let device = host.device_of("vg0", &lv()).expect("it is active");
-        host.set_foreign_signature(&device, "swap");
-        let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it carries something");
-        assert!(said.starts_with("Refused") && said.contains("swap"), "{said}");
+        for found in ["swap", "crypto_LUKS", "VMFS", "promise_fasttrack_raid_member"] {
+            let (host, _, node) = after(&[Op::Create(EXT4)]).await;
+            type_in(&host, "vg0", &format!("lvchange -y -ay vg0/{}", lv())).await;
+            let device = host.device_of("vg0", &lv()).expect("it is active");
+            host.set_foreign_signature(&device, found);
+            for (at, bytes) in LEFT_BEHIND {
+                let end = SMALL << 20;
+                host.write_at(
+                    &device,
+                    if at < 0 { end.saturating_add_signed(at) } else { at.unsigned_abs() },
+                    bytes,
+                );
+            }
+            Op::Stage(EXT4).ask(&host, &node).await.expect("it is formatted");
+            assert_eq!(wrongs(&host, false).await, [""; 0], "{found}");
+        }
     });
 }
 
+/// Of VMFS twice, LUKS2's second header three times, and Promise's, from the end.
+const LEFT_BEHIND: [(i64, &[u8]); 6] = [
+    (1 << 20, b"\x0d\xd0\x01\xc0"),
+    (2 << 20, b"\x5e\xf1\xab\x2f"),
+    (1 << 20 | 512, b"SKUL\xba\xbe"),
+    (2 << 20 | 512, b"SKUL\xba\xbe"),
+    (4 << 20, b"SKUL\xba\xbe"),
+    (-3087 * 512, b"Promise Technology, Inc."),
+];
+
+/// As restoring the metadata of the group from before its first use does.
 #[test]
-fn a_file_system_that_was_used_is_not_made_anew_when_its_tag_is_lost() {
+fn a_file_system_that_was_used_is_not_made_again_when_its_record_is_an_old_one() {
     block_on(async {
-        let (host, _, node) =
-            after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Write, Op::Unstage]).await;
-        type_in(&host, "vg0", &format!("lvchange -y --deltag pliant.made=yes vg0/{}", lv())).await;
-        Op::Stage(EXT4).ask(&host, &node).await.expect("it is as it was");
-        assert_eq!(wrongs(&host, true).await, [""; 0]);
+        for mode in MODES.into_iter().filter(|mode| *mode != Mode::Block) {
+            let before = [Op::Create(mode), Op::Stage(mode), Op::Write, Op::Unstage];
+            let (host, _, node) = after(&before).await;
+            let old = "--deltag pliant.state=shown --addtag pliant.state=new";
+            type_in(&host, "vg0", &format!("lvchange -y {old} vg0/{}", lv())).await;
+            Op::Stage(mode).ask(&host, &node).await.expect("it is as it was");
+            assert_eq!(wrongs(&host, true).await, [""; 0], "{mode}");
+        }
     });
 }
 
@@ -299,6 +326,9 @@ fn who_may_only_read_can_not_write() {
         assert!(shown.expect("it is shown").read_only());
 
         node.ensure(&want("raw", Mode::Block, 8)).await.expect("create");
+        let raw = at("raw", "raw", false, &Access::Block);
+        let (id, staging, access) = (raw.id, raw.staging, raw.access);
+        node.stage(&Stage { id, staging, access, read_only: false }).await.expect("stage");
         let error = node.publish(&at("raw", "raw", true, &Access::Block)).await;
         assert!(matches!(error, Err(VolumeError::Invalid { .. })), "{error:?}");
     });

@@ -9,10 +9,10 @@ use pliant::host::Host;
 use pliant::node::storage::DiskState;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
-use pliant::volume::{CapacityQuery, Class, Mode, Volumes};
+use pliant::volume::{CapacityQuery, Class, Mode, Stage, Volumes};
 
 use crate::cuts::block_on;
-use crate::machine::{Setup, growth, id_of, settings, want};
+use crate::machine::{Setup, growth, id_of, settings, staging, want};
 
 /// A node with groups on the disks of these logical blocks, 380 MiB for volumes in each, and a spare disk
 /// for each size in GiB.
@@ -164,6 +164,8 @@ fn limits_of_a_group_are_no_failures_of_its_commands() {
         assert_eq!(largest(&node).await, both(0));
         let refused = make(&node, "second", 100).await.expect_err("no more than one");
         assert!(refused.contains("vgchange --logicalvolume 0 vg0"), "{refused}");
+        let first = Stage { id: id_of("first"), ..staging(Mode::Block) };
+        node.stage(&first).await.expect("it is in use");
         let grown = node.grow(&id_of("first"), growth(500)).await.expect_err("a raw volume");
         assert!(grown.to_string().contains("vgchange --logicalvolume 0 vg0"), "{grown}");
     });

@@ -46,6 +46,7 @@ async fn grown_unasked() -> (FakeHost, std::sync::Arc<Node>) {
     settings.wipe_patience = Duration::ZERO;
     let node = Setup { settings, ..setup }.start(&host).await;
     patiently(Op::Create(Mode::Block), &host, &node).await.expect("it is made");
+    patiently(Op::Stage(Mode::Block), &host, &node).await.expect("it is wiped");
     Op::Write.ask(&host, &node).await.expect("it is written");
     let wipes = |effect: &str| effect.starts_with("BLKZEROOUT");
     let at = place_of(Op::Grow(LARGE), &host, wipes).await;
@@ -213,8 +214,11 @@ fn a_disk_that_fails_under_a_wipe_is_unavailable() {
     block_on(async {
         let (host, setup) = Disks::Two.machine(false).await;
         let node = setup.start(&host).await;
-        host.fail("BLKZEROOUT", Failing::Once);
-        let said = Op::Create(Mode::Block).ask(&host, &node).await.expect_err("EIO");
+        host.fail("BLKZEROOUT", Failing::Always);
+        Op::Create(Mode::Block).ask(&host, &node).await.expect("it is wiped behind the answer");
+        let said = Op::Stage(Mode::Block).ask(&host, &node).await.expect_err("EIO");
         assert!(said.starts_with("Unavailable"), "{said}");
+        host.mend();
+        Op::Stage(Mode::Block).ask(&host, &node).await.expect("it is wiped now");
     });
 }

@@ -16,7 +16,7 @@ use pliant::volume::{FsKind, Growth, Mode, Publish, Stage, VolumeError, Volumes,
 use crate::cuts::block_on;
 use crate::machine::{
     Disks, LARGE, NEIGHBOUR, Op, STAGING, Setup, TARGET, VOLUME, after, growth, id_of, publish,
-    staging, want,
+    staging, type_in, want,
 };
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
@@ -194,14 +194,12 @@ fn what_is_not_ours_is_not_unmounted() {
 }
 
 #[test]
-fn nothing_is_formatted_over_what_was_not_made_here() {
+fn nothing_is_formatted_over_what_is_not_what_was_made() {
     block_on(async {
-        let (host, _, node) = after(&[Op::Create(EXT4)]).await;
+        let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Unstage]).await;
+        type_in(&host, "vg0", &format!("lvchange -y -ay vg0/{}", lv_name(id_of(VOLUME).key())))
+            .await;
         let device = device_of(&host, VOLUME);
-        host.set_foreign_signature(&device, "swap");
-        assert_refused(node.stage(&staging(EXT4)).await, "carries swap; nothing was formatted");
-        host.write_at(&device, 0, &vec![0; superblock::HEAD]);
-
         node.ensure(&want("other", Mode::Filesystem(FsKind::Xfs), 320)).await.expect("create");
         let other = Stage {
             id: id_of("other"),
@@ -211,7 +209,7 @@ fn nothing_is_formatted_over_what_was_not_made_here() {
         node.stage(&other).await.expect("stage");
         let xfs = host.read_at(&device_of(&host, "other"), 0, superblock::HEAD).await;
         host.write_at(&device, 0, &xfs.expect("it can be read"));
-        assert_refused(node.stage(&staging(EXT4)).await, "carries xfs; nothing was formatted");
+        assert_refused(node.stage(&staging(EXT4)).await, "nothing was formatted");
         assert_eq!(superblock_on(&host, &device).await.kind, FsKind::Xfs);
         assert!(!is_mounted(&host, STAGING));
     });

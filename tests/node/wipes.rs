@@ -8,7 +8,7 @@ use pliant::testing::{FakeHost, Side};
 use pliant::volume::{Mode, Volumes, Wipe};
 
 use crate::cuts::block_on;
-use crate::machine::{Setup, VOLUME, id_of, settings, want};
+use crate::machine::{Setup, VOLUME, id_of, settings, staging, want};
 
 const GIB: u64 = 1 << 30;
 /// So much is wiped between two notes of it.
@@ -26,6 +26,7 @@ async fn machine(gib: u64, wipe: Wipe) -> (FakeHost, Setup, Arc<Node>) {
     let mut want = want(VOLUME, Mode::Block, gib << 10);
     want.class.wipe = wipe;
     node.ensure(&want).await.expect("create");
+    node.stage(&staging(Mode::Block)).await.expect("stage");
     host.forget_effects();
     (host, setup, node)
 }

@@ -112,7 +112,6 @@ mod tests {
             // Of pools, or of what passes by itself.
             let silent = [
                 "DiskNotBelieved",
-                "NotReady",
                 "PoolNotConfigured",
                 "PoolNotWhole",
                 "Suspended",

@@ -167,9 +167,12 @@ pub async fn many_claims(world: &World, figures: &mut Figures) {
 /// another namespace that wait for what never comes.
 pub async fn many_autoscalers(world: &World, figures: &mut Figures) {
     let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
-    world.workload(1, json!([])).await;
-    world.autoscaler(&class, LARGER, json!({})).await;
-    world.settled("1/1").await;
+    let second = world.beside("second").await;
+    for one in [world, &second] {
+        one.workload(1, json!([])).await;
+        one.autoscaler(&class, LARGER, json!({})).await;
+        one.settled("1/1").await;
+    }
     must("e2e/cluster/control", &["kube-controller-manager", "kill"]).await;
     for name in ["one", "two", "three"] {
         make(&world.beside(name).await, SMALL_ONES).await;
@@ -184,16 +187,18 @@ pub async fn many_autoscalers(world: &World, figures: &mut Figures) {
     let is_waiting = |status: &PvcAutoscalerStatus| status.phase == AutoscalerPhase::Waiting;
     until_all(&neighbour.api(), WAITING, is_waiting).await;
     figures.tell("operator_rss_mib_5000_waiting", resident(&world.client, "operator").await);
-    figures.tell("edit_to_first_step_seconds_5000_waiting", first_step(world, &class).await);
+    figures.tell("edit_to_first_step_seconds_5000_waiting", first_step(&second, &class).await);
 
-    // Nothing of it is for the controllers, which come back to remove the claim and its volume.
-    let (sets, all) = (world.api::<StatefulSet>(), ListParams::default());
-    sets.delete_collection(&DeleteParams::default(), &all).await.unwrap();
+    // Nothing of it is for the controllers, which come back to remove the claims and their volumes.
+    for one in [world, &second] {
+        let (sets, all) = (one.api::<StatefulSet>(), ListParams::default());
+        sets.delete_collection(&DeleteParams::default(), &all).await.unwrap();
+    }
     must("e2e/cluster/control", &["kube-controller-manager", "start"]).await;
 }
 
 /// Seconds from an edit that asks for a smaller claim until its swap has begun. Without a controller that
-/// binds claims it goes no further, and the edit back ends it.
+/// binds claims it goes no further, and the edit back asks for its end, which comes when that is back.
 async fn first_step(world: &World, class: &str) -> f64 {
     let begun = Instant::now();
     world.autoscaler(class, SMALLER, json!({})).await;
@@ -201,7 +206,6 @@ async fn first_step(world: &World, class: &str) -> f64 {
     world.until_status("begins a swap", begins).await;
     let took = begun.elapsed().as_secs_f64();
     world.autoscaler(class, LARGER, json!({})).await;
-    world.until_status("has no swap", |status| !begins(status)).await;
     took
 }
 

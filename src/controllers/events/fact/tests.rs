@@ -93,7 +93,7 @@ fn what_ails_a_node_is_told_of_the_node() {
 fn what_ails_a_volume_is_told_of_its_pv_and_its_claim() {
     let status = json!({"volumes": [
         volume("v0", &["DiskMissing"]), // Nobody has it.
-        volume("v1", &["DiskMissing", "NotReady", "FromTheFuture"]),
+        volume("v1", &["DiskMissing", "Suspended", "FromTheFuture"]),
         volume("v2", &[]),
     ]});
     let (nodes, pvs) = ([node(status)], [pv()]);
