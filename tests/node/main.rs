@@ -27,6 +27,7 @@ mod inspections;
 mod looks;
 mod machine;
 mod model;
+mod new_volumes;
 mod pairs;
 mod plans;
 mod pools;
