@@ -102,7 +102,7 @@ impl Bench {
             let extents = "8".to_owned();
             let words: Vec<String> = match step {
                 "create" => create("one"),
-                "tag" => own(&["lvchange", "-y", "--addtag", "pliant.state=ready", &volume]),
+                "tag" => own(&["lvchange", "-y", "--addtag", "pliant.state=shown", &volume]),
                 "extend" => own(&["lvextend", "-y", "-l", &extents, &volume]),
                 "remove" => own(&["lvremove", "-y", "-f", &volume]),
                 _ => own(&[
@@ -164,7 +164,7 @@ impl Drop for Bench {
 }
 
 fn create(name: &str) -> Vec<String> {
-    let words = ["lvcreate", "-y", "-an", "-Wn", "-Zn", "--addtag", "pliant.state=creating"];
+    let words = ["lvcreate", "-y", "-an", "-Wn", "-Zn", "--addtag", "pliant.state=new"];
     [own(&words), own(&["-l", "4", "-n", name, GROUP])].concat()
 }
 

@@ -63,6 +63,7 @@ fn one_volume_beside_plain_lvm() {
     let mut bench = Bench::start();
     bench.create_and_delete();
     bench.create_block();
+    bench.grow_new();
     bench.stage();
     bench.grow_online();
     bench.grow_offline();

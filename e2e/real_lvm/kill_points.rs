@@ -58,13 +58,10 @@ const CASES: &[(&str, Case)] = &[
     (
         "lvchange of a tag",
         Case {
-            before: &[],
-            half: || vec![create("a", Mode::Block, 4)],
-            command: || {
-                let tags = ["--deltag", "pliant.state=creating", "--addtag", "pliant.state=ready"];
-                Cmd::new("lvchange").arg("-y").args(tags).arg(path("a", ""))
-            },
-            step: Step::Create("a", Mode::Block, 16),
+            before: &[Step::Create("a", Mode::Block, 16), Step::Stage("a")],
+            half: || vec![retag("a", "shown", "new")],
+            command: || retag("a", "new", "shown"),
+            step: Step::Stage("a"),
         },
     ),
     (
@@ -193,7 +190,7 @@ const CASES: &[(&str, Case)] = &[
         "mkfs.ext4",
         Case {
             before: &[Step::Create("c", EXT4, 40)],
-            half: Vec::new,
+            half: || vec![change("c", &["-ay"])],
             command: || {
                 let words = ["-F", "-q", "-b", "4096", "-E", "nodiscard", "DEVICE"];
                 Cmd::new("mkfs.ext4").args(words)
@@ -205,7 +202,7 @@ const CASES: &[(&str, Case)] = &[
         "mkfs.xfs",
         Case {
             before: &[Step::Create("e", XFS, 300)],
-            half: Vec::new,
+            half: || vec![change("e", &["-ay"])],
             command: || Cmd::new("mkfs.xfs").args(["-f", "-q", "-K", "DEVICE"]),
             step: Step::Stage("e"),
         },
@@ -214,7 +211,7 @@ const CASES: &[(&str, Case)] = &[
         "mkfs.btrfs",
         Case {
             before: &[Step::Create("e", BTRFS, 256)],
-            half: Vec::new,
+            half: || vec![change("e", &["-ay"])],
             command: || Cmd::new("mkfs.btrfs").args(["-f", "-q", "-K", "DEVICE"]),
             step: Step::Stage("e"),
         },
@@ -231,7 +228,7 @@ fn create(name: &str, mode: Mode, extents: u64) -> Cmd {
     let new = NewVolume { name: name.into(), size, mode, class: Class::default(), nodes };
     let record = Record::new(&NodeKey::of(NODE), &new);
     Cmd::new("lvcreate")
-        .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-ay"])
+        .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-an"])
         .args(["-l", &extents.to_string(), "-n", &record.lv_name()])
         .args(record.tags().iter().flat_map(|tag| ["--addtag", tag]))
         .arg(GROUP)
@@ -239,16 +236,21 @@ fn create(name: &str, mode: Mode, extents: u64) -> Cmd {
 
 fn more(name: &str, extents: u64) -> Cmd {
     Cmd::new("lvcreate")
-        .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-ay"])
+        .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-an"])
         .args(["-l", &extents.to_string(), "-n", &record::more_name(&VolumeKey::of(name))])
-        .args(["--addtag", "pliant.state=creating", GROUP])
+        .args(["--addtag", "pliant.state=new", GROUP])
 }
 
 fn snapshot(name: &str) -> Cmd {
     Cmd::new("lvcreate")
         .args(["-y", "-s", "-l", "4", "-n", &record::safety_name(&VolumeKey::of(name))])
-        .args(["--addtag", "pliant.state=ready"])
+        .args(["--addtag", "pliant.state=shown"])
         .arg(path(name, ""))
+}
+
+fn retag(name: &str, from: &str, to: &str) -> Cmd {
+    let [from, to] = [from, to].map(|state| format!("pliant.state={state}"));
+    Cmd::new("lvchange").args(["-y", "--deltag", &from, "--addtag", &to]).arg(path(name, ""))
 }
 
 fn extend(name: &str, extents: u64) -> Cmd {

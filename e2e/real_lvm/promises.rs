@@ -181,6 +181,7 @@ impl Machine {
         let next = next.filter(|step| step.volume() == name);
         match state {
             State::Ready | State::Resizing | State::Resized => {}
+            State::Creating if !promised.made => {}
             State::Deleting { .. } if matches!(next, Some(Step::Delete(_))) => return Ok(()),
             other => return Err(format!("it is {other}")),
         }

@@ -70,6 +70,8 @@ impl Node {
         let size = found.size();
         let node_expansion_required = match found.record.mode {
             Mode::Block => false,
+            // It is made as large as its device when it is first used.
+            Mode::Filesystem(_) if found.record.is_new() => false,
             // Of a volume that shrank the kubelet remembers that it was larger, and makes no second step.
             Mode::Filesystem(_) if self.settings.two_step && found.record.limit.is_none() => true,
             Mode::Filesystem(kind) => !self.grow_file_system_here(&found, kind).await,
@@ -181,9 +183,6 @@ impl Node {
     /// Grow the file system if this machine can do it now, without a workload noticing; says whether
     /// it fills the device. A failure is no failure of the growth: the node step will say it.
     async fn grow_file_system_here(&self, found: &Found, kind: FsKind) -> bool {
-        if found.record.is_new() {
-            return false;
-        }
         match self.try_to_grow_file_system(found, kind).await {
             Ok(filled) => filled,
             Err(error) => {

@@ -19,7 +19,7 @@ async fn a_volume_lives_on_the_node_that_it_was_asked_for_and_leaves_nothing_beh
     assert_eq!((made.node.as_str(), made.size), ("beta", Bytes::mib(100)));
     assert_eq!(made.id, id("beta", "pvc-1"));
     let grown = cluster.grow(&made.id, growth(200)).await.unwrap();
-    assert_eq!((grown.size, grown.node_expansion_required), (Bytes::mib(200), true));
+    assert_eq!((grown.size, grown.node_expansion_required), (Bytes::mib(200), false));
     // What the node has is told beside the answer.
     let told = || world.storage("beta").volumes.first().map(|volume| volume.size.0);
     world.api.until("the node tells of it", |_| told() == Some(Bytes::mib(200))).await;

@@ -14,8 +14,6 @@ use crate::calls::{Answer, Call, Verb};
 pub struct Model {
     /// `None`: there is no volume.
     pub mib: Option<u64>,
-    /// Whether its file system was made.
-    made: bool,
     /// Mounted at its staging path; of a raw block volume: active.
     staged: bool,
     pub published: bool,
@@ -44,16 +42,13 @@ impl Model {
             Verb::Create | Verb::Get => (self, Answer::Size(bytes(mib))),
             Verb::Delete if held => refused(Code::FailedPrecondition),
             Verb::Delete => (Model::default(), Answer::Done),
-            Verb::Stage => (Model { staged: true, made: !block, ..self }, Answer::Done),
+            Verb::Stage => (Model { staged: true, ..self }, Answer::Done),
             Verb::Unstage if self.published => refused(Code::FailedPrecondition),
             Verb::Unstage => (Model { staged: false, ..self }, Answer::Done),
             Verb::Publish if !self.staged => refused(Code::FailedPrecondition),
             Verb::Publish => (Model { published: true, ..self }, Answer::Done),
             Verb::Unpublish => (Model { published: false, ..self }, Answer::Done),
-            Verb::Expand => {
-                let node_step = !block && !self.made;
-                (larger, Answer::Grown(bytes(mib.max(call.mib)), node_step))
-            }
+            Verb::Expand => (larger, Answer::Grown(bytes(mib.max(call.mib)), false)),
             Verb::NodeExpand if !self.published => refused(Code::NotFound),
             Verb::NodeExpand => (larger, Answer::Size(bytes(mib.max(call.mib)))),
         }

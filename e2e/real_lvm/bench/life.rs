@@ -41,11 +41,10 @@ fn zero(name: &str, at: Bytes, length: Bytes) {
 }
 
 impl Bench {
-    /// Small volumes for a file system: what is wiped at the create are the places of signatures, at
-    /// the delete all bytes. Each in three plain ways: as a driver does the RPC that runs a process a
-    /// step, its one command alone, and that with the bytes wiped that ours wipes.
+    /// Small volumes for a file system: nothing is wiped at the create, all bytes at the delete. Each as a driver
+    /// does the RPC that runs a process a step, and its one command alone; the delete with the bytes wiped that ours
+    /// wipes, too.
     pub fn create_and_delete(&mut self) {
-        let mib = Bytes::mib(1);
         let plain_rpc = median(|n| {
             timed(|| {
                 look();
@@ -54,21 +53,19 @@ impl Bench {
             })
         });
         let plain = median(|n| timed(|| lvcreate(&format!("plain-{n}"), SMALL)));
-        let plain_wiped = median(|n| {
-            timed(|| {
-                let name = format!("wiped-{n}");
-                lvcreate(&name, SMALL);
-                zero(&name, Bytes::ZERO, mib);
-                zero(&name, SMALL - mib, mib);
-            })
-        });
         let mut ids = Vec::new();
         let ours = measured(|n| {
             timed(|| ids.push(self.client.create(&format!("small-{n}"), SMALL, EXT4)))
         });
         self.table.both("create", "create 16 MiB for ext4: lvs, lvcreate, lvs", plain_rpc, ours);
         self.table.both("create_bare", "  lvcreate alone", plain, ours);
-        self.table.both("create_wiped", "  lvcreate, 2 × 1 MiB zeroed", plain_wiped, ours);
+        let at = directory("ours");
+        for id in &ids {
+            // What was never used is not wiped at its end.
+            self.client.stage(id, &at, EXT4);
+            self.client.unstage(id, &at);
+        }
+        median(|n| timed(|| lvcreate(&format!("wiped-{n}"), SMALL)));
 
         let plain_rpc = median(|n| {
             timed(|| {
@@ -97,12 +94,23 @@ impl Bench {
         self.table.both("delete_wiped", "  all zeroed, lvremove", plain_wiped, ours);
     }
 
-    /// Raw block volumes: all is wiped at the create.
+    /// Grow what was never used, and remove it.
+    pub fn grow_new(&mut self) {
+        lvcreate("plain-new", SMALL);
+        let plain = median(|_| timed(|| lvextend("plain-new", false)));
+        lvremove("plain-new");
+        let id = self.client.create("new", SMALL, EXT4);
+        let ours = self.grow_by_steps(&id, 16, EXT4);
+        self.client.delete(&id);
+        self.table.both("grow_new", "grow what was never used: lvextend", plain, ours);
+    }
+
+    /// Raw block volumes: all is wiped behind the create and before the first stage.
     pub fn create_block(&mut self) {
-        let what = "create 16 MiB block, zeroed: lvcreate";
-        self.create_block_of(SMALL, "create_block", what, false);
-        self.create_block_of(SMALL, "create_block_wiped", "  and all zeroed", true);
-        let what = "create 1 GiB block, zeroed: lvcreate, all zeroed";
+        self.create_block_of(SMALL, "create_block", "create 16 MiB block: lvcreate", false);
+        let what = "create and stage 16 MiB block: lvcreate, all zeroed";
+        self.create_block_of(SMALL, "create_block_wiped", what, true);
+        let what = "create and stage 1 GiB block: lvcreate, all zeroed";
         self.create_block_of(Bytes::gib(1), "create_block_1gib_wiped", what, true);
     }
 
@@ -122,6 +130,9 @@ impl Bench {
             let before = Spent::until_now();
             let start = Instant::now();
             let id = self.client.create(&format!("{name}-{n}"), size, Mode::Block);
+            if wiped {
+                self.client.stage(&id, &directory("raw"), Mode::Block);
+            }
             let took = start.elapsed();
             spent = Spent::until_now().each(before, 1.0);
             self.client.delete(&id);
@@ -199,6 +210,7 @@ impl Bench {
             })
         });
         let id = self.client.create("grow-block", Bytes::mib(STEP), Mode::Block);
+        self.client.stage(&id, &directory("raw"), Mode::Block);
         let ours = self.grow_by_steps(&id, STEP, Mode::Block);
         let what = "grow block by 64 MiB, zeroed: lvextend, zeroed";
         self.table.both("grow_block_wiped", what, plain, ours);

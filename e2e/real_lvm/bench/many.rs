@@ -107,7 +107,7 @@ fn volume(number: usize) -> String {
         class: Class::default(),
         nodes: [].into(),
     };
-    let record = Record { life: Life::Ready, ..Record::new(&NodeKey::of("n1"), &want) };
+    let record = Record { life: Life::Shown, ..Record::new(&NodeKey::of("n1"), &want) };
     let tags: Vec<String> = record.tags().iter().map(|tag| format!("\"{tag}\"")).collect();
     let mut text = String::new();
     writeln!(
