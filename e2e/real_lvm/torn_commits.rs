@@ -5,13 +5,16 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use pliant::volume::{Mode, Page, Volumes};
+use pliant::volume::{FsKind, Mode, Page, Volumes};
 use tokio::runtime::Runtime;
 
 use crate::machine::{Disk, attempt, run};
 use crate::power_cuts_of_the_driver::power_off;
 use crate::promises::{GROUP, Machine};
 use crate::script::Step;
+
+// Nothing goes on behind the making of these.
+const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 
 /// Label, header and the texts of a small group.
 const HEAD: usize = 1 << 20;
@@ -59,9 +62,9 @@ fn two_commits() -> (Disk, Vec<u8>, Vec<u8>) {
     let runtime = Runtime::new().expect("runtime");
     let (before, after) = runtime.block_on(async {
         let machine = Machine::start(Path::new("/tmp/torn-0")).await;
-        machine.take(Step::Create("one", Mode::Block, 8)).await.expect("one");
+        machine.take(Step::Create("one", EXT4, 40)).await.expect("one");
         let before = read(&disk).expect("head");
-        machine.take(Step::Create("two", Mode::Block, 8)).await.expect("two");
+        machine.take(Step::Create("two", EXT4, 40)).await.expect("two");
         let after = read(&disk).expect("head");
         power_off(machine.host.as_ref()).await;
         (before, after)

@@ -17,7 +17,10 @@ impl Node {
         refuse_if_copied(&found)?;
         match found.record.life {
             Life::Deleting => {} // Our own wipe may hold it; nobody else can any more.
-            Life::New => self.wipes.stop(key).await?,
+            Life::New => {
+                self.wipes.stop(key).await?;
+                self.refuse_if_held(&found, None).await?;
+            }
             Life::Shown => {
                 self.leave_private_mount(&found).await?;
                 // That of a growth that was given up, or of a shrink, which holds the device open.

@@ -10,10 +10,10 @@ use pliant::api::{
 use pliant::bytes::Bytes;
 use pliant::node::NodeSettings;
 use pliant::testing::{FakeApi, node_settings};
-use pliant::volume::{Mode, NewVolume, Page, Reason, Volumes};
+use pliant::volume::{Mode, NewVolume, Page, Reason, Stage, Volumes};
 use tokio::time::Instant;
 
-use crate::world::{Controller, Machine, World, growth, id, refused, want};
+use crate::world::{Controller, Machine, World, growth, id, refused, stage, stage_raw, want};
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_is_away_is_named_in_time_and_does_the_work_when_it_is_back() {
@@ -208,6 +208,9 @@ async fn slowly_wiped(wipe_patience: Duration) -> (World, Controller, Machine) {
     let machine = world.start(slow, host).await;
     cluster.ensure(&want("pvc-1", 800, &[])).await.unwrap();
     world.cleaned().await;
+    let Stage { id, staging, .. } = stage();
+    machine.node.stage(&stage()).await.unwrap(); // What was never used is not wiped at its end.
+    machine.node.unstage(&id, &staging).await.unwrap();
     (world, cluster, machine)
 }
 
@@ -305,10 +308,11 @@ async fn an_agent_that_is_stopped_during_a_long_wipe_leaves_it_to_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_growth_is_told_as_one() {
-    let (world, cluster, _machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
+    let (world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
     let block = NewVolume { mode: Mode::Block, ..want("pvc-2", 8, &[]) };
     let made = cluster.ensure(&block).await.unwrap();
     world.cleaned().await;
+    machine.node.stage(&stage_raw("pvc-2")).await.unwrap();
     let told = async {
         world.phase(Phase::Resizing).await;
         let request = world.request();

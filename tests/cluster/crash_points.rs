@@ -207,6 +207,8 @@ async fn end(answer: String, world: &World, alpha: &Machine) -> End {
     let told = |api: &FakeApi| api.get::<Pool>("fast")?.status?.free;
     let is_told = |api: &FakeApi| told(api) == Some(world.storage("alpha").free);
     world.api.until("the pool tells its room", is_told).await;
+    let is_wiped = || world.storage("alpha").volumes.iter().all(|one| one.state != "creating");
+    world.api.until("new volumes are wiped", |_| is_wiped()).await;
     let mut storage = world.storage("alpha");
     for volume in storage.volumes.iter_mut().filter(|one| one.state == "resized") {
         "ready".clone_into(&mut volume.state); // An agent knows only its own growths.

@@ -10,7 +10,7 @@ use pliant::volume::{
 };
 use tokio::time::Instant;
 
-use crate::world::{World, device, growth, id, refused, want};
+use crate::world::{World, device, growth, id, refused, stage_raw, want};
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_lives_on_the_node_that_it_was_asked_for_and_leaves_nothing_behind() {
@@ -116,6 +116,7 @@ async fn what_a_node_refuses_keeps_its_reason_and_its_sentence() {
     let (_world, cluster, machine) = World::with_a_node().await;
     let made = cluster.ensure(&NewVolume { mode: Mode::Block, ..want("pvc-1", 100, &[]) }).await;
     let made = made.unwrap();
+    machine.node.stage(&stage_raw("pvc-1")).await.unwrap();
     machine.host.open(&device(&machine, "pvc-1"));
     let said = refused(cluster.remove(&made.id).await, Reason::InUse);
     assert!(said.contains("a process has /dev/dm-"), "{said}");
@@ -136,6 +137,7 @@ async fn what_a_node_refuses_keeps_its_reason_and_its_sentence() {
 async fn who_wants_a_volume_unused_hears_at_once_when_the_kubelet_lets_go() {
     let (_world, cluster, machine) = World::with_a_node().await;
     let made = cluster.ensure(&NewVolume { mode: Mode::Block, ..want("pvc-1", 100, &[]) }).await;
+    machine.node.stage(&stage_raw("pvc-1")).await.unwrap();
     let (id, device) = (made.unwrap().id, device(&machine, "pvc-1"));
     let seconds = |begun: Instant| begun.elapsed().as_secs();
     // The kubelet first takes it from the pod, and then from the node.

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-use crate::world::{Machine, World, device};
+use crate::world::{Machine, World, device, stage_raw};
 
 struct Nobody;
 
@@ -109,6 +109,7 @@ async fn each_answer_of_a_node_has_its_code_on_the_socket() {
     refused(driver.create("pvc-2", 5000).await, Code::ResourceExhausted, "bytes or less");
     refused(driver.expand(id, 5000).await, Code::OutOfRange, "bytes or less");
     refused(driver.create("pvc-1", 300).await, Code::AlreadyExists, "differs");
+    driver.machine.node.stage(&stage_raw("pvc-1")).await.unwrap();
     let opened = device(&driver.machine, "pvc-1");
     driver.machine.host.open(&opened);
     refused(driver.delete(id).await, Code::FailedPrecondition, "has /dev/dm-");

@@ -367,3 +367,8 @@ pub fn stage() -> Stage {
         read_only: false,
     }
 }
+
+/// A raw volume as a workload of alpha is to have it.
+pub fn stage_raw(name: &str) -> Stage {
+    Stage { id: id("alpha", name), access: Access::Block, ..stage() }
+}
