@@ -103,10 +103,13 @@ mod tests {
     fn commands_read_as_one_would_type_them() {
         let device = Path::new("/dev/dm-3");
         let options = ["-m".to_owned(), "1".to_owned()];
-        let typed = |kind| mkfs(kind, &options, device).to_string();
-        assert_eq!(typed(FsKind::Ext4), "mkfs.ext4 -F -q -b 4096 -E nodiscard -m 1 /dev/dm-3");
-        assert_eq!(typed(FsKind::Xfs), "mkfs.xfs -f -q -K -m 1 /dev/dm-3");
-        assert_eq!(typed(FsKind::Btrfs), "mkfs.btrfs -f -q -K -m 1 /dev/dm-3");
+        let typed = |kind| mkfs(kind, &options, "6ba7", device).to_string();
+        assert_eq!(
+            typed(FsKind::Ext4),
+            "mkfs.ext4 -F -q -b 4096 -E nodiscard -m 1 -U 6ba7 /dev/dm-3"
+        );
+        assert_eq!(typed(FsKind::Xfs), "mkfs.xfs -f -q -K -m 1 -m uuid=6ba7 /dev/dm-3");
+        assert_eq!(typed(FsKind::Btrfs), "mkfs.btrfs -f -q -K -m 1 -U 6ba7 /dev/dm-3");
         assert_eq!(look(FsKind::Btrfs, device).to_string(), "btrfs check --readonly /dev/dm-3");
         assert_eq!(resize_ext(device).to_string(), "resize2fs /dev/dm-3");
         let shrink = shrink_ext(device, Bytes::mib(64));

@@ -61,7 +61,7 @@ fn what_the_record_does_not_explain_is_never_formatted() {
         for found in ["LVM2_member", "linux_raid_member", "crypto_LUKS", "gpt", "swap"] {
             let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Unstage]).await;
             make_active(&host).await;
-            host.write_at(&device(&host), 0, &[0; 68 << 10]);
+            host.write_at(&device(&host), 0, &vec![0; 68 << 10]);
             host.set_foreign_signature(&device(&host), found);
             let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it was shown");
             assert!(
