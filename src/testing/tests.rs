@@ -49,8 +49,8 @@ fn create(name: &str, extents: u64, state: &str) -> String {
 }
 
 async fn ready(host: &FakeHost, name: &str, extents: u64) -> PathBuf {
-    lvm(host, &create(name, extents, "creating")).await;
-    let tags = "--deltag pliant.state=creating --addtag pliant.state=ready";
+    lvm(host, &create(name, extents, "new")).await;
+    let tags = "--deltag pliant.state=new --addtag pliant.state=shown";
     lvm(host, &format!("lvchange -y {tags} {G}/{name}")).await;
     host.device_of(G, name).unwrap()
 }
@@ -73,8 +73,8 @@ fn errno(result: Result<impl Sized, HostError>) -> Option<i32> {
 async fn commands_change_the_disks_as_lvm_does() {
     let host = machine().await;
     assert_eq!(host.group(G).unwrap().extents(), 2 * 251);
-    lvm(&host, &create("a", 10, "ready")).await;
-    lvm(&host, &create("b", 5, "ready")).await;
+    lvm(&host, &create("a", 10, "shown")).await;
+    lvm(&host, &create("b", 5, "shown")).await;
     lvm(&host, &format!("lvextend -y -l 12 {G}/a")).await;
     lvm(&host, &format!("lvextend -y -l 14 {G}/a /dev/fake1:7-20")).await;
     lvm(&host, &format!("lvextend -y -l 6 {G}/b /dev/fake0:17-17")).await;
@@ -84,7 +84,7 @@ async fn commands_change_the_disks_as_lvm_does() {
     assert_eq!(pieces(&host, "b"), [piece("pv0", 10..15), piece("pv0", 17..19)]);
     let group = host.group(G).unwrap();
     assert_eq!((group.seqno, group.free_extents()), (7, 2 * 251 - 21));
-    assert_eq!(group.lvs["a"].tags, Words::from(["pliant.id=a", "pliant.state=ready"]));
+    assert_eq!(group.lvs["a"].tags, Words::from(["pliant.id=a", "pliant.state=shown"]));
     let uuid = group.dm_uuid(&group.lvs["b"]);
     let (_, table) = host.dm_table(&uuid).await.unwrap().unwrap();
     let rows: Vec<_> =
@@ -101,8 +101,8 @@ async fn what_lvm_refuses_is_refused_with_its_code() {
     let host = machine().await;
     let device = ready(&host, "a", 10).await;
     for line in [
-        create("a", 1, "ready"),
-        create("b", 503, "ready"),
+        create("a", 1, "shown"),
+        create("b", 503, "shown"),
         format!("lvextend -y -l 10 {G}/a"),
         format!("lvextend -y -l 9 {G}/a"),
         format!("lvextend -y -l 503 {G}/a"),
@@ -114,7 +114,7 @@ async fn what_lvm_refuses_is_refused_with_its_code() {
     ] {
         assert_eq!(code(&host, &line).await, 5, "{line}");
     }
-    assert_eq!(code(&host, &create("b@", 1, "ready")).await, 3);
+    assert_eq!(code(&host, &create("b@", 1, "shown")).await, 3);
     host.open(&device);
     assert_eq!(code(&host, &format!("lvremove -y -f {G}/a")).await, 5);
     host.close(&device);
@@ -137,7 +137,7 @@ async fn a_new_volume_shows_what_lay_in_its_extents() {
     assert_eq!(host.read_at(&device, 5000, 6).await.unwrap(), b"canary");
     assert_eq!(host.read_at(&device, 8 << 20, 6).await.unwrap(), b"");
     lvm(&host, &format!("lvremove -y -f {G}/new")).await;
-    lvm(&host, &create("wiped", 2, "creating")).await;
+    lvm(&host, &create("wiped", 2, "new")).await;
     let device = host.device_of(G, "wiped").unwrap();
     host.write_zeroes(&device, 5001..8 << 20).await.unwrap();
     assert_eq!(host.read_at(&device, 5000, 6).await.unwrap(), b"c\0\0\0\0\0");
@@ -147,7 +147,8 @@ async fn a_new_volume_shows_what_lay_in_its_extents() {
 async fn file_systems_are_made_mounted_and_grown() {
     for kind in crate::volume::FsKind::ALL {
         let host = machine().await;
-        let device = ready(&host, "a", 80).await;
+        lvm(&host, &create("a", 80, "new")).await;
+        let device = host.device_of(G, "a").unwrap();
         let make = host.run(typed(&format!("mkfs.{kind} -q {}", device.display())));
         assert_eq!(make.await.unwrap().code, 0);
         let blkid = host.run(typed(&format!("blkid -p -o export {}", device.display())));
@@ -226,11 +227,11 @@ async fn faulty_disks_answer_as_the_kernel_does() {
     host.hang_disk(disk);
     let hung = host.flush(&device).await;
     assert!(matches!(hung, Err(HostError::TimedOut { .. })), "{hung:?}");
-    let hung = host.lvm(G, typed(&create("b", 1, "ready"))).await;
+    let hung = host.lvm(G, typed(&create("b", 1, "shown"))).await;
     assert!(matches!(hung, Err(HostError::TimedOut { .. })), "{hung:?}");
     host.heal_disk(disk);
     host.set_read_only(disk, true);
-    assert_eq!(code(&host, &create("b", 1, "ready")).await, 5);
+    assert_eq!(code(&host, &create("b", 1, "shown")).await, 5);
     host.set_read_only(disk, false);
     host.remove_disk(disk);
     assert_eq!(host.disks().await.unwrap().len(), 1);
@@ -243,7 +244,7 @@ async fn faulty_disks_answer_as_the_kernel_does() {
 #[tokio::test]
 async fn a_foreign_signature_is_seen_until_it_is_wiped() {
     let host = machine().await;
-    lvm(&host, &create("a", 1, "creating")).await;
+    lvm(&host, &create("a", 1, "new")).await;
     let device = host.device_of(G, "a").unwrap();
     host.set_foreign_signature(&device, "swap");
     let blkid = typed(&format!("blkid -p -o export {}", device.display()));
@@ -276,14 +277,18 @@ async fn the_door_is_closed_to_what_destroys_data() {
     let disk = panic_of(host.discard(Path::new("/dev/fake0"), 0..4096)).await;
     assert!(disk.contains("BLKDISCARD: a volume of ours is on the disk"), "{disk}");
     let mkfs = typed(&format!("mkfs.ext4 -F {}", device.display()));
+    let retag = |from: &str, to: &str| {
+        format!("lvchange -y --deltag pliant.state={from} --addtag pliant.state={to} {G}/a")
+    };
+    lvm(&host, &retag("shown", "new")).await;
     assert_eq!(host.run(mkfs.clone()).await.unwrap().code, 0);
+    lvm(&host, &retag("new", "shown")).await;
     lvm(&host, &format!("lvextend -y -l 3 {G}/a")).await;
     host.write_zeroes(&device, 8 << 20..12 << 20).await.unwrap();
     let over = panic_of(host.write_zeroes(&device, (8 << 20) - 1..12 << 20)).await;
     assert_eq!(over, "BLKZEROOUT: 8388607..12582912 of a is in its file system");
-    lvm(&host, &format!("lvchange -y --addtag pliant.made {G}/a")).await;
     let again = panic_of(host.run(mkfs)).await;
-    assert_eq!(again, format!("`mkfs.ext4 -F {}`: a has its file system", device.display()));
+    assert_eq!(again, format!("`mkfs.ext4 -F {}`: a may hold data", device.display()));
     lvm(&host, &format!("lvcreate -y -Wn -Zn --setautoactivation n -ay -l 1 -n other {G}")).await;
     let other = host.device_of(G, "other").unwrap();
     let foreign = panic_of(host.run(typed(&format!("mkfs.xfs {}", other.display())))).await;
@@ -301,7 +306,7 @@ async fn an_unknown_line_is_named() {
         ("lvchange -y -ay -K vg0/a", "`-K`"),
     ] {
         let host = host.after_crash();
-        lvm(&host, &create("a", 1, "ready")).await;
+        lvm(&host, &create("a", 1, "shown")).await;
         let said = panic_of(host.lvm(G, typed(line))).await;
         assert_eq!(said, format!("the fake does not know {unknown} in `{line}`"));
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::metrics::{self, Metrics};
 use crate::node::{GroupSource, PoolPlan};
 use crate::testing::{FakeHost, node_settings};
-use crate::volume::{Class, Growth, Mode, NewVolume, Volumes, Wanted};
+use crate::volume::{Access, Class, Growth, Mode, NewVolume, Stage, Volumes, Wanted};
 
 fn block(name: &str, size: Bytes) -> NewVolume {
     NewVolume {
@@ -47,6 +47,9 @@ async fn a_scrape_tells_what_was_done() {
     let asked = Bytes::new(Bytes::mib(8).get() - 1);
     let id = node.ensure(&block("a", asked)).await.unwrap().id;
     let grow = |size| Growth { size: Wanted { at_least: size, at_most: None }, block: None };
+    let staging = "/var/lib/kubelet/volume".into();
+    let stage = Stage { id: id.clone(), staging, access: Access::Block, read_only: false };
+    node.stage(&stage).await.unwrap();
     node.grow(&id, grow(Bytes::mib(12))).await.unwrap();
     node.grow(&id, grow(Bytes::gib(2))).await.unwrap_err();
 

@@ -26,7 +26,7 @@ async fn a_power_cut_loses_what_was_not_flushed() {
 #[tokio::test]
 async fn a_power_cut_may_keep_any_part_of_what_was_not_flushed() {
     let host = machine().await;
-    lvm(&host, &create("a", 1, "ready")).await;
+    lvm(&host, &create("a", 1, "shown")).await;
     let seen: BTreeSet<bool> = (0..64)
         .map(|seed| host.after_power_cut_with(seed).group(G).unwrap().lvs.contains_key("a"))
         .collect();
@@ -48,7 +48,7 @@ async fn a_killed_lvextend_leaves_what_the_real_one_leaves() {
     let mut left = Vec::new();
     for n in 1.. {
         let host = machine().await;
-        lvm(&host, &create("a", 2, "ready")).await;
+        lvm(&host, &create("a", 2, "shown")).await;
         host.forget_effects();
         host.cut_at(n, Side::After);
         if host.run_until_cut(code(&host, &extend)).await.is_some() {
@@ -85,7 +85,7 @@ async fn a_command_waits_for_the_lock_of_its_group() {
     let host = machine().await;
     let lock = host.try_lock_group(G).await.unwrap().unwrap();
     assert!(host.try_lock_group(G).await.unwrap().is_none());
-    let line = create("a", 1, "ready");
+    let line = create("a", 1, "shown");
     let (code, ()) = tokio::join!(code(&host, &line), async {
         tokio::task::yield_now().await;
         assert_eq!(host.effects(), [""; 0]);
