@@ -1038,7 +1038,8 @@ mod tests {
         put("zoo", "web", KIB);
         let all: Api<ConfigMap> = Api::all(api.client());
         let (client, whole) = (Some(api.client()), Arc::new(Whole::of(512 * KIB)));
-        let watched = Watched::begin(all, every(), &stop, |_| {}, client, whole.clone());
+        let watched =
+            Watched::begin(all, every(), &stop, (|_| {}, |_| Vec::new()), client, whole.clone());
         tokio::time::timeout(Duration::from_secs(60), watched.known()).await.expect("it is known");
         let of = |namespace: &str| {
             let all = watched.all();

@@ -54,8 +54,13 @@ fn decode(text: &str) -> Option<String> {
 }
 
 /// The exact tag that carries this key now, for removing it.
-pub fn find<'a>(tags: &'a Words, key: &str) -> Option<&'a str> {
-    tags.iter().find(|tag| {
+pub fn find<'a>(tags: &'a Words, key: &'a str) -> Option<&'a str> {
+    find_all(tags, key).next()
+}
+
+/// All tags of a key, as they are written: a person may have added one.
+pub fn find_all<'a>(tags: &'a Words, key: &'a str) -> impl Iterator<Item = &'a str> {
+    tags.iter().filter(move |tag| {
         tag.strip_prefix(PREFIX)
             .and_then(|rest| rest.strip_prefix(key))
             .is_some_and(|rest| rest.starts_with('='))

@@ -240,12 +240,12 @@ impl Node {
 
     /// Note, durably, that a volume may hold data from now on.
     async fn note_shown(&self, found: &Found) -> Result<(), VolumeError> {
+        let new = Life::New.tag();
         let turn = found.group.turn().await?;
         let seen = turn.read().await?;
-        let now = seen.lvs.get(&found.lv.name).map(|lv| &lv.tags);
         // Else its last wipe would pass over what was wiped now.
-        let wiped = now.and_then(|tags| tags::find(tags, record::WIPED));
-        let new = Life::New.tag();
+        let now = seen.lvs.get(&found.lv.name).into_iter();
+        let wiped = now.flat_map(|lv| tags::find_all(&lv.tags, record::WIPED));
         let gone: Vec<&str> = std::iter::once(new.as_str()).chain(wiped).collect();
         turn.retag(&found.lv.name, &gone, &[Life::Shown.tag()]).await?;
         drop(turn);

@@ -398,7 +398,7 @@ async fn write_down(task: &Task, wiped: u64) {
     let Ok(turn) = task.found.group.turn().await else { return };
     let Ok(seen) = turn.read().await else { return };
     let Some(now) = seen.lvs.get(lv) else { return };
-    let old = tags::find(&now.tags, record::WIPED).into_iter().collect::<Vec<_>>();
+    let old: Vec<&str> = tags::find_all(&now.tags, record::WIPED).collect();
     if let Err(error) = turn.retag(lv, &old, &[record::wiped_tag(Bytes::new(wiped))]).await {
         let error = causes::in_full(&error);
         tracing::warn!(lv, error, "the progress of a wipe could not be written down");
