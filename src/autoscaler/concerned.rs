@@ -143,14 +143,18 @@ pub(super) struct Concerned {
 
 impl Concerned {
     fn add(&mut self, all: Vec<Arc<PvcAutoscaler>>) {
-        self.uids.extend(all.iter().map(|one| uid(&one.metadata).to_owned()));
+        self.uids.extend(all.into_iter().map(|one| uid(&one.metadata).to_owned()));
     }
 
     /// Add those that each of these changes concerns.
     fn by<K>(&mut self, changed: Changed<K>, of: impl Fn(&Change<K>) -> Vec<Arc<PvcAutoscaler>>) {
         match changed {
             Changed::Everything(_) => self.all = true,
-            Changed::These(changes) => changes.iter().for_each(|change| self.add(of(change))),
+            Changed::These(changes) => {
+                for change in changes {
+                    self.add(of(&change));
+                }
+            }
         }
     }
 }

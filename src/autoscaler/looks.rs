@@ -114,7 +114,7 @@ impl Looks {
         while let Some((uid, since)) = self.later.take_due(now) {
             self.have_wait(uid, since);
         }
-        while let Some(chosen) = self.queue.next() {
+        while let Some(chosen) = self.queue.choose() {
             let Some(one) = self.known.get_mut(&chosen.key) else {
                 self.queue.end(&chosen);
                 continue;

@@ -154,7 +154,7 @@ impl<K: Ord + Clone + Hash> Queue<K> {
     }
 
     /// Choose the next one that may be looked at now; it counts as looked at until [`Queue::end`].
-    pub fn next(&mut self) -> Option<Due<K>> {
+    pub fn choose(&mut self) -> Option<Due<K>> {
         if self.busy.all >= self.slots.all {
             return None;
         }
@@ -212,10 +212,10 @@ mod tests {
         // They were chosen one by one: each alone is the next one.
         for one in busy {
             queue.insert(one.clone());
-            assert_eq!(queue.next().as_ref(), Some(one));
+            assert_eq!(queue.choose().as_ref(), Some(one));
         }
         due.into_iter().for_each(|one| queue.insert(one));
-        std::iter::from_fn(|| queue.next()).map(|one| one.key).collect()
+        std::iter::from_fn(|| queue.choose()).map(|one| one.key).collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -245,14 +245,14 @@ mod tests {
         for one in due(start, &["a/1:0", "a/2:5", "a/1:9", "a/3:7", "a/3!8"]) {
             queue.insert(one);
         }
-        let first = queue.next().expect("the urgent one");
+        let first = queue.choose().expect("the urgent one");
         assert_eq!(first.key, "3");
         assert_eq!(queue.remove(&"2".to_owned()).map(|one| one.key), Some("2".to_owned()));
-        assert_eq!(queue.next().map(|one| one.key), Some("1".to_owned()));
+        assert_eq!(queue.choose().map(|one| one.key), Some("1".to_owned()));
         queue.insert(due(start, &["a/4:0"]).remove(0));
-        assert_eq!(queue.next(), None, "of a no more");
+        assert_eq!(queue.choose(), None, "of a no more");
         queue.end(&first);
-        assert_eq!(queue.next().map(|one| one.key), Some("4".to_owned()));
+        assert_eq!(queue.choose().map(|one| one.key), Some("4".to_owned()));
     }
 
     /// What a tenant has waiting, however much, is behind a swap, and beside what others have waiting.

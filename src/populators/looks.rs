@@ -154,7 +154,7 @@ impl Sources {
         while let Some((place, _)) = self.later.take_due(Instant::now()) {
             self.insert(place);
         }
-        while let Some(chosen) = self.queue.next() {
+        while let Some(chosen) = self.queue.choose() {
             let Some(source) = populator.unused_source(&chosen.key) else {
                 self.queue.end(&chosen);
                 continue;
@@ -217,7 +217,7 @@ impl<S: Source> Looks<S> {
         while let Some((uid, since)) = self.later.take_due(now) {
             self.have_wait(populator, uid, since);
         }
-        while let Some(chosen) = self.queue.next() {
+        while let Some(chosen) = self.queue.choose() {
             let Some(one) = self.known.get_mut(&chosen.key) else {
                 self.queue.end(&chosen);
                 continue;
