@@ -99,15 +99,15 @@ impl fmt::Display for FullShare {
 pub(super) fn full_share(named: &BTreeSet<Workload>, workload: &Workload) -> Option<FullShare> {
     let mut namespaces: BTreeMap<&DnsName, (usize, Namespace)> = BTreeMap::new();
     for one in named {
-        let (names, namespace) = namespaces.entry(&one.namespace).or_default();
-        (*names, namespace.taken) = (*names + 1, namespace.taken + namespace.size_with(one));
+        let (count, namespace) = namespaces.entry(&one.namespace).or_default();
+        (*count, namespace.taken) = (*count + 1, namespace.taken + namespace.size_with(one));
     }
     let all: usize = namespaces.values().map(|(_, namespace)| namespace.taken).sum();
-    let (names, own) = namespaces.remove(&workload.namespace).unwrap_or_default();
+    let (count, own) = namespaces.remove(&workload.namespace).unwrap_or_default();
     let size = own.size_with(workload);
     if own.taken + size > MOST_OF_NAMESPACE {
         let (namespace, taken) = (Some(workload.namespace.clone()), own.taken);
-        return Some(FullShare { namespace, names, taken, most: MOST_OF_NAMESPACE });
+        return Some(FullShare { namespace, names: count, taken, most: MOST_OF_NAMESPACE });
     }
     let is_full = all + size > MOST;
     let full = FullShare { namespace: None, names: named.len(), taken: all, most: MOST };

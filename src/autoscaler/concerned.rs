@@ -150,8 +150,8 @@ impl Concerned {
     fn by<K>(&mut self, changed: Changed<K>, of: impl Fn(&Change<K>) -> Vec<Arc<PvcAutoscaler>>) {
         match changed {
             Changed::Everything(_) => self.all = true,
-            Changed::These(changes) => {
-                for change in changes {
+            Changed::These(these) => {
+                for change in these {
                     self.add(of(&change));
                 }
             }

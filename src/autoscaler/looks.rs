@@ -138,8 +138,12 @@ impl Looks {
                 let there: HashSet<&str> = all.iter().map(|one| uid(&one.metadata)).collect();
                 let gone = self.known.keys().filter(|uid| !there.contains(uid.as_str()));
                 let gone: Vec<String> = gone.cloned().collect();
-                gone.iter().for_each(|uid| self.forget(uid));
-                all.into_iter().for_each(|one| self.know(one));
+                for uid in &gone {
+                    self.forget(uid);
+                }
+                for one in all {
+                    self.know(one);
+                }
             }
             Changed::These(changes) => {
                 for Change { before, now, .. } in changes {
@@ -149,7 +153,9 @@ impl Looks {
                         self.forget(&gone);
                     }
                     uids.extend(then);
-                    now.into_iter().for_each(|one| self.know(one));
+                    if let Some(one) = now {
+                        self.know(one);
+                    }
                 }
             }
         }
@@ -254,7 +260,7 @@ async fn look(
         Ok(after) => (after, None),
         Err(why) => (None, Some(why)),
     };
-    Attended { chosen, unfinished, after, refusal }
+    Attended { chosen, after, refusal, unfinished }
 }
 
 /// The versions of what belongs to a workload; `None` after a panic over one, which stops no other.

@@ -116,7 +116,7 @@ impl Answers {
     /// Wait until there may be something to take.
     pub async fn changed(&mut self) {
         if self.told.changed().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

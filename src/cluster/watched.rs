@@ -90,6 +90,9 @@ pub struct Watched<K: Resource<DynamicType = ()> + 'static> {
 /// Namespace and name of a record; the namespace is empty for one without.
 pub type Place = (String, String);
 
+/// What a record is found by, beside its place.
+type Keys<K> = fn(&K) -> Vec<String>;
+
 /// One record as it was when its subscriber looked last, and as it is now. Both are `None` for one that cannot be
 /// decoded.
 #[derive(Debug, Clone)]
@@ -131,7 +134,7 @@ pub struct Changes<K: Resource<DynamicType = ()> + 'static> {
 /// What changes with the records, under one lock: who has it sees all of it as it is at one moment.
 #[derive(Debug)]
 struct Followed<K> {
-    keys: fn(&K) -> Vec<String>,
+    keys: Keys<K>,
     by_key: HashMap<String, Vec<Arc<K>>>,
     subscribers: HashMap<u64, Waiting<K>>,
     subscribed: u64,
@@ -174,14 +177,20 @@ impl<K> Followed<K> {
     }
 
     fn note(&mut self, place: &Place, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
-        before.into_iter().for_each(|before| self.remove(before));
-        now.into_iter().for_each(|now| self.insert(now));
+        if let Some(before) = before {
+            self.remove(before);
+        }
+        if let Some(now) = now {
+            self.insert(now);
+        }
         self.subscribers.values_mut().for_each(|waiting| waiting.note(place, before));
     }
 
     fn begin_again(&mut self, all: &[Arc<K>]) {
         self.by_key = HashMap::new();
-        all.iter().for_each(|one| self.insert(one));
+        for one in all {
+            self.insert(one);
+        }
         self.subscribers.values_mut().for_each(|waiting| *waiting = Waiting::Everything);
     }
 }
@@ -220,7 +229,7 @@ where
     /// Wait until there may be something to take.
     pub async fn changed(&mut self) {
         if self.told.changed().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
@@ -283,7 +292,7 @@ where
         config: watcher::Config,
         stop: &CancellationToken,
         cut: fn(&mut K),
-        keys: fn(&K) -> Vec<String>,
+        keys: Keys<K>,
     ) -> Self {
         let client = Some(Client::from(api.clone()));
         Watched::begin(api, config, stop, (cut, keys), client, Whole::of_process())
@@ -303,7 +312,7 @@ where
         api: Api<K>,
         config: watcher::Config,
         stop: &CancellationToken,
-        (cut, keys): (fn(&mut K), fn(&K) -> Vec<String>),
+        (cut, keys): (fn(&mut K), Keys<K>),
         client: Option<Client>,
         whole: Arc<Whole>,
     ) -> Self {
@@ -708,7 +717,9 @@ fn apply<K>(
     let mut followed = locked(followed);
     let found = |place: &Place| store.get(&reference(place));
     let before = place.as_ref().and_then(found);
-    event.into_iter().for_each(|event| writer.apply_watcher_event(event));
+    if let Some(event) = event {
+        writer.apply_watcher_event(event);
+    }
     if let Some(place) = place {
         followed.note(&place, before.as_ref(), found(&place).as_ref());
     }

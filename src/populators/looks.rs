@@ -273,8 +273,12 @@ impl<S: Source> Looks<S> {
                 let there: HashSet<&str> = open.iter().map(|one| uid(&one.metadata)).collect();
                 let gone = self.known.keys().filter(|uid| !there.contains(uid.as_str()));
                 let gone: Vec<String> = gone.cloned().collect();
-                gone.iter().for_each(|uid| self.forget(uid));
-                open.into_iter().for_each(|claim| self.know(claim));
+                for uid in &gone {
+                    self.forget(uid);
+                }
+                for claim in open {
+                    self.know(claim);
+                }
                 let held = populator.sources.all().into_iter();
                 let held = held.filter(|source| is_held(source.meta()));
                 held.for_each(|source| self.sources.insert(place(&*source)));
@@ -286,7 +290,9 @@ impl<S: Source> Looks<S> {
             if before.is_none() && now.is_none() {
                 // One that could not be decoded may be gone, and have kept a source of its namespace.
                 let held = populator.sources.with_key(&held_in(&namespace));
-                held.iter().for_each(|source| self.sources.insert(place(&**source)));
+                for source in &held {
+                    self.sources.insert(place(&**source));
+                }
             }
             for source in before.iter().chain(&now).filter_map(|claim| names::<S>(claim)) {
                 self.sources.insert((namespace.clone(), source.to_owned()));

@@ -137,12 +137,14 @@ impl Judged {
                 let there: HashSet<&str> = all.iter().map(|claim| uid(&claim.metadata)).collect();
                 let gone = self.verdicts.keys().filter(|uid| !there.contains(uid.as_str()));
                 let gone: Vec<String> = gone.cloned().collect();
-                gone.iter().for_each(|uid| self.forget(uid));
+                for uid in &gone {
+                    self.forget(uid);
+                }
                 let found = all.into_iter().filter_map(|one| self.judge(one, kinds, now + grace));
                 plan.found.extend(found);
             }
-            Changed::These(changes) => {
-                for Change { before, now: then, .. } in changes {
+            Changed::These(these) => {
+                for Change { before, now: then, .. } in these {
                     let id = |claim: &Arc<ClaimSummary>| uid(&claim.metadata).to_owned();
                     let is_there = |before: &String| then.as_ref().map(id).as_ref() == Some(before);
                     if let Some(gone) = before.as_ref().map(id).filter(|one| !is_there(one)) {
@@ -218,16 +220,18 @@ pub async fn run(
         claims.known().await;
         populators.known().await;
         let events = Events { client: client.clone() };
-        let (mut changes, mut registered) = (claims.subscribe(), populators.changes());
+        let (mut news, mut registered) = (claims.subscribe(), populators.changes());
         let (mut judged, mut known) = (Judged::default(), HashSet::new());
         loop {
             registered.mark_unchanged();
-            let (kinds, mut changed) = (kinds(populators), changes.take());
+            let (kinds, mut changed) = (kinds(populators), news.take());
             if kinds != known {
                 (known, changed) = (kinds, Changed::Everything(claims.all()));
             }
             let plan = judged.plan(changed, &known, grace, Instant::now());
-            plan.found.iter().for_each(|verdict| tally.validated(verdict.as_str()));
+            for verdict in &plan.found {
+                tally.validated(verdict.as_str());
+            }
             for claim in &plan.tell {
                 let told = caught_in_time(LOOP, tell(client, &events, mode, claim)).await;
                 let error = match told {
@@ -245,7 +249,7 @@ pub async fn run(
             }
             let again = judged.later.next();
             tokio::select! {
-                () = changes.changed() => {}
+                () = news.changed() => {}
                 _ = registered.changed() => {}
                 () = until(again) => {}
             }
