@@ -133,6 +133,7 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
     let mut ask = Reader::new(client);
     let all = ListParams::default;
     let volumes: Vec<Volume> = ask.list(ask.all(), all(), VOLUMES).await?;
+    let too_large = all().fields(&format!("reason={NAMESPACE_TOO_LARGE}"));
     let mut seen = Seen {
         definitions: ask.list(ask.all(), all(), DEFINITIONS).await?,
         driver: ask.get(ask.all(), DRIVER, DRIVERS).await?,
@@ -145,9 +146,7 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
         released: volumes.iter().filter_map(Volume::released).collect(),
         volumes: volumes.into_iter().map(Volume::named).collect(),
         requests: ask.list(ask.all(), all(), REQUESTS).await?,
-        too_large: ask
-            .list(ask.all(), all().fields(&format!("reason={NAMESPACE_TOO_LARGE}")), EVENTS)
-            .await?,
+        too_large: ask.list(ask.all(), too_large, EVENTS).await?,
         unseen: Vec::new(),
         unreadable: Vec::new(),
         partial: Vec::new(),
