@@ -289,7 +289,7 @@ async fn deleted_and_made_again(world: &World, size: &str) -> (Vec<String>, Vec<
     let left = left_behind(world);
     world.want(size, "hdd", &json!({"retention": "1h"}));
     world.settled("1/1").await;
-    tokio::time::sleep(Duration::from_hours(2)).await;
+    tokio::time::sleep(Duration::from_secs(7200)).await;
     (left, left_behind(world))
 }
 
