@@ -11,11 +11,11 @@ use crate::api::{
     AutoscalerMode, AutoscalerPhase, Cancellation, Filling, FillingPhase, Retained, Swap, SwapPhase,
 };
 use crate::autoscaler::in_place::in_seconds;
-use crate::autoscaler::plan::{bounded, size_of};
+use crate::autoscaler::plan::{bounded, is_copy, size_of};
 use crate::autoscaler::seen::{ClockSeen, is_bound, is_ending, uid, uses};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
-use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
+use crate::autoscaler::{AutoscalerReason, KEPT_BY, SUPERSEDED_BY};
 use crate::cluster::PodSummary;
 use crate::populators::{self, PopulatorReason};
 
@@ -44,6 +44,11 @@ impl Turn<'_> {
         };
         if self.seen.keeps(there) {
             return self.seen.sources.contains_key(name);
+        }
+        // It was made for this swap, and only the label was taken off by which it is found.
+        if is_copy(there) && !there.labels().contains_key(KEPT_BY) {
+            self.steps.push(Step::Adopt { ordinal, claim });
+            return false;
         }
         let message = format!("claim {name} is somebody else's: delete it, or edit the template");
         self.wait(AutoscalerReason::ClaimTaken, message);

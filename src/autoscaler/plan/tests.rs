@@ -244,6 +244,28 @@ fn a_copy_that_a_tenant_makes_larger_does_not_become_the_volume_of_the_pod() {
     assert_eq!((phase_with(2), phase_with(100)), (SwapPhase::Exchanging, SwapPhase::RollingBack));
 }
 
+#[test]
+fn a_new_claim_whose_label_was_taken_off_gets_it_again() {
+    for left in [NOTHING, SAME, HOT] {
+        let mut world = settle(&World::new(left));
+        world.left.edits = 1;
+        world = world.after(Move::Edit).expect("there is another template");
+        let copy = |world: &World| {
+            world.claims.iter().find(|(_, one)| one.is_copy).map(|(name, _)| name.clone())
+        };
+        for one in [Move::Look(0), Move::Do(0)].into_iter().cycle().take(40) {
+            if copy(&world).is_some() && world.operators[0].is_none() {
+                break;
+            }
+            world = world.after(one).unwrap_or(world);
+        }
+        let copy = copy(&world).expect("a new claim");
+        world.change(&copy, |claim| claim.has_labels = false);
+        let end = settle(&world);
+        assert!(end.has_ended_well() && end.status.ordinals[0].generation == 1, "{end:#?}");
+    }
+}
+
 /// Stories in which swaps are tried again. They begin where the copy of a try goes on, after so many tries
 /// that have failed: all that comes before is that of the stories above.
 fn retried() -> impl Iterator<Item = (String, World, usize)> {
