@@ -346,6 +346,14 @@ fn in_every_state_nothing_is_lost_and_all_ends_well() {
         Left { days: 2, ..NOTHING },
         Left { skews: 2, days: 1, ..NOTHING },
         Left { skews: 1, operators: 2, days: 1, ..NOTHING },
+        Left { lies: 1, deaths: 1, ..NOTHING },
+        Left { lies: 1, kills: 1, ..SAME },
+        Left { lies: 1, backs: 1, ..NOTHING },
+        Left { lies: 1, operators: 2, is_disordered: true, ..NOTHING },
+        Left { own_lies: 2, ..NOTHING },
+        Left { own_lies: 1, deaths: 1, ..HOT },
+        Left { own_lies: 1, kills: 1, ..SAME },
+        Left { own_lies: 1, backs: 1, ..NOTHING },
         Left { edits: 2, deaths: 1, ..NOTHING },
         Left { operators: 2, ..HOT },
         Left { deaths: 1, ..HOT },
@@ -377,6 +385,7 @@ fn in_every_state_nothing_is_lost_and_all_ends_well() {
         Left { backs: 1, operators: 2, is_disordered: true, ..NOTHING },
         Left { backs: 1, deaths: 1, kills: 1, ..SAME },
         Left { backs: 1, operators: 2, ..SAME },
+        Left { backs: 1, deletions: 1, ..SAME },
     ];
     // One after the other: all of them at once are more than the stack of a thread.
     let stories = stories.into_iter().map(|left| (format!("{left:?}"), World::new(left), AT_MOST));

@@ -1,13 +1,17 @@
 //! What nodes do in the explored world, and those who get at volumes past Kubernetes.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use super::world::{Claim, FillingPhaseKey, Source, World};
-use crate::api::PvcAutoscalerStatus;
+use super::world::{Claim, FillingPhaseKey, Lie, Source, World};
+use crate::api::{
+    NodeStorage, NodeStorageSpec, NodeStorageStatus, PvcAutoscalerStatus, Quantity, VolumeOnNode,
+};
 use crate::autoscaler::forgotten::fence_without_swap;
 use crate::autoscaler::hold::is_told;
-use crate::cluster::{Asked, Look, NotDone, VolumeSeen, Wish};
-use crate::volume::{Fence, FsKind, Mode, NodeKey, Reason, Use, VolumeId, VolumeKey};
+use crate::bytes::Bytes;
+use crate::cluster::{Asked, Look, NotDone, VolumeSeen, Wish, believe, told_of};
+use crate::volume::{Fence, FsKind, Mode, NodeKey, Reason, Standing, Use, VolumeId, VolumeKey};
 
 /// Who asks for no swap.
 const SWEEPER: usize = 2;
@@ -17,8 +21,60 @@ impl World {
     pub(super) fn volume(&self, name: &str, n: usize) -> Option<VolumeSeen> {
         let claim = self.claims.get(name).filter(|claim| claim.content.is_some())?;
         let asked = self.asked[n].get(&claim.label()).cloned();
+        if self.lie.is_some() {
+            let records = self.records();
+            return Some(VolumeSeen::of(claim.id(), told_of(&records, &claim.id()), asked));
+        }
         let (mode, fence) = (Some(Mode::Filesystem(FsKind::Xfs)), Some(claim.fence));
         Some(VolumeSeen { id: claim.id(), mode, is_limited: false, fence, asked })
+    }
+
+    /// The records of nodes one of which lies, as they are read.
+    fn records(&self) -> Vec<NodeStorage> {
+        let fence = |standing, generation, copying| Fence { generation, standing, copying };
+        let own = match self.lie {
+            Some(Lie::Superseded) => Some(fence(Standing::Superseded, 9, false)),
+            Some(Lie::Highest) => Some(fence(Standing::Superseded, i64::MAX, false)),
+            Some(Lie::OfAnother) | None => None,
+        };
+        let others = fence(Standing::Superseded, 9, true);
+        let with_volume = || self.claims.values().filter(|claim| claim.content.is_some());
+        let own = with_volume().map(|claim| claim.told(own.unwrap_or(claim.fence)));
+        let others = with_volume().map(|claim| claim.told(others));
+        // Whoever believes the first one that he finds finds the liar.
+        let mut records = vec![record("aaa", others.collect()), record("alpha", own.collect())];
+        records.iter_mut().for_each(believe);
+        records
+    }
+
+    /// The claims of pods whose node says that others took their place.
+    pub(super) fn superseded(&self) -> BTreeMap<String, i64> {
+        let active = self.status.of(0).filter(|one| self.lie.is_some() && one.swap.is_none());
+        let active = active.map(|one| one.active_claim.clone());
+        let told = active.and_then(|name| Some((self.volume(&name, 0)?.fence?, name)));
+        let closed = told.filter(|(fence, _)| fence.standing == Standing::Superseded);
+        let closed = closed.filter(|(fence, _)| !fence.copying);
+        closed.map(|(fence, name)| (name, fence.generation)).into_iter().collect()
+    }
+
+    /// Another node lies about all volumes from now on.
+    pub(super) fn lie(&mut self) -> bool {
+        self.left.lies -= 1;
+        self.lie = Some(Lie::OfAnother);
+        true
+    }
+
+    /// The node of the volumes lies about them.
+    pub(super) fn lie_of_its_own(&mut self) -> bool {
+        let is_last = self.left.own_lies == 1;
+        self.left.own_lies -= 1;
+        self.lie = Some(if is_last { Lie::Superseded } else { Lie::Highest });
+        true
+    }
+
+    /// It writes its record again.
+    pub(super) fn tell_truth(&mut self) -> bool {
+        self.lie.take().is_some()
     }
 
     /// An operator asks: a request that is there is joined, and outlives who has made it.
@@ -180,7 +236,31 @@ impl World {
     }
 }
 
+/// The record of a node that tells of these volumes.
+fn record(node: &str, volumes: Vec<VolumeOnNode>) -> NodeStorage {
+    let mut record = NodeStorage::new(node, NodeStorageSpec::default());
+    record.status = Some(NodeStorageStatus { volumes, ..NodeStorageStatus::default() });
+    record
+}
+
 impl Claim {
+    /// Its volume as a node tells of it, with this fence.
+    fn told(&self, fence: Fence) -> VolumeOnNode {
+        let size = Quantity(Bytes::gib(self.gib));
+        VolumeOnNode {
+            id: self.id().to_string(),
+            name: self.label(),
+            pool: "fast".to_owned(),
+            size,
+            requested: size,
+            mode: FsKind::Xfs.to_string(),
+            state: "ready".to_owned(),
+            fence: (fence != Fence::default()).then(|| fence.into()),
+            limit: None,
+            ailments: Vec::new(),
+        }
+    }
+
     /// What its node calls its volume.
     pub(super) fn label(&self) -> String {
         format!("v{}", self.volume)

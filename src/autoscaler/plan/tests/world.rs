@@ -41,6 +41,10 @@ pub(super) struct Left {
     pub days: u8,
     /// How often the clock of the first operator is put days ahead, or right again.
     pub skews: u8,
+    /// How often another node lies about the volumes of this one.
+    pub lies: u8,
+    /// How often the node of the volumes lies about them, until it tells the truth again.
+    pub own_lies: u8,
     /// How often somebody whom nobody knows of has a volume open, and writes to it at last.
     pub holds: u8,
     /// How often the PvcAutoscaler is deleted, and made again.
@@ -80,6 +84,8 @@ pub(super) const NOTHING: Left = Left {
     scalings: 0,
     days: 0,
     skews: 0,
+    lies: 0,
+    own_lies: 0,
     holds: 0,
     deletions: 0,
     claim_deletions: 0,
@@ -198,6 +204,8 @@ pub(super) struct World {
     pub hours: i64,
     /// Whether the clock of the first operator is days ahead.
     pub is_ahead: bool,
+    /// What the records of nodes say that is not so.
+    pub lie: Option<Lie>,
     pub next_uid: u8,
     pub operators: [Option<Decided>; 2],
     /// What nodes are asked and have not done yet, whoever has asked.
@@ -219,6 +227,17 @@ pub(super) struct World {
     /// How swaps came out that are tried again.
     pub tries: Tries,
     pub left: Left,
+}
+
+/// What the record of a node says of volumes that is not so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Lie {
+    /// Another node tells of all of them, with other fences.
+    OfAnother,
+    /// Their node says that others took the place of all of them.
+    Superseded,
+    /// Their node says so with the highest number that there is.
+    Highest,
 }
 
 /// What happens next.
@@ -259,9 +278,12 @@ pub(super) enum Move {
     EditBack,
     Abort,
     TurnClock,
+    Lie,
+    LieOfItsOwn,
+    TellTruth,
 }
 
-pub(super) const MOVES: [Move; 38] = [
+pub(super) const MOVES: [Move; 41] = [
     Move::Exchange,
     Move::OpenGate,
     Move::LetGo,
@@ -281,6 +303,7 @@ pub(super) const MOVES: [Move; 38] = [
     Move::Vanish,
     Move::Wait,
     Move::AwaitRetry,
+    Move::TellTruth,
     Move::Look(1),
     Move::Do(1),
     Move::Die(0),
@@ -300,10 +323,12 @@ pub(super) const MOVES: [Move; 38] = [
     Move::EditBack,
     Move::Abort,
     Move::TurnClock,
+    Move::Lie,
+    Move::LieOfItsOwn,
 ];
 
 /// Those that always happen in the end.
-pub(super) const FAIR: usize = 19;
+pub(super) const FAIR: usize = 20;
 
 impl World {
     pub fn new(left: Left) -> World {
@@ -317,6 +342,7 @@ impl World {
             data: 0,
             hours: 0,
             is_ahead: false,
+            lie: None,
             next_uid: 0,
             operators: [None, None],
             asks: BTreeSet::new(),
@@ -405,7 +431,7 @@ impl World {
             unmarked: BTreeSet::new(),
             untrue_notes: BTreeMap::new(),
             may_still_run: BTreeMap::new(),
-            superseded: BTreeMap::new(),
+            superseded: self.superseded(),
             coverage: Coverage::Covered,
             refusal: None,
         }
@@ -475,6 +501,9 @@ impl World {
             Move::EditBack => next.edit_back(),
             Move::Abort => next.abort(),
             Move::TurnClock => next.turn_clock(),
+            Move::Lie => next.lie(),
+            Move::LieOfItsOwn => next.lie_of_its_own(),
+            Move::TellTruth => next.tell_truth(),
         };
         next.forget();
         is_done.then_some(next)
@@ -512,6 +541,9 @@ impl World {
             Move::EditBack => left.edits_back > 0,
             Move::Abort => left.aborts > 0,
             Move::TurnClock => left.skews > 0,
+            Move::Lie => left.lies > 0 && self.lie.is_none(),
+            Move::LieOfItsOwn => left.own_lies > 0 && self.lie.is_none(),
+            Move::TellTruth => self.lie.is_some_and(|lie| lie != Lie::OfAnother),
             Move::CopyAhead | Move::BeginCopy | Move::EndCopy => !self.sources.is_empty(),
             Move::MakePod => self.pod.is_none(),
             Move::StartPod => {
@@ -629,9 +661,10 @@ impl World {
         let is_wanted = active.is_some_and(|claim| (claim.gib, claim.class) == (gib, class));
         let has_failed = self.status.phase == AutoscalerPhase::Failed && self.is_given_up();
         let runs = self.pod.as_ref().is_some_and(|pod| pod.is_running);
-        // Of a PvcAutoscaler that was deleted nobody knows how long the claims before are kept.
-        let is_first = self.keeper == Some(0);
-        let is_kept = !is_first || self.claims.len() <= 1 + entry.retained.len();
+        // Of a PvcAutoscaler that was deleted nobody knows how long the claims before are kept, unless pods name
+        // theirs by themselves.
+        let is_known = self.keeper == Some(0) || self.left.keeps_names;
+        let is_kept = !is_known || self.claims.len() <= 1 + entry.retained.len();
         let is_marked = active.is_some_and(|claim| claim.superseded);
         let is_clean = self.sources.is_empty() && is_kept && !is_marked;
         let is_kept_back = self.kept == Some(self.data);
