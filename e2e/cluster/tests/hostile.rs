@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
-use pliant::admission::{Service, Workload, is_covered};
+use pliant::admission::{Coverage, Service, Workload, coverage};
 use pliant::api::{NodeStorage, PvcAutoscaler, PvcAutoscalerStatus};
 use pliant::lvm::metadata::checksum;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ fn no_name_that_a_tenant_writes_takes_the_webhook_from_others() {
         world.settled("1/1").await;
         let service: Service = "pliant-system/pliant-webhook".parse().unwrap();
         let db = Workload::parse(&world.name, "db").unwrap();
-        assert!(is_covered(&world.client, &service, &db).await.unwrap());
+        assert_eq!(coverage(&world.client, &service, &db).await.unwrap(), Coverage::Covered);
         world.end_workload().await;
     });
 }
