@@ -293,8 +293,8 @@ impl Turn<'_> {
                 self.wait(AutoscalerReason::ClaimTaken, message);
             } else if is_bound(claim) {
                 let message = format!(
-                    "claim {name} was bound by somebody although its copy had failed: look what is in it, \
-                     and delete it"
+                    "claim {name} was bound by somebody although its copy had failed, so a pod may have written \
+                     to it: copy out of it what is needed, and only then delete it"
                 );
                 self.wait(AutoscalerReason::ClaimTaken, message);
             }
