@@ -306,12 +306,17 @@ fn end(world: &World) -> End {
 #[test]
 fn every_lost_request_of_the_operator_and_its_death_are_survived() {
     let tally = Tally::default();
+    let is_whole = std::env::var("PLIANT_CRASH_POINTS").is_ok_and(|which| which == "all");
     for_each(&CASES, |case| {
         let (reference, writes) = case.reference();
         assert_eq!((&reference.left, &reference.wrong), (&vec![], &vec![]), "{case:?}");
         println!("{case:?}: {writes} requests, {reference:?}");
         for (n, side) in points(writes) {
-            for victim in case.victims() {
+            for (at, victim) in case.victims().iter().enumerate() {
+                // Else every second one, so that each request is lost, and whoever sent it dies, on one side of it.
+                if !is_whole && (n + usize::from(side == Side::After) + at) % 2 == 1 {
+                    continue;
+                }
                 let named = || format!("{case:?}: {victim:?} at request {n} {side:?}");
                 tally.take(named, case.lose(&reference, n, side, *victim));
             }
