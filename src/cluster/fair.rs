@@ -214,7 +214,9 @@ mod tests {
             queue.insert(one.clone());
             assert_eq!(queue.choose().as_ref(), Some(one));
         }
-        due.into_iter().for_each(|one| queue.insert(one));
+        for one in due {
+            queue.insert(one);
+        }
         std::iter::from_fn(|| queue.choose()).map(|one| one.key).collect()
     }
 
