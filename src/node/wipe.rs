@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::libc::EOPNOTSUPP;
-use tokio::sync::watch;
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -25,10 +25,15 @@ use crate::volume::{FsKind, Mode, VolumeError, VolumeKey, Wipe};
 const PIECE: u64 = 1 << 30;
 /// After this much a long wipe writes down how far it is.
 const WRITE_DOWN_EVERY: u64 = 16 << 30;
+/// So many wipes that no caller waits for are under way at once. A driver that starts beside a thousand new volumes
+/// would else make all of them active first, and who asks for a volume would wait until the last one is.
+const BEHIND_ANSWERS: usize = 4;
 /// The ends of a device, where signatures stand.
 const END: u64 = 1 << 20;
 /// Where btrfs keeps copies of its superblock, each of 4 KiB.
 const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
+
+const STOPPED: &str = "the wipe was stopped";
 
 fn places_of_signatures(kind: FsKind, size: Bytes) -> Vec<Range<u64>> {
     let size = size.get();
@@ -116,6 +121,8 @@ pub(super) struct Wipes {
     rate: Option<Bytes>,
     /// How long a caller waits before it is told to ask again.
     patience: Duration,
+    /// Places for wipes that no caller waits for.
+    behind_answers: Arc<Semaphore>,
 }
 
 #[derive(Debug, Clone)]
@@ -129,6 +136,8 @@ struct Job {
     total: u64,
     ended: watch::Receiver<Option<Result<(), String>>>,
     stop: CancellationToken,
+    /// Told when a caller waits for it: then it takes no place behind others.
+    wanted: Arc<Notify>,
 }
 
 impl Job {
@@ -161,7 +170,15 @@ impl Job {
 
 impl Wipes {
     pub fn new(host: Arc<dyn Host>, rate: Option<Bytes>, patience: Duration) -> Self {
-        Wipes { jobs: Mutex::default(), wiped: Arc::default(), host, rate, patience }
+        let behind_answers = Arc::new(Semaphore::new(BEHIND_ANSWERS));
+        Wipes {
+            jobs: Mutex::default(),
+            wiped: Arc::default(),
+            host,
+            rate,
+            patience,
+            behind_answers,
+        }
     }
 
     fn jobs(&self) -> std::sync::MutexGuard<'_, HashMap<VolumeKey, Job>> {
@@ -191,7 +208,8 @@ impl Wipes {
         running.map(|(key, job)| (key.clone(), job.progress())).collect()
     }
 
-    /// Start a wipe without waiting for it; one that is under way for the volume goes on.
+    /// Start a wipe without waiting for it; one that is under way for the volume goes on. It begins when fewer than
+    /// [`BEHIND_ANSWERS`] such are under way, or when a caller waits for it.
     pub fn start(&self, task: Task) {
         self.join(task);
     }
@@ -238,6 +256,7 @@ impl Wipes {
     }
 
     async fn wait(&self, key: &VolumeKey, job: Job) -> Result<(), VolumeError> {
+        job.wanted.notify_one();
         let mut ended = job.ended.clone();
         let ended = tokio::time::timeout(self.patience, ended.wait_for(Option::is_some)).await;
         let outcome = match ended {
@@ -272,11 +291,16 @@ impl Wipes {
             total: task.ranges.iter().map(|range| range.end - range.start).sum(),
             ended,
             stop: CancellationToken::new(),
+            wanted: Arc::default(),
         };
         jobs.insert(task.key().clone(), job.clone());
         let (host, rate, its) = (self.host.clone(), self.rate, job.clone());
-        let wiped = self.wiped.clone();
+        let (wiped, behind_answers) = (self.wiped.clone(), self.behind_answers.clone());
         tokio::spawn(async move {
+            let _place = tokio::select! {
+                place = behind_answers.acquire() => place.ok(),
+                () = its.wanted.notified() => None,
+            };
             let result = match caught("wipes", run(host.as_ref(), &task, rate, &its)).await {
                 Ok(result) => result,
                 Err(panicked) => Err(panicked.to_string()),
@@ -299,11 +323,12 @@ fn progress_text(done: u64, total: u64) -> String {
 /// Why it has not come to its end, in words.
 async fn run(host: &dyn Host, task: &Task, rate: Option<Bytes>, job: &Job) -> Result<(), String> {
     let device = match &task.device {
+        _ if job.stop.is_cancelled() => return Err(STOPPED.to_owned()),
         Some(device) => device.clone(),
         None => task.found.activate(host).await.map_err(|error| error.to_string())?.0,
     };
     wipe(host, task, &device, rate, job).await.map_err(|error| causes::in_full(&error))?;
-    if job.stop.is_cancelled() { Err("the wipe was stopped".to_owned()) } else { Ok(()) }
+    if job.stop.is_cancelled() { Err(STOPPED.to_owned()) } else { Ok(()) }
 }
 
 /// Wipe, piece by piece, until there is none left or it is to stop: one that has begun ends.
@@ -449,6 +474,7 @@ mod tests {
             total: 2 << 30,
             ended: watch::channel(None).1,
             stop: CancellationToken::new(),
+            wanted: Arc::default(),
         };
         assert_eq!(job.progress(), "50 % (2 GiB of 4 GiB)", "nobody knows yet how fast it is");
         job.done.store(1 << 30, Ordering::Relaxed);

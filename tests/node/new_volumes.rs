@@ -7,7 +7,7 @@ use pliant::bytes::Bytes;
 use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, Node, PoolPlan};
 use pliant::testing::FakeHost;
-use pliant::volume::{FsKind, Mode, State, VolumeError, Volumes};
+use pliant::volume::{FsKind, Mode, Stage, State, VolumeError, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{
@@ -169,4 +169,34 @@ fn a_first_wipe_goes_on_from_what_is_durably_wiped_and_the_last_one_begins_again
         }
         assert_eq!(zeroed(&again).len() as u64, gib, "all of it");
     });
+}
+
+/// A node with many new raw volumes has just started; each command that makes one active takes a second.
+#[tokio::test(start_paused = true)]
+async fn a_caller_waits_for_a_few_wipes_of_others_and_not_for_all() {
+    let (host, setup, node) = impatient(64).await;
+    let name = |number: usize| format!("raw-{number}");
+    let many = 60;
+    for number in 0..many {
+        node.ensure(&want(&name(number), RAW, SMALL)).await.expect("create");
+    }
+    let host = host.after_power_cut();
+    let active = || host.state().devices.len();
+    host.slow_down("lvchange", Duration::from_secs(1));
+    let (settings, plans) = (setup.settings.clone(), setup.plans.clone());
+    let node = Node::start(Arc::new(host.clone()), settings, plans).await.expect("start");
+    let before = active();
+    node.ensure(&want("new", RAW, SMALL)).await.expect("create");
+    assert!(active() <= before + 4, "{} are made active before it is there", active() - before);
+
+    // The wipes begin in this order.
+    let last = (0..many).map(|number| id_of(&name(number))).max_by_key(|id| lv_name(id.key()));
+    let last = Stage { id: last.expect("a volume"), ..staging(RAW) };
+    let before = active();
+    while let Err(error) = node.stage(&last).await {
+        assert!(matches!(error, VolumeError::Working { .. }), "{error}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // A few for each of its own commands.
+    assert!(active() <= before + 16, "{} are made active before it is shown", active() - before);
 }
