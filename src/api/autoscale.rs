@@ -5,6 +5,7 @@ use std::fmt;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api::quantity::as_written;
 use crate::api::{Hours, Quantity, Share, Span, Weekday};
 use crate::bytes::Bytes;
 
@@ -20,10 +21,10 @@ use crate::bytes::Bytes;
         "!has(self.shrink) || !self.together"
     ).message("give one of together and shrink, and not both: claims that grow together do not shrink by themselves"),
     validation = Rule::new(
-        "!has(self.shrink) || !has(self.shrink.minSize) || quantity(self.shrink.minSize).compareTo(quantity(self.maxSize)) <= 0"
+        "!has(self.shrink) || !has(self.shrink.minSize) || quantity(string(self.shrink.minSize)).compareTo(quantity(string(self.maxSize))) <= 0"
     ).message("shrink.minSize is to be no more than maxSize"),
     validation = Rule::new(
-        "!has(self.maxStep) || quantity(self.minStep).compareTo(quantity(self.maxStep)) <= 0"
+        "!has(self.maxStep) || quantity(string(self.minStep)).compareTo(quantity(string(self.maxStep))) <= 0"
     ).message("minStep, which is 1Gi if it is not given, is to be no more than maxStep")
 )]
 pub struct Autoscale {
@@ -42,12 +43,14 @@ pub struct Autoscale {
     pub grow_within: Option<Span>,
     /// By how much it grows at least. Where there is no room for that, half of it is tried.
     #[serde(default = "min_step")]
-    #[schemars(default = "min_step")]
+    #[schemars(default = "min_step", schema_with = "as_written")]
     pub min_step: Quantity,
     /// By how much it grows at most.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "as_written")]
     pub max_step: Option<Quantity>,
     /// How large it becomes at most.
+    #[schemars(schema_with = "as_written")]
     pub max_size: Quantity,
     /// How long it stays as it is after it has grown.
     #[serde(default = "cool_down")]
@@ -84,7 +87,7 @@ pub struct Shrink {
     /// How small it becomes at least. Without this that is the size in the template, of which only this
     /// field allows less.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Quantity")]
+    #[schemars(schema_with = "as_written")]
     pub min_size: Option<Quantity>,
     /// How long it does not shrink after it has grown or shrunk by itself.
     #[serde(default = "shrink_cool_down")]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::Quantity;
 use crate::api::dns_name::{DNS_LABEL, DNS_NAME_OR_NONE};
+use crate::api::quantity::as_written;
 
 /// A claim, as `volumeClaimTemplates` of a StatefulSet has it.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
@@ -141,5 +142,6 @@ pub struct TemplateResources {
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 pub struct TemplateRequests {
     /// The size, such as `4Gi`.
+    #[schemars(schema_with = "as_written")]
     pub storage: Quantity,
 }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Quantity;
+use crate::api::quantity::as_written;
 
 /// Volume groups of some nodes, under one name that StorageClasses use.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
@@ -52,7 +53,8 @@ pub struct PoolSpec {
     #[serde(default)]
     pub create: bool,
     /// Room that is left free in each group, for growths and snapshots.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "as_written")]
     pub reserve: Option<Quantity>,
 }
 

@@ -1,9 +1,10 @@
 //! Sizes as Kubernetes writes them.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::Error;
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::bytes::Bytes;
@@ -15,8 +16,8 @@ pub struct Quantity(pub Bytes);
 const UNITS: [(&str, u32); 6] =
     [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
 
-impl std::fmt::Display for Quantity {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.0.get();
         match UNITS.iter().find(|(_, shift)| bytes > 0 && bytes.trailing_zeros() >= *shift) {
             Some((unit, shift)) => write!(f, "{}{unit}", bytes >> shift),
@@ -31,12 +32,53 @@ impl Serialize for Quantity {
     }
 }
 
+struct TextOrBytes;
+
+impl Visitor<'_> for TextOrBytes {
+    type Value = Quantity;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a size such as 10Gi, or a number of bytes")
+    }
+
+    // What the schema takes is read, however large: one size that no volume has must not hide its object.
+    fn visit_str<E: Error>(self, text: &str) -> Result<Quantity, E> {
+        Bytes::parse_capped(text).map(Quantity).map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, bytes: u64) -> Result<Quantity, E> {
+        Ok(Quantity(Bytes::new(bytes).min(Bytes::MAX)))
+    }
+
+    fn visit_i64<E: Error>(self, bytes: i64) -> Result<Quantity, E> {
+        self.visit_str(&bytes.to_string())
+    }
+}
+
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        // What the schema takes is read, however large: one size that no volume has must not hide its object.
-        Bytes::parse_capped(&text).map(Quantity).map_err(D::Error::custom)
+        deserializer.deserialize_any(TextOrBytes)
     }
+}
+
+/// All that Kubernetes writes of a size that is not negative, within the exponents that `Bytes` parses.
+const PATTERN: &str =
+    r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?([0-3]?[0-9]|40))?$";
+const LONGEST: u32 = 32;
+
+/// The schema of a size that a person writes: Kubernetes takes a bare number of bytes too, so `storage: 1073741824`
+/// needs no quotation marks.
+pub(super) fn as_written(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "x-kubernetes-int-or-string": true,
+        "nullable": false, // So that a `null` becomes the default.
+        "maxLength": LONGEST,
+        "pattern": PATTERN,
+        "x-kubernetes-validations": [{
+            "rule": "type(self) == int ? self >= 0 && self <= 8000000000000000000 : quantity(self).compareTo(quantity('8E')) <= 0",
+            "message": "a size is at least 0 and at most 8E",
+        }],
+    })
 }
 
 /// A plain text with a pattern: the schema of Kubernetes' own type fills a screen of `kubectl explain`.
@@ -52,9 +94,8 @@ impl JsonSchema for Quantity {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "maxLength": 32,
-            // All that Kubernetes writes of a size that is not negative, within the exponents that `Bytes` parses.
-            "pattern": r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?([0-3]?[0-9]|40))?$",
+            "maxLength": LONGEST,
+            "pattern": PATTERN,
             "x-kubernetes-validations": [{
                 "rule": "quantity(self).compareTo(quantity('8E')) <= 0",
                 "message": "a size is at most 8E",
@@ -67,6 +108,7 @@ impl JsonSchema for Quantity {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use serde_json::json;
 
     #[test]
     fn a_size_is_written_in_the_largest_unit_that_divides_it() {
@@ -99,6 +141,24 @@ mod tests {
             assert_eq!(serde_json::from_value::<Quantity>(text.into()).unwrap().0, bytes, "{text}");
         }
         assert!(serde_json::from_value::<Quantity>("1e41".into()).is_err(), "no schema takes it");
+    }
+
+    #[test]
+    fn a_size_may_be_a_bare_number_of_bytes() {
+        for (number, bytes) in [
+            (json!(0), Bytes::ZERO),
+            (json!(1_073_741_824), Bytes::gib(1)),
+            (json!(u64::MAX), Bytes::MAX),
+        ] {
+            assert_eq!(
+                serde_json::from_value::<Quantity>(number.clone()).unwrap().0,
+                bytes,
+                "{number}"
+            );
+        }
+        for wrong in [json!(-1), json!(1.5), json!(true), json!(null)] {
+            assert!(serde_json::from_value::<Quantity>(wrong.clone()).is_err(), "{wrong}");
+        }
     }
 
     proptest! {

@@ -49,7 +49,7 @@ fn objects(kind: &'static str, newer: bool) -> BoxedStrategy<Value> {
 /// Values that a schema takes; with `newer` also words that another version may have added to it.
 fn values(schema: &Value, newer: bool) -> BoxedStrategy<Value> {
     let plain = match schema["type"].as_str() {
-        _ if schema["x-kubernetes-int-or-string"] == json!(true) => int_or_text(),
+        _ if schema["x-kubernetes-int-or-string"] == json!(true) => int_or_text(schema, newer),
         Some("object") => fields(schema, newer),
         Some("array") => {
             let least = usize::try_from(schema["minItems"].as_u64().unwrap_or(0)).unwrap();
@@ -59,7 +59,6 @@ fn values(schema: &Value, newer: bool) -> BoxedStrategy<Value> {
         Some("integer") => {
             let (least, most) = match schema["format"].as_str() {
                 Some("int32") => (i64::from(i32::MIN), i64::from(i32::MAX)),
-                Some("uint16") => (0, i64::from(u16::MAX)),
                 Some("int64") | None => (i64::MIN, i64::MAX),
                 Some(other) => panic!("integers of {other}"),
             };
@@ -166,8 +165,12 @@ fn pattern(schema: &Value) -> Option<String> {
     Some(bare.replace("[0-9]+", "[0-9]{1,14}").replace("]*", "]{0,9}").replace("]+", "]{1,9}"))
 }
 
-/// Percent or bytes, as the rule of a share has it.
-fn int_or_text() -> BoxedStrategy<Value> {
+/// A size; or percent or bytes, as the rule of a share has it.
+fn int_or_text(schema: &Value, newer: bool) -> BoxedStrategy<Value> {
+    if schema["pattern"].is_string() {
+        let bytes = (0_i64..=8_000_000_000_000_000_000).prop_map(Value::from);
+        return prop_oneof![3 => texts(schema, newer), 1 => bytes].boxed();
+    }
     let bytes = from("[1-9][0-9]{0,5}([.][0-9]{1,3})?([KMGT]i|[kMGT])");
     prop_oneof![(1_i64..=999).prop_map(Value::from), from("[1-9][0-9]{0,2}%"), bytes].boxed()
 }
