@@ -4,9 +4,11 @@
 //! be right is what is in there moved into place, which takes no room. To hash it first would take the room
 //! of the archive besides, or a second download, whose bytes might be others. A wrong sum leaves nothing.
 
+mod absolute;
 mod fetch;
 mod put;
 mod reach;
+mod route;
 mod stream;
 
 use std::ffi::CStr;
@@ -24,6 +26,7 @@ use crate::copy::{
 pub use fetch::Address;
 use put::Put;
 pub use reach::{Network, Reach};
+pub use route::{Bundle, HostName, Proxies, Route};
 use stream::{Guard, Raw, decode};
 
 /// The hidden directory of the target; the tree is in a directory in it.
@@ -41,8 +44,8 @@ const TRAILING: u64 = 16 << 20;
 pub enum Origin<'a> {
     /// A file of this machine.
     File(&'a Path),
-    /// An http or https address, and which may be asked for it.
-    Address(&'a Address, &'a Reach),
+    /// An http or https address, and how its server is reached.
+    Address(&'a Address, &'a Route),
 }
 
 /// What is unpacked, and how.
@@ -148,8 +151,8 @@ fn open(origin: &Origin) -> Result<(Raw, String), CopyError> {
             let length = file.metadata().at("reading", name)?.len();
             Ok((Raw::new(Box::new(file), Some(length)), path.display().to_string()))
         }
-        Origin::Address(address, reach) => {
-            let (body, length) = fetch::fetch(address, reach)?;
+        Origin::Address(address, route) => {
+            let (body, length) = fetch::fetch(address, route)?;
             Ok((Raw::new(Box::new(body), length), address.to_string()))
         }
     }

@@ -1,33 +1,30 @@
 //! An archive from an http or https address, as a stream.
 
-use std::error::Error;
 use std::fmt;
 use std::io::{self, Read};
-use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Empty};
-use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::dns::Name;
-use hyper_util::rt::TokioExecutor;
-use tokio::runtime::Runtime;
-use tokio::time::timeout;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use http::{Response, StatusCode, Uri, header};
+use rustls::CertificateError;
+use rustls::crypto::ring;
+use ureq::config::AutoHeaderValue;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{Connector as _, DefaultConnector, NextTimeout};
+use ureq::{Agent, Body, BodyReader, Proxy};
 
-use crate::archive::Reach;
+use crate::archive::absolute::AbsoluteForm;
+use crate::archive::{Reach, Route};
 use crate::copy::CopyError;
 
-/// How long an answer may take, and after it each piece.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the look-up of a name may take, and then the connection.
+const LOOK_UP: Duration = Duration::from_secs(20);
 /// How often an address may lead to another.
 const REDIRECTS: usize = 5;
-
-type Body = hyper::body::Incoming;
-type Piece = hyper::body::Bytes;
 
 /// An http or https address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,9 +55,8 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// The address itself, where the host is one and no name.
-    fn literal(&self) -> Option<IpAddr> {
-        self.0.host()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
+    fn is_https(&self) -> bool {
+        self.0.scheme_str() == Some("https")
     }
 
     /// Where a redirection leads; from https never to http.
@@ -79,7 +75,7 @@ impl Address {
                 here(&format!("{dir}/{to}"))
             }
         }?;
-        if self.0.scheme_str() == Some("https") && next.0.scheme_str() != Some("https") {
+        if self.is_https() && !next.is_https() {
             return Err(format!("it leads to {next}, which is not https"));
         }
         Ok(next)
@@ -91,77 +87,17 @@ impl Address {
 ///
 /// # Errors
 /// [`CopyError::Refused`] for an answer that will stay so, [`CopyError::Failed`] for one that may not.
-pub fn fetch(address: &Address, reach: &Reach) -> Result<(Stream, Option<u64>), CopyError> {
-    let failed = |source| failed(address, source);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(failed)?;
-    let response = runtime.block_on(ask(address, reach))?;
+pub fn fetch(address: &Address, route: &Route) -> Result<(Stream, Option<u64>), CopyError> {
+    let response = ask(address, route)?;
     let length = response.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-    let stream = Stream { runtime, body: response.into_body(), piece: Piece::new() };
-    Ok((stream, length))
+    Ok((Stream(response.into_body().into_reader()), length))
 }
 
-/// That a name leads to no address that may be asked.
-#[derive(Debug, thiserror::Error)]
-#[error("out of reach")]
-struct OutOfReach;
-
-/// The addresses of a name that may be asked. It is these that are connected to: a name cannot lead elsewhere
-/// between the look and the connection.
-async fn resolve(
-    name: Name,
-    reach: Arc<Reach>,
-) -> Result<std::vec::IntoIter<SocketAddr>, Box<dyn Error + Send + Sync>> {
-    let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-    let there_are_none = found.is_empty();
-    let allowed: Vec<SocketAddr> = found.into_iter().filter(|at| reach.allows(at.ip())).collect();
-    if allowed.is_empty() && !there_are_none {
-        return Err(OutOfReach.into());
-    }
-    Ok(allowed.into_iter())
-}
-
-fn out_of_reach(address: &Address) -> CopyError {
-    CopyError::Refused(format!(
-        "{address} leads to no public address: from here archives are fetched from public addresses alone, \
-         and from those that the administrator allows (operator.allowedArchiveCidrs)"
-    ))
-}
-
-/// Whether something failed because of what it leads to.
-fn is_out_of_reach(error: &(dyn Error + 'static)) -> bool {
-    error.is::<OutOfReach>() || error.source().is_some_and(is_out_of_reach)
-}
-
-async fn ask(first: &Address, reach: &Reach) -> Result<Response<Body>, CopyError> {
-    let shared = Arc::new(reach.clone());
-    let resolver = tower::service_fn(move |name: Name| resolve(name, shared.clone()));
-    let mut tcp = HttpConnector::new_with_resolver(resolver);
-    tcp.enforce_http(false);
-    let connector = HttpsConnectorBuilder::new().with_native_roots();
-    let connector = connector.map_err(|source| failed(first, source))?;
-    let connector = connector.https_or_http().enable_http1().wrap_connector(tcp);
-    let client = Client::builder(TokioExecutor::new()).build(connector);
+fn ask(first: &Address, route: &Route) -> Result<Response<Body>, CopyError> {
     let mut address = first.clone();
     for _ in 0..=REDIRECTS {
-        // Where the host is an address nothing is resolved.
-        if address.literal().is_some_and(|literal| !reach.allows(literal)) {
-            return Err(out_of_reach(&address));
-        }
-        let request = Request::get(address.0.clone())
-            .header(header::USER_AGENT, concat!("pliant/", env!("CARGO_PKG_VERSION")))
-            .body(Empty::<Piece>::new())
-            .map_err(|error| failed(&address, io::Error::other(error)))?;
-        let answer = timeout(PATIENCE, client.request(request)).await;
-        let answer = answer.map_err(|_| failed(&address, io::ErrorKind::TimedOut.into()))?;
-        let answer = answer.map_err(|error| {
-            if is_out_of_reach(&error) {
-                out_of_reach(&address)
-            } else {
-                failed(&address, io::Error::other(error))
-            }
-        })?;
+        let answer = ask_one(&address, route)?;
         match leads_to(&answer) {
             None => return answered(&address, answer),
             Some(to) => {
@@ -171,6 +107,168 @@ async fn ask(first: &Address, reach: &Reach) -> Result<Response<Body>, CopyError
         }
     }
     Err(CopyError::Refused(format!("{first} leads on more than {REDIRECTS} times")))
+}
+
+fn ask_one(address: &Address, route: &Route) -> Result<Response<Body>, CopyError> {
+    let proxy = route.proxies.of(&address.0);
+    if proxy.is_some() && !route.reach.allows_by_proxy(address.0.host().unwrap_or_default()) {
+        return Err(CopyError::Refused(format!(
+            "{address} is fetched by a proxy, which finds its address: from here archives are fetched so only \
+             from hosts that the administrator names (populator.allowedArchiveHosts)"
+        )));
+    }
+    let mut request = agent(address, route, proxy)?.get(address.0.clone());
+    if let Some(word) = proxy.filter(|_| !address.is_https()).and_then(password) {
+        request = request.header(header::PROXY_AUTHORIZATION, word);
+    }
+    request.call().map_err(|error| cannot(address, proxy, error))
+}
+
+/// What a proxy is shown that wants to know who asks; of a tunnel it is the client that shows it.
+fn password(proxy: &Proxy) -> Option<String> {
+    let user = proxy.username()?;
+    let both = format!("{user}:{}", proxy.password().unwrap_or_default());
+    Some(format!("Basic {}", BASE64_STANDARD.encode(both)))
+}
+
+/// Who asks for one address. A proxy makes a tunnel for https; for http it asks itself.
+fn agent(address: &Address, route: &Route, proxy: Option<&Proxy>) -> Result<Agent, CopyError> {
+    let is_https = address.is_https();
+    let roots = if is_https { roots(address, route)? } else { RootCerts::from([]) };
+    let tls = TlsConfig::builder()
+        .root_certs(roots)
+        .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()));
+    let config = Agent::config_builder()
+        .tls_config(tls.build())
+        .proxy(proxy.filter(|_| is_https).cloned())
+        .user_agent(concat!("pliant/", env!("CARGO_PKG_VERSION")))
+        .accept_encoding(AutoHeaderValue::None)
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .timeout_resolve(Some(LOOK_UP))
+        .timeout_connect(Some(LOOK_UP))
+        .timeout_send_request(Some(route.patience))
+        .timeout_recv_response(Some(route.patience))
+        .timeout_per_read(Some(route.patience))
+        .timeout_per_write(Some(route.patience))
+        .build();
+    Ok(match proxy {
+        None => {
+            let within = Within(route.reach.clone());
+            Agent::with_parts(config, DefaultConnector::new(), within)
+        }
+        Some(_) if is_https => {
+            Agent::with_parts(config, DefaultConnector::new(), DefaultResolver::default())
+        }
+        Some(proxy) => {
+            let connector = DefaultConnector::new().chain(AbsoluteForm);
+            Agent::with_parts(config, connector, AtProxy(proxy.uri().clone()))
+        }
+    })
+}
+
+/// Whom we believe: the authorities of the machine, and those of the bundle.
+fn roots(address: &Address, route: &Route) -> Result<RootCerts, CopyError> {
+    let machine = rustls_native_certs::load_native_certs();
+    let all = machine.certs.iter().chain(route.bundle.certificates());
+    let all: Vec<Certificate<'static>> =
+        all.map(|one| Certificate::from_der(one).to_owned()).collect();
+    if all.is_empty() {
+        return Err(CopyError::Refused(format!(
+            "{address}: no authority is known here; {GIVE_IT}"
+        )));
+    }
+    Ok(RootCerts::from(all))
+}
+
+const GIVE_IT: &str = "give the certificate of the one that has signed the server's, as PEM, in the chart's value \
+                       populator.caBundle, or in --ca-bundle of `pliant unpack`";
+
+/// That a name leads to no address that may be asked.
+#[derive(Debug, thiserror::Error)]
+#[error("out of reach")]
+struct OutOfReach;
+
+/// Finds the addresses of a name that may be asked. It is these that are connected to: a name cannot lead
+/// elsewhere between the look and the connection.
+#[derive(Debug)]
+struct Within(Reach);
+
+impl Resolver for Within {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &ureq::config::Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let found = DefaultResolver::default().resolve(uri, config, timeout)?;
+        let mut allowed = self.empty();
+        for at in found.iter().filter(|at| self.0.allows(at.ip())) {
+            allowed.push(*at);
+        }
+        if allowed.is_empty() {
+            return Err(ureq::Error::Other(OutOfReach.into()));
+        }
+        Ok(allowed)
+    }
+}
+
+/// Finds a proxy, whatever it is asked for.
+#[derive(Debug)]
+struct AtProxy(Uri);
+
+impl Resolver for AtProxy {
+    fn resolve(
+        &self,
+        _: &Uri,
+        config: &ureq::config::Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        DefaultResolver::default().resolve(&self.0, config, timeout)
+    }
+}
+
+/// Why there is no answer.
+fn cannot(address: &Address, proxy: Option<&Proxy>, error: ureq::Error) -> CopyError {
+    match &error {
+        ureq::Error::Other(why) if why.is::<OutOfReach>() => {
+            return CopyError::Refused(format!(
+                "{address} leads to no public address: from here archives are fetched from public addresses \
+                 alone, and from those that the administrator allows (operator.allowedArchiveCidrs)"
+            ));
+        }
+        _ if is_unknown_authority(&error) => {
+            return CopyError::Refused(format!(
+                "{address}: its certificate is signed by an authority that is not known here; {GIVE_IT}"
+            ));
+        }
+        _ => {}
+    }
+    let error = in_time(error);
+    match proxy {
+        None => failed(address, error),
+        Some(proxy) => {
+            let at = format!("{}:{}", proxy.host(), proxy.port());
+            failed(address, io::Error::new(error.kind(), format!("by the proxy {at}: {error}")))
+        }
+    }
+}
+
+fn is_unknown_authority(error: &ureq::Error) -> bool {
+    let tls = match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref().and_then(|error| error.downcast_ref()),
+        _ => None,
+    };
+    matches!(tls, Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)))
+}
+
+/// As the system would say it.
+fn in_time(error: ureq::Error) -> io::Error {
+    match error {
+        ureq::Error::Timeout(_) => io::ErrorKind::TimedOut.into(),
+        other => other.into_io(),
+    }
 }
 
 fn leads_to(answer: &Response<Body>) -> Option<&str> {
@@ -195,28 +293,16 @@ fn failed(address: &Address, source: io::Error) -> CopyError {
     CopyError::Failed { doing: "fetching", path: address.to_string(), source }
 }
 
-/// The body of an answer, read by one who waits for it.
-pub struct Stream {
-    runtime: Runtime,
-    body: Body,
-    piece: Piece,
-}
+/// The body of an answer.
+pub struct Stream(BodyReader<'static>);
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.piece.is_empty() {
-            let next = self.runtime.block_on(async { timeout(PATIENCE, self.body.frame()).await });
-            match next.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))? {
-                None => return Ok(0),
-                Some(Err(error)) => {
-                    return Err(io::Error::new(io::ErrorKind::ConnectionAborted, error));
-                }
-                Some(Ok(frame)) => self.piece = frame.into_data().unwrap_or_default(),
-            }
-        }
-        let length = buffer.len().min(self.piece.len());
-        buffer[..length].copy_from_slice(&self.piece.split_to(length));
-        Ok(length)
+        // Whatever it is, it is no fault of the archive, and another try may bring more.
+        self.0.read(buffer).map_err(|error| match in_time(error.into()) {
+            error if error.kind() == io::ErrorKind::TimedOut => error,
+            error => io::Error::new(io::ErrorKind::ConnectionAborted, error),
+        })
     }
 }
 

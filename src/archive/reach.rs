@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use crate::archive::HostName;
+
 /// A range of addresses, `10.0.0.0/8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
@@ -19,6 +21,8 @@ pub struct Reach {
     pub public_only: bool,
     /// Those that are not refused for that.
     pub allowed: Vec<Network>,
+    /// Hosts that a proxy may be asked for then: it is the proxy that finds their addresses.
+    pub hosts: Vec<HostName>,
 }
 
 impl Reach {
@@ -29,10 +33,20 @@ impl Reach {
             || is_public(address)
             || self.allowed.iter().any(|network| network.contains(address))
     }
+
+    /// Whether a proxy may be asked for a host.
+    pub fn allows_by_proxy(&self, host: &str) -> bool {
+        !self.public_only || self.hosts.iter().any(|one| one.is(host))
+    }
 }
 
 impl Network {
-    fn contains(&self, address: IpAddr) -> bool {
+    /// The range of one address alone.
+    pub(super) fn of(address: IpAddr) -> Network {
+        Network { base: address, prefix: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
         match (self.base, address) {
             (IpAddr::V4(base), IpAddr::V4(address)) => is_in_v4(address, base, self.prefix),
             (IpAddr::V6(base), IpAddr::V6(address)) => is_in_v6(address, base, self.prefix),
@@ -127,7 +141,7 @@ mod tests {
     #[test]
     fn what_means_something_here_alone_is_not_public() {
         let public = |text: &str| {
-            Reach { public_only: true, allowed: Vec::new() }.allows(text.parse().unwrap())
+            Reach { public_only: true, ..Reach::default() }.allows(text.parse().unwrap())
         };
         for text in [
             "127.0.0.1",
@@ -176,7 +190,7 @@ mod tests {
     fn what_is_allowed_is_asked_besides() {
         let allowed = ["10.2.0.0/16", "fd00:2::/32", "127.0.0.7/32"];
         let allowed = allowed.iter().map(|text| text.parse().unwrap()).collect();
-        let reach = Reach { public_only: true, allowed };
+        let reach = Reach { public_only: true, allowed, ..Reach::default() };
         let allows = |text: &str| reach.allows(text.parse().unwrap());
         for text in ["10.2.255.1", "::ffff:10.2.0.1", "fd00:2:1::1", "127.0.0.7", "9.9.9.9"] {
             assert!(allows(text), "{text}");

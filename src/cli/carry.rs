@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::archive::{Address, Network};
+use crate::archive::{Address, Bundle, HostName, Network};
 use crate::bytes::Bytes;
 use crate::cli::size;
 use crate::config::Rate;
@@ -98,6 +98,20 @@ pub struct UnpackRole {
     /// Addresses that --public-only lets pass besides, such as 10.2.0.0/16 [repeatable; default: none]
     #[arg(long, value_name = "CIDR", requires = "public_only")]
     pub allow_cidr: Vec<Network>,
+    /// Hosts that --public-only lets be fetched by a proxy, which finds their addresses: names such as files.example,
+    /// or all of a domain as *.files.example [repeatable; default: none]
+    #[arg(long, value_name = "HOST", requires = "public_only")]
+    pub allow_host: Vec<HostName>,
+    /// Certificates of authorities, as PEM, that are believed besides those of the machine, such as
+    /// "$(cat ca.pem)" [default: none]
+    #[arg(
+        long,
+        value_name = "PEM",
+        env = "PLIANT_CA_BUNDLE",
+        hide_env_values = true,
+        requires = "url"
+    )]
+    pub ca_bundle: Option<Bundle>,
     /// SHA-256 of the archive, 64 hexadecimal digits; with another one nothing is kept
     #[arg(long, value_name = "HEX")]
     pub sha256: Digest,

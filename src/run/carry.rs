@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::archive::{self, Origin, Reach};
+use crate::archive::{self, Origin, Proxies, Reach, Route};
 use crate::cli::{CarryFlags, CompareFlag, CopyRole, SendRole, SocketsFlag, UnpackRole};
 use crate::copy::{
     self, Compare, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy_device,
@@ -98,10 +98,17 @@ fn end_on_signals() -> Result<()> {
 
 /// `pliant unpack`.
 pub fn unpack(args: &UnpackRole) -> Result<ExitCode> {
-    let reach = Reach { public_only: args.public_only, allowed: args.allow_cidr.clone() };
+    let reach = Reach {
+        public_only: args.public_only,
+        allowed: args.allow_cidr.clone(),
+        hosts: args.allow_host.clone(),
+    };
+    let proxies = Proxies::read(|name| std::env::var(name).ok()).map_err(Error::msg)?;
+    let bundle = args.ca_bundle.clone().unwrap_or_default();
+    let route = Route { reach, proxies, bundle, ..Route::default() };
     let origin = match (&args.file, &args.url) {
         (Some(file), _) => Origin::File(file),
-        (None, Some(address)) => Origin::Address(address, &reach),
+        (None, Some(address)) => Origin::Address(address, &route),
         (None, None) => bail!("an archive is missing: name it with --file or --url"),
     };
     let (sum, target, owners) = (args.sha256, args.target.as_path(), !args.no_owners);

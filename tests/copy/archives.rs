@@ -1,13 +1,12 @@
 //! Archives: whole ones, wrong ones, and those that were made to lead out of the volume.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use pliant::archive::{Address, Order, Origin, Reach, unpack};
+use pliant::archive::{Order, Origin, unpack};
 use pliant::bytes::Bytes;
 use pliant::copy::{CopyError, Digest, Hand, Outcome, Progress};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
@@ -50,7 +49,7 @@ fn tar(things: &[Thing]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-fn good() -> Vec<u8> {
+pub fn good() -> Vec<u8> {
     let long = vec![7; 2_500_000];
     let mut builder = Builder::new(Vec::new());
     for (kind, path, to, content) in [
@@ -101,7 +100,7 @@ fn unpacked(world: &World, archive: &[u8]) -> Result<Outcome, CopyError> {
     Unpacking::default().of(world, archive)
 }
 
-fn is_as_it_was(world: &World) -> bool {
+pub fn is_as_it_was(world: &World) -> bool {
     fs::read_dir(world.target()).unwrap().count() == 0
 }
 
@@ -345,114 +344,4 @@ fn an_unpacking_that_died_anywhere_is_carried_on_to_the_same_end() {
         assert_eq!(seen(), expected, "{calls}");
         assert!(!target.join(".pliant-unpack").exists());
     }
-}
-
-/// Answers each request with the next of these, and then no more.
-fn serve(answers: Vec<Vec<u8>>) -> (String, std::thread::JoinHandle<Vec<String>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let served = std::thread::spawn(move || {
-        let mut asked = Vec::new();
-        for answer in answers {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut request = Vec::new();
-            let mut byte = [0];
-            while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
-                request.push(byte[0]);
-            }
-            asked.push(String::from_utf8(request).unwrap().lines().next().unwrap().to_owned());
-            let _ = stream.write_all(&answer); // Who has seen enough leaves.
-        }
-        asked
-    });
-    (address, served)
-}
-
-fn answer(head: &str, body: &[u8]) -> Vec<u8> {
-    let length = body.len();
-    let head = format!("HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
-    [head.as_bytes(), body].concat()
-}
-
-fn fetched(world: &World, url: &str, archive: &[u8]) -> Result<Outcome, CopyError> {
-    fetched_within(&Reach::default(), world, url, archive)
-}
-
-fn fetched_within(
-    reach: &Reach,
-    world: &World,
-    url: &str,
-    archive: &[u8],
-) -> Result<Outcome, CopyError> {
-    let address: Address = url.parse().unwrap();
-    let (origin, sum) = (Origin::Address(&address, reach), Digest::of(archive));
-    let target = world.target();
-    let order = Order { origin, sum, target: &target, owners: is_root(), max_size: None };
-    unpack(&order, &Hand::default(), &mut Progress::silent())
-}
-
-#[test]
-fn an_archive_is_fetched_also_from_where_it_has_moved_to() {
-    let world = World::new();
-    let archive = good();
-    let moved = answer("302 Found\r\nLocation: /b/c.tar?k=v", b"gone");
-    let (url, served) = serve(vec![moved, answer("200 OK", &archive)]);
-    let outcome = fetched(&world, &format!("{url}/a.tar"), &archive).unwrap();
-    assert_eq!(outcome.files, 7);
-    assert_eq!(served.join().unwrap(), ["GET /a.tar HTTP/1.1", "GET /b/c.tar?k=v HTTP/1.1"]);
-}
-
-#[test]
-fn answers_that_are_no_archive_are_errors_and_leave_nothing() {
-    let world = World::new();
-    let archive = good();
-    let cut = answer("200 OK", &archive)[..1_000_000].to_vec();
-    let round = || answer("301 Moved Permanently\r\nLocation: /x", b"");
-    let cases = [
-        (vec![answer("404 Not Found", b"no")], 2),
-        (vec![answer("503 Service Unavailable", b"no")], 5),
-        (vec![cut], 5),
-        (vec![answer("200 OK", b"<html>")], 2),
-        (vec![answer("302 Found\r\nLocation: file:///etc/passwd", b"")], 2),
-        ((0..6).map(|_| round()).collect(), 2),
-        (vec![Vec::new()], 5),
-    ];
-    for (answers, code) in cases {
-        let (url, served) = serve(answers);
-        let error = fetched(&world, &url, &archive).unwrap_err();
-        assert_eq!(error.code(), code, "{error:?}");
-        assert!(is_as_it_was(&world), "{error}");
-        served.join().unwrap();
-    }
-}
-
-#[test]
-fn what_is_not_public_is_not_asked_by_address_by_name_or_after_a_redirection() {
-    let world = World::new();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let public = Reach { public_only: true, allowed: Vec::new() };
-    for host in ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433"] {
-        let url = format!("http://{host}:{port}/a.tar");
-        let error = fetched_within(&public, &world, &url, b"").unwrap_err();
-        assert_eq!(error.code(), 2, "{error}");
-        assert!(error.to_string().contains("leads to no public address"), "{error}");
-    }
-    // What is allowed leads on to what is not.
-    let allowed = Reach { public_only: true, allowed: vec!["127.0.0.1/32".parse().unwrap()] };
-    for host in ["127.0.0.2", "[::1]", "169.254.169.254"] {
-        let moved = format!("302 Found\r\nLocation: http://{host}:{port}/b.tar");
-        let (url, served) = serve(vec![answer(&moved, b"")]);
-        let error = fetched_within(&allowed, &world, &url, b"").unwrap_err();
-        assert!(error.to_string().contains("/b.tar leads to no public address"), "{error}");
-        assert_eq!(served.join().unwrap().len(), 1);
-    }
-    listener.set_nonblocking(true).unwrap();
-    let waits = listener.accept().map(|(_, from)| from);
-    assert_eq!(waits.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
-    // And is fetched from itself.
-    let archive = good();
-    let (url, served) = serve(vec![answer("200 OK", &archive)]);
-    fetched_within(&allowed, &world, &url, &archive).unwrap();
-    served.join().unwrap();
 }

@@ -13,6 +13,7 @@ mod commands;
 mod cuts;
 mod devices;
 mod differences;
+mod fetches;
 mod hostile;
 mod index;
 mod rounds;
