@@ -22,7 +22,7 @@ mod people;
 mod tell;
 
 pub use carry::{CarryFlags, CompareFlag, CopyRole, SendRole, SocketsFlag, UnpackRole};
-pub use operator::{OperatorRole, WebhookFlags};
+pub use operator::{OperatorRole, ProxyFlags, WebhookFlags};
 pub use pages::{candidates, completion, manual, to_complete};
 pub use people::{
     Abort, Adopt, Completion, Crds, Doctor, Edit, Explain, Grow, Man, Move, Output, Plan, Report,
@@ -49,7 +49,7 @@ pub enum Command {
     /// Serve CSI Controller for a whole cluster: each node's agent does the work.
     Controller(ControllerRole),
     /// Fill claims of a whole cluster from archives and other claims, and tell those that nobody fills.
-    Operator(OperatorRole),
+    Operator(Box<OperatorRole>),
     /// Show how much room the nodes of a cluster have, and what is wrong with it.
     Status(Status),
     /// Say why a claim of a cluster is as it is, and what to do about it.

@@ -77,7 +77,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Operator(args) => {
             log::start(args.tell.log_format, &args.tell.log_level);
-            runtime()?.block_on(operator::serve(args))?;
+            runtime()?.block_on(operator::serve(*args))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Status(args) => runtime()?.block_on(people::status(&args)),

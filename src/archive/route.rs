@@ -39,12 +39,23 @@ impl Default for Route {
 
 /// Certificates of authorities, read from PEM.
 #[derive(Debug, Clone, Default)]
-pub struct Bundle(Vec<CertificateDer<'static>>);
+pub struct Bundle {
+    certificates: Vec<CertificateDer<'static>>,
+    pem: String,
+}
 
 impl Bundle {
+    /// The variable from which `pliant unpack` reads them.
+    pub const VARIABLE: &'static str = "PLIANT_CA_BUNDLE";
+
+    /// What it was read from.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
     /// Each certificate.
     pub fn certificates(&self) -> &[CertificateDer<'static>] {
-        &self.0
+        &self.certificates
     }
 }
 
@@ -64,7 +75,7 @@ impl FromStr for Bundle {
                         -----BEGIN CERTIFICATE-----"
                 .to_owned());
         }
-        Ok(Bundle(found))
+        Ok(Bundle { certificates: found, pem: text.to_owned() })
     }
 }
 

@@ -3,9 +3,10 @@
 use clap::Args;
 
 use crate::admission::Service;
-use crate::archive::Network;
+use crate::archive::{Bundle, HostName, Network};
 use crate::cli::TellFlags;
 use crate::config::Address;
+use crate::populators::PodSettings;
 use crate::populators::validator::Mode;
 
 /// `pliant operator`.
@@ -39,6 +40,28 @@ pub struct OperatorRole {
         requires = "fill_namespace"
     )]
     pub allowed_archive_cidrs: Vec<Network>,
+    /// Hosts from which a proxy may fetch archives for --fill-namespace, such as files.example, or all of a domain as
+    /// *.files.example [repeatable; default: none]
+    #[arg(
+        long = "allowed-archive-host",
+        value_name = "HOST",
+        env = "PLIANT_ALLOWED_ARCHIVE_HOST",
+        hide_env_values = true,
+        value_delimiter = ' ',
+        requires = "fill_namespace"
+    )]
+    pub allowed_archive_hosts: Vec<HostName>,
+    /// What those pods have besides, as JSON with labels, annotations, nodeSelector, tolerations, priorityClassName
+    /// and imagePullPolicy [default: nothing]
+    #[arg(long, value_name = "JSON", env = "PLIANT_POPULATOR_POD", hide_env_values = true)]
+    pub populator_pod: Option<PodSettings>,
+    /// Certificates of authorities, as PEM, that pods which fetch archives believe besides those of the image
+    /// [default: none]
+    #[arg(long, value_name = "PEM", env = "PLIANT_POPULATOR_CA_BUNDLE", hide_env_values = true)]
+    pub populator_ca_bundle: Option<Bundle>,
+    /// Proxies of those pods.
+    #[command(flatten)]
+    pub proxies: ProxyFlags,
     /// Whether claims are told that nobody has registered the kind they are to be filled from: auto,
     /// unless another validator tells them; on; or off
     #[arg(long, value_name = "WHEN", env = "PLIANT_VALIDATOR", hide_env_values = true,
@@ -50,6 +73,21 @@ pub struct OperatorRole {
     /// How it tells of itself.
     #[command(flatten)]
     pub tell: TellFlags,
+}
+
+/// The flags of the proxies by which archives are fetched.
+#[derive(Debug, Args)]
+pub struct ProxyFlags {
+    /// Proxy for archives with an http address, such as http://proxy.example:3128 [default: none]
+    #[arg(long, value_name = "URL", env = "PLIANT_POPULATOR_HTTP_PROXY", hide_env_values = true)]
+    pub populator_http_proxy: Option<String>,
+    /// Proxy for archives with an https address [default: none]
+    #[arg(long, value_name = "URL", env = "PLIANT_POPULATOR_HTTPS_PROXY", hide_env_values = true)]
+    pub populator_https_proxy: Option<String>,
+    /// Domains, addresses and ranges of addresses that are asked without a proxy, with commas between them
+    /// [default: none]
+    #[arg(long, value_name = "HOSTS", env = "PLIANT_POPULATOR_NO_PROXY", hide_env_values = true)]
+    pub populator_no_proxy: Option<String>,
 }
 
 /// The flags of the webhook that gives pods of StatefulSets their claims.

@@ -1,5 +1,7 @@
 //! The second claim and the pod that fills its volume. Pure.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -112,9 +114,16 @@ pub(super) fn pod(
     run.args = json!(fill.args);
     // Elsewhere the policies of the claim's namespace do not hold for it.
     if fill.fetches && Some(frame.namespace) != claim.namespace().as_deref() {
-        let allowed = frame.settings.allowed.iter().map(|cidr| format!("--allow-cidr={cidr}"));
-        let public_only = std::iter::once("--public-only".to_owned()).chain(allowed);
+        let settings = frame.settings;
+        let allowed = settings.allowed.iter().map(|cidr| format!("--allow-cidr={cidr}"));
+        let hosts = settings.allowed_hosts.iter().map(|host| format!("--allow-host={host}"));
+        let public_only = std::iter::once("--public-only".to_owned()).chain(allowed).chain(hosts);
         run.args = fill.args.iter().cloned().chain(public_only).collect();
+    }
+    if fill.fetches {
+        let fetching = frame.settings.fetching.iter();
+        run.env =
+            fetching.map(|(name, value)| json!({"name": name, "value": literal(value)})).collect();
     }
     run.capabilities = WRITES;
     run.volumes.push(target);
@@ -189,14 +198,22 @@ impl<'a> Run<'a> {
     /// The pod: its capabilities are among those that the policy `baseline` of Kubernetes lets a namespace
     /// have; no token, no network identity, and nothing of its own that could be written.
     pub fn pod(self, claim: &PersistentVolumeClaim, frame: Frame<'_>) -> Pod {
+        let settings = &frame.settings.pod;
         let secrets = frame.settings.pull_secrets.iter().map(|name| json!({ "name": name }));
         let secrets: Vec<Value> = secrets.collect();
         // It goes where the pod of a claim will go, which may tolerate what this does not know.
         let cordon = json!({"operator": "Exists", "effect": "NoSchedule"});
-        let tolerations = self.pod.tolerations.iter().map(|one| json!(one));
+        let tolerations = self.pod.tolerations.iter().chain(&settings.tolerations);
+        let tolerations = tolerations.map(|one| json!(one));
         let tolerations: Vec<Value> = [cordon].into_iter().chain(tolerations).collect();
+        let of_workload = self.pod.priority_class_name.as_deref();
+        let priority = of_workload.or(some(&settings.priority_class_name));
+        let mut metadata = metadata(claim, &self.name, frame.namespace);
+        // What stands there already is what we know them by.
+        add(&mut metadata["labels"], &settings.labels);
+        add(&mut metadata["annotations"], &settings.annotations);
         let pod = json!({
-            "metadata": metadata(claim, &self.name, frame.namespace),
+            "metadata": metadata,
             "spec": {
                 "restartPolicy": "Never",
                 "automountServiceAccountToken": false,
@@ -205,7 +222,8 @@ impl<'a> Run<'a> {
                 "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
                 "affinity": affinity(&self.nodes),
                 "imagePullSecrets": secrets,
-                "priorityClassName": self.pod.priority_class_name,
+                "nodeSelector": settings.node_selector,
+                "priorityClassName": priority,
                 "tolerations": tolerations,
                 "containers": [self.container(frame)],
                 "volumes": self.volumes,
@@ -218,6 +236,7 @@ impl<'a> Run<'a> {
         json!({
             "name": CONTAINER,
             "image": frame.settings.image,
+            "imagePullPolicy": some(&frame.settings.pod.image_pull_policy),
             "args": self.args,
             "env": self.env,
             "volumeMounts": self.mounts,
@@ -230,6 +249,19 @@ impl<'a> Run<'a> {
                 "capabilities": {"drop": ["ALL"], "add": self.capabilities},
             },
         })
+    }
+}
+
+fn some(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// Add what is not there yet.
+fn add(to: &mut Value, more: &BTreeMap<String, String>) {
+    for (key, value) in more {
+        if to.get(key).is_none() {
+            to[key] = json!(value);
+        }
     }
 }
 
@@ -398,6 +430,78 @@ pub(super) mod tests {
             assert_eq!(spec["priorityClassName"], "high");
             let all = json!([{"operator": "Exists", "effect": "NoSchedule"}, tolerations[0]]);
             assert_eq!(spec["tolerations"], all);
+        }
+    }
+
+    #[test]
+    fn every_pod_has_what_the_administrator_gives_and_what_we_know_it_by() {
+        let pod = r#"{
+            "labels": {"team": "storage", "app.kubernetes.io/name": "other"},
+            "annotations": {"sidecar.istio.io/inject": "false"},
+            "nodeSelector": {"disk": "nvme"},
+            "tolerations": [{"key": "storage", "operator": "Exists"}],
+            "priorityClassName": "usual",
+            "imagePullPolicy": "Always"
+        }"#;
+        let settings = Settings { pod: pod.parse().unwrap(), ..Settings::default() };
+        let (fit, claim) = (Fit::default(), claim("Filesystem"));
+        let high = json!({"tolerations": [{"key": "db"}], "priorityClassName": "high"});
+        let own = Fill { pod: serde_json::from_value(high).unwrap(), ..Fill::default() };
+        for (fill, priority, count) in [(Fill::default(), "usual", 2), (own, "high", 3)] {
+            let far = crate::populators::Far::default();
+            for made in [
+                super::pod(&claim, &fill, frame(&settings, &fit), 3),
+                probe(&claim, &fill, frame(&settings, &fit), 3),
+                crate::populators::sender::pod(
+                    &claim,
+                    &claim,
+                    (&fill, &far),
+                    frame(&settings, &fit),
+                ),
+            ] {
+                let labels = made.labels();
+                assert_eq!(labels["team"], "storage");
+                assert_eq!(labels["app.kubernetes.io/name"], "pliant-fill");
+                assert_eq!(made.annotations()["sidecar.istio.io/inject"], "false");
+                assert_eq!(made.annotations()[CLAIM], "shop/db");
+                let spec = serde_json::to_value(made).unwrap()["spec"].clone();
+                assert_eq!(spec["nodeSelector"], json!({"disk": "nvme"}));
+                assert_eq!(spec["priorityClassName"], priority);
+                assert_eq!(spec["tolerations"].as_array().unwrap().len(), count);
+                assert_eq!(spec["containers"][0]["imagePullPolicy"], "Always");
+            }
+        }
+        // Without any, the pods are as Kubernetes has them.
+        let settings = Settings::default();
+        let made = super::pod(&claim, &Fill::default(), frame(&settings, &fit), 3);
+        let container = &made.spec.as_ref().unwrap().containers[0];
+        assert_eq!(container.image_pull_policy, None);
+        assert_eq!(made.spec.as_ref().unwrap().priority_class_name, None);
+    }
+
+    #[test]
+    fn only_a_pod_that_fetches_gets_proxies_and_authorities() {
+        let fetching = vec![("HTTPS_PROXY".to_owned(), "http://p:1/$(A)".to_owned())];
+        let settings = Settings {
+            namespace: Some("fills".to_owned()),
+            fetching,
+            allowed_hosts: vec!["files.example".to_owned()],
+            ..Settings::default()
+        };
+        let (fit, claim) = (Fit::default(), claim("Filesystem"));
+        for fetches in [true, false] {
+            let fill = Fill { fetches, ..Fill::default() };
+            let frame = Frame { namespace: "fills", ..frame(&settings, &fit) };
+            let made = super::pod(&claim, &fill, frame, 3);
+            let container = &made.spec.unwrap().containers[0];
+            let env: Vec<_> = container.env.iter().flatten().map(|one| one.value.clone()).collect();
+            let args = container.args.clone().unwrap_or_default().join(" ");
+            if fetches {
+                assert_eq!(env, [Some("http://p:1/$$(A)".to_owned())]);
+                assert_eq!(args, "--public-only --allow-host=files.example");
+            } else {
+                assert!(env.is_empty() && args.is_empty(), "{env:?} {args}");
+            }
         }
     }
 

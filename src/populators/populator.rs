@@ -18,7 +18,7 @@ use crate::populators::looks::{Looks, keys_of_source};
 use crate::populators::notes::TELL_EVERY;
 use crate::populators::plan::plan;
 use crate::populators::seen::{Seen, uid};
-use crate::populators::{PopulatorReason, Source, Tally, Watches};
+use crate::populators::{PodSettings, PopulatorReason, Source, Tally, Watches};
 
 /// After a look, in which what belongs together goes on to change; what comes after a quiet time is
 /// looked at at once.
@@ -31,7 +31,7 @@ const SOON: Duration = Duration::from_secs(1);
 pub(super) const AGAIN: Duration = Duration::from_secs(10);
 
 /// How claims are filled.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
     /// The image of the fill pods, which is this program's.
     pub image: String,
@@ -41,8 +41,14 @@ pub struct Settings {
     /// Names of the Secrets with which their image is pulled; without any, those of the ServiceAccount `default`
     /// of the namespace are used, as Kubernetes has it.
     pub pull_secrets: Vec<String>,
+    /// What else all these pods have.
+    pub pod: PodSettings,
+    /// Variables, by their names, of the pods that fetch an archive: proxies, and authorities that are believed.
+    pub fetching: Vec<(String, String)>,
     /// Ranges of addresses that are not public and that a pod of that namespace may fetch from.
     pub allowed: Vec<String>,
+    /// Hosts that a pod of that namespace may have a proxy fetch from.
+    pub allowed_hosts: Vec<String>,
 }
 
 /// Fills the claims of one kind of source.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result, bail};
 use async_trait::async_trait;
 use kube::{Api, Client};
 use tokio::net::TcpListener;
@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::{self, Keeper, Service, Shown, Workload};
 use crate::api::{ArchivePopulator, PvcSourcePopulator, StatefulSetName};
+use crate::archive::{Bundle, Proxies};
 use crate::autoscaler;
-use crate::cli::{OperatorRole, WebhookFlags};
+use crate::cli::{OperatorRole, ProxyFlags, WebhookFlags};
 use crate::cluster::{Asks, Watched, every, unreadable_by_kind};
 use crate::controllers::nudge::wake_resizer;
 use crate::metrics::{FigureSource, Figures, Metrics};
@@ -39,7 +40,10 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
         image: role.fill_image,
         namespace: role.fill_namespace,
         pull_secrets: role.populator_image_pull_secrets,
+        pod: role.populator_pod.unwrap_or_default(),
+        fetching: fetching(&role.proxies, role.populator_ca_bundle.as_ref())?,
         allowed: role.allowed_archive_cidrs.iter().map(ToString::to_string).collect(),
+        allowed_hosts: role.allowed_archive_hosts.iter().map(ToString::to_string).collect(),
     };
     let counts = Arc::new(Counts(metrics));
     let tally: Arc<dyn Tally> = counts.clone();
@@ -69,6 +73,26 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
     let (_, (), admitted) =
         tokio::join!(loops, stopping, admit(role.webhook, &client, shown, &keeper, &stop));
     admitted
+}
+
+/// The variables of pods that fetch archives. Whoever may read pods of a namespace reads them too.
+fn fetching(flags: &ProxyFlags, bundle: Option<&Bundle>) -> Result<Vec<(String, String)>> {
+    let ProxyFlags { populator_http_proxy, populator_https_proxy, populator_no_proxy } = flags;
+    let given = [populator_http_proxy, populator_https_proxy, populator_no_proxy];
+    let given = Proxies::VARIABLES.into_iter().zip(given);
+    let given = given.filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
+    let mut variables: Vec<(String, String)> = given.collect();
+    let proxies = Proxies::read(|name| {
+        let found = variables.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.clone())
+    });
+    if proxies.map_err(Error::msg)?.holds_password() {
+        bail!(
+            "a proxy of archives holds a password, which would stand in pods of all namespaces; name one without"
+        )
+    }
+    variables.extend(bundle.map(|bundle| (Bundle::VARIABLE.to_owned(), bundle.pem().to_owned())));
+    Ok(variables)
 }
 
 /// Give pods their claims, if that is wanted, until `stop`; a webhook that cannot be served stops the
@@ -180,5 +204,30 @@ impl Tally for Counts {
 impl autoscaler::Tally for Counts {
     fn paused(&self, away: Duration) {
         self.0.paused(away);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_that_fetch_get_the_proxies_that_are_given_and_no_password() {
+        let flags = |https: Option<&str>| ProxyFlags {
+            populator_http_proxy: None,
+            populator_https_proxy: https.map(str::to_owned),
+            populator_no_proxy: Some(".svc,10.0.0.0/8".to_owned()),
+        };
+        let given = fetching(&flags(Some("http://p:3128")), None).unwrap();
+        let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let expected = [of("HTTPS_PROXY", "http://p:3128"), of("NO_PROXY", ".svc,10.0.0.0/8")];
+        assert_eq!(given, expected);
+        for (wrong, why) in [
+            ("http://u:secret@p", "holds a password"),
+            ("socks5://p", "HTTPS_PROXY names no proxy"),
+        ] {
+            let error = fetching(&flags(Some(wrong)), None).unwrap_err().to_string();
+            assert!(error.contains(why) && !error.contains("secret"), "{error}");
+        }
     }
 }

@@ -114,6 +114,15 @@ spec:
 {{- end }}
 {{- end }}
 
+{{/* What all pods that fill volumes have, for the operator; a dollar would be a variable of its container. */}}
+{{- define "pliant.populatorPod" -}}
+{{- $pod := pick .Values.populator "annotations" "nodeSelector" "tolerations" "priorityClassName" -}}
+{{- $labels := merge dict (.Values.populator.labels | default dict) (.Values.commonLabels | default dict) -}}
+{{- $pod = merge (dict "labels" $labels "imagePullPolicy" .Values.image.pullPolicy) $pod -}}
+{{- range $key, $value := $pod }}{{ if not $value }}{{ $pod = omit $pod $key }}{{ end }}{{ end -}}
+{{- $pod | toJson | replace "$" "$$" -}}
+{{- end }}
+
 {{/* An image by its digest, else by its tag: dict root, image. global.imageRegistry takes the place of its registry. */}}
 {{- define "pliant.image" -}}
 {{- $repository := .image.repository -}}

@@ -18,6 +18,7 @@ mod deaths;
 mod dice;
 mod expansion;
 mod faults;
+mod fetches;
 #[path = "../../../tests/tally/figures.rs"]
 mod figures;
 mod foreign;

@@ -38,7 +38,7 @@ fn reason(status: Option<&PopulatorStatus>) -> Option<(FillingPhase, Option<Stri
 }
 
 /// A tar with one file, as the format has it.
-fn tar(name: &str, content: &[u8]) -> Vec<u8> {
+pub fn tar(name: &str, content: &[u8]) -> Vec<u8> {
     let mut header = [0_u8; 512];
     let mut put =
         |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());

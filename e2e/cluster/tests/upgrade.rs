@@ -37,7 +37,7 @@ async fn lives_during(world: &World, change: &str, changed: impl Future<Output =
 }
 
 /// Take the last upgrade of the chart back.
-async fn roll_back() {
+pub async fn roll_back() {
     must("helm", &["rollback", "pliant", "-n", "pliant-system"]).await;
     must("e2e/cluster/rolled-out", &[]).await;
 }
