@@ -172,8 +172,11 @@ impl<S: Source> Populator<S> {
     ) -> Result<(), kube::Error> {
         // What was written before the refusal has changed what is told.
         let Some((seen, source)) = self.observe(&seen.claim.metadata).await? else { return Ok(()) };
-        let message =
+        let mut message =
             format!("what fills the claim cannot be made in namespace {}: {why}", work.namespace);
+        if why.contains("violates PodSecurity") {
+            message.push_str(&allow(work));
+        }
         let work = Work { seen: &seen, source: source.as_ref(), namespace: work.namespace };
         for step in seen.wait(PopulatorReason::FillRefused, &message) {
             self.apply(step, &work).await?;
@@ -187,6 +190,18 @@ impl<S: Source> Populator<S> {
         let its = self.watches.claims_filled_from::<S>(&namespace, &source.name_any());
         its.iter().map(|claim| uid(&claim.metadata).to_owned()).collect()
     }
+}
+
+/// What lets a namespace have the pods that fill: as root they keep the owners of files.
+fn allow<S: Source>(work: &Work<'_, S>) -> String {
+    let label = "pod-security.kubernetes.io/enforce=baseline";
+    let other = work.source.is_some_and(|source| !source.is_near());
+    let other =
+        if other { ", or have it filled in another one: value operator.fillNamespace" } else { "" };
+    format!(
+        "; it runs as root, which the policy baseline lets it: `kubectl label --overwrite namespace {} {label}`{other}",
+        work.namespace
+    )
 }
 
 /// After how long a claim is looked at without a change of what is watched.

@@ -161,3 +161,39 @@ async fn a_pod_of_a_tenant_that_has_the_name_of_the_sender_is_neither_believed_n
         (Some(Content::Whole("records".to_owned())), vec![])
     );
 }
+
+/// What the API server says of a pod that the policy of its namespace does not let be made.
+const RESTRICTED: &str = "pods \"prime-u\" is forbidden: violates PodSecurity \"restricted:latest\": unrestricted \
+                          capabilities (container \"fill\" must set securityContext.capabilities.drop=[\"ALL\"]; \
+                          container \"fill\" must not include \"CHOWN\" in securityContext.capabilities.add)";
+
+#[tokio::test(start_paused = true)]
+async fn where_pods_may_not_run_as_root_a_claim_says_what_lets_its_own_do_so() {
+    let (world, _operator) = World::with_an_operator().await;
+    let restrict = |pod: &Value, _: &[Value]| {
+        let is_ours = pod["metadata"]["namespace"] == SHOP;
+        is_ours.then(|| RESTRICTED.to_owned())
+    };
+    world.api.guard("pods", restrict);
+    world.archive("site");
+    world.claim("web", "now", "ArchivePopulator", "site");
+    world.shows("web", "FillRefused").await;
+    let told =
+        |name: &str| world.get_claim(name).unwrap().annotations()["pliant.io/filling"].clone();
+    let label =
+        "`kubectl label --overwrite namespace shop pod-security.kubernetes.io/enforce=baseline`";
+    assert!(told("web").contains(RESTRICTED) && told("web").contains(label), "{}", told("web"));
+    assert!(told("web").ends_with("value operator.fillNamespace"), "{}", told("web"));
+    assert_eq!(world.reasons("web")["FillRefused"], 1);
+    // What it copies is in its namespace.
+    world.source("old", "alpha").await;
+    world.copy_of("old", &json!({"startEarly": true}));
+    world.claim("new", "fast", "PvcSourcePopulator", "old");
+    world.shows("new", "FillRefused").await;
+    assert!(told("new").ends_with(label), "{}", told("new"));
+    // As soon as it may, it is filled.
+    world.api.unguard("pods");
+    world.filled("web").await;
+    world.filled("new").await;
+    assert_eq!(world.left(), Vec::<String>::new());
+}

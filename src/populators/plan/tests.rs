@@ -585,6 +585,39 @@ fn a_pod_that_does_not_run_is_told_after_a_while() {
 }
 
 #[test]
+fn of_an_image_that_is_not_pulled_it_is_told_which_secrets_have_to_be_there() {
+    let waits = |reason: &str, secrets: Value| {
+        let seen = running("Pending", "").with(|seen| {
+            let pod = seen.pod.as_mut().unwrap();
+            pod.metadata.creation_timestamp = Some(Time(at(900)));
+            pod.metadata.namespace = Some("shop".to_owned());
+            let message = format!("Back-off: 401 Unauthorized {}", "x".repeat(5000));
+            let waiting = json!({"waiting": {"reason": reason, "message": message}});
+            let status = json!([{"name": "fill", "image": "", "imageID": "", "ready": false,
+                                 "restartCount": 0, "state": waiting}]);
+            pod.status.as_mut().unwrap().container_statuses = Some(of(status));
+            pod.spec = Some(of(json!({"containers": [], "imagePullSecrets": secrets})));
+        });
+        let told = plan(&seen).into_iter().find_map(|step| match step {
+            Step::Tell(PopulatorReason::FillPodWaits, text) => Some(text),
+            _ => None,
+        });
+        told.unwrap()
+    };
+    let named = json!([{"name": "registry"}, {"name": "mirror"}]);
+    for reason in ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"] {
+        let told = waits(reason, named.clone());
+        assert!(told.contains(&format!("does not run: {reason}: Back-off: 401")), "{told}");
+        let look = "`kubectl get secret -n shop registry mirror`";
+        assert!(told.contains(look) && told.len() < 1024, "{told}");
+        let told = waits(reason, Value::Null);
+        assert!(told.contains("ServiceAccount default of namespace shop names a Secret"), "{told}");
+    }
+    let told = waits("CreateContainerError", named);
+    assert!(!told.contains("get secret"), "{told}");
+}
+
+#[test]
 fn progress_is_told_every_few_seconds() {
     let progress = Progress { bytes: 50, of: Some(100), rate: None, left: None };
     let told = |ago: i64| {

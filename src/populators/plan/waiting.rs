@@ -8,6 +8,9 @@ use kube::ResourceExt;
 /// How long a pod may take to end, or its node not to answer, before that is reported.
 const SILENCE: SignedDuration = SignedDuration::from_mins(1);
 
+/// How much is repeated of what a kubelet or the scheduler says, in characters: what is said of it has to fit too.
+const LONGEST: usize = 600;
+
 /// How a person has Kubernetes give up a node that was switched off for good.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
@@ -32,11 +35,34 @@ pub(super) fn held_up(now: Timestamp, pod: &Pod, does: &str) -> Option<String> {
     });
     let (reason, message) = container.or(condition)?;
     let name = pod.name_any();
+    let secrets = pull_secrets(pod, &reason);
+    let message: String = message.chars().take(LONGEST).collect();
     let why = if message.is_empty() { reason } else { format!("{reason}: {message}") };
     Some(format!(
-        "pod {name}, which {does}, does not run: {why}; its events say more: `kubectl describe pod \
+        "pod {name}, which {does}, does not run: {why}{secrets}; its events say more: `kubectl describe pod \
          {name}`"
     ))
+}
+
+/// Of a pod whose image is not pulled: by which Secrets it is. They are in the namespace of the pod, where who installs
+/// a chart may have made none; the kubelet says of that nothing but what the registry answers.
+fn pull_secrets(pod: &Pod, reason: &str) -> String {
+    if !["ErrImagePull", "ErrImageNeverPull", "ImagePullBackOff"].contains(&reason) {
+        return String::new();
+    }
+    let namespace = pod.namespace().unwrap_or_default();
+    let secrets = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
+    let names: Vec<&str> = secrets.map(|one| one.name.as_str()).collect();
+    if names.is_empty() {
+        return format!(
+            "; if its registry wants a password: neither the value operator.populatorImagePullSecrets nor \
+             ServiceAccount default of namespace {namespace} names a Secret with one"
+        );
+    }
+    let names = names.join(" ");
+    format!(
+        "; what it is pulled with has to be in namespace {namespace}: `kubectl get secret -n {namespace} {names}`"
+    )
 }
 
 /// Why a pod of ours that was started is not known to go on: its node does not respond, or has not ended it.
