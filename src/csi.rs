@@ -6,6 +6,7 @@
 
 pub mod controller;
 pub mod identity;
+mod kubelet;
 pub mod node;
 pub mod parse;
 pub mod registration;
@@ -17,6 +18,7 @@ pub mod status;
 
 pub use controller::Controller;
 pub use identity::Identity;
+pub use kubelet::KubeletDir;
 pub use node::Node;
 pub use rpc::RpcObserver;
 pub use server::{ServeError, Services, serve};

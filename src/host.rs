@@ -79,13 +79,23 @@ pub enum HostError {
         what: String,
     },
     /// A system call failed.
-    #[error("{what}")]
+    #[error("{what}{}", of_links(source))]
     System {
         /// The call with its main argument, such as `BLKZEROOUT /dev/dm-3`.
         what: String,
         /// The kernel's answer.
         source: io::Error,
     },
+}
+
+/// What the kernel's words for it do not say: a path of a caller is opened without following a link.
+fn of_links(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(nix::libc::ELOOP) => {
+            " (a symbolic link is on the way, and none is followed: name the path without it)"
+        }
+        _ => "",
+    }
 }
 
 impl HostError {
@@ -307,4 +317,20 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// Counts since the start, by name: `processes`, `lvm_commands`, `fsyncs`, and one per kind of
     /// call. Benchmarks and metrics print them.
     fn counts(&self) -> BTreeMap<&'static str, u64>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_of_a_link_is_said_in_words() {
+        let error = |errno| HostError::System {
+            what: "mkdir /a".to_owned(),
+            source: io::Error::from_raw_os_error(errno),
+        };
+        let said = error(nix::libc::ELOOP).to_string();
+        assert!(said.starts_with("mkdir /a (a symbolic link is on the way"), "{said}");
+        assert_eq!(error(nix::libc::EIO).to_string(), "mkdir /a");
+    }
 }

@@ -1,13 +1,15 @@
 //! Serves volumes as the workloads of this machine see them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tonic::{Request, Response, Status, async_trait};
 use tracing::Instrument;
 
 use crate::busy::Busy;
+use crate::csi::KubeletDir;
 use crate::csi::controller::PATIENCE;
-use crate::csi::parse::{self, Expansion, Look, Unpublish, Unstage};
+use crate::csi::parse::{self, Expansion, Look, ParseError, Unpublish, Unstage};
 use crate::csi::rpc::open;
 use crate::csi::{pb, reply};
 use crate::volume::{Publish, Stage};
@@ -17,12 +19,27 @@ use crate::volume::{Publish, Stage};
 pub struct Node {
     machine: Arc<crate::node::Node>,
     busy: Busy,
+    kubelet: Option<KubeletDir>,
 }
 
 impl Node {
     /// Serve this machine. `busy` is shared with all who work on its volumes.
     pub fn new(machine: Arc<crate::node::Node>, busy: Busy) -> Self {
-        Node { machine, busy }
+        Node { machine, busy, kubelet: None }
+    }
+
+    /// Serve this kubelet, which names places in its directory alone. Without one any path is taken.
+    #[must_use]
+    pub fn of_kubelet(self, dir: KubeletDir) -> Self {
+        Node { kubelet: Some(dir), ..self }
+    }
+
+    /// Where a path of the caller is here.
+    fn here(&self, field: &str, path: PathBuf) -> Result<PathBuf, ParseError> {
+        match &self.kubelet {
+            Some(dir) => dir.here(field, path),
+            None => Ok(path),
+        }
     }
 }
 
@@ -33,7 +50,8 @@ impl pb::node_server::Node for Node {
         &self,
         request: Request<pb::NodeStageVolumeRequest>,
     ) -> Result<Response<pb::NodeStageVolumeResponse>, Status> {
-        let stage = Stage::parse(&open(request))?;
+        let mut stage = Stage::parse(&open(request))?;
+        stage.staging = self.here("staging_target_path", stage.staging)?;
         let (key, machine) = (stage.id.key().clone(), self.machine.clone());
         let work = async move { machine.stage(&stage).await }.in_current_span();
         self.busy.run(key.as_str(), work).await?;
@@ -46,6 +64,7 @@ impl pb::node_server::Node for Node {
         request: Request<pb::NodeUnstageVolumeRequest>,
     ) -> Result<Response<pb::NodeUnstageVolumeResponse>, Status> {
         let Unstage { id, staging } = Unstage::parse(&open(request))?;
+        let staging = self.here("staging_target_path", staging)?;
         let (key, machine) = (id.key().clone(), self.machine.clone());
         let work = async move { machine.unstage(&id, &staging).await }.in_current_span();
         self.busy.run(key.as_str(), work).await?;
@@ -57,7 +76,9 @@ impl pb::node_server::Node for Node {
         &self,
         request: Request<pb::NodePublishVolumeRequest>,
     ) -> Result<Response<pb::NodePublishVolumeResponse>, Status> {
-        let publish = Publish::parse(&open(request))?;
+        let mut publish = Publish::parse(&open(request))?;
+        publish.staging = self.here("staging_target_path", publish.staging)?;
+        publish.target = self.here("target_path", publish.target)?;
         let (key, machine) = (publish.id.key().clone(), self.machine.clone());
         let work = async move { machine.publish(&publish).await }.in_current_span();
         self.busy.run(key.as_str(), work).await?;
@@ -70,6 +91,7 @@ impl pb::node_server::Node for Node {
         request: Request<pb::NodeUnpublishVolumeRequest>,
     ) -> Result<Response<pb::NodeUnpublishVolumeResponse>, Status> {
         let Unpublish { id, target } = Unpublish::parse(&open(request))?;
+        let target = self.here("target_path", target)?;
         let (key, machine) = (id.key().clone(), self.machine.clone());
         let work = async move { machine.unpublish(&id, &target).await }.in_current_span();
         self.busy.run(key.as_str(), work).await?;
@@ -82,6 +104,7 @@ impl pb::node_server::Node for Node {
         request: Request<pb::NodeGetVolumeStatsRequest>,
     ) -> Result<Response<pb::NodeGetVolumeStatsResponse>, Status> {
         let Look { id, path } = Look::parse(&open(request))?;
+        let path = self.here("volume_path", path)?;
         let stats = self.machine.stats(&id, &path).await?;
         Ok(Response::new(reply::stats(&stats)))
     }
@@ -111,6 +134,7 @@ impl pb::node_server::Node for Node {
         request: Request<pb::NodeExpandVolumeRequest>,
     ) -> Result<Response<pb::NodeExpandVolumeResponse>, Status> {
         let Expansion { id, path, growth } = Expansion::parse(&open(request))?;
+        let path = self.here("volume_path", path)?;
         let (key, machine) = (id.key().clone(), self.machine.clone());
         let work = async move { machine.expand(&id, &path, growth).await }.in_current_span();
         let size = self.busy.run_within(PATIENCE, key.as_str(), work).await?;

@@ -60,6 +60,18 @@ pub enum ParseError {
         /// What the path is not.
         reason: String,
     },
+    /// The kubelet has its directory elsewhere: nobody would see what is mounted there.
+    #[error("{field}: {} is not in {}, where the directory of the kubelet is expected{todo}", path.display(), dir.display())]
+    NotOfKubelet {
+        /// As in the protocol.
+        field: String,
+        /// What it says.
+        path: PathBuf,
+        /// Where the kubelet was expected.
+        dir: PathBuf,
+        /// What to set, where that can be told.
+        todo: String,
+    },
     /// No volume of this driver can have the id.
     #[error("there is no volume {id:?}: this driver never gave out such an id")]
     Foreign {

@@ -44,7 +44,7 @@ pub fn of_request(error: &ParseError) -> Code {
         ParseError::Invalid { .. } => Code::InvalidArgument,
         ParseError::Foreign { .. } | ParseError::Nowhere { .. } => Code::NotFound,
         ParseError::Range { .. } => Code::OutOfRange,
-        ParseError::Unstaged => Code::FailedPrecondition,
+        ParseError::Unstaged | ParseError::NotOfKubelet { .. } => Code::FailedPrecondition,
         ParseError::Token => Code::Aborted,
     }
 }
@@ -172,6 +172,15 @@ mod tests {
             (ParseError::Nowhere { reason: text() }, Code::NotFound),
             (ParseError::Range { reason: text() }, Code::OutOfRange),
             (ParseError::Unstaged, Code::FailedPrecondition),
+            (
+                ParseError::NotOfKubelet {
+                    field: text(),
+                    path: "/x".into(),
+                    dir: "/y".into(),
+                    todo: text(),
+                },
+                Code::FailedPrecondition,
+            ),
             (ParseError::Token, Code::Aborted),
         ] {
             assert_eq!(Status::from(error).code(), code);

@@ -1,6 +1,7 @@
 //! `pliant node`: the driver of one node of a cluster, and the agent that works for the controller.
 
 use std::error::Error;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::controllers::agent::Agent;
 use crate::controllers::pools;
 use crate::controllers::storage::{Found, Prerequisites, StorageRecord};
 use crate::controllers::usage;
-use crate::csi::{self, Identity, Services, registration};
+use crate::csi::{self, Identity, KubeletDir, Services, registration};
 use crate::doctor::{self, Finding, Level};
 use crate::host::Host;
 use crate::run::machine::{self, Observer, Started};
@@ -40,6 +41,8 @@ pub async fn serve(
     let Started { alone: _alone, node, host, metrics } =
         machine::start(&settings, Vec::new(), true, &stop).await?;
     let busy = Busy::new();
+    let endpoint = settings.endpoint.as_path();
+    let kubelet = kubelet(host.as_ref(), registration.as_ref(), endpoint).await?;
     let storage = StorageRecord::new(&client, node.clone(), Doctor(host));
     let agent = Agent::new(&client, name, node.clone(), busy.clone(), storage.clone());
     let loops = {
@@ -53,7 +56,6 @@ pub async fn serve(
             )
         })
     };
-    let endpoint = settings.endpoint.as_path();
     if let Some(at) = registration {
         let (endpoint, stop) = (endpoint.to_owned(), stop.clone());
         tokio::spawn(async move {
@@ -64,17 +66,36 @@ pub async fn serve(
             }
         });
     }
-    let services = Services {
-        identity: Identity,
-        controller: None,
-        node: Some(csi::Node::new(node, busy.clone())),
+    let served = csi::Node::new(node, busy.clone());
+    let served = match kubelet {
+        Some(dir) => served.of_kubelet(dir),
+        None => served,
     };
+    let services = Services { identity: Identity, controller: None, node: Some(served) };
     csi::serve(endpoint, services, Arc::new(Observer(metrics)), stopped).await?;
     stop.cancel();
     match machine::drain(async { tokio::join!(busy.idle(), loops).1 }).await {
         Some(ended) => ended.map(drop).context("a loop of the agent ended in a fault"),
         None => Ok(()),
     }
+}
+
+/// The directory of the kubelet, by the sockets that are in it, with a link to it followed once.
+async fn kubelet(
+    host: &dyn Host,
+    registration: Option<&SocketPath>,
+    endpoint: &Path,
+) -> Result<Option<KubeletDir>> {
+    let mut sockets = registration.map(SocketPath::as_path).into_iter().chain([endpoint]);
+    let Some(named) = sockets.find_map(KubeletDir::of_socket) else { return Ok(None) };
+    let real = host.real_path(named).await.with_context(|| {
+        format!("the directory of the kubelet, {}, could not be looked at", named.display())
+    })?;
+    let real = real.unwrap_or_else(|| named.to_owned());
+    if real != named {
+        tracing::info!(named = %named.display(), real = %real.display(), "the kubelet's directory is a link");
+    }
+    Ok(Some(KubeletDir::new(named.to_owned(), real)))
 }
 
 /// How long the API server may say nothing: longer than a watch lasts, which it ends after 290 s. Without
@@ -121,5 +142,31 @@ impl Prerequisites for Doctor {
             |finding: Finding| format!("{}: {}", finding.what, finding.todo.unwrap_or_default());
         let lvm = seen.tools.get("lvm").filter(|version| !version.is_empty()).cloned();
         Found { lacking: bad.map(told).collect(), lvm, kernel: seen.kernel }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::FakeHost;
+
+    #[tokio::test]
+    async fn a_link_to_the_directory_of_the_kubelet_is_followed() {
+        let host = FakeHost::new();
+        let at = |text: &str| text.parse::<SocketPath>().unwrap();
+        let registration = at("/var/lib/kubelet/plugins_registry/node@x-reg.sock");
+        let endpoint = Path::new("/run/pliant/csi.sock");
+        let plain = KubeletDir::new("/var/lib/kubelet".into(), "/var/lib/kubelet".into());
+        let found = kubelet(&host, Some(&registration), endpoint).await.unwrap();
+        assert_eq!(found, Some(plain));
+        host.link(Path::new("/var/lib/kubelet"), Path::new("/var"));
+        let led = KubeletDir::new("/var/lib/kubelet".into(), "/var".into());
+        let found = kubelet(&host, Some(&registration), endpoint).await.unwrap();
+        assert_eq!(found, Some(led));
+        assert_eq!(kubelet(&host, None, endpoint).await.unwrap(), None);
+        // With another program that registers the driver.
+        let endpoint = Path::new("/data/kubelet/plugins/lvm.csi.pliant.io/csi.sock");
+        let found = kubelet(&host, None, endpoint).await.unwrap();
+        assert_eq!(found, Some(KubeletDir::new("/data/kubelet".into(), "/data/kubelet".into())));
     }
 }

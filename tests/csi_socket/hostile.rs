@@ -29,7 +29,7 @@ const IDS: [&str; 14] = [
     "aaaaaaaa-aaaaaaaaaaaaaaaaaaaaaaaaa@",
 ];
 
-async fn machine() -> (FakeHost, Driver<Node>) {
+pub async fn machine() -> (FakeHost, Driver<Node>) {
     let host = FakeHost::new();
     let disk = host.add_disk(Bytes::gib(2));
     host.add_group("vg0", &[disk]);

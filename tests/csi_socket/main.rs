@@ -4,6 +4,7 @@ mod answers;
 mod calls;
 mod driver;
 mod hostile;
+mod kubelet;
 mod log;
 mod refusals;
 mod secrets;
