@@ -144,7 +144,8 @@ fn by_use(policy: &Autoscale, claim: &Sized<'_>, usage: Usage, now: Timestamp) -
         return Decision::stay(format!("{says}; it has grown, and rests until {until}"));
     }
     let to = step::next(policy, claim.requested);
-    let why = format!("{says}: it grows from {} to {to}", claim.requested);
+    let because = step::because(policy, claim.requested);
+    let why = format!("{says}: it grows from {} to {to}{because}", claim.requested);
     Decision { resize: Some(Resize::Grow(to)), why }
 }
 

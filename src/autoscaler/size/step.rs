@@ -8,10 +8,32 @@ pub(super) const UNIT: Bytes = Bytes::mib(1);
 
 /// The size after the next step.
 pub(super) fn next(policy: &Autoscale, requested: Quantity) -> Quantity {
+    unbounded(policy, requested).min(policy.max_size)
+}
+
+/// The same without `maxSize`.
+fn unbounded(policy: &Autoscale, requested: Quantity) -> Quantity {
     let by = policy.grow_by.of(requested.0).max(policy.min_step.0);
     let by = policy.max_step.map_or(by, |most| by.min(most.0));
-    let to = requested.0.get().saturating_add(by.get());
-    rounded_up(Bytes::new(to)).min(policy.max_size)
+    rounded_up(Bytes::new(requested.0.get().saturating_add(by.get())))
+}
+
+/// What makes the next step another one than `growBy` says, in words that follow on it; nothing if that decides.
+pub(super) fn because(policy: &Autoscale, requested: Quantity) -> String {
+    let by = Quantity(policy.grow_by.of(requested.0));
+    let least = policy.min_step;
+    if unbounded(policy, requested) > policy.max_size {
+        return ", which is maxSize".to_owned();
+    }
+    match policy.max_step {
+        Some(most) if by.max(least) > most => {
+            format!(", by maxStep ({most}), which is less than growBy ({})", policy.grow_by)
+        }
+        _ if least > by => {
+            format!(", by minStep ({least}), which is more than growBy ({})", policy.grow_by)
+        }
+        _ => String::new(),
+    }
 }
 
 /// The size with half of a step for which there was no room; `None` if that is less than half of the
@@ -47,6 +69,30 @@ mod tests {
 
     fn size(text: &str) -> Quantity {
         Quantity(text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_step_that_is_not_the_one_of_grow_by_says_which_bound_made_it_so() {
+        for (more, has, words) in [
+            (
+                json!({"growBy": "20Mi"}),
+                "50Mi",
+                ", by minStep (1Gi), which is more than growBy (20Mi)",
+            ),
+            (json!({}), "2Gi", ", by minStep (1Gi), which is more than growBy (25%)"),
+            (json!({"growBy": "20Mi", "minStep": "20Mi"}), "50Mi", ""),
+            (json!({}), "4Gi", ""),
+            (json!({"growBy": "20Mi", "maxSize": "200Mi"}), "50Mi", ", which is maxSize"),
+            (json!({"growBy": "50Gi"}), "90Gi", ", which is maxSize"),
+            (json!({"growBy": "10Gi"}), "90Gi", ""),
+            (
+                json!({"growBy": "50Gi", "maxStep": "20Gi"}),
+                "40Gi",
+                ", by maxStep (20Gi), which is less than growBy (50Gi)",
+            ),
+        ] {
+            assert_eq!(because(&policy(&more), size(has)), words, "{more} {has}");
+        }
     }
 
     #[test]
