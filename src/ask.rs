@@ -13,7 +13,6 @@ pub mod plan;
 mod read;
 pub mod report;
 mod status;
-mod topology;
 
 pub use definitions::apply_definitions;
 pub use explain::explain;

@@ -39,6 +39,7 @@ mod seen;
 mod share;
 mod summary;
 mod timers;
+pub mod topology;
 mod watched;
 mod words;
 pub mod writes;

@@ -4,8 +4,8 @@
 //! full that is, and [`pools::follow`] makes its pools those that the administrator wants. In the
 //! controller, [`pools`] says which nodes a pool is for, [`cleaner`] removes requests that have ended,
 //! [`nodes`] the records of nodes that are gone, and [`events`] tells people what has happened. In the
-//! operator, which watches claims, [`nudge`] wakes the resizer for edits that it has missed. Every
-//! replica of the controller runs its loops: an effect that another one had already is none.
+//! operator, which watches claims, [`nudge`] wakes the resizer for edits that it has missed, and [`topology`]
+//! says on claims that no node fits their class. Every replica of the controller runs its loops: an effect that another one had already is none.
 
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ pub mod nodes;
 pub mod nudge;
 pub mod pools;
 pub mod storage;
+pub mod topology;
 pub mod usage;
 
 /// Do the work for one object of a loop; true if it is done. An error, a panic or a call that hangs is that object's:

@@ -199,6 +199,7 @@ fn reasons() -> BTreeSet<String> {
         pliant::cluster::INTERNAL_ERROR,
         pliant::cluster::NAMESPACE_TOO_LARGE,
         pliant::cluster::OBJECT_UNREADABLE,
+        pliant::controllers::topology::TOPOLOGY_KEY_UNKNOWN,
     ];
     let of_any = of_any.map(str::to_owned);
     ours.into_iter().chain(populators).chain(autoscalers).chain(of_any).collect()

@@ -17,6 +17,7 @@ use crate::autoscaler;
 use crate::cli::{OperatorRole, ProxyFlags, WebhookFlags};
 use crate::cluster::{Asks, Watched, every, unreadable_by_kind};
 use crate::controllers::nudge::wake_resizer;
+use crate::controllers::topology;
 use crate::metrics::{FigureSource, Figures, Metrics};
 use crate::panics::panics;
 use crate::populators::validator::Mode;
@@ -64,6 +65,7 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
             copies.run(stop.clone()),
             registered(&client, role.validator, &watches, &tally, &stop),
             wake_resizer(&client, watches.claims(), stop.clone()),
+            topology::tell(&client, watches.claims(), stop.clone()),
         )
     };
     let stopping = async {

@@ -23,6 +23,7 @@ mod socket;
 mod swaps;
 #[path = "../tally/mod.rs"]
 mod tally;
+mod topologies;
 mod unknown;
 mod usages;
 mod world;

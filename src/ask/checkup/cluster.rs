@@ -8,9 +8,9 @@ use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::{CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, Released, STORAGES, Seen, VOLUMES};
 use crate::api::{Health, NodeStorage, NodeStorageStatus, Pool, PoolOnNode, definitions};
-use crate::ask::{CONTROLLERS, adopt, is_ready, topology};
+use crate::ask::{CONTROLLERS, adopt, is_ready};
 use crate::cluster::audit::{Difference, audit};
-use crate::cluster::pool_of;
+use crate::cluster::{pool_of, topology};
 use crate::doctor::Finding;
 use crate::volume::{Class, DRIVER, FsKind, NodeKey, TOPOLOGY, few};
 

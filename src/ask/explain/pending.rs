@@ -10,8 +10,8 @@ use super::gather::{Facts, NODES, POOLS, STORAGES, VOLUMES};
 use super::room::{NodeSays, Verdict, Wish, nodes_say};
 use super::{Explanation, State, Todo};
 use crate::api::{NodeStorageStatus, Phase, Pool, PoolOnNode, Quantity, VolumeRequest, Work};
-use crate::ask::{CLASSES, PODS, topology};
-use crate::cluster::DEFAULT_POOL;
+use crate::ask::{CLASSES, PODS};
+use crate::cluster::{DEFAULT_POOL, topology};
 use crate::volume::{Class, DRIVER, FsKind, Reason, TOPOLOGY, few};
 
 /// Where the scheduler writes the node that it has chosen.

@@ -9,9 +9,8 @@ use serde::Serialize;
 use super::fit::{Bar, Objection, companion, in_one, objections};
 use super::gather::{Facts, NODES, STORAGES, is_registered};
 use crate::api::{Health, NodeStorage, PoolOnNode, Quantity};
-use crate::ask::topology;
 use crate::bytes::Bytes;
-use crate::cluster::{largest, pool_of};
+use crate::cluster::{largest, pool_of, topology};
 use crate::volume::{Class, TOPOLOGY, few};
 
 /// What a node says to a claim.

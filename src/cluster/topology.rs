@@ -24,7 +24,7 @@ fn names(requirement: &TopologySelectorLabelRequirement, value: &str) -> bool {
 
 /// Whether a class lets volumes be on a node. A volume of this driver has one key: a term that names another
 /// one never holds.
-pub(super) fn allows(class: &StorageClass, node: &str) -> bool {
+pub fn allows(class: &StorageClass, node: &str) -> bool {
     let holds = |term: &TopologySelectorTerm| {
         requirements(term).all(|one| one.key == TOPOLOGY && names(one, node))
     };
@@ -32,7 +32,7 @@ pub(super) fn allows(class: &StorageClass, node: &str) -> bool {
 }
 
 /// The keys for which no term of a class can ever hold; none if one can.
-pub(super) fn foreign_keys(class: &StorageClass) -> BTreeSet<&str> {
+pub fn foreign_keys(class: &StorageClass) -> BTreeSet<&str> {
     let foreign =
         |term| requirements(term).map(|one| one.key.as_str()).filter(|key| *key != TOPOLOGY);
     if terms(class).iter().any(|term| foreign(term).next().is_none()) {
@@ -42,14 +42,14 @@ pub(super) fn foreign_keys(class: &StorageClass) -> BTreeSet<&str> {
 }
 
 /// The nodes that the terms of a class name, if it does not allow all.
-pub(super) fn named_nodes(class: &StorageClass) -> Option<BTreeSet<&str>> {
+pub fn named_nodes(class: &StorageClass) -> Option<BTreeSet<&str>> {
     let ours = terms(class).iter().flat_map(requirements).filter(|one| one.key == TOPOLOGY);
     let nodes = ours.flat_map(|one| &one.values).map(String::as_str).collect();
     (!terms(class).is_empty()).then_some(nodes)
 }
 
 /// What a class is to have for the nodes with the labels that it names.
-pub(super) fn in_our_key(class: &StorageClass, nodes: &[Node]) -> String {
+pub fn in_our_key(class: &StorageClass, nodes: &[Node]) -> String {
     let has = |node: &Node, one: &TopologySelectorLabelRequirement| {
         let metadata = &node.metadata;
         let label = metadata.labels.as_ref().and_then(|labels| labels.get(&one.key));
