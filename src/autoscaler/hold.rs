@@ -18,7 +18,7 @@ use crate::autoscaler::keeper::{AT_ONCE, Keeper};
 use crate::autoscaler::seen::{is_ending, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
-use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY, WRITER};
+use crate::autoscaler::{AutoscalerReason, WRITER};
 use crate::causes;
 use crate::cluster::{
     ClaimSummary, HELD_BY_SWAP as SWAP, OnceEvent, PodSummary, caught_in_time, list,
@@ -97,11 +97,6 @@ pub(super) fn is_told(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool
     status.is_some_and(|status| status.ordinals.iter().any(is_its))
 }
 
-/// Whether the volume of a claim that is let go has to stay when that goes: nothing has all of it.
-pub(super) fn is_only_copy(claim: &PersistentVolumeClaim) -> bool {
-    is_ending(&claim.metadata) && !claim.annotations().contains_key(SUPERSEDED_BY)
-}
-
 /// Whether a PersistentVolume says that a swap holds its claim.
 pub(super) fn is_marked_for(pv: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     pv.annotations().get(HELD_FOR) == claim.metadata.uid.as_ref()
@@ -120,7 +115,8 @@ impl Keeper {
         self.write_finalizers(claim, finalizers.collect()).await
     }
 
-    /// Let a claim go, and keep its volume if a swap held the claim, and that is the only copy of what is in it.
+    /// Let a claim go, and keep its volume if a swap held the claim, that was deleted, and no status says that another
+    /// one has taken its place. What the claim itself says of that its tenant can write.
     pub(super) async fn release(
         &self,
         claim: &PersistentVolumeClaim,
@@ -128,7 +124,7 @@ impl Keeper {
     ) -> Result<(), kube::Error> {
         if let Some(pv) = self.pv_of(claim).await?.filter(|pv| is_marked_for(pv, claim)) {
             let keeps = keeps_volume
-                && is_only_copy(claim)
+                && is_ending(&claim.metadata)
                 && !self.is_namespace_ending(&claim.namespace().unwrap_or_default()).await?;
             if keeps {
                 self.report_retained(claim, &pv).await?;

@@ -82,6 +82,29 @@ fn what_no_copy_has_begun_of_stays_as_a_volume_and_that_is_told() {
 }
 
 #[test]
+fn no_annotation_of_a_tenant_has_the_only_copy_deleted() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let old = one_pod(&world).await;
+        let volume = volume(&world, &old);
+        stopped(&world, &old).await;
+        let mut claim = world.claim(&old).unwrap();
+        claim.annotations_mut().insert("pliant.io/superseded-by".to_owned(), "any".to_owned());
+        world.api.put(&claim);
+        delete(&world, &old);
+        world.rest().await;
+        world.play().held.clear();
+        world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+        world.rest().await;
+        assert!(world.claim(&old).is_none());
+        let pv: PersistentVolume = world.api.get(&volume).expect("its volume stays");
+        let policy = pv.spec.unwrap().persistent_volume_reclaim_policy;
+        assert_eq!(policy.as_deref(), Some("Retain"));
+        assert_eq!(world.play().contents[&volume], Content::Whole("ww".to_owned()));
+    });
+}
+
+#[test]
 fn a_copy_that_runs_is_ended_and_the_pod_has_all() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
