@@ -25,7 +25,8 @@ pub enum Verdict {
 /// Decide what a pod gets: of each PvcAutoscaler of its StatefulSet the claim with its ordinal, as the
 /// volume that has the name of the template. A volume that the StatefulSet's own
 /// `volumeClaimTemplates` have is left to them. A pod whose claim keeps its name and gets another volume
-/// gets our scheduling gate. Deciding again on the outcome is [`Verdict::AsItIs`].
+/// gets our scheduling gate, and so does one whose new claim may have been filled before the status says that the
+/// old volume is unused. Deciding again on the outcome is [`Verdict::AsItIs`].
 ///
 /// Never the old claim while it is copied: what a pod would write there then would be lost.
 pub fn decide(pod: &Pod, workload: &StatefulSet, autoscalers: &[PvcAutoscaler]) -> Verdict {
@@ -83,8 +84,7 @@ fn gate(pod: &Pod, autoscalers: &[PvcAutoscaler]) -> Result<Vec<PatchOperation>,
     let spec = pod.spec.as_ref();
     if let Some(node) = spec.and_then(|spec| spec.node_name.as_ref()) {
         return Err(format!(
-            "pod {} names node {node} itself, so that it cannot wait there: it is made when its claim has \
-             another volume",
+            "pod {} names node {node} itself, so that it cannot wait there: it is made when its claim can be used",
             pod.name_any()
         ));
     }

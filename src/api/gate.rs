@@ -1,4 +1,4 @@
-//! Pods that are not scheduled yet: the claim that they name gets another volume.
+//! Pods that are not scheduled yet: the claim that they name gets another volume, or is not to be used yet.
 
 use k8s_openapi::api::core::v1::{Pod, PodSchedulingGate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -43,7 +43,7 @@ pub fn ordinal_of(pod: &str, stateful_set: &str) -> Option<i32> {
 
 impl PvcAutoscaler {
     /// Whether a pod of its namespace is not to be scheduled yet, because the claim that it names gets
-    /// another volume, or is not open yet.
+    /// another volume, is not open yet, or may have been filled too early.
     pub fn holds(&self, pod: &Pod) -> bool {
         let swap = self.told_of(pod).and_then(|entry| entry.swap.as_ref());
         swap.is_some_and(Swap::holds_pod)

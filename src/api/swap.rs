@@ -222,9 +222,17 @@ impl Swap {
     }
 
     /// Whether a pod that is made now is not to be scheduled yet: its claim has a volume, and not the one that
-    /// it is to have, or one that is not open yet.
+    /// it is to have, or one that is not open yet; or a user may have let it be filled while the old volume could
+    /// still be written to.
     pub const fn holds_pod(&self) -> bool {
-        (self.keeps_name || self.returns) && self.is_away_from_pod()
+        let may_lack_something = !self.is_proved_unused();
+        (self.keeps_name || self.returns || may_lack_something) && self.is_away_from_pod()
+    }
+
+    /// True once the old volume is proved unused, so that a copy that begins then has all of it. A version before
+    /// fences let the copy begin by what Kubernetes knew.
+    pub const fn is_proved_unused(&self) -> bool {
+        self.unused_at.is_some() || matches!(self.phase, SwapPhase::FinalCopy)
     }
 
     /// Whether no pod may have the old volume.

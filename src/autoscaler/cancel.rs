@@ -5,6 +5,7 @@
 //! deleted first, and only for as long as it has none; the old one is given back when nothing can be put into the
 //! new one any more. A copy that has come to its end before makes the swap go on.
 
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
@@ -16,7 +17,7 @@ use crate::api::{
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::go_back::digest;
 use crate::autoscaler::in_place::in_seconds;
-use crate::autoscaler::plan::bounded;
+use crate::autoscaler::plan::{bounded, is_copy};
 use crate::autoscaler::seen::{Seen, is_bound, is_ending};
 use crate::autoscaler::swap::drop_as_seen;
 use crate::autoscaler::turn::Turn;
@@ -121,7 +122,9 @@ impl Turn<'_> {
             (swap.cancellation, swap.message) = (Some(how), Some(bounded(&why)));
         }
         let name = self.new_claim();
-        let claim = self.seen.claim(&name).filter(|claim| self.seen.keeps(claim));
+        // Also one whose label was taken off.
+        let is_its = |claim: &&PersistentVolumeClaim| self.seen.keeps(claim) || is_copy(claim);
+        let claim = self.seen.claim(&name).filter(is_its);
         let Some(claim) = claim.filter(|claim| !is_ending(&claim.metadata)) else {
             let why = self.swap_mut().message.clone().unwrap_or_default();
             self.give_up(&why);
@@ -140,7 +143,7 @@ impl Turn<'_> {
     fn cause_to_cancel(&mut self, from: &str, filling: &Filling) -> Option<(Cancellation, String)> {
         let goes_on = match filling.phase {
             FillingPhase::Filling => filling.reason.is_none(),
-            FillingPhase::Filled => true,
+            FillingPhase::Filled => !self.is_going(&self.new_claim()),
             _ => false,
         };
         let is_copied = filling.phase == FillingPhase::Binding;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use crate::api::{FenceState, FenceStatus, Retained, SwapPhase};
+use crate::api::{FenceState, FenceStatus, Retained, Swap};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
 use crate::autoscaler::seen::is_ending;
@@ -23,10 +23,14 @@ impl Turn<'_> {
     pub(super) fn is_proved_unused(&mut self, from: &str) -> bool {
         let seen = self.seen;
         let Some(looked_up) = seen.volumes.get(from) else { return false };
-        if self.is_begun() {
+        if self.is_known_unused() {
             return true;
         }
-        let Some(volume) = looked_up else { return !self.may_still_run() };
+        let Some(volume) = looked_up else {
+            let is_proved = !self.may_still_run();
+            self.swap_mut().unused_at = is_proved.then_some(Time(seen.now));
+            return is_proved;
+        };
         let fence = match self.swap_mut().fence {
             Some(fence) => self.renumbered(volume, fence),
             None => self.next_fence(volume, FenceState::Superseded, true),
@@ -37,15 +41,9 @@ impl Turn<'_> {
         is_proved
     }
 
-    /// Whether a copy has begun that was not waited for: its source may have been written to.
-    pub(super) fn is_copied_too_early(&mut self, from: &str, is_paused: bool) -> bool {
-        !is_paused && self.seen.volume_of(from).is_some() && !self.is_begun()
-    }
-
-    /// Whether the copy was let begin; a version before fences did so by what Kubernetes knew.
-    fn is_begun(&mut self) -> bool {
-        let swap = self.swap_mut();
-        swap.unused_at.is_some() || swap.phase == SwapPhase::FinalCopy
+    /// True if the status says that nobody writes to the old volume: only what is copied since then has all of it.
+    pub(super) fn is_known_unused(&self) -> bool {
+        self.entry.swap.as_ref().is_some_and(Swap::is_proved_unused)
     }
 
     /// From here on the old volume is on its way back to its pod, if it was taken from it. Under a new

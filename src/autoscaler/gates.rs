@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::{ListParams, Patch};
 use serde_json::json;
 
-use crate::api::{GATE, PvcAutoscaler, is_gated};
+use crate::api::{GATE, PvcAutoscaler, controlling_stateful_set, is_gated};
 use crate::autoscaler::WRITER;
 use crate::autoscaler::exchange::record;
 use crate::autoscaler::keeper::{AT_ONCE, Keeper};
@@ -46,8 +46,10 @@ impl Keeper {
             return Ok(false);
         };
         let all = list(&self.of::<PvcAutoscaler>(&namespace), &ListParams::default()).await?;
-        if !all.unreadable.is_empty() {
-            return Ok(true); // One of them may hold it.
+        if let Some(set) = controlling_stateful_set(&pod)
+            && self.unreadable_of(&namespace, &all.unreadable, &set.name).await?.is_some()
+        {
+            return Ok(true); // It may hold the pod.
         }
         if all.items.iter().any(|one| one.holds(&pod) || one.outdates(&pod)) {
             return Ok(false); // Its status says so when it is over, and is watched.

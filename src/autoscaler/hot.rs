@@ -10,7 +10,7 @@ use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::drift::Drift;
 use crate::autoscaler::plan::bounded;
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::swap::copied_too_early;
+use crate::autoscaler::swap::{copied_too_early, filled_too_early};
 use crate::autoscaler::turn::Turn;
 use crate::populators::PopulatorReason;
 
@@ -79,6 +79,9 @@ impl Turn<'_> {
         let Some(source) = self.seen.sources.get(name) else { return Before::Waits };
         if !source.spec.paused {
             return Before::Never(copied_too_early(name));
+        }
+        if self.has_content(name) {
+            return Before::Never(filled_too_early(name, &self.entry.active_claim));
         }
         let is_deleted = self.is_deleted(&self.entry.active_claim, filling.phase);
         if let Some(why) = is_deleted.or_else(|| self.objects_to_shrink()) {

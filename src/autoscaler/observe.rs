@@ -11,8 +11,8 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use crate::api::{
-    self, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator, StatefulSetName, Swap,
-    SwapPhase,
+    self, FillingPhase, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator, StatefulSetName,
+    Swap, SwapPhase,
 };
 use crate::autoscaler::coverage::Coverage;
 use crate::autoscaler::hold::is_marked_for;
@@ -20,11 +20,11 @@ use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
 use crate::autoscaler::places::{Elsewhere, Place, is_fit};
 use crate::autoscaler::preflight::{Room, Surroundings};
-use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, Usage, Workload, uid};
+use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, Usage, Workload, is_bound, uid};
 use crate::autoscaler::size;
 use crate::autoscaler::{Drift, KEPT_BY};
 use crate::cluster::{
-    CLASS, EXCHANGE, PodSummary, VOLUME, list, pods, requested, untrue_notes, volume_of,
+    CLASS, EXCHANGE, PodSummary, Unreadable, VOLUME, list, pods, requested, untrue_notes, volume_of,
 };
 use crate::populators::{self, POPULATES};
 use crate::volume::{CapacityQuery, DRIVER, FsKind, Standing, VolumeId};
@@ -131,17 +131,30 @@ impl Keeper {
         if !swaps && self.siblings(autoscaler).is_empty() {
             return Ok(Vec::new());
         }
-        let api = self.of::<PvcAutoscaler>(&namespace.clone().unwrap_or_default());
-        let listed = list(&api, &ListParams::default()).await?;
-        let readable = self.of::<StatefulSetName>(&namespace.clone().unwrap_or_default());
-        for unreadable in &listed.unreadable {
-            // One of another workload is none of its siblings, whatever else it says.
-            let its_name = readable.get_opt(unreadable.name()).await?;
-            if its_name.is_some_and(|one| one.stateful_set() == autoscaler.spec.stateful_set()) {
-                return Err(unreadable.error());
-            }
+        let there = namespace.clone().unwrap_or_default();
+        let listed = list(&self.of::<PvcAutoscaler>(&there), &ListParams::default()).await?;
+        if let Some(unreadable) = self.unreadable_of(&there, &listed.unreadable, set).await? {
+            return Err(unreadable.error());
         }
         Ok(listed.items.into_iter().filter(is_sibling).collect())
+    }
+
+    /// The PvcAutoscaler of a StatefulSet, of these that cannot be decoded. One of another workload does not matter,
+    /// whatever else it says.
+    pub(super) async fn unreadable_of<'a>(
+        &self,
+        namespace: &str,
+        all: &'a [Unreadable],
+        set: &str,
+    ) -> Result<Option<&'a Unreadable>, kube::Error> {
+        let readable = self.of::<StatefulSetName>(namespace);
+        for unreadable in all {
+            let its_name = readable.get_opt(unreadable.name()).await?;
+            if its_name.is_some_and(|one| one.stateful_set() == Some(set)) {
+                return Ok(Some(unreadable));
+            }
+        }
+        Ok(None)
     }
 
     /// Who keeps its claims in its place. What is watched comes in order: who sees a younger one has seen the
@@ -238,12 +251,20 @@ impl Keeper {
         Ok(())
     }
 
-    /// The new claims of swaps whose sources were deleted, and that had been filled from them before.
+    /// The new claims of swaps that are bound, and of which no status says so: their sources were deleted, or they were
+    /// filled before that was due.
     async fn see_handed_over(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+        use SwapPhase::{Draining, Fenced, FinalCopy, RollingBack};
         let status = seen.autoscaler.status.clone().unwrap_or_default();
-        let copied = |swap: &&Swap| swap.phase == SwapPhase::FinalCopy;
-        for swap in status.ordinals.iter().filter_map(|one| one.swap.as_ref()).filter(copied) {
-            let claim = seen.claim(&swap.claim).filter(|_| !seen.sources.contains_key(&swap.claim));
+        let is_copied = |swap: &&Swap| {
+            matches!(swap.phase, Draining | Fenced | FinalCopy | RollingBack) && !swap.returns
+        };
+        for swap in status.ordinals.iter().filter_map(|one| one.swap.as_ref()).filter(is_copied) {
+            let told = seen.filling(&swap.claim).map(|filling| filling.phase);
+            // In its time it is told within a moment.
+            let is_told = told == Some(FillingPhase::Filled)
+                || told == Some(FillingPhase::Binding) && swap.phase == FinalCopy;
+            let claim = seen.claim(&swap.claim).filter(|claim| is_bound(claim) && !is_told);
             let Some(claim) = claim else { continue };
             let filled = self.pv_of(claim).await?;
             let filled = filled.and_then(|pv| pv.annotations().get(POPULATES).cloned());

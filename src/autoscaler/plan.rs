@@ -268,7 +268,7 @@ fn spare_copies(seen: &Seen, one: &OrdinalStatus) -> Vec<Retained> {
 }
 
 /// A claim that is retained, whose time begins when its pod is ready.
-fn retained_from_now(claim: &PersistentVolumeClaim) -> Retained {
+pub(super) fn retained_from_now(claim: &PersistentVolumeClaim) -> Retained {
     Retained {
         claim: claim.name_any(),
         uid: uid(&claim.metadata).to_owned(),

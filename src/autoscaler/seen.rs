@@ -65,8 +65,8 @@ pub(super) struct Seen {
     pub superseded: BTreeMap<String, i64>,
     /// By the ordinal: why a pod may still run that a swap has stopped, and that has no object any more.
     pub may_still_run: BTreeMap<i32, String>,
-    /// The new claims whose PersistentVolumes say that a populator filled and compared them: no tenant can write
-    /// that, and a source that is deleted takes its status along.
+    /// The new claims whose PersistentVolumes say that a populator filled and compared them, where no status says so:
+    /// no tenant can write that, and a source that is deleted takes its status along.
     pub handed_over: BTreeSet<String>,
     /// Those of these claims whose PersistentVolumes do not say that a swap holds them.
     pub unmarked: BTreeSet<String>,

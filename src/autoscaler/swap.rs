@@ -8,11 +8,12 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use crate::api::{
-    AutoscalerMode, AutoscalerPhase, Cancellation, Filling, FillingPhase, Retained, Swap, SwapPhase,
+    AutoscalerMode, AutoscalerPhase, Cancellation, FenceState, Filling, FillingPhase, Retained,
+    Swap, SwapPhase,
 };
 use crate::autoscaler::in_place::in_seconds;
-use crate::autoscaler::plan::{bounded, is_copy, size_of};
-use crate::autoscaler::seen::{ClockSeen, is_bound, is_ending, uid, uses};
+use crate::autoscaler::plan::{bounded, is_copy, retained_from_now, size_of};
+use crate::autoscaler::seen::{ClockSeen, has_ended, is_bound, is_ending, uid, uses};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, SUPERSEDED_BY};
@@ -62,25 +63,34 @@ impl Turn<'_> {
         if self.retreats() {
             return;
         }
+        let filling = self.seen.filling(&name).cloned().unwrap_or_default();
+        if !self.is_known_unused() && self.has_content(&name) {
+            // What the pod writes there is nowhere else.
+            if self.is_used(&name) {
+                self.switch(filling.digest);
+            } else {
+                self.give_up(&filled_too_early(&name, &from));
+            }
+            return;
+        }
         // Its source was deleted after the copy was compared: made again, that would tell of nothing.
-        if self.seen.handed_over.contains(&name) && self.seen.claim(&name).is_some_and(is_bound) {
+        if self.seen.handed_over.contains(&name) && self.is_filled(&name) && !self.is_going(&name) {
             return if self.keeps_name() { self.begin_exchange(None) } else { self.switch(None) };
         }
-        let filling = self.seen.filling(&name).cloned().unwrap_or_default();
         if self.ensure_cancelled(&from, &filling) || !self.make_missing(&name, &from) {
             return;
         }
-        let is_bound = self.seen.claim(&name).is_some_and(is_bound);
+        let is_of_use = self.seen.claim(&name).is_some_and(is_bound) && !self.is_going(&name);
         let is_paused = self.seen.sources.get(&name).is_some_and(|source| source.spec.paused);
-        if self.is_copied_too_early(&from, is_paused) {
+        if !is_paused && !self.is_known_unused() {
             return self.give_up(&copied_too_early(&name));
         }
         match filling.phase {
             // Only what was compared becomes the active one, whoever has bound the claim.
-            FillingPhase::Filled if is_bound && self.keeps_name() => {
+            FillingPhase::Filled if is_of_use && self.keeps_name() => {
                 return self.begin_exchange(filling.digest);
             }
-            FillingPhase::Filled if is_bound => return self.switch(filling.digest),
+            FillingPhase::Filled if is_of_use => return self.switch(filling.digest),
             FillingPhase::Failed if !is_paused && self.seen.has_failed(&name) => {
                 return self.fail(filling);
             }
@@ -103,6 +113,36 @@ impl Turn<'_> {
             let waits = self.says.problem.clone().map(|(_, message)| message);
             self.go_on(SwapPhase::Fenced, None, waits);
         }
+    }
+
+    /// True if the new claim has its volume, or gets it.
+    pub(super) fn has_content(&self, name: &str) -> bool {
+        let filling = self.seen.filling(name).map(|filling| filling.phase);
+        self.seen.claim(name).is_some_and(is_bound)
+            || matches!(filling, Some(FillingPhase::Binding | FillingPhase::Filled))
+    }
+
+    /// True if the new claim has a volume with all of the content, as the populator wrote into its status or onto
+    /// the PersistentVolume: whoever else binds the claim writes neither.
+    fn is_filled(&self, name: &str) -> bool {
+        let is_told =
+            self.seen.filling(name).is_some_and(|filling| filling.phase == FillingPhase::Filled);
+        self.seen.claim(name).is_some_and(is_bound)
+            && (is_told || self.seen.handed_over.contains(name))
+    }
+
+    /// True if the pod has a new claim that is filled: what it writes is nowhere else.
+    fn is_used(&self, name: &str) -> bool {
+        let is_on_it = |pod: &PodSummary| uses(pod, name) && is_on_node(pod);
+        !self.keeps_name()
+            && self.is_filled(name)
+            && self.seen.pod(self.entry.ordinal).is_some_and(is_on_it)
+    }
+
+    /// True if a claim was deleted that no pod has: none can start with it any more.
+    pub(super) fn is_going(&self, name: &str) -> bool {
+        self.seen.claim(name).is_some_and(|claim| is_ending(&claim.metadata))
+            && !self.seen.pods_with(name).any(is_on_node)
     }
 
     /// Tell how far the swap is.
@@ -205,7 +245,7 @@ impl Turn<'_> {
         let swap = self.swap_mut();
         (swap.phase, swap.digest, swap.progress, swap.message) =
             (SwapPhase::Soaking, digest, None, None);
-        (swap.fence, swap.unused_at) = (None, None);
+        (swap.fence, swap.unused_at, swap.cancellation) = (None, None, None);
         self.soak();
     }
 
@@ -268,6 +308,11 @@ impl Turn<'_> {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         self.says.progress = Some(format!("pod {}: RollingBack", self.pod()));
         let name = self.new_claim();
+        if self.is_whole_after_all(&name) {
+            let filling = self.seen.filling(&name).cloned().unwrap_or_default();
+            self.entry.retained.retain(|old| old.claim != name);
+            return self.switch(filling.digest);
+        }
         let copy = self.seen.claim(&name).filter(|claim| !self.returns() && is_fillable(claim));
         self.steps.extend(copy.map(drop_as_seen));
         self.report_unended_copy(&name, &self.entry.active_claim.clone());
@@ -276,16 +321,22 @@ impl Turn<'_> {
         }
         // No pod can start with a claim that is to go and has no volume, and none is put into it: that may take as
         // long as the node of a pod that fills it does not respond.
-        let is_going =
+        let goes_empty =
             |claim: &PersistentVolumeClaim| is_ending(&claim.metadata) && !is_bound(claim);
-        if self.keeps_name() || self.returns() || self.seen.claim(&name).is_some_and(is_going) {
+        let is_going = self.seen.claim(&name).is_some_and(goes_empty) || self.is_going(&name);
+        let is_spare = self.retains_spare(&name);
+        if self.keeps_name() || self.returns() || is_going || is_spare {
             self.swap_mut().fence = None; // Its pod may start, whatever becomes of the copy.
         }
         if self.returns() {
             self.close_again();
             return self.end_roll_back();
         }
-        if let Some(claim) = self.seen.claim(&name) {
+        let is_named = |pod: &PodSummary| uses(pod, &name);
+        if is_spare && self.seen.pod(self.entry.ordinal).is_some_and(is_named) {
+            return; // It is replaced first: without our gate it may still start.
+        }
+        if let Some(claim) = self.seen.claim(&name).filter(|_| !is_spare) {
             if self.keeps_name() && is_bound(claim) {
                 let message = format!(
                     "claim {name} has a copy that nobody uses: look what is in it, and delete it"
@@ -305,6 +356,33 @@ impl Turn<'_> {
             return;
         }
         self.end_roll_back();
+    }
+
+    /// True if the swap goes on although it was given up: the new claim has come to have all, and nothing was
+    /// written to the old one since.
+    fn is_whole_after_all(&self, name: &str) -> bool {
+        if self.returns() || self.keeps_name() || !self.is_filled(name) || self.is_going(name) {
+            return false;
+        }
+        let fence = self.entry.swap.as_ref().and_then(|swap| swap.fence);
+        let is_closed = fence.is_some_and(|fence| fence.state == FenceState::Superseded);
+        self.is_used(name) || is_closed && self.is_known_unused()
+    }
+
+    /// Keep a new claim that has a volume, and that no pod was let to or has, for as long as an old one: a user has let
+    /// it be filled too early, or bound it. Whether that is so.
+    fn retains_spare(&mut self, name: &str) -> bool {
+        let claim = self.seen.claim(name).filter(|_| !self.returns() && !self.is_known_unused());
+        let is_spare = |claim: &&PersistentVolumeClaim| {
+            let is_used = self.seen.pods_with(name).any(is_on_node);
+            is_bound(claim) && !is_ending(&claim.metadata) && !is_used
+        };
+        let Some(claim) = claim.filter(is_spare) else { return false };
+        if self.entry.retained.iter().all(|old| old.claim != name) {
+            // The last one is what the pod had before.
+            self.entry.retained.insert(0, retained_from_now(claim));
+        }
+        true
     }
 
     /// Nothing of it is left: it has failed, if its pod knows of it.
@@ -419,6 +497,19 @@ pub(super) fn copied_too_early(name: &str) -> String {
         "somebody has set spec.paused of PvcSourcePopulator {name} to false, so it may have been copied \
          while the pod was writing"
     )
+}
+
+/// Why a new claim is of no use that has its volume before the old one is proved unused.
+pub(super) fn filled_too_early(name: &str, from: &str) -> String {
+    format!(
+        "claim {name} got its volume before claim {from} was proved unused, so it may lack what was written since, \
+         and is not used"
+    )
+}
+
+/// True if a pod is on a node, and has not ended.
+fn is_on_node(pod: &PodSummary) -> bool {
+    pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) && !has_ended(pod)
 }
 
 /// Delete a claim, and only if it is still as it was seen: it may have come to a volume since, or be that of its

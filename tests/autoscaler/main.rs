@@ -11,6 +11,7 @@ mod hot;
 mod in_place;
 mod keeps;
 mod many;
+mod meddled;
 #[allow(dead_code)] // Each of the two programs plays something that the other does not.
 #[path = "../play/mod.rs"]
 mod play;

@@ -503,6 +503,7 @@ fn start(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
     let claim = claim_of(api, pod).filter(|claim| phase(claim) == "Bound");
     if is_running(pod)
         || is_gated(pod)
+        || play.starts_no_pod
         || claim.is_none_or(|claim| claim.metadata.deletion_timestamp.is_some())
     {
         return false;

@@ -87,6 +87,8 @@ pub struct Play {
     pub probe_ends: VecDeque<End>,
     /// How many of those have run.
     pub probes: usize,
+    /// Whether no pod of a workload is started.
+    pub starts_no_pod: bool,
     /// Why no pod of ours is scheduled, if none is.
     pub unschedulable: Option<&'static str>,
     pub contents: BTreeMap<String, Content>,

@@ -17,6 +17,7 @@ mod dice;
 mod figures;
 mod keepers;
 mod kubernetes;
+mod meddling;
 mod nodes;
 mod objects;
 mod operators;
@@ -48,6 +49,7 @@ fn rounds(world: &World) -> impl Iterator<Item = World> {
     if first.replicas == 0 {
         first.replicas = 1;
     }
+    first.is_paused = false;
     let next = |world: &World| {
         let mut world = world.clone();
         for one in MOVES[..FAIR].iter().chain([&Move::Do(1)]) {

@@ -52,7 +52,10 @@ impl World {
     pub(super) fn open_gate(&mut self) -> bool {
         let claim = self.pod.as_ref().and_then(|pod| self.claims.get(&pod.claim));
         let is_for_a_copy = claim.is_some_and(|claim| claim.fence.lets() == Use::Read);
-        if self.holds_pod() || self.exchange.is_some() || is_for_a_copy {
+        let named = self.pod.as_ref().map(|pod| &*pod.claim);
+        let is_outdated =
+            self.status.of(0).is_some_and(|entry| Some(entry.claim_of_pod()) != named);
+        if self.holds_pod() || is_outdated || self.exchange.is_some() || is_for_a_copy {
             return false;
         }
         self.pod.as_mut().is_some_and(|pod| std::mem::take(&mut pod.is_gated))
@@ -138,10 +141,11 @@ impl World {
         true
     }
 
-    /// The source of a claim that is still wanted.
+    /// The source of a claim that is still wanted, and has no volume yet.
     fn source_that(&self, is: impl Fn(&Source) -> bool) -> Option<String> {
+        let is_fillable = |claim: &Claim| !claim.is_ending && claim.content.is_none();
         let is_it = |(name, source): &(&String, &Source)| {
-            self.claims.get(*name).is_some_and(|claim| !claim.is_ending) && is(source)
+            self.claims.get(*name).is_some_and(is_fillable) && is(source)
         };
         self.sources.iter().find(is_it).map(|(name, _)| name.clone())
     }
@@ -249,7 +253,9 @@ impl World {
         let read = self.sources[&name].read;
         // Its node was told that it is half copied, and then that it is not.
         let fence = Fence { generation: 2, ..Fence::default() };
-        self.change(&name, |claim| (claim.content, claim.fence) = (read, fence));
+        self.change(&name, |claim| {
+            (claim.content, claim.fence, claim.is_filled) = (read, fence, true);
+        });
         true
     }
 
@@ -273,6 +279,11 @@ impl World {
             return false;
         };
         let Some(gone) = self.claims.remove(&name) else { return false };
+        if let Some(source) = self.sources.get_mut(&name) {
+            // What was told of it is told of no other claim of its name.
+            (source.phase, source.is_told_of_before) = (FillingPhaseKey::Waiting, false);
+            source.read = None;
+        }
         let is_of_use = |content| content == self.data || self.is_wanted_back(content);
         let is_there = self.claims.values().any(|claim| claim.content.is_some_and(is_of_use));
         let is_last = gone.content == Some(self.data) && !is_there;

@@ -277,6 +277,7 @@ impl Claim {
     pub(super) fn take_volume(&mut self, other: &Claim) {
         (self.volume, self.class, self.content) = (other.volume, other.class, other.content);
         (self.fence, self.is_held, self.is_read) = (other.fence, other.is_held, other.is_read);
+        self.is_filled = false;
         self.is_lost = false;
     }
 }

@@ -163,6 +163,7 @@ impl World {
             is_read: false,
             has_finalizer: false,
             is_volume_kept: false,
+            is_filled: false,
         });
     }
 
@@ -170,7 +171,7 @@ impl World {
     pub(super) fn let_claim_go(&mut self, name: &str, keeps_volume: bool) {
         self.change(name, |claim| {
             claim.has_finalizer = false;
-            claim.is_volume_kept |= keeps_volume && claim.is_ending && !claim.superseded;
+            claim.is_volume_kept |= keeps_volume && claim.is_ending;
         });
     }
 

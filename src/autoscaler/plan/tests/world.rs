@@ -2,7 +2,7 @@
 //! the other and die between any two of them; a node that does what it is asked late, or in another order;
 //! a controller that makes pods, a kubelet that starts them, a populator that copies and may fail; somebody
 //! who kills pods, edits the template, scales, deletes the PvcAutoscaler, and writes to a volume past all of
-//! them; and time.
+//! them; a user who edits and deletes the objects of a swap; and time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::retries::Tries;
 use crate::api::{
     Abort, AutoscalerPhase, PopulatorPod, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus,
-    Quantity, RollBack,
+    Quantity, RollBack, Rollout,
 };
 use crate::autoscaler::can_be_aborted;
 use crate::autoscaler::coverage::Coverage;
@@ -57,6 +57,8 @@ pub(super) struct Left {
     pub edits_back: u8,
     /// How often a person gives a swap up.
     pub aborts: u8,
+    /// How often a user edits or deletes an object of a swap.
+    pub meddles: u8,
     /// How often a pod that copies is refused.
     pub refusals: u8,
     /// How often a copy that runs goes on no more, or an exchange does not begin.
@@ -92,6 +94,7 @@ pub(super) const NOTHING: Left = Left {
     backs: 0,
     edits_back: 0,
     aborts: 0,
+    meddles: 0,
     refusals: 0,
     stalls: 0,
     refuses_all: false,
@@ -142,6 +145,8 @@ pub(super) struct Claim {
     pub has_finalizer: bool,
     /// Whether its volume stays when it goes.
     pub is_volume_kept: bool,
+    /// Whether its PersistentVolume says that a populator has filled it.
+    pub is_filled: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -226,6 +231,8 @@ pub(super) struct World {
     pub kept: Option<Data>,
     /// How swaps came out that are tried again.
     pub tries: Tries,
+    /// Whether a user has paused the PvcAutoscaler.
+    pub is_paused: bool,
     pub left: Left,
 }
 
@@ -281,9 +288,27 @@ pub(super) enum Move {
     Lie,
     LieOfItsOwn,
     TellTruth,
+    Meddle(Meddling),
 }
 
-pub(super) const MOVES: [Move; 41] = [
+/// What a user does to an object of a swap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meddling {
+    /// Set `spec.paused` of the PvcSourcePopulator to false.
+    LetCopyBegin,
+    /// Set it to true.
+    HoldCopy,
+    DeleteSource,
+    DeleteNewClaim,
+    /// Take our labels off the new claim.
+    Unlabel,
+    /// Take our scheduling gate off the pod.
+    Ungate,
+    /// Pause the PvcAutoscaler, or let it go on.
+    Pause,
+}
+
+pub(super) const MOVES: [Move; 48] = [
     Move::Exchange,
     Move::OpenGate,
     Move::LetGo,
@@ -325,6 +350,13 @@ pub(super) const MOVES: [Move; 41] = [
     Move::TurnClock,
     Move::Lie,
     Move::LieOfItsOwn,
+    Move::Meddle(Meddling::LetCopyBegin),
+    Move::Meddle(Meddling::HoldCopy),
+    Move::Meddle(Meddling::DeleteSource),
+    Move::Meddle(Meddling::DeleteNewClaim),
+    Move::Meddle(Meddling::Unlabel),
+    Move::Meddle(Meddling::Ungate),
+    Move::Meddle(Meddling::Pause),
 ];
 
 /// Those that always happen in the end.
@@ -354,6 +386,7 @@ impl World {
             abort: None,
             kept: None,
             tries: Tries::default(),
+            is_paused: false,
             left,
         }
     }
@@ -377,6 +410,8 @@ impl World {
         spec.stateful_set_name = Some("db".to_owned());
         spec.retention = RETENTION.parse().unwrap();
         spec.hot_copy = self.left.is_hot;
+        let paused = Rollout { partition: 0, paused: true, max_unavailable: 1 };
+        spec.rollout = self.is_paused.then_some(paused);
         let back = self.back.map(|(generation, _)| RollBack { ordinal: 0, generation });
         spec.roll_back = back.into_iter().collect();
         let abort = self.abort.map(|generation| Abort { ordinal: 0, generation });
@@ -427,7 +462,7 @@ impl World {
             usage: BTreeMap::new(),
             silent: BTreeMap::new(),
             volumes: volumes.collect(),
-            handed_over: BTreeSet::new(),
+            handed_over: self.handed_over(),
             unmarked: BTreeSet::new(),
             untrue_notes: BTreeMap::new(),
             may_still_run: BTreeMap::new(),
@@ -504,6 +539,7 @@ impl World {
             Move::Lie => next.lie(),
             Move::LieOfItsOwn => next.lie_of_its_own(),
             Move::TellTruth => next.tell_truth(),
+            Move::Meddle(meddling) => next.meddle(meddling),
         };
         next.forget();
         is_done.then_some(next)
@@ -540,6 +576,7 @@ impl World {
             Move::Stall => left.stalls > 0,
             Move::EditBack => left.edits_back > 0,
             Move::Abort => left.aborts > 0,
+            Move::Meddle(_) => left.meddles > 0,
             Move::TurnClock => left.skews > 0,
             Move::Lie => left.lies > 0 && self.lie.is_none(),
             Move::LieOfItsOwn => left.own_lies > 0 && self.lie.is_none(),

@@ -1,0 +1,170 @@
+//! A user in the explored world who may edit and delete all objects of a swap in the namespace of the workload.
+
+use std::collections::BTreeSet;
+
+use super::settle;
+use super::world::{
+    Claim, FAIR, FillingPhaseKey, Left, MOVES, Meddling, Move, NOTHING, SAME, World,
+};
+use crate::api::{AutoscalerPhase, Swap, SwapPhase};
+
+impl World {
+    pub(super) fn meddle(&mut self, how: Meddling) -> bool {
+        self.left.meddles -= 1;
+        match how {
+            Meddling::LetCopyBegin => self.edit_pause(false),
+            Meddling::HoldCopy => self.edit_pause(true),
+            Meddling::DeleteSource => self.sources.pop_first().is_some(),
+            Meddling::DeleteNewClaim => self.delete_new_claim(),
+            Meddling::Unlabel => self.unlabel(),
+            Meddling::Ungate => self.ungate(),
+            Meddling::Pause => {
+                self.is_paused = !self.is_paused;
+                self.edited += 1;
+                true
+            }
+        }
+    }
+
+    /// A copy that runs is called off, and begins as any other one if it may.
+    fn edit_pause(&mut self, paused: bool) -> bool {
+        let Some(mut source) = self.sources.first_entry() else { return false };
+        let source = source.get_mut();
+        if source.paused == paused {
+            return false;
+        }
+        source.paused = paused;
+        if source.phase == FillingPhaseKey::Filled {
+            return true;
+        }
+        let runs = matches!(source.phase, FillingPhaseKey::Filling | FillingPhaseKey::Stalled);
+        if paused {
+            (source.phase, source.is_told_of_before) = (FillingPhaseKey::Waiting, false);
+            source.read = None;
+        } else {
+            source.is_told_of_before = !runs;
+        }
+        true
+    }
+
+    /// Nobody deletes what was written last: whoever does that wants it to be gone.
+    fn delete_new_claim(&mut self) -> bool {
+        let Some(name) = self.new_claim() else { return false };
+        let runs = self.pod.as_ref().is_some_and(|pod| pod.is_running && pod.claim == name);
+        let others = self.claims.iter().filter(|(other, _)| **other != name);
+        let is_elsewhere = others.into_iter().any(|(_, other)| other.content == Some(self.data));
+        let claim = &self.claims[&name];
+        if runs || claim.is_ending || !is_elsewhere {
+            return false;
+        }
+        self.change(&name, |claim| claim.is_ending = true);
+        true
+    }
+
+    fn unlabel(&mut self) -> bool {
+        let Some(name) = self.new_claim() else { return false };
+        let had = self.claims[&name].has_labels;
+        self.change(&name, |claim| claim.has_labels = false);
+        had
+    }
+
+    /// A claim that keeps its name has no volume of which a pod could have another one meanwhile.
+    fn ungate(&mut self) -> bool {
+        let swap = self.status.of(0).and_then(|entry| entry.swap.as_ref());
+        let is_new = swap.is_some_and(|swap| !swap.keeps_name && !swap.returns);
+        is_new && self.pod.as_mut().is_some_and(|pod| std::mem::take(&mut pod.is_gated))
+    }
+
+    /// The claim that was made for the swap under way, if it is there.
+    fn new_claim(&self) -> Option<String> {
+        let swap = self.status.of(0)?.swap.as_ref().filter(|swap| !swap.returns)?;
+        Some(swap.claim.clone()).filter(|name| self.claims.contains_key(name))
+    }
+
+    /// The new claims of swaps whose PersistentVolumes say that they are filled, where that is looked at.
+    pub(super) fn handed_over(&self) -> BTreeSet<String> {
+        use SwapPhase::{Draining, Fenced, FinalCopy, RollingBack};
+        let Some(swap) = self.status.of(0).and_then(|entry| entry.swap.as_ref()) else {
+            return BTreeSet::new();
+        };
+        let is_looked_at = matches!(swap.phase, Draining | Fenced | FinalCopy | RollingBack);
+        let is_filled = |claim: &&Claim| claim.is_filled && claim.content.is_some();
+        let claim = self.claims.get(&swap.claim).filter(is_filled);
+        let told = self.sources.get(&swap.claim).map(|source| source.phase);
+        let is_told = told == Some(FillingPhaseKey::Filled);
+        let is_handed = is_looked_at && !is_told && claim.is_some();
+        is_handed.then(|| swap.claim.clone()).into_iter().collect()
+    }
+}
+
+fn swap(world: &World) -> Option<&Swap> {
+    world.status.of(0)?.swap.as_ref()
+}
+
+/// Let happen what always happens, but for some of it, until that is so.
+fn until(mut world: World, but: &[Move], is: impl Fn(&World) -> bool) -> World {
+    let all = MOVES[..FAIR].iter().filter(|one| !but.contains(one)).cycle();
+    for one in all.take(5000) {
+        if is(&world) {
+            return world;
+        }
+        world = world.after(*one).unwrap_or(world);
+    }
+    panic!("it does not come to be so, in {world:#?}");
+}
+
+/// The pod is gone whose claim is to be another one, and nobody has proved yet that its volume is unused: a user lets
+/// the copy begin then, and it comes to its end. The next pod is made.
+fn copied_too_early(left: Left) -> World {
+    let mut world = settle(&World::new(left));
+    world.left = Left { edits: 1, meddles: 2, ..left };
+    let world = world.after(Move::Edit).expect("there is another template");
+    let world = until(world, &[Move::MakePod], |world| world.pod.is_none());
+    assert_eq!(swap(&world).map(|swap| swap.phase), Some(SwapPhase::Draining), "{world:#?}");
+    let meddled = [Move::Meddle(Meddling::LetCopyBegin), Move::BeginCopy, Move::EndCopy];
+    let all = meddled.into_iter().chain([Move::MakePod]);
+    all.fold(world, |world, one| world.after(one).expect("it can be"))
+}
+
+#[test]
+fn a_pod_does_not_start_on_a_claim_that_a_user_has_let_be_filled_too_early() {
+    for left in [NOTHING, SAME] {
+        let world = copied_too_early(left);
+        let copy = swap(&world).expect("it goes on").claim.clone();
+        assert!(world.claims[&copy].content.is_some(), "{world:#?}");
+        assert!(world.after(Move::StartPod).is_none(), "a pod has started, in {world:#?}");
+        let end = settle(&world);
+        let entry = &end.status.ordinals[0];
+        assert!(end.has_ended_well() && entry.generation == 0, "{end:#?}");
+        assert_eq!(end.status.phase, AutoscalerPhase::Failed);
+        let why = entry.swap.as_ref().and_then(|swap| swap.message.clone()).unwrap_or_default();
+        assert!(why.contains("was proved unused, so it may lack"), "{why}");
+        // A user may have put something into it.
+        let kept: Vec<_> = entry.retained.iter().map(|old| old.claim.clone()).collect();
+        assert_eq!((kept, end.claims.len()), (vec![copy], 2));
+    }
+}
+
+#[test]
+fn what_a_pod_writes_to_a_claim_that_was_filled_too_early_stays_its_own() {
+    let world = copied_too_early(NOTHING);
+    let world = world.after(Move::Meddle(Meddling::Ungate)).expect("it waits at the gate");
+    let world = world.after(Move::StartPod).expect("its claim is bound");
+    let copy = swap(&world).expect("it goes on").claim.clone();
+    for (left, one) in [
+        (Left { kills: 1, ..NOTHING }, Some(Move::KillPod)),
+        (Left { aborts: 1, ..NOTHING }, Some(Move::Abort)),
+        (NOTHING, None),
+    ] {
+        let mut next = world.clone();
+        let looked = until(next.clone(), &[], |world| world.status.ordinals[0].generation == 1);
+        if one == Some(Move::KillPod) {
+            next = looked; // Nobody has seen a pod before that was gone.
+        }
+        next.left = left;
+        next = one.map_or(Some(next.clone()), |one| next.after(one)).expect("it can be");
+        let end = settle(&next);
+        let entry = &end.status.ordinals[0];
+        assert!(end.has_ended_well() && entry.active_claim == copy, "{one:?}: {end:#?}");
+    }
+}
