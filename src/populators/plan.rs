@@ -278,7 +278,9 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
         let why = waiting::why_silent(seen.now, pod, "fills the volume");
         return why.map_or_else(Vec::new, |why| seen.report_stall(pod, &why));
     }
-    if seen.waits_for_consumer && moved || is_outdated && Outcome::of(pod).is_none() {
+    // What was copied for an earlier edit may have been copied too early.
+    let is_of_use = !matches!(Outcome::of(pod), None | Some(Outcome::Done { .. }));
+    if seen.waits_for_consumer && moved || is_outdated && !is_of_use {
         return call_off(seen, source);
     }
     if make::is_probe(pod) {

@@ -733,6 +733,13 @@ fn a_copy_is_out_of_date_if_a_pod_came_and_it_was_paused_again() {
 }
 
 #[test]
+fn what_was_copied_for_an_earlier_edit_is_copied_again() {
+    let edited = |seen: Box<Seen>| seen.with(|seen| seen.source.as_mut().unwrap().generation = 2);
+    let copied = edited(running("Succeeded", DONE));
+    check([("ended before the edit", copied, "Note Waiting, Show, DropPrime, DropPod")]);
+}
+
+#[test]
 fn what_differs_because_a_pod_wrote_is_tried_again() {
     let mismatch = r#"{"outcome":"mismatch","message":"a.txt"}"#;
     let live = Fill { is_live: true, ..Fill::default() };
