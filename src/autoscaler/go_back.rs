@@ -141,6 +141,44 @@ impl Turn<'_> {
         self.go_back();
     }
 
+    /// True if the claim was deleted that a swap has given the pod, so that this starts no more: nothing makes that
+    /// claim again, which would have nothing of its content.
+    pub(super) fn has_lost_claim(&self) -> bool {
+        let active = &self.entry.active_claim;
+        let is_lost = self.seen.claim(active).is_none() || self.is_going(active);
+        is_lost && !self.keeps_name()
+    }
+
+    /// The pod gets again what it had before the swap. If that was deleted, too, it begins with an empty claim, as
+    /// after any other deletion of its claim.
+    pub(super) fn replace_lost_claim(&mut self) {
+        let before = self.entry.retained.last().map(|old| (old.claim.clone(), old.uid.clone()));
+        let there = before.filter(|(name, uid)| {
+            let there = self.seen.claim(name).filter(|claim| !is_ending(&claim.metadata));
+            there.is_some_and(|claim| self::uid(&claim.metadata) == uid)
+        });
+        let Some((before, uid)) = there else {
+            self.entry.swap = None;
+            return;
+        };
+        if let Some(why) = self.lacks_before(&before, &uid) {
+            return self.wait(AutoscalerReason::SwapFailed, why);
+        }
+        let text = self.lost_claim(&before);
+        self.tell(AutoscalerReason::SwapFailed, &before, text);
+        self.begin_return();
+    }
+
+    /// Why a pod gets again what it had before, although no person has asked for that.
+    fn lost_claim(&self, before: &str) -> String {
+        format!(
+            "claim {} of pod {} was deleted before the pod was ready with it, so the pod gets claim {before} again, \
+             as it was before the swap",
+            self.entry.active_claim,
+            self.pod()
+        )
+    }
+
     /// What happens, for people who have asked for it.
     fn what_is_left(&self, before: &str) -> String {
         let (pod, from) = (self.pod(), &self.entry.active_claim);
@@ -151,10 +189,13 @@ impl Turn<'_> {
         } else {
             format!("it gets claim {before} again for {from}")
         };
+        let rest = if self.is_gone(from) {
+            format!("is gone with claim {from}")
+        } else {
+            format!("is kept for {}", self.seen.autoscaler.spec.retention)
+        };
         format!(
-            "pod {pod} is stopped, and {what}, as it was; what was written{since} is not in it, and is kept \
-             for {}",
-            self.seen.autoscaler.spec.retention
+            "pod {pod} is stopped, and {what}, as it was; what was written{since} is not in it, and {rest}"
         )
     }
 
@@ -184,7 +225,15 @@ impl Turn<'_> {
         let known = self.entry.retained.iter().find(|old| old.claim == to);
         let known = known.map(|old| old.uid.clone()).unwrap_or_default();
         if let Some(why) = self.lacks_before(&to, &known) {
+            if self.has_lost_claim() {
+                self.entry.swap = None; // Neither is there any more.
+                return;
+            }
             return self.give_up(&why);
+        }
+        if self.has_lost_claim() {
+            let why = self.lost_claim(&to);
+            self.wait(AutoscalerReason::SwapFailed, why);
         }
         if self.retreats() {
             return;
@@ -203,7 +252,8 @@ impl Turn<'_> {
             let text = self.what_is_left(&to);
             self.tell(AutoscalerReason::SwapBegun, &self.attempt(), text);
         }
-        if let Some(why) = self.returns_too_slowly(&from).filter(|_| is_begun) {
+        let has_other = !self.has_lost_claim();
+        if let Some(why) = self.returns_too_slowly(&from).filter(|_| is_begun && has_other) {
             return self.give_up(&why);
         }
         self.stop_writers(&from);

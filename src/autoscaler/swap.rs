@@ -253,6 +253,9 @@ impl Turn<'_> {
     pub(super) fn soak(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let name = self.entry.active_claim.clone();
+        if self.has_lost_claim() {
+            return self.replace_lost_claim();
+        }
         let has_pod = self.seen.has_pod(self.entry.ordinal);
         if has_pod && !self.seen.is_ready_with(self.entry.ordinal, &name) {
             self.says.progress = Some(format!("pod {} starts with claim {name}", self.pod()));

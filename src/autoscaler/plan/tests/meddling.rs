@@ -168,3 +168,22 @@ fn what_a_pod_writes_to_a_claim_that_was_filled_too_early_stays_its_own() {
         assert!(end.has_ended_well() && entry.active_claim == copy, "{one:?}: {end:#?}");
     }
 }
+
+#[test]
+fn a_new_claim_that_is_deleted_before_its_pod_has_it_gives_the_pod_its_old_one() {
+    let mut world = settle(&World::new(NOTHING));
+    let before = world.status.ordinals[0].active_claim.clone();
+    world.left = Left { edits: 1, meddles: 1, ..NOTHING };
+    let world = world.after(Move::Edit).expect("there is another template");
+    let is_soaking =
+        |world: &World| swap(world).is_some_and(|swap| swap.phase == SwapPhase::Soaking);
+    let world = until(world, &[Move::StartPod], is_soaking);
+    let world = world.after(Move::Meddle(Meddling::DeleteNewClaim)).expect("it is there");
+    let looked = until(world, &[], |world| swap(world).is_some_and(|swap| swap.returns));
+    let why = looked.status.message.clone().unwrap_or_default();
+    assert!(why.contains("was deleted before the pod was ready with it"), "{why}");
+    let end = settle(&looked);
+    let entry = &end.status.ordinals[0];
+    assert!(end.has_ended_well() && entry.active_claim == before, "{end:#?}");
+    assert!(entry.rolled_back.is_some() && end.claims.len() == 1, "{end:#?}");
+}
