@@ -337,6 +337,30 @@ fn in_every_state_of_a_swap_that_is_given_up_nothing_is_lost_and_all_ends_well()
     assert!(states > 10_000, "only {states} states");
 }
 
+/// Stories in which a user edits and deletes the objects of a swap, in any phase of it.
+fn meddled() -> impl Iterator<Item = (String, World, usize)> {
+    let once = Left { meddles: 1, ..NOTHING };
+    let stories = [
+        Left { kills: 1, ..once },
+        Left { deaths: 1, ..once },
+        Left { meddles: 2, ..once },
+        Left { operators: 2, is_disordered: true, ..once },
+        Left { failures: 1, ..once },
+        Left { scalings: 1, ..once },
+        Left { aborts: 1, ..once },
+        Left { is_hot: true, kills: 1, ..once },
+        Left { keeps_names: true, kills: 1, ..once },
+    ];
+    stories.into_iter().map(|left| (format!("{left:?}"), World::new(left), AT_MOST_RETRIED))
+}
+
+#[test]
+fn whatever_a_user_edits_or_deletes_of_a_swap_nothing_is_lost_and_all_ends_well() {
+    let (states, broken) = explore_all(meddled());
+    assert_eq!(broken, 0, "stories in which something is lost or does not end well");
+    assert!(states > 10_000, "only {states} states");
+}
+
 #[test]
 fn in_every_state_nothing_is_lost_and_all_ends_well() {
     let stories = [
