@@ -126,7 +126,7 @@ pub struct Swap {
     /// What the volume is told to be that a pod gets again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reopened: Option<FenceStatus>,
-    /// When the node of the old volume had proved that nobody has it open, and that nobody else will.
+    /// When the old volume was proved unused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unused_at: Option<Time>,
     /// Since when the pod is down and its swap does not go on: after ten minutes it is given up, as long as it can be.

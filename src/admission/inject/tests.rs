@@ -162,6 +162,30 @@ fn a_pod_is_not_scheduled_while_its_claim_gets_another_volume() {
 }
 
 #[test]
+fn a_pod_is_not_scheduled_with_a_new_claim_before_the_old_volume_is_proved_unused() {
+    let fence = json!({"state": "Superseded", "generation": 1, "copying": true});
+    let proved = json!("2026-01-01T00:00:00Z");
+    for (phase, unused_at, is_held) in [
+        ("Planned", &Value::Null, false), // It has the old claim.
+        ("Draining", &Value::Null, true),
+        ("Draining", &proved, false), // Another pod has come to the old claim since.
+        ("Fenced", &Value::Null, true),
+        ("FinalCopy", &Value::Null, false), // Written by a version before fences.
+        ("FinalCopy", &proved, false),
+        ("RollingBack", &Value::Null, true),
+        ("RollingBack", &proved, false),
+        ("Soaking", &Value::Null, false),
+    ] {
+        let swap = json!({"phase": phase, "claim": "new", "generation": 1, "fence": fence,
+                          "unusedAt": unused_at});
+        let sizes = data(&json!([{"ordinal": 0, "activeClaim": "old", "swap": swap}]));
+        let expected = if is_held { json!([{ "name": GATE }]) } else { Value::Null };
+        let given = gates(&pod("db-0", &Value::Null), &[], &sizes);
+        assert_eq!(given, Ok(expected), "{phase} {unused_at}");
+    }
+}
+
+#[test]
 fn several_templates_are_several_volumes_and_the_own_ones_of_a_stateful_set_are_its_own() {
     let ordinal = |claim: &str| json!([{"ordinal": 0, "activeClaim": claim}]);
     let all = [
