@@ -21,6 +21,7 @@ use crate::volume::{
 
 mod asks;
 pub mod audit;
+mod away;
 mod capacities;
 mod caught;
 mod claim;
@@ -46,6 +47,7 @@ pub mod writes;
 
 pub(crate) use asks::Answers;
 pub use asks::Asks;
+pub(crate) use away::AwaySeen;
 pub use caught::{
     INTERNAL_ERROR, LONGEST_WORK, Unfinished, begun_again, caught_in_time, report_panic,
     report_unfinished,
@@ -66,6 +68,7 @@ pub use lasting::Lasting;
 pub(crate) use nodes::DEFAULT_POOL;
 pub use nodes::{Nodes, largest, pool_of};
 pub(crate) use nodes::{believe, is_being_copied, is_on, is_restricted, told_of};
+pub(crate) use once::NO_NAMESPACE;
 pub use once::{OnceEvent, TELLS};
 pub use pods::pods;
 pub(crate) use pv::volume_of;

@@ -5,14 +5,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::ResourceExt;
-use tokio::time::Instant;
 
-use crate::api::{
-    NodeStorage, PvcAutoscaler, PvcSourcePopulator, VolumeRequest, VolumeUsage, Workload,
-};
-use crate::autoscaler::keeper::{Keeper, until};
+use crate::api::{NodeStorage, PvcAutoscaler, PvcSourcePopulator, VolumeUsage, Workload};
+use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::uid;
-use crate::cluster::{Answers, Change, Changed, Changes, ClaimSummary, Pv};
+use crate::cluster::{Answers, AwaySeen, Change, Changed, Changes, ClaimSummary, Pv};
 
 /// The key of the PvcAutoscalers that set the sizes of claims by how full they are.
 const SETS_SIZES: &str = "sets sizes";
@@ -124,12 +121,8 @@ pub(super) struct News {
     claims: Changes<ClaimSummary>,
     pvs: Changes<Pv>,
     nodes: Changes<NodeStorage>,
-    requests: Changes<VolumeRequest>,
     answers: Answers,
-    /// The nodes whose agents are away.
-    away: BTreeSet<String>,
-    /// When another one may be.
-    away_next: Option<Instant>,
+    away: AwaySeen,
 }
 
 /// Whom the news concern.
@@ -170,16 +163,14 @@ impl News {
             claims: keeper.watches.claims().subscribe(),
             pvs: keeper.watches.pvs().subscribe(),
             nodes: keeper.cluster.nodes().watched().subscribe(),
-            requests: keeper.cluster.requests().watched().subscribe(),
             answers: keeper.asks.subscribe(),
-            away: BTreeSet::new(),
-            away_next: None,
+            away: AwaySeen::of(keeper.cluster.requests()),
         }
     }
 
     /// The nodes whose agents are away, as they were when news were taken last.
     pub fn away(&self) -> &BTreeSet<String> {
-        &self.away
+        self.away.nodes()
     }
 
     /// Take the PvcAutoscalers that have changed, and whom all news concern.
@@ -223,21 +214,13 @@ impl News {
 
     /// Look which agents are away, if that may have changed: how full volumes are is then not known, or is again.
     fn see_away(&mut self, keeper: &Keeper, concerned: &mut Concerned) {
-        let has_changed =
-            !matches!(self.requests.take(), Changed::These(changes) if changes.is_empty());
-        if !has_changed && self.away_next.is_none_or(|at| at > Instant::now()) {
-            return;
-        }
-        let (away, next) = keeper.cluster.requests().away();
-        let away: BTreeSet<String> = away.into_iter().collect();
-        for node in away.symmetric_difference(&self.away) {
-            let record = keeper.cluster.nodes().watched().get(node);
+        for node in self.away.take(keeper.cluster.requests()) {
+            let record = keeper.cluster.nodes().watched().get(&node);
             let status = record.as_ref().and_then(|record| record.status.as_ref());
             for told in status.into_iter().flat_map(|status| &status.usage) {
                 concerned.add(keeper.of_volume(&told.volume));
             }
         }
-        (self.away, self.away_next) = (away, next.map(|next| Instant::now() + next));
     }
 
     /// Wait until there may be something to take.
@@ -250,9 +233,8 @@ impl News {
             () = self.claims.changed() => {}
             () = self.pvs.changed() => {}
             () = self.nodes.changed() => {}
-            () = self.requests.changed() => {}
             () = self.answers.changed() => {}
-            () = until(self.away_next) => {}
+            () = self.away.changed() => {}
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What Kubernetes keeps of the volumes: their PersistentVolumes.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::runtime::watcher;
@@ -10,12 +11,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::audit::{self, Difference, GRACE};
+use crate::cluster::nodes::key;
 use crate::cluster::{Cluster, Lasting, Pv, Watched};
+use crate::volume::{NodeKey, VolumeId};
 
 /// The PersistentVolumes, and since when one of them or a volume lacks the other.
 pub struct Kept {
     watched: Watched<Pv>,
-    lasting: Mutex<Lasting<Difference>>,
+    lasting: Mutex<HashMap<NodeKey, Lasting<Difference>>>,
 }
 
 /// What differs from what the nodes have, in the order of the nodes.
@@ -40,9 +43,9 @@ impl Kept {
     pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
         let api = Api::all(client.clone());
         // Their writer is no tenant, and there may be a hundred thousand: large pages.
-        let watched =
-            Watched::start_cut(api, watcher::Config::default(), stop, |pv: &mut Pv| pv.cut(&[]));
-        Kept { watched, lasting: Mutex::new(Lasting::new(GRACE)) }
+        let config = watcher::Config::default();
+        let watched = Watched::start_keyed(api, config, stop, |pv: &mut Pv| pv.cut(&[]), keys);
+        Kept { watched, lasting: Mutex::default() }
     }
 
     /// The records, as they were last told, and how to wait for others.
@@ -50,16 +53,48 @@ impl Kept {
         &self.watched
     }
 
-    /// What differs from what the nodes have; nothing, as long as not all are known.
+    /// Those of the volumes of a node.
+    pub(crate) fn of_volumes_on(&self, node: &NodeKey) -> Vec<Arc<Pv>> {
+        self.watched.with_key(node.as_str())
+    }
+
+    /// What differs from what the nodes have; nothing, as long as not all are known. All are compared.
     pub fn differences(&self, cluster: &Cluster) -> Differences {
-        if !self.watched.is_known() {
-            return Differences::default();
+        let nodes: Vec<NodeKey> = cluster.nodes().all().iter().map(|node| key(node)).collect();
+        let mut all = Differences::default();
+        for found in nodes.iter().map(|node| self.differences_on(cluster, node)) {
+            all.lasting.extend(found.lasting);
+            all.young.extend(found.young);
+            all.next = [all.next, found.next].into_iter().flatten().min();
         }
-        let requests: Vec<Arc<_>> = cluster.requests().watched().all();
-        let mut young = audit::audit(&cluster.nodes().all(), &self.watched.all(), &requests);
-        let mut since = self.lasting.lock().unwrap_or_else(PoisonError::into_inner);
+        let there: HashSet<&NodeKey> = nodes.iter().collect();
+        self.since().retain(|node, _| there.contains(node));
+        all
+    }
+
+    /// What differs from what a node has; nothing, as long as not all are known.
+    pub(crate) fn differences_on(&self, cluster: &Cluster, node: &NodeKey) -> Differences {
+        let Some(record) = cluster.nodes().record_by(node).filter(|_| self.watched.is_known())
+        else {
+            return Differences::default();
+        };
+        let (pvs, requests) = (self.of_volumes_on(node), cluster.requests().of_volumes_on(node));
+        let mut young = audit::audit(&[record], &pvs, &requests);
+        let mut since = self.since();
+        let since = since.entry(node.clone()).or_insert_with(|| Lasting::new(GRACE));
         let (lasting, next) = since.of(young.clone(), Instant::now());
         young.retain(|one| lasting.binary_search(one).is_err()); // They are in order.
         Differences { lasting, young, next }
     }
+
+    /// Since when each differs.
+    fn since(&self) -> MutexGuard<'_, HashMap<NodeKey, Lasting<Difference>>> {
+        self.lasting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A PersistentVolume is found by the node of its volume.
+fn keys(pv: &Pv) -> Vec<String> {
+    let volume = pv.handle().and_then(|handle| handle.parse::<VolumeId>().ok());
+    volume.map(|id| id.node().as_str().to_owned()).into_iter().collect()
 }

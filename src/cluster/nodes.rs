@@ -128,7 +128,12 @@ impl Nodes {
 
     /// The record of the node of a volume.
     pub(crate) fn record_of(&self, id: &VolumeId) -> Option<Arc<NodeStorage>> {
-        self.watched.with_key(&format!("node {}", id.node().as_str())).into_iter().next()
+        self.record_by(id.node())
+    }
+
+    /// The record of a node, by its key.
+    pub(crate) fn record_by(&self, node: &NodeKey) -> Option<Arc<NodeStorage>> {
+        self.watched.with_key(&format!("node {}", node.as_str())).into_iter().next()
     }
 
     /// Find a volume in what its node told last.

@@ -17,7 +17,7 @@ use crate::volume::DRIVER;
 pub const TELLS: &str = "pliant.io/tells";
 
 /// Where events of objects without a namespace are kept.
-const NO_NAMESPACE: &str = "default";
+pub(crate) const NO_NAMESPACE: &str = "default";
 
 /// The longest name of an object that an event is named for, in bytes; names end at 253.
 const LONGEST_NAME: usize = 200;

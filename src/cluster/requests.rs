@@ -11,15 +11,13 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{NodeStorage, Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work};
-use crate::cluster::{Lasting, PATIENCE, Watched, every, not_asked, writes};
-use crate::volume::{VolumeError, VolumeId};
+use crate::cluster::away::Waiting;
+use crate::cluster::{PATIENCE, Watched, every, not_asked, writes};
+use crate::volume::{NodeKey, VolumeError, VolumeId};
 
 /// How soon an agent that is there has told of a request, or of another one of its node: work that waits
 /// its turn there is not told of while other work is.
 const TAKE_UP: Duration = Duration::from_secs(15);
-
-/// How long an agent lets work wait before it is away: longer than it takes to start anew.
-const AWAY: Duration = Duration::from_secs(60);
 
 /// The work under way on the nodes.
 #[derive(Debug)]
@@ -28,7 +26,7 @@ pub struct Requests {
     writer: &'static str,
     nodes: Api<NodeStorage>,
     watched: Watched<VolumeRequest>,
-    waiting: Mutex<Lasting<(String, String)>>,
+    waiting: Mutex<Waiting>,
 }
 
 /// A request as it was written: the outcome of another one of its name is not its own.
@@ -79,8 +77,9 @@ impl Requests {
     /// Begin to watch all requests, until `stop`; those that are made here are of `writer`.
     pub fn watch(client: &Client, writer: &'static str, stop: &CancellationToken) -> Self {
         let api: Api<VolumeRequest> = Api::all(client.clone());
-        let watched = Watched::start(api.clone(), every(), stop);
-        let (nodes, waiting) = (Api::all(client.clone()), Mutex::new(Lasting::new(AWAY)));
+        let watched = Watched::start_keyed(api.clone(), every(), stop, |_| {}, keys);
+        let (nodes, waiting) = (Api::all(client.clone()), Waiting::new(watched.subscribe()));
+        let waiting = Mutex::new(waiting);
         Requests { api, writer, nodes, watched, waiting }
     }
 
@@ -97,16 +96,24 @@ impl Requests {
     /// The nodes whose agents have let work wait for long; beside it, how long it is until more will
     /// have.
     pub fn away(&self) -> (Vec<String>, Option<Duration>) {
-        let all = self.watched.all();
-        let waits = all.iter().filter(|request| request.is_waiting()).map(|request| {
-            let uid = request.metadata.uid.clone().unwrap_or_default();
-            (request.spec.node.clone(), uid)
-        });
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let (long, next) = waiting.of(waits.collect(), Instant::now());
-        let mut nodes: Vec<String> = long.into_iter().map(|(node, _)| node).collect();
-        nodes.dedup();
-        (nodes, next)
+        waiting.take(Instant::now())
+    }
+
+    /// The requests to the agent of a node.
+    pub(crate) fn on(&self, node: &str) -> Vec<Arc<VolumeRequest>> {
+        self.watched.with_key(&on_node(node))
+    }
+
+    /// The requests for the volumes of a node.
+    pub(crate) fn of_volumes_on(&self, node: &NodeKey) -> Vec<Arc<VolumeRequest>> {
+        self.watched.with_key(&of_volumes_on(node))
+    }
+
+    /// Whether a request that has ended in this phase for an earlier wish is wanted again: a growth that was
+    /// renewed tells its earlier end until its agent has something to tell.
+    pub(crate) fn has_renewed(&self, phase: Phase) -> bool {
+        self.watched.has_key(&renewed(phase))
     }
 
     /// Have a node do a piece of work on a volume, and wait for the outcome; again joins the work.
@@ -269,7 +276,7 @@ impl Requests {
 
     /// What the agent of a node has told of its work.
     fn told_by(&self, node: &str) -> ToldBy {
-        let all = self.watched.all().into_iter().filter(|request| request.spec.node == node);
+        let all = self.on(node).into_iter();
         ToldBy(
             all.filter_map(|one| Some((one.metadata.uid.clone()?, one.status.clone()?))).collect(),
         )
@@ -300,6 +307,30 @@ impl Requests {
     pub async fn clear(&self, request: &Arc<VolumeRequest>) -> Result<(), kube::Error> {
         self.take_away(request).await
     }
+}
+
+/// The key of the requests to the agent of a node.
+fn on_node(node: &str) -> String {
+    format!("on {node}")
+}
+
+/// The key of the requests for the volumes of a node.
+fn of_volumes_on(node: &NodeKey) -> String {
+    format!("volumes of {}", node.as_str())
+}
+
+/// The key of the requests that have ended in this phase for an earlier wish.
+fn renewed(phase: Phase) -> String {
+    format!("renewed after {}", phase.as_str())
+}
+
+/// The keys by which a request is found.
+fn keys(request: &VolumeRequest) -> Vec<String> {
+    let volume = request.spec.volume.parse::<VolumeId>().ok();
+    let phase = request.status.as_ref().map(|status| status.phase);
+    let earlier = phase.filter(|_| !request.has_ended());
+    let keys = [volume.map(|id| of_volumes_on(id.node())), earlier.map(renewed)];
+    keys.into_iter().flatten().chain([on_node(&request.spec.node)]).collect()
 }
 
 impl ToldBy {

@@ -3,21 +3,31 @@
 //! Only what no other program tells: how a call ends is told by the sidecar that made it. Each change
 //! is one event, whose name follows from what it tells and from the events before it, which stand in the
 //! API server; so of several replicas one writes it, and one that starts anew goes on where it was.
+//!
+//! The events about one node and its volumes are a [`Part`]: a change costs a look at its part, and what the program
+//! stumbles over in one part keeps no event of another one from being written.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use kube::Client;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::api::{NodeStorage, VolumeRequest};
 use crate::causes;
-use crate::cluster::{Cluster, Kept, begun_again};
+use crate::cluster::{
+    AwaySeen, Change, Changed, Changes, Cluster, Kept, Pv, Timers, begun_again, caught_in_time,
+};
 use crate::controllers::events::fact::{Fact, Seen, Sights, Sizes, differences, facts};
 use crate::controllers::events::history::History;
-use crate::controllers::events::told::{Step, Told};
+use crate::controllers::events::told::{Key, Step, Told};
 use crate::controllers::pools::WRITER;
 use crate::controllers::until;
-use crate::panics::caught;
+use crate::panics::{caught, caught_now};
+use crate::volume::{NodeKey, VolumeId};
 
 mod fact;
 mod history;
@@ -29,8 +39,17 @@ pub use reason::EventReason;
 /// What panics are counted under.
 const LOOP: &str = "events";
 
-/// After an API server that did not answer.
+/// After an API server that did not answer, and twice as long each time, up to the longest.
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// The longest pause after what could not be told.
+const LONGEST: Duration = Duration::from_secs(80);
+
+/// How long the write of one event may take: a webhook may guard events, and hang.
+const LONGEST_WRITE: Duration = Duration::from_secs(10);
+
+/// In how many namespaces events are written at once: one that takes none holds up no other.
+const AT_ONCE: usize = 16;
 
 /// Between two looks: many volumes change together.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -39,19 +58,18 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub async fn tell(client: &Client, cluster: &Cluster, kept: &Kept, stop: CancellationToken) {
     let told = begun_again(LOOP, async || {
         kept.watched().known().await;
-        let mut changes = [
-            cluster.nodes().watched().changes(),
-            cluster.requests().watched().changes(),
-            kept.watched().changes(),
-        ];
+        let mut news = News::of(cluster, kept);
         let mut teller = Teller::start(client).await;
         loop {
-            let next = teller.look(cluster, kept).await;
-            let [nodes, requests, pvs] = &mut changes;
+            teller.due.extend(news.take(cluster));
+            if std::mem::take(&mut news.is_all) {
+                teller.due.extend(teller.parts.keys().cloned());
+            }
+            teller.look(cluster, kept, news.away.nodes()).await;
+            let next = teller.later.next();
+            let next = next.map(|at| at.saturating_duration_since(Instant::now()));
             tokio::select! {
-                _ = nodes.changed() => {}
-                _ = requests.changed() => {}
-                _ = pvs.changed() => {}
+                () = news.changed() => {}
                 () = until(next) => {}
             }
             tokio::time::sleep(PAUSE).await;
@@ -60,13 +78,99 @@ pub async fn tell(client: &Client, cluster: &Cluster, kept: &Kept, stop: Cancell
     stop.run_until_cancelled(told).await;
 }
 
+/// What has changed since it was taken last.
+struct News {
+    nodes: Changes<NodeStorage>,
+    requests: Changes<VolumeRequest>,
+    pvs: Changes<Pv>,
+    away: AwaySeen,
+    /// Whether anything may have changed that is not there now.
+    is_all: bool,
+}
+
+impl News {
+    /// All is new.
+    fn of(cluster: &Cluster, kept: &Kept) -> News {
+        News {
+            nodes: cluster.nodes().watched().subscribe(),
+            requests: cluster.requests().watched().subscribe(),
+            pvs: kept.watched().subscribe(),
+            away: AwaySeen::of(cluster.requests()),
+            is_all: false,
+        }
+    }
+
+    /// The nodes of whose parts something may have changed.
+    fn take(&mut self, cluster: &Cluster) -> BTreeSet<NodeKey> {
+        let of_record = |record: &NodeStorage| record.metadata.name.as_deref().map(NodeKey::of);
+        let of_volume = |id: &str| id.parse().ok().map(|id: VolumeId| id.node().clone());
+        let mut nodes: BTreeSet<NodeKey> = BTreeSet::new();
+        nodes.extend(concerned(self.nodes.take(), &mut self.is_all, of_record));
+        let of_request = |request: &VolumeRequest| of_volume(&request.spec.volume);
+        nodes.extend(concerned(self.requests.take(), &mut self.is_all, of_request));
+        let of_pv = |pv: &Pv| pv.handle().and_then(of_volume);
+        nodes.extend(concerned(self.pvs.take(), &mut self.is_all, of_pv));
+        nodes.extend(self.away.take(cluster.requests()).iter().map(|node| NodeKey::of(node)));
+        nodes
+    }
+
+    /// Wait until there may be something to take.
+    async fn changed(&mut self) {
+        tokio::select! {
+            () = self.nodes.changed() => {}
+            () = self.requests.changed() => {}
+            () = self.pvs.changed() => {}
+            () = self.away.changed() => {}
+        }
+    }
+}
+
+/// Whom what has changed concerns.
+fn concerned<K, C: Ord>(
+    changed: Changed<K>,
+    is_all: &mut bool,
+    of: impl Fn(&K) -> Option<C>,
+) -> BTreeSet<C> {
+    match changed {
+        Changed::Everything(all) => {
+            *is_all = true;
+            all.iter().filter_map(|one| of(one)).collect()
+        }
+        Changed::These(these) => {
+            these.iter().flat_map(Change::both).filter_map(|one| of(one)).collect()
+        }
+    }
+}
+
 /// What is known of the time before.
 struct Teller {
     client: Client,
+    parts: HashMap<NodeKey, Part>,
+    /// The parts to look at now.
+    due: BTreeSet<NodeKey>,
+    /// Those to look at later, without a change.
+    later: Timers<NodeKey>,
+    /// What took too long to be written: all else of its namespace comes first.
+    slow: HashSet<Key>,
+}
+
+/// What is known of a node and its volumes.
+#[derive(Debug, Default)]
+struct Part {
     told: Told,
     sizes: Sizes,
     /// What has happened and is not told yet.
     happened: Vec<Fact>,
+    /// How many looks in a row have not told all.
+    faults: u32,
+}
+
+/// What one who wrote the events of a namespace has done.
+#[derive(Debug, Default)]
+struct Written {
+    done: Vec<(NodeKey, Step)>,
+    failed: BTreeSet<NodeKey>,
+    slow: HashSet<Key>,
 }
 
 impl fmt::Debug for Teller {
@@ -85,17 +189,114 @@ impl Teller {
             }
             tokio::time::sleep(AGAIN).await;
         };
-        let (client, sizes) = (client.clone(), Sizes::default());
-        Teller { client, told, sizes, happened: Vec::new() }
+        let parts = told.by_node().into_iter();
+        let parts: HashMap<NodeKey, Part> =
+            parts.map(|(node, told)| (node, Part { told, ..Part::default() })).collect();
+        let due = parts.keys().cloned().collect();
+        let (later, slow) = (Timers::default(), HashSet::new());
+        Teller { client: client.clone(), parts, due, later, slow }
     }
 
-    /// Tell what is new; how long it is until there may be more without a change.
-    async fn look(&mut self, cluster: &Cluster, kept: &Kept) -> Option<Duration> {
-        let found = kept.differences(cluster);
-        let (nodes, pvs) = (cluster.nodes().all(), kept.watched().all());
-        let requests = cluster.requests().watched().all();
-        let (away, waits) = cluster.requests().away();
+    /// Tell what is new of the parts that are due.
+    async fn look(&mut self, cluster: &Cluster, kept: &Kept, away: &BTreeSet<String>) {
+        let now = Instant::now();
+        while let Some((node, _)) = self.later.take_due(now) {
+            self.due.insert(node);
+        }
+        let due = std::mem::take(&mut self.due);
+        let (mut steps, mut failed) = (Vec::new(), BTreeSet::new());
+        for node in &due {
+            self.later.remove(node);
+            let part = self.parts.entry(node.clone()).or_default();
+            match caught_now(LOOP, || part.plan(node, cluster, kept, away)) {
+                Ok((planned, next)) => {
+                    steps.extend(planned.into_iter().map(|step| (node.clone(), step)));
+                    if let Some(next) = next {
+                        self.later.set(node.clone(), now + next);
+                    }
+                }
+                Err(panicked) => {
+                    let key = node.as_str();
+                    tracing::error!(node = key, %panicked, "no events are written for a node and its volumes");
+                    failed.insert(node.clone());
+                }
+            }
+        }
+        failed.extend(self.apply(steps).await);
+        for node in due {
+            let Some(part) = self.parts.get_mut(&node) else { continue };
+            if failed.contains(&node) {
+                let pause = AGAIN.saturating_mul(2_u32.saturating_pow(part.faults)).min(LONGEST);
+                part.faults = part.faults.saturating_add(1);
+                let next = self.later.remove(&node);
+                let again = Instant::now() + pause;
+                self.later.set(node, next.map_or(again, |next| next.min(again)));
+                continue;
+            }
+            part.faults = 0;
+            part.happened.clear();
+            if part.told.is_empty() && cluster.nodes().record_by(&node).is_none() {
+                self.parts.remove(&node);
+            }
+        }
+    }
+
+    /// Write the events; returns the nodes that have events that are not written.
+    async fn apply(&mut self, steps: Vec<(NodeKey, Step)>) -> BTreeSet<NodeKey> {
+        // All events of this driver, as often as there is something to tell: what another replica has told is there.
+        let history = if steps.iter().any(|(_, step)| step.is_told()) {
+            match caught_in_time(LOOP, History::read(&self.client)).await {
+                Ok(Ok(history)) => history,
+                Ok(Err(error)) => {
+                    not_yet(&error);
+                    return steps.into_iter().map(|(node, _)| node).collect();
+                }
+                Err(why) => {
+                    tracing::warn!(error = %why, "events are not written yet");
+                    return steps.into_iter().map(|(node, _)| node).collect();
+                }
+            }
+        } else {
+            History::default()
+        };
+        let mut by_namespace: BTreeMap<Option<String>, Vec<(NodeKey, Step)>> = BTreeMap::new();
+        for (node, step) in steps {
+            by_namespace.entry(step.about().namespace.clone()).or_default().push((node, step));
+        }
+        for steps in by_namespace.values_mut() {
+            steps.sort_by_key(|(_, step)| self.slow.contains(&step.key()));
+        }
+        let (client, history) = (&self.client, &history);
+        let written = by_namespace.into_values().map(|steps| write_all(client, history, steps));
+        let written: Vec<Written> = stream::iter(written).buffer_unordered(AT_ONCE).collect().await;
+        let mut failed = BTreeSet::new();
+        self.slow.clear();
+        for written in written {
+            for (node, step) in written.done {
+                self.parts.entry(node).or_default().told.note(step);
+            }
+            failed.extend(written.failed);
+            self.slow.extend(written.slow);
+        }
+        failed
+    }
+}
+
+impl Part {
+    /// Decide what is to be told; beside it, how long it is until there may be more without a change.
+    fn plan(
+        &mut self,
+        node: &NodeKey,
+        cluster: &Cluster,
+        kept: &Kept,
+        away: &BTreeSet<String>,
+    ) -> (Vec<Step>, Option<Duration>) {
+        let nodes: Vec<_> = cluster.nodes().record_by(node).into_iter().collect();
+        let (pvs, requests) = (kept.of_volumes_on(node), cluster.requests().of_volumes_on(node));
+        let found = kept.differences_on(cluster, node);
         self.happened.extend(self.sizes.extended(&nodes));
+        let names = nodes.iter().filter_map(|record| record.metadata.name.clone());
+        let away: Vec<String> = names.filter(|name| away.contains(name)).collect();
         let seen = Seen {
             nodes: &nodes,
             pvs: &pvs,
@@ -107,35 +308,41 @@ impl Teller {
         let sights = Sights::of(&seen);
         let young = differences(&seen, &found.young);
         let steps = self.told.plan(&facts, &young, |about| sights.sight(about));
-        if let Err(error) = self.apply(steps).await {
-            not_yet(&error);
-            return Some(AGAIN);
-        }
-        self.happened.clear();
-        [found.next, waits].into_iter().flatten().min()
+        (steps, found.next)
     }
+}
 
-    async fn apply(&mut self, steps: Vec<Step>) -> Result<(), kube::Error> {
-        let history = if steps.iter().any(Step::is_told) {
-            History::read(&self.client).await?
-        } else {
-            History::default()
-        };
-        for step in steps {
-            if let Some(telling) = history.telling(&step) {
-                let event = telling.event();
-                match caught(LOOP, event.write(&self.client, WRITER)).await {
-                    Ok(written) => drop(written?),
-                    Err(panicked) => {
-                        tracing::error!(event = event.name, %panicked, "failed to write an event");
-                        continue; // It is planned again at the next look.
-                    }
-                }
-            }
-            self.told.note(step);
+/// Do these steps of one namespace, one after the other. One that fails is planned again; after one that takes too
+/// long no more of them are tried for now.
+async fn write_all(client: &Client, history: &History, steps: Vec<(NodeKey, Step)>) -> Written {
+    let mut written = Written::default();
+    for (node, step) in steps {
+        if !written.slow.is_empty() && step.is_told() {
+            written.failed.insert(node);
+            continue;
         }
-        Ok(())
+        let Some(telling) = history.telling(&step) else {
+            written.done.push((node, step));
+            continue;
+        };
+        let event = telling.event();
+        match timeout(LONGEST_WRITE, caught(LOOP, event.write(client, WRITER))).await {
+            Ok(Ok(Ok(_))) => {
+                written.done.push((node, step));
+                continue;
+            }
+            Ok(Ok(Err(error))) => not_yet(&error),
+            Ok(Err(panicked)) => {
+                tracing::error!(event = event.name, %panicked, "failed to write an event");
+            }
+            Err(_) => {
+                tracing::warn!(event = event.name, "failed to write an event in time");
+                written.slow.insert(step.key());
+            }
+        }
+        written.failed.insert(node);
     }
+    written
 }
 
 fn not_yet(error: &kube::Error) {

@@ -11,7 +11,8 @@ use pliant::api::NodeStorage;
 use pliant::cluster::audit::GRACE;
 use pliant::cluster::{Differences, Kept};
 use pliant::testing::FakeApi;
-use pliant::volume::{Reason, Volumes};
+use pliant::volume::{DRIVER, Reason, Volumes};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{World, id, refused, want};
@@ -262,4 +263,40 @@ async fn a_pool_that_has_got_a_disk_is_told() {
     group.size.0 = group.size.0 + group.size.0;
     world.api.put(&node);
     is_told(&world, "NodeStorage/alpha GroupExtended").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_takes_no_events_silences_no_other_object() {
+    let (world, _cluster, machine) = World::with_a_node().await;
+    world.keep("alpha", "pvc-1"); // Its volume is missing.
+    world.api.slow_down("shop", Duration::from_hours(24));
+    tokio::time::sleep(LONG).await;
+    is_told(&world, "PersistentVolume/pvc-1 VolumeMissing").await;
+    machine.host.remove_disk(Path::new("/dev/fake0"));
+    is_told(&world, "NodeStorage/alpha DiskMissing").await;
+    machine.host.heal_disk(Path::new("/dev/fake0"));
+    tokio::time::sleep(LONG).await;
+    is_told(&world, "NodeStorage/alpha Recovered").await;
+    assert!(!told(&world.api).contains_key("PersistentVolumeClaim/claim-of-pvc-1 VolumeMissing"));
+    world.api.slow_down("shop", Duration::ZERO);
+    tokio::time::sleep(LONG).await; // What failed is tried again after pauses that grow.
+    is_told(&world, "PersistentVolumeClaim/claim-of-pvc-1 VolumeMissing").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_of_a_tenant_that_counts_to_the_end_silences_nothing() {
+    let (world, _cluster, machine) = World::with_a_node().await;
+    world.keep("alpha", "pvc-1"); // Its volume is missing.
+    let (claim, volume) = ("claim-of-pvc-1", id("alpha", "pvc-1"));
+    world.api.put_json::<Event>(json!({
+        "metadata": {"name": "forged", "namespace": "shop", "annotations":
+                     {"pliant.io/tells": format!("{} VolumeMissing volume {volume}", u32::MAX)}},
+        "regarding": {"kind": "PersistentVolumeClaim", "namespace": "shop", "name": claim,
+                      "uid": format!("uid-of-{claim}")},
+        "reason": "Recovered", "reportingController": DRIVER, "type": "Normal",
+    }));
+    tokio::time::sleep(LONG).await;
+    is_told(&world, "PersistentVolumeClaim/claim-of-pvc-1 VolumeMissing").await;
+    machine.host.remove_disk(Path::new("/dev/fake0"));
+    is_told(&world, "NodeStorage/alpha DiskMissing").await;
 }

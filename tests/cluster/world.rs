@@ -73,6 +73,7 @@ impl Machine {
 /// A controller and its loops, which die when this is dropped.
 pub struct Controller {
     cluster: Arc<Cluster>,
+    pub kept: Arc<Kept>,
     _tasks: JoinSet<()>,
     _stop: DropGuard,
 }
@@ -137,13 +138,14 @@ impl World {
         let (cleaned, ended) = (cluster.clone(), stop.clone());
         tasks.spawn(async move { cleaner::run(cleaned.requests(), cleaned.nodes(), ended).await });
         let (told, ended) = (cluster.clone(), stop.clone());
-        let kept = Kept::watch(&client, &stop);
+        let kept = Arc::new(Kept::watch(&client, &stop));
+        let its = kept.clone();
         tasks.spawn(async move {
             let pools = pools::tell(&client, told.nodes(), ended.clone());
             let gone = nodes::forget_gone(&client, told.nodes(), ended.clone());
-            tokio::join!(pools, gone, events::tell(&client, &told, &kept, ended));
+            tokio::join!(pools, gone, events::tell(&client, &told, &its, ended));
         });
-        Controller { cluster, _tasks: tasks, _stop: stop.drop_guard() }
+        Controller { cluster, kept, _tasks: tasks, _stop: stop.drop_guard() }
     }
 
     /// Start a node with one disk of 900 MiB in the group `vg0`.

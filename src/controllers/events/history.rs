@@ -9,7 +9,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use crate::cluster::{OnceEvent, TELLS, list};
+use crate::cluster::{NO_NAMESPACE, OnceEvent, TELLS, pages};
 use crate::controllers::events::EventReason;
 use crate::controllers::events::fact::About;
 use crate::controllers::events::told::{Key, Step, Told};
@@ -18,6 +18,9 @@ use crate::volume::DRIVER;
 /// What was told last of each fact.
 #[derive(Debug, Default)]
 pub(super) struct History(HashMap<Key, Turn>);
+
+/// More often than this nothing begins and ends in an hour: an event that says so is not ours.
+const MOST_TIMES: u32 = 1 << 20;
 
 /// One of the beginnings and ends of a fact, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +45,9 @@ impl History {
     pub async fn read(client: &Client) -> Result<History, kube::Error> {
         let ours = ListParams::default().fields(&format!("reportingController={DRIVER}"));
         let events: Api<Event> = Api::all(client.clone());
-        Ok(list(&events, &ours).await?.items.iter().filter_map(parse).collect())
+        let mut turns = Vec::new();
+        pages(&events, &ours, |one| turns.extend(one.ok().as_ref().and_then(parse))).await?;
+        Ok(turns.into_iter().collect())
     }
 
     /// What was told and is not over.
@@ -79,7 +84,8 @@ impl FromIterator<(Key, Turn)> for History {
     }
 }
 
-/// What an event says; `None` if it is of another writer.
+/// What an event says; `None` if it is of another writer. Whoever may write events of a namespace may write what he
+/// likes there: it is believed about the objects of that namespace.
 fn parse(event: &Event) -> Option<(Key, Turn)> {
     let tells = event.metadata.annotations.as_ref()?.get(TELLS)?;
     let (times, rest) = tells.split_once(' ')?;
@@ -90,7 +96,10 @@ fn parse(event: &Event) -> Option<(Key, Turn)> {
         reason: EventReason::parse(reason)?,
         subject: subject.to_owned(),
     };
-    Some((key, Turn { times: times.parse().ok()?, is_over }))
+    let namespace = key.about.namespace.as_deref().unwrap_or(NO_NAMESPACE);
+    let times = times.parse().ok().filter(|times| *times < MOST_TIMES)?;
+    let is_its = event.metadata.namespace.as_deref() == Some(namespace);
+    is_its.then_some((key, Turn { times, is_over }))
 }
 
 impl Telling {

@@ -1,9 +1,10 @@
 //! What was told and holds, and so what is still to be told. Pure.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::controllers::events::EventReason;
-use crate::controllers::events::fact::{About, Fact, Sight};
+use crate::controllers::events::fact::{About, Fact, Kind, Sight};
+use crate::volume::{NodeKey, VolumeId};
 
 /// A fact without its sentence, which may change while it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -50,6 +51,23 @@ impl Told {
         begun.chain(over).collect()
     }
 
+    /// Sort them by the node of their part. Keys that name no volume are left out: they never end, and whether their
+    /// event is there is looked up before it is written.
+    pub fn by_node(self) -> HashMap<NodeKey, Told> {
+        let mut all: HashMap<NodeKey, Told> = HashMap::new();
+        for key in self.0 {
+            if let Some(node) = key.node() {
+                all.entry(node).or_default().0.insert(key);
+            }
+        }
+        all
+    }
+
+    /// Whether nothing was told that is not over.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Note that a step was done.
     pub fn note(&mut self, step: Step) {
         match step {
@@ -70,6 +88,22 @@ impl Step {
     pub fn is_told(&self) -> bool {
         !matches!(self, Step::Forget(_))
     }
+
+    /// What it is about.
+    pub fn about(&self) -> &About {
+        match self {
+            Step::Tell(fact) => &fact.about,
+            Step::Over(key) | Step::Forget(key) => &key.about,
+        }
+    }
+
+    /// The fact that it is about.
+    pub fn key(&self) -> Key {
+        match self {
+            Step::Tell(fact) => Key::of(fact),
+            Step::Over(key) | Step::Forget(key) => key.clone(),
+        }
+    }
 }
 
 impl Key {
@@ -77,5 +111,14 @@ impl Key {
     pub fn of(fact: &Fact) -> Key {
         let Fact { about, reason, subject, .. } = fact.clone();
         Key { about, reason, subject }
+    }
+
+    /// The node of whose part it is: that of the volume, else the one that it is about.
+    fn node(&self) -> Option<NodeKey> {
+        if self.about.kind == Kind::Node {
+            return Some(NodeKey::of(&self.about.name));
+        }
+        let volume: VolumeId = self.subject.strip_prefix("volume ")?.parse().ok()?;
+        Some(volume.node().clone())
     }
 }

@@ -132,3 +132,20 @@ fn events_are_as_long_as_the_api_server_takes_them() {
     assert!(written.name.starts_with(&"a".repeat(199)) && written.name.len() == 216);
     assert!(!written.name.contains(".."), "{}", written.name);
 }
+
+#[test]
+fn an_event_is_believed_about_the_objects_of_its_namespace() {
+    let step = Step::Tell(Box::new(fact(EventReason::DiskMissing, "disk a")));
+    let event = |namespace: &str| {
+        let event = History::default().telling(&step).unwrap().event();
+        event.event(namespace, "whoever")
+    };
+    for (namespace, is_believed) in [("default", true), ("shop", false)] {
+        let history: History = [event(namespace)].iter().filter_map(parse).collect();
+        assert_eq!(history.telling(&step).is_none(), is_believed, "{namespace}");
+    }
+    let mut many = event("default");
+    let tells = format!("{} DiskMissing disk a", u32::MAX);
+    many.metadata.annotations.as_mut().unwrap().insert(TELLS.to_owned(), tells);
+    assert_eq!(parse(&many), None);
+}

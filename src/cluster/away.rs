@@ -1,0 +1,147 @@
+//! Which agents have let work wait for long.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::api::VolumeRequest;
+use crate::cluster::{Changed, Changes, Requests, Timers};
+
+/// How long an agent lets work wait before it counts as one that does not run: longer than a restart takes.
+const AWAY: Duration = Duration::from_secs(60);
+
+/// The requests that wait, each since it was first seen to: the times in records are of the clocks of others.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    changes: Changes<VolumeRequest>,
+    /// The node of each, by the uid of the request.
+    nodes: HashMap<String, String>,
+    /// Those that have not waited for long.
+    young: Timers<String>,
+    /// Those that have, by node.
+    long: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Waiting {
+    /// None is seen yet.
+    pub fn new(changes: Changes<VolumeRequest>) -> Waiting {
+        let (nodes, young, long) = (HashMap::new(), Timers::default(), BTreeMap::new());
+        Waiting { changes, nodes, young, long }
+    }
+
+    /// Take what has changed; the nodes that have let work wait for long, and how long it is until more will have.
+    pub fn take(&mut self, now: Instant) -> (Vec<String>, Option<Duration>) {
+        match self.changes.take() {
+            Changed::Everything(all) => {
+                let there: HashSet<&str> = all.iter().map(|one| uid(one)).collect();
+                let gone = self.nodes.keys().filter(|uid| !there.contains(uid.as_str()));
+                let gone: Vec<String> = gone.cloned().collect();
+                for uid in &gone {
+                    self.remove(uid);
+                }
+                for one in &all {
+                    self.note(one, now);
+                }
+            }
+            Changed::These(these) => {
+                for change in these {
+                    let is_same = |before: &VolumeRequest| {
+                        change.now.as_ref().is_some_and(|there| uid(there) == uid(before))
+                    };
+                    if let Some(gone) = change.before.as_ref().filter(|before| !is_same(before)) {
+                        self.remove(uid(gone));
+                    }
+                    if let Some(there) = &change.now {
+                        self.note(there, now);
+                    }
+                }
+            }
+        }
+        while let Some((uid, _)) = self.young.take_due(now) {
+            let Some(node) = self.nodes.get(&uid) else { continue };
+            self.long.entry(node.clone()).or_default().insert(uid);
+        }
+        let next = self.young.next().map(|at| at.saturating_duration_since(now));
+        (self.long.keys().cloned().collect(), next)
+    }
+
+    fn note(&mut self, request: &VolumeRequest, now: Instant) {
+        let (uid, node) = (uid(request), &request.spec.node);
+        let is_known = self.nodes.get(uid) == Some(node);
+        if is_known && request.is_waiting() {
+            return;
+        }
+        self.remove(uid);
+        if request.is_waiting() {
+            self.nodes.insert(uid.to_owned(), node.clone());
+            self.young.set(uid.to_owned(), now + AWAY);
+        }
+    }
+
+    fn remove(&mut self, uid: &str) {
+        let Some(node) = self.nodes.remove(uid) else { return };
+        self.young.remove(&uid.to_owned());
+        if let Some(long) = self.long.get_mut(&node) {
+            long.remove(uid);
+            if long.is_empty() {
+                self.long.remove(&node);
+            }
+        }
+    }
+}
+
+fn uid(request: &VolumeRequest) -> &str {
+    request.metadata.uid.as_deref().unwrap_or_default()
+}
+
+/// The nodes whose agents have let work wait for long, as they were seen last, and when to look again.
+#[derive(Debug)]
+pub(crate) struct AwaySeen {
+    requests: Changes<VolumeRequest>,
+    nodes: BTreeSet<String>,
+    /// When there may be another one.
+    next: Option<Instant>,
+}
+
+impl AwaySeen {
+    /// None is seen yet.
+    pub fn of(requests: &Requests) -> AwaySeen {
+        let requests = requests.watched().subscribe();
+        AwaySeen { requests, nodes: BTreeSet::new(), next: None }
+    }
+
+    /// The nodes, as they were taken last.
+    pub fn nodes(&self) -> &BTreeSet<String> {
+        &self.nodes
+    }
+
+    /// Look again, if there may be another one, or one less; returns the nodes that have come or gone.
+    pub fn take(&mut self, requests: &Requests) -> Vec<String> {
+        let has_changed =
+            !matches!(self.requests.take(), Changed::These(changes) if changes.is_empty());
+        if !has_changed && self.next.is_none_or(|at| at > Instant::now()) {
+            return Vec::new();
+        }
+        let (nodes, next) = requests.away();
+        let nodes: BTreeSet<String> = nodes.into_iter().collect();
+        let changed = nodes.symmetric_difference(&self.nodes).cloned().collect();
+        (self.nodes, self.next) = (nodes, next.map(|next| Instant::now() + next));
+        changed
+    }
+
+    /// Wait until there may be something to take.
+    pub async fn changed(&mut self) {
+        let next = self.next;
+        let due = async {
+            match next {
+                Some(next) => tokio::time::sleep_until(next).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.requests.changed() => {}
+            () = due => {}
+        }
+    }
+}
