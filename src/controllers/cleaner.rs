@@ -1,15 +1,15 @@
 //! Removes requests that nobody needs any more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{Phase, VolumeRequest};
-use crate::cluster::{Nodes, Requests, begun_again};
-use crate::controllers::is_done;
+use crate::api::{NodeStorage, Phase, VolumeRequest};
+use crate::cluster::{Change, Changed, Changes, Nodes, Requests, Timers, begun_again};
+use crate::controllers::{is_done, until};
 
 /// What panics are counted under.
 const LOOP: &str = "volumerequests";
@@ -19,8 +19,10 @@ const READABLE: Duration = Duration::from_secs(30);
 /// How long a request waits for its agent, and one that was begun for a node that is not there any more.
 /// Who still wants it writes it again.
 const WAITS: Duration = Duration::from_secs(600);
-/// How often it is looked what is due, as long as there is something to wait for.
-const LOOK: Duration = Duration::from_secs(10);
+/// After this it is due once more, unless the watch has told by then that it is gone.
+const AGAIN: Duration = Duration::from_secs(10);
+/// Between two looks: many end together, and go by one call.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Why a request stays for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,12 +35,16 @@ enum Stays {
     Orphaned,
 }
 
-/// Since when each request stays, by its uid: since it was first seen so. The times in it are of the
-/// clocks of others.
+/// Which requests stay, and when each is due: so long after it was first seen so. The times in it are of the clocks
+/// of others.
 #[derive(Debug, Default)]
-struct Seen(HashMap<(String, Stays), Instant>);
+struct Seen {
+    /// By uid.
+    known: HashMap<String, (Arc<VolumeRequest>, Stays)>,
+    due: Timers<String>,
+}
 
-/// What is due now, and how long it is until the next is.
+/// What is due now.
 #[derive(Debug, Default)]
 struct Plan {
     /// The phases of those that have ended: all of one go by one call.
@@ -46,36 +52,47 @@ struct Plan {
     /// Those of a phase that one has which is wanted again: it is not to go with them.
     singly: Vec<Arc<VolumeRequest>>,
     given_up: Vec<Arc<VolumeRequest>>,
-    next: Option<Duration>,
+    /// The uids of all of them.
+    uids: Vec<String>,
 }
 
 /// Remove what has ended, and what no agent will carry out, until `stop`.
 pub async fn run(requests: &Requests, nodes: &Nodes, stop: CancellationToken) {
     let cleaned = begun_again(LOOP, async || {
         let mut seen = Seen::default();
-        let mut changes = [requests.watched().changes(), nodes.watched().changes()];
+        let mut of_requests = requests.watched().subscribe();
+        let mut of_nodes = nodes.watched().subscribe();
+        let has_node = |name: &str| nodes.watched().get(name).is_some();
         loop {
-            let has_node = |name: &str| nodes.watched().get(name).is_some();
-            let plan = seen.plan(&requests.watched().all(), has_node, Instant::now());
+            let now = Instant::now();
+            for request in come_or_gone(of_nodes.take(), requests) {
+                seen.note(&request, has_node, now);
+            }
+            seen.take(&mut of_requests, has_node, now);
+            let plan = seen.plan(|phase| requests.has_renewed(phase), now);
             apply(requests, &plan).await;
-            if plan.is_due() || plan.next.is_some() {
-                // Also after a removal: until the watch tells of it, it would be due once more.
-                tokio::time::sleep(plan.next.unwrap_or(LOOK).min(LOOK)).await;
-                continue;
-            }
-            let [of_requests, of_nodes] = &mut changes;
+            seen.put_off(plan.uids, Instant::now() + AGAIN);
+            let next = seen.due.next();
+            let next = next.map(|at| at.saturating_duration_since(Instant::now()));
             tokio::select! {
-                _ = of_requests.changed() => {}
-                _ = of_nodes.changed() => {}
+                () = of_requests.changed() => {}
+                () = of_nodes.changed() => {}
+                () = until(next) => {}
             }
+            tokio::time::sleep(PAUSE).await;
         }
     });
     stop.run_until_cancelled(cleaned).await;
 }
 
-impl Plan {
-    fn is_due(&self) -> bool {
-        !(self.ended.is_empty() && self.singly.is_empty() && self.given_up.is_empty())
+/// The requests to nodes whose record has come or gone.
+fn come_or_gone(changed: Changed<NodeStorage>, requests: &Requests) -> Vec<Arc<VolumeRequest>> {
+    match changed {
+        Changed::Everything(_) => requests.watched().all(),
+        Changed::These(these) => {
+            let is_one = |one: &&Change<NodeStorage>| one.before.is_some() != one.now.is_some();
+            these.iter().filter(is_one).flat_map(|one| requests.on(&one.place.1)).collect()
+        }
     }
 }
 
@@ -99,49 +116,99 @@ impl Stays {
 }
 
 impl Seen {
-    fn plan(
+    /// Take what has changed of the requests.
+    fn take(
         &mut self,
-        requests: &[Arc<VolumeRequest>],
+        changes: &mut Changes<VolumeRequest>,
         has_node: impl Fn(&str) -> bool,
         now: Instant,
-    ) -> Plan {
-        let before = std::mem::take(&mut self.0);
-        let mut plan = Plan::default();
-        for request in requests {
-            let has_node = has_node(&request.spec.node);
-            let Some(stays) = Stays::of(request, has_node) else { continue };
-            let key = (request.metadata.uid.clone().unwrap_or_default(), stays);
-            let since = *before.get(&key).unwrap_or(&now);
-            self.0.insert(key, since);
-            let left = stays.patience().saturating_sub(now - since);
-            match stays {
-                _ if !left.is_zero() => {
-                    plan.next = Some(plan.next.map_or(left, |next| next.min(left)));
-                }
-                Stays::Ended => {
-                    let phase = request.status.as_ref().map(|status| status.phase);
-                    let Some(phase) = phase else { continue };
-                    if requests.iter().any(|one| is_renewed(one, phase)) {
-                        plan.singly.push(request.clone());
-                    } else if !plan.ended.contains(&phase) {
-                        plan.ended.push(phase);
+    ) {
+        match changes.take() {
+            Changed::Everything(all) => self.note_all(&all, has_node, now),
+            Changed::These(these) => {
+                for Change { before, now: there, .. } in these {
+                    let is_same = |before: &Arc<VolumeRequest>| {
+                        there.as_ref().is_some_and(|there| uid(there) == uid(before))
+                    };
+                    if let Some(gone) = before.filter(|before| !is_same(before)) {
+                        self.forget(uid(&gone));
+                    }
+                    if let Some(there) = there {
+                        self.note(&there, &has_node, now);
                     }
                 }
-                Stays::Waits | Stays::Orphaned => plan.given_up.push(request.clone()),
+            }
+        }
+    }
+
+    /// Note all requests that there are.
+    fn note_all(
+        &mut self,
+        all: &[Arc<VolumeRequest>],
+        has_node: impl Fn(&str) -> bool,
+        now: Instant,
+    ) {
+        let there: HashSet<&str> = all.iter().map(|one| uid(one)).collect();
+        let gone = self.known.keys().filter(|uid| !there.contains(uid.as_str()));
+        let gone: Vec<String> = gone.cloned().collect();
+        for uid in &gone {
+            self.forget(uid);
+        }
+        for one in all {
+            self.note(one, &has_node, now);
+        }
+    }
+
+    /// Note how a request is now; as long as it stays for the same reason it is due when it was.
+    fn note(
+        &mut self,
+        request: &Arc<VolumeRequest>,
+        has_node: impl Fn(&str) -> bool,
+        now: Instant,
+    ) {
+        let uid = uid(request);
+        let Some(stays) = Stays::of(request, has_node(&request.spec.node)) else {
+            return self.forget(uid);
+        };
+        let before = self.known.insert(uid.to_owned(), (request.clone(), stays));
+        if before.is_none_or(|(_, before)| before != stays) {
+            self.due.set(uid.to_owned(), now + stays.patience());
+        }
+    }
+
+    fn forget(&mut self, uid: &str) {
+        self.known.remove(uid);
+        self.due.remove(&uid.to_owned());
+    }
+
+    /// Take what is due; `is_renewed` tells whether a request that has ended in a phase is wanted again.
+    fn plan(&mut self, is_renewed: impl Fn(Phase) -> bool, now: Instant) -> Plan {
+        let mut plan = Plan::default();
+        while let Some((uid, _)) = self.due.take_due(now) {
+            let Some((request, stays)) = self.known.get(&uid) else { continue };
+            plan.uids.push(uid);
+            let phase = request.status.as_ref().map(|status| status.phase);
+            match (stays, phase) {
+                (Stays::Ended, Some(phase)) if is_renewed(phase) => {
+                    plan.singly.push(request.clone());
+                }
+                (Stays::Ended, Some(phase)) if plan.ended.contains(&phase) => {}
+                (Stays::Ended, Some(phase)) => plan.ended.push(phase),
+                (Stays::Ended, None) => {}
+                (Stays::Waits | Stays::Orphaned, _) => plan.given_up.push(request.clone()),
             }
         }
         plan
     }
+
+    /// Have those that are still there then be due at that time.
+    fn put_off(&mut self, uids: Vec<String>, at: Instant) {
+        let known = uids.into_iter().filter(|uid| self.known.contains_key(uid));
+        known.for_each(|uid| self.due.set(uid, at));
+    }
 }
 
-/// Whether a request has ended in this phase for an earlier wish, and is wanted again: a growth that was
-/// renewed tells its earlier end until its agent has something to tell.
-fn is_renewed(request: &VolumeRequest, phase: Phase) -> bool {
-    let told = request.status.as_ref().map(|status| status.phase);
-    told == Some(phase) && !request.has_ended()
-}
-
-/// What is not done now is due at the next look.
+/// What is not done now is due once more.
 async fn apply(requests: &Requests, plan: &Plan) {
     for phase in &plan.ended {
         is_done(LOOP, phase.as_str(), requests.clear_ended(*phase)).await;
@@ -154,6 +221,10 @@ async fn apply(requests: &Requests, plan: &Plan) {
         tracing::warn!(request = name, node = request.spec.node, "no agent carries it out");
         is_done(LOOP, name, requests.clear(request)).await;
     }
+}
+
+fn uid(request: &VolumeRequest) -> &str {
+    request.metadata.uid.as_deref().unwrap_or_default()
 }
 
 fn name(request: &VolumeRequest) -> &str {
@@ -179,14 +250,28 @@ mod tests {
         Arc::new(request)
     }
 
+    /// What is due of these, and how many seconds it is until another one is.
+    fn look(
+        seen: &mut Seen,
+        all: &[Arc<VolumeRequest>],
+        has_node: bool,
+        now: Instant,
+    ) -> (Plan, Option<u64>) {
+        seen.note_all(all, |_| has_node, now);
+        let ended = |one: &VolumeRequest| one.status.as_ref().map(|status| status.phase);
+        let is_renewed =
+            |phase| all.iter().any(|one| ended(one) == Some(phase) && !one.has_ended());
+        let plan = seen.plan(is_renewed, now);
+        (plan, seen.due.next().map(|at| (at - now).as_secs()))
+    }
+
     #[test]
     fn a_request_stays_readable_and_an_unanswered_one_waits() {
         let (done, waits) = (Some((Phase::Done, 1)), None);
         let (mut seen, start) = (Seen::default(), Instant::now());
         let mut planned = |after: u64, requests: &[Arc<VolumeRequest>]| {
-            let plan = seen.plan(requests, |_| true, start + Duration::from_secs(after));
-            let ended = plan.ended.len() + plan.singly.len();
-            (ended, plan.given_up.len(), plan.next.map(|next| next.as_secs()))
+            let (plan, next) = look(&mut seen, requests, true, start + Duration::from_secs(after));
+            (plan.ended.len() + plan.singly.len(), plan.given_up.len(), next)
         };
         let failed = Some((Phase::Failed, 1));
         for (after, requests, expected) in [
@@ -212,8 +297,8 @@ mod tests {
         let done = Some((Phase::Done, 1));
         let (mut seen, start) = (Seen::default(), Instant::now());
         let both = [request("a", 1, done), request("b", 2, done)];
-        seen.plan(&both, |_| true, start);
-        let plan = seen.plan(&both, |_| true, start + READABLE);
+        look(&mut seen, &both, true, start);
+        let (plan, _) = look(&mut seen, &both, true, start + READABLE);
         let singly: Vec<_> = plan.singly.iter().map(|one| one.metadata.uid.clone()).collect();
         assert_eq!((plan.ended, singly), (vec![], vec![Some("a".to_owned())]));
     }
@@ -230,9 +315,9 @@ mod tests {
             (602, true, 0, None),
             (1300, false, 0, Some(600)), // It has begun anew.
         ] {
-            let plan = seen.plan(&running, |_| has_node, start + Duration::from_secs(after));
-            let told = (plan.given_up.len(), plan.next.map(|next| next.as_secs()));
-            assert_eq!(told, (given_up, next), "after {after} s");
+            let now = start + Duration::from_secs(after);
+            let (plan, left) = look(&mut seen, &running, has_node, now);
+            assert_eq!((plan.given_up.len(), left), (given_up, next), "after {after} s");
         }
     }
 }

@@ -1,16 +1,15 @@
 //! Removes the records of nodes that are gone.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Preconditions};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::NodeStorage;
-use crate::cluster::{Lasting, Nodes, Watched, audit, begun_again, every};
+use crate::cluster::{Changed, Nodes, Timers, Watched, audit, begun_again, every};
 use crate::controllers::{is_done, until};
 
 /// What panics are counted under.
@@ -19,7 +18,7 @@ const LOOP: &str = "nodestorages";
 /// How long a node is gone before its record is: one that registers anew is away for a moment.
 const GONE: Duration = Duration::from_secs(600);
 
-/// After an API server that did not answer.
+/// After this a record that is still there is to go once more.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Remove the record of a node that is not in the cluster any more, if it tells of no volume, until `stop`.
@@ -32,29 +31,46 @@ pub async fn forget_gone(client: &Client, nodes: &Nodes, stop: CancellationToken
     let records: Api<NodeStorage> = Api::all(client.clone());
     let forgotten = begun_again(LOOP, async || {
         there.known().await;
-        let mut gone = Lasting::new(GONE);
-        let mut changes = (there.changes(), nodes.watched().changes());
+        // When the record of each goes that is useless: so long after it was first seen to be.
+        let mut due: Timers<String> = Timers::default();
+        let mut changes = (there.subscribe(), nodes.watched().subscribe());
         loop {
-            let is_gone = |record: &Arc<NodeStorage>| there.get(name(record)).is_none();
-            let useless = nodes
-                .all()
-                .into_iter()
-                .filter(|record| is_gone(record) && tells_of_nothing(record));
-            let names = useless.map(|record| name(&record).to_owned()).collect();
-            let (long, mut next) = gone.of(names, Instant::now());
-            for record in long.iter().filter_map(|name| nodes.watched().get(name)) {
-                if !is_done(LOOP, name(&record), remove(&records, &record)).await {
-                    next = Some(AGAIN);
+            let now = Instant::now();
+            let of_nodes = names(changes.0.take(), nodes);
+            for name in of_nodes.into_iter().chain(names(changes.1.take(), nodes)) {
+                let record = nodes.watched().get(&name);
+                let is_useless = record.is_some_and(|record| tells_of_nothing(&record))
+                    && there.get(&name).is_none();
+                let before = due.remove(&name);
+                if is_useless {
+                    due.set(name, before.unwrap_or(now + GONE));
                 }
             }
+            while let Some((name, _)) = due.take_due(now) {
+                let Some(record) = nodes.watched().get(&name) else { continue };
+                is_done(LOOP, &name, remove(&records, &record)).await;
+                due.set(name, Instant::now() + AGAIN); // Unless the watch tells by then that it is gone.
+            }
+            let next = due.next();
+            let next = next.map(|at| at.saturating_duration_since(Instant::now()));
             tokio::select! {
-                _ = changes.0.changed() => {}
-                _ = changes.1.changed() => {}
+                () = changes.0.changed() => {}
+                () = changes.1.changed() => {}
                 () = until(next) => {}
             }
         }
     });
     stop.run_until_cancelled(forgotten).await;
+}
+
+/// The names of those that have changed; if any may have, of all records.
+fn names<K: Resource>(changed: Changed<K>, records: &Nodes) -> Vec<String> {
+    match changed {
+        Changed::Everything(_) => {
+            records.all().iter().map(|record| name(record).to_owned()).collect()
+        }
+        Changed::These(these) => these.into_iter().map(|one| one.place.1).collect(),
+    }
 }
 
 /// Remove this very state of a record; gone or changed meanwhile is no error.

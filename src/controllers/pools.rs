@@ -13,11 +13,12 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
-    Health, NodeStorage, NodeStorageStatus, Pool, PoolDisk, PoolNode, PoolStatus, Quantity,
+    Health, NodeStorage, NodeStorageStatus, Pool, PoolDisk, PoolNode, PoolOnNode, PoolStatus,
+    Quantity,
 };
 use crate::bytes::Bytes;
 use crate::causes;
-use crate::cluster::{Nodes, Watched, begun_again, every};
+use crate::cluster::{Changed, Nodes, Watched, begun_again, every};
 use crate::controllers::agent::AFTER_PANIC;
 use crate::controllers::is_done;
 use crate::controllers::storage::StorageRecord;
@@ -41,34 +42,73 @@ const PAUSE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(60);
 
 /// Tell in each pool which nodes it is for and how it is there, until `stop`.
+///
+/// A status is a sum over the nodes of its pool. It is looked at when something has changed that it tells: what
+/// nodes report each minute of how full their volumes are costs nothing.
 pub async fn tell(client: &Client, storage: &Nodes, stop: CancellationToken) {
     let pools: Watched<Pool> = Watched::start(Api::all(client.clone()), every(), &stop);
-    let nodes: Watched<Node> = Watched::start(Api::all(client.clone()), every(), &stop);
+    let nodes: Watched<Node> =
+        Watched::start_cut(Api::all(client.clone()), every(), &stop, labels_only);
     let api: Api<Pool> = Api::all(client.clone());
     let told = begun_again(LOOP, async || {
         pools.known().await;
         nodes.known().await;
+        let mut changes = (pools.subscribe(), nodes.subscribe(), storage.watched().subscribe());
         loop {
-            let stale = |_: &Watched<_>| {
-                let statuses = plan(&pools, &nodes, &storage.all());
-                (!statuses.is_empty()).then_some(statuses)
+            let of_pools = has_changed(changes.0.take(), |_, _| true);
+            let of_nodes = has_changed(changes.1.take(), |before, now| {
+                before.metadata.labels != now.metadata.labels
+            });
+            let of_storage =
+                has_changed(changes.2.take(), |before, now| told_of(before) != told_of(now));
+            let statuses = if of_pools || of_nodes || of_storage {
+                plan(&pools, &nodes, &storage.all())
+            } else {
+                Vec::new()
             };
-            let statuses = tokio::select! {
-                statuses = pools.until(stale) => statuses,
-                statuses = nodes.until(|_| stale(&pools)) => statuses,
-                statuses = storage.until(|| stale(&pools)) => statuses,
-            };
-            for (name, status) in statuses {
-                if is_done(LOOP, &name, write(&api, &name, &status)).await {
-                    settle(&pools, &name, &status).await;
+            let mut is_any_left = false;
+            for (name, status) in &statuses {
+                if is_done(LOOP, name, write(&api, name, status)).await {
+                    settle(&pools, name, status).await;
                 } else {
-                    tokio::time::sleep(AGAIN).await;
+                    is_any_left = true;
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            if is_any_left {
+                tokio::time::sleep(AGAIN).await;
+                changes.0 = pools.subscribe(); // All is new.
+                continue;
+            }
+            if !statuses.is_empty() {
+                tokio::time::sleep(PAUSE).await;
+            }
+            tokio::select! {
+                () = changes.0.changed() => {}
+                () = changes.1.changed() => {}
+                () = changes.2.changed() => {}
+            }
         }
     });
     stop.run_until_cancelled(told).await;
+}
+
+/// Whether something has come, gone, or changed like this.
+fn has_changed<K>(changed: Changed<K>, differs: impl Fn(&K, &K) -> bool) -> bool {
+    let Changed::These(these) = changed else { return true };
+    these.iter().any(|one| match (&one.before, &one.now) {
+        (Some(before), Some(now)) => differs(before, now),
+        (before, now) => before.is_some() || now.is_some(),
+    })
+}
+
+/// What a node tells of pools.
+fn told_of(record: &NodeStorage) -> &[PoolOnNode] {
+    record.status.as_ref().map(|status| &*status.pools).unwrap_or_default()
+}
+
+/// Of a node only its name and its labels matter.
+fn labels_only(node: &mut Node) {
+    (node.spec, node.status, node.metadata.annotations) = (None, None, None);
 }
 
 /// Wait until the watch tells what was written: else it would be written once more.

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use pliant::volume::Volumes;
+use k8s_openapi::api::core::v1::Node;
+use pliant::api::{NodeStorage, VolumeRequest};
+use pliant::volume::{NodeKey, Volumes};
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::tally::figures;
-use crate::world::{World, want};
+use crate::world::{World, id, want};
 
 /// Let so many volumes live at once; the changing requests that it took.
 async fn lives(volumes: usize) -> Vec<String> {
@@ -104,4 +107,64 @@ async fn nothing_is_written_while_nothing_happens() {
     assert_eq!(after, Vec::<String>::new());
     let rate = after.len().div_ceil(usize::try_from(minutes).unwrap());
     figures("api_writes_idle.txt", &[("api_writes_idle_per_minute", rate)]);
+}
+
+/// What a change costs the loops of a controller: how many records are read for it, of each kind that is watched.
+#[tokio::test(start_paused = true)]
+async fn a_change_costs_no_loop_of_a_controller_what_has_not_changed() {
+    const NODES: usize = 200;
+    const VOLUMES: usize = 10;
+    let world = World::new();
+    let node = |at: usize| format!("n{at:03}");
+    let volume = |at: usize, number: usize| format!("pvc-{at}-{number}");
+    let record = |at: usize, used: usize| {
+        let volumes = (0..VOLUMES).map(|number| {
+            json!({"id": id(&node(at), &volume(at, number)).to_string(), "name": "n", "pool": "fast",
+                   "size": "1Gi", "requested": "1Gi", "mode": "ext4", "state": "ready"})
+        });
+        let usage = json!({"volume": id(&node(at), &volume(at, 0)).to_string(),
+                           "at": "2026-01-01T00:00:00Z", "capacity": "100", "used": used.to_string(),
+                           "available": "1"});
+        let pool = json!({"name": "fast", "configured": true, "default": true, "size": "1Gi",
+                          "free": "1Gi", "volumes": VOLUMES, "health": "Ok"});
+        json!({"metadata": {"name": node(at)}, "spec": {"key": NodeKey::of(&node(at)).as_str()},
+               "status": {"health": "Ok", "volumes": volumes.collect::<Vec<_>>(),
+                          "usage": [usage], "pools": [pool]}})
+    };
+    let request = |at: usize, progress: &str| {
+        json!({"metadata": {"name": format!("fence-{at}"), "generation": 1},
+               "spec": {"node": node(at), "volume": id(&node(at), &volume(at, 0)).to_string(),
+                        "work": {"grow": {"atLeast": "2Gi"}}},
+               "status": {"observedGeneration": 1, "phase": "Pending", "progress": progress}})
+    };
+    for at in 0..NODES {
+        world.api.put_json::<Node>(json!({"metadata": {"name": node(at)}}));
+        world.api.put_json::<NodeStorage>(record(at, 0));
+        world.api.put_json::<VolumeRequest>(request(at, "none"));
+        (0..VOLUMES).for_each(|number| world.keep(&node(at), &volume(at, number)));
+    }
+    let controller = world.controller().await;
+    let quiet = Duration::from_secs(900); // Longer than anything is waited for.
+    tokio::time::sleep(quiet).await;
+    let read = || {
+        [
+            ("NodeStorages", controller.nodes().watched().records_read()),
+            ("VolumeRequests", controller.requests().watched().records_read()),
+            ("PersistentVolumes", controller.kept.watched().records_read()),
+        ]
+    };
+    let changes: [(&str, &dyn Fn()); 3] = [
+        ("PersistentVolume", &|| world.keep(&node(7), &volume(7, 7))),
+        ("VolumeRequest", &|| world.api.put_json::<VolumeRequest>(request(7, "some"))),
+        ("NodeStorage", &|| world.api.put_json::<NodeStorage>(record(7, 9))),
+    ];
+    for (changed, change) in changes {
+        let before = read();
+        change();
+        tokio::time::sleep(quiet).await;
+        for ((kind, before), (_, after)) in before.into_iter().zip(read()) {
+            let read = after - before;
+            assert!(read <= 4 * VOLUMES, "{read} {kind} are read for a change of one {changed}");
+        }
+    }
 }
