@@ -80,7 +80,7 @@ pub use summary::{
     PodSpecSummary, PodStatusSummary, PodSummary, PodVersion, VolumeSummary,
 };
 pub use timers::Timers;
-pub use watched::{Change, Changed, Changes, Pauses, Place, Watched, every};
+pub use watched::{Change, Changed, Changes, Pauses, Place, Turnover, Watched, every};
 pub use words::{inspection_status, new_volume, usage_status, volume_on_node};
 
 /// Who writes, for the API server.

@@ -138,18 +138,6 @@ impl Concerned {
     fn add(&mut self, all: Vec<Arc<PvcAutoscaler>>) {
         self.uids.extend(all.into_iter().map(|one| uid(&one.metadata).to_owned()));
     }
-
-    /// Add those that each of these changes concerns.
-    fn by<K>(&mut self, changed: Changed<K>, of: impl Fn(&Change<K>) -> Vec<Arc<PvcAutoscaler>>) {
-        match changed {
-            Changed::Everything(_) => self.all = true,
-            Changed::These(these) => {
-                for change in these {
-                    self.add(of(&change));
-                }
-            }
-        }
-    }
 }
 
 impl News {
@@ -185,28 +173,28 @@ impl News {
         let of_workload = |place: &(String, String), workload: Workload| {
             keeper.autoscalers.with_key(&of_workload(&place.0, workload))
         };
-        concerned.by(self.sets.take(), |change| {
-            of_workload(&change.place, Workload::StatefulSet(&change.place.1))
-        });
-        concerned.by(self.deployments.take(), |change| {
-            of_workload(&change.place, Workload::Deployment(&change.place.1))
-        });
-        concerned.by(self.sources.take(), |change| {
-            keeper.autoscalers.with_key(&of_swap(&change.place.0, &change.place.1))
-        });
-        concerned.by(self.claims.take(), |change| {
-            change.both().flat_map(|claim| keeper.of_claim(claim)).collect()
-        });
+        for Change { place, .. } in self.sets.take().these(&mut concerned.all) {
+            concerned.add(of_workload(&place, Workload::StatefulSet(&place.1)));
+        }
+        for Change { place, .. } in self.deployments.take().these(&mut concerned.all) {
+            concerned.add(of_workload(&place, Workload::Deployment(&place.1)));
+        }
+        for Change { place, .. } in self.sources.take().these(&mut concerned.all) {
+            concerned.add(keeper.autoscalers.with_key(&of_swap(&place.0, &place.1)));
+        }
+        for change in self.claims.take().these(&mut concerned.all) {
+            change.both().for_each(|claim| concerned.add(keeper.of_claim(claim)));
+        }
         let sets_sizes = keeper.autoscalers.has_key(SETS_SIZES);
-        concerned.by(self.pvs.take(), |change| {
+        for change in self.pvs.take().these(&mut concerned.all) {
             let pvs = change.both().filter(|_| sets_sizes);
-            pvs.flat_map(|pv| keeper.of_pv(pv)).collect()
-        });
-        concerned.by(self.nodes.take(), |change| {
-            let volumes = Some(change).filter(|_| sets_sizes).map(told_otherwise);
-            let volumes = volumes.unwrap_or_default();
-            volumes.iter().flat_map(|volume| keeper.of_volume(volume)).collect()
-        });
+            pvs.for_each(|pv| concerned.add(keeper.of_pv(pv)));
+        }
+        for change in self.nodes.take().these(&mut concerned.all) {
+            let volumes = Some(&change).filter(|_| sets_sizes).map(told_otherwise);
+            let volumes = volumes.into_iter().flatten();
+            volumes.for_each(|volume| concerned.add(keeper.of_volume(&volume)));
+        }
         concerned.uids.extend(self.answers.take());
         self.see_away(keeper, &mut concerned);
         (autoscalers, concerned)

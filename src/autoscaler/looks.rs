@@ -1,6 +1,6 @@
 //! Which workloads are looked at, and when: those of which something has changed, or that are due.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::autoscaler::concerned::News;
 use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper, until};
 use crate::autoscaler::seen::{Refusal, uid};
 use crate::cluster::{
-    Change, Changed, ClaimSummary, Due, Queue, Slots, Timers, Unfinished, caught_in_time,
+    Changed, ClaimSummary, Due, Queue, Slots, Timers, Turnover, Unfinished, caught_in_time,
     report_unfinished,
 };
 use crate::panics::caught_now;
@@ -133,31 +133,13 @@ impl Looks {
         let mut uids = std::mem::take(&mut self.ended);
         uids.extend(concerned.uids);
         let is_all = concerned.all || matches!(autoscalers, Changed::Everything(_));
-        match autoscalers {
-            Changed::Everything(all) => {
-                let there: HashSet<&str> = all.iter().map(|one| uid(&one.metadata)).collect();
-                let gone = self.known.keys().filter(|uid| !there.contains(uid.as_str()));
-                let gone: Vec<String> = gone.cloned().collect();
-                for uid in &gone {
-                    self.forget(uid);
-                }
-                for one in all {
-                    self.know(one);
-                }
-            }
-            Changed::These(changes) => {
-                for Change { before, now, .. } in changes {
-                    let before = before.map(|one| uid(&one.metadata).to_owned());
-                    let then = now.as_ref().map(|one| uid(&one.metadata).to_owned());
-                    if let Some(gone) = before.filter(|before| then.as_ref() != Some(before)) {
-                        self.forget(&gone);
-                    }
-                    uids.extend(then);
-                    if let Some(one) = now {
-                        self.know(one);
-                    }
-                }
-            }
+        let Turnover { gone, there } = autoscalers.turnover(self.known.keys(), |_| true);
+        for uid in &gone {
+            self.forget(uid);
+        }
+        for one in there {
+            uids.insert(uid(&one.metadata).to_owned());
+            self.know(one);
         }
         if is_all {
             uids.extend(self.known.keys().cloned());

@@ -1,12 +1,12 @@
 //! Which agents have let work wait for long.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::api::VolumeRequest;
-use crate::cluster::{Changed, Changes, Requests, Timers};
+use crate::cluster::{Changed, Changes, Requests, Timers, Turnover};
 
 /// How long an agent lets work wait before it counts as one that does not run: longer than a restart takes.
 const AWAY: Duration = Duration::from_secs(60);
@@ -32,31 +32,13 @@ impl Waiting {
 
     /// Take what has changed; the nodes that have let work wait for long, and how long it is until more will have.
     pub fn take(&mut self, now: Instant) -> (Vec<String>, Option<Duration>) {
-        match self.changes.take() {
-            Changed::Everything(all) => {
-                let there: HashSet<&str> = all.iter().map(|one| uid(one)).collect();
-                let gone = self.nodes.keys().filter(|uid| !there.contains(uid.as_str()));
-                let gone: Vec<String> = gone.cloned().collect();
-                for uid in &gone {
-                    self.remove(uid);
-                }
-                for one in &all {
-                    self.note(one, now);
-                }
-            }
-            Changed::These(these) => {
-                for change in these {
-                    let is_same = |before: &VolumeRequest| {
-                        change.now.as_ref().is_some_and(|there| uid(there) == uid(before))
-                    };
-                    if let Some(gone) = change.before.as_ref().filter(|before| !is_same(before)) {
-                        self.remove(uid(gone));
-                    }
-                    if let Some(there) = &change.now {
-                        self.note(there, now);
-                    }
-                }
-            }
+        let Turnover { gone, there } =
+            self.changes.take().turnover(self.nodes.keys(), VolumeRequest::is_waiting);
+        for uid in &gone {
+            self.remove(uid);
+        }
+        for one in &there {
+            self.note(one, now);
         }
         while let Some((uid, _)) = self.young.take_due(now) {
             let Some(node) = self.nodes.get(&uid) else { continue };
@@ -68,12 +50,8 @@ impl Waiting {
 
     fn note(&mut self, request: &VolumeRequest, now: Instant) {
         let (uid, node) = (uid(request), &request.spec.node);
-        let is_known = self.nodes.get(uid) == Some(node);
-        if is_known && request.is_waiting() {
-            return;
-        }
-        self.remove(uid);
-        if request.is_waiting() {
+        if self.nodes.get(uid) != Some(node) {
+            self.remove(uid);
             self.nodes.insert(uid.to_owned(), node.clone());
             self.young.set(uid.to_owned(), now + AWAY);
         }

@@ -1,6 +1,6 @@
 //! All records of a kind, as a watch keeps them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -119,6 +119,61 @@ pub enum Changed<K> {
     Everything(Vec<Arc<K>>),
     /// These records, each once.
     These(Vec<Change<K>>),
+}
+
+/// Which of the records that a subscriber looks after are gone, and which there are that have changed.
+#[derive(Debug, Clone)]
+pub struct Turnover<K> {
+    /// By uid.
+    pub gone: Vec<String>,
+    /// As they are now.
+    pub there: Vec<Arc<K>>,
+}
+
+impl<K> Changed<K> {
+    /// The records that have changed; none, and `is_all` is set, if any may have.
+    pub fn these(self, is_all: &mut bool) -> Vec<Change<K>> {
+        match self {
+            Changed::Everything(_) => {
+                *is_all = true;
+                Vec::new()
+            }
+            Changed::These(these) => these,
+        }
+    }
+
+    /// What has become of the records that a subscriber looks after: of those whose uids are `known`, and of those that
+    /// are new; a record that `is_looked_after` no longer is gone.
+    pub fn turnover<'a>(
+        self,
+        known: impl Iterator<Item = &'a String>,
+        is_looked_after: impl Fn(&K) -> bool,
+    ) -> Turnover<K>
+    where
+        K: Resource,
+    {
+        let uid = |one: &Arc<K>| one.meta().uid.clone().unwrap_or_default();
+        match self {
+            Changed::Everything(mut there) => {
+                there.retain(|one| is_looked_after(one));
+                let uids: HashSet<String> = there.iter().map(uid).collect();
+                let gone = known.filter(|known| !uids.contains(*known)).cloned().collect();
+                Turnover { gone, there }
+            }
+            Changed::These(changes) => {
+                let (mut gone, mut there) = (Vec::new(), Vec::new());
+                for Change { before, now, .. } in changes {
+                    let now = now.filter(|one| is_looked_after(one));
+                    let before = before.as_ref().map(uid);
+                    gone.extend(
+                        before.filter(|before| now.as_ref().map(uid).as_ref() != Some(before)),
+                    );
+                    there.extend(now);
+                }
+                Turnover { gone, there }
+            }
+        }
+    }
 }
 
 /// What one subscriber has not taken yet: each record once, however often it changed.

@@ -1,6 +1,6 @@
 //! Removes requests that nobody needs any more.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{NodeStorage, Phase, VolumeRequest};
-use crate::cluster::{Change, Changed, Changes, Nodes, Requests, Timers, begun_again};
+use crate::cluster::{Change, Changed, Nodes, Requests, Timers, Turnover, begun_again};
 use crate::controllers::{is_done, until};
 
 /// What panics are counted under.
@@ -68,7 +68,7 @@ pub async fn run(requests: &Requests, nodes: &Nodes, stop: CancellationToken) {
             for request in come_or_gone(of_nodes.take(), requests) {
                 seen.note(&request, has_node, now);
             }
-            seen.take(&mut of_requests, has_node, now);
+            seen.take(of_requests.take(), has_node, now);
             let plan = seen.plan(|phase| requests.has_renewed(phase), now);
             apply(requests, &plan).await;
             seen.put_off(plan.uids, Instant::now() + AGAIN);
@@ -119,42 +119,15 @@ impl Seen {
     /// Take what has changed of the requests.
     fn take(
         &mut self,
-        changes: &mut Changes<VolumeRequest>,
+        changed: Changed<VolumeRequest>,
         has_node: impl Fn(&str) -> bool,
         now: Instant,
     ) {
-        match changes.take() {
-            Changed::Everything(all) => self.note_all(&all, has_node, now),
-            Changed::These(these) => {
-                for Change { before, now: there, .. } in these {
-                    let is_same = |before: &Arc<VolumeRequest>| {
-                        there.as_ref().is_some_and(|there| uid(there) == uid(before))
-                    };
-                    if let Some(gone) = before.filter(|before| !is_same(before)) {
-                        self.forget(uid(&gone));
-                    }
-                    if let Some(there) = there {
-                        self.note(&there, &has_node, now);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Note all requests that there are.
-    fn note_all(
-        &mut self,
-        all: &[Arc<VolumeRequest>],
-        has_node: impl Fn(&str) -> bool,
-        now: Instant,
-    ) {
-        let there: HashSet<&str> = all.iter().map(|one| uid(one)).collect();
-        let gone = self.known.keys().filter(|uid| !there.contains(uid.as_str()));
-        let gone: Vec<String> = gone.cloned().collect();
+        let Turnover { gone, there } = changed.turnover(self.known.keys(), |_| true);
         for uid in &gone {
             self.forget(uid);
         }
-        for one in all {
+        for one in &there {
             self.note(one, &has_node, now);
         }
     }
@@ -257,7 +230,7 @@ mod tests {
         has_node: bool,
         now: Instant,
     ) -> (Plan, Option<u64>) {
-        seen.note_all(all, |_| has_node, now);
+        seen.take(Changed::Everything(all.to_vec()), |_| has_node, now);
         let ended = |one: &VolumeRequest| one.status.as_ref().map(|status| status.phase);
         let is_renewed =
             |phase| all.iter().any(|one| ended(one) == Some(phase) && !one.has_ended());

@@ -18,9 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{NodeStorage, VolumeRequest};
 use crate::causes;
-use crate::cluster::{
-    AwaySeen, Change, Changed, Changes, Cluster, Kept, Pv, Timers, begun_again, caught_in_time,
-};
+use crate::cluster::{AwaySeen, Changes, Cluster, Kept, Pv, Timers, begun_again, caught_in_time};
 use crate::controllers::events::fact::{Fact, Seen, Sights, Sizes, differences, facts};
 use crate::controllers::events::history::History;
 use crate::controllers::events::told::{Key, Step, Told};
@@ -63,6 +61,7 @@ pub async fn tell(client: &Client, cluster: &Cluster, kept: &Kept, stop: Cancell
         loop {
             teller.due.extend(news.take(cluster));
             if std::mem::take(&mut news.is_all) {
+                teller.due.extend(all(cluster, kept));
                 teller.due.extend(teller.parts.keys().cloned());
             }
             teller.look(cluster, kept, news.away.nodes()).await;
@@ -84,7 +83,7 @@ struct News {
     requests: Changes<VolumeRequest>,
     pvs: Changes<Pv>,
     away: AwaySeen,
-    /// Whether anything may have changed that is not there now.
+    /// Whether anything may have changed.
     is_all: bool,
 }
 
@@ -102,14 +101,17 @@ impl News {
 
     /// The nodes of whose parts something may have changed.
     fn take(&mut self, cluster: &Cluster) -> BTreeSet<NodeKey> {
-        let of_record = |record: &NodeStorage| record.metadata.name.as_deref().map(NodeKey::of);
         let of_volume = |id: &str| id.parse().ok().map(|id: VolumeId| id.node().clone());
         let mut nodes: BTreeSet<NodeKey> = BTreeSet::new();
-        nodes.extend(concerned(self.nodes.take(), &mut self.is_all, of_record));
-        let of_request = |request: &VolumeRequest| of_volume(&request.spec.volume);
-        nodes.extend(concerned(self.requests.take(), &mut self.is_all, of_request));
-        let of_pv = |pv: &Pv| pv.handle().and_then(of_volume);
-        nodes.extend(concerned(self.pvs.take(), &mut self.is_all, of_pv));
+        for change in self.nodes.take().these(&mut self.is_all) {
+            nodes.insert(NodeKey::of(&change.place.1));
+        }
+        for change in self.requests.take().these(&mut self.is_all) {
+            nodes.extend(change.both().filter_map(|one| of_volume(&one.spec.volume)));
+        }
+        for change in self.pvs.take().these(&mut self.is_all) {
+            nodes.extend(change.both().filter_map(|one| of_volume(one.handle()?)));
+        }
         nodes.extend(self.away.take(cluster.requests()).iter().map(|node| NodeKey::of(node)));
         nodes
     }
@@ -125,21 +127,13 @@ impl News {
     }
 }
 
-/// Whom what has changed concerns.
-fn concerned<K, C: Ord>(
-    changed: Changed<K>,
-    is_all: &mut bool,
-    of: impl Fn(&K) -> Option<C>,
-) -> BTreeSet<C> {
-    match changed {
-        Changed::Everything(all) => {
-            *is_all = true;
-            all.iter().filter_map(|one| of(one)).collect()
-        }
-        Changed::These(these) => {
-            these.iter().flat_map(Change::both).filter_map(|one| of(one)).collect()
-        }
-    }
+/// The nodes that there are something of.
+fn all(cluster: &Cluster, kept: &Kept) -> BTreeSet<NodeKey> {
+    let records = cluster.nodes().all();
+    let records = records.iter().filter_map(|one| one.metadata.name.as_deref()).map(NodeKey::of);
+    let pvs = kept.watched().all();
+    let volumes = pvs.iter().filter_map(|pv| pv.handle()?.parse::<VolumeId>().ok());
+    records.chain(volumes.map(|id| id.node().clone())).collect()
 }
 
 /// What is known of the time before.

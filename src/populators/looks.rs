@@ -13,7 +13,7 @@ use crate::causes;
 use crate::cluster::writes::is_stale;
 use crate::cluster::{
     Answers, Binding, Change, Changed, Changes, ClaimSummary, Due, Place, PodVersion, Pv, Queue,
-    Slots, Timers, report_panic,
+    Slots, Timers, Turnover, report_panic,
 };
 use crate::panics::{caught, caught_now};
 use crate::populators::populator::{AGAIN, Populator};
@@ -233,15 +233,11 @@ impl<S: Source> Looks<S> {
     fn concerned(&mut self, populator: &Populator<S>) -> BTreeSet<String> {
         let mut uids = std::mem::take(&mut self.ended);
         let mut is_all = self.take_claims(populator, &mut uids);
-        match self.news.pods.take() {
-            Changed::Everything(_) => is_all = true,
-            Changed::These(all) => {
-                uids.extend(all.iter().filter_map(|change| filled_by(&change.place.1)));
-            }
+        for change in self.news.pods.take().these(&mut is_all) {
+            uids.extend(filled_by(&change.place.1));
         }
-        match self.news.pvs.take() {
-            Changed::Everything(_) => is_all = true,
-            Changed::These(all) => uids.extend(all.iter().flat_map(Change::both).flat_map(of_pv)),
+        for change in self.news.pvs.take().these(&mut is_all) {
+            uids.extend(change.both().flat_map(of_pv));
         }
         match self.news.sources.take() {
             Changed::Everything(all) => {
@@ -266,48 +262,45 @@ impl<S: Source> Looks<S> {
 
     /// Take what has changed of the claims; whether anything may have.
     fn take_claims(&mut self, populator: &Populator<S>, uids: &mut BTreeSet<String>) -> bool {
-        let changes = match self.news.claims.take() {
-            Changed::These(changes) => changes,
-            Changed::Everything(all) => {
-                let open: Vec<_> = all.into_iter().filter(|claim| is_open::<S>(claim)).collect();
-                let there: HashSet<&str> = open.iter().map(|one| uid(&one.metadata)).collect();
-                let gone = self.known.keys().filter(|uid| !there.contains(uid.as_str()));
-                let gone: Vec<String> = gone.cloned().collect();
-                for uid in &gone {
-                    self.forget(uid);
-                }
-                for claim in open {
-                    self.know(claim);
-                }
+        let changed = self.news.claims.take();
+        let is_all = match &changed {
+            Changed::Everything(_) => {
                 let held = populator.sources.all().into_iter();
                 let held = held.filter(|source| is_held(source.meta()));
                 held.for_each(|source| self.sources.insert(place(&*source)));
-                return true;
+                true
+            }
+            Changed::These(these) => {
+                for change in these {
+                    self.note_sources(populator, change);
+                }
+                uids.extend(these.iter().filter_map(|change| filled_by(&change.place.1)));
+                false
             }
         };
-        for Change { place: (namespace, name), before, now } in changes {
-            uids.extend(filled_by(&name));
-            if before.is_none() && now.is_none() {
-                // One that could not be decoded may be gone, and have kept a source of its namespace.
-                let held = populator.sources.with_key(&held_in(&namespace));
-                for source in &held {
-                    self.sources.insert(place(&**source));
-                }
-            }
-            for source in before.iter().chain(&now).filter_map(|claim| names::<S>(claim)) {
-                self.sources.insert((namespace.clone(), source.to_owned()));
-            }
-            let is_open = |claim: &Arc<ClaimSummary>| is_open::<S>(claim);
-            let then = now.as_ref().filter(|claim| is_open(claim));
-            let then = then.map(|claim| uid(&claim.metadata).to_owned());
-            let before = before.map(|claim| uid(&claim.metadata).to_owned());
-            if let Some(gone) = before.filter(|before| then.as_ref() != Some(before)) {
-                self.forget(&gone);
-            }
-            uids.extend(then);
-            now.into_iter().filter(is_open).for_each(|claim| self.know(claim));
+        let Turnover { gone, there } = changed.turnover(self.known.keys(), is_open::<S>);
+        for uid in &gone {
+            self.forget(uid);
         }
-        false
+        for claim in there {
+            uids.insert(uid(&claim.metadata).to_owned());
+            self.know(claim);
+        }
+        is_all
+    }
+
+    /// Have the sources be looked at that a claim has kept, or keeps.
+    fn note_sources(&mut self, populator: &Populator<S>, change: &Change<ClaimSummary>) {
+        let namespace = &change.place.0;
+        if change.both().next().is_none() {
+            // One that could not be decoded may be gone, and have kept a source of its namespace.
+            for source in &populator.sources.with_key(&held_in(namespace)) {
+                self.sources.insert(place(&**source));
+            }
+        }
+        for source in change.both().filter_map(|claim| names::<S>(claim)) {
+            self.sources.insert((namespace.clone(), source.to_owned()));
+        }
     }
 
     fn know(&mut self, claim: Arc<ClaimSummary>) {
