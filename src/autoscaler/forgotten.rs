@@ -2,39 +2,108 @@
 //! nobody knows any more: their PvcAutoscaler was deleted midway, and perhaps made again. They are given
 //! back.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
-use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::api::{
-    OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, Quantity, SwapPhase, VolumeOnNode,
+    NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity,
+    SwapPhase, VolumeOnNode,
 };
 use crate::autoscaler::SUPERSEDED_BY;
-use crate::autoscaler::keeper::{AGAIN, Keeper, PAUSE, until};
+use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper, PAUSE, until};
+use crate::autoscaler::orphans::keeper_of;
+use crate::autoscaler::remake::claims_of;
 use crate::autoscaler::seen::{uid, uses};
 use crate::autoscaler::tell::lower;
 use crate::causes;
 use crate::cluster::{
-    PodSummary, VolumeSeen, Wish, begun_again, capacity, caught_in_time, is_being_copied,
+    Answers, Change, Changes, ClaimSummary, Due, Place, PodSummary, PodVersion, Pv, Queue, Slots,
+    Timers, VolumeSeen, Wish, begun_again, capacity, caught_in_time, is_being_copied,
     is_restricted, pods,
 };
+use crate::panics::caught;
 use crate::populators;
-use crate::volume::{Fence, Standing, Use};
+use crate::volume::{Fence, Standing, Use, VolumeId};
 
-/// What a PvcAutoscaler that is deleted midway may leave.
-#[derive(Debug, Clone, Copy)]
+/// How many of one kind are looked at at once: half of them of one namespace.
+const SLOTS: Slots = Slots { all: AT_ONCE, of_namespace: AT_ONCE / 2, not_urgent: 0 };
+
+/// What a PvcAutoscaler that is deleted midway may leave. Each kind of it is looked at apart from the others: whoever
+/// writes our finalizer onto ten thousand claims holds up no gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum What {
-    /// Volumes that only a copy may read, or that do not grow.
+    /// Volumes that only a copy may read, or that do not grow: each by its id.
     Volumes,
-    /// Claims that are held.
+    /// Claims that are held: all together, if one of a namespace that has any may be forgotten.
     Claims,
-    /// Exchanges that were begun.
+    /// Exchanges that were begun, by namespace.
     Exchanges,
-    /// Pods behind our gate.
+    /// Pods behind our gate, as the claims.
     Gates,
-    /// Claims with copies, and what those are filled from.
+    /// Claims with copies, and what those are filled from, by their PvcAutoscaler that is not there any more.
     Copies,
+}
+
+impl What {
+    const ALL: [What; 5] =
+        [What::Volumes, What::Claims, What::Exchanges, What::Gates, What::Copies];
+
+    /// What panics are counted under.
+    const fn name(self) -> &'static str {
+        match self {
+            What::Volumes => "volumes",
+            What::Claims => "held claims",
+            What::Exchanges => "exchanges",
+            What::Gates => "gated pods",
+            What::Copies => "orphans",
+        }
+    }
+}
+
+/// What is looked at for one kind.
+type Key = (What, String);
+
+/// What may be forgotten: of what something has changed, and what is looked at.
+#[derive(Debug)]
+struct Rounds {
+    changed: BTreeSet<Key>,
+    queues: HashMap<What, Queue<String>>,
+    /// What is left, and looked at again without a change.
+    later: Timers<Key>,
+    under_way: HashSet<Key>,
+    /// The looks; each tells whether something is left.
+    looks: JoinSet<(What, Due<String>, bool)>,
+}
+
+/// What has changed since it was taken last.
+#[derive(Debug)]
+struct News {
+    nodes: Changes<NodeStorage>,
+    answers: Answers,
+    autoscalers: Changes<PvcAutoscaler>,
+    claims: Changes<ClaimSummary>,
+    gated: Changes<PodVersion>,
+    pvs: Changes<Pv>,
+    sources: Changes<PvcSourcePopulator>,
+}
+
+/// What the news concern.
+#[derive(Debug, Default)]
+struct Concerned {
+    /// Anything.
+    all: bool,
+    /// What is left from looks before, or looked at: a node has answered.
+    left: bool,
+    namespaces: BTreeSet<String>,
+    /// PvcAutoscalers, by namespace and name.
+    keepers: BTreeSet<Place>,
+    /// The ids of volumes.
+    volumes: BTreeSet<String>,
 }
 
 /// A claim whose volume nobody knows of any more, as it is now.
@@ -46,82 +115,293 @@ struct Forgotten {
     seen: VolumeSeen,
 }
 
+impl News {
+    /// All is new.
+    fn of(keeper: &Keeper) -> News {
+        News {
+            nodes: keeper.cluster.nodes().watched().subscribe(),
+            answers: keeper.asks.subscribe(),
+            autoscalers: keeper.autoscalers.subscribe(),
+            claims: keeper.watches.claims().subscribe(),
+            gated: keeper.gated.subscribe(),
+            pvs: keeper.watches.pvs().subscribe(),
+            sources: keeper.sources.subscribe(),
+        }
+    }
+
+    /// Take whom they concern.
+    fn take(&mut self, keeper: &Keeper) -> Concerned {
+        let mut concerned =
+            Concerned { left: !self.answers.take().is_empty(), ..Concerned::default() };
+        let is_any_restricted = keeper.cluster.nodes().has_restricted();
+        for Change { place, .. } in self.autoscalers.take().these(&mut concerned.all) {
+            if is_any_restricted {
+                for claim in keeper.watches.claims_kept_by(&place.0, &place.1) {
+                    concerned.volumes.extend(keeper.volume_of(&claim));
+                }
+            }
+            concerned.namespaces.insert(place.0.clone());
+            concerned.keepers.insert(place);
+        }
+        for change in self.claims.take().these(&mut concerned.all) {
+            let namespace = change.place.0.clone();
+            for claim in change.both() {
+                let by = claim.kept_by.as_deref();
+                concerned.keepers.extend(by.map(|by| (namespace.clone(), by.to_owned())));
+                if is_any_restricted {
+                    concerned.volumes.extend(keeper.volume_of(claim));
+                }
+            }
+            concerned.namespaces.insert(namespace);
+        }
+        let gated = self.gated.take().these(&mut concerned.all).into_iter();
+        concerned.namespaces.extend(gated.map(|change| change.place.0));
+        for change in self.sources.take().these(&mut concerned.all) {
+            let by = change.both().filter_map(|one| keeper_of(&**one));
+            let by = by.map(|by| (change.place.0.clone(), by.to_owned()));
+            concerned.keepers.extend(by);
+        }
+        for change in self.pvs.take().these(&mut concerned.all) {
+            for pv in change.both() {
+                concerned.namespaces.extend(namespaces_of(pv));
+                concerned.volumes.extend(pv.handle().map(str::to_owned));
+            }
+        }
+        for change in self.nodes.take().these(&mut concerned.all) {
+            for volume in told_otherwise(&change) {
+                let pv = keeper.watches.pv_of_volume(&volume);
+                concerned.namespaces.extend(pv.iter().flat_map(|pv| namespaces_of(pv)));
+                concerned.volumes.insert(volume);
+            }
+        }
+        concerned
+    }
+
+    /// Wait until there may be something to take.
+    async fn changed(&mut self) {
+        tokio::select! {
+            () = self.nodes.changed() => {}
+            () = self.answers.changed() => {}
+            () = self.autoscalers.changed() => {}
+            () = self.claims.changed() => {}
+            () = self.gated.changed() => {}
+            () = self.pvs.changed() => {}
+            () = self.sources.changed() => {}
+        }
+    }
+}
+
+/// The namespaces of the claims of a PersistentVolume: of the one that has it, and of those of its exchange.
+fn namespaces_of(pv: &Pv) -> BTreeSet<String> {
+    let claim = pv.spec.claim_ref.as_ref().map(|claim| claim.namespace.clone());
+    let exchange = claims_of(pv).map(|((namespace, ..), _)| namespace);
+    claim.into_iter().chain(exchange).collect()
+}
+
+/// The restricted volumes of which a node tells otherwise who may use them, or whether they grow.
+fn told_otherwise(change: &Change<NodeStorage>) -> BTreeSet<String> {
+    let told = |record: &Option<Arc<NodeStorage>>| -> BTreeSet<(String, String)> {
+        let status = record.as_ref().and_then(|record| record.status.as_ref());
+        let volumes = status.into_iter().flat_map(|status| &status.volumes);
+        let restricted = volumes.filter(|volume| is_restricted(volume));
+        restricted.map(|one| (one.id.clone(), format!("{:?} {:?}", one.fence, one.limit))).collect()
+    };
+    let (before, now) = (told(&change.before), told(&change.now));
+    before.symmetric_difference(&now).map(|(volume, _)| volume.clone()).collect()
+}
+
+impl Rounds {
+    /// Nothing was seen yet.
+    fn new() -> Rounds {
+        Rounds {
+            changed: BTreeSet::new(),
+            queues: What::ALL.map(|what| (what, Queue::new(SLOTS))).into(),
+            later: Timers::default(),
+            under_way: HashSet::new(),
+            looks: JoinSet::new(),
+        }
+    }
+
+    /// Note what the news concern.
+    fn note(&mut self, keeper: &Keeper, concerned: &Concerned) {
+        if concerned.left {
+            self.changed.extend(self.later.keys().chain(&self.under_way).cloned());
+        }
+        for what in What::ALL {
+            let keys = keeper.may_be_forgotten(what, concerned).into_iter();
+            self.changed.extend(keys.map(|key| (what, key)));
+        }
+    }
+
+    /// Begin to look at what has changed or is due, as much as may be looked at at once. What is looked at already is
+    /// looked at again then.
+    fn begin(&mut self, keeper: &Arc<Keeper>) {
+        let now = Instant::now();
+        while let Some((key, _)) = self.later.take_due(now) {
+            self.changed.insert(key);
+        }
+        let (wait, due) = std::mem::take(&mut self.changed)
+            .into_iter()
+            .partition::<BTreeSet<Key>, _>(|key| self.under_way.contains(key));
+        self.changed = wait;
+        for (what, key) in due {
+            let Some(queue) = self.queues.get_mut(&what) else { continue };
+            self.later.remove(&(what, key.clone()));
+            let since = queue.remove(&key).map_or(now, |due| due.since);
+            let namespace = keeper.namespace_of(what, &key);
+            queue.insert(Due { key, namespace, is_urgent: false, since });
+        }
+        for (what, queue) in &mut self.queues {
+            while let Some(chosen) = queue.choose() {
+                self.under_way.insert((*what, chosen.key.clone()));
+                let (keeper, what) = (keeper.clone(), *what);
+                self.looks.spawn(async move {
+                    let looked = caught(what.name(), keeper.give_back(what, &chosen.key)).await;
+                    let is_left = looked.unwrap_or_else(|panicked| {
+                        tracing::error!(%panicked, "it is not known what is forgotten");
+                        true
+                    });
+                    (what, chosen, is_left)
+                });
+            }
+        }
+    }
+
+    /// Wait until a look has ended, or one is due.
+    async fn changed(&mut self) {
+        let due = self.later.next();
+        tokio::select! {
+            Some(ended) = self.looks.join_next() => self.end(ended),
+            () = until(due) => {}
+        }
+        while let Some(ended) = self.looks.try_join_next() {
+            self.end(ended);
+        }
+    }
+
+    fn end(&mut self, ended: Result<(What, Due<String>, bool), JoinError>) {
+        let (what, ended, is_left) = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                return tracing::error!(%error, "a look at what is forgotten has no outcome");
+            }
+        };
+        if let Some(queue) = self.queues.get_mut(&what) {
+            queue.end(&ended);
+        }
+        let key = (what, ended.key);
+        self.under_way.remove(&key);
+        if is_left {
+            self.later.set(key, Instant::now() + AGAIN);
+        }
+    }
+}
+
 impl Keeper {
-    /// Give back what was forgotten, for ever. Each kind of it is looked for apart from the others: whoever writes
-    /// our finalizer onto ten thousand claims holds up no gate.
-    pub(super) async fn give_back_forgotten(&self) {
+    /// Give back what was forgotten, for ever.
+    pub(super) async fn give_back_forgotten(self: &Arc<Self>) {
         self.watches.known().await;
         tokio::join!(self.autoscalers.known(), self.cluster.known());
         tokio::join!(self.gated.known(), self.sources.known());
-        tokio::join!(
-            begun_again("volumes", || self.give_back(What::Volumes)),
-            begun_again("held claims", || self.give_back(What::Claims)),
-            begun_again("exchanges", || self.give_back(What::Exchanges)),
-            begun_again("gated pods", || self.give_back(What::Gates)),
-            begun_again("orphans", || self.give_back(What::Copies))
-        );
+        begun_again("forgotten", async || {
+            let (mut news, mut rounds) = (News::of(self), Rounds::new());
+            loop {
+                rounds.note(self, &news.take(self));
+                rounds.begin(self);
+                tokio::time::sleep(PAUSE).await;
+                tokio::select! {
+                    () = news.changed() => {}
+                    () = rounds.changed() => {}
+                }
+            }
+        })
+        .await;
     }
 
-    async fn give_back(&self, what: What) {
-        let mut changes = [
-            self.cluster.nodes().watched().changes(),
-            self.asks.changes(),
-            self.autoscalers.changes(),
-            self.watches.claims().changes(),
-            self.gated.changes(),
-            self.watches.pvs().changes(),
-            self.sources.changes(),
-        ];
-        loop {
-            changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
-            let is_any = match what {
-                What::Volumes => Box::pin(self.look_for_forgotten()).await,
-                What::Claims => Box::pin(self.let_go_of_forgotten()).await,
-                What::Exchanges => Box::pin(self.end_forgotten_exchanges()).await,
-                What::Gates => self.open_gates().await,
-                What::Copies => Box::pin(self.clean_up_orphans()).await,
-            };
-            tokio::time::sleep(PAUSE).await;
-            let [nodes, answers, autoscalers, claims, gated, volumes, sources] = &mut changes;
-            tokio::select! {
-                _ = nodes.changed() => {}
-                _ = autoscalers.changed() => {}
-                _ = answers.changed() => {}
-                _ = claims.changed() => {}
-                _ = gated.changed() => {}
-                _ = volumes.changed() => {}
-                _ = sources.changed() => {}
-                () = until(is_any.then(|| Instant::now() + AGAIN)) => {}
+    /// What of a kind may be forgotten, of what the news concern.
+    fn may_be_forgotten(&self, what: What, concerned: &Concerned) -> BTreeSet<String> {
+        let all = String::new();
+        let mut namespaces = concerned.namespaces.iter();
+        match what {
+            What::Volumes if concerned.all => self.cluster.nodes().restricted(),
+            What::Volumes => {
+                let is_restricted = |id: &&String| self.cluster.nodes().tells_restricted(id);
+                concerned.volumes.iter().filter(is_restricted).cloned().collect()
             }
+            What::Claims => {
+                let is_any =
+                    concerned.all || namespaces.any(|one| self.watches.holds_claims_in(one));
+                is_any.then_some(all).into_iter().collect()
+            }
+            What::Gates => {
+                let is_any = concerned.all || namespaces.any(|one| self.gated.has_key(one));
+                is_any.then_some(all).into_iter().collect()
+            }
+            // Of all: they last for seconds, and are as many as swaps are allowed at once.
+            What::Exchanges => {
+                let pvs = self.watches.pvs_in_exchange();
+                let mut found: BTreeSet<String> =
+                    pvs.iter().flat_map(|pv| namespaces_of(pv)).collect();
+                found.retain(|one| concerned.all || concerned.namespaces.contains(one));
+                found
+            }
+            What::Copies if concerned.all => self.orphaned(&self.with_copies()),
+            What::Copies => self.orphaned(&concerned.keepers),
         }
     }
 
-    /// Ask the nodes of those that there are now; whether there are any.
-    async fn look_for_forgotten(&self) -> bool {
-        let mut is_any = false;
-        for node in self.cluster.nodes().with_restricted() {
-            let volumes = node.status.iter().flat_map(|status| &status.volumes);
-            for volume in volumes.filter(|volume| is_restricted(volume)) {
-                let given = caught_in_time("volumes", self.give_back_volume(volume));
-                is_any |= match Box::pin(given).await {
-                    Ok(Ok(is_any)) => is_any,
-                    Ok(Err(error)) => {
-                        let error = causes::in_full(&error);
-                        tracing::warn!(
-                            volume = volume.id,
-                            error,
-                            "it is not known whose a volume is"
-                        );
-                        true
-                    }
-                    Err(why) => {
-                        tracing::error!(volume = volume.id, %why, "a volume is not given back");
-                        true
-                    }
-                };
+    /// The namespace that a key of a kind is of; empty for what is looked at all together.
+    fn namespace_of(&self, what: What, key: &str) -> String {
+        match what {
+            What::Volumes => {
+                let pv = self.watches.pv_of_volume(key);
+                let claim = pv.as_ref().and_then(|pv| pv.spec.claim_ref.as_ref());
+                claim.map(|claim| claim.namespace.clone()).unwrap_or_default()
+            }
+            What::Claims | What::Exchanges | What::Gates => key.to_owned(),
+            What::Copies => key.split('/').next().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// The volume of a claim, as the PersistentVolume that it names has it.
+    fn volume_of(&self, claim: &ClaimSummary) -> Option<String> {
+        self.watches.pvs().get(claim.volume.as_deref()?)?.handle().map(str::to_owned)
+    }
+
+    /// Give back what of a kind is forgotten; whether something is left.
+    async fn give_back(&self, what: What, key: &str) -> bool {
+        match what {
+            What::Volumes => Box::pin(self.look_for_forgotten(key)).await,
+            What::Claims => Box::pin(self.let_go_of_forgotten()).await,
+            What::Exchanges => Box::pin(self.end_forgotten_exchanges(key)).await,
+            What::Gates => Box::pin(self.open_gates()).await,
+            What::Copies => Box::pin(self.clean_up_orphans(key)).await,
+        }
+    }
+
+    /// Ask the node of a volume, if that is forgotten; whether it is.
+    async fn look_for_forgotten(&self, volume: &str) -> bool {
+        let Some(record) =
+            volume.parse().ok().and_then(|id: VolumeId| self.cluster.nodes().record_of(&id))
+        else {
+            return false;
+        };
+        let mut volumes = record.status.iter().flat_map(|status| &status.volumes);
+        let Some(volume) = volumes.find(|one| one.id == volume && is_restricted(one)) else {
+            return false;
+        };
+        match Box::pin(caught_in_time("volumes", self.give_back_volume(volume))).await {
+            Ok(Ok(is_any)) => is_any,
+            Ok(Err(error)) => {
+                let error = causes::in_full(&error);
+                tracing::warn!(volume = volume.id, error, "it is not known whose a volume is");
+                true
+            }
+            Err(why) => {
+                tracing::error!(volume = volume.id, %why, "a volume is not given back");
+                true
             }
         }
-        is_any
     }
 
     async fn give_back_volume(&self, volume: &VolumeOnNode) -> Result<bool, kube::Error> {

@@ -128,7 +128,13 @@ impl Keeper {
                 cut_source,
                 keys_of_source,
             ),
-            gated: Watched::start(Api::all(client.clone()), every().labels(api::GATE), stop),
+            gated: Watched::start_keyed(
+                Api::all(client.clone()),
+                every().labels(api::GATE),
+                stop,
+                |_| {},
+                keys_of_gated,
+            ),
             cluster: asks.cluster().clone(),
             asks: asks.clone(),
             watches: watches.clone(),
@@ -416,11 +422,15 @@ fn cut_source(source: &mut PvcSourcePopulator) {
     source.status = None;
 }
 
-/// The key of the sources that were made for swaps.
-pub(super) const KEPT: &str = "kept";
-
+/// A source that was made for a swap is found by the namespace and the name of its PvcAutoscaler.
 fn keys_of_source(source: &PvcSourcePopulator) -> Vec<String> {
-    source.labels().get(KEPT_BY).map(|_| KEPT.to_owned()).into_iter().collect()
+    let key = |by: &String| Some(format!("{}/{by}", source.metadata.namespace.as_deref()?));
+    source.labels().get(KEPT_BY).and_then(key).into_iter().collect()
+}
+
+/// A pod behind our gate is found by its namespace.
+fn keys_of_gated(pod: &PodVersion) -> Vec<String> {
+    pod.namespace().filter(|_| pod.is_gated).into_iter().collect()
 }
 
 /// As [`cut_set`].

@@ -11,13 +11,13 @@ use serde_json::json;
 
 use crate::api::{FillingPhase, PvcAutoscaler, PvcSourcePopulator, ordinal_of};
 use crate::autoscaler::exchange::record;
-use crate::autoscaler::keeper::{KEPT, Keeper};
+use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::plan::is_copy;
 use crate::autoscaler::seen::{has_ended, is_bound, is_ending, uid, uses};
 use crate::autoscaler::swap::is_fillable;
 use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY, WRITER};
 use crate::causes;
-use crate::cluster::{ClaimSummary, PodSummary, VOLUME, caught_in_time, list, pods, writes};
+use crate::cluster::{ClaimSummary, Place, PodSummary, VOLUME, caught_in_time, list, pods, writes};
 use crate::populators;
 
 /// What was made for a swap of which no one knows any more, as it is now.
@@ -100,26 +100,44 @@ impl Orphan {
 }
 
 impl Keeper {
-    /// Clean up after swaps of PvcAutoscalers that are not there any more; whether there are any.
-    pub(super) async fn clean_up_orphans(&self) -> bool {
-        let is_without_keeper = |namespace: Option<String>, keeper: Option<&str>| {
-            let (namespace, keeper) = (namespace?, keeper?.to_owned());
-            self.autoscalers.get_in(&namespace, &keeper).is_none().then_some((namespace, keeper))
-        };
-        let claims = self.watches.copies();
+    /// The PvcAutoscalers of copies, and of what those are filled from.
+    pub(super) fn with_copies(&self) -> BTreeSet<Place> {
+        let claims = self.watches.claims().all();
         let copies = claims.iter().filter(|claim| may_be_copy(claim));
-        let copies = copies.filter_map(|claim| {
-            let keeper = claim.kept_by.as_deref();
-            Some((is_without_keeper(claim.namespace(), keeper)?, claim.name_any()))
-        });
-        let sources = self.sources.with_key(KEPT);
-        let sources = sources.iter().filter_map(|one| {
-            Some((is_without_keeper(one.namespace(), keeper_of(&**one))?, one.name_any()))
-        });
-        let all: BTreeSet<_> = copies.chain(sources).collect();
+        let copies =
+            copies.filter_map(|one| Some((one.namespace()?, one.kept_by.as_deref()?.to_owned())));
+        let sources = self.sources.all();
+        let sources = sources
+            .iter()
+            .filter_map(|one| Some((one.namespace()?, keeper_of(&**one)?.to_owned())));
+        copies.chain(sources).collect()
+    }
+
+    /// Those of these PvcAutoscalers that are not there, and have copies, or sources of them: `namespace/name`.
+    pub(super) fn orphaned(&self, keepers: &BTreeSet<Place>) -> BTreeSet<String> {
+        let is_orphaned = |(namespace, keeper): &&Place| {
+            let has_any = self.watches.has_copies_of(namespace, keeper)
+                || self.sources.has_key(&format!("{namespace}/{keeper}"));
+            has_any && self.autoscalers.get_in(namespace, keeper).is_none()
+        };
+        let found = keepers.iter().filter(is_orphaned);
+        found.map(|(namespace, keeper)| format!("{namespace}/{keeper}")).collect()
+    }
+
+    /// Clean up after swaps of a PvcAutoscaler, `namespace/name`, that is not there any more; whether there are any.
+    pub(super) async fn clean_up_orphans(&self, of: &str) -> bool {
+        let (namespace, keeper) = of.split_once('/').unwrap_or_default();
+        if self.autoscalers.get_in(namespace, keeper).is_some() {
+            return false;
+        }
+        let copies = self.watches.copies_of(namespace, keeper);
+        let copies = copies.iter().filter(|claim| may_be_copy(claim)).map(|one| one.name_any());
+        let sources = self.sources.with_key(of);
+        let names: BTreeSet<String> =
+            copies.chain(sources.iter().map(|one| one.name_any())).collect();
         let mut is_any = false;
-        for ((namespace, keeper), name) in all {
-            let care = self.care_for_orphan(&namespace, &keeper, &name);
+        for name in names {
+            let care = self.care_for_orphan(namespace, keeper, &name);
             let cared = Box::pin(caught_in_time("orphans", care)).await;
             let cared =
                 cared.unwrap_or_else(|why| Err(kube::Error::Service(why.to_string().into())));
@@ -209,7 +227,7 @@ impl Keeper {
 }
 
 /// The PvcAutoscaler that made an object, as its label says.
-fn keeper_of(object: &impl ResourceExt) -> Option<&str> {
+pub(super) fn keeper_of(object: &impl ResourceExt) -> Option<&str> {
     object.labels().get(KEPT_BY).map(String::as_str)
 }
 

@@ -226,11 +226,12 @@ impl Keeper {
         writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
     }
 
-    /// Bring exchanges to their end of which no swap knows any more; whether there are any.
-    pub(super) async fn end_forgotten_exchanges(&self) -> bool {
+    /// Bring exchanges of a namespace to their end of which no swap knows any more; whether there are any.
+    pub(super) async fn end_forgotten_exchanges(&self, of: &str) -> bool {
         let mut is_any = false;
         let all = self.watches.pvs_in_exchange();
-        let all: BTreeMap<_, _> = all.iter().filter_map(|pv| claims_of(pv)).collect();
+        let all = all.iter().filter_map(|pv| claims_of(pv));
+        let all: BTreeMap<_, _> = all.filter(|((namespace, ..), _)| namespace == of).collect();
         for ((namespace, active, copy), known) in all {
             let ended = self.end_if_forgotten(&namespace, &active, &copy, &known);
             let ended = Box::pin(caught_in_time("exchanges", ended))
@@ -304,7 +305,7 @@ fn knows(keeper: &PvcAutoscaler, active: &str, copy: &str) -> bool {
 }
 
 /// Namespace and names of the claims of an exchange, as a PersistentVolume tells of it, and what it tells.
-fn claims_of(pv: &Pv) -> Option<((String, String, String), Record)> {
+pub(super) fn claims_of(pv: &Pv) -> Option<((String, String, String), Record)> {
     let known = record(pv)?;
     let of = |wanted: &Wanted| wanted.pv.spec.as_ref()?.claim_ref.clone();
     let (active, copy) = (of(&known.active)?, of(&known.copy)?);

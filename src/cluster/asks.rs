@@ -157,11 +157,6 @@ impl Asks {
         &self.cluster
     }
 
-    /// Tells of every answer from now on.
-    pub(crate) fn changes(&self) -> watch::Receiver<()> {
-        self.answers.subscribe()
-    }
-
     /// Tells from now on for whom something was answered.
     pub(crate) fn subscribe(&self) -> Answers {
         let told = self.answers.subscribe();

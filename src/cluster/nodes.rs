@@ -1,5 +1,6 @@
 //! What the nodes have, from the records that their agents keep.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -31,9 +32,22 @@ impl Nodes {
         Nodes { watched: Watched::start_keyed(api, every(), stop, believe, keys) }
     }
 
-    /// The nodes that tell of a volume that only a copy may read, or that does not grow.
-    pub(crate) fn with_restricted(&self) -> Vec<Arc<NodeStorage>> {
-        self.watched.with_key(RESTRICTED)
+    /// The ids of the volumes that only a copy may read, or that do not grow, as their nodes tell.
+    pub(crate) fn restricted(&self) -> BTreeSet<String> {
+        let nodes = self.watched.with_key(RESTRICTED);
+        let volumes = nodes.iter().filter_map(|node| node.status.as_ref());
+        let volumes = volumes.flat_map(|status| &status.volumes);
+        volumes.filter(|volume| is_restricted(volume)).map(|volume| volume.id.clone()).collect()
+    }
+
+    /// Whether there are any.
+    pub(crate) fn has_restricted(&self) -> bool {
+        self.watched.has_key(RESTRICTED)
+    }
+
+    /// Whether a volume is one of them.
+    pub(crate) fn tells_restricted(&self, volume: &str) -> bool {
+        self.watched.has_key(&restricted(volume))
     }
 
     /// Wait until all are known.
@@ -199,10 +213,17 @@ impl Nodes {
 /// The key of the nodes that tell of a restricted volume.
 const RESTRICTED: &str = "restricted";
 
+/// The key of the node that tells of this restricted volume.
+fn restricted(volume: &str) -> String {
+    format!("restricted {volume}")
+}
+
 fn keys(record: &NodeStorage) -> Vec<String> {
     let mut keys = vec![format!("node {}", key(record).as_str())];
-    let mut volumes = record.status.iter().flat_map(|status| &status.volumes);
-    if volumes.any(is_restricted) {
+    let volumes = record.status.iter().flat_map(|status| &status.volumes);
+    let ids = volumes.filter(|volume| is_restricted(volume)).map(|volume| restricted(&volume.id));
+    keys.extend(ids);
+    if keys.len() > 1 {
         keys.push(RESTRICTED.to_owned());
     }
     keys

@@ -33,6 +33,11 @@ impl<K: Clone + Eq + Hash + Ord> Timers<K> {
         Some(at)
     }
 
+    /// All that are due at some time.
+    pub fn keys(&self) -> impl Iterator<Item = &K> {
+        self.times.keys()
+    }
+
     /// When the first one is due.
     pub fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|(at, _)| *at)

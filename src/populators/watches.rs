@@ -22,8 +22,15 @@ fn claims_in(namespace: &str) -> String {
 /// The key of the claims that a swap holds.
 const HELD: &str = "held";
 
-/// The key of the claims that are filled from an object of their own name, as a swap makes them.
-const COPIES: &str = "copies";
+/// The key of those of them that are of a namespace.
+fn held_in(namespace: &str) -> String {
+    format!("held in {namespace}")
+}
+
+/// The key of the claims that are filled from an object of their own name, as a swap for a PvcAutoscaler makes them.
+fn copies_of(namespace: &str, autoscaler: &str) -> String {
+    format!("copies of {namespace}/{autoscaler}")
+}
 
 /// The key of the claims that a PvcAutoscaler keeps.
 fn kept_by(namespace: &str, autoscaler: &str) -> String {
@@ -50,14 +57,14 @@ fn keys_of_claim(claim: &ClaimSummary) -> Vec<String> {
     let mut keys = vec![claims_in(namespace)];
     keys.extend(claim.kept_by.as_deref().map(|by| kept_by(namespace, by)));
     if claim.finalizers().iter().any(|one| one == HELD_BY_SWAP) {
-        keys.push(HELD.to_owned());
+        keys.extend([HELD.to_owned(), held_in(namespace)]);
     }
     if claim.may_grow() {
         keys.push(ClaimSummary::MAY_GROW.to_owned());
     }
     let source = claim.source.as_deref();
     if source.is_some_and(|source| claim.metadata.name.as_deref() == Some(&*source.name)) {
-        keys.push(COPIES.to_owned());
+        keys.extend(claim.kept_by.as_deref().map(|by| copies_of(namespace, by)));
     }
     if let Some(DataSource { group, kind, name, has_namespace: false }) = source {
         keys.push(filled_from(namespace, group, kind, name));
@@ -144,9 +151,19 @@ impl Watches {
         self.claims.with_key(HELD)
     }
 
-    /// The claims that are filled from an object of their own name, as a swap makes them.
-    pub fn copies(&self) -> Vec<Arc<ClaimSummary>> {
-        self.claims.with_key(COPIES)
+    /// Whether a swap holds a claim of a namespace.
+    pub fn holds_claims_in(&self, namespace: &str) -> bool {
+        self.claims.has_key(&held_in(namespace))
+    }
+
+    /// The claims that are filled from an object of their own name, as a swap for a PvcAutoscaler makes them.
+    pub fn copies_of(&self, namespace: &str, autoscaler: &str) -> Vec<Arc<ClaimSummary>> {
+        self.claims.with_key(&copies_of(namespace, autoscaler))
+    }
+
+    /// Whether there are any.
+    pub fn has_copies_of(&self, namespace: &str, autoscaler: &str) -> bool {
+        self.claims.has_key(&copies_of(namespace, autoscaler))
     }
 
     /// The claims that name an object of their namespace to be filled from.

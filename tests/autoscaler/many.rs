@@ -98,6 +98,15 @@ fn a_change_costs_nothing_for_what_does_not_change() {
                 "metadata": {"name": name, "namespace": namespace},
                 "spec": {"replicas": 0, "selector": {}, "serviceName": name, "template": {}},
             })));
+            // A claim as a swap makes it.
+            world.api.put(&object::<PersistentVolumeClaim>(json!({
+                "metadata": {"name": format!("copy-{name}"), "namespace": namespace},
+                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "hdd",
+                         "resources": {"requests": {"storage": "1Gi"}},
+                         "dataSourceRef": {"apiGroup": "pliant.io", "kind": "PvcSourcePopulator",
+                                           "name": format!("copy-{name}")}},
+                "status": {"phase": "Bound"},
+            })));
             for number in 0..claims / autoscalers {
                 world.api.put(&object::<PersistentVolumeClaim>(json!({
                     "metadata": {"name": format!("www-{name}-{number}"), "namespace": namespace},
