@@ -244,7 +244,7 @@ fn crates_stay_in_their_rooms() {
 }
 
 /// Where objects are decoded one by one, and whoever may name what decodes them as a whole.
-const DECODERS: &[&str] = &["src/cluster/decode.rs", "src/cluster/watched.rs"];
+const DECODERS: &[&str] = &["src/cluster/decode.rs", "src/cluster/watched/follow.rs"];
 
 /// kube decodes a list, or what a watch begins with, as a whole: one bad object would hide all others.
 #[test]
