@@ -1,25 +1,117 @@
 //! A record that the API server takes.
 
+use serde::Serialize;
+
 use crate::api::VolumeOnNode;
 use crate::api::status_bounds::{LONGEST_LINE, cut_at};
 
 use super::{
-    LONGEST_SENTENCE, LONGEST_VERSION, MOST_DISKS, MOST_GROUPS, MOST_LINES, MOST_USAGES,
-    MOST_VOLUMES, NodeStorageStatus,
+    DiskState, Health, LONGEST_SENTENCE, LONGEST_VERSION, MOST_DISKS, MOST_GROUPS, MOST_LINES,
+    MOST_USAGES, MOST_VOLUMES, NodeStorageStatus,
 };
 
+/// How many bytes of JSON a record may have without its conditions, which have some thousand. Etcd takes no object of
+/// more than 1.5 MiB.
+const MOST_BYTES: usize = 1152 << 10;
+
+/// How many of them the pools may have.
+const OF_POOLS: usize = 128 << 10;
+/// As [`OF_POOLS`], of the groups.
+const OF_GROUPS: usize = 96 << 10;
+/// As [`OF_POOLS`], of the disks.
+const OF_DISKS: usize = 192 << 10;
+/// As [`OF_POOLS`], of the work.
+const OF_WORK: usize = 64 << 10;
+/// As [`OF_POOLS`], of how full the volumes are.
+const OF_USAGES: usize = 192 << 10;
+/// Left for what is said of volumes that are left out.
+const OF_WORDS: usize = 8 << 10;
+
+/// The longest sentence of what has many, in characters, where there are too many bytes.
+const SHORT: usize = 128;
+
 impl NodeStorageStatus {
+    /// How many volumes the node has and the record does not list, because it would be too large with them: nothing
+    /// is known of them, and least that they are not there.
+    pub fn left_out(&self) -> usize {
+        usize::try_from(self.volume_count).unwrap_or_default().saturating_sub(self.volumes.len())
+    }
+
     /// Cut what is longer than the API server takes: a record that it refuses tells nothing at all.
     ///
-    /// That volumes are left out is told as what could not be read.
+    /// `unread` says how many volumes are left out, so that no reader takes one of them for gone. Volumes with ailments,
+    /// and those of a swap or a shrink, are left out last.
     pub fn bounded(mut self) -> Self {
-        if self.volumes.len() > MOST_VOLUMES {
-            let count = self.volumes.len();
-            let words =
-                format!("of {count} volumes only {MOST_VOLUMES} are listed, which is the most");
-            self.unread.get_or_insert(words);
+        let count = self.volumes.len();
+        self.cut();
+        if bytes_of(&self) > MOST_BYTES {
+            self.fit();
         }
-        self.volumes.truncate(MOST_VOLUMES);
+        let listed = self.volumes.len();
+        if listed < count {
+            let words = format!(
+                "of {count} volumes {} are not listed: the record would be larger than the API \
+                 server keeps one",
+                count - listed
+            );
+            let unread = self.unread.take();
+            self.unread = Some(unread.map_or(words.clone(), |why| format!("{words}; {why}")));
+            self.unread.iter_mut().for_each(cut);
+        }
+        self
+    }
+
+    /// Leave out what makes it larger than [`MOST_BYTES`].
+    fn fit(&mut self) {
+        keep_within(
+            &mut self.pools,
+            OF_POOLS,
+            |_| true,
+            |pool| {
+                pool.message.iter_mut().for_each(shorten);
+                for lines in [&mut pool.plan, &mut pool.refused] {
+                    lines.truncate(1);
+                    lines.iter_mut().for_each(shorten);
+                }
+            },
+        );
+        let is_unwell = |health: Health| health != Health::Ok;
+        keep_within(
+            &mut self.groups,
+            OF_GROUPS,
+            |group| is_unwell(group.health),
+            |group| {
+                group.message.iter_mut().for_each(shorten);
+            },
+        );
+        keep_within(
+            &mut self.disks,
+            OF_DISKS,
+            |disk| disk.state != DiskState::Used,
+            |disk| {
+                disk.message.iter_mut().for_each(shorten);
+            },
+        );
+        keep_within(&mut self.work, OF_WORK, |_| true, |_| {});
+        keep_within(&mut self.usage, OF_USAGES, |_| true, |_| {});
+        let mut volumes = std::mem::take(&mut self.volumes);
+        let left = MOST_BYTES.saturating_sub(bytes_of(self) + OF_WORDS);
+        keep_within(&mut volumes, left, matters, |volume| {
+            volume.ailments.iter_mut().for_each(|one| shorten(&mut one.message));
+        });
+        self.volumes = volumes;
+    }
+
+    fn cut(&mut self) {
+        let mut count = 0;
+        let mut listed: Vec<bool> = self.volumes.iter().map(matters).collect();
+        for is_listed in [true, false] {
+            for one in listed.iter_mut().filter(|one| **one == is_listed) {
+                *one = count < MOST_VOLUMES;
+                count += 1;
+            }
+        }
+        retain(&mut self.volumes, listed);
         self.work.truncate(MOST_VOLUMES);
         self.usage.truncate(MOST_USAGES);
         self.pools.truncate(MOST_GROUPS);
@@ -39,8 +131,50 @@ impl NodeStorageStatus {
         self.unread.iter_mut().for_each(cut);
         let versions = self.lvm_version.iter_mut().chain(&mut self.kernel_version);
         versions.for_each(|version| cut_at(version, LONGEST_VERSION));
-        self
     }
+}
+
+/// Whether others wait for what a volume's node tells of it, or an administrator has to see to it.
+fn matters(volume: &VolumeOnNode) -> bool {
+    volume.fence.is_some() || volume.limit.is_some() || !volume.ailments.is_empty()
+}
+
+/// Leave of a list what fits in so many bytes: first what `matters`. Before something is left out, all are shortened.
+fn keep_within<T: Serialize>(
+    list: &mut Vec<T>,
+    most: usize,
+    matters: impl Fn(&T) -> bool,
+    shorten: impl Fn(&mut T),
+) {
+    if bytes_of(list) > most {
+        list.iter_mut().for_each(shorten);
+    }
+    let mut left = most;
+    let mut kept = vec![false; list.len()];
+    for is_first in [true, false] {
+        for (one, is_kept) in list.iter().zip(&mut kept).filter(|(one, _)| matters(one) == is_first)
+        {
+            if let Some(rest) = left.checked_sub(bytes_of(one)) {
+                (left, *is_kept) = (rest, true);
+            }
+        }
+    }
+    retain(list, kept);
+}
+
+/// Leave of a list those that are kept.
+fn retain<T>(list: &mut Vec<T>, kept: Vec<bool>) {
+    let mut kept = kept.into_iter();
+    list.retain(|_| kept.next().unwrap_or_default());
+}
+
+/// How many bytes something has as JSON, in a list.
+fn bytes_of(it: &impl Serialize) -> usize {
+    serde_json::to_vec(it).map_or(usize::MAX, |json| json.len().saturating_add(1))
+}
+
+fn shorten(sentence: &mut String) {
+    cut_at(sentence, SHORT);
 }
 
 /// The longest path of a disk, in characters.

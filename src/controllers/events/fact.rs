@@ -251,7 +251,10 @@ fn unseen(
     pvs: &Named,
     changing: &HashSet<&str>,
 ) -> Vec<Fact> {
-    if audit::is_complete(status) {
+    // What is only left out of a record that would be too large is there as far as anybody knows.
+    let is_only_left_out = status.left_out() > 0
+        && !status.pools.iter().any(|pool| pool.health == Health::Unavailable);
+    if audit::is_complete(status) || is_only_left_out {
         return Vec::new();
     }
     let name = node.metadata.name.as_deref().unwrap_or_default();

@@ -144,6 +144,7 @@ fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
         (json!({"pools": [pool]}), vec![Arc::new(removal)], false),
         (json!({"pools": [pool], "volumes": [volume(&id, &[])]}), vec![], false),
         (json!({"unread": "no"}), vec![], true),
+        (json!({"unread": "of 9 volumes 8 are not listed", "volumeCount": 9}), vec![], false),
         (json!({}), vec![], false),
     ] {
         let nodes = [node(status)];
