@@ -395,6 +395,16 @@ pub struct OrdinalStatus {
 }
 
 impl OrdinalStatus {
+    /// What the pod had before its last swap, if that is kept.
+    pub fn before(&self) -> Option<&Retained> {
+        self.retained.iter().rev().find(|old| !old.spare)
+    }
+
+    /// As [`OrdinalStatus::before`], to change it.
+    pub fn before_mut(&mut self) -> Option<&mut Retained> {
+        self.retained.iter_mut().rev().find(|old| !old.spare)
+    }
+
     /// The claim that a pod may use that is made now: it waits until that is filled, or its own again.
     pub fn claim_of_pod(&self) -> &str {
         match &self.swap {

@@ -268,6 +268,9 @@ pub struct Retained {
     /// What its volume is told to be, until its node has it so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceStatus>,
+    /// True if no pod ever had it: its copy may lack what was written since, so no pod gets it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub spare: bool,
 }
 
 impl Retained {

@@ -174,9 +174,8 @@ fn roots(address: &Address, route: &Route) -> Result<RootCerts, CopyError> {
     let all: Vec<Certificate<'static>> =
         all.map(|one| Certificate::from_der(one).to_owned()).collect();
     if all.is_empty() {
-        return Err(CopyError::Refused(format!(
-            "{address}: no authority is known here; {GIVE_IT}"
-        )));
+        let why = format!("no authority is known here; {GIVE_IT}");
+        return Err(failed(address, io::Error::other(why)));
     }
     Ok(RootCerts::from(all))
 }
@@ -238,9 +237,11 @@ fn cannot(address: &Address, proxy: Option<&Proxy>, error: ureq::Error) -> CopyE
             ));
         }
         _ if is_unknown_authority(&error) => {
-            return CopyError::Refused(format!(
-                "{address}: its certificate is signed by an authority that is not known here; {GIVE_IT}"
-            ));
+            // Another try helps once that is given; and one of several servers may have sent half a chain.
+            let why = format!(
+                "its certificate is signed by an authority that is not known here; {GIVE_IT}"
+            );
+            return failed(address, io::Error::other(why));
         }
         _ => {}
     }

@@ -91,9 +91,12 @@ pub(super) fn retained(by: &[PvcAutoscaler], volumes: &[Pv]) -> BTreeMap<String,
                 })?;
                 let ClaimRef { namespace, name, .. } = &**claim;
                 let (pod, until) = (by.pod_called(entry.ordinal), until(by, old));
-                Some(format!(
-                    "claim {namespace}/{name}, which pod {pod} had before its swap, is retained {until}"
-                ))
+                let what = if old.spare {
+                    format!("a copy for pod {pod} that it never had,")
+                } else {
+                    format!("which pod {pod} had before its swap,")
+                };
+                Some(format!("claim {namespace}/{name}, {what} is retained {until}"))
             })
         });
         Some((volume.to_owned(), words.into_iter().next()?))

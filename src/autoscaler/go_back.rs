@@ -66,9 +66,9 @@ impl Turn<'_> {
 
     /// Whether a claim has what the pod is to have again, or has it right now on its way.
     pub(super) fn is_needed_again(&self, claim: &str) -> bool {
-        let is_last = self.entry.retained.last().is_some_and(|last| last.claim == claim);
+        let is_before = self.entry.before().is_some_and(|before| before.claim == claim);
         self.returns() && self.new_claim() == claim
-            || is_last && self.seen.is_wanted_back(&self.entry)
+            || is_before && self.seen.is_wanted_back(&self.entry)
     }
 
     /// Whether that can begin now, or a swap that is under way is to make way for it.
@@ -93,12 +93,12 @@ impl Turn<'_> {
         } else {
             AutoscalerPhase::Waiting
         });
-        let before = self.entry.retained.last().map(|before| before.claim.clone());
+        let before = self.entry.before().map(|before| before.claim.clone());
         self.says.next = before.map(|before| self.what_is_left(&before));
     }
 
     fn obstacle_to_return(&self) -> Option<String> {
-        let Some(before) = self.entry.retained.last() else {
+        let Some(before) = self.entry.before() else {
             return Some(format!(
                 "pod {} is to be rolled back from generation {}, and what it had before is kept no more: take \
                  it out of spec.rollBack",
@@ -124,7 +124,7 @@ impl Turn<'_> {
     }
 
     fn begin_return(&mut self) {
-        let Some(before) = self.entry.retained.last_mut() else { return };
+        let Some(before) = self.entry.before_mut() else { return };
         before.fence = None; // It is to be opened, and no longer to be closed.
         let claim = before.claim.clone();
         self.says.next = Some(self.what_is_left(&claim));
@@ -152,7 +152,9 @@ impl Turn<'_> {
     /// The pod gets again what it had before the swap. If that was deleted, too, it begins with an empty claim, as
     /// after any other deletion of its claim.
     pub(super) fn replace_lost_claim(&mut self) {
-        let before = self.entry.retained.last().map(|old| (old.claim.clone(), old.uid.clone()));
+        // Of one that has begun to be counted another claim has taken the place since.
+        let before = self.entry.before().filter(|old| old.used_time.is_none());
+        let before = before.map(|old| (old.claim.clone(), old.uid.clone()));
         let there = before.filter(|(name, uid)| {
             let there = self.seen.claim(name).filter(|claim| !is_ending(&claim.metadata));
             there.is_some_and(|claim| self::uid(&claim.metadata) == uid)
@@ -312,7 +314,8 @@ impl Turn<'_> {
         let left = self.seen.claim(&from).map(|claim| uid(&claim.metadata).to_owned());
         let fence = self.last_fence(&from);
         self.entry.retained.retain(|old| old.claim != to);
-        let left = Retained { claim: from, uid: left.unwrap_or_default(), used_time: None, fence };
+        let left =
+            Retained { claim: from, uid: left.unwrap_or_default(), fence, ..Retained::default() };
         self.entry.retained.push(left);
         self.entry.generation += 1;
         self.entry.active_claim = to;

@@ -264,7 +264,8 @@ fn spare_copies(seen: &Seen, one: &OrdinalStatus) -> Vec<Retained> {
             && !is_told(claim.name_any())
     };
     let most = (MOST_RETAINED - 1).saturating_sub(one.retained.len());
-    seen.claims.values().filter(is_spare).take(most).map(retained_from_now).collect()
+    let spare = seen.claims.values().filter(is_spare).take(most).map(retained_from_now);
+    spare.map(|one| Retained { spare: true, ..one }).collect()
 }
 
 /// A claim that is retained, whose time begins when its pod is ready.

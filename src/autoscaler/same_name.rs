@@ -237,8 +237,8 @@ impl Turn<'_> {
             self.entry.retained.push(Retained {
                 claim: claim.name_any(),
                 uid,
-                used_time: None,
                 fence,
+                ..Retained::default()
             });
         }
         self.entry.generation += 1;

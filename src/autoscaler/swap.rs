@@ -237,8 +237,8 @@ impl Turn<'_> {
         self.entry.retained.push(Retained {
             claim: from.clone(),
             uid: old.unwrap_or_default(),
-            used_time: None,
             fence: last,
+            ..Retained::default()
         });
         self.entry.generation += 1;
         self.entry.active_claim.clone_from(&name);
@@ -271,7 +271,7 @@ impl Turn<'_> {
         // As long as the swap is told of, what it was made with is found. Until the old claim says which one has
         // taken its place, what that was filled from says so.
         if self.seen.sources.contains_key(&new) {
-            let is_told = self.entry.retained.last().is_none_or(|old| {
+            let is_told = self.entry.before().is_none_or(|old| {
                 let claim = self.seen.claim(&old.claim);
                 let is_marked = claim.is_none_or(|it| it.annotations().contains_key(SUPERSEDED_BY));
                 is_marked || self.is_needed_again(&old.claim)
@@ -382,8 +382,7 @@ impl Turn<'_> {
         };
         let Some(claim) = claim.filter(is_spare) else { return false };
         if self.entry.retained.iter().all(|old| old.claim != name) {
-            // The last one is what the pod had before.
-            self.entry.retained.insert(0, retained_from_now(claim));
+            self.entry.retained.push(Retained { spare: true, ..retained_from_now(claim) });
         }
         true
     }

@@ -104,13 +104,7 @@ pub struct UnpackRole {
     pub allow_host: Vec<HostName>,
     /// Certificates of authorities, as PEM, that are believed besides those of the machine, such as
     /// "$(cat ca.pem)" [default: none]
-    #[arg(
-        long,
-        value_name = "PEM",
-        env = "PLIANT_CA_BUNDLE",
-        hide_env_values = true,
-        requires = "url"
-    )]
+    #[arg(long, value_name = "PEM", env = "PLIANT_CA_BUNDLE", hide_env_values = true)]
     pub ca_bundle: Option<Bundle>,
     /// SHA-256 of the archive, 64 hexadecimal digits; with another one nothing is kept
     #[arg(long, value_name = "HEX")]

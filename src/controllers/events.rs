@@ -253,6 +253,7 @@ impl Teller {
         } else {
             History::default()
         };
+        let tried: HashSet<_> = steps.iter().map(|(_, step)| step.key()).collect();
         let mut by_namespace: BTreeMap<Option<String>, Vec<(NodeKey, Step)>> = BTreeMap::new();
         for (node, step) in steps {
             by_namespace.entry(step.about().namespace.clone()).or_default().push((node, step));
@@ -264,7 +265,7 @@ impl Teller {
         let written = by_namespace.into_values().map(|steps| write_all(client, history, steps));
         let written: Vec<Written> = stream::iter(written).buffer_unordered(AT_ONCE).collect().await;
         let mut failed = BTreeSet::new();
-        self.slow.clear();
+        self.slow.retain(|key| !tried.contains(key));
         for written in written {
             for (node, step) in written.done {
                 self.parts.entry(node).or_default().told.note(step);

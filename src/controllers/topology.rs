@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, Client, ResourceExt};
@@ -31,15 +32,20 @@ const WRITER: &str = "pliant-operator";
 /// How long a claim is unbound before its class is looked at: most are bound by then.
 const LATE: Duration = Duration::from_secs(10);
 
-/// After an API server that did not answer.
-const AGAIN: Duration = Duration::from_secs(10);
+/// After an API server that did not answer, and for a class that is not there yet.
+const AGAIN: Duration = Duration::from_mins(1);
+
+/// How many claims are judged at once: a namespace that takes no events is to keep no other one waiting.
+const AT_ONCE: usize = 16;
 
 /// Claims without a volume, by their uid.
 #[derive(Default)]
 struct Unbound {
     claims: HashMap<String, Arc<ClaimSummary>>,
-    /// Those whose class was looked at. No class can be changed.
+    /// Those whose class was seen. No class can be changed.
     judged: HashSet<String>,
+    /// When those are looked at again whose class was not there, or that could not be told.
+    put_off: HashMap<String, Instant>,
 }
 
 impl Unbound {
@@ -52,16 +58,22 @@ impl Unbound {
                 }
                 let claims = &self.claims;
                 self.judged.retain(|uid| claims.contains_key(uid));
+                self.put_off.retain(|uid, _| claims.contains_key(uid));
             }
             Changed::These(these) => {
                 for Change { before, now, .. } in these {
+                    let is_unbound = |one: &ClaimSummary| one.binding == Binding::Pending;
                     if let Some(before) = before {
                         self.claims.remove(uid(&before));
+                        let stays =
+                            |now: &Arc<ClaimSummary>| is_unbound(now) && uid(now) == uid(&before);
+                        if !now.as_ref().is_some_and(stays) {
+                            self.judged.remove(uid(&before));
+                            self.put_off.remove(uid(&before));
+                        }
                     }
-                    match now {
-                        Some(now) if now.binding == Binding::Pending => self.put(now),
-                        Some(bound) => drop(self.judged.remove(uid(&bound))),
-                        None => {}
+                    if let Some(now) = now {
+                        self.put(now);
                     }
                 }
             }
@@ -77,6 +89,16 @@ impl Unbound {
     fn waiting(&self) -> Vec<String> {
         self.claims.keys().filter(|uid| !self.judged.contains(*uid)).cloned().collect()
     }
+
+    /// Whether one may be looked at now.
+    fn is_due(&self, uid: &str, now: Instant) -> bool {
+        self.put_off.get(uid).is_none_or(|at| *at <= now)
+    }
+
+    /// How long it is until one is looked at again.
+    fn next(&self, now: Instant) -> Option<Duration> {
+        self.put_off.values().min().map(|at| at.duration_since(now))
+    }
 }
 
 /// Say it once of each claim, until `stop`.
@@ -87,17 +109,22 @@ pub async fn tell(client: &Client, claims: &Watched<ClaimSummary>, stop: Cancell
         let mut news = claims.subscribe();
         loop {
             unbound.note(news.take());
-            let (found, mut next) = late.of(unbound.waiting(), Instant::now());
-            for uid in found {
-                let Some(claim) = unbound.claims.get(&uid).cloned() else { continue };
-                let place =
-                    format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
-                if is_done(LOOP, &place, judge(client, &claim)).await {
+            let now = Instant::now();
+            let (found, next) = late.of(unbound.waiting(), now);
+            let due = found.iter().filter(|uid| unbound.is_due(uid, now));
+            let found = due.filter_map(|uid| unbound.claims.get(uid).cloned());
+            let looks: Vec<_> = found.map(|claim| is_judged(client, claim)).collect();
+            let judged: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
+            for (claim, is_judged) in judged {
+                let uid = uid(&claim).to_owned();
+                if is_judged {
+                    unbound.put_off.remove(&uid);
                     unbound.judged.insert(uid);
                 } else {
-                    next = Some(AGAIN);
+                    unbound.put_off.insert(uid, now + AGAIN);
                 }
             }
+            let next = next.into_iter().chain(unbound.next(Instant::now())).min();
             tokio::select! {
                 () = news.changed() => {}
                 () = until(next) => {}
@@ -111,22 +138,37 @@ fn uid(claim: &ClaimSummary) -> &str {
     claim.metadata.uid.as_deref().unwrap_or_default()
 }
 
-/// Write an event on a claim whose class no node can fit.
-async fn judge(client: &Client, claim: &ClaimSummary) -> Result<(), kube::Error> {
+/// Judge one; beside it, whether that is done.
+async fn is_judged(client: &Client, claim: Arc<ClaimSummary>) -> (Arc<ClaimSummary>, bool) {
+    let place = format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
+    let mut has_class = false;
+    let work = async {
+        has_class = judge(client, &claim).await?;
+        Ok(())
+    };
+    let is_done = is_done(LOOP, &place, work).await;
+    (claim, is_done && has_class)
+}
+
+/// Write an event on a claim whose class no node can fit; false if it has no class yet, or that is not there.
+async fn judge(client: &Client, claim: &ClaimSummary) -> Result<bool, kube::Error> {
     let namespace = claim.namespace().unwrap_or_default();
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &namespace);
     let found = claims.get_opt(&claim.name_any()).await?;
     let found = found.filter(|found| found.uid().as_deref() == Some(uid(claim)));
     let name = found.and_then(|found| found.spec?.storage_class_name);
-    let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(()) };
+    let Some(name) = name else { return Ok(false) };
+    if name.is_empty() {
+        return Ok(true); // It is to have none.
+    }
     let Some(class) = Api::<StorageClass>::all(client.clone()).get_opt(&name).await? else {
-        return Ok(());
+        return Ok(false);
     };
-    let Some(text) = unfit(&class) else { return Ok(()) };
-    OnceEvent::of(claim, (TOPOLOGY_KEY_UNKNOWN, true), &name, &text)
-        .write(client, WRITER)
-        .await
-        .map(drop)
+    if let Some(text) = unfit(&class) {
+        let event = OnceEvent::of(claim, (TOPOLOGY_KEY_UNKNOWN, true), &name, &text);
+        event.write(client, WRITER).await?;
+    }
+    Ok(true)
 }
 
 /// What keeps each node of this driver out of a class, if something does.

@@ -25,7 +25,7 @@ use crate::volume::{FsKind, Mode, VolumeError, VolumeKey, Wipe};
 const PIECE: u64 = 1 << 30;
 /// After this much a long wipe writes down how far it is.
 const WRITE_DOWN_EVERY: u64 = 16 << 30;
-/// So many wipes that no caller waits for are under way at once. A driver that starts beside a thousand new volumes
+/// So many wipes of a group that no caller waits for are under way at once. A driver that starts beside a thousand new volumes
 /// would else make all of them active first, and who asks for a volume would wait until the last one is.
 const BEHIND_ANSWERS: usize = 4;
 /// The ends of a device, where signatures stand.
@@ -121,8 +121,8 @@ pub(super) struct Wipes {
     rate: Option<Bytes>,
     /// How long a caller waits before it is told to ask again.
     patience: Duration,
-    /// Places for wipes that no caller waits for.
-    behind_answers: Arc<Semaphore>,
+    /// By the name of a group, the places for wipes that no caller waits for: a disk that hangs holds those of its own.
+    behind_answers: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -170,19 +170,25 @@ impl Job {
 
 impl Wipes {
     pub fn new(host: Arc<dyn Host>, rate: Option<Bytes>, patience: Duration) -> Self {
-        let behind_answers = Arc::new(Semaphore::new(BEHIND_ANSWERS));
         Wipes {
             jobs: Mutex::default(),
             wiped: Arc::default(),
             host,
             rate,
             patience,
-            behind_answers,
+            behind_answers: Mutex::default(),
         }
     }
 
     fn jobs(&self) -> std::sync::MutexGuard<'_, HashMap<VolumeKey, Job>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The places of a group for wipes that no caller waits for.
+    fn places(&self, group: &str) -> Arc<Semaphore> {
+        let mut all = self.behind_answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let its = all.entry(group.to_owned());
+        its.or_insert_with(|| Arc::new(Semaphore::new(BEHIND_ANSWERS))).clone()
     }
 
     /// How much was wiped since the start.
@@ -209,7 +215,7 @@ impl Wipes {
     }
 
     /// Start a wipe without waiting for it; one that is under way for the volume goes on. It begins when fewer than
-    /// [`BEHIND_ANSWERS`] such are under way, or when a caller waits for it.
+    /// [`BEHIND_ANSWERS`] such of its group are under way, or when a caller waits for it.
     pub fn start(&self, task: Task) {
         self.join(task);
     }
@@ -295,10 +301,10 @@ impl Wipes {
         };
         jobs.insert(task.key().clone(), job.clone());
         let (host, rate, its) = (self.host.clone(), self.rate, job.clone());
-        let (wiped, behind_answers) = (self.wiped.clone(), self.behind_answers.clone());
+        let (wiped, places) = (self.wiped.clone(), self.places(task.found.group.name()));
         tokio::spawn(async move {
             let _place = tokio::select! {
-                place = behind_answers.acquire() => place.ok(),
+                place = places.acquire() => place.ok(),
                 () = its.wanted.notified() => None,
             };
             let result = match caught("wipes", run(host.as_ref(), &task, rate, &its)).await {

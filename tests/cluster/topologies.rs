@@ -72,9 +72,14 @@ async fn a_claim_whose_class_names_keys_of_others_is_told_once_which_key_there_i
     api.delete::<PersistentVolumeClaim>("shop/hostname");
     claim(&api, "hostname", "hostname", "Pending");
     assert_eq!(told().await.len(), 2);
+    // A class may come after its claim.
+    claim(&api, "early", "later", "Pending");
+    assert_eq!(told().await.len(), 2);
+    class(&api, "later", DRIVER, "kubernetes.io/hostname");
+    assert_eq!(told().await.len(), 3);
     // One that is bound in time is never looked at.
     claim(&api, "quick", "hostname", "Pending");
     tokio::time::sleep(Duration::from_secs(5)).await;
     claim(&api, "quick", "hostname", "Bound");
-    assert_eq!(told().await.len(), 2);
+    assert_eq!(told().await.len(), 3);
 }

@@ -121,9 +121,9 @@ fn an_archive_is_fetched_from_a_server_of_the_authority_that_the_chart_names() {
 
         world.fetched_archive("direct", &format!("https://{HERE}:{direct}/a.tar"), &archive).await;
         world.claim_from("refused", &class, "64Mi", "ArchivePopulator", "direct").await;
-        world.until_told("refused", "ContentRefused", 1).await;
+        world.until_told("refused", "FillRetried", 1).await;
         let told = world.events("refused").await;
-        let said = told.iter().find(|(reason, _)| reason == "ContentRefused").unwrap();
+        let said = told.iter().find(|(reason, _)| reason == "FillRetried").unwrap();
         assert!(said.1.contains("in the chart's value populator.caBundle"), "{said:?}");
         let claims = world.api::<PersistentVolumeClaim>();
         claims.delete("refused", &DeleteParams::default()).await.unwrap();

@@ -15,7 +15,7 @@ pub(super) fn back(
 ) -> Result<Vec<RollBack>, AskError> {
     let of_claim = |one: &&OrdinalStatus| claim.is_none_or(|claim| one.active_claim == claim);
     let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals).filter(of_claim);
-    let (kept, gone): (Vec<_>, Vec<_>) = ordinals.partition(|one| !one.retained.is_empty());
+    let (kept, gone): (Vec<_>, Vec<_>) = ordinals.partition(|one| one.before().is_some());
     if kept.is_empty() {
         let pods = gone.iter().map(|one| autoscaler.pod_called(one.ordinal));
         return Err(AskError::Refused {

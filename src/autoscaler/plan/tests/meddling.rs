@@ -116,9 +116,13 @@ fn until(mut world: World, but: &[Move], is: impl Fn(&World) -> bool) -> World {
 /// The pod is gone whose claim is to be another one, and nobody has proved yet that its volume is unused: a user lets
 /// the copy begin then, and it comes to its end. The next pod is made.
 fn copied_too_early(left: Left) -> World {
-    let mut world = settle(&World::new(left));
-    world.left = Left { edits: 1, meddles: 2, ..left };
-    let world = world.after(Move::Edit).expect("there is another template");
+    copied_too_early_from(settle(&World::new(left)), left, Move::Edit)
+}
+
+fn copied_too_early_from(mut world: World, left: Left, edit: Move) -> World {
+    world.left = Left { edits: 1, edits_back: 1, meddles: 2, ..left };
+    let mut world = world.after(edit).expect("there is another template");
+    (world.left.edits, world.left.edits_back) = (0, 0);
     let world = until(world, &[Move::MakePod], |world| world.pod.is_none());
     assert_eq!(swap(&world).map(|swap| swap.phase), Some(SwapPhase::Draining), "{world:#?}");
     let meddled = [Move::Meddle(Meddling::LetCopyBegin), Move::BeginCopy, Move::EndCopy];
@@ -143,6 +147,26 @@ fn a_pod_does_not_start_on_a_claim_that_a_user_has_let_be_filled_too_early() {
         let kept: Vec<_> = entry.retained.iter().map(|old| old.claim.clone()).collect();
         assert_eq!((kept, end.claims.len()), (vec![copy], 2));
     }
+}
+
+#[test]
+fn no_pod_goes_back_to_a_copy_that_no_pod_ever_had() {
+    let mut world = settle(&World::new(NOTHING));
+    world.left = Left { edits: 1, ..NOTHING };
+    let mut swapped = settle(&world.after(Move::Edit).expect("there is another template"));
+    // What it had before is kept no more.
+    let old = swapped.status.ordinals[0].retained.remove(0);
+    swapped.claims.remove(&old.claim);
+    let active = swapped.status.ordinals[0].active_claim.clone();
+    let failed = settle(&copied_too_early_from(swapped, NOTHING, Move::EditBack));
+    let entry = &failed.status.ordinals[0];
+    assert!(matches!(entry.retained.as_slice(), [one] if one.spare), "{failed:#?}");
+    let mut back = failed.clone();
+    let content = failed.claims[&entry.retained[0].claim].content.expect("it was filled");
+    (back.back, back.edited) = (Some((1, content)), back.edited + 1);
+    let end = settle(&back);
+    assert_eq!(end.status.reason.as_deref(), Some("RollBackWaits"), "{end:#?}");
+    assert_eq!(end.status.ordinals[0].active_claim, active);
 }
 
 #[test]

@@ -675,7 +675,7 @@ impl World {
     fn ask_for_before(&mut self) -> bool {
         let entry = self.status.of(0).filter(|entry| entry.generation > 0);
         let asked = entry.and_then(|entry| {
-            let before = self.claims.get(&entry.retained.last()?.claim)?;
+            let before = self.claims.get(&entry.before()?.claim)?;
             Some((entry.generation, before.content?))
         });
         self.left.backs -= 1;
