@@ -33,7 +33,7 @@ const WRITER: &str = "pliant-operator";
 const LATE: Duration = Duration::from_secs(10);
 
 /// After an API server that did not answer, and for a class that is not there yet.
-const AGAIN: Duration = Duration::from_mins(1);
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// How many claims are judged at once: a namespace that takes no events is to keep no other one waiting.
 const AT_ONCE: usize = 16;
@@ -146,7 +146,7 @@ async fn is_judged(client: &Client, claim: Arc<ClaimSummary>) -> (Arc<ClaimSumma
         has_class = judge(client, &claim).await?;
         Ok(())
     };
-    let is_done = is_done(LOOP, &place, work).await;
+    let is_done = is_done(LOOP, &place, Box::pin(work)).await;
     (claim, is_done && has_class)
 }
 
