@@ -74,7 +74,7 @@ fn volumes(
     Ok((!is_same(&volumes, &had)).then(|| set("/spec/volumes", json!(volumes))))
 }
 
-/// The changes after which a pod is not scheduled, if a claim of it gets another volume; or why it is not
+/// The changes after which a pod is not scheduled, if a claim of it gets another volume or has not all yet; or why it is not
 /// made yet.
 fn gate(pod: &Pod, autoscalers: &[PvcAutoscaler]) -> Result<Vec<PatchOperation>, String> {
     let is_marked = is_gated(pod) && pod.labels().contains_key(GATE);

@@ -17,10 +17,10 @@ use crate::cluster::{Look, VolumeSeen, Wish};
 use crate::volume::{Fence, VolumeId};
 
 impl Turn<'_> {
-    /// Whether it is proved that nobody writes to the old volume, and that nobody will. Until then its node
+    /// Prove that nobody writes to the old volume, and that nobody will; true once that is so. Until then its node
     /// is asked. For a volume of another driver what Kubernetes knows has to do: that the pod has no object
     /// any more, and that its node does not run it.
-    pub(super) fn is_proved_unused(&mut self, from: &str) -> bool {
+    pub(super) fn prove_unused(&mut self, from: &str) -> bool {
         let seen = self.seen;
         let Some(looked_up) = seen.volumes.get(from) else { return false };
         if self.is_known_unused() {

@@ -264,7 +264,7 @@ impl Turn<'_> {
             return self.go_on(SwapPhase::Draining, None, None);
         }
         // No pod can start with a claim that is not there.
-        let is_left = self.seen.claim(&from).is_none() || self.is_proved_unused(&from);
+        let is_left = self.seen.claim(&from).is_none() || self.prove_unused(&from);
         // Last the claim is written to: whoever has decided to delete it when its time was over does so no more.
         if is_left && self.is_free(&to) && self.is_reopened(&to) && self.is_reinstated(&to) {
             return if self.keeps_name() { self.begin_exchange(None) } else { self.switch_back() };

@@ -104,7 +104,7 @@ impl Turn<'_> {
         self.stop_writers(&from);
         if !self.seen.writers(&from).is_empty() {
             self.go_on(SwapPhase::Draining, None, None);
-        } else if self.is_proved_unused(&from) {
+        } else if self.prove_unused(&from) {
             self.tell_of_filling(&filling);
             self.report_slow_binding(&filling);
             self.go_on(SwapPhase::FinalCopy, filling.progress, filling.message);
@@ -305,8 +305,8 @@ impl Turn<'_> {
         self.roll_back();
     }
 
-    /// Remove what was made. The pod that waits for the new claim was never started: it has no volume. It is
-    /// replaced when that of the old one is its own again.
+    /// Remove what was made, or keep it where a user has given it a volume. The pod that waits for the new claim is
+    /// replaced when the old one is its own again.
     pub(super) fn roll_back(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         self.says.progress = Some(format!("pod {}: RollingBack", self.pod()));
