@@ -51,6 +51,14 @@ async fn stopped(world: &World, old: &str) {
     assert!(is_held(&world.claim(old).unwrap()));
 }
 
+/// The volume stays, with all that the pod wrote.
+fn stays_whole(world: &World, volume: &str) {
+    let pv: PersistentVolume = world.api.get(volume).expect("its volume stays");
+    let policy = pv.spec.unwrap().persistent_volume_reclaim_policy;
+    assert_eq!(policy.as_deref(), Some("Retain"));
+    assert_eq!(world.play().contents[volume], Content::Whole("ww".to_owned()));
+}
+
 #[test]
 fn what_no_copy_has_begun_of_stays_as_a_volume_and_that_is_told() {
     block_on(async {
@@ -65,10 +73,7 @@ fn what_no_copy_has_begun_of_stays_as_a_volume_and_that_is_told() {
         world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
         world.rest().await;
         assert!(world.claim(&old).is_none());
-        let pv: PersistentVolume = world.api.get(&volume).expect("its volume stays");
-        let policy = pv.spec.unwrap().persistent_volume_reclaim_policy;
-        assert_eq!(policy.as_deref(), Some("Retain"));
-        assert_eq!(world.play().contents[&volume], Content::Whole("ww".to_owned()));
+        stays_whole(&world, &volume);
         let message = world.status().message.unwrap_or_default();
         assert!(message.contains(&format!("Its volume {volume} stays")), "{message}");
         assert_eq!(world.told("SwapFailed"), 1);
@@ -97,10 +102,7 @@ fn no_annotation_of_a_tenant_has_the_only_copy_deleted() {
         world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
         world.rest().await;
         assert!(world.claim(&old).is_none());
-        let pv: PersistentVolume = world.api.get(&volume).expect("its volume stays");
-        let policy = pv.spec.unwrap().persistent_volume_reclaim_policy;
-        assert_eq!(policy.as_deref(), Some("Retain"));
-        assert_eq!(world.play().contents[&volume], Content::Whole("ww".to_owned()));
+        stays_whole(&world, &volume);
     });
 }
 
