@@ -78,7 +78,7 @@ pub struct OperatorRole {
 /// The flags of the proxies by which archives are fetched.
 #[derive(Debug, Args)]
 pub struct ProxyFlags {
-    /// Proxy for archives with an http address, such as http://proxy.example:3128 [default: none]
+    /// Proxy for archives with an http address, such as `http://proxy.example:3128` [default: none]
     #[arg(long, value_name = "URL", env = "PLIANT_POPULATOR_HTTP_PROXY", hide_env_values = true)]
     pub populator_http_proxy: Option<String>,
     /// Proxy for archives with an https address [default: none]

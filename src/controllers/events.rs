@@ -4,7 +4,7 @@
 //! is one event, whose name follows from what it tells and from the events before it, which stand in the
 //! API server; so of several replicas one writes it, and one that starts anew goes on where it was.
 //!
-//! The events about one node and its volumes are a [`Part`]: a change costs a look at its part, and what the program
+//! The events about one node and its volumes are a part: a change costs a look at its part, and what the program
 //! stumbles over in one part keeps no event of another one from being written.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
