@@ -8,7 +8,6 @@ mod groups;
 mod judge;
 mod look;
 mod print;
-mod tools;
 
 pub use groups::{Fault, Found};
 pub use judge::{judge, judge_machine};

@@ -27,6 +27,7 @@ mod state;
 mod things;
 mod tools;
 mod udev;
+mod version;
 mod waiting;
 
 pub use cmd::{Cmd, Output};
@@ -39,6 +40,7 @@ pub use things::{
 };
 pub use tools::{TOOLS, Tool};
 pub use udev::{UDEV_RULES, UDEV_RULES_FILE, write_udev_rules};
+pub use version::{at_least, version_in};
 
 use std::collections::BTreeMap;
 use std::fmt;

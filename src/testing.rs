@@ -59,6 +59,9 @@ pub struct FakeHost {
     held: watch::Sender<bool>,
 }
 
+/// The LVM of the image, which a machine has unless it is given another.
+const LVM_VERSION: &str = "2.03.31";
+
 /// All of the machine. Cloning it is what a restart does.
 #[derive(Clone, Default)]
 struct World {
@@ -85,6 +88,7 @@ struct World {
     /// What each thick snapshot shows, by its volume's uuid.
     frozen: BTreeMap<String, Pages>,
     uuids: u64,
+    lvm_version: &'static str,
     effects: Effects,
     faults: Faults,
     counts: BTreeMap<&'static str, u64>,
@@ -99,7 +103,7 @@ impl Default for FakeHost {
 impl FakeHost {
     /// A machine without disks.
     pub fn new() -> Self {
-        let mut world = World::default();
+        let mut world = World { lvm_version: LVM_VERSION, ..World::default() };
         world.boot();
         for path in ["/", "/dev", "/run", "/var", "/var/lib", "/var/lib/kubelet"] {
             world.paths.insert(PathBuf::from(path), true);

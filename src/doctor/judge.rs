@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::look::MODULES;
-use super::tools::{self, LVM_AT_LEAST};
 use super::{Fault, Finding, Found, Seen, Udev};
-use crate::host::{TOOLS, UDEV_RULES, UDEV_RULES_FILE};
+use crate::host::{TOOLS, UDEV_RULES, UDEV_RULES_FILE, at_least};
 use crate::lvm::Group;
+
+/// Volumes are made with `--setautoactivation n`, which came with this version.
+const LVM_AT_LEAST: [u32; 3] = [2, 3, 12];
 
 /// Say what it means, in the order in which one would put it right.
 pub fn judge(seen: &Seen) -> Vec<Finding> {
@@ -102,7 +104,7 @@ fn programs(seen: &Seen) -> Vec<Finding> {
                 Some(version) if tool.program != "lvm" => {
                     Finding::good(format!("{} {version}", tool.program).trim_end())
                 }
-                Some(version) if tools::at_least(version, LVM_AT_LEAST) => {
+                Some(version) if at_least(version, LVM_AT_LEAST) => {
                     Finding::good(format!("lvm {version}"))
                 }
                 Some(version) => Finding::bad(

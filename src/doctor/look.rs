@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::groups::{self, Found};
-use super::tools;
 use crate::causes;
-use crate::host::{Cmd, Host, HostError, PathKind, TOOLS, UDEV_RULES_FILE};
+use crate::host::{Cmd, Host, HostError, PathKind, TOOLS, UDEV_RULES_FILE, version_in};
 
 /// What was seen of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -148,7 +147,7 @@ async fn tools(host: &dyn Host) -> BTreeMap<&'static str, String> {
             Err(HostError::NotStarted { .. }) => continue,
             Err(_) => String::new(),
         };
-        let version = tools::version_in(&printed).unwrap_or_default();
+        let version = version_in(&printed).unwrap_or_default();
         found.insert(tool.program, version.to_owned());
     }
     found

@@ -24,7 +24,7 @@ const fn tool(
     Tool { program, ask, package, purpose }
 }
 
-/// All of them; the image installs exactly these packages.
+/// All of them; the image installs exactly these packages, and the certificates of public authorities.
 pub const TOOLS: [Tool; 12] = [
     tool("lvm", &["version"], "lvm2", "every volume"),
     tool("mkfs.ext4", &["-V"], "e2fsprogs", "making ext4"),

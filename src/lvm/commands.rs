@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::bytes::Bytes;
-use crate::host::Cmd;
+use crate::host::{Cmd, at_least, version_in};
 use crate::lvm::group::{Group, Lv, Piece};
 use crate::lvm::report::{self, Outcome, Refusal};
 use crate::lvm::spent::code_of;
@@ -36,6 +36,12 @@ pub fn before_extents(optimal_io: Bytes) -> Bytes {
 
 /// The size of an extent in a group that was made here: LVM's default.
 pub const EXTENT: Bytes = Bytes::mib(4);
+
+/// From this version on LVM looks at the file system on a volume before it makes it smaller, and has options for that.
+///
+/// # Source
+/// `WHATS_NEW` of LVM2: 2.03.17 came with `--fs`.
+const LOOKS_AT_CONTENTS: [u32; 3] = [2, 3, 17];
 
 /// A logical volume to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,9 +123,24 @@ impl Turn {
     /// Give back what a logical volume has behind its first `extents` extents, which nobody may need.
     pub async fn reduce(&self, lv: &str, extents: u64) -> Result<Lv, LvmError> {
         self.heal_before(lv).await?;
-        let cmd = Cmd::new("lvreduce").args(["-y", "-l", &extents.to_string()]).arg(self.path(lv));
+        // What the file system needs was looked at. LVM would look again, by a path that only udev makes, and refuse
+        // what it does not know.
+        let unseen: &[&str] =
+            if self.looks_at_contents().await? { &["--fs", "ignore"] } else { &[] };
+        let cmd = Cmd::new("lvreduce")
+            .arg("-y")
+            .args(unseen)
+            .args(["-l", &extents.to_string()])
+            .arg(self.path(lv));
         let said = self.command(cmd).await?;
         self.expect(lv, said, |lv| lv.extents() == extents).await
+    }
+
+    /// Whether LVM looks at what is on a volume before it makes it smaller, unless it is asked not to.
+    async fn looks_at_contents(&self) -> Result<bool, LvmError> {
+        let told = self.group.host.run(Cmd::new("lvm").arg("version")).await;
+        let told = told.map_err(|error| self.group.failed(error))?;
+        Ok(version_in(&told.stdout).is_none_or(|version| at_least(version, LOOKS_AT_CONTENTS)))
     }
 
     /// Replace tags of a logical volume in one commit.

@@ -57,6 +57,11 @@ impl FakeHost {
         self.lock().faults.lvm_dies_after = Some(n);
     }
 
+    /// Let LVM be another version, such as `2.03.16`.
+    pub fn set_lvm_version(&self, version: &'static str) {
+        self.lock().lvm_version = version;
+    }
+
     /// Let a program be none that this machine has.
     pub fn uninstall(&self, program: &str) {
         self.lock().faults.uninstalled = Some(program.to_owned());

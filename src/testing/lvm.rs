@@ -40,7 +40,7 @@ struct Line {
     names: Vec<String>,
 }
 
-const WITH_VALUE: [&str; 9] = [
+const WITH_VALUE: [&str; 10] = [
     "-l",
     "-n",
     "-i",
@@ -50,6 +50,7 @@ const WITH_VALUE: [&str; 9] = [
     "--metadatasize",
     "--setautoactivation",
     "--alloc",
+    "--fs",
 ];
 
 impl Line {

@@ -29,6 +29,10 @@ impl FakeHost {
             cmd.args.iter().map(|arg| arg.to_str().expect("arguments are text")).collect();
         let last = PathBuf::from(words.last().copied().unwrap_or_default());
         match (cmd.program, words.as_slice()) {
+            ("lvm", ["version"]) => Ok(ended(
+                0,
+                &format!("  LVM version:     {}(2) (2025-02-27)\n", self.lock().lvm_version),
+            )),
             ("blkid", ["-p", "-o", "export", _]) => self.lock().blkid(&last),
             ("wipefs", ["-n", ..]) => self.lock().wipefs(&last),
             ("wipefs", ["-a", _]) => {

@@ -67,6 +67,20 @@ fn a_shrunk_volume_grows_only_after_its_release() {
     });
 }
 
+/// From 2.03.17 on LVM looks at the file system itself, by a path that a container does not have; before it knows no
+/// option not to.
+#[test]
+fn each_lvm_gives_back_what_a_file_system_left() {
+    block_on(async {
+        for (version, mode) in [("2.03.16", EXT4), ("2.03.17", EXT4), ("2.03.16", BTRFS)] {
+            let (host, _, node) = after(&used(mode)).await;
+            host.set_lvm_version(version);
+            node.shrink(&id_of(VOLUME), Bytes::mib(LESS)).await.unwrap();
+            assert_eq!(size(&host), LESS, "{version} {mode}");
+        }
+    });
+}
+
 #[test]
 fn what_is_given_back_to_the_group_is_wiped() {
     block_on(async {

@@ -5,6 +5,7 @@ use super::super::groups::{allocate, append, set, truncate};
 use super::snapshots::{below, origin_of, real_of};
 use super::steps::{Step, commit};
 use super::{Line, Plan, Refusal, World, no};
+use crate::host::at_least;
 use crate::lvm::group::{Group, Lv};
 
 impl World {
@@ -86,7 +87,13 @@ impl World {
     }
 
     pub(super) fn lvreduce(&mut self, line: &Line) -> Plan {
-        line.only(&["-y", "-l"], &[]);
+        line.only(&["-y", "-l"], &["--fs"]);
+        match (at_least(self.lvm_version, [2, 3, 17]), line.has("--fs")) {
+            (true, false) => return Err(no("Failed to get LV path")),
+            (false, true) => return Err(Refusal(3, "unrecognized option '--fs'".to_owned())),
+            (true, true) => assert_eq!(line.value("--fs"), "ignore", "{}", line.typed),
+            (false, false) => {}
+        }
         let (group, mut lv) = self.changeable_lv(line)?;
         let (wanted, now) = (line.extents(), lv.extents());
         if wanted == 0 || wanted >= now {

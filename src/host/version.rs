@@ -1,10 +1,7 @@
 //! The versions that programs print.
 
-/// Volumes are made with `--setautoactivation n`, which came with this version.
-pub const LVM_AT_LEAST: [u32; 3] = [2, 3, 12];
-
 /// The version in what a program printed: the first word that begins with digits, a dot, digits.
-pub(super) fn version_in(text: &str) -> Option<&str> {
+pub fn version_in(text: &str) -> Option<&str> {
     text.split(|c: char| c.is_whitespace() || c == '(').find_map(|word| {
         let word = word.trim_start_matches('v');
         let word = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
@@ -17,7 +14,7 @@ pub(super) fn version_in(text: &str) -> Option<&str> {
 
 /// Whether a version is at least another, part by part. Of a part such as `1rc2` the number counts; a part that is
 /// not there is 0.
-pub(super) fn at_least(version: &str, least: [u32; 3]) -> bool {
+pub fn at_least(version: &str, least: [u32; 3]) -> bool {
     let number = |part: &str| {
         let digits = part.bytes().take_while(u8::is_ascii_digit).count();
         part[..digits].parse().unwrap_or(0)
@@ -54,7 +51,7 @@ mod tests {
             ("2.02.187", false),
             ("3.0", true),
         ] {
-            assert_eq!(at_least(version, LVM_AT_LEAST), enough, "{version}");
+            assert_eq!(at_least(version, [2, 3, 12]), enough, "{version}");
         }
     }
 }
