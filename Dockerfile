@@ -2,7 +2,7 @@
 
 # Pin both by digest for a release: --build-arg RUST_IMAGE=rust:1.89-slim-trixie@sha256:…
 ARG RUST_IMAGE=rust:1.89-slim-trixie
-ARG BASE_IMAGE=debian:13-slim
+ARG BASE_IMAGE=debian:trixie-slim
 
 # On the machine that builds, whichever the image is for.
 FROM --platform=$BUILDPLATFORM ${RUST_IMAGE} AS build
