@@ -12,9 +12,10 @@ use tokio::time::Instant;
 
 use crate::api::{
     NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity,
-    SwapPhase, VolumeOnNode,
+    SwapPhase, VolumeOnNode, ordinal_of,
 };
 use crate::autoscaler::SUPERSEDED_BY;
+use crate::autoscaler::hold::{is_held, told_claims};
 use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper, PAUSE, until};
 use crate::autoscaler::orphans::keeper_of;
 use crate::autoscaler::remake::claims_of;
@@ -39,11 +40,11 @@ const SLOTS: Slots = Slots { all: AT_ONCE, of_namespace: AT_ONCE / 2, not_urgent
 enum What {
     /// Volumes that only a copy may read, or that do not grow: each by its id.
     Volumes,
-    /// Claims that are held: all together, if one of a namespace that has any may be forgotten.
+    /// Claims that are held, by namespace and name.
     Claims,
     /// Exchanges that were begun, by namespace.
     Exchanges,
-    /// Pods behind our gate, as the claims.
+    /// Pods behind our gate, by namespace and name.
     Gates,
     /// Claims with copies, and what those are filled from, by their PvcAutoscaler that is not there any more.
     Copies,
@@ -67,6 +68,21 @@ impl What {
 
 /// What is looked at for one kind.
 type Key = (What, String);
+
+/// The key of what is at a place.
+fn key_at((namespace, name): &Place) -> String {
+    format!("{namespace}/{name}")
+}
+
+/// As [`key_at`], of an object.
+fn key_of(one: &impl ResourceExt) -> String {
+    key_at(&(one.namespace().unwrap_or_default(), one.name_any()))
+}
+
+/// Namespace and name of what has a key.
+fn place_of(key: &str) -> (&str, &str) {
+    key.split_once('/').unwrap_or_default()
+}
 
 /// What may be forgotten: of what something has changed, and what is looked at.
 #[derive(Debug)]
@@ -104,6 +120,12 @@ struct Concerned {
     keepers: BTreeSet<Place>,
     /// The ids of volumes.
     volumes: BTreeSet<String>,
+    /// Claims that have changed, or of which a PvcAutoscaler that has changed tells or told.
+    claims: BTreeSet<Place>,
+    /// Pods behind our gate that have changed.
+    pods: BTreeSet<Place>,
+    /// The StatefulSets of PvcAutoscalers that have changed: those hold pods of these.
+    sets: BTreeSet<Place>,
 }
 
 /// A claim whose volume nobody knows of any more, as it is now.
@@ -134,7 +156,12 @@ impl News {
         let mut concerned =
             Concerned { left: !self.answers.take().is_empty(), ..Concerned::default() };
         let is_any_restricted = keeper.cluster.nodes().has_restricted();
-        for Change { place, .. } in self.autoscalers.take().these(&mut concerned.all) {
+        for change in self.autoscalers.take().these(&mut concerned.all) {
+            let place = change.place.clone();
+            let told = change.both().flat_map(|one| told_claims(one.status.as_ref()));
+            concerned.claims.extend(told.map(|claim| (place.0.clone(), claim.clone())));
+            let sets = change.both().filter_map(|one| one.spec.stateful_set());
+            concerned.sets.extend(sets.map(|set| (place.0.clone(), set.to_owned())));
             if is_any_restricted {
                 for claim in keeper.watches.claims_kept_by(&place.0, &place.1) {
                     concerned.volumes.extend(keeper.volume_of(&claim));
@@ -145,6 +172,7 @@ impl News {
         }
         for change in self.claims.take().these(&mut concerned.all) {
             let namespace = change.place.0.clone();
+            concerned.claims.insert(change.place.clone());
             for claim in change.both() {
                 let by = claim.kept_by.as_deref();
                 concerned.keepers.extend(by.map(|by| (namespace.clone(), by.to_owned())));
@@ -155,7 +183,7 @@ impl News {
             concerned.namespaces.insert(namespace);
         }
         let gated = self.gated.take().these(&mut concerned.all).into_iter();
-        concerned.namespaces.extend(gated.map(|change| change.place.0));
+        concerned.pods.extend(gated.map(|change| change.place));
         for change in self.sources.take().these(&mut concerned.all) {
             let by = change.both().filter_map(|one| keeper_of(&**one));
             let by = by.map(|by| (change.place.0.clone(), by.to_owned()));
@@ -227,6 +255,11 @@ impl Rounds {
         if concerned.left {
             self.changed.extend(self.later.keys().chain(&self.under_way).cloned());
         }
+        // Of all others none waits for a claim or a volume.
+        let waits = |(what, pod): &&Key| {
+            *what == What::Gates && concerned.namespaces.contains(place_of(pod).0)
+        };
+        self.changed.extend(self.later.keys().chain(&self.under_way).filter(waits).cloned());
         for what in What::ALL {
             let keys = keeper.may_be_forgotten(what, concerned).into_iter();
             self.changed.extend(keys.map(|key| (what, key)));
@@ -320,22 +353,33 @@ impl Keeper {
 
     /// What of a kind may be forgotten, of what the news concern.
     fn may_be_forgotten(&self, what: What, concerned: &Concerned) -> BTreeSet<String> {
-        let all = String::new();
-        let mut namespaces = concerned.namespaces.iter();
         match what {
             What::Volumes if concerned.all => self.cluster.nodes().restricted(),
             What::Volumes => {
                 let is_restricted = |id: &&String| self.cluster.nodes().tells_restricted(id);
                 concerned.volumes.iter().filter(is_restricted).cloned().collect()
             }
+            What::Claims if concerned.all => {
+                self.watches.held_claims().iter().map(|claim| key_of(&**claim)).collect()
+            }
             What::Claims => {
-                let is_any =
-                    concerned.all || namespaces.any(|one| self.watches.holds_claims_in(one));
-                is_any.then_some(all).into_iter().collect()
+                let is_held = |(namespace, name): &&Place| {
+                    self.watches.claims().get_in(namespace, name).is_some_and(|one| is_held(&*one))
+                };
+                concerned.claims.iter().filter(is_held).map(key_at).collect()
+            }
+            What::Gates if concerned.all => {
+                let gated = self.gated.all().into_iter().filter(|pod| pod.is_gated);
+                gated.map(|pod| key_of(&*pod)).collect()
             }
             What::Gates => {
-                let is_any = concerned.all || namespaces.any(|one| self.gated.has_key(one));
-                is_any.then_some(all).into_iter().collect()
+                let held = concerned.sets.iter().flat_map(|(namespace, set)| {
+                    let mut pods = self.gated.with_key(namespace);
+                    pods.retain(|pod| ordinal_of(&pod.name_any(), set).is_some());
+                    pods
+                });
+                let held = held.map(|pod| key_of(&*pod));
+                concerned.pods.iter().map(key_at).chain(held).collect()
             }
             // Of all: they last for seconds, and are as many as swaps are allowed at once.
             What::Exchanges => {
@@ -350,7 +394,7 @@ impl Keeper {
         }
     }
 
-    /// The namespace that a key of a kind is of; empty for what is looked at all together.
+    /// The namespace that a key of a kind is of; empty for a volume that no claim has.
     fn namespace_of(&self, what: What, key: &str) -> String {
         match what {
             What::Volumes => {
@@ -358,8 +402,8 @@ impl Keeper {
                 let claim = pv.as_ref().and_then(|pv| pv.spec.claim_ref.as_ref());
                 claim.map(|claim| claim.namespace.clone()).unwrap_or_default()
             }
-            What::Claims | What::Exchanges | What::Gates => key.to_owned(),
-            What::Copies => key.split('/').next().unwrap_or_default().to_owned(),
+            What::Exchanges => key.to_owned(),
+            What::Claims | What::Gates | What::Copies => place_of(key).0.to_owned(),
         }
     }
 
@@ -372,9 +416,9 @@ impl Keeper {
     async fn give_back(&self, what: What, key: &str) -> bool {
         match what {
             What::Volumes => Box::pin(self.look_for_forgotten(key)).await,
-            What::Claims => Box::pin(self.let_go_of_forgotten()).await,
+            What::Claims => Box::pin(self.let_go_if_forgotten(place_of(key))).await,
             What::Exchanges => Box::pin(self.end_forgotten_exchanges(key)).await,
-            What::Gates => Box::pin(self.open_gates()).await,
+            What::Gates => Box::pin(self.try_to_open_gate(place_of(key))).await,
             What::Copies => Box::pin(self.clean_up_orphans(key)).await,
         }
     }

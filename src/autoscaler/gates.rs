@@ -1,7 +1,6 @@
 //! Has pods scheduled whose claims have the volumes that they were to get, or will get none: also of a
 //! PvcAutoscaler that was deleted midway.
 
-use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodSchedulingGate};
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch};
@@ -10,31 +9,34 @@ use serde_json::json;
 use crate::api::{GATE, PvcAutoscaler, controlling_stateful_set, is_gated};
 use crate::autoscaler::WRITER;
 use crate::autoscaler::exchange::record;
-use crate::autoscaler::keeper::{AT_ONCE, Keeper};
+use crate::autoscaler::keeper::Keeper;
 use crate::causes;
 use crate::cluster::{PodVersion, caught_in_time, list, report_unfinished, volume_of, writes};
 use crate::volume::Use;
 
 impl Keeper {
-    /// Take our gate off every pod that waits for nothing; whether one is left that should not be.
-    pub(super) async fn open_gates(&self) -> bool {
-        let gated = self.gated.all().into_iter().filter(|pod| pod.is_gated);
-        let opened = stream::iter(gated).map(|pod| async move {
-            match Box::pin(caught_in_time("gated pods", self.open_gate(&pod))).await {
-                Ok(Ok(is_left)) => is_left,
-                Ok(Err(error)) => {
-                    let (pod, error) = (pod.name_any(), causes::in_full(&error));
-                    tracing::warn!(pod, error, "it is not known whether a pod is to be scheduled");
-                    true
-                }
-                Err(why) => {
-                    report_unfinished(&self.client, WRITER, &*pod, &why).await;
-                    true
-                }
+    /// Take our gate off a pod that waits for nothing; whether it waits for what no PvcAutoscaler tells, or that is not
+    /// known.
+    pub(super) async fn try_to_open_gate(&self, (namespace, name): (&str, &str)) -> bool {
+        let seen = self.gated.get_in(namespace, name).filter(|pod| pod.is_gated);
+        let Some(seen) = seen else { return false };
+        match Box::pin(caught_in_time("gated pods", self.open_gate(&seen))).await {
+            Ok(Ok(is_left)) => is_left,
+            Ok(Err(error)) => {
+                let (pod, error) = (name, causes::in_full(&error));
+                tracing::warn!(
+                    pod,
+                    namespace,
+                    error,
+                    "it is not known whether a pod is to be scheduled"
+                );
+                true
             }
-        });
-        // Many start together when a workload is scaled up; one whose call hangs holds up no other.
-        opened.buffer_unordered(AT_ONCE).fold(false, async |any, is_left| any | is_left).await
+            Err(why) => {
+                report_unfinished(&self.client, WRITER, &*seen, &why).await;
+                true
+            }
+        }
     }
 
     async fn open_gate(&self, seen: &PodVersion) -> Result<bool, kube::Error> {

@@ -6,7 +6,6 @@
 //! Kubernetes starts no pod with a claim that was deleted. So a copy that runs is waited for; else the swap
 //! is given up, and the volume stays when the claim goes.
 
-use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim};
 use kube::api::{ListParams, Patch};
 use kube::{Api, ResourceExt};
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::api::{FillingPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase};
 use crate::autoscaler::exchange::owner;
-use crate::autoscaler::keeper::{AT_ONCE, Keeper};
+use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{is_ending, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
@@ -31,7 +30,7 @@ use crate::populators;
 pub(super) const HELD_FOR: &str = "pliant.io/swap-protection";
 
 /// Whether a claim stays until a swap lets go of it.
-fn is_held(claim: &impl ResourceExt) -> bool {
+pub(super) fn is_held(claim: &impl ResourceExt) -> bool {
     claim.finalizers().iter().any(|one| one == SWAP)
 }
 
@@ -89,12 +88,17 @@ fn has_begun(pod: &PodSummary) -> bool {
     matches!(phase, Some("Running" | "Succeeded"))
 }
 
-/// Whether a claim is told of, so that it is let go when that is right.
+/// The claims that a status tells of, so that they are let go when that is right.
+pub(super) fn told_claims(status: Option<&PvcAutoscalerStatus>) -> impl Iterator<Item = &String> {
+    let ordinals = status.into_iter().flat_map(|status| &status.ordinals);
+    ordinals.flat_map(|one: &OrdinalStatus| {
+        [&one.active_claim].into_iter().chain(one.retained.iter().map(|old| &old.claim))
+    })
+}
+
+/// Whether a claim is one of them.
 pub(super) fn is_told(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool {
-    let is_its = |one: &OrdinalStatus| {
-        one.active_claim == claim || one.retained.iter().any(|old| old.claim == claim)
-    };
-    status.is_some_and(|status| status.ordinals.iter().any(is_its))
+    told_claims(status).any(|told| told == claim)
 }
 
 /// Whether a PersistentVolume says that a swap holds its claim.
@@ -205,29 +209,28 @@ impl Keeper {
         writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), WRITER).await
     }
 
-    /// Let go of claims of which no PvcAutoscaler tells: theirs was deleted midway. Whether there are any.
-    pub(super) async fn let_go_of_forgotten(&self) -> bool {
-        let released = stream::iter(self.watches.held_claims()).map(|claim| async move {
-            let released = caught_in_time("held claims", self.release_if_forgotten_by_all(&claim));
-            match Box::pin(released).await {
-                Ok(Ok(is_any)) => is_any,
-                Ok(Err(error)) => {
-                    let (claim, error) = (claim.name_any(), causes::in_full(&error));
-                    tracing::warn!(
-                        claim,
-                        error,
-                        "it is not known whether a claim is still to be held"
-                    );
-                    true
-                }
-                Err(why) => {
-                    report_unfinished(&self.client, WRITER, &*claim, &why).await;
-                    true
-                }
+    /// Let go of a claim of which no PvcAutoscaler tells: its own was deleted midway. Whether it may still be held.
+    pub(super) async fn let_go_if_forgotten(&self, (namespace, name): (&str, &str)) -> bool {
+        let Some(claim) = self.watches.claims().get_in(namespace, name) else { return false };
+        let released = caught_in_time("held claims", self.release_if_forgotten_by_all(&claim));
+        match Box::pin(released).await {
+            Ok(Ok(is_any)) => is_any,
+            Ok(Err(error)) => {
+                let error = causes::in_full(&error);
+                let claim = name;
+                tracing::warn!(
+                    claim,
+                    namespace,
+                    error,
+                    "it is not known whether a claim is still to be held"
+                );
+                true
             }
-        });
-        // Whoever has claims can have any number of them held.
-        released.buffer_unordered(AT_ONCE).fold(false, async |any, is_left| any | is_left).await
+            Err(why) => {
+                report_unfinished(&self.client, WRITER, &*claim, &why).await;
+                true
+            }
+        }
     }
 
     async fn release_if_forgotten_by_all(&self, claim: &ClaimSummary) -> Result<bool, kube::Error> {

@@ -22,11 +22,6 @@ fn claims_in(namespace: &str) -> String {
 /// The key of the claims that a swap holds.
 const HELD: &str = "held";
 
-/// The key of those of them that are of a namespace.
-fn held_in(namespace: &str) -> String {
-    format!("held in {namespace}")
-}
-
 /// The key of the claims that are filled from an object of their own name, as a swap for a PvcAutoscaler makes them.
 fn copies_of(namespace: &str, autoscaler: &str) -> String {
     format!("copies of {namespace}/{autoscaler}")
@@ -57,7 +52,7 @@ fn keys_of_claim(claim: &ClaimSummary) -> Vec<String> {
     let mut keys = vec![claims_in(namespace)];
     keys.extend(claim.kept_by.as_deref().map(|by| kept_by(namespace, by)));
     if claim.finalizers().iter().any(|one| one == HELD_BY_SWAP) {
-        keys.extend([HELD.to_owned(), held_in(namespace)]);
+        keys.push(HELD.to_owned());
     }
     if claim.may_grow() {
         keys.push(ClaimSummary::MAY_GROW.to_owned());
@@ -149,11 +144,6 @@ impl Watches {
     /// The claims that a swap holds.
     pub fn held_claims(&self) -> Vec<Arc<ClaimSummary>> {
         self.claims.with_key(HELD)
-    }
-
-    /// Whether a swap holds a claim of a namespace.
-    pub fn holds_claims_in(&self, namespace: &str) -> bool {
-        self.claims.has_key(&held_in(namespace))
     }
 
     /// The claims that are filled from an object of their own name, as a swap for a PvcAutoscaler makes them.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use pliant::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use pliant::api::{AutoscalerPhase, GATE, PvcAutoscaler, PvcAutoscalerStatus};
+use pliant::testing::FakeApi;
 use serde_json::json;
 
 use crate::block_on;
@@ -49,7 +50,7 @@ async fn crowd(world: &World, namespace: &str) {
     for at in 0..CROWD {
         world.want_in(namespace, &format!("w{at:03}"), "missing");
     }
-    let is_begun = |_: &pliant::testing::FakeApi| world.looks("missing") > 0;
+    let is_begun = |_: &FakeApi| world.looks("missing") > 0;
     world.api.until("the first ones are looked at", is_begun).await;
 }
 
@@ -62,7 +63,7 @@ fn a_swap_comes_before_all_of_its_namespace_that_wait() {
         world.until("it is swapped", is_swapped).await;
         crowd(&world, SHOP).await;
         let (own, others) = (world.looks("nginx"), world.looks("missing"));
-        let has_had_three = |_: &pliant::testing::FakeApi| world.looks("nginx") >= own + 3;
+        let has_had_three = |_: &FakeApi| world.looks("nginx") >= own + 3;
         world.api.until("the swap was looked at three times", has_had_three).await;
         let others = world.looks("missing") - others;
         assert!(others <= 72, "{others} looks at others beside three at the swap");
@@ -158,7 +159,7 @@ fn a_share_of_the_webhook_that_is_used_up_is_said_to_be() {
             "spec": {"replicas": 0, "selector": {}, "serviceName": CROWDED, "template": {}},
         })));
         world.want_elsewhere("one", CROWDED);
-        let told = |api: &pliant::testing::FakeApi| {
+        let told = |api: &FakeApi| {
             let there: Option<PvcAutoscaler> = api.get("other/one");
             there.and_then(|one| one.status).filter(|status| status.reason.is_some())
         };
@@ -217,6 +218,86 @@ fn looks_whose_calls_hang_are_stopped_and_others_of_their_namespace_have_their_t
         world.want("2Gi", "hdd", &json!({}));
         world.settled("1/1").await;
     });
+}
+
+/// A pod behind our gate, with a claim.
+fn gated(api: &FakeApi, namespace: &str, name: &str) {
+    let claim = json!({"name": "www", "persistentVolumeClaim": {"claimName": name}});
+    api.put(&object::<Pod>(json!({
+        "metadata": {"name": name, "namespace": namespace, "labels": { GATE: "true" }},
+        "spec": {"containers": [], "schedulingGates": [{"name": GATE}], "volumes": [claim]},
+        "status": {"phase": "Pending"},
+    })));
+}
+
+/// A claim that names a volume, which is not there.
+fn without_volume(api: &FakeApi, namespace: &str, name: &str, note: usize) {
+    api.put(&object::<PersistentVolumeClaim>(json!({
+        "metadata": {"name": name, "namespace": namespace, "labels": {"note": note.to_string()}},
+        "spec": {"volumeName": "missing"},
+    })));
+}
+
+fn is_open(api: &FakeApi, pod: &str) -> bool {
+    let pod: Pod = api.get(pod).expect("a pod");
+    pod.spec.and_then(|spec| spec.scheduling_gates).unwrap_or_default().is_empty()
+}
+
+#[test]
+fn gated_pods_and_held_claims_whose_calls_hang_hold_up_no_other() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.api.slow_down("other", Duration::from_hours(24));
+        let held = |namespace: &str, name: &str| {
+            world.api.put(&object::<PersistentVolumeClaim>(json!({
+                "metadata": {"name": name, "namespace": namespace, "finalizers": ["pliant.io/swap"]},
+                "spec": {},
+            })));
+        };
+        for at in 0..20 {
+            gated(&world.api, "other", &format!("hung{at}"));
+            held("other", &format!("held{at}"));
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        gated(&world.api, SHOP, "waits");
+        held(SHOP, "held");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(is_open(&world.api, "shop/waits"), "a gate is held by pods of another namespace");
+        let claim = world.claim("held").expect("it is there");
+        let is_held = claim.metadata.finalizers.iter().flatten().any(|one| one == "pliant.io/swap");
+        assert!(!is_held, "a claim is held by those of another namespace");
+    });
+}
+
+/// How many calls a minute takes in which the claim of a gated pod changes each second, beside so many pods that wait in
+/// another namespace.
+fn calls_of_changes_beside(waiting: usize) -> usize {
+    block_on(async {
+        let mut world = World::new();
+        world.stop_kubernetes();
+        for at in 0..waiting {
+            let name = format!("waits{at}");
+            without_volume(&world.api, "other", &name, 0);
+            gated(&world.api, "other", &name);
+        }
+        without_volume(&world.api, SHOP, "own", 0);
+        gated(&world.api, SHOP, "own");
+        let _operator = world.operator();
+        world.rest().await;
+        let before = world.api.calls();
+        for second in 0..60 {
+            without_volume(&world.api, SHOP, "own", second);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        world.api.calls() - before
+    })
+}
+
+#[test]
+fn a_change_costs_no_look_at_pods_that_wait_elsewhere() {
+    // Each is looked at every 10 s, by four calls, and the one whose claim changes each second.
+    let calls = calls_of_changes_beside(30);
+    assert!(calls <= (30 * 7 + 61) * 4, "{calls} calls beside 30 pods that wait");
 }
 
 /// More pods than a status can list: nothing is read for them.
