@@ -18,7 +18,7 @@ use crate::api::Quantity;
 use crate::cluster::{
     Binding, ClaimSummary, Lasting, Pv, RESIZER_WOKEN_FOR, Unreadable, Watched, begun_again, writes,
 };
-use crate::controllers::{is_done, until};
+use crate::controllers::{Works, is_done, until};
 
 /// What panics are counted under.
 const LOOP: &str = "resizes";
@@ -35,6 +35,62 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// A claim as it was seen: changed meanwhile, it is another one.
 type Seen = (String, String, String);
 
+/// What was found of claims, and what was done for them.
+#[derive(Debug)]
+struct Nudges {
+    unheard: Lasting<Seen>,
+    /// For which size the resizer was woken, by the uid of the claim: what the claim says of that itself, a backup
+    /// restores with it.
+    woken: HashMap<String, Quantity>,
+    /// Those whose sizes cannot be read, and that have an event that says so.
+    reported: HashSet<Seen>,
+    /// When those are tried again for which nothing could be done.
+    put_off: HashMap<Seen, Instant>,
+}
+
+impl Nudges {
+    fn new() -> Nudges {
+        Nudges {
+            unheard: Lasting::new(LATE),
+            woken: HashMap::new(),
+            reported: HashSet::new(),
+            put_off: HashMap::new(),
+        }
+    }
+
+    /// The claims for which something is to be done; beside it, how long it is until there may be more.
+    fn due(&mut self, all: &[Arc<ClaimSummary>], now: Instant) -> (Vec<Seen>, Option<Duration>) {
+        let unheard: Vec<&Arc<ClaimSummary>> = all.iter().filter(|one| is_unheard(one)).collect();
+        let uids: HashSet<&str> = unheard.iter().map(|one| uid(one)).collect();
+        self.woken.retain(|one, _| uids.contains(one.as_str()));
+        // Once for each size.
+        let is_woken = |one: &ClaimSummary| {
+            let asked = one.sizes.as_ref().ok().map(|sizes| sizes.requested);
+            asked.is_some() && self.woken.get(uid(one)).copied() == asked
+        };
+        let found = unheard.into_iter().filter(|one| !is_woken(one)).map(|one| seen(one)).collect();
+        let (late, more) = self.unheard.of(found, now);
+        let unreadable = all.iter().filter(|one| one.sizes.is_err()).map(|one| seen(one));
+        let unreadable: HashSet<Seen> = unreadable.collect();
+        self.reported.retain(|one| unreadable.contains(one));
+        let all: HashSet<&Seen> = late.iter().chain(&unreadable).collect();
+        self.put_off.retain(|one, at| *at > now && all.contains(one));
+        let tries = self.put_off.values().min().map(|at| *at - now);
+        let due = all.into_iter().filter(|one| !self.put_off.contains_key(*one));
+        let due = due.filter(|one| !self.reported.contains(*one)).cloned().collect();
+        (due, more.into_iter().chain(tries).min())
+    }
+
+    /// Note what has become of the work for a claim.
+    fn note(&mut self, one: Seen, claim: &ClaimSummary, is_done: bool) {
+        match &claim.sizes {
+            _ if !is_done => drop(self.put_off.insert(one, Instant::now() + AGAIN)),
+            Ok(sizes) => drop(self.woken.insert(uid(claim).to_owned(), sizes.requested)),
+            Err(_) => drop(self.reported.insert(one)),
+        }
+    }
+}
+
 /// Touch claims of this driver whose edit nobody has taken up, once for each size, until `stop`. The claims have
 /// the key [`ClaimSummary::MAY_GROW`].
 pub async fn wake_resizer(
@@ -44,57 +100,45 @@ pub async fn wake_resizer(
 ) {
     let woken = begun_again(LOOP, async || {
         claims.known().await;
-        let mut unheard = Lasting::new(LATE);
-        let mut woken: HashMap<String, Quantity> = HashMap::new();
-        let mut reported: HashSet<Seen> = HashSet::new();
+        let (mut nudges, mut works) = (Nudges::new(), Works::new());
+        let mut at_work: HashMap<Seen, Arc<ClaimSummary>> = HashMap::new();
         let mut changes = claims.changes();
         loop {
-            let all = claims.with_key(ClaimSummary::MAY_GROW);
-            let unheard_of: Vec<&Arc<ClaimSummary>> =
-                all.iter().filter(|one| is_unheard(one)).collect();
-            let uids: HashSet<&str> = unheard_of.iter().map(|one| uid(one)).collect();
-            woken.retain(|one, _| uids.contains(one.as_str()));
-            // Once for each size: what the claim says of that itself, a backup restores with it.
-            let is_woken = |one: &ClaimSummary| {
-                let asked = one.sizes.as_ref().ok().map(|sizes| sizes.requested);
-                asked.is_some() && woken.get(uid(one)).copied() == asked
-            };
-            let found: Vec<Seen> =
-                unheard_of.into_iter().filter(|one| !is_woken(one)).map(|one| seen(one)).collect();
-            let unreadable: Vec<(Seen, String)> = all
-                .iter()
-                .filter_map(|one| Some((seen(one), one.sizes.as_ref().err()?.to_string())))
-                .collect();
-            reported.retain(|one| unreadable.iter().any(|(seen, _)| seen == one));
-            let (late, mut next) = unheard.of(found, Instant::now());
-            for (one, why) in unreadable {
-                let Some(claim) = claims.get_in(&one.0, &one.1) else { continue };
-                if reported.contains(&one) {
-                    continue;
-                }
-                let place = format!("{}/{}", one.0, one.1);
-                if is_done(LOOP, &place, report(client, &claim, &why)).await {
-                    reported.insert(one);
-                } else {
-                    next = Some(AGAIN);
-                }
+            let now = Instant::now();
+            let (due, next) = nudges.due(&claims.with_key(ClaimSummary::MAY_GROW), now);
+            for one in due {
+                works.add(&one, &one.0, now);
             }
-            for one in late {
-                let Some(claim) = claims.get_in(&one.0, &one.1) else { continue };
-                let Ok(sizes) = &claim.sizes else { continue };
-                if is_done(LOOP, &format!("{}/{}", one.0, one.1), wake(client, &claim)).await {
-                    woken.insert(uid(&claim).to_owned(), sizes.requested);
-                } else {
-                    next = Some(AGAIN);
-                }
-            }
+            works.begin(|one| {
+                // What has changed meanwhile is another one.
+                let claim = claims.get_in(&one.0, &one.1).filter(|claim| seen(claim) == *one)?;
+                at_work.insert(one.clone(), claim.clone());
+                Some(nudge(client.clone(), claim))
+            });
             tokio::select! {
                 _ = changes.changed() => {}
                 () = until(next) => {}
+                (one, is_done) = works.ended() => {
+                    if let Some(claim) = at_work.remove(&one) {
+                        nudges.note(one, &claim, is_done);
+                    }
+                }
             }
         }
     });
     stop.run_until_cancelled(woken).await;
+}
+
+/// Do for a claim what is to be done; whether it is.
+async fn nudge(client: Client, claim: Arc<ClaimSummary>) -> bool {
+    let place = format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
+    let work = async {
+        match &claim.sizes {
+            Ok(_) => wake(&client, &claim).await,
+            Err(why) => report(&client, &claim, &why.to_string()).await,
+        }
+    };
+    is_done(LOOP, &place, Box::pin(work)).await
 }
 
 fn uid(claim: &ClaimSummary) -> &str {

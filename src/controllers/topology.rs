@@ -7,7 +7,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::{Api, Client, ResourceExt};
@@ -17,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster::{
     Binding, Change, Changed, ClaimSummary, Lasting, OnceEvent, Watched, begun_again, topology,
 };
-use crate::controllers::{is_done, until};
+use crate::controllers::{Works, is_done, until};
 use crate::volume::{DRIVER, TOPOLOGY, few};
 
 /// Why the event is told.
@@ -34,9 +33,6 @@ const LATE: Duration = Duration::from_secs(10);
 
 /// After an API server that did not answer, and for a class that is not there yet.
 const AGAIN: Duration = Duration::from_secs(60);
-
-/// How many claims are judged at once: a namespace that takes no events is to keep no other one waiting.
-const AT_ONCE: usize = 16;
 
 /// Claims without a volume, by their uid.
 #[derive(Default)]
@@ -86,6 +82,19 @@ impl Unbound {
         }
     }
 
+    /// Note whether the class of one was seen, if that is still there.
+    fn note_judged(&mut self, uid: String, is_judged: bool) {
+        if !self.claims.contains_key(&uid) {
+            return;
+        }
+        if is_judged {
+            self.put_off.remove(&uid);
+            self.judged.insert(uid);
+        } else {
+            self.put_off.insert(uid, Instant::now() + AGAIN);
+        }
+    }
+
     fn waiting(&self) -> Vec<String> {
         self.claims.keys().filter(|uid| !self.judged.contains(*uid)).cloned().collect()
     }
@@ -106,28 +115,26 @@ pub async fn tell(client: &Client, claims: &Watched<ClaimSummary>, stop: Cancell
     let told = begun_again(LOOP, async || {
         claims.known().await;
         let (mut unbound, mut late) = (Unbound::default(), Lasting::new(LATE));
+        let mut works = Works::new();
         let mut news = claims.subscribe();
         loop {
             unbound.note(news.take());
             let now = Instant::now();
             let (found, next) = late.of(unbound.waiting(), now);
-            let due = found.iter().filter(|uid| unbound.is_due(uid, now));
-            let found = due.filter_map(|uid| unbound.claims.get(uid).cloned());
-            let looks: Vec<_> = found.map(|claim| is_judged(client, claim)).collect();
-            let judged: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
-            for (claim, is_judged) in judged {
-                let uid = uid(&claim).to_owned();
-                if is_judged {
-                    unbound.put_off.remove(&uid);
-                    unbound.judged.insert(uid);
-                } else {
-                    unbound.put_off.insert(uid, now + AGAIN);
-                }
+            for uid in found.iter().filter(|uid| unbound.is_due(uid, now)) {
+                let claim = unbound.claims.get(uid);
+                let namespace = claim.and_then(|claim| claim.namespace()).unwrap_or_default();
+                works.add(uid, &namespace, now);
             }
+            works.begin(|uid| {
+                let claim = unbound.claims.get(uid).filter(|_| !unbound.judged.contains(uid))?;
+                Some(is_judged(client.clone(), claim.clone()))
+            });
             let next = next.into_iter().chain(unbound.next(Instant::now())).min();
             tokio::select! {
                 () = news.changed() => {}
                 () = until(next) => {}
+                (uid, is_judged) = works.ended() => unbound.note_judged(uid, is_judged),
             }
         }
     });
@@ -138,16 +145,16 @@ fn uid(claim: &ClaimSummary) -> &str {
     claim.metadata.uid.as_deref().unwrap_or_default()
 }
 
-/// Judge one; beside it, whether that is done.
-async fn is_judged(client: &Client, claim: Arc<ClaimSummary>) -> (Arc<ClaimSummary>, bool) {
+/// Judge one; whether that is done.
+async fn is_judged(client: Client, claim: Arc<ClaimSummary>) -> bool {
     let place = format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
     let mut has_class = false;
     let work = async {
-        has_class = judge(client, &claim).await?;
+        has_class = judge(&client, &claim).await?;
         Ok(())
     };
     let is_done = is_done(LOOP, &place, Box::pin(work)).await;
-    (claim, is_done && has_class)
+    is_done && has_class
 }
 
 /// Write an event on a claim whose class no node can fit; false if it has no class yet, or that is not there.

@@ -16,15 +16,21 @@ const WOKEN_FOR: &str = "pliant.io/resizer-woken-for";
 
 /// A claim `data` that has 1 GiB, with a volume of this driver or another one's.
 fn claim(api: &FakeApi, asks: &str, driver: &str, more: &Value) {
+    claim_in(api, "shop/data", asks, driver, more);
+}
+
+fn claim_in(api: &FakeApi, place: &str, asks: &str, driver: &str, more: &Value) {
+    let (namespace, name) = place.split_once('/').unwrap();
+    let volume = format!("pv-{namespace}-{name}");
     let mut claim = json!({
-        "metadata": {"name": "data", "namespace": "shop"},
-        "spec": {"volumeName": "pv", "resources": {"requests": {"storage": asks}}},
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"volumeName": volume, "resources": {"requests": {"storage": asks}}},
         "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}},
     });
     claim["status"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     api.put(&serde_json::from_value::<PersistentVolumeClaim>(claim).unwrap());
     let pv = json!({
-        "metadata": {"name": "pv"},
+        "metadata": {"name": volume},
         "spec": {"csi": {"driver": driver, "volumeHandle": "k-1"}},
     });
     api.put(&serde_json::from_value::<PersistentVolume>(pv).unwrap());
@@ -137,4 +143,20 @@ async fn whoever_is_at_it_is_let_be() {
         assert_eq!(woken(&api).await, (None, 0), "{driver} {more}");
         stop.cancel();
     }
+}
+
+/// Those of a namespace whose calls hang wait for themselves alone, and so do sizes of it that cannot be read.
+#[tokio::test(start_paused = true)]
+async fn claims_whose_calls_hang_hold_up_none_of_another_namespace() {
+    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    api.slow_down("hung", Duration::from_hours(24));
+    for at in 0..20 {
+        claim_in(&api, &format!("hung/data{at}"), "2Gi", DRIVER, &json!({}));
+        claim_in(&api, &format!("hung/bad{at}"), "1e50", DRIVER, &json!({}));
+    }
+    two_operators(&api, &stop);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    claim(&api, "2Gi", DRIVER, &json!({}));
+    assert_eq!(woken(&api).await.0.as_deref(), Some("2Gi"));
+    stop.cancel();
 }

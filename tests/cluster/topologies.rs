@@ -21,8 +21,12 @@ fn class(api: &FakeApi, name: &str, driver: &str, key: &str) {
 }
 
 fn claim(api: &FakeApi, name: &str, class: &str, phase: &str) {
+    claim_in(api, "shop", name, class, phase);
+}
+
+fn claim_in(api: &FakeApi, namespace: &str, name: &str, class: &str, phase: &str) {
     let claim = json!({
-        "metadata": {"name": name, "namespace": "shop"},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {"storageClassName": class, "resources": {"requests": {"storage": "1Gi"}}},
         "status": {"phase": phase},
     });
@@ -82,4 +86,26 @@ async fn a_claim_whose_class_names_keys_of_others_is_told_once_which_key_there_i
     tokio::time::sleep(Duration::from_secs(5)).await;
     claim(&api, "quick", "hostname", "Bound");
     assert_eq!(told().await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_whose_calls_hang_hold_up_none_of_another_namespace() {
+    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    class(&api, "hostname", DRIVER, "kubernetes.io/hostname");
+    api.slow_down("hung", Duration::from_hours(24));
+    for at in 0..20 {
+        claim_in(&api, "hung", &format!("data{at}"), "hostname", "Pending");
+    }
+    let (client, ended) = (api.client_of("one"), stop.clone());
+    tokio::spawn(async move {
+        let watches = Watches::start(&client, &ended);
+        topology::tell(&client, watches.claims(), ended.clone()).await;
+    });
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    claim(&api, "late", "hostname", "Pending");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let events: Vec<Event> = api.list();
+    let about: Vec<_> = events.into_iter().filter_map(|event| event.regarding?.name).collect();
+    assert_eq!(about, ["late"]);
+    stop.cancel();
 }
