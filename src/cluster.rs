@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
@@ -150,12 +151,40 @@ impl Cluster {
     }
 
     async fn make(&self, want: &NewVolume) -> Result<Volume, VolumeError> {
-        let node = self.nodes.place(want)?;
+        let node = match self.hidden(want).await? {
+            Some(node) => node,
+            None => self.nodes.place(want)?,
+        };
         let id = VolumeId::new(NodeKey::of(&node), want.key());
         self.requests.carry_out(&node, &id, words::create(want)).await?;
         // Its node publishes it before it says that it is done; the two are watched apart.
-        let made = in_time("making", &id, self.nodes.until_listed(&id)).await?;
+        let made = match in_time("making", &id, self.nodes.until_told(&id)).await? {
+            Some(made) => made,
+            None => self.unlisted(&node, &id).await?,
+        };
         if want.size.admits(made.size) { Ok(made) } else { Err(untrue_size(&node, &made, want)) }
+    }
+
+    /// The node that has the volume and does not say so in its record, which would be too large: those are asked that
+    /// may be it.
+    async fn hidden(&self, want: &NewVolume) -> Result<Option<String>, VolumeError> {
+        let asked = self.nodes.that_may_hide(want).into_iter().map(async |node| {
+            let id = VolumeId::new(NodeKey::of(&node), want.key());
+            let seen = self.look(&id, words::inspect(false)).await?;
+            Ok::<_, VolumeError>(seen.map(|_| node))
+        });
+        Ok(try_join_all(asked).await?.into_iter().flatten().next())
+    }
+
+    /// A volume that was made, and that the record of its node does not list.
+    async fn unlisted(&self, node: &str, id: &VolumeId) -> Result<Volume, VolumeError> {
+        let seen = self.look(id, words::inspect(false)).await?.map(|seen| seen.status.volume);
+        seen.filter(|seen| seen.id == *id).ok_or_else(|| VolumeError::Failed {
+            what: format!(
+                "node {node} says that it has made volume {id}, and does not find it; look at its agent, and \
+                 at the volume by `lvs` on the node"
+            ),
+        })
     }
 
     /// The work under way.
@@ -237,7 +266,14 @@ impl Volumes for Cluster {
     }
 
     async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {
-        self.nodes.find(id)
+        match self.nodes.find(id) {
+            Err(_) if self.nodes.may_be_unlisted(id) => Ok(self
+                .inspect(id)
+                .await?
+                .map(|seen| seen.status)
+                .filter(|seen| seen.volume.id == *id)),
+            found => found,
+        }
     }
 
     async fn list(&self, page: &Page) -> Result<Listing, VolumeError> {

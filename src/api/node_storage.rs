@@ -9,6 +9,8 @@ use crate::api::{FenceStatus, Quantity, UsageStatus};
 
 mod bounded;
 
+use bounded::OF_UNLISTED;
+
 /// The longest sentence, in characters.
 const LONGEST_SENTENCE: usize = 1024;
 /// The longest version, in characters.
@@ -110,6 +112,11 @@ pub struct NodeStorageStatus {
     #[serde(default)]
     #[schemars(length(max = MOST_VOLUMES))]
     pub volumes: Vec<VolumeOnNode>,
+    /// The volumes that are not listed because the record would be too large with them: of each the first twelve
+    /// letters behind the hyphen of its id, with blanks between.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = OF_UNLISTED))]
+    pub unlisted: String,
     /// Why the list of volumes may lack some: what could not be read, and what to type.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]

@@ -137,7 +137,7 @@ fn a_record_with_ten_thousand_volumes_is_taken_and_says_how_many_it_does_not_lis
     let size = Quantity(Bytes::gib(1));
     let of = |at: usize| {
         let mut volume = json!({
-            "id": format!("aaaaaaaa-{at:026}"), "name": format!("pvc-{at:032}"), "pool": "fast",
+            "id": format!("aaaaaaaa-{at:012}{at:014}"), "name": format!("pvc-{at:032}"), "pool": "fast",
             "size": size, "requested": size, "mode": "ext4", "state": "ready",
         });
         if at > 9_900 {
@@ -164,8 +164,13 @@ fn a_record_with_ten_thousand_volumes_is_taken_and_says_how_many_it_does_not_lis
     assert!((2000..10_000).contains(&listed), "{listed} are listed");
     assert_eq!(told.left_out(), 10_000 - listed);
     let words = format!("of 10000 volumes {} are not listed: ", 10_000 - listed);
-    let unread = told.unread.unwrap();
+    let unread = told.unread.clone().unwrap();
     assert!(unread.starts_with(&words) && unread.ends_with("a disk does not answer"), "{unread}");
+    let is_named = |at: usize| told.names_unlisted(&format!("{at:012}{at:014}"));
+    assert!(!told.leaves_unnamed(), "each that is not listed is named");
+    let is_listed =
+        |at: usize| told.volumes.iter().any(|one| one.id.ends_with(&format!("{at:014}")));
+    assert!([0, 50, 4321, 9_899, 9_950].iter().all(|at| is_listed(*at) != is_named(*at)));
     let fenced = told.volumes.iter().filter(|one| one.fence.is_some()).count();
     let ailing = told.volumes.iter().filter(|one| !one.ailments.is_empty()).count();
     assert_eq!((fenced, ailing), (99, 100), "what matters is listed");

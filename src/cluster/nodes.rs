@@ -98,6 +98,32 @@ impl Nodes {
         chosen.ok_or_else(|| nowhere(want, &known, &candidates))
     }
 
+    /// The nodes that may have the volume, and neither list it nor name it among what they do not list: they have to be
+    /// asked. Those alone that it may be made on: whoever has the token of another one's agent holds up nothing.
+    pub(super) fn that_may_hide(&self, want: &NewVolume) -> Vec<String> {
+        let all = self.all();
+        // The only one is asked for it anyway.
+        if want.nodes.len() == 1 || holder(&all, want).is_some() {
+            return Vec::new();
+        }
+        let is_allowed =
+            |one: &str| want.nodes.is_empty() || want.nodes.iter().any(|may| may == one);
+        let may_hide = all.iter().filter(|node| {
+            is_allowed(name(node))
+                && node.status.as_ref().is_some_and(NodeStorageStatus::leaves_unnamed)
+        });
+        may_hide.map(|node| name(node).to_owned()).collect()
+    }
+
+    /// Whether a node may have a volume that its record does not list, because that would be too large.
+    pub(super) fn may_be_unlisted(&self, id: &VolumeId) -> bool {
+        let record = self.record_of(id);
+        let status = record.as_ref().and_then(|record| record.status.as_ref());
+        status.is_some_and(|status| {
+            status.names_unlisted(id.key().as_str()) || status.leaves_unnamed()
+        })
+    }
+
     /// The name of the node that has the volumes with this id's beginning.
     ///
     /// # Errors
@@ -178,9 +204,14 @@ impl Nodes {
         volumes
     }
 
-    /// Wait until the node of a volume tells of it.
-    pub(super) async fn until_listed(&self, id: &VolumeId) -> Volume {
-        self.watched.until(|_| self.find(id).ok().flatten().map(|found| found.volume)).await
+    /// Wait until the node of a volume tells of it; `None` if its record has more volumes than it lists, so that what the
+    /// volume is has to be asked.
+    pub(super) async fn until_told(&self, id: &VolumeId) -> Option<Volume> {
+        let told = || match self.find(id) {
+            Ok(Some(found)) => Some(Some(found.volume)),
+            _ => self.may_be_unlisted(id).then_some(None),
+        };
+        self.watched.until(|_| told()).await
     }
 
     /// Wait until the node of a volume no longer tells of it.
@@ -285,7 +316,9 @@ fn holder(nodes: &[Arc<NodeStorage>], want: &NewVolume) -> Option<String> {
     let key = want.key();
     let has_it = |node: &&Arc<NodeStorage>| {
         let id = VolumeId::new(NodeKey::of(name(node)), key.clone()).to_string();
-        node.status.iter().flat_map(|status| &status.volumes).any(|one| one.id == id)
+        node.status.as_ref().is_some_and(|status| {
+            status.volumes.iter().any(|one| one.id == id) || status.names_unlisted(key.as_str())
+        })
     };
     let holders: Vec<&str> = nodes.iter().filter(has_it).map(|node| name(node)).collect();
     let allowed = holders.iter().find(|holder| want.nodes.iter().any(|node| node == *holder));

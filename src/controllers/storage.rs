@@ -300,6 +300,7 @@ async fn observe(node: &Node) -> NodeStorageStatus {
         groups: storage.groups.into_iter().map(group).collect(),
         disks: storage.disks.into_iter().map(disk).collect(),
         volumes: volumes.iter().map(cluster::volume_on_node).collect(),
+        unlisted: String::new(),
         unread,
         work: storage.work.into_iter().map(work).collect(),
         usage: Vec::new(),

@@ -4,6 +4,7 @@
 mod agents;
 mod bad_objects;
 mod bad_watches;
+mod bounds;
 mod capacities;
 mod commands;
 mod costs;

@@ -1,5 +1,7 @@
 //! A record that the API server takes.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 
 use crate::api::VolumeOnNode;
@@ -24,8 +26,13 @@ const OF_DISKS: usize = 192 << 10;
 const OF_WORK: usize = 64 << 10;
 /// As [`OF_POOLS`], of how full the volumes are.
 const OF_USAGES: usize = 192 << 10;
+/// How many of them the names of volumes may have that are left out: of more than twelve thousand.
+pub(super) const OF_UNLISTED: usize = 160 << 10;
 /// Left for what is said of volumes that are left out.
 const OF_WORDS: usize = 8 << 10;
+
+/// How many letters of the key of a volume name one that is left out: enough that no two begin alike.
+const UNLISTED: usize = 12;
 
 /// The longest sentence of what has many, in characters, where there are too many bytes.
 const SHORT: usize = 128;
@@ -37,18 +44,33 @@ impl NodeStorageStatus {
         usize::try_from(self.volume_count).unwrap_or_default().saturating_sub(self.volumes.len())
     }
 
+    /// Whether the record says that the node has the volume of this key, and does not list it.
+    pub fn names_unlisted(&self, key: &str) -> bool {
+        let named = key.get(..UNLISTED);
+        named.is_some_and(|named| self.unlisted.split_ascii_whitespace().any(|one| one == named))
+    }
+
+    /// Whether the node has volumes that the record neither lists nor names: any may be one of them.
+    pub fn leaves_unnamed(&self) -> bool {
+        self.left_out() > self.unlisted.split_ascii_whitespace().count()
+    }
+
     /// Cut what is longer than the API server takes: a record that it refuses tells nothing at all.
     ///
-    /// `unread` says how many volumes are left out, so that no reader takes one of them for gone. Volumes with ailments,
-    /// and those of a swap or a shrink, are left out last.
+    /// `unread` says how many volumes are left out, and `unlisted` which, so that no reader takes one of them for gone.
+    /// Volumes with ailments, and those of a swap or a shrink, are left out last.
     pub fn bounded(mut self) -> Self {
-        let count = self.volumes.len();
+        let ids: Vec<String> = self.volumes.iter().map(|one| one.id.clone()).collect();
+        let count = ids.len();
+        let names = |left_out: usize| left_out.saturating_mul(UNLISTED + 1).min(OF_UNLISTED);
+        self.unlisted.clear();
         self.cut();
-        if bytes_of(&self) > MOST_BYTES {
-            self.fit();
+        if bytes_of(&self) + names(count - self.volumes.len()) > MOST_BYTES {
+            self.fit(names(count));
         }
         let listed = self.volumes.len();
         if listed < count {
+            self.unlisted = self.names_of_others(&ids);
             let words = format!(
                 "of {count} volumes {} are not listed: the record would be larger than the API \
                  server keeps one",
@@ -61,8 +83,17 @@ impl NodeStorageStatus {
         self
     }
 
-    /// Leave out what makes it larger than [`MOST_BYTES`].
-    fn fit(&mut self) {
+    /// The names of those of some volumes, in their order, that are not listed.
+    fn names_of_others(&self, ids: &[String]) -> String {
+        let listed: HashSet<&str> = self.volumes.iter().map(|one| one.id.as_str()).collect();
+        let others = ids.iter().filter(|id| !listed.contains(id.as_str()));
+        let names = others.filter_map(|id| id.split_once('-')?.1.get(..UNLISTED));
+        let names: Vec<&str> = names.take(OF_UNLISTED / (UNLISTED + 1)).collect();
+        names.join(" ")
+    }
+
+    /// Leave out what makes it larger than [`MOST_BYTES`], with so many bytes left for names.
+    fn fit(&mut self, of_names: usize) {
         keep_within(
             &mut self.pools,
             OF_POOLS,
@@ -95,7 +126,7 @@ impl NodeStorageStatus {
         keep_within(&mut self.work, OF_WORK, |_| true, |_| {});
         keep_within(&mut self.usage, OF_USAGES, |_| true, |_| {});
         let mut volumes = std::mem::take(&mut self.volumes);
-        let left = MOST_BYTES.saturating_sub(bytes_of(self) + OF_WORDS);
+        let left = MOST_BYTES.saturating_sub(bytes_of(self) + OF_WORDS + of_names);
         keep_within(&mut volumes, left, matters, |volume| {
             volume.ailments.iter_mut().for_each(|one| shorten(&mut one.message));
         });

@@ -1,0 +1,184 @@
+//! Nodes with more volumes than a record lists.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use pliant::api::{NodeStorage, Phase, VolumeRequest, Work};
+use pliant::bytes::Bytes;
+use pliant::testing::FakeApi;
+use pliant::volume::{NodeKey, Reason, Volumes};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::world::{Controller, World, id, refused, want};
+
+/// More volumes than a record lists.
+const MANY: usize = 4200;
+
+/// Who plays the agent of a node: it makes what is asked for, and tells it as a real one does.
+struct Played {
+    api: FakeApi,
+    node: &'static str,
+    /// By id.
+    volumes: BTreeMap<String, Value>,
+    free: &'static str,
+    /// Whether it is of a version that does not name what its record leaves out.
+    is_old: bool,
+}
+
+fn volume(node: &str, name: &str) -> (String, Value) {
+    let id = id(node, name).to_string();
+    let told = json!({"id": id, "name": name, "pool": "fast", "size": "64Mi", "requested": "64Mi",
+                      "mode": "ext4", "state": "ready"});
+    (id, told)
+}
+
+impl Played {
+    fn new(world: &World, node: &'static str, volumes: usize) -> Played {
+        let volumes = (0..volumes).map(|at| volume(node, &format!("pvc-{at}"))).collect();
+        world.api.put_json::<Node>(json!({"metadata": {"name": node}}));
+        let played = Played { api: world.api.clone(), node, volumes, free: "1Gi", is_old: false };
+        played.publish();
+        played
+    }
+
+    fn publish(&self) {
+        let volumes: Vec<&Value> = self.volumes.values().collect();
+        let pool = json!({"name": "fast", "configured": true, "default": true, "size": "1Ti", "extent": "4Mi",
+                          "largest": [{"layout": "linear", "size": self.free}], "free": self.free,
+                          "volumes": volumes.len(), "health": "Ok"});
+        let mut record: NodeStorage = serde_json::from_value(json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": self.node},
+            "spec": {"key": NodeKey::of(self.node).as_str()},
+            "status": {"volumeCount": volumes.len(), "volumes": volumes, "pools": [pool]},
+        }))
+        .unwrap();
+        record.status = record.status.map(|status| status.bounded());
+        let mut record = serde_json::to_value(&record).unwrap();
+        if self.is_old {
+            record["status"].as_object_mut().unwrap().remove("unlisted");
+        }
+        self.api.put_json::<NodeStorage>(record);
+    }
+
+    /// Answer what is asked, for ever.
+    async fn run(mut self) {
+        loop {
+            let changed = self.api.changed();
+            for mut request in self.api.list::<VolumeRequest>() {
+                let is_asked = request.spec.node == self.node && !request.has_ended();
+                if !is_asked {
+                    continue;
+                }
+                let mut status = json!({"observedGeneration": 1, "phase": Phase::Done});
+                match &request.spec.work {
+                    Work::Create(create) => {
+                        let (id, told) = volume(self.node, &create.name);
+                        self.volumes.insert(id, told);
+                        self.publish();
+                    }
+                    Work::Inspect(_) => {
+                        status["inspection"] = match self.volumes.get(&request.spec.volume) {
+                            Some(volume) => {
+                                json!({"volume": volume, "mounted": false, "openCount": 0})
+                            }
+                            None => json!({}),
+                        };
+                    }
+                    work => panic!("{work:?} is not asked for here"),
+                }
+                request.metadata.generation = Some(1);
+                request.status = Some(serde_json::from_value(status).unwrap());
+                self.api.put(&request);
+            }
+            changed.await;
+        }
+    }
+}
+
+/// A name whose volume comes behind all others in the order of the ids, so that a record at its bound does not list it.
+fn last_name(node: &str) -> String {
+    let key = |name: &str| id(node, name).key().as_str().to_owned();
+    let last = (0..MANY).map(|at| key(&format!("pvc-{at}"))).max().unwrap();
+    (0..).map(|at| format!("new-{at}")).find(|name| key(name) > last).unwrap()
+}
+
+fn is_listed(api: &FakeApi, name: &str) -> bool {
+    let record: NodeStorage = api.get("alpha").unwrap();
+    record.status.unwrap().volumes.iter().any(|one| one.name == name)
+}
+
+fn requests_on(api: &FakeApi, node: &str) -> Vec<String> {
+    let all = api.list::<VolumeRequest>().into_iter();
+    let of_node = all.filter(|request| request.spec.node == node);
+    of_node.filter_map(|request| request.metadata.name).collect()
+}
+
+/// Alpha with more volumes than its record lists, and beta, which has none.
+async fn two_nodes(is_old: bool) -> (World, Controller, JoinSet<()>) {
+    let world = World::new();
+    let mut agents = JoinSet::new();
+    let (mut alpha, beta) = (Played::new(&world, "alpha", MANY), Played::new(&world, "beta", 0));
+    alpha.is_old = is_old;
+    alpha.publish();
+    let controller = world.controller().await;
+    controller.knows_pools_of(2).await;
+    agents.spawn(alpha.run());
+    agents.spawn(beta.run());
+    (world, controller, agents)
+}
+
+/// Make the first volume on alpha, which has more room for a moment.
+async fn made_on_alpha(world: &World, controller: &Controller, name: &str) {
+    let made = controller.ensure(&want(name, 64, &["alpha"])).await.unwrap();
+    assert_eq!((made.id, made.node.as_str()), (id("alpha", name), "alpha"));
+    assert_eq!(made.size, Bytes::mib(64));
+    assert!(!is_listed(&world.api, name), "it is to be left out");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_a_record_leaves_out_is_made_once_and_found_again() {
+    for is_old in [false, true] {
+        let (world, controller, _agents) = two_nodes(is_old).await;
+        let name = last_name("alpha");
+        made_on_alpha(&world, &controller, &name).await;
+        world.cleaned().await; // The request that made it is no longer there.
+        for nodes in [&[][..], &["alpha"], &["beta", "alpha"]] {
+            let again = controller.ensure(&want(&name, 64, nodes)).await.unwrap();
+            assert_eq!(again.id, id("alpha", &name), "{nodes:?}");
+            world.cleaned().await;
+        }
+        let found = controller.find(&id("alpha", &name)).await.unwrap().expect("it is there");
+        assert_eq!(found.volume.name, name);
+        assert!(requests_on(&world.api, "beta").is_empty());
+    }
+}
+
+/// The scheduler has chosen another node since: a second volume of the name would never be found again.
+#[tokio::test(start_paused = true)]
+async fn no_other_node_is_chosen_for_a_volume_that_a_record_leaves_out() {
+    let (world, controller, _agents) = two_nodes(false).await;
+    let name = last_name("alpha");
+    made_on_alpha(&world, &controller, &name).await;
+    world.cleaned().await;
+    let words = refused(controller.ensure(&want(&name, 64, &["beta"])).await, Reason::Exists);
+    assert!(words.contains("it is on node alpha"), "{words}");
+    let listed: NodeStorage = world.api.get("beta").unwrap();
+    assert_eq!(listed.status.unwrap().volume_count, 0);
+}
+
+/// What it leaves out it names, so a node that is away holds up no new volume of another one.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_away_with_more_volumes_than_it_lists_holds_up_no_other() {
+    let world = World::new();
+    let (_away, beta) = (Played::new(&world, "alpha", MANY), Played::new(&world, "beta", 0));
+    let controller = world.controller().await;
+    controller.knows_pools_of(2).await;
+    let mut agents = JoinSet::new();
+    agents.spawn(beta.run());
+    let other = want("pvc-other", 64, &["beta"]);
+    let made = tokio::time::timeout(Duration::from_secs(5), controller.ensure(&other)).await;
+    let made = made.expect("it waits for alpha");
+    assert_eq!(made.unwrap().node, "beta");
+}
