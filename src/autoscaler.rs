@@ -16,6 +16,7 @@ mod concerned;
 mod conditions;
 mod coverage;
 mod decide;
+mod detached;
 mod drift;
 mod exchange;
 mod fence;

@@ -54,7 +54,7 @@ pub use caught::{
     report_unfinished,
 };
 pub use claim::{
-    Binding, CLASS, ClaimSizes, EXCHANGE, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY,
+    Binding, CLASS, ClaimSizes, DETACHED_FOR, EXCHANGE, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY,
     RESIZER_WOKEN_FOR, UnreadableSize, VOLUME, capacity, class_of, is_resizing, own_words, refusal,
     refused_size, requested, resize_error, tried_size, untrue_notes, volume_name,
 };

@@ -60,6 +60,11 @@ impl PvcAutoscaler {
         entry.is_some_and(|(entry, named)| entry.claim_of_pod() != named.claim_name)
     }
 
+    /// Whether its status tells of a pod of its namespace.
+    pub fn tells_of(&self, pod: &Pod) -> bool {
+        self.told_of(pod).is_some()
+    }
+
     /// What is told of a pod of its StatefulSet.
     fn told_of(&self, pod: &Pod) -> Option<&OrdinalStatus> {
         let set = controlling_stateful_set(pod)?;

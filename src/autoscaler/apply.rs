@@ -115,7 +115,15 @@ impl Keeper {
                 writes::remove(&self.of::<Pod>(&namespace), &seen).await
             }
             Step::Supersede { claim, by } => self.mark_superseded(seen, &claim, Some(&by)).await,
-            Step::Reinstate { claim } => self.mark_superseded(seen, &claim, None).await,
+            Step::Reinstate { claim } => {
+                if seen.claim(&claim).is_some_and(|there| seen.is_noted_for_another(there)) {
+                    self.note_detached(seen, &claim, None).await?;
+                }
+                self.mark_superseded(seen, &claim, None).await
+            }
+            Step::NoteDetached { claim, copy } => {
+                self.note_detached(seen, &claim, Some(&copy)).await
+            }
             Step::DropSource { claim } => match seen.sources.get(&claim) {
                 Some(source) => {
                     let seen = named(&claim, uid(source.meta()));

@@ -16,10 +16,12 @@ use serde::{Deserialize, Serialize};
 use crate::api::Quantity;
 use crate::autoscaler::hold::HELD_FOR;
 use crate::autoscaler::seen::{is_bound, is_ending, uid};
-use crate::cluster::{CLASS, EXCHANGE, UnreadableSize, VOLUME, capacity, requested, volume_name};
+use crate::cluster::{
+    CLASS, DETACHED_FOR, EXCHANGE, UnreadableSize, VOLUME, capacity, requested, volume_name,
+};
 
-/// What of a PersistentVolume belongs to how it was filled, not to its volume.
-const OF_FILLING: [&str; 2] = ["pliant.io/populates", "pliant.io/reclaim-policy"];
+/// What of a PersistentVolume belongs to how it was filled and to its claim, not to its volume.
+const OF_FILLING: [&str; 3] = ["pliant.io/populates", "pliant.io/reclaim-policy", DETACHED_FOR];
 
 /// One of the two claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

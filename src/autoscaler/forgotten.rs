@@ -14,7 +14,6 @@ use crate::api::{
     NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity,
     SwapPhase, VolumeOnNode, ordinal_of,
 };
-use crate::autoscaler::SUPERSEDED_BY;
 use crate::autoscaler::hold::{is_held, told_claims};
 use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper, PAUSE, until};
 use crate::autoscaler::orphans::keeper_of;
@@ -460,7 +459,8 @@ impl Keeper {
         let Some(forgotten) = self.unless_known(volume, names).await? else { return Ok(false) };
         let Forgotten { namespace, claim, status, seen } = forgotten;
         let pods = pods(&self.client, &namespace).await?;
-        let fence = fence_without_swap(&seen, &claim, status.as_ref(), &pods);
+        let is_superseded = self.is_superseded(&claim).await?;
+        let fence = fence_without_swap(&seen, &claim, status.as_ref(), &pods, is_superseded);
         let Some(fence) = fence else { return Ok(false) };
         let wish = Wish::Fence(fence);
         if seen.is_to_be_asked(&wish) {
@@ -549,13 +549,14 @@ pub(super) fn fence_without_swap(
     claim: &PersistentVolumeClaim,
     status: Option<&PvcAutoscalerStatus>,
     pods: &[PodSummary],
+    is_superseded: bool,
 ) -> Option<Fence> {
     let now = volume.fence.filter(|now| now.lets() == Use::Read)?;
     if names(status, &claim.name_any()) {
         return None;
     }
     let generation = now.generation + 1;
-    if claim.annotations().contains_key(SUPERSEDED_BY) {
+    if is_superseded {
         return Some(Fence { generation, standing: Standing::Superseded, copying: false });
     }
     // A pod that has it has it from before: what was asked for a swap may be done long after.

@@ -56,7 +56,8 @@ impl Keeper {
         if all.items.iter().any(|one| one.holds(&pod) || one.outdates(&pod)) {
             return Ok(false); // Its status says so when it is over, and is watched.
         }
-        if self.waits_for_volume(&namespace, &pod).await? {
+        let is_told = all.items.iter().any(|one| one.tells_of(&pod));
+        if self.waits_for_volume(&namespace, &pod, is_told).await? {
             return Ok(true);
         }
         let gates = pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.clone());
@@ -82,15 +83,21 @@ impl Keeper {
     }
 
     /// Whether a claim of a pod waits for its volume; one that may only be read for a swap that nobody knows
-    /// of any more is given back.
-    async fn waits_for_volume(&self, namespace: &str, pod: &Pod) -> Result<bool, kube::Error> {
+    /// of any more is given back. Of a pod of which no status tells, its PersistentVolumes have to say what it may have.
+    async fn waits_for_volume(
+        &self,
+        namespace: &str,
+        pod: &Pod,
+        is_told: bool,
+    ) -> Result<bool, kube::Error> {
         let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-        let claims = volumes.filter_map(|one| one.persistent_volume_claim.as_ref());
-        let claims: Vec<String> = claims.map(|named| named.claim_name.clone()).collect();
         let api = self.of::<PersistentVolumeClaim>(namespace);
-        for name in claims {
-            let Some(claim) = api.get_opt(&name).await? else { continue };
-            if self.waits(&claim).await? {
+        for volume in volumes {
+            let Some(named) = &volume.persistent_volume_claim else { continue };
+            let Some(claim) = api.get_opt(&named.claim_name).await? else { continue };
+            let is_incomplete =
+                !is_told && self.may_be_incomplete(pod, &volume.name, &claim).await?;
+            if is_incomplete || self.waits(&claim).await? {
                 return Ok(true);
             }
         }

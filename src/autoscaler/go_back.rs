@@ -380,7 +380,9 @@ impl Turn<'_> {
     /// Whether a claim does not say any more that another one has taken its place.
     fn is_reinstated(&mut self, claim: &str) -> bool {
         let there = self.seen.claim(claim);
-        let is_marked = there.is_some_and(|it| it.annotations().contains_key(SUPERSEDED_BY));
+        let is_marked = there.is_some_and(|it| {
+            it.annotations().contains_key(SUPERSEDED_BY) || self.seen.is_noted_for_another(it)
+        });
         self.steps.extend(is_marked.then(|| Step::Reinstate { claim: claim.to_owned() }));
         !is_marked
     }

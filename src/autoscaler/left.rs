@@ -79,14 +79,18 @@ fn is_of_any(claim: &impl ResourceExt, names: &BTreeMap<i32, String>) -> bool {
     its.is_some_and(|(ordinal, plain)| is_of(claim, plain, ordinal))
 }
 
+/// Whether a claim of this name was made here for the pod of which `plain` is the name of the first claim.
+pub(super) fn is_made_for(name: &str, plain: &str) -> bool {
+    let digest = name.strip_prefix(plain).and_then(|rest| rest.strip_prefix('-'));
+    digest.is_some_and(|digest| {
+        digest.len() == DIGEST && digest.bytes().all(|one| one.is_ascii_hexdigit())
+    })
+}
+
 /// Whether a claim was made for the pod of which `plain` is the name of the first claim.
 fn is_of(claim: &impl ResourceExt, plain: &str, ordinal: i32) -> bool {
     let name = claim.name_any();
-    let is_named = name.strip_prefix(plain).is_some_and(|rest| {
-        let digest = rest.strip_prefix('-').unwrap_or("");
-        rest.is_empty()
-            || digest.len() == DIGEST && digest.bytes().all(|one| one.is_ascii_hexdigit())
-    });
+    let is_named = name == plain || is_made_for(&name, plain);
     is_named && claim.labels().get(ORDINAL) == Some(&ordinal.to_string())
 }
 

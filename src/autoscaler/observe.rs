@@ -15,6 +15,7 @@ use crate::api::{
     Swap, SwapPhase,
 };
 use crate::autoscaler::coverage::Coverage;
+use crate::autoscaler::detached::DetachedNote;
 use crate::autoscaler::hold::is_marked_for;
 use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
@@ -72,6 +73,7 @@ impl Keeper {
             volumes: BTreeMap::new(),
             handed_over: BTreeSet::new(),
             unmarked: BTreeSet::new(),
+            detached: BTreeMap::new(),
             untrue_notes: BTreeMap::new(),
             may_still_run: BTreeMap::new(),
             superseded: BTreeMap::new(),
@@ -322,6 +324,8 @@ impl Keeper {
             };
             let of = uid(&seen.autoscaler.metadata);
             let volume = pv.as_ref().and_then(volume_of).map(|id| self.asks.see(of, id));
+            let note = pv.as_ref().map(DetachedNote::of);
+            seen.detached.extend(note.map(|note| (name.clone(), note)));
             let is_unmarked = pv.zip(claim).is_some_and(|(pv, claim)| !is_marked_for(&pv, &claim));
             seen.unmarked.extend(is_unmarked.then(|| name.clone()));
             seen.volumes.insert(name, volume);

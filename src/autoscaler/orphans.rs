@@ -17,7 +17,7 @@ use crate::autoscaler::seen::{has_ended, is_bound, is_ending, uid, uses};
 use crate::autoscaler::swap::is_fillable;
 use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY, WRITER};
 use crate::causes;
-use crate::cluster::{ClaimSummary, Place, PodSummary, VOLUME, caught_in_time, list, pods, writes};
+use crate::cluster::{ClaimSummary, Place, PodSummary, caught_in_time, list, pods, writes};
 use crate::populators;
 
 /// What was made for a swap of which no one knows any more, as it is now.
@@ -29,6 +29,12 @@ struct Orphan {
     source: Option<PvcSourcePopulator>,
     /// The claim whose content it gets.
     from: Option<PersistentVolumeClaim>,
+    /// Whether its PersistentVolume says that a populator has filled it.
+    is_filled: bool,
+    /// Whether a PersistentVolume says that what it is filled from was proved unused before.
+    is_proved: bool,
+    /// Whether PersistentVolumes say that it has taken the place of the old one.
+    has_superseded: bool,
     /// The pods of the namespace.
     pods: Vec<PodSummary>,
     /// Whether the workload makes the old claim, so that its pod never has another one.
@@ -58,25 +64,29 @@ impl Orphan {
             return Care::Wait;
         }
         if !is_bound(copy) {
-            let goes_on = !self.keeps_name && self.is_being_copied(copy) && self.is_named(copy);
+            let is_wanted = self.is_proved && self.is_named(copy);
+            let goes_on = !self.keeps_name && is_wanted && self.is_being_copied(copy);
             if !is_fillable(copy) {
                 return without_claim;
             }
             return if goes_on { Care::Wait } else { Care::DropCopy };
         }
-        // It has the volume from before: it is kept as every old claim is.
-        let is_old =
-            [VOLUME, SUPERSEDED_BY].iter().any(|key| copy.annotations().contains_key(*key));
-        let Some(from) = self.from.as_ref().filter(|from| is_bound(from) && !is_old) else {
+        // Else it has the volume from before, or one of somebody else: it is kept as every old claim is.
+        let Some(from) = self.from.as_ref().filter(|from| is_bound(from) && self.is_filled) else {
             return without_claim;
         };
+        // A user has let it be filled too early. Whoever makes the PvcAutoscaler again learns that from its source.
+        if !self.keeps_name && !self.is_proved {
+            return Care::Nothing;
+        }
         if self.told(copy) != Some(FillingPhase::Filled) {
             return if self.source.is_some() { Care::Wait } else { Care::Nothing };
         }
         if self.keeps_name || self.is_named(from) {
             return if self.is_named(copy) { without_claim } else { Care::DropCopy };
         }
-        if from.annotations().contains_key(SUPERSEDED_BY) { without_claim } else { Care::Supersede }
+        let is_said = from.annotations().contains_key(SUPERSEDED_BY);
+        if self.has_superseded && is_said { without_claim } else { Care::Supersede }
     }
 
     fn told(&self, copy: &PersistentVolumeClaim) -> Option<FillingPhase> {
@@ -177,8 +187,17 @@ impl Keeper {
             Some(from) => self.is_made_by_workload(from).await?,
             None => false,
         };
+        let (is_filled, is_proved) = match &copy {
+            Some(copy) => (self.is_filled(copy).await?, self.is_proved_complete(copy).await?),
+            None => (false, false),
+        };
+        let has_superseded = match &from {
+            Some(from) => self.is_superseded(from).await?,
+            None => false,
+        };
         let pods = pods(&self.client, namespace).await?;
-        let orphan = Orphan { copy, source, from, pods, keeps_name };
+        let orphan =
+            Orphan { copy, source, from, is_filled, is_proved, has_superseded, pods, keeps_name };
         let care = orphan.care();
         if !matches!(care, Care::Nothing | Care::Wait) {
             tracing::info!(claim = name, namespace, ?care, "cleaning up after a swap");
@@ -191,7 +210,8 @@ impl Keeper {
             (Care::DropSource, _, Some(source), _) => {
                 writes::remove(&sources, &source.metadata).await?;
             }
-            (Care::Supersede, _, _, Some(from)) => {
+            (Care::Supersede, Some(copy), _, Some(from)) => {
+                self.note_complete(copy).await?;
                 let patch = json!({"metadata": {
                     "uid": from.metadata.uid, "resourceVersion": from.metadata.resource_version,
                     "annotations": { SUPERSEDED_BY: name },
@@ -277,7 +297,18 @@ mod tests {
         let of = |phase: &str, source: Option<PvcSourcePopulator>, pod: &str, keeps_name: bool| {
             let from = source.is_some().then(|| claim("old", "Bound", &none));
             let copy = Some(claim("new", phase, &none));
-            Orphan { copy, source, from, pods: vec![pod_with(pod)], keeps_name }.care()
+            let is_filled = phase == "Bound";
+            Orphan {
+                copy,
+                source,
+                from,
+                is_filled,
+                is_proved: true,
+                has_superseded: false,
+                pods: vec![pod_with(pod)],
+                keeps_name,
+            }
+            .care()
         };
         for (phase, source, pod, keeps_name, care) in [
             ("Pending", Some(source(true, Waiting)), "new", false, Care::DropCopy),
@@ -296,9 +327,19 @@ mod tests {
             let word = format!("{phase} {source:?} {pod} {keeps_name}");
             assert_eq!(of(phase, source, pod, keeps_name), care, "{word}");
         }
-        let copy = Some(claim("new", "Bound", &json!({ VOLUME: "v" })));
+        for (phase, is_filled, told, care) in [
+            ("Pending", false, Filling, Care::DropCopy),
+            ("Bound", true, Filled, Care::Nothing),
+            ("Bound", false, Filling, Care::DropSource),
+        ] {
+            let (source, from) = (Some(source(false, told)), Some(claim("old", "Bound", &none)));
+            let (copy, pods) = (Some(claim("new", phase, &none)), vec![pod_with("new")]);
+            let early = Orphan { copy, source, from, is_filled, pods, ..Orphan::default() };
+            assert_eq!(early.care(), care, "{phase}: nothing proves it complete");
+        }
+        let copy = Some(claim("new", "Bound", &none));
         let (source, from) = (Some(source(false, Filled)), Some(claim("old", "Bound", &none)));
-        let exchanged = Orphan { copy, source, from, pods: Vec::new(), keeps_name: true };
+        let exchanged = Orphan { copy, source, from, keeps_name: true, ..Orphan::default() };
         assert_eq!(exchanged.care(), Care::DropSource, "it has the volume from before");
         let alone = Orphan { copy: None, ..exchanged };
         assert_eq!((alone.care(), Orphan::default().care()), (Care::DropSource, Care::Nothing));

@@ -246,10 +246,10 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
 }
 
 /// The claims with copies of which nothing is told, for a pod that names its claim by itself and so never has one of
-/// them: a PvcAutoscaler that was deleted midway has made them. They stay for their time, as what a pod had before
-/// a swap does.
+/// them, or that were filled too early: a PvcAutoscaler that was deleted midway has made them. They stay for their
+/// time, as what a pod had before a swap does.
 fn spare_copies(seen: &Seen, one: &OrdinalStatus) -> Vec<Retained> {
-    if !seen.makes_claims() || one.swap.is_some() || one.is_shrinking() {
+    if one.swap.is_some() || one.is_shrinking() {
         return Vec::new();
     }
     let number = one.ordinal.to_string();
@@ -262,6 +262,7 @@ fn spare_copies(seen: &Seen, one: &OrdinalStatus) -> Vec<Retained> {
             && is_bound(claim)
             && !is_ending(&claim.metadata)
             && !is_told(claim.name_any())
+            && (seen.makes_claims() || is_early_copy(seen, &claim.name_any()))
     };
     let most = (MOST_RETAINED - 1).saturating_sub(one.retained.len());
     let spare = seen.claims.values().filter(is_spare).take(most).map(retained_from_now);
@@ -341,15 +342,15 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
         its = newest;
     }
     // One that another one of them was filled from is the older one of the two.
-    let is_copied = |name: &String| {
-        let copies = its.iter().filter(|copy| *copy != name).filter_map(|copy| {
-            let source = seen.sources.get(copy)?;
-            let is_filled = seen.filling(copy)?.phase == FillingPhase::Filled;
-            is_filled.then_some(&source.spec.source_pvc_ref.name)
-        });
-        copies.into_iter().any(|from| from == name)
-    };
-    let copied: Vec<String> = its.iter().filter(|name| is_copied(name)).cloned().collect();
+    // One that was filled before that was proved unused may lack something, and is no newer one.
+    let mut copied: Vec<String> = Vec::new();
+    for copy in &its {
+        let is_filled = seen.filling(copy).is_some_and(|told| told.phase == FillingPhase::Filled);
+        let source = seen.sources.get(copy).filter(|_| is_filled);
+        let from = source.map(|source| &source.spec.source_pvc_ref.name);
+        let Some(from) = from.filter(|from| *from != copy && its.contains(from)) else { continue };
+        copied.push(if is_early_copy(seen, copy) { copy.clone() } else { from.clone() });
+    }
     // What a pod has on its node, it writes to.
     let pod = seen.pod(ordinal).filter(|pod| !has_ended(pod));
     let pod = pod.filter(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()));
@@ -372,6 +373,13 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
             Err((AutoscalerReason::ClaimAmbiguous, message))
         }
     }
+}
+
+/// Whether a new claim of a swap that is not over was filled, and nothing proves that what it is filled from was unused
+/// before: a user has let that begin.
+fn is_early_copy(seen: &Seen, name: &str) -> bool {
+    let claim = seen.claim(name).filter(|claim| is_copy(claim) && is_bound(claim));
+    claim.is_some_and(|claim| seen.sources.contains_key(name) && !seen.is_proved_complete(claim))
 }
 
 /// The claims of pods that say that a claim has taken their place which is not there: whoever comes next would take

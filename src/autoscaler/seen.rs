@@ -15,6 +15,7 @@ use crate::api::{
     PvcSourcePopulator, Quantity, VolumeUsage, controlling_stateful_set,
 };
 use crate::autoscaler::coverage::Coverage;
+use crate::autoscaler::detached::DetachedNote;
 use crate::autoscaler::exchange::Exchange;
 use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::{Drift, KEPT_BY};
@@ -70,6 +71,8 @@ pub(super) struct Seen {
     pub handed_over: BTreeSet<String>,
     /// Those of these claims whose PersistentVolumes do not say that a swap holds them.
     pub unmarked: BTreeSet<String>,
+    /// By the claim: what its PersistentVolume says of which claim is complete.
+    pub detached: BTreeMap<String, DetachedNote>,
     /// By the claim: what it tells of its volume that is not so, and is not believed.
     pub untrue_notes: BTreeMap<String, Vec<&'static str>>,
     /// Whether pods of the workload get their claims from us.

@@ -45,6 +45,8 @@ pub(super) enum Step {
     Supersede { claim: String, by: String },
     /// Take from a claim that another one has taken its place.
     Reinstate { claim: String },
+    /// Say on the PersistentVolume of a claim which claim, by its uid, has what it had, or will have.
+    NoteDetached { claim: String, copy: String },
     /// Delete what a claim was filled from.
     DropSource { claim: String },
     /// Delete a claim, only for as long as it is as it was seen.

@@ -105,6 +105,8 @@ impl Turn<'_> {
         if !self.seen.writers(&from).is_empty() {
             self.go_on(SwapPhase::Draining, None, None);
         } else if self.prove_unused(&from) {
+            // Before it may begin.
+            let _ = self.keeps_name() || self.ensure_noted(&from);
             self.tell_of_filling(&filling);
             self.report_slow_binding(&filling);
             self.go_on(SwapPhase::FinalCopy, filling.progress, filling.message);
@@ -267,6 +269,9 @@ impl Turn<'_> {
         let new = self.new_claim();
         if self.entry.last_swap.as_ref().is_none_or(|last| last.claim != new) {
             self.sum_up(&name, &new);
+        }
+        if !self.keeps_name() && !self.returns() && !self.ensure_noted(&name) {
+            return;
         }
         // As long as the swap is told of, what it was made with is found. Until the old claim says which one has
         // taken its place, what that was filled from says so.

@@ -23,6 +23,10 @@ pub const CLASS: &str = "pliant.io/storage-class";
 /// On the PersistentVolumes of two claims, while they change their volumes: what both are to be.
 pub const EXCHANGE: &str = "pliant.io/exchange";
 
+/// On the PersistentVolume of an old claim: uid of the claim that is filled from it, once the volume is proved unused. On
+/// that of the new claim: its own uid, once it has taken the place of the old one.
+pub const DETACHED_FOR: &str = "pliant.io/detached-for";
+
 /// The label of claims and sources by which each says which PvcAutoscaler made it.
 pub const KEPT_BY: &str = "pliant.io/pvc-autoscaler";
 

@@ -7,7 +7,7 @@ use kube::{Api, Client, ResourceExt};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{
-    ClaimSummary, DataSource, EXCHANGE, HELD_BY_SWAP, PodVersion, Pv, Watched, every,
+    ClaimSummary, DETACHED_FOR, DataSource, EXCHANGE, HELD_BY_SWAP, PodVersion, Pv, Watched, every,
 };
 use crate::populators::{LABEL, POPULATES, Source};
 
@@ -47,6 +47,11 @@ fn populates(uid: &str) -> String {
     format!("for {uid}")
 }
 
+/// The key of the PersistentVolumes that say that the claim of a uid is complete, or comes to be.
+fn detached_for(uid: &str) -> String {
+    format!("detached for {uid}")
+}
+
 fn keys_of_claim(claim: &ClaimSummary) -> Vec<String> {
     let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
     let mut keys = vec![claims_in(namespace)];
@@ -70,7 +75,12 @@ fn keys_of_claim(claim: &ClaimSummary) -> Vec<String> {
 fn keys_of_pv(pv: &Pv) -> Vec<String> {
     let note = |key: &str| pv.metadata.annotations.as_ref().and_then(|all| all.get(key));
     let exchange = note(EXCHANGE).map(|_| IN_EXCHANGE.to_owned());
-    let keys = [pv.handle().map(of_volume), note(POPULATES).map(|uid| populates(uid)), exchange];
+    let keys = [
+        pv.handle().map(of_volume),
+        note(POPULATES).map(|uid| populates(uid)),
+        note(DETACHED_FOR).map(|uid| detached_for(uid)),
+        exchange,
+    ];
     keys.into_iter().flatten().collect()
 }
 
@@ -100,7 +110,7 @@ impl Watches {
                 Api::all(client.clone()),
                 all,
                 stop,
-                |pv: &mut Pv| pv.cut(&[POPULATES, EXCHANGE]),
+                |pv: &mut Pv| pv.cut(&[POPULATES, DETACHED_FOR, EXCHANGE]),
                 keys_of_pv,
             ),
             pods: Watched::start(Api::all(client.clone()), ours, stop),
@@ -168,6 +178,11 @@ impl Watches {
     /// The volumes that are in an exchange.
     pub fn pvs_in_exchange(&self) -> Vec<Arc<Pv>> {
         self.pvs.with_key(IN_EXCHANGE)
+    }
+
+    /// The PersistentVolumes that say that the claim of a uid is complete, or comes to be.
+    pub fn pvs_detached_for(&self, uid: &str) -> Vec<Arc<Pv>> {
+        self.pvs.with_key(&detached_for(uid))
     }
 
     /// The PersistentVolume that names a volume of this driver.

@@ -205,6 +205,9 @@ write(OPERATOR, "UPDATE", VOLUMES, "another driver's is retained", volume(THEIRS
 HOLDS = {"pliant.io/swap-protection": "uid-of-victim"}
 write(OPERATOR, "UPDATE", VOLUMES, "a swap holds its claim", volume(THEIRS, VICTIM, annotations=HOLDS), volume(THEIRS, VICTIM), taken=True)
 write(OPERATOR, "UPDATE", VOLUMES, "a swap lets go of its claim", volume(THEIRS, VICTIM), volume(THEIRS, VICTIM, "Delete", HOLDS), taken=True)
+DETACHED = {"pliant.io/detached-for": "uid-of-mine"}
+write(OPERATOR, "UPDATE", VOLUMES, "it was proved unused", volume(THEIRS, VICTIM, annotations=DETACHED), volume(THEIRS, VICTIM), taken=True)
+write(CONTROLLER, "UPDATE", VOLUMES, "it was proved unused", volume(THEIRS, VICTIM, annotations=DETACHED), volume(THEIRS, VICTIM))
 write(OPERATOR, "UPDATE", VOLUMES, "a swap holds another claim", volume(THEIRS, MINE, annotations=HOLDS), volume(THEIRS, MINE))
 write(OPERATOR, "UPDATE", VOLUMES, "the second claim's is held", volume(THEIRS, SECOND, annotations=FILLED), volume(THEIRS, SECOND, "Delete"), taken=True)
 write(OPERATOR, "UPDATE", VOLUMES, "it is handed over", volume(THEIRS, VICTIM, annotations=FILLED), volume(THEIRS, SECOND, annotations=FILLED), taken=True)

@@ -55,7 +55,12 @@ impl World {
         let named = self.pod.as_ref().map(|pod| &*pod.claim);
         let is_outdated =
             self.status.of(0).is_some_and(|entry| Some(entry.claim_of_pod()) != named);
-        if self.holds_pod() || is_outdated || self.exchange.is_some() || is_for_a_copy {
+        let is_proved = claim.is_none_or(|claim| {
+            let is_filled = claim.content.is_none() || claim.is_filled;
+            !claim.is_copy || self.is_proved_complete(claim) && is_filled
+        });
+        let may_lack = !is_proved && self.status.of(0).is_none() && !self.left.keeps_names;
+        if self.holds_pod() || is_outdated || self.exchange.is_some() || is_for_a_copy || may_lack {
             return false;
         }
         self.pod.as_mut().is_some_and(|pod| std::mem::take(&mut pod.is_gated))

@@ -1,12 +1,13 @@
 //! A user in the explored world who may edit and delete all objects of a swap in the namespace of the workload.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::settle;
 use super::world::{
     Claim, FAIR, FillingPhaseKey, Left, MOVES, Meddling, Move, NOTHING, SAME, World,
 };
 use crate::api::{AutoscalerPhase, Swap, SwapPhase};
+use crate::autoscaler::detached::DetachedNote;
 
 impl World {
     pub(super) fn meddle(&mut self, how: Meddling) -> bool {
@@ -79,6 +80,28 @@ impl World {
     fn new_claim(&self) -> Option<String> {
         let swap = self.status.of(0)?.swap.as_ref().filter(|swap| !swap.returns)?;
         Some(swap.claim.clone()).filter(|name| self.claims.contains_key(name))
+    }
+
+    /// What the PersistentVolumes of claims say of which claim is complete.
+    pub(super) fn detached(&self) -> BTreeMap<String, DetachedNote> {
+        let with_volume = self.claims.iter().filter(|(_, claim)| claim.content.is_some());
+        let notes = with_volume.map(|(name, claim)| {
+            let copy = Some(claim.detached_for).filter(|uid| *uid > 0).map(|uid| uid.to_string());
+            (name.clone(), DetachedNote { copy, version: None })
+        });
+        notes.collect()
+    }
+
+    /// Whether any of them says so of a claim.
+    pub(super) fn is_proved_complete(&self, claim: &Claim) -> bool {
+        self.claims.values().any(|one| one.detached_for == claim.uid)
+    }
+
+    /// Whether another claim has taken the place of a claim, as the PersistentVolumes of both say.
+    pub(super) fn is_superseded(&self, name: &str) -> bool {
+        let by = self.claims[name].detached_for;
+        let mut others = self.claims.iter().filter(|(other, _)| *other != name);
+        others.any(|(_, other)| other.uid == by && other.detached_for == by)
     }
 
     /// The new claims of swaps whose PersistentVolumes say that they are filled, where that is looked at.

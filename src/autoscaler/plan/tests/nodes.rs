@@ -164,7 +164,10 @@ impl World {
         let to_ask =
             self.claims.iter().filter(|(_, claim)| !claim.is_lost).find_map(|(name, claim)| {
                 let volume = self.volume(name, SWEEPER)?;
-                let fence = fence_without_swap(&volume, &claim.object(name), Some(status), &pods)?;
+                let claim = claim.object(name);
+                let is_superseded = self.is_superseded(name);
+                let fence =
+                    fence_without_swap(&volume, &claim, Some(status), &pods, is_superseded)?;
                 let wish = Wish::Fence(fence);
                 volume.is_to_be_asked(&wish).then_some((volume.id, wish))
             });
@@ -277,7 +280,7 @@ impl Claim {
     pub(super) fn take_volume(&mut self, other: &Claim) {
         (self.volume, self.class, self.content) = (other.volume, other.class, other.content);
         (self.fence, self.is_held, self.is_read) = (other.fence, other.is_held, other.is_read);
-        self.is_filled = false;
+        (self.is_filled, self.detached_for) = (false, 0);
         self.is_lost = false;
     }
 }

@@ -86,7 +86,22 @@ impl World {
                 self.pod.take_if(|pod| pod.uid.to_string() == uid && !pod.is_running);
             }
             Step::Supersede { claim, .. } => self.mark(&claim, true, marks),
-            Step::Reinstate { claim } => self.mark(&claim, false, marks),
+            Step::Reinstate { claim } => {
+                self.mark(&claim, false, marks);
+                self.change(&claim, |claim| {
+                    let is_own = claim.detached_for == claim.uid;
+                    claim.detached_for = if is_own { claim.uid } else { 0 };
+                });
+            }
+            Step::NoteDetached { claim, copy } => {
+                let seen = marks.get(&claim).copied();
+                self.change(&claim, |claim| {
+                    if Some(claim.marks) == seen {
+                        (claim.detached_for, claim.marks) =
+                            (copy.parse().expect("a uid"), claim.marks + 1);
+                    }
+                });
+            }
             Step::DropSource { claim } => drop(self.sources.remove(&claim)),
             Step::DropClaim { claim, uid, version } => {
                 let is_as_seen =
@@ -164,6 +179,7 @@ impl World {
             has_finalizer: false,
             is_volume_kept: false,
             is_filled: false,
+            detached_for: 0,
         });
     }
 

@@ -147,6 +147,8 @@ pub(super) struct Claim {
     pub is_volume_kept: bool,
     /// Whether its PersistentVolume says that a populator has filled it.
     pub is_filled: bool,
+    /// Uid of the claim that is complete, as its PersistentVolume says; none has 0.
+    pub detached_for: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -464,6 +466,7 @@ impl World {
             volumes: volumes.collect(),
             handed_over: self.handed_over(),
             unmarked: BTreeSet::new(),
+            detached: self.detached(),
             untrue_notes: BTreeMap::new(),
             may_still_run: BTreeMap::new(),
             superseded: self.superseded(),

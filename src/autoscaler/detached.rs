@@ -1,0 +1,171 @@
+//! What proves a copy complete when no status tells of it any more: its PvcAutoscaler was deleted. Whoever has the
+//! claims can write onto them and onto their populators, and not onto PersistentVolumes.
+//!
+//! That of the old claim names the claim that is filled from it, as soon as the old volume was proved unused; that of
+//! the new claim names that claim itself, as soon as it has taken the place of the old one.
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use kube::api::Patch;
+use serde_json::json;
+
+use crate::autoscaler::exchange::owner;
+use crate::autoscaler::keeper::Keeper;
+use crate::autoscaler::left::is_made_for;
+use crate::autoscaler::plan::is_copy;
+use crate::autoscaler::seen::{Seen, is_bound, uid};
+use crate::autoscaler::steps::Step;
+use crate::autoscaler::turn::Turn;
+use crate::autoscaler::{AutoscalerReason, WRITER};
+use crate::cluster::{DETACHED_FOR, OnceEvent, writes};
+use crate::populators::POPULATES;
+
+/// What the PersistentVolume of a claim says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DetachedNote {
+    /// Uid of the claim that has all that the volume had when it was proved unused.
+    pub copy: Option<String>,
+    /// Version of the PersistentVolume.
+    pub version: Option<String>,
+}
+
+impl DetachedNote {
+    pub fn of(pv: &PersistentVolume) -> DetachedNote {
+        DetachedNote { copy: note(pv).cloned(), version: pv.resource_version() }
+    }
+}
+
+fn note(pv: &PersistentVolume) -> Option<&String> {
+    pv.annotations().get(DETACHED_FOR)
+}
+
+impl Seen {
+    /// Whether a claim has all of what it is filled from, or will have: that was proved unused before.
+    pub fn is_proved_complete(&self, claim: &PersistentVolumeClaim) -> bool {
+        let mut notes = self.detached.values().filter_map(|note| note.copy.as_deref());
+        notes.any(|copy| copy == uid(&claim.metadata))
+    }
+
+    /// Whether the PersistentVolume of a claim says that another claim has what it had.
+    pub fn is_noted_for_another(&self, claim: &PersistentVolumeClaim) -> bool {
+        let note = self.detached.get(&claim.name_any()).and_then(|note| note.copy.as_deref());
+        note.is_some_and(|copy| copy != uid(&claim.metadata))
+    }
+}
+
+impl Turn<'_> {
+    /// Have the PersistentVolume of a claim say that the new claim is, or comes to be, complete; whether it does.
+    pub(super) fn ensure_noted(&mut self, claim: &str) -> bool {
+        let Some(new) = self.seen.claim(&self.new_claim()) else { return true };
+        let copy = uid(&new.metadata).to_owned();
+        let Some(note) = self.seen.detached.get(claim) else { return true };
+        let is_noted = note.copy.as_ref() == Some(&copy);
+        let claim = claim.to_owned();
+        self.steps.extend((!is_noted).then_some(Step::NoteDetached { claim, copy }));
+        is_noted
+    }
+}
+
+impl Keeper {
+    /// Write on the PersistentVolume of a claim which claim has what it had, or that none has; for as long as that
+    /// PersistentVolume is as it was seen.
+    pub(super) async fn note_detached(
+        &self,
+        seen: &Seen,
+        claim: &str,
+        copy: Option<&str>,
+    ) -> Result<(), kube::Error> {
+        let (Some(note), Some(claim)) = (seen.detached.get(claim), seen.claim(claim)) else {
+            return Ok(());
+        };
+        let Some(pv) = self.pv_of(claim).await? else { return Ok(()) };
+        self.write_note(&pv, copy, note.version.as_deref()).await
+    }
+
+    async fn write_note(
+        &self,
+        pv: &PersistentVolume,
+        copy: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<(), kube::Error> {
+        let patch = json!({"metadata": {
+            "uid": pv.metadata.uid, "resourceVersion": version, "annotations": { DETACHED_FOR: copy },
+        }});
+        writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
+    }
+
+    /// Write on the PersistentVolume of a new claim that it has taken the place of the old one.
+    pub(super) async fn note_complete(
+        &self,
+        copy: &PersistentVolumeClaim,
+    ) -> Result<(), kube::Error> {
+        let Some(pv) = self.pv_of(copy).await? else { return Ok(()) };
+        let version = pv.resource_version();
+        self.write_note(&pv, copy.metadata.uid.as_deref(), version.as_deref()).await
+    }
+
+    /// The PersistentVolumes that say so of the claim of a uid, as they are now.
+    async fn noted_for(&self, copy: &str) -> Result<Vec<PersistentVolume>, kube::Error> {
+        let mut noted = Vec::new();
+        for pv in self.watches.pvs_detached_for(copy) {
+            let there = self.pvs().get_opt(&pv.name_any()).await?;
+            noted.extend(there.filter(|there| note(there).is_some_and(|one| one == copy)));
+        }
+        Ok(noted)
+    }
+
+    /// Whether a PersistentVolume says that a claim has all of what it is filled from, or will have.
+    pub(super) async fn is_proved_complete(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<bool, kube::Error> {
+        Ok(!self.noted_for(uid(&claim.metadata)).await?.is_empty())
+    }
+
+    /// Whether a claim that was made for a swap has a volume, which a populator has filled.
+    pub(super) async fn is_filled(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<bool, kube::Error> {
+        let pv = self.pv_of(claim).await?;
+        Ok(pv.is_some_and(|pv| pv.annotations().get(POPULATES) == claim.metadata.uid.as_ref()))
+    }
+
+    /// Whether another claim has taken the place of a claim, as the PersistentVolumes of both say.
+    pub(super) async fn is_superseded(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<bool, kube::Error> {
+        let copy = self.pv_of(claim).await?.and_then(|pv| note(&pv).cloned());
+        let Some(copy) = copy.filter(|copy| copy != uid(&claim.metadata)) else {
+            return Ok(false);
+        };
+        let noted = self.noted_for(&copy).await?;
+        Ok(noted.iter().any(|pv| owner(pv) == Some(&copy)))
+    }
+
+    /// Whether a pod of which no status tells has the claim of a swap that is not known to be complete: it may lack
+    /// what was written to the old one. That is told on the pod.
+    pub(super) async fn may_be_incomplete(
+        &self,
+        pod: &Pod,
+        volume: &str,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<bool, kube::Error> {
+        let (pod_name, name) = (pod.name_any(), claim.name_any());
+        if !is_copy(claim) || !is_made_for(&name, &format!("{volume}-{pod_name}")) {
+            return Ok(false);
+        }
+        let is_proved = self.is_proved_complete(claim).await?;
+        if is_proved && (!is_bound(claim) || self.is_filled(claim).await?) {
+            return Ok(false);
+        }
+        let text = format!(
+            "pod {pod_name} waits: claim {name} was made for a PvcAutoscaler that was deleted, and nothing proves that              it has all that the pod has written: create that PvcAutoscaler again, and the pod gets the claim that has              all of it; or delete the pod and have it name the claim that it had before"
+        );
+        let reason = AutoscalerReason::ClaimAmbiguous;
+        let event = OnceEvent::of(pod, (reason, reason.is_warning()), &name, &text);
+        event.write(&self.client, WRITER).await?;
+        Ok(true)
+    }
+}
