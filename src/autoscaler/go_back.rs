@@ -145,7 +145,7 @@ impl Turn<'_> {
     /// claim again, which would have nothing of its content.
     pub(super) fn has_lost_claim(&self) -> bool {
         let active = &self.entry.active_claim;
-        let is_lost = self.seen.claim(active).is_none() || self.is_going(active);
+        let is_lost = self.seen.claim(active).is_none() || self.holds_up_pods(active);
         is_lost && !self.keeps_name()
     }
 

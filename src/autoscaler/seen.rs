@@ -462,6 +462,18 @@ pub(super) fn has_ended(pod: &PodSummary) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
+/// Whether a pod is on a node whose kubelet says that nothing of it has started there, nor its volumes been mounted.
+pub(super) fn is_unstarted(pod: &PodSummary) -> bool {
+    let is_on_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    let is_pending = pod
+        .status
+        .as_ref()
+        .is_some_and(|status| status.phase.as_deref().is_none_or(|phase| phase == "Pending"));
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut told = conditions.filter(|one| one.type_ == "PodReadyToStartContainers");
+    is_on_node && is_pending && told.any(|one| one.status == "False")
+}
+
 /// Since when a pod is ready.
 fn became_ready(pod: &PodSummary) -> Option<Timestamp> {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());

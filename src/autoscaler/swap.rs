@@ -13,7 +13,7 @@ use crate::api::{
 };
 use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::plan::{bounded, is_copy, retained_from_now, size_of};
-use crate::autoscaler::seen::{ClockSeen, has_ended, is_bound, is_ending, uid, uses};
+use crate::autoscaler::seen::{ClockSeen, has_ended, is_bound, is_ending, is_unstarted, uid, uses};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, SUPERSEDED_BY};
@@ -147,6 +147,34 @@ impl Turn<'_> {
             && !self.seen.pods_with(name).any(is_on_node)
     }
 
+    /// True if a claim was deleted and the pods that have it are on nodes where they have not started: no kubelet starts
+    /// a pod with such a claim, and Kubernetes keeps that for as long as they are there.
+    pub(super) fn holds_up_pods(&self, name: &str) -> bool {
+        let is_deleted = self.seen.claim(name).is_some_and(|claim| is_ending(&claim.metadata));
+        let mut pods = self.seen.pods_with(name).filter(|pod| is_on_node(pod));
+        is_deleted && pods.all(is_unstarted)
+    }
+
+    /// Tell of a pod that has a claim that was deleted, may have started with it, and is not ready.
+    fn report_deleted_claim(&mut self, name: &str) {
+        let pod = self.pod();
+        let is_deleted = self.seen.claim(name).is_some_and(|claim| is_ending(&claim.metadata));
+        let has_it = |one: &PodSummary| one.name_any() == pod && is_on_node(one);
+        if !is_deleted || !self.seen.pods_with(name).any(has_it) {
+            return;
+        }
+        let then = match self.entry.before() {
+            Some(before) => format!("it gets claim {} again then", before.claim),
+            None => "it begins with an empty claim then".to_owned(),
+        };
+        let message = format!(
+            "claim {name} was deleted, and pod {pod} has it and is not ready: Kubernetes keeps the claim until that pod \
+             ends; `kubectl delete pod {pod}` ends it, and {then}"
+        );
+        self.tell(AutoscalerReason::ClaimInUse, &self.attempt(), message.clone());
+        self.wait(AutoscalerReason::ClaimInUse, message);
+    }
+
     /// Tell how far the swap is.
     pub(super) fn go_on(
         &mut self,
@@ -261,6 +289,7 @@ impl Turn<'_> {
         let has_pod = self.seen.has_pod(self.entry.ordinal);
         if has_pod && !self.seen.is_ready_with(self.entry.ordinal, &name) {
             self.says.progress = Some(format!("pod {} starts with claim {name}", self.pod()));
+            self.report_deleted_claim(&name);
             return;
         }
         if self.asks_for_less_than_it_has(&name) {

@@ -2,12 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::settle;
+use kube::ResourceExt;
+
 use super::world::{
     Claim, FAIR, FillingPhaseKey, Left, MOVES, Meddling, Move, NOTHING, SAME, World,
 };
+use super::{plan, settle};
 use crate::api::{AutoscalerPhase, Swap, SwapPhase};
 use crate::autoscaler::detached::DetachedNote;
+use crate::autoscaler::seen::Seen;
+use crate::autoscaler::steps::Step;
+use crate::cluster::PodConditionSummary;
 
 impl World {
     pub(super) fn meddle(&mut self, how: Meddling) -> bool {
@@ -233,4 +238,72 @@ fn a_new_claim_that_is_deleted_before_its_pod_has_it_gives_the_pod_its_old_one()
     let entry = &end.status.ordinals[0];
     assert!(end.has_ended_well() && entry.active_claim == before, "{end:#?}");
     assert!(entry.rolled_back.is_some() && end.claims.len() == 1, "{end:#?}");
+}
+
+/// A second swap is begun, and goes on until that is so.
+fn swapped_again_until(left: Left, but: &[Move], is: impl Fn(&World) -> bool) -> World {
+    let mut world = settle(&World::new(left));
+    world.left = Left { edits: 1, ..left };
+    world = settle(&world.after(Move::Edit).expect("there is another template"));
+    world.left = Left { edits_back: 1, backs: 1, meddles: 1, ..left };
+    let world = world.after(Move::EditBack).expect("there is another template");
+    until(world, but, is)
+}
+
+fn is_in(world: &World, phase: SwapPhase) -> bool {
+    swap(world).is_some_and(|swap| swap.phase == phase) && world.operators[0].is_none()
+}
+
+/// What an operator sees if the pod is on a node and has not started there; `is_known` says whether its kubelet says so.
+fn on_its_node(world: &World, is_known: bool) -> Seen {
+    let mut seen = world.seen(0);
+    let pod = seen.pods.iter_mut().find(|pod| pod.name_any() == "db-0").expect("it waits");
+    pod.spec.as_mut().expect("there is one").node_name = Some("alpha".to_owned());
+    let conditions = pod.status.as_mut().and_then(|status| status.conditions.as_mut());
+    let unstarted = PodConditionSummary {
+        type_: "PodReadyToStartContainers".to_owned(),
+        status: "False".to_owned(),
+        last_transition_time: None,
+    };
+    conditions.expect("there are some").extend(is_known.then_some(unstarted));
+    seen
+}
+
+fn evicts(steps: &[Step]) -> bool {
+    steps.iter().any(|step| matches!(step, Step::Evict { .. }))
+}
+
+#[test]
+fn a_pod_that_can_never_start_with_a_claim_that_was_deleted_holds_no_way_back() {
+    let soaks = swapped_again_until(NOTHING, &[Move::StartPod], |world| {
+        is_in(world, SwapPhase::Soaking) && world.pod.is_some()
+    });
+    let soaks = soaks.after(Move::Meddle(Meddling::DeleteNewClaim)).expect("it is there");
+    let mut seen = on_its_node(&soaks, true);
+    let first = plan(&seen);
+    assert!(first.status.ordinals[0].swap.as_ref().is_some_and(|swap| swap.returns), "{first:#?}");
+    let mut steps = Vec::new();
+    for _ in 0..4 {
+        let next = plan(&seen);
+        seen.autoscaler.status = Some(next.status);
+        steps.extend(next.steps);
+        let claim = soaks.status.ordinals[0].active_claim.clone();
+        let claim = seen.claims.get_mut(&claim).expect("its pod keeps it");
+        claim.metadata.finalizers = Some(vec!["pliant.io/swap".to_owned()]);
+    }
+    assert!(evicts(&steps), "{steps:#?}");
+    // Whoever may have started keeps its claim, and it is said what it waits for.
+    let waits = plan(&on_its_node(&soaks, false));
+    let why = waits.status.message.clone().unwrap_or_default();
+    assert!(why.contains("was deleted, and pod db-0 has it"), "{why}");
+    assert!(!evicts(&waits.steps));
+
+    let copied = swapped_again_until(NOTHING, &[Move::StartPod], |world| {
+        let mut sources = world.sources.values();
+        let is_filled = sources.any(|source| source.phase == FillingPhaseKey::Filled);
+        is_in(world, SwapPhase::FinalCopy) && is_filled && world.pod.is_some()
+    });
+    let copied = copied.after(Move::Meddle(Meddling::DeleteNewClaim)).expect("it is there");
+    let told = plan(&on_its_node(&copied, true));
+    assert!(evicts(&told.steps), "{told:#?}");
 }
