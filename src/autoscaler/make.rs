@@ -18,10 +18,28 @@ pub(super) fn plain_name(seen: &Seen, ordinal: i32) -> String {
     named.cloned().unwrap_or_else(|| format!("{}-{}", seen.volume(), seen.pod_name(ordinal)))
 }
 
+/// How many names there are for a claim of one generation and specification.
+const NAMES: u32 = 64;
+
 /// The name of the claim that a pod gets for the specification as it is: it is that of no claim before.
 pub(super) fn hashed_name(seen: &Seen, ordinal: i32, generation: i64) -> String {
-    let of =
-        format!("{}/{ordinal}/{generation}/{}", uid(&seen.autoscaler.metadata), seen.generation());
+    nth_name(seen, ordinal, generation, 0)
+}
+
+/// The same for a swap, and no claim that exists has it: one of a try before may be retained.
+pub(super) fn free_name(seen: &Seen, ordinal: i32, generation: i64) -> String {
+    let mut names = (0..NAMES).map(|number| nth_name(seen, ordinal, generation, number));
+    let is_taken = |name: &String| seen.claims.contains_key(name);
+    names.find(|name| !is_taken(name)).unwrap_or_else(|| hashed_name(seen, ordinal, generation))
+}
+
+fn nth_name(seen: &Seen, ordinal: i32, generation: i64, number: u32) -> String {
+    let number = if number == 0 { String::new() } else { format!("/{number}") };
+    let of = format!(
+        "{}/{ordinal}/{generation}/{}{number}",
+        uid(&seen.autoscaler.metadata),
+        seen.generation()
+    );
     let digest = Sha256::digest(of);
     format!("{}-{:02x}{:02x}{:x}", plain_name(seen, ordinal), digest[0], digest[1], digest[2] >> 4)
 }

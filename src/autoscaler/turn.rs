@@ -375,7 +375,7 @@ impl<'a> Turn<'a> {
         (self.entry.peak, self.entry.shrink) = (None, None);
         self.entry.swap = Some(Swap {
             phase: SwapPhase::Planned,
-            claim: make::hashed_name(self.seen, self.entry.ordinal, generation),
+            claim: make::free_name(self.seen, self.entry.ordinal, generation),
             keeps_name,
             node: self.elsewhere().map(|place| place.node.clone()),
             generation: self.seen.generation(),

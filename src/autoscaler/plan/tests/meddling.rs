@@ -307,3 +307,16 @@ fn a_pod_that_can_never_start_with_a_claim_that_was_deleted_holds_no_way_back() 
     let told = plan(&on_its_node(&copied, true));
     assert!(evicts(&told.steps), "{told:#?}");
 }
+
+#[test]
+fn a_claim_that_was_filled_too_early_and_is_kept_gives_its_name_to_no_other_one() {
+    let mut failed = settle(&copied_too_early(NOTHING));
+    let spare = failed.status.ordinals[0].retained[0].claim.clone();
+    // It was decided by how full the claim is, and is decided so again: no edit has another name come of it.
+    failed.status.ordinals[0].swap.as_mut().expect("it has failed").by_itself = true;
+    let end = settle(&failed);
+    let entry = &end.status.ordinals[0];
+    assert_eq!((entry.generation, end.status.phase), (1, AutoscalerPhase::Settled), "{end:#?}");
+    assert_ne!(entry.active_claim, spare);
+    assert!(entry.retained.iter().any(|old| old.claim == spare), "{end:#?}");
+}
