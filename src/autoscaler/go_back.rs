@@ -5,6 +5,7 @@
 //! volume open. Then the node of the volume from before is told that it may be used again, and only when it
 //! has that so, the pod may start. It waits behind a scheduling gate meanwhile.
 
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
@@ -19,7 +20,7 @@ use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
-use crate::cluster::ClaimSizes;
+use crate::cluster::{Binding, ClaimSizes};
 use crate::volume::Fence;
 
 /// Whether a pod was rolled back from the template as it is, so that it keeps what it has.
@@ -39,6 +40,20 @@ pub(super) fn digest(spec: &PvcAutoscalerSpec) -> String {
     let digest = Sha256::digest(written);
     let first = <[u8; 8]>::try_from(&digest[..8]).unwrap_or_default();
     format!("{:016x}", u64::from_be_bytes(first))
+}
+
+/// Why a claim that was not deleted has no volume, and what to do.
+fn lacks_volume(claim: &PersistentVolumeClaim) -> String {
+    if Binding::of(claim) != Binding::Lost {
+        return "is not bound yet: see `kubectl describe pvc` of it".to_owned();
+    }
+    let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+    format!(
+        "is Lost, for its PersistentVolume {} was deleted: create that again as it was, such as from a backup, with \
+         uid {} in spec.claimRef, and the claim is bound to it again",
+        volume.unwrap_or("NAME"),
+        uid(&claim.metadata)
+    )
 }
 
 impl Seen {
@@ -164,7 +179,14 @@ impl Turn<'_> {
             return;
         };
         if let Some(why) = self.lacks_before(&before, &uid) {
-            return self.wait(AutoscalerReason::SwapFailed, why);
+            let message = format!(
+                "claim {} of pod {} was deleted before the pod was ready with it, and {why}; or begin with an empty \
+                 claim: `kubectl delete pvc {before}`",
+                self.entry.active_claim,
+                self.pod()
+            );
+            self.tell(AutoscalerReason::SwapFailed, &self.attempt(), message.clone());
+            return self.wait(AutoscalerReason::SwapFailed, message);
         }
         let text = self.lost_claim(&before);
         self.tell(AutoscalerReason::SwapFailed, &before, text);
@@ -204,14 +226,15 @@ impl Turn<'_> {
     /// Why a claim cannot be the pod's again.
     fn lacks_before(&self, claim: &str, uid: &str) -> Option<String> {
         let there = self.seen.claim(claim).filter(|there| self::uid(&there.metadata) == uid);
-        let is_whole = there.is_some_and(|there| is_bound(there) && !is_ending(&there.metadata));
-        (!is_whole).then(|| {
-            format!(
-                "claim {claim}, which has what pod {} had before, was deleted or has no volume: take the pod \
-                 out of spec.rollBack",
-                self.pod()
-            )
-        })
+        let what = format!("claim {claim}, which has what pod {} had before,", self.pod());
+        let why = match there {
+            Some(there) if !is_ending(&there.metadata) && is_bound(there) => return None,
+            Some(there) if !is_ending(&there.metadata) => lacks_volume(there),
+            _ => "was deleted".to_owned(),
+        };
+        let is_asked = self.seen.is_wanted_back(&self.entry);
+        let instead = if is_asked { "; or take the pod out of spec.rollBack" } else { "" };
+        Some(format!("{what} {why}{instead}"))
     }
 
     /// A pod that starts meanwhile is kept waiting by the webhook.

@@ -320,3 +320,22 @@ fn a_claim_that_was_filled_too_early_and_is_kept_gives_its_name_to_no_other_one(
     assert_ne!(entry.active_claim, spare);
     assert!(entry.retained.iter().any(|old| old.claim == spare), "{end:#?}");
 }
+
+#[test]
+fn where_both_claims_are_lost_it_is_said_what_to_run() {
+    let mut world = swapped_again_until(NOTHING, &[Move::StartPod], |world| {
+        is_in(world, SwapPhase::Soaking) && !world.status.ordinals[0].retained.is_empty()
+    });
+    let entry = world.status.ordinals[0].clone();
+    let before = entry.before().expect("it is kept").claim.clone();
+    world.claims.remove(&entry.active_claim);
+    world.change(&before, |claim| claim.is_lost = true);
+    let told = plan(&world.seen(0)).status;
+    let why = told.message.clone().unwrap_or_default();
+    assert_eq!(told.reason.as_deref(), Some("SwapFailed"), "{why}");
+    assert!(!why.contains("spec.rollBack"), "nobody has asked for it: {why}");
+    assert!(
+        why.contains("is Lost") && why.contains(&format!("kubectl delete pvc {before}")),
+        "{why}"
+    );
+}
