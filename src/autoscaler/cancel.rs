@@ -116,24 +116,33 @@ impl Turn<'_> {
 
     /// Whether the swap is given up, with its pod stopped; if it is, that is seen to.
     pub(super) fn ensure_cancelled(&mut self, from: &str, filling: &Filling) -> bool {
-        if self.swap_mut().cancellation.is_none() {
-            let Some((how, why)) = self.cause_to_cancel(from, filling) else { return false };
-            let swap = self.swap_mut();
-            (swap.cancellation, swap.message) = (Some(how), Some(bounded(&why)));
-        }
         let name = self.new_claim();
         // Also one whose label was taken off.
         let is_its = |claim: &&PersistentVolumeClaim| self.seen.keeps(claim) || is_copy(claim);
         let claim = self.seen.claim(&name).filter(is_its);
-        let Some(claim) = claim.filter(|claim| !is_ending(&claim.metadata)) else {
+        let claim = claim.filter(|claim| !is_ending(&claim.metadata));
+        let is_ours = filling.phase == FillingPhase::Binding || self.is_filled(&name);
+        if claim.is_some_and(is_bound) && is_ours {
+            self.swap_mut().cancellation = None; // It has all of it: a pod may start with it.
+            self.note_downtime(from, filling.phase != FillingPhase::Binding);
+            return false;
+        }
+        if self.swap_mut().cancellation.is_none() {
+            let Some((how, mut why)) = self.cause_to_cancel(from, filling) else { return false };
+            if claim.is_some_and(is_bound) {
+                why = format!(
+                    "{why}; another client bound it: claim {name} has a volume that no copy has filled"
+                );
+            }
+            let swap = self.swap_mut();
+            (swap.cancellation, swap.message) = (Some(how), Some(bounded(&why)));
+        }
+        // Nothing can be put into it any more, and what another client has bound it to is not thrown away.
+        let Some(claim) = claim.filter(|claim| !is_bound(claim)) else {
             let why = self.swap_mut().message.clone().unwrap_or_default();
             self.give_up(&why);
             return true;
         };
-        if is_bound(claim) {
-            self.swap_mut().cancellation = None; // It has all of it: a pod may start with it.
-            return false;
-        }
         self.says.progress = Some(format!("pod {}: claim {name} is deleted", self.pod()));
         self.steps.push(drop_as_seen(claim));
         true

@@ -126,7 +126,7 @@ impl Turn<'_> {
 
     /// True if the new claim has a volume with all of the content, as the populator wrote into its status or onto
     /// the PersistentVolume: whoever else binds the claim writes neither.
-    fn is_filled(&self, name: &str) -> bool {
+    pub(super) fn is_filled(&self, name: &str) -> bool {
         let is_told =
             self.seen.filling(name).is_some_and(|filling| filling.phase == FillingPhase::Filled);
         self.seen.claim(name).is_some_and(is_bound)
@@ -381,8 +381,8 @@ impl Turn<'_> {
                 self.wait(AutoscalerReason::ClaimTaken, message);
             } else if is_bound(claim) {
                 let message = format!(
-                    "claim {name} was bound by somebody although its copy had failed, so a pod may have written \
-                     to it: copy out of it what is needed, and only then delete it"
+                    "claim {name} has a volume that no copy has filled: another client bound it, and a pod may have \
+                     written to it; copy out of it what is needed, and only then delete it"
                 );
                 self.wait(AutoscalerReason::ClaimTaken, message);
             }

@@ -339,3 +339,22 @@ fn where_both_claims_are_lost_it_is_said_what_to_run() {
         "{why}"
     );
 }
+
+#[test]
+fn a_new_claim_that_another_client_binds_is_given_up_once() {
+    let mut world = swapped_again_until(NOTHING, &[Move::BeginCopy, Move::StartPod], |world| {
+        is_in(world, SwapPhase::FinalCopy)
+    });
+    let copy = swap(&world).expect("it goes on").claim.clone();
+    world.change(&copy, |claim| claim.content = Some(200));
+    let mut failures = Vec::new();
+    for _ in 0..4 {
+        let planned = plan(&world.seen(0));
+        let told = planned.status.ordinals[0].swap.clone().expect("it is given up, and waits");
+        failures.push((told.failures, planned.status == world.status));
+        (world.status, world.hours) = (planned.status, world.hours + 1);
+    }
+    assert_eq!(failures[1..], [(1, false), (1, true), (1, true)], "{world:#?}");
+    let why = swap(&world).and_then(|swap| swap.message.clone()).unwrap_or_default();
+    assert!(why.contains("another client bound it") && why.contains(&copy), "{why}");
+}
