@@ -138,6 +138,45 @@ impl Turn<'_> {
         }
     }
 
+    /// The swap under way ends, and can be given up no more: whoever has asked for what the pod had before meant that
+    /// of another generation.
+    pub(super) fn refuse_return(&mut self) {
+        if self.returns() || !self.seen.is_wanted_back(&self.entry) {
+            return;
+        }
+        let generation = self.entry.generation;
+        self.entry.refused_rollback_generation = Some(generation);
+        let text = self.too_late_to_return(generation, generation + 1);
+        self.tell(AutoscalerReason::RollBackWaits, &self.attempt(), text);
+    }
+
+    /// Tell of that until it is taken out of the specification.
+    pub(super) fn report_refused_return(&mut self) {
+        let Some(refused) = self.entry.refused_rollback_generation else { return };
+        let asked = &self.seen.autoscaler.spec.roll_back;
+        let mut asked = asked.iter().map(|back| (back.ordinal, back.generation));
+        if !asked.any(|one| one == (self.entry.ordinal, refused)) {
+            self.entry.refused_rollback_generation = None;
+        } else if self.says.problem.is_none() {
+            let message = self.too_late_to_return(refused, self.entry.generation);
+            self.wait(AutoscalerReason::RollBackWaits, message);
+        }
+    }
+
+    fn too_late_to_return(&self, refused: i64, now: i64) -> String {
+        let (name, namespace) =
+            (self.seen.autoscaler.name_any(), self.seen.autoscaler.namespace().unwrap_or_default());
+        let ordinal = self.entry.ordinal;
+        format!(
+            "pod {} was to be rolled back from generation {refused} when the content of its next claim was complete, \
+             so that swap has gone on: to have again what it had before that, write generation {now} in \
+             spec.rollBack: `kubectl patch pvcautoscaler {name} --namespace {namespace} --type=merge -p \
+             '{{\"spec\":{{\"rollBack\":[{{\"ordinal\":{ordinal},\"generation\":{now}}}]}}}}'`; else take generation \
+             {refused} out of it",
+            self.pod()
+        )
+    }
+
     fn begin_return(&mut self) {
         let Some(before) = self.entry.before_mut() else { return };
         before.fence = None; // It is to be opened, and no longer to be closed.

@@ -270,6 +270,7 @@ impl Turn<'_> {
             fence: last,
             ..Retained::default()
         });
+        self.refuse_return();
         self.entry.generation += 1;
         self.entry.active_claim.clone_from(&name);
         let swap = self.swap_mut();

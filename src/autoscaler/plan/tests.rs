@@ -348,6 +348,8 @@ fn meddled() -> impl Iterator<Item = (String, World, usize)> {
         Left { failures: 1, ..once },
         Left { scalings: 1, ..once },
         Left { aborts: 1, ..once },
+        Left { backs: 1, edits: 2, ..once },
+        Left { backs: 1, ..once },
         Left { deletions: 1, holds: 1, ..once },
         Left { deletions: 1, kills: 1, ..once },
         Left { is_hot: true, kills: 1, ..once },

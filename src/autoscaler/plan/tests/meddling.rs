@@ -358,3 +358,24 @@ fn a_new_claim_that_another_client_binds_is_given_up_once() {
     let why = swap(&world).and_then(|swap| swap.message.clone()).unwrap_or_default();
     assert!(why.contains("another client bound it") && why.contains(&copy), "{why}");
 }
+
+#[test]
+fn what_a_pod_is_to_have_again_when_its_copy_has_just_ended_is_refused_with_words() {
+    let is_copied = |world: &World| {
+        let mut sources = world.sources.values();
+        let is_filled = sources.any(|source| source.phase == FillingPhaseKey::Filled);
+        is_in(world, SwapPhase::FinalCopy) && is_filled
+    };
+    let exchanges = |world: &World| is_in(world, SwapPhase::Exchanging);
+    for world in [
+        swapped_again_until(NOTHING, &[Move::Look(1), Move::Do(1)], is_copied),
+        swapped_again_until(SAME, &[], exchanges),
+    ] {
+        let world = world.after(Move::RollBack).expect("there is one from before");
+        let end = settle(&world);
+        assert_eq!(end.status.ordinals[0].generation, 2, "{end:#?}");
+        let why = end.status.message.clone().unwrap_or_default();
+        assert_eq!(end.status.reason.as_deref(), Some("RollBackWaits"), "{why}");
+        assert!(why.contains("write generation 2"), "{why}");
+    }
+}

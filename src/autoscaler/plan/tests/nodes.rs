@@ -225,6 +225,7 @@ impl World {
             return false;
         }
         self.left.deletions -= 1;
+        self.is_answered = true; // Its status goes along.
         (self.keeper, self.status) = (None, PvcAutoscalerStatus::default());
         for operator in &mut self.operators {
             operator.take_if(|decided| decided.note.is_some());

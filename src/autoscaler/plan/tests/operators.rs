@@ -32,6 +32,7 @@ impl World {
                 return true;
             }
             self.status = after;
+            self.note_answer();
             self.count_tries(&before);
         } else if let Some(step) = decided.steps.pop_front() {
             self.apply(n, step, &decided.marks);

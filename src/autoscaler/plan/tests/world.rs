@@ -225,6 +225,8 @@ pub(super) struct World {
     pub exchange: Option<(String, String)>,
     /// The generation that somebody wants to be left, and what the pod had before that.
     pub back: Option<(i64, Data)>,
+    /// Whether that was done, or refused with words.
+    pub is_answered: bool,
     /// How often the specification was edited.
     pub edited: u8,
     /// The swap that a person gives up, by the specification that it was begun with.
@@ -384,6 +386,7 @@ impl World {
             keeper: Some(0),
             exchange: None,
             back: None,
+            is_answered: true,
             edited: 0,
             abort: None,
             kept: None,
@@ -674,17 +677,29 @@ impl World {
         (self.now() + ahead, ClockSeen::Differs(ClockSkew::Ahead(ahead)))
     }
 
-    /// Somebody wants the pod to have again what it had before.
+    /// Somebody wants the pod to have again what it had before; in the midst of its first swap that is nothing.
     fn ask_for_before(&mut self) -> bool {
-        let entry = self.status.of(0).filter(|entry| entry.generation > 0);
-        let asked = entry.and_then(|entry| {
-            let before = self.claims.get(&entry.before()?.claim)?;
-            Some((entry.generation, before.content?))
+        let asked = self.status.of(0).and_then(|entry| {
+            let before = entry.before().and_then(|before| self.claims.get(&before.claim)?.content);
+            let is_first = entry.generation == 0 && entry.swap.is_some();
+            let before = before.filter(|_| entry.generation > 0);
+            Some((entry.generation, before.or(is_first.then_some(Data::MAX))?))
         });
         self.left.backs -= 1;
         self.edited += 1;
-        self.back = asked;
+        (self.back, self.is_answered) = (asked, false);
         asked.is_some()
+    }
+
+    /// Note that the status says what became of what somebody wanted back, and that it says so before the generation
+    /// changes that was to be left.
+    pub(super) fn note_answer(&mut self) {
+        let Some((generation, _)) = self.back.filter(|_| !self.is_answered) else { return };
+        let Some(entry) = self.status.of(0) else { return };
+        self.is_answered =
+            entry.rolled_back.is_some() || entry.refused_rollback_generation == Some(generation);
+        let is_passed_over = entry.generation > generation && !self.is_answered;
+        assert!(!is_passed_over, "what is asked for is dropped without a word, in {self:#?}");
     }
 
     /// Whether this is what the pod had before, and somebody wants it to have that again.
@@ -712,7 +727,10 @@ impl World {
         let waits = runs && active.is_some_and(|claim| claim.is_ending);
         let is_back = entry.rolled_back.is_some() && entry.swap.is_none();
         let is_aborted = entry.aborted.is_some() && entry.swap.is_none();
-        (is_wanted || has_failed || waits || is_back || is_aborted)
+        // What never was cannot be had again: that is said, and nothing else begins until it is taken back.
+        let is_impossible = self.back == Some((entry.generation, Data::MAX))
+            && self.status.reason.as_deref() == Some("RollBackWaits");
+        (is_wanted || has_failed || waits || is_back || is_aborted || is_impossible)
             && is_clean
             && (runs || is_kept_back || self.replicas == 0)
     }
