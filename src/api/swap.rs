@@ -64,6 +64,10 @@ pub struct Swap {
     /// The claim that is to take the place of the active one.
     #[schemars(length(max = 253))]
     pub claim: String,
+    /// Uid of that claim, from when it was seen first: another claim of its name is not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub claim_uid: Option<String>,
     /// Whether the active claim keeps its name: it gets the volume of the new claim, and that one its.
     #[serde(default, skip_serializing_if = "is_false")]
     pub keeps_name: bool,

@@ -180,11 +180,12 @@ impl Turn<'_> {
     fn begin_return(&mut self) {
         let Some(before) = self.entry.before_mut() else { return };
         before.fence = None; // It is to be opened, and no longer to be closed.
-        let claim = before.claim.clone();
+        let (claim, claim_uid) = (before.claim.clone(), Some(before.uid.clone()));
         self.says.next = Some(self.what_is_left(&claim));
         (self.entry.peak, self.entry.shrink) = (None, None);
         self.entry.swap = Some(Swap {
             claim,
+            claim_uid,
             keeps_name: self.seen.makes_claims(),
             returns: true,
             generation: self.seen.generation(),

@@ -61,6 +61,7 @@ impl Keeper {
             clock: self.clock_if_it_matters(&autoscaler, now).await?,
             coverage,
             claims: BTreeMap::new(),
+            taken: BTreeSet::new(),
             sources: BTreeMap::new(),
             elder: self.elder_of(&autoscaler),
             left: BTreeSet::new(),
@@ -221,6 +222,7 @@ impl Keeper {
                 seen.claims.extend(claim.map(|claim| (name, claim)));
             }
         }
+        seen.leave_out_taken();
         self.see_untrue_notes(seen).await
     }
 

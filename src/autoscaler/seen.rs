@@ -39,6 +39,8 @@ pub(super) struct Seen {
     pub workload: Option<Workload>,
     /// By name: the claims that are kept here, and those that could be.
     pub claims: BTreeMap<String, PersistentVolumeClaim>,
+    /// The names of swaps' new claims that other clients' claims have taken, which are left out here.
+    pub taken: BTreeSet<String>,
     /// The one that keeps these claims in the place of this one: an older one of the same workload and
     /// template.
     pub elder: Option<String>,
@@ -338,6 +340,18 @@ impl Seen {
             owner.is_some_and(|owner| Some(&*owner.name) == set)
         };
         self.pods.iter().find(|pod| pod.name_any() == name && is_its(pod))
+    }
+
+    /// Leave out claims that have the names of those of swaps, and other uids than the status says.
+    pub fn leave_out_taken(&mut self) {
+        let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let known = ordinals.filter_map(|one| one.swap.as_ref());
+        let known = known.filter_map(|swap| Some((&swap.claim, swap.claim_uid.as_deref()?)));
+        let is_another = |(name, known): &(&String, &str)| {
+            self.claims.get(*name).is_some_and(|claim| uid(&claim.metadata) != *known)
+        };
+        self.taken = known.filter(is_another).map(|(name, _)| name.clone()).collect();
+        self.claims.retain(|name, _| !self.taken.contains(name));
     }
 
     /// Whether pods name their claims by themselves, so that they get none from us.

@@ -29,15 +29,34 @@ impl Turn<'_> {
         self.entry.swap.as_ref().map(|swap| swap.claim.clone()).unwrap_or_default()
     }
 
+    /// Remember the uid of the new claim, which is made for this swap.
+    pub(super) fn note_new_claim(&mut self) {
+        let there = self.seen.claim(&self.new_claim()).filter(|claim| is_copy(claim));
+        let there = there.map(|claim| uid(&claim.metadata).to_owned());
+        if let Some(swap) = self.entry.swap.as_mut().filter(|swap| !swap.returns) {
+            swap.claim_uid = swap.claim_uid.take().or(there);
+        }
+    }
+
     /// Make what is missing for the copy; whether nothing was.
     pub(super) fn make_missing(&mut self, name: &str, from: &str) -> bool {
         let (ordinal, size) = (self.entry.ordinal, size_of(self.seen, &self.entry));
         let claim = name.to_owned();
+        if self.seen.taken.contains(name) {
+            let message = format!(
+                "claim {name} has another uid than the one that was made for the swap of pod {}: another client made \
+                 it, and it is not used; delete it, or edit the template",
+                self.pod()
+            );
+            self.wait(AutoscalerReason::ClaimTaken, message);
+            return false;
+        }
         if !self.seen.sources.contains_key(name) {
             let (claim, from) = (claim.clone(), from.to_owned());
             self.steps.push(Step::MakeSource { ordinal, claim, from });
         }
         let Some(there) = self.seen.claim(name) else {
+            self.swap_mut().claim_uid = None;
             let (from, node) = (from.to_owned(), self.swap_mut().node.clone());
             self.note_larger_size(size);
             self.steps.push(Step::MakeCopy { ordinal, claim, size, from, node });

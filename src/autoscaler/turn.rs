@@ -42,6 +42,7 @@ impl<'a> Turn<'a> {
             turn.report_unreadable(&why);
             return turn;
         }
+        turn.note_new_claim();
         if !turn.is_to_abort() {
             turn.forget_failure();
         }

@@ -379,3 +379,27 @@ fn what_a_pod_is_to_have_again_when_its_copy_has_just_ended_is_refused_with_word
         assert!(why.contains("write generation 2"), "{why}");
     }
 }
+
+#[test]
+fn another_claim_of_the_name_of_a_new_one_is_not_taken_for_it() {
+    let is_copied = |world: &World| {
+        let mut sources = world.sources.values();
+        let is_filled = sources.any(|source| source.phase == FillingPhaseKey::Filled);
+        is_in(world, SwapPhase::FinalCopy) && is_filled
+    };
+    let soaks = |world: &World| is_in(world, SwapPhase::Soaking);
+    let mut copied = swapped_again_until(NOTHING, &[Move::StartPod], is_copied);
+    let mut soaks = swapped_again_until(NOTHING, &[Move::StartPod], soaks);
+    let copy = swap(&copied).expect("it goes on").claim.clone();
+    assert_eq!(swap(&soaks).expect("it goes on").claim, copy);
+    for world in [&mut copied, &mut soaks] {
+        world.change(&copy, |claim| (claim.uid, claim.content) = (250, Some(200)));
+    }
+    let told = plan(&copied.seen(0)).status;
+    let phase = told.ordinals[0].swap.as_ref().map(|swap| swap.phase);
+    assert_eq!(phase, Some(SwapPhase::FinalCopy), "{told:#?}");
+    let why = told.message.clone().unwrap_or_default();
+    assert!(why.contains(&format!("claim {copy} has another uid")), "{why}");
+    let told = plan(&soaks.seen(0)).status;
+    assert!(told.ordinals[0].swap.as_ref().is_some_and(|swap| swap.returns), "{told:#?}");
+}

@@ -449,9 +449,10 @@ impl World {
         });
         let volumes = self.claims.keys().map(|name| (name.clone(), self.volume(name, n)));
         let (now, clock) = self.clock(n);
-        Seen {
+        let mut seen = Seen {
             now,
             clock,
+            taken: BTreeSet::new(),
             autoscaler: self.autoscaler(),
             siblings: Vec::new(),
             workload: Some(workload),
@@ -475,7 +476,9 @@ impl World {
             superseded: self.superseded(),
             coverage: Coverage::Covered,
             refusal: None,
-        }
+        };
+        seen.leave_out_taken();
+        seen
     }
 
     /// The pod, and those that copy.
