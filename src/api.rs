@@ -49,6 +49,7 @@ pub use claim_template::{
 };
 pub(crate) use condition::{Judged, READY};
 pub use dns_name::{DnsName, NoDnsName};
+pub use elder::Rival;
 pub use filling::{Ahead, Filling, FillingPhase, PopulatorStatus};
 pub use gate::{GATE, controlling_stateful_set, holds_at_gate, is_gated, ordinal_of};
 pub use hours::{Hours, HoursError, Weekday};

@@ -46,6 +46,7 @@ mod siblings;
 mod size;
 mod steps;
 mod stopped;
+mod summary;
 mod swap;
 mod tell;
 mod turn;
@@ -59,6 +60,7 @@ pub(crate) use go_back::{is_rolled_back, is_wanted_back};
 pub use keeper::{Keeper, Webhook};
 pub use reason::AutoscalerReason;
 pub(crate) use size::wanted;
+pub use summary::AutoscalerSummary;
 
 /// Counts what is done, for whoever scrapes it.
 pub trait Tally: Send + Sync + 'static {

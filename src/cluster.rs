@@ -36,6 +36,7 @@ mod once;
 mod placement;
 mod pods;
 mod pv;
+mod record;
 mod requests;
 mod seen;
 mod share;
@@ -74,11 +75,13 @@ pub use once::{OnceEvent, TELLS};
 pub use pods::pods;
 pub(crate) use pv::volume_of;
 pub use pv::{ClaimRef, Pv, PvSpec, PvStatus, Source};
+pub use record::{Names, Record};
 pub use requests::Requests;
 pub use seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 pub use summary::{
-    AffinitySummary, ClaimSummary, DataSource, Ephemeral, NodeAffinitySummary, PodConditionSummary,
-    PodSpecSummary, PodStatusSummary, PodSummary, PodVersion, VolumeSummary,
+    AffinitySummary, ClaimSummary, DataSource, DeploymentVersion, Ephemeral, NodeAffinitySummary,
+    PodConditionSummary, PodSpecSummary, PodStatusSummary, PodSummary, PodVersion,
+    StatefulSetVersion, VolumeSummary,
 };
 pub use timers::Timers;
 pub use watched::{Change, Changed, Changes, Pauses, Place, Turnover, Watched, every};

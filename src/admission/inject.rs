@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::api::{GATE, OrdinalStatus, PvcAutoscaler, is_gated, ordinal_of};
+use crate::api::{GATE, OrdinalStatus, PvcAutoscaler, Rival, is_gated, ordinal_of};
 
 /// What becomes of a pod.
 #[derive(Debug, Clone, PartialEq)]

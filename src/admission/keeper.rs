@@ -18,10 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::configuration::named;
 use super::names::{Shares, share};
-use super::{LIFE, Pair, Pairs, Service, Shown, WRITER, Workload, webhooks};
+use super::{LIFE, Naming, Pair, Pairs, Service, Shown, WRITER, Workload, webhooks};
 use crate::api::StatefulSetName;
 use crate::causes;
-use crate::cluster::{Changed, Changes, Watched, begun_again, caught_in_time, every, list, writes};
+use crate::cluster::{
+    Changed, Changes, Record, StatefulSetVersion, Watched, begun_again, caught_in_time, every,
+    pages, writes,
+};
 use crate::panics::caught_now;
 
 /// What panics are counted under.
@@ -44,7 +47,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(3600);
 
 /// How many StatefulSets are read at once.
-const PAGE: u32 = 500;
+const PAGE: u32 = 100;
 
 /// Writes that may follow from each other: certificates, and then their authority.
 const ROUNDS: usize = 3;
@@ -102,14 +105,14 @@ enum KeepError {
 /// What the names depend on: which StatefulSets PvcAutoscalers name, and which are there. What else changes of
 /// them is no reason to go over all names.
 struct Names {
-    autoscalers: Changes<StatefulSetName>,
-    sets: Changes<StatefulSet>,
+    autoscalers: Changes<Naming>,
+    sets: Changes<StatefulSetVersion>,
 }
 
 impl Names {
     /// Take what has changed; whether names may have.
     fn take(&mut self) -> bool {
-        let named = |one: &Arc<StatefulSetName>| one.stateful_set().map(str::to_owned);
+        let named = |one: &Arc<Naming>| one.stateful_set.clone();
         let are_named_otherwise = match self.autoscalers.take() {
             Changed::Everything(_) => true,
             Changed::These(all) => all.iter().any(|change| {
@@ -160,13 +163,15 @@ impl Keeper {
     /// Keep them until `stop`: look after each change, and when a certificate comes of age.
     pub async fn run(
         &self,
-        autoscalers: &Watched<StatefulSetName>,
-        sets: &Watched<StatefulSet>,
+        autoscalers: &Watched<Naming>,
+        sets: &Watched<StatefulSetVersion>,
         stop: CancellationToken,
     ) {
         let only = |name: &str| every().fields(&format!("metadata.name={name}"));
-        let secrets = Watched::start(self.secrets(), only(self.secret_name()), &stop);
-        let configurations = Watched::start(self.configurations(), only(&self.service.name), &stop);
+        let secrets: Watched<Secret> =
+            Watched::start(self.secrets(), only(self.secret_name()), &stop);
+        let configurations: Watched<MutatingWebhookConfiguration> =
+            Watched::start(self.configurations(), only(&self.service.name), &stop);
         let kept = begun_again(LOOP, async || {
             tokio::join!(
                 secrets.known(),
@@ -180,7 +185,7 @@ impl Keeper {
                 changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
                 names.take();
                 let configuration = configurations.all().first().map(|one| (**one).clone());
-                let wanted = workloads(autoscalers.all().iter().map(AsRef::as_ref));
+                let wanted = autoscalers.all().iter().filter_map(|one| workload(one)).collect();
                 let exists = |one: &Workload| {
                     sets.get_in(one.namespace.as_str(), one.name.as_str()).is_some()
                 };
@@ -227,9 +232,7 @@ impl Keeper {
             let (configurations, secrets) = (self.configurations(), self.secrets());
             let configuration = configurations.get_opt(&self.service.name).await?;
             let secret = secrets.get_opt(self.secret_name()).await?;
-            let all: Api<StatefulSetName> = Api::all(self.client.clone());
-            let autoscalers = list(&all, &ListParams::default()).await?.items;
-            let (wanted, sets) = (workloads(autoscalers.iter()), self.stateful_sets().await?);
+            let (wanted, sets) = (self.named_workloads().await?, self.stateful_sets().await?);
             let exists = |one: &Workload| sets.contains(one);
             let shares = share(wanted, &named(configuration.as_ref()), exists);
             if let Some(first) = shares.left_out.first() {
@@ -308,6 +311,15 @@ impl Keeper {
             Err(kube::Error::Api(answer)) if answer.code == 409 => Ok(()),
             written => Ok(written.map(drop)?),
         }
+    }
+
+    /// All StatefulSets that PvcAutoscalers name now.
+    async fn named_workloads(&self) -> Result<BTreeSet<Workload>, kube::Error> {
+        let all: Api<StatefulSetName> = Api::all(self.client.clone());
+        let mut named = BTreeSet::new();
+        let name = |one: StatefulSetName| workload(&Naming::of(one));
+        pages(&all, &ListParams::default(), |one| named.extend(one.ok().and_then(name))).await?;
+        Ok(named)
     }
 
     /// All StatefulSets that there are now.
@@ -402,10 +414,7 @@ impl Keeper {
     }
 }
 
-/// The StatefulSets that PvcAutoscalers name. A name that no object can have is that of none: the schema
-/// refuses it, and an older one may have taken it.
-fn workloads<'a>(autoscalers: impl Iterator<Item = &'a StatefulSetName>) -> BTreeSet<Workload> {
-    let workload = |one: &StatefulSetName| Workload::parse(&one.namespace()?, one.stateful_set()?);
-    // One that the program stumbles over is named by none; the log says where.
-    autoscalers.filter_map(|one| caught_now(LOOP, || workload(one)).ok().flatten()).collect()
+/// The StatefulSet that a PvcAutoscaler names. One that the program stumbles over is named by none; the log says where.
+fn workload(one: &Naming) -> Option<Workload> {
+    caught_now(LOOP, || one.workload()).ok().flatten()
 }

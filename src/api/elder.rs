@@ -1,30 +1,54 @@
 //! Which of several PvcAutoscalers keeps the claims of a StatefulSet that all of them name.
 
-use kube::{Resource, ResourceExt};
+use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt;
 
 use crate::api::PvcAutoscaler;
 
-impl PvcAutoscaler {
+/// A PvcAutoscaler, as far as it says whether another one keeps the claims in its place.
+pub trait Rival {
+    /// Its namespace and its name.
+    fn names(&self) -> (&str, &str);
+
+    /// The StatefulSet that it names, and the name of its template.
+    fn template(&self) -> (Option<&str>, &str);
+
+    /// When it was made.
+    fn creation_time(&self) -> Option<Timestamp>;
+
     /// Whether it is about the same claims as another one of its namespace: of one StatefulSet, by one
     /// template. Of pods that name their claims by themselves that is known only claim by claim.
-    pub fn rivals(&self, other: &PvcAutoscaler) -> bool {
-        let name = |one: &PvcAutoscaler| one.spec.volume_claim_template.metadata.name.clone();
-        self.spec.stateful_set().is_some()
-            && self.spec.stateful_set() == other.spec.stateful_set()
-            && name(self) == name(other)
-            && self.namespace() == other.namespace()
-            && self.name_any() != other.name_any()
+    fn rivals(&self, other: &impl Rival) -> bool {
+        let ((namespace, name), (of, other_name)) = (self.names(), other.names());
+        let (set, _) = self.template();
+        set.is_some()
+            && self.template() == other.template()
+            && namespace == of
+            && name != other_name
     }
 
     /// The one that keeps the claims in its place, of all of its namespace: the oldest, and of those of one
     /// second the first by name. `None` if it keeps them itself.
-    pub fn elder<'a>(&self, all: &'a [PvcAutoscaler]) -> Option<&'a PvcAutoscaler> {
-        let age = |one: &PvcAutoscaler| {
-            let made = one.meta().creation_timestamp.as_ref().map(|at| at.0);
-            (made, one.name_any())
-        };
-        let elders = all.iter().filter(|other| self.rivals(other) && age(other) < age(self));
+    fn elder<'a, R: Rival>(&self, all: impl IntoIterator<Item = &'a R>) -> Option<&'a R> {
+        let own = (self.creation_time(), self.names().1);
+        let age = |other: &'a R| (other.creation_time(), other.names().1);
+        let elders = all.into_iter().filter(|other| self.rivals(*other) && age(other) < own);
         elders.min_by_key(|other| age(other))
+    }
+}
+
+impl Rival for PvcAutoscaler {
+    fn names(&self) -> (&str, &str) {
+        let meta = &self.metadata;
+        (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+    }
+
+    fn template(&self) -> (Option<&str>, &str) {
+        (self.spec.stateful_set(), &self.spec.volume_claim_template.metadata.name)
+    }
+
+    fn creation_time(&self) -> Option<Timestamp> {
+        self.creation_timestamp().map(|time| time.0)
     }
 }
 

@@ -33,16 +33,4 @@ impl StatefulSetName {
     pub fn stateful_set(&self) -> Option<&str> {
         self.spec.stateful_set_name.as_deref().filter(|name| !name.is_empty())
     }
-
-    /// Leave of it what it names.
-    pub fn cut(&mut self) {
-        let metadata = std::mem::take(&mut self.metadata);
-        self.metadata = ObjectMeta {
-            name: metadata.name,
-            namespace: metadata.namespace,
-            uid: metadata.uid,
-            resource_version: metadata.resource_version,
-            ..ObjectMeta::default()
-        };
-    }
 }

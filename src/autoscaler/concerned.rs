@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use kube::ResourceExt;
-
-use crate::api::{NodeStorage, PvcAutoscaler, PvcSourcePopulator, VolumeUsage, Workload};
+use crate::api::{NodeStorage, PvcSourcePopulator, VolumeUsage, Workload};
 use crate::autoscaler::keeper::Keeper;
-use crate::autoscaler::seen::uid;
-use crate::cluster::{Answers, AwaySeen, Change, Changed, Changes, ClaimSummary, Pv};
+use crate::autoscaler::summary::AutoscalerSummary;
+use crate::cluster::{
+    Answers, AwaySeen, Change, Changed, Changes, ClaimSummary, DeploymentVersion, Pv,
+    StatefulSetVersion,
+};
 
 /// The key of the PvcAutoscalers that set the sizes of claims by how full they are.
 const SETS_SIZES: &str = "sets sizes";
@@ -38,44 +38,50 @@ fn of_swap(namespace: &str, claim: &str) -> String {
 }
 
 /// The keys by which a PvcAutoscaler is found.
-pub(super) fn keys(one: &PvcAutoscaler) -> Vec<String> {
-    let namespace = one.metadata.namespace.as_deref().unwrap_or_default();
-    let mut keys = vec![in_namespace(namespace), of_workload(namespace, one.spec.workload())];
-    keys.extend(one.spec.autoscale.as_ref().map(|_| SETS_SIZES.to_owned()));
-    let ordinals = one.status.iter().flat_map(|status| &status.ordinals);
-    let swaps = ordinals.filter_map(|ordinal| ordinal.swap.as_ref());
-    let swaps: BTreeSet<String> = swaps.map(|swap| of_swap(namespace, &swap.claim)).collect();
+pub(super) fn keys(one: &AutoscalerSummary) -> Vec<String> {
+    let namespace = &one.names.namespace;
+    let mut keys = vec![in_namespace(namespace), of_workload(namespace, one.workload())];
+    keys.extend(one.sets_sizes.then(|| SETS_SIZES.to_owned()));
+    let swaps: BTreeSet<String> = one.swaps_to().map(|claim| of_swap(namespace, claim)).collect();
     keys.extend(swaps);
     keys
 }
 
 impl Keeper {
     /// The PvcAutoscalers of a namespace.
-    pub(super) fn autoscalers_in(&self, namespace: &str) -> Vec<Arc<PvcAutoscaler>> {
+    pub(super) fn autoscalers_in(&self, namespace: &str) -> Vec<Arc<AutoscalerSummary>> {
         self.autoscalers.with_key(&in_namespace(namespace))
     }
 
     /// The other PvcAutoscalers of the same StatefulSet.
-    pub(super) fn siblings(&self, autoscaler: &PvcAutoscaler) -> Vec<Arc<PvcAutoscaler>> {
-        let workload = autoscaler.spec.workload();
+    pub(super) fn siblings(&self, autoscaler: &AutoscalerSummary) -> Vec<Arc<AutoscalerSummary>> {
+        self.others_of(&autoscaler.names.namespace, autoscaler.workload(), &autoscaler.names.uid)
+    }
+
+    /// The PvcAutoscalers of a StatefulSet, but for the one of this uid.
+    pub(super) fn others_of(
+        &self,
+        namespace: &str,
+        workload: Workload,
+        uid: &str,
+    ) -> Vec<Arc<AutoscalerSummary>> {
         if !matches!(workload, Workload::StatefulSet(_)) {
             return Vec::new();
         }
-        let namespace = autoscaler.metadata.namespace.as_deref().unwrap_or_default();
         let mut all = self.autoscalers.with_key(&of_workload(namespace, workload));
-        all.retain(|one| uid(&one.metadata) != uid(&autoscaler.metadata));
+        all.retain(|one| *one.names.uid != *uid);
         all
     }
 
     /// The claims of a PvcAutoscaler.
-    pub(super) fn claims_of(&self, autoscaler: &PvcAutoscaler) -> Vec<Arc<ClaimSummary>> {
-        let namespace = autoscaler.metadata.namespace.as_deref().unwrap_or_default();
-        if let Workload::Pods(pods) = autoscaler.spec.workload() {
+    pub(super) fn claims_of(&self, autoscaler: &AutoscalerSummary) -> Vec<Arc<ClaimSummary>> {
+        let (namespace, name) = autoscaler.names.place();
+        if let Workload::Pods(pods) = autoscaler.workload() {
             let mut all = self.watches.claims_in(namespace);
-            all.retain(|claim| pods.has_claim(&claim.name_any()));
+            all.retain(|claim| pods.has_claim(&claim.names.name));
             return all;
         }
-        self.watches.claims_kept_by(namespace, &autoscaler.name_any())
+        self.watches.claims_kept_by(namespace, name)
     }
 
     /// What a volume's node told last of how full it is.
@@ -86,11 +92,11 @@ impl Keeper {
     }
 
     /// The PvcAutoscalers of a claim.
-    fn of_claim(&self, claim: &ClaimSummary) -> Vec<Arc<PvcAutoscaler>> {
-        let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
+    fn of_claim(&self, claim: &ClaimSummary) -> Vec<Arc<AutoscalerSummary>> {
+        let (namespace, name) = claim.names.place();
         let mut all = self.autoscalers.with_key(&of_pods(namespace));
-        all.retain(|one| match one.spec.workload() {
-            Workload::Pods(pods) => pods.has_claim(&claim.name_any()),
+        all.retain(|one| match one.workload() {
+            Workload::Pods(pods) => pods.has_claim(name),
             _ => false,
         });
         let keeper = claim.kept_by.as_deref();
@@ -99,14 +105,14 @@ impl Keeper {
     }
 
     /// The PvcAutoscalers of the claim that has a PersistentVolume.
-    fn of_pv(&self, pv: &Pv) -> Vec<Arc<PvcAutoscaler>> {
+    fn of_pv(&self, pv: &Pv) -> Vec<Arc<AutoscalerSummary>> {
         let claim = pv.spec.claim_ref.as_ref();
         let claim = claim.and_then(|its| self.watches.claims().get_in(&its.namespace, &its.name));
         claim.map(|claim| self.of_claim(&claim)).unwrap_or_default()
     }
 
     /// The PvcAutoscalers of the claim that has a volume.
-    fn of_volume(&self, handle: &str) -> Vec<Arc<PvcAutoscaler>> {
+    fn of_volume(&self, handle: &str) -> Vec<Arc<AutoscalerSummary>> {
         self.watches.pv_of_volume(handle).map(|pv| self.of_pv(&pv)).unwrap_or_default()
     }
 }
@@ -114,9 +120,9 @@ impl Keeper {
 /// What has changed since it was taken last, of all that is watched for PvcAutoscalers.
 #[derive(Debug)]
 pub(super) struct News {
-    autoscalers: Changes<PvcAutoscaler>,
-    sets: Changes<StatefulSet>,
-    deployments: Changes<Deployment>,
+    autoscalers: Changes<AutoscalerSummary>,
+    sets: Changes<StatefulSetVersion>,
+    deployments: Changes<DeploymentVersion>,
     sources: Changes<PvcSourcePopulator>,
     claims: Changes<ClaimSummary>,
     pvs: Changes<Pv>,
@@ -131,12 +137,12 @@ pub(super) struct Concerned {
     /// All of them.
     pub all: bool,
     /// By uid.
-    pub uids: BTreeSet<String>,
+    pub uids: BTreeSet<Arc<str>>,
 }
 
 impl Concerned {
-    fn add(&mut self, all: Vec<Arc<PvcAutoscaler>>) {
-        self.uids.extend(all.into_iter().map(|one| uid(&one.metadata).to_owned()));
+    fn add(&mut self, all: Vec<Arc<AutoscalerSummary>>) {
+        self.uids.extend(all.into_iter().map(|one| one.names.uid.clone()));
     }
 }
 
@@ -162,7 +168,7 @@ impl News {
     }
 
     /// Take the PvcAutoscalers that have changed, and whom all news concern.
-    pub fn take(&mut self, keeper: &Keeper) -> (Changed<PvcAutoscaler>, Concerned) {
+    pub fn take(&mut self, keeper: &Keeper) -> (Changed<AutoscalerSummary>, Concerned) {
         let mut concerned = Concerned::default();
         let autoscalers = self.autoscalers.take();
         if let Changed::These(changes) = &autoscalers {
@@ -195,7 +201,7 @@ impl News {
             let volumes = volumes.into_iter().flatten();
             volumes.for_each(|volume| concerned.add(keeper.of_volume(&volume)));
         }
-        concerned.uids.extend(self.answers.take());
+        concerned.uids.extend(self.answers.take().into_iter().map(Arc::from));
         self.see_away(keeper, &mut concerned);
         (autoscalers, concerned)
     }

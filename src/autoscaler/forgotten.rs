@@ -12,13 +12,13 @@ use tokio::time::Instant;
 
 use crate::api::{
     NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity,
-    SwapPhase, VolumeOnNode, ordinal_of,
+    SwapPhase, VolumeOnNode, Workload, ordinal_of,
 };
-use crate::autoscaler::hold::{is_held, told_claims};
 use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper, PAUSE, until};
 use crate::autoscaler::orphans::keeper_of;
 use crate::autoscaler::remake::claims_of;
 use crate::autoscaler::seen::{uid, uses};
+use crate::autoscaler::summary::AutoscalerSummary;
 use crate::autoscaler::tell::lower;
 use crate::causes;
 use crate::cluster::{
@@ -70,6 +70,10 @@ type Key = (What, String);
 
 /// The key of what is at a place.
 fn key_at((namespace, name): &Place) -> String {
+    key_in((namespace, name))
+}
+
+fn key_in((namespace, name): (&str, &str)) -> String {
     format!("{namespace}/{name}")
 }
 
@@ -100,7 +104,7 @@ struct Rounds {
 struct News {
     nodes: Changes<NodeStorage>,
     answers: Answers,
-    autoscalers: Changes<PvcAutoscaler>,
+    autoscalers: Changes<AutoscalerSummary>,
     claims: Changes<ClaimSummary>,
     gated: Changes<PodVersion>,
     pvs: Changes<Pv>,
@@ -157,9 +161,12 @@ impl News {
         let is_any_restricted = keeper.cluster.nodes().has_restricted();
         for change in self.autoscalers.take().these(&mut concerned.all) {
             let place = change.place.clone();
-            let told = change.both().flat_map(|one| told_claims(one.status.as_ref()));
-            concerned.claims.extend(told.map(|claim| (place.0.clone(), claim.clone())));
-            let sets = change.both().filter_map(|one| one.spec.stateful_set());
+            let told = change.both().flat_map(|one| one.told_claims());
+            concerned.claims.extend(told.map(|claim| (place.0.clone(), claim.to_owned())));
+            let sets = change.both().filter_map(|one| match one.workload() {
+                Workload::StatefulSet(set) => Some(set),
+                Workload::Deployment(_) | Workload::Pods(_) => None,
+            });
             concerned.sets.extend(sets.map(|set| (place.0.clone(), set.to_owned())));
             if is_any_restricted {
                 for claim in keeper.watches.claims_kept_by(&place.0, &place.1) {
@@ -359,11 +366,15 @@ impl Keeper {
                 concerned.volumes.iter().filter(is_restricted).cloned().collect()
             }
             What::Claims if concerned.all => {
-                self.watches.held_claims().iter().map(|claim| key_of(&**claim)).collect()
+                let held = self.watches.held_claims();
+                held.iter().map(|claim| key_in(claim.names.place())).collect()
             }
             What::Claims => {
                 let is_held = |(namespace, name): &&Place| {
-                    self.watches.claims().get_in(namespace, name).is_some_and(|one| is_held(&*one))
+                    self.watches
+                        .claims()
+                        .get_in(namespace, name)
+                        .is_some_and(|one| one.is_held_by_swap)
                 };
                 concerned.claims.iter().filter(is_held).map(key_at).collect()
             }
@@ -502,13 +513,13 @@ impl Keeper {
     async fn unless_known(
         &self,
         volume: &VolumeOnNode,
-        is_its: fn(Option<&PvcAutoscalerStatus>, &str) -> bool,
+        is_its: fn(&[OrdinalStatus], &str) -> bool,
     ) -> Result<Option<Forgotten>, kube::Error> {
         let Some((namespace, claim, keeper)) = self.claim_of(&volume.id) else {
             return Ok(None);
         };
         let known = self.autoscalers.get_in(&namespace, &keeper);
-        if known.is_some_and(|known| is_its(known.status.as_ref(), &claim)) {
+        if known.is_some_and(|known| is_its(&known.busy, &claim)) {
             return Ok(None);
         }
         // What is watched may be older than what was done; the status that says so was written before it.
@@ -516,7 +527,7 @@ impl Keeper {
         let status = keeper.and_then(|keeper| keeper.status);
         let there = self.of::<PersistentVolumeClaim>(&namespace).get_opt(&claim).await?;
         let (Some(there), Ok(id)) = (there, volume.id.parse()) else { return Ok(None) };
-        if is_its(status.as_ref(), &claim) {
+        if is_its(told(status.as_ref()), &claim) {
             return Ok(None);
         }
         // After the status: whoever exchanges it looks for that after it has written so on the volume.
@@ -533,11 +544,11 @@ impl Keeper {
         let pv = self.watches.pv_of_volume(volume)?;
         let its = pv.spec.claim_ref.as_ref()?;
         let claim = self.watches.claims().get_in(&its.namespace, &its.name)?;
-        if its.uid != claim.metadata.uid {
+        if its.uid.as_deref() != Some(&*claim.names.uid) {
             return None;
         }
         let keeper = claim.kept_by.as_deref()?.to_owned();
-        Some((claim.namespace()?, claim.name_any(), keeper))
+        Some((claim.names.namespace.to_string(), claim.names.name.to_string(), keeper))
     }
 }
 
@@ -552,7 +563,7 @@ pub(super) fn fence_without_swap(
     is_superseded: bool,
 ) -> Option<Fence> {
     let now = volume.fence.filter(|now| now.lets() == Use::Read)?;
-    if names(status, &claim.name_any()) {
+    if names(told(status), &claim.name_any()) {
         return None;
     }
     let generation = now.generation + 1;
@@ -568,12 +579,17 @@ pub(super) fn fence_without_swap(
     Some(if is_free { Fence { generation, ..Fence::default() } } else { now })
 }
 
+/// What a status tells of the pods.
+fn told(status: Option<&PvcAutoscalerStatus>) -> &[OrdinalStatus] {
+    status.map_or(&[], |status| &status.ordinals)
+}
+
 /// Whether a claim is known to shrink.
-fn shrinks(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool {
+fn shrinks(told: &[OrdinalStatus], claim: &str) -> bool {
     let is_its = |one: &OrdinalStatus| {
         one.active_claim == claim && one.is_shrinking() || is_exchanged(one, claim)
     };
-    status.is_some_and(|status| status.ordinals.iter().any(is_its))
+    told.iter().any(is_its)
 }
 
 /// Whether a swap exchanges the volume of a claim.
@@ -583,11 +599,11 @@ fn is_exchanged(one: &OrdinalStatus, claim: &str) -> bool {
 }
 
 /// Whether a swap knows that it took the volume of a claim.
-fn names(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool {
+fn names(told: &[OrdinalStatus], claim: &str) -> bool {
     let is_its = |one: &OrdinalStatus| {
         let has_taken = one.swap.as_ref().is_some_and(|swap| swap.fence.is_some());
         has_taken && (one.active_claim == claim || is_exchanged(one, claim))
             || one.retained.iter().any(|old| old.claim == claim && old.fence.is_some())
     };
-    status.is_some_and(|status| status.ordinals.iter().any(is_its))
+    told.iter().any(is_its)
 }

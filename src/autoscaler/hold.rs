@@ -234,17 +234,17 @@ impl Keeper {
     }
 
     async fn release_if_forgotten_by_all(&self, claim: &ClaimSummary) -> Result<bool, kube::Error> {
-        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
-        let is_its = |one: &PvcAutoscaler| is_told(one.status.as_ref(), &name);
-        if self.autoscalers_in(&namespace).iter().any(|one| is_its(one)) {
+        let (namespace, name) = claim.names.place();
+        if self.autoscalers_in(namespace).iter().any(|one| one.tells_of(name)) {
             return Ok(false);
         }
         // What is watched may be older than what was done; the status that says so was written before it.
-        let all = list(&self.of::<PvcAutoscaler>(&namespace), &ListParams::default()).await?;
+        let all = list(&self.of::<PvcAutoscaler>(namespace), &ListParams::default()).await?;
         if !all.unreadable.is_empty() {
             return Ok(true); // One of them may tell of it.
         }
-        let there = self.of::<PersistentVolumeClaim>(&namespace).get_opt(&name).await?;
+        let is_its = |one: &PvcAutoscaler| is_told(one.status.as_ref(), name);
+        let there = self.of::<PersistentVolumeClaim>(namespace).get_opt(name).await?;
         let Some(there) = there.filter(|there| is_held(there) && !all.items.iter().any(is_its))
         else {
             return Ok(false);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -16,20 +16,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{
     self, AutoscalerPhase, MOST_ORDINALS, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator,
-    Swap, SwapPhase, VolumeUsage, is_understood,
+    Swap, SwapPhase, VolumeUsage, Workload, is_understood,
 };
 use crate::autoscaler::conditions::conditions;
 use crate::autoscaler::coverage::Coverage;
 use crate::autoscaler::in_place::in_seconds;
-use crate::autoscaler::looks::{Looks, is_midway};
+use crate::autoscaler::looks::Looks;
 use crate::autoscaler::plan::plan;
-use crate::autoscaler::seen::{ClockSeen, Refusal, Seen};
+use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, uid};
 use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
+use crate::autoscaler::summary::AutoscalerSummary;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, WRITER, concerned};
 use crate::causes;
 use crate::cluster::{
-    Asks, Clock, ClockSkew, Cluster, PodVersion, Unreadable, Watched, begun_again, every, writes,
+    Asks, Clock, ClockSkew, Cluster, DeploymentVersion, Names, PodVersion, StatefulSetVersion,
+    Unreadable, Watched, begun_again, every, writes,
 };
 use crate::populators::Watches;
 
@@ -66,9 +68,9 @@ pub trait Webhook: Send + Sync + 'static {
 /// Keeps the claims of workloads as their templates have them.
 pub struct Keeper {
     pub(super) client: Client,
-    pub(super) autoscalers: Watched<PvcAutoscaler>,
-    pub(super) sets: Watched<StatefulSet>,
-    pub(super) deployments: Watched<Deployment>,
+    pub(super) autoscalers: Watched<AutoscalerSummary>,
+    pub(super) sets: Watched<StatefulSetVersion>,
+    pub(super) deployments: Watched<DeploymentVersion>,
     pub(super) sources: Watched<PvcSourcePopulator>,
     /// Those that are not scheduled yet, because their claims get other volumes.
     pub(super) gated: Watched<PodVersion>,
@@ -111,16 +113,11 @@ impl Keeper {
                 Api::all(client.clone()),
                 every(),
                 stop,
-                cut_autoscaler,
+                |_| {},
                 concerned::keys,
             ),
-            sets: Watched::start_cut(Api::all(client.clone()), every(), stop, cut_set),
-            deployments: Watched::start_cut(
-                Api::all(client.clone()),
-                every(),
-                stop,
-                cut_deployment,
-            ),
+            sets: Watched::start(Api::all(client.clone()), every(), stop),
+            deployments: Watched::start(Api::all(client.clone()), every(), stop),
             sources: Watched::start_keyed(
                 Api::all(client.clone()),
                 every(),
@@ -187,13 +184,22 @@ impl Keeper {
     }
 
     /// The PvcAutoscalers of the cluster, without what is read live of them.
-    pub fn autoscalers(&self) -> &Watched<PvcAutoscaler> {
+    pub fn autoscalers(&self) -> &Watched<AutoscalerSummary> {
         &self.autoscalers
     }
 
     /// The StatefulSets of the cluster, of which only names, versions and numbers of pods are kept.
-    pub fn stateful_sets(&self) -> &Watched<StatefulSet> {
+    pub fn stateful_sets(&self) -> &Watched<StatefulSetVersion> {
         &self.sets
+    }
+
+    /// A PvcAutoscaler as it is now; `None` if it is not there any more, also if another one of its name is.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub(super) async fn live(&self, meant: &Names) -> Result<Option<PvcAutoscaler>, kube::Error> {
+        let there = self.of::<PvcAutoscaler>(&meant.namespace).get_opt(&meant.name).await?;
+        Ok(there.filter(|one| uid(&one.metadata) == &*meant.uid))
     }
 
     /// The handle of a claim's volume, as the watched records have it.
@@ -220,10 +226,10 @@ impl Keeper {
     /// Look at a workload and do what is to be done; after how long to look again without a change.
     pub(super) async fn attend(
         &self,
-        autoscaler: &PvcAutoscaler,
+        autoscaler: &AutoscalerSummary,
         refusal: &mut Option<Refusal>,
     ) -> Option<Duration> {
-        let (namespace, name) = (autoscaler.namespace().unwrap_or_default(), autoscaler.name_any());
+        let (namespace, name) = autoscaler.names.place();
         match Box::pin(self.further(autoscaler, refusal)).await {
             Ok(due) => due,
             Err(kube::Error::Api(status)) if writes::is_stale(&status) => Some(SOON),
@@ -242,13 +248,15 @@ impl Keeper {
 
     async fn further(
         &self,
-        autoscaler: &PvcAutoscaler,
+        autoscaler: &AutoscalerSummary,
         refusal: &mut Option<Refusal>,
     ) -> Result<Option<Duration>, kube::Error> {
         if let Some(replicas) = self.too_many_replicas(autoscaler).await? {
             return self.refuse_replicas(autoscaler, replicas).await.map(|()| None);
         }
-        let Some(seen) = self.observe(autoscaler, refusal.take()).await? else { return Ok(None) };
+        let Some(seen) = self.observe(&autoscaler.names, refusal.take()).await? else {
+            return Ok(None);
+        };
         if !is_understood(&seen.autoscaler) {
             self.tell_unknown(&seen).await?;
             return Ok(None); // Whoever wrote it goes on with it, and each change is seen.
@@ -303,29 +311,30 @@ impl Keeper {
     /// is midway goes on, with as many as it can list: a pod may be stopped for it.
     async fn too_many_replicas(
         &self,
-        autoscaler: &PvcAutoscaler,
+        autoscaler: &AutoscalerSummary,
     ) -> Result<Option<i32>, kube::Error> {
-        let Some(name) = autoscaler.spec.stateful_set() else { return Ok(None) };
-        let namespace = autoscaler.namespace().unwrap_or_default();
-        let replicas = |set: &StatefulSet| set.spec.as_ref().and_then(|spec| spec.replicas);
-        let replicas = match self.sets.get_in(&namespace, name) {
-            Some(set) => replicas(&set),
+        let Workload::StatefulSet(name) = autoscaler.workload() else { return Ok(None) };
+        let namespace = &autoscaler.names.namespace;
+        let replicas = match self.sets.get_in(namespace, name) {
+            Some(set) => set.replicas,
             // It may be younger than what is watched.
             None => {
-                self.of::<StatefulSet>(&namespace).get_opt(name).await?.as_ref().and_then(replicas)
+                let set = self.of::<StatefulSet>(namespace).get_opt(name).await?;
+                set.and_then(|set| set.spec?.replicas)
             }
         };
         let is_too_many =
             |many: &i32| usize::try_from(*many).is_ok_and(|many| many > MOST_ORDINALS);
-        Ok(replicas.filter(is_too_many).filter(|_| !is_midway(autoscaler)))
+        Ok(replicas.filter(is_too_many).filter(|_| !autoscaler.is_midway()))
     }
 
-    /// Say that so many pods are too many; nothing is read for it.
+    /// Say that so many pods are too many; nothing of these is read for it.
     async fn refuse_replicas(
         &self,
-        autoscaler: &PvcAutoscaler,
+        autoscaler: &AutoscalerSummary,
         replicas: i32,
     ) -> Result<(), kube::Error> {
+        let Some(autoscaler) = self.live(&autoscaler.names).await? else { return Ok(()) };
         let message = format!(
             "{} has {replicas} replicas, and a PvcAutoscaler keeps the claims of {MOST_ORDINALS} pods at \
              most: scale it down, or delete this PvcAutoscaler; its claims stay",
@@ -346,7 +355,7 @@ impl Keeper {
         if status == before {
             return Ok(());
         }
-        self.note(autoscaler, &status).await
+        self.note(&autoscaler, &status).await
     }
 
     /// Another version of the operator has begun something that this one does not know.
@@ -396,23 +405,6 @@ pub(super) async fn until(due: Option<Instant>) {
     }
 }
 
-/// Leave of a StatefulSet whose it is, and how many pods it is to have: its version tells when to look.
-fn cut_set(set: &mut StatefulSet) {
-    set.status = None;
-    set.metadata.annotations = None;
-    set.metadata.labels = None;
-    let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
-    set.spec = Some(StatefulSetSpec { replicas, ..StatefulSetSpec::default() });
-}
-
-/// Leave of a PvcAutoscaler what it keeps and what is told of it; what its claims get is read live.
-fn cut_autoscaler(one: &mut PvcAutoscaler) {
-    one.metadata.annotations = None;
-    one.metadata.labels = None;
-    one.spec.volume_claim_template.metadata.annotations.clear();
-    one.spec.volume_claim_template.metadata.labels.clear();
-}
-
 /// Leave of a source what names it, whose it is, and its version: it tells when to look.
 fn cut_source(source: &mut PvcSourcePopulator) {
     source.metadata.annotations = None;
@@ -431,14 +423,6 @@ fn keys_of_source(source: &PvcSourcePopulator) -> Vec<String> {
 /// A pod behind our gate is found by its namespace.
 fn keys_of_gated(pod: &PodVersion) -> Vec<String> {
     pod.namespace().filter(|_| pod.is_gated).into_iter().collect()
-}
-
-/// As [`cut_set`].
-fn cut_deployment(made: &mut Deployment) {
-    made.status = None;
-    made.metadata.annotations = None;
-    made.metadata.labels = None;
-    made.spec = Some(DeploymentSpec::default());
 }
 
 /// After how long a workload is looked at without a change of what is watched.

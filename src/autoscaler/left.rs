@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use kube::api::ListParams;
 
-use crate::api::PvcAutoscaler;
+use crate::api::{PvcAutoscaler, Rival};
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::Seen;
 use crate::autoscaler::{KEPT_BY, ORDINAL, make};

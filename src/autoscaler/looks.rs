@@ -1,6 +1,7 @@
 //! Which workloads are looked at, and when: those of which something has changed, or that are due.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,14 @@ use kube::ResourceExt;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use crate::api::{self, PvcAutoscaler, SwapPhase};
+use crate::api::{self, Rival};
 use crate::autoscaler::WRITER;
 use crate::autoscaler::concerned::News;
 use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper, until};
-use crate::autoscaler::seen::{Refusal, uid};
+use crate::autoscaler::seen::Refusal;
+use crate::autoscaler::summary::AutoscalerSummary;
 use crate::cluster::{
-    Changed, ClaimSummary, Due, Queue, Slots, Timers, Turnover, Unfinished, caught_in_time,
+    Changed, ClaimSummary, Due, Names, Queue, Slots, Timers, Turnover, Unfinished, caught_in_time,
     report_unfinished,
 };
 use crate::panics::caught_now;
@@ -33,21 +35,22 @@ const LONGEST_FAULT: Duration = Duration::from_secs(600);
 pub(super) struct Looks {
     news: News,
     /// By uid.
-    known: HashMap<String, Known>,
+    known: HashMap<Arc<str>, Known>,
     /// Those that are due, and those that are looked at.
-    queue: Queue<String>,
+    queue: Queue<Arc<str>>,
     /// Those that are due later, without a change.
-    later: Timers<String>,
+    later: Timers<Arc<str>>,
     /// Those whose looks have ended since they were compared last.
-    ended: BTreeSet<String>,
+    ended: BTreeSet<Arc<str>>,
     attendants: JoinSet<Attended>,
 }
 
 /// What was last seen of a workload.
 #[derive(Debug, Clone)]
 struct Known {
-    autoscaler: Arc<PvcAutoscaler>,
-    versions: Vec<String>,
+    autoscaler: Arc<AutoscalerSummary>,
+    /// A digest of the versions of all that belongs to it, as they were when it was looked at last.
+    versions: Option<u64>,
     refusal: Option<Refusal>,
     /// Whether somebody looks right now.
     is_attended: bool,
@@ -58,37 +61,20 @@ struct Known {
 }
 
 impl Known {
-    fn of(autoscaler: Arc<PvcAutoscaler>) -> Known {
-        Known {
-            autoscaler,
-            versions: Vec::new(),
-            refusal: None,
-            is_attended: false,
-            waits: 0,
-            faults: 0,
-        }
+    fn of(autoscaler: Arc<AutoscalerSummary>) -> Known {
+        Known { autoscaler, versions: None, refusal: None, is_attended: false, waits: 0, faults: 0 }
     }
 }
 
 /// What one who has looked at a workload has to say.
 #[derive(Debug)]
 struct Attended {
-    chosen: Due<String>,
+    chosen: Due<Arc<str>>,
     /// After how long to look again without a change.
     after: Option<Duration>,
     refusal: Option<Refusal>,
     /// Why it has no outcome.
     unfinished: Option<Unfinished>,
-}
-
-/// Whether a pod is stopped for it, or may be soon.
-pub(super) fn is_midway(autoscaler: &PvcAutoscaler) -> bool {
-    let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
-    let is_on = |phase: SwapPhase| phase != SwapPhase::Failed;
-    let mut midway = ordinals.filter(|one| {
-        one.is_shrinking() || one.swap.as_ref().is_some_and(|swap| is_on(swap.phase))
-    });
-    midway.next().is_some()
 }
 
 impl Looks {
@@ -120,15 +106,14 @@ impl Looks {
                 continue;
             };
             one.is_attended = true;
-            one.versions =
-                versions_of(keeper, &one.autoscaler, self.news.away()).unwrap_or_default();
+            one.versions = versions_of(keeper, &one.autoscaler, self.news.away());
             let (autoscaler, refusal) = (one.autoscaler.clone(), one.refusal.take());
             self.attendants.spawn(look(keeper.clone(), autoscaler, chosen, refusal));
         }
     }
 
     /// Take the news; the uids of those of which something may have changed.
-    fn concerned(&mut self, keeper: &Keeper) -> BTreeSet<String> {
+    fn concerned(&mut self, keeper: &Keeper) -> BTreeSet<Arc<str>> {
         let (autoscalers, concerned) = self.news.take(keeper);
         let mut uids = std::mem::take(&mut self.ended);
         uids.extend(concerned.uids);
@@ -138,7 +123,7 @@ impl Looks {
             self.forget(uid);
         }
         for one in there {
-            uids.insert(uid(&one.metadata).to_owned());
+            uids.insert(one.names.uid.clone());
             self.know(one);
         }
         if is_all {
@@ -147,23 +132,23 @@ impl Looks {
         uids
     }
 
-    fn know(&mut self, autoscaler: Arc<PvcAutoscaler>) {
-        let uid = uid(&autoscaler.metadata).to_owned();
+    fn know(&mut self, autoscaler: Arc<AutoscalerSummary>) {
+        let uid = autoscaler.names.uid.clone();
         let one = self.known.entry(uid).or_insert_with(|| Known::of(autoscaler.clone()));
         one.autoscaler = autoscaler;
     }
 
-    fn forget(&mut self, uid: &String) {
+    fn forget(&mut self, uid: &Arc<str>) {
         self.known.remove(uid);
         self.queue.remove(uid);
         self.later.remove(uid);
     }
 
     /// Have one be due if something of it has changed. One that is looked at is compared when that has ended.
-    fn compare(&mut self, keeper: &Keeper, uid: String, now: Instant) {
+    fn compare(&mut self, keeper: &Keeper, uid: Arc<str>, now: Instant) {
         let Some(one) = self.known.get_mut(&uid).filter(|one| !one.is_attended) else { return };
         let Some(versions) = versions_of(keeper, &one.autoscaler, self.news.away()) else { return };
-        if versions == one.versions {
+        if one.versions == Some(versions) {
             return;
         }
         one.waits = 0;
@@ -172,10 +157,10 @@ impl Looks {
     }
 
     /// Have one wait for its look, as urgent as it is now.
-    fn have_wait(&mut self, uid: String, since: Instant) {
+    fn have_wait(&mut self, uid: Arc<str>, since: Instant) {
         let Some(one) = self.known.get(&uid) else { return };
-        let namespace = one.autoscaler.namespace().unwrap_or_default();
-        let is_urgent = is_midway(&one.autoscaler);
+        let namespace = one.autoscaler.names.namespace.to_string();
+        let is_urgent = one.autoscaler.is_midway();
         self.queue.insert(Due { key: uid, namespace, is_urgent, since });
     }
 
@@ -229,8 +214,8 @@ fn longer(before: u32, longest: Duration) -> Duration {
 
 async fn look(
     keeper: Arc<Keeper>,
-    autoscaler: Arc<PvcAutoscaler>,
-    chosen: Due<String>,
+    autoscaler: Arc<AutoscalerSummary>,
+    chosen: Due<Arc<str>>,
     mut refusal: Option<Refusal>,
 ) -> Attended {
     let look = caught_in_time("pvcautoscalers", keeper.attend(&autoscaler, &mut refusal));
@@ -248,57 +233,52 @@ async fn look(
 /// The versions of what belongs to a workload; `None` after a panic over one, which stops no other.
 fn versions_of(
     keeper: &Keeper,
-    autoscaler: &PvcAutoscaler,
+    autoscaler: &AutoscalerSummary,
     away: &BTreeSet<String>,
-) -> Option<Vec<String>> {
+) -> Option<u64> {
     let found = caught_now("pvcautoscalers", || keeper.versions(autoscaler, away));
     let told = found.inspect_err(|panicked| {
-        let (name, namespace) = (autoscaler.name_any(), autoscaler.namespace());
+        let (namespace, name) = autoscaler.names.place();
         tracing::error!(autoscaler = name, namespace, %panicked, "it is not looked at");
     });
     told.ok()
 }
 
 impl Keeper {
-    /// The versions of all that belongs to a workload and is watched: while they stay there is nothing
-    /// new to see.
-    fn versions(&self, autoscaler: &PvcAutoscaler, away: &BTreeSet<String>) -> Vec<String> {
-        let namespace = autoscaler.namespace().unwrap_or_default();
-        let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        let swaps = ordinals.filter_map(|one| one.swap.as_ref());
-        let sources = swaps.filter_map(|swap| self.sources.get_in(&namespace, &swap.claim));
-        let sizes = autoscaler.spec.autoscale.is_some();
+    /// A digest of the versions of all that belongs to a workload and is watched: while it stays there is nothing new to
+    /// see.
+    fn versions(&self, autoscaler: &AutoscalerSummary, away: &BTreeSet<String>) -> u64 {
+        let Names { namespace, uid, resource_version, .. } = &autoscaler.names;
+        let sources =
+            autoscaler.swaps_to().filter_map(|claim| self.sources.get_in(namespace, claim));
         let full = |claim: &ClaimSummary| {
-            let volume = claim.volume.as_deref().filter(|_| sizes)?;
-            let handle = self.handle_in(volume, claim.metadata.uid.as_deref())?;
+            let volume = claim.volume.as_deref().filter(|_| autoscaler.sets_sizes)?;
+            let handle = self.handle_in(volume, Some(&claim.names.uid))?;
             let (node, usage) = self.usage_of_volume(&handle)?;
             Some(format!("{usage:?} {}", away.contains(&node.name_any())))
         };
         let claims = self.claims_of(autoscaler);
-        let mut of_claims: Vec<String> = claims
-            .iter()
-            .flat_map(|claim| [claim.resource_version(), full(claim)])
-            .flatten()
-            .collect();
+        let mut of_claims: Vec<(&str, Option<String>)> =
+            claims.iter().map(|claim| (&*claim.names.resource_version, full(claim))).collect();
         of_claims.sort();
-        let siblings = self.siblings(autoscaler).into_iter();
-        let rivals = siblings.filter(|one| autoscaler.rivals(one));
-        let mut rivals: Vec<String> = rivals.map(|one| uid(&one.metadata).to_owned()).collect();
-        rivals.sort();
-        let mut versions = vec![autoscaler.resource_version().unwrap_or_default()];
-        versions.extend(match autoscaler.spec.workload() {
+        let siblings = self.siblings(autoscaler);
+        let rivals = siblings.iter().filter(|one| autoscaler.rivals(&***one));
+        let mut rivals: Vec<&str> = rivals.map(|one| &*one.names.uid).collect();
+        rivals.sort_unstable();
+        let workload = match autoscaler.workload() {
             api::Workload::StatefulSet(name) => {
-                self.sets.get_in(&namespace, name).and_then(|set| set.resource_version())
+                self.sets.get_in(namespace, name).map(|set| set.names.resource_version.clone())
             }
-            api::Workload::Deployment(name) => {
-                self.deployments.get_in(&namespace, name).and_then(|made| made.resource_version())
-            }
+            api::Workload::Deployment(name) => self
+                .deployments
+                .get_in(namespace, name)
+                .map(|made| made.names.resource_version.clone()),
             api::Workload::Pods(_) => None,
-        });
-        versions.extend(rivals);
-        versions.extend(sources.filter_map(|source| source.resource_version()));
-        versions.extend(of_claims);
-        versions.extend(self.asks.versions(uid(&autoscaler.metadata)));
-        versions
+        };
+        let sources: Vec<Option<String>> = sources.map(|one| one.resource_version()).collect();
+        let mut digest = DefaultHasher::new();
+        (resource_version, workload, rivals, sources, of_claims).hash(&mut digest);
+        self.asks.versions(uid).hash(&mut digest);
+        digest.finish()
     }
 }

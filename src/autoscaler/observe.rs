@@ -1,6 +1,7 @@
 //! Read all that decides about the claims of one workload, as it is at this moment.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, ResourceQuota};
@@ -11,8 +12,8 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use crate::api::{
-    self, FillingPhase, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator, StatefulSetName,
-    Swap, SwapPhase,
+    self, FillingPhase, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator, Rival,
+    StatefulSetName, Swap, SwapPhase,
 };
 use crate::autoscaler::coverage::Coverage;
 use crate::autoscaler::detached::DetachedNote;
@@ -23,9 +24,11 @@ use crate::autoscaler::places::{Elsewhere, Place, is_fit};
 use crate::autoscaler::preflight::{Room, Surroundings};
 use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, Usage, Workload, is_bound, uid};
 use crate::autoscaler::size;
+use crate::autoscaler::summary::AutoscalerSummary;
 use crate::autoscaler::{Drift, KEPT_BY};
 use crate::cluster::{
-    CLASS, EXCHANGE, PodSummary, Unreadable, VOLUME, list, pods, requested, untrue_notes, volume_of,
+    CLASS, EXCHANGE, Names, PodSummary, Unreadable, VOLUME, list, pods, requested, untrue_notes,
+    volume_of,
 };
 use crate::populators::{self, POPULATES};
 use crate::volume::{CapacityQuery, DRIVER, FsKind, Standing, VolumeId};
@@ -38,21 +41,17 @@ impl Keeper {
     /// What the API server says.
     pub(super) async fn observe(
         &self,
-        meant: &PvcAutoscaler,
+        meant: &Names,
         refusal: Option<Refusal>,
     ) -> Result<Option<Seen>, kube::Error> {
-        let namespace = meant.namespace().unwrap_or_default();
-        let there = self.of::<PvcAutoscaler>(&namespace).get_opt(&meant.name_any()).await?;
-        let Some(autoscaler) = there.filter(|one| uid(&one.metadata) == uid(&meant.metadata))
-        else {
-            return Ok(None);
-        };
+        let Some(autoscaler) = self.live(meant).await? else { return Ok(None) };
+        let namespace = &meant.namespace;
         // Before the pods: one that another PvcAutoscaler has stopped since then is missing among them.
         let siblings = self.siblings_of(&autoscaler).await?;
-        let pods = pods(&self.client, &namespace).await?;
+        let pods = pods(&self.client, namespace).await?;
         let workload = self.see_workload(&autoscaler, &pods).await?;
         let coverage = match autoscaler.spec.stateful_set() {
-            Some(name) => self.coverage(&namespace, name).await?,
+            Some(name) => self.coverage(namespace, name).await?,
             None => Coverage::NotNamed,
         };
         let now = self.now();
@@ -131,7 +130,7 @@ impl Keeper {
         };
         let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let swaps = ordinals.filter_map(|one| one.swap.as_ref()).any(is_under_way);
-        if !swaps && self.siblings(autoscaler).is_empty() {
+        if !swaps && self.watched_siblings(autoscaler).is_empty() {
             return Ok(Vec::new());
         }
         let there = namespace.clone().unwrap_or_default();
@@ -163,10 +162,14 @@ impl Keeper {
     /// Who keeps its claims in its place. What is watched comes in order: who sees a younger one has seen the
     /// older one before.
     fn elder_of(&self, autoscaler: &PvcAutoscaler) -> Option<String> {
-        let all = self.siblings(autoscaler);
-        let rivals = all.iter().filter(|one| autoscaler.rivals(one));
-        let rivals: Vec<PvcAutoscaler> = rivals.map(|one| (**one).clone()).collect();
-        autoscaler.elder(&rivals).map(ResourceExt::name_any)
+        let all = self.watched_siblings(autoscaler);
+        autoscaler.elder(all.iter().map(Arc::as_ref)).map(|elder| elder.names.name.to_string())
+    }
+
+    /// The other PvcAutoscalers of the same StatefulSet, as they are watched.
+    fn watched_siblings(&self, autoscaler: &PvcAutoscaler) -> Vec<Arc<AutoscalerSummary>> {
+        let namespace = autoscaler.metadata.namespace.as_deref().unwrap_or_default();
+        self.others_of(namespace, autoscaler.spec.workload(), uid(&autoscaler.metadata))
     }
 
     /// Whose claims these are; `None` if there is none of its name.

@@ -114,8 +114,9 @@ impl Keeper {
     pub(super) fn with_copies(&self) -> BTreeSet<Place> {
         let claims = self.watches.claims().all();
         let copies = claims.iter().filter(|claim| may_be_copy(claim));
-        let copies =
-            copies.filter_map(|one| Some((one.namespace()?, one.kept_by.as_deref()?.to_owned())));
+        let copies = copies.filter_map(|one| {
+            Some((one.names.namespace.to_string(), one.kept_by.as_deref()?.to_owned()))
+        });
         let sources = self.sources.all();
         let sources = sources
             .iter()
@@ -141,7 +142,8 @@ impl Keeper {
             return false;
         }
         let copies = self.watches.copies_of(namespace, keeper);
-        let copies = copies.iter().filter(|claim| may_be_copy(claim)).map(|one| one.name_any());
+        let copies =
+            copies.iter().filter(|claim| may_be_copy(claim)).map(|one| one.names.name.to_string());
         let sources = self.sources.with_key(of);
         let names: BTreeSet<String> =
             copies.chain(sources.iter().map(|one| one.name_any())).collect();
@@ -256,7 +258,7 @@ fn may_be_copy(claim: &ClaimSummary) -> bool {
     claim.source.as_ref().is_some_and(|source| {
         *source.group == *PvcSourcePopulator::group(&())
             && *source.kind == *PvcSourcePopulator::kind(&())
-            && Some(&*source.name) == claim.metadata.name.as_deref()
+            && source.name == claim.names.name
     })
 }
 

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, Resource};
 use tokio::time::timeout;
 
 use crate::causes;
-use crate::cluster::OnceEvent;
+use crate::cluster::{OnceEvent, Record};
 use crate::panics::{Panicked, caught};
 
 /// The reason of the event on an object whose work ended in a panic.
@@ -67,7 +67,7 @@ pub async fn caught_in_time<T>(
 }
 
 /// Report on an object that the work for it has no outcome.
-pub async fn report_unfinished<K: Resource<DynamicType = ()>>(
+pub async fn report_unfinished<K: Record>(
     client: &Client,
     writer: &str,
     object: &K,
@@ -77,15 +77,14 @@ pub async fn report_unfinished<K: Resource<DynamicType = ()>>(
         Unfinished::Panicked(panicked) => report_panic(client, writer, object, panicked).await,
         // Not by an event: whoever does not answer would not take it.
         Unfinished::TooLong => {
-            let (kind, name) = (K::kind(&()), object.name_any());
-            let namespace = object.namespace().unwrap_or_default();
+            let (kind, (namespace, name)) = (K::Object::kind(&()), object.place());
             tracing::warn!(%kind, name, namespace, error = %why, "work is stopped, and tried again");
         }
     }
 }
 
 /// Report on an object that the work for it ended in a panic; the log has where.
-pub async fn report_panic<K: Resource<DynamicType = ()>>(
+pub async fn report_panic<K: Record>(
     client: &Client,
     writer: &str,
     object: &K,

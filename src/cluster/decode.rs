@@ -18,7 +18,7 @@ use kube::{Api, Client, Resource};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::cluster::OnceEvent;
+use crate::cluster::{OnceEvent, Record};
 use crate::panics::caught_now;
 
 /// The reason of the event on an object that cannot be decoded.
@@ -42,7 +42,7 @@ pub struct Unreadable {
     pub api_version: String,
     /// Its kind.
     pub kind: String,
-    /// What names it: name, namespace, uid and resourceVersion, and nothing else of it.
+    /// What names it: name, namespace and uid, and the resourceVersion of what a watch has read; nothing else of it.
     pub metadata: ObjectMeta,
     /// What the decoder says, or how much its namespace has.
     pub why: String,
@@ -103,39 +103,41 @@ impl Unreadable {
     }
 
     /// A record that is decoded and not understood.
-    pub fn of_record<K: Resource<DynamicType = ()>>(record: &K, why: &str) -> Unreadable {
-        let meta = record.meta();
-        Unreadable {
-            reason: OBJECT_UNREADABLE,
-            api_version: K::api_version(&()).into_owned(),
-            kind: K::kind(&()).into_owned(),
-            metadata: ObjectMeta {
-                name: meta.name.clone(),
-                namespace: meta.namespace.clone(),
-                uid: meta.uid.clone(),
-                resource_version: meta.resource_version.clone(),
-                ..ObjectMeta::default()
-            },
-            why: why.to_owned(),
-        }
+    pub fn of_record(record: &impl Record, why: &str) -> Unreadable {
+        Unreadable::named(record.reference(), OBJECT_UNREADABLE, why.to_owned())
     }
 
     /// An object that is skipped, as are those that come after it: its namespace has too much of its kind.
-    pub fn beyond<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta, than: &str) -> Unreadable {
-        let kind = K::kind(&());
+    pub fn beyond(skipped: &ObjectReference, than: &str) -> Unreadable {
+        let kind = skipped.kind.as_deref().unwrap_or_default();
         let why = format!("the objects of kind {kind} of its namespace take more than {than}");
+        Unreadable::named(skipped.clone(), NAMESPACE_TOO_LARGE, why)
+    }
+
+    fn named(object: ObjectReference, reason: &'static str, why: String) -> Unreadable {
         Unreadable {
-            reason: NAMESPACE_TOO_LARGE,
-            api_version: K::api_version(&()).into_owned(),
-            kind: kind.into_owned(),
+            reason,
+            api_version: object.api_version.unwrap_or_default(),
+            kind: object.kind.unwrap_or_default(),
             metadata: ObjectMeta {
-                name: metadata.name.clone(),
-                namespace: metadata.namespace.clone(),
-                uid: metadata.uid.clone(),
-                resource_version: metadata.resource_version.clone(),
+                name: object.name,
+                namespace: object.namespace,
+                uid: object.uid,
                 ..ObjectMeta::default()
             },
             why,
+        }
+    }
+
+    /// Refer to the object.
+    pub fn reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some(self.api_version.clone()),
+            kind: Some(self.kind.clone()),
+            namespace: self.metadata.namespace.clone(),
+            name: self.metadata.name.clone(),
+            uid: self.metadata.uid.clone(),
+            ..ObjectReference::default()
         }
     }
 
@@ -154,6 +156,11 @@ impl Unreadable {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
 
+    /// Its namespace and its name.
+    pub fn place(&self) -> (&str, &str) {
+        (self.namespace(), self.name())
+    }
+
     fn text(&self) -> String {
         let why = &self.why;
         if self.reason == NAMESPACE_TOO_LARGE {
@@ -165,19 +172,11 @@ impl Unreadable {
 
     /// Returns the event that says so on the object: one for each cause.
     pub fn event(&self) -> OnceEvent {
-        let uid = self.metadata.uid.clone();
-        let identity =
-            format!("{}/{}/{}", uid.as_deref().unwrap_or_default(), self.reason, self.why);
+        let uid = self.metadata.uid.as_deref().unwrap_or_default();
+        let identity = format!("{uid}/{}/{}", self.reason, self.why);
         OnceEvent {
             name: OnceEvent::name_for(self.name(), &identity),
-            about: ObjectReference {
-                api_version: Some(self.api_version.clone()),
-                kind: Some(self.kind.clone()),
-                namespace: self.metadata.namespace.clone(),
-                name: self.metadata.name.clone(),
-                uid,
-                ..ObjectReference::default()
-            },
+            about: self.reference(),
             reason: self.reason.to_owned(),
             is_warning: true,
             text: OnceEvent::bounded(&self.text()),
@@ -305,15 +304,14 @@ static UNREADABLE: LazyLock<Mutex<HashMap<Place, String>>> = LazyLock::new(Mutex
 
 type Place = (String, String, String);
 
-fn place(kind: &str, metadata: &ObjectMeta) -> Place {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    (kind.to_owned(), text(&metadata.namespace), text(&metadata.name))
+fn place(kind: &str, (namespace, name): (&str, &str)) -> Place {
+    (kind.to_owned(), namespace.to_owned(), name.to_owned())
 }
 
 /// Note an object that cannot be decoded; whether that was not known before.
 pub fn note_unreadable(one: &Unreadable) -> bool {
     let mut all = UNREADABLE.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = all.insert(place(&one.kind, &one.metadata), one.why.clone());
+    let before = all.insert(place(&one.kind, one.place()), one.why.clone());
     let is_new = before.as_ref() != Some(&one.why);
     if is_new {
         let (kind, namespace, name, why) = (&one.kind, one.namespace(), one.name(), &one.why);
@@ -324,10 +322,10 @@ pub fn note_unreadable(one: &Unreadable) -> bool {
 }
 
 /// Note an object that can be decoded, or is gone.
-pub fn note_readable<K: Resource<DynamicType = ()>>(metadata: &ObjectMeta) {
+pub fn note_readable<K: Resource<DynamicType = ()>>(at: (&str, &str)) {
     let mut all = UNREADABLE.lock().unwrap_or_else(PoisonError::into_inner);
     if !all.is_empty() {
-        all.remove(&place(&K::kind(&()), metadata));
+        all.remove(&place(&K::kind(&()), at));
     }
 }
 

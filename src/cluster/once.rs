@@ -8,9 +8,10 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client};
 use sha2::{Digest, Sha256};
 
+use crate::cluster::Record;
 use crate::volume::DRIVER;
 
 /// The annotation by which the writer of an event knows again what it has told.
@@ -45,16 +46,16 @@ pub struct OnceEvent {
 impl OnceEvent {
     /// Returns the event that tells this of an object: the same reason and subject of the same object are
     /// the same event, in whatever words.
-    pub fn of<K: Resource<DynamicType = ()>>(
+    pub fn of<K: Record>(
         object: &K,
         (reason, is_warning): (impl Display, bool),
         subject: &str,
         text: &str,
     ) -> OnceEvent {
-        let identity = format!("{}/{reason}/{subject}", object.uid().unwrap_or_default());
+        let identity = format!("{}/{reason}/{subject}", object.id());
         OnceEvent {
-            name: OnceEvent::name_for(&object.name_any(), &identity),
-            about: object.object_ref(&()),
+            name: OnceEvent::name_for(object.place().1, &identity),
+            about: object.reference(),
             reason: reason.to_string(),
             is_warning,
             text: OnceEvent::bounded(text),

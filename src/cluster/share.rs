@@ -8,8 +8,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
 /// How many bytes the records of one namespace may take in one watch. Some ten thousand claims do.
 pub(crate) const SHARE: usize = 16 << 20;
 
@@ -95,17 +93,19 @@ impl Shares {
         (self.of, self.sum) = (std::mem::take(&mut list.of), std::mem::take(&mut list.sum));
     }
 
-    /// Take so much in the place of what a record took `before`. While a list is read, what it replaces takes
-    /// `listed_over`.
+    /// Take so much in the place of what a record of a namespace took `before`. While a list is read, what it replaces
+    /// takes `listed_over`.
     pub(crate) fn take(
         &mut self,
-        metadata: &ObjectMeta,
+        namespace: &str,
         before: usize,
         weight: usize,
         listed_over: usize,
     ) -> Found {
-        let Some(namespace) = &metadata.namespace else { return Found::Taken };
-        let taken = self.of.get(namespace).copied().unwrap_or_default();
+        if namespace.is_empty() {
+            return Found::Taken;
+        }
+        let taken = self.taken_by(namespace);
         let then = taken.saturating_sub(before) + weight;
         if weight > before {
             if then > SHARE {
@@ -122,13 +122,12 @@ impl Shares {
                 };
             }
         }
-        self.set(namespace.clone(), then);
+        self.set(namespace, then);
         Found::Taken
     }
 
-    pub(crate) fn give_back(&mut self, metadata: &ObjectMeta, weight: usize) {
-        let Some(namespace) = &metadata.namespace else { return };
-        self.set(namespace.clone(), self.taken_by(namespace).saturating_sub(weight));
+    pub(crate) fn give_back(&mut self, namespace: &str, weight: usize) {
+        self.set(namespace, self.taken_by(namespace).saturating_sub(weight));
     }
 
     pub(crate) fn taken_by(&self, namespace: &str) -> usize {
@@ -159,12 +158,14 @@ impl Shares {
         SHARE
     }
 
-    fn set(&mut self, namespace: String, taken: usize) {
-        let before = self.taken_by(&namespace);
+    fn set(&mut self, namespace: &str, taken: usize) {
+        let before = self.taken_by(namespace);
         if taken == 0 {
-            self.of.remove(&namespace);
+            self.of.remove(namespace);
+        } else if let Some(its) = self.of.get_mut(namespace) {
+            *its = taken;
         } else {
-            self.of.insert(namespace, taken);
+            self.of.insert(namespace.to_owned(), taken);
         }
         self.sum = self.sum - before + taken;
         if self.is_counted {
@@ -186,36 +187,32 @@ impl Drop for Shares {
 mod tests {
     use super::*;
 
-    fn of(namespace: &str) -> ObjectMeta {
-        ObjectMeta { namespace: Some(namespace.to_owned()), ..ObjectMeta::default() }
-    }
-
     #[test]
     fn where_all_is_taken_the_namespaces_that_take_the_most_have_less() {
         let mut shares = Shares::new(Arc::new(Whole::of(1600)));
         for (namespace, weight) in [("a", 700), ("b", 600), ("c", 250)] {
-            assert_eq!(shares.take(&of(namespace), 0, weight, 0), Found::Taken, "{namespace}");
+            assert_eq!(shares.take(namespace, 0, weight, 0), Found::Taken, "{namespace}");
         }
-        assert_eq!(shares.take(&of("a"), 0, 51, 0), Found::Beyond(BEYOND_WHOLE));
+        assert_eq!(shares.take("a", 0, 51, 0), Found::Beyond(BEYOND_WHOLE));
         // 7/8 of 1600, less the 250 of `c`, for `a` and `b`.
-        assert_eq!(shares.take(&of("d"), 0, 100, 0), Found::Above(575));
-        shares.give_back(&of("a"), 125);
-        shares.give_back(&of("b"), 25);
-        assert_eq!(shares.take(&of("d"), 0, 100, 0), Found::Taken);
-        assert_eq!(shares.take(&of("c"), 250, 250, 0), Found::Taken, "no more than before");
+        assert_eq!(shares.take("d", 0, 100, 0), Found::Above(575));
+        shares.give_back("a", 125);
+        shares.give_back("b", 25);
+        assert_eq!(shares.take("d", 0, 100, 0), Found::Taken);
+        assert_eq!(shares.take("c", 250, 250, 0), Found::Taken, "no more than before");
     }
 
     #[test]
     fn each_watch_has_its_own_part_and_what_is_given_back_is_for_all() {
         let whole = Arc::new(Whole::of(1600));
         let (mut one, mut other) = (Shares::new(whole.clone()), Shares::new(whole.clone()));
-        assert_eq!(one.take(&of("a"), 0, 1600, 0), Found::Taken);
-        assert_eq!(other.take(&of("a"), 0, 200, 0), Found::Taken, "an eighth");
-        assert_eq!(other.take(&of("a"), 0, 1, 0), Found::Beyond(BEYOND_WHOLE));
+        assert_eq!(one.take("a", 0, 1600, 0), Found::Taken);
+        assert_eq!(other.take("a", 0, 200, 0), Found::Taken, "an eighth");
+        assert_eq!(other.take("a", 0, 1, 0), Found::Beyond(BEYOND_WHOLE));
         drop(one);
-        assert_eq!(other.take(&of("a"), 0, 1400, 0), Found::Taken);
+        assert_eq!(other.take("a", 0, 1400, 0), Found::Taken);
         let mut list = other.of_list();
-        assert_eq!(list.take(&of("b"), 0, 1600, other.sum()), Found::Taken, "in the place of `a`");
+        assert_eq!(list.take("b", 0, 1600, other.sum()), Found::Taken, "in the place of `a`");
         other.replace(&mut list);
         assert_eq!((other.sum(), whole.taken.load(Ordering::Relaxed)), (1600, 1600));
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Write};
 
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{
     NodeSelector, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodSchedulingGate,
     Toleration,
@@ -19,6 +20,7 @@ use crate::cluster::claim::{
     self, Binding, ClaimSizes, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY, RESIZER_WOKEN_FOR,
     UnreadableSize,
 };
+use crate::cluster::{Names, Record};
 
 /// The longest text of a tenant that is kept, in bytes. The name of no object is as long, so a text that was cut names
 /// none.
@@ -28,12 +30,16 @@ const LONGEST: usize = 254;
 pub(crate) const LARGEST_POD: usize = 64 << 10;
 
 /// A claim without all that no loop reads.
-#[derive(Resource, Serialize, Deserialize, Debug, Clone, PartialEq)]
-#[resource(inherit = PersistentVolumeClaim)]
-#[serde(from = "PersistentVolumeClaim")]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ClaimSummary {
-    /// What names it, its version, and our finalizers.
-    pub metadata: ObjectMeta,
+    /// What names it, and its version.
+    pub names: Names,
+    /// Whether it is being deleted.
+    pub is_ending: bool,
+    /// Whether it has the finalizer of a swap.
+    pub is_held_by_swap: bool,
+    /// Whether it has the finalizer of what fills claims.
+    pub is_held_by_populator: bool,
     /// The PvcAutoscaler that keeps it.
     pub kept_by: Option<Box<str>>,
     /// The object that it is filled from.
@@ -43,11 +49,9 @@ pub struct ClaimSummary {
     /// How it is bound.
     pub binding: Binding,
     /// What it asks for and has, where that can be read.
-    #[serde(skip_serializing)]
-    pub sizes: Result<ClaimSizes, UnreadableSize>,
+    pub sizes: Result<ClaimSizes, Box<UnreadableSize>>,
     /// The size that it cannot get, where that can be read.
-    #[serde(skip_serializing)]
-    pub refused: Result<Option<Quantity>, UnreadableSize>,
+    pub refused: Result<Option<Quantity>, Box<UnreadableSize>>,
     /// True if a growth of it is under way, or refused.
     pub is_resizing: bool,
     /// The size for which the resizer of Kubernetes was woken, as the claim says: a backup restores that, too.
@@ -66,7 +70,7 @@ impl ClaimSummary {
 }
 
 /// The object in the `dataSourceRef` of a claim.
-#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DataSource {
     /// Its group; empty for kinds of the core.
     pub group: Box<str>,
@@ -78,10 +82,13 @@ pub struct DataSource {
     pub has_namespace: bool,
 }
 
-impl From<PersistentVolumeClaim> for ClaimSummary {
-    fn from(claim: PersistentVolumeClaim) -> Self {
-        let sizes = ClaimSizes::of(&claim);
-        let (refused, is_resizing) = (claim::refused_size(&claim), claim::is_resizing(&claim));
+impl Record for ClaimSummary {
+    type Object = PersistentVolumeClaim;
+
+    fn of(claim: PersistentVolumeClaim) -> Self {
+        let sizes = ClaimSizes::of(&claim).map_err(Box::new);
+        let refused = claim::refused_size(&claim).map_err(Box::new);
+        let is_resizing = claim::is_resizing(&claim);
         let binding = Binding::of(&claim);
         let note = |key: &str| claim.annotations().get(key).map(|value| kept(value));
         let woken_for = note(RESIZER_WOKEN_FOR);
@@ -96,15 +103,15 @@ impl From<PersistentVolumeClaim> for ClaimSummary {
             })
         });
         let volume = spec.volume_name.map(|name| kept(&name));
-        let mut metadata = names(claim.metadata);
-        if let Some(all) = &mut metadata.finalizers {
-            all.retain(|one| [HELD_BY_SWAP, HELD_BY_POPULATOR].contains(&one.as_str()));
-            all.sort_unstable();
-            all.dedup();
-            all.shrink_to_fit();
-        }
+        let is_held_by = |finalizer: &str| {
+            let mut all = claim.metadata.finalizers.iter().flatten();
+            all.any(|one| one == finalizer)
+        };
         ClaimSummary {
-            metadata,
+            is_ending: claim.metadata.deletion_timestamp.is_some(),
+            is_held_by_swap: is_held_by(HELD_BY_SWAP),
+            is_held_by_populator: is_held_by(HELD_BY_POPULATOR),
+            names: claim.metadata.into(),
             kept_by,
             source,
             volume,
@@ -114,6 +121,75 @@ impl From<PersistentVolumeClaim> for ClaimSummary {
             is_resizing,
             woken_for,
         }
+    }
+
+    fn place(&self) -> (&str, &str) {
+        self.names.place()
+    }
+
+    fn id(&self) -> &str {
+        &self.names.uid
+    }
+
+    fn share(&mut self, before: &Self) {
+        self.names.share(&before.names);
+    }
+}
+
+/// A StatefulSet, of which a watch says when to look, and how many pods it is to have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatefulSetVersion {
+    /// What names it, and its version.
+    pub names: Names,
+    /// How many pods it is to have.
+    pub replicas: Option<i32>,
+}
+
+impl Record for StatefulSetVersion {
+    type Object = StatefulSet;
+
+    fn of(set: StatefulSet) -> Self {
+        let replicas = set.spec.and_then(|spec| spec.replicas);
+        StatefulSetVersion { names: set.metadata.into(), replicas }
+    }
+
+    fn place(&self) -> (&str, &str) {
+        self.names.place()
+    }
+
+    fn id(&self) -> &str {
+        &self.names.uid
+    }
+
+    fn share(&mut self, before: &Self) {
+        self.names.share(&before.names);
+    }
+}
+
+/// A Deployment, of which a watch says when to look.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeploymentVersion {
+    /// What names it, and its version.
+    pub names: Names,
+}
+
+impl Record for DeploymentVersion {
+    type Object = Deployment;
+
+    fn of(made: Deployment) -> Self {
+        DeploymentVersion { names: made.metadata.into() }
+    }
+
+    fn place(&self) -> (&str, &str) {
+        self.names.place()
+    }
+
+    fn id(&self) -> &str {
+        &self.names.uid
+    }
+
+    fn share(&mut self, before: &Self) {
+        self.names.share(&before.names);
     }
 }
 
@@ -377,9 +453,9 @@ mod tests {
         fn an_object_of_any_size_takes_no_more_than_4_kib(
             text in "[a-zß€]{0,3000}", count in 0_usize..300
         ) {
-            let claim: ClaimSummary = serde_json::from_value(claim(&text, count)).unwrap();
+            let claim = ClaimSummary::of(serde_json::from_value(claim(&text, count)).unwrap());
             prop_assert!(weight(&claim) < 4096, "{} of {claim:?}", weight(&claim));
-            prop_assert_eq!(claim.metadata.finalizers.unwrap(), [HELD_BY_SWAP]);
+            prop_assert!(claim.is_held_by_swap && !claim.is_held_by_populator);
             let pod: PodVersion = serde_json::from_value(pod(&text, count)).unwrap();
             prop_assert!(weight(&pod) < 4096, "{} of {pod:?}", weight(&pod));
         }
@@ -387,7 +463,7 @@ mod tests {
 
     #[test]
     fn what_is_read_of_a_claim_is_kept() {
-        let claim: ClaimSummary = serde_json::from_value(claim("db", 1)).unwrap();
+        let claim = ClaimSummary::of(serde_json::from_value(claim("db", 1)).unwrap());
         let source = DataSource {
             group: "db".into(),
             kind: "db".into(),

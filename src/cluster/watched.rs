@@ -1,18 +1,14 @@
 //! All records of a kind, as a watch keeps them.
 
-use std::fmt::Debug;
-use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
 
-use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher;
-use kube::{Api, Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::Record;
 use crate::cluster::decode::{PAGE, Unreadable};
 use crate::cluster::share::Whole;
 use crate::cluster::watched::changes::{Followed, Keys, locked};
@@ -22,6 +18,7 @@ use crate::cluster::watched::follow::Watching;
 mod changes;
 mod decoder;
 mod follow;
+mod records;
 
 pub use changes::{Change, Changed, Changes, Place, Turnover};
 pub use follow::Pauses;
@@ -44,27 +41,22 @@ pub fn every() -> watcher::Config {
 /// A namespace whose records take too much memory has as many as its share holds, and less where all namespaces together
 /// take too much and it takes the most. One of the others is unreadable, for all of them.
 #[derive(Debug)]
-pub struct Watched<K: Resource<DynamicType = ()> + 'static> {
-    store: Store<K>,
+pub struct Watched<K> {
     unreadable: Arc<Mutex<Unread>>,
     changes: watch::Sender<()>,
     followed: Arc<Mutex<Followed<K>>>,
     read: Arc<AtomicUsize>,
 }
 
-impl<K> Watched<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-    K::DynamicType: Eq + Hash + Clone,
-{
+impl<K: Record> Watched<K> {
     /// Begin to watch, until `stop`.
-    pub fn start(api: Api<K>, config: watcher::Config, stop: &CancellationToken) -> Self {
+    pub fn start(api: Api<K::Object>, config: watcher::Config, stop: &CancellationToken) -> Self {
         Watched::start_cut(api, config, stop, |_| {})
     }
 
     /// As [`Watched::start`]; of each record only what `cut` leaves is kept in memory.
     pub fn start_cut(
-        api: Api<K>,
+        api: Api<K::Object>,
         config: watcher::Config,
         stop: &CancellationToken,
         cut: fn(&mut K),
@@ -74,7 +66,7 @@ where
 
     /// As [`Watched::start_cut`]; records are found by these keys, too.
     pub fn start_keyed(
-        api: Api<K>,
+        api: Api<K::Object>,
         config: watcher::Config,
         stop: &CancellationToken,
         cut: fn(&mut K),
@@ -87,7 +79,7 @@ where
     /// As [`Watched::start`], by a process that may not write events: what it cannot decode is only logged and
     /// counted.
     pub fn start_without_events(
-        api: Api<K>,
+        api: Api<K::Object>,
         config: watcher::Config,
         stop: &CancellationToken,
     ) -> Self {
@@ -95,29 +87,21 @@ where
     }
 
     fn begin(
-        api: Api<K>,
+        api: Api<K::Object>,
         config: watcher::Config,
         stop: &CancellationToken,
         (cut, keys): (fn(&mut K), Keys<K>),
         client: Option<Client>,
         whole: Arc<Whole>,
     ) -> Self {
-        let (store, writer) = reflector::store();
         let followed = Arc::new(Mutex::new(Followed::new(keys)));
         let changes = watch::Sender::new(());
         let unreadable = Arc::default();
-        let decoder = Decoder::new(store.clone(), Arc::clone(&unreadable), client, whole);
-        let watching = Watching {
-            decoder,
-            cut,
-            writer,
-            store: store.clone(),
-            followed: followed.clone(),
-            told: changes.clone(),
-        };
+        let decoder = Decoder::new(followed.clone(), Arc::clone(&unreadable), client, whole);
+        let watching = Watching { decoder, cut, followed: followed.clone(), told: changes.clone() };
         let stop = stop.clone();
         tokio::spawn(async move { watching.follow(api, config, stop).await });
-        Watched { store, unreadable, changes, followed, read: Arc::default() }
+        Watched { unreadable, changes, followed, read: Arc::default() }
     }
 
     /// The records that cannot be decoded, by namespace and name.
@@ -135,29 +119,24 @@ where
     }
 
     /// Wait until the first list is here.
-    ///
-    /// Many can wait: the store itself would wake only the one who asked last.
     pub async fn known(&self) {
         self.until(|all| all.is_known().then_some(())).await;
     }
 
     /// Whether the first list is here: before it, what there is not may be.
     pub fn is_known(&self) -> bool {
-        let ready = std::pin::pin!(self.store.wait_until_ready());
-        ready.poll(&mut Context::from_waker(Waker::noop())).map(|ready| ready.is_ok())
-            == Poll::Ready(true)
+        locked(&self.followed).is_known
     }
 
     /// The record of a name.
     pub fn get(&self, name: &str) -> Option<Arc<K>> {
-        self.read.fetch_add(1, Ordering::Relaxed);
-        self.store.get(&ObjectRef::new(name))
+        self.get_in("", name)
     }
 
     /// The record of a name in a namespace.
     pub fn get_in(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.read.fetch_add(1, Ordering::Relaxed);
-        self.store.get(&ObjectRef::new(name).within(namespace))
+        locked(&self.followed).get((namespace, name))
     }
 
     /// The records that have a key, in no order: as many as there are, whatever else there is.
@@ -179,13 +158,12 @@ where
 
     /// Tells from now on which records have changed; the first time that is everything.
     pub fn subscribe(&self) -> Changes<K> {
-        let (store, followed) = (self.store.clone(), self.followed.clone());
-        Changes::of(store, followed, self.changes.subscribe(), self.read.clone())
+        Changes::of(self.followed.clone(), self.changes.subscribe(), self.read.clone())
     }
 
     /// All records, in no order.
     pub fn all(&self) -> Vec<Arc<K>> {
-        let all = self.store.state();
+        let all = locked(&self.followed).all();
         self.read.fetch_add(all.len(), Ordering::Relaxed);
         all
     }

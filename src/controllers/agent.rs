@@ -20,7 +20,7 @@ use crate::api::{
 };
 use crate::busy::{Busy, BusyError};
 use crate::causes;
-use crate::cluster::{self, Guarded, every, guarded, note_readable, note_unreadable};
+use crate::cluster::{self, Guarded, Record as _, every, guarded, note_readable, note_unreadable};
 use crate::controllers::storage::StorageRecord;
 use crate::panics::caught;
 use crate::volume::{Fence, Growth, NodeKey, State, VolumeError, VolumeId, Volumes};
@@ -282,7 +282,7 @@ async fn reconcile(
 ) -> Result<Action, kube::Error> {
     match &request.0 {
         Ok(request) => {
-            note_readable::<VolumeRequest>(&request.metadata);
+            note_readable::<VolumeRequest>(request.place());
             if is_wanted(request) {
                 match caught("volumerequests", serving.agent.carry_out(request, &serving.stop))
                     .await

@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::Patch;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Quantity;
 use crate::cluster::{
-    Binding, ClaimSummary, Lasting, Pv, RESIZER_WOKEN_FOR, Unreadable, Watched, begun_again, writes,
+    Binding, ClaimSummary, Lasting, Names, Pv, RESIZER_WOKEN_FOR, Unreadable, Watched, begun_again,
+    writes,
 };
 use crate::controllers::{Works, is_done, until};
 
@@ -131,7 +132,7 @@ pub async fn wake_resizer(
 
 /// Do for a claim what is to be done; whether it is.
 async fn nudge(client: Client, claim: Arc<ClaimSummary>) -> bool {
-    let place = format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
+    let place = format!("{}/{}", claim.names.namespace, claim.names.name);
     let work = async {
         match &claim.sizes {
             Ok(_) => wake(&client, &claim).await,
@@ -142,12 +143,12 @@ async fn nudge(client: Client, claim: Arc<ClaimSummary>) -> bool {
 }
 
 fn uid(claim: &ClaimSummary) -> &str {
-    claim.metadata.uid.as_deref().unwrap_or_default()
+    &claim.names.uid
 }
 
 fn seen(claim: &ClaimSummary) -> Seen {
-    let version = claim.resource_version().unwrap_or_default();
-    (claim.namespace().unwrap_or_default(), claim.name_any(), version)
+    let Names { namespace, name, resource_version, .. } = &claim.names;
+    (namespace.to_string(), name.to_string(), resource_version.to_string())
 }
 
 /// Whether a claim asks for more than it has, and nobody says that he has heard it.
@@ -159,10 +160,7 @@ fn is_unheard(claim: &ClaimSummary) -> bool {
     let is_its =
         claim.refused.as_ref().is_ok_and(|refused| refused.is_none_or(|size| size == asked));
     let is_heard = claim.is_resizing && is_its;
-    claim.binding == Binding::Bound
-        && !is_heard
-        && sizes.wants_more()
-        && claim.metadata.deletion_timestamp.is_none()
+    claim.binding == Binding::Bound && !is_heard && sizes.wants_more() && !claim.is_ending
 }
 
 /// Whether the volume of a claim is of this driver.
@@ -179,7 +177,7 @@ async fn report(client: &Client, claim: &ClaimSummary, why: &str) -> Result<(), 
     if !is_ours(client, claim).await? {
         return Ok(());
     }
-    tracing::warn!(namespace = claim.namespace(), error = why, "failed to read a size");
+    tracing::warn!(namespace = &*claim.names.namespace, error = why, "failed to read a size");
     Unreadable::of_record(claim, why).event().write(client, WRITER).await.map(drop)
 }
 
@@ -189,7 +187,7 @@ async fn wake(client: &Client, claim: &ClaimSummary) -> Result<(), kube::Error> 
     if !is_ours(client, claim).await? {
         return Ok(());
     }
-    let (name, namespace) = (claim.name_any(), claim.namespace().unwrap_or_default());
+    let (namespace, name) = claim.names.place();
     let Ok(size) = claim.sizes.as_ref().map(|sizes| sizes.requested.to_string()) else {
         return Ok(());
     };
@@ -202,7 +200,7 @@ async fn wake(client: &Client, claim: &ClaimSummary) -> Result<(), kube::Error> 
     let is_said = claim.woken_for.as_deref() == Some(&*size);
     let note = if is_said { format!("{size}, again") } else { size };
     let patch = json!({"metadata": {
-        "resourceVersion": claim.metadata.resource_version,
+        "resourceVersion": &*claim.names.resource_version,
         "annotations": { RESIZER_WOKEN_FOR: note },
     }});
     let api = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &namespace);

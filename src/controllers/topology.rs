@@ -77,7 +77,7 @@ impl Unbound {
     }
 
     fn put(&mut self, claim: Arc<ClaimSummary>) {
-        if claim.binding == Binding::Pending && claim.metadata.deletion_timestamp.is_none() {
+        if claim.binding == Binding::Pending && !claim.is_ending {
             self.claims.insert(uid(&claim).to_owned(), claim);
         }
     }
@@ -123,8 +123,8 @@ pub async fn tell(client: &Client, claims: &Watched<ClaimSummary>, stop: Cancell
             let (found, next) = late.of(unbound.waiting(), now);
             for uid in found.iter().filter(|uid| unbound.is_due(uid, now)) {
                 let claim = unbound.claims.get(uid);
-                let namespace = claim.and_then(|claim| claim.namespace()).unwrap_or_default();
-                works.add(uid, &namespace, now);
+                let namespace = claim.map(|claim| &*claim.names.namespace).unwrap_or_default();
+                works.add(uid, namespace, now);
             }
             works.begin(|uid| {
                 let claim = unbound.claims.get(uid).filter(|_| !unbound.judged.contains(uid))?;
@@ -142,12 +142,12 @@ pub async fn tell(client: &Client, claims: &Watched<ClaimSummary>, stop: Cancell
 }
 
 fn uid(claim: &ClaimSummary) -> &str {
-    claim.metadata.uid.as_deref().unwrap_or_default()
+    &claim.names.uid
 }
 
 /// Judge one; whether that is done.
 async fn is_judged(client: Client, claim: Arc<ClaimSummary>) -> bool {
-    let place = format!("{}/{}", claim.namespace().unwrap_or_default(), claim.name_any());
+    let place = format!("{}/{}", claim.names.namespace, claim.names.name);
     let mut has_class = false;
     let work = async {
         has_class = judge(&client, &claim).await?;
@@ -159,9 +159,9 @@ async fn is_judged(client: Client, claim: Arc<ClaimSummary>) -> bool {
 
 /// Write an event on a claim whose class no node can fit; false if it has no class yet, or that is not there.
 async fn judge(client: &Client, claim: &ClaimSummary) -> Result<bool, kube::Error> {
-    let namespace = claim.namespace().unwrap_or_default();
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &namespace);
-    let found = claims.get_opt(&claim.name_any()).await?;
+    let (namespace, name) = claim.names.place();
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    let found = claims.get_opt(name).await?;
     let found = found.filter(|found| found.uid().as_deref() == Some(uid(claim)));
     let name = found.and_then(|found| found.spec?.storage_class_name);
     let Some(name) = name else { return Ok(false) };

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::Filling;
-use crate::cluster::{OnceEvent, list, writes};
+use crate::cluster::{OnceEvent, Record, list, writes};
 use crate::populators::fit::Fit;
 use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, uid};
@@ -464,7 +464,7 @@ impl Events {
     /// Tell a claim something; the same of the same subject is told once, whoever tells it.
     pub async fn tell(
         &self,
-        claim: &impl Resource<DynamicType = ()>,
+        claim: &impl Record,
         reason: PopulatorReason,
         subject: &str,
         text: &str,

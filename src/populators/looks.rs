@@ -17,7 +17,7 @@ use crate::cluster::{
 };
 use crate::panics::{caught, caught_now};
 use crate::populators::populator::{AGAIN, Populator};
-use crate::populators::seen::{is_held, uid};
+use crate::populators::seen::is_held;
 use crate::populators::{POPULATES, Source, WRITER, make, sender};
 
 /// How many claims are looked at at once: half of them of one namespace, and some that no pod fills right now.
@@ -248,7 +248,7 @@ impl<S: Source> Looks<S> {
             Changed::These(all) => {
                 for Change { place, .. } in all {
                     let its = populator.watches.claims_filled_from::<S>(&place.0, &place.1);
-                    uids.extend(its.iter().map(|claim| uid(&claim.metadata).to_owned()));
+                    uids.extend(its.iter().map(|claim| claim.names.uid.to_string()));
                     self.sources.insert(place);
                 }
             }
@@ -283,7 +283,7 @@ impl<S: Source> Looks<S> {
             self.forget(uid);
         }
         for claim in there {
-            uids.insert(uid(&claim.metadata).to_owned());
+            uids.insert(claim.names.uid.to_string());
             self.know(claim);
         }
         is_all
@@ -304,7 +304,7 @@ impl<S: Source> Looks<S> {
     }
 
     fn know(&mut self, claim: Arc<ClaimSummary>) {
-        let uid = uid(&claim.metadata).to_owned();
+        let uid = claim.names.uid.to_string();
         let one = self.known.entry(uid).or_insert_with(|| Known {
             claim: claim.clone(),
             versions: Versions::default(),
@@ -336,7 +336,7 @@ impl<S: Source> Looks<S> {
     /// Have a claim wait for its look, as urgent as it is now.
     fn have_wait(&mut self, populator: &Populator<S>, uid: String, since: Instant) {
         let Some(one) = self.known.get(&uid) else { return };
-        let namespace = one.claim.namespace().unwrap_or_default();
+        let namespace = one.claim.names.namespace.to_string();
         let is_urgent = versions_of(populator, &one.claim).unwrap_or_default().has_pod();
         self.queue.insert(Due { key: uid, namespace, is_urgent, since });
     }
@@ -387,7 +387,7 @@ impl<S: Source> Looks<S> {
 fn versions_of<S: Source>(populator: &Populator<S>, claim: &ClaimSummary) -> Option<Versions> {
     let found = caught_now("claims", || populator.versions(claim));
     let told = found.inspect_err(|panicked| {
-        let (claim, namespace) = (claim.name_any(), claim.namespace());
+        let (namespace, claim) = claim.names.place();
         tracing::error!(claim, namespace, %panicked, "a claim is not looked at");
     });
     told.ok()
@@ -396,8 +396,7 @@ fn versions_of<S: Source>(populator: &Populator<S>, claim: &ClaimSummary) -> Opt
 impl<S: Source> Populator<S> {
     /// Look at one claim, for so long and no longer.
     async fn look_at(self: Arc<Self>, claim: Arc<ClaimSummary>, chosen: Due<String>) -> Attended {
-        let looked =
-            tokio::time::timeout(LIMIT, caught("claims", self.attend(&claim.metadata))).await;
+        let looked = tokio::time::timeout(LIMIT, caught("claims", self.attend(&claim.names))).await;
         let (after, has_panicked) = match looked {
             Ok(Ok(after)) => (after, false),
             Ok(Err(panicked)) => {
@@ -405,7 +404,7 @@ impl<S: Source> Populator<S> {
                 (None, true)
             }
             Err(_) => {
-                let (claim, namespace) = (claim.name_any(), &chosen.namespace);
+                let (namespace, claim) = claim.names.place();
                 tracing::warn!(claim, namespace, "a look at a claim took too long");
                 (Some(AGAIN), false)
             }
@@ -414,26 +413,26 @@ impl<S: Source> Populator<S> {
     }
 
     fn versions(&self, claim: &ClaimSummary) -> Versions {
-        let prime = make::prime_name(uid(&claim.metadata));
-        let own = claim.metadata.namespace.clone().unwrap_or_default();
-        let places = [Some(&own), self.settings.namespace.as_ref()];
+        let prime = make::prime_name(&claim.names.uid);
+        let own = &*claim.names.namespace;
+        let places = [Some(own), self.settings.namespace.as_deref()];
         let find = |place: &str| self.watches.claims().get_in(place, &prime);
         let prime_claim = places.into_iter().flatten().find_map(|place| find(place));
         let find = |place: &str| self.watches.pods().get_in(place, &prime);
         let pod = places.into_iter().flatten().find_map(|place| find(place));
-        let sender = self.watches.pods().get_in(&own, &sender::name(uid(&claim.metadata)));
-        let source = names::<S>(claim).and_then(|name| self.sources.get_in(&own, name));
+        let sender = self.watches.pods().get_in(own, &sender::name(&claim.names.uid));
+        let source = names::<S>(claim).and_then(|name| self.sources.get_in(own, name));
         let volume = |claim: &ClaimSummary| claim.volume.clone();
         let pv = prime_claim.as_deref().and_then(volume).or_else(|| volume(claim));
         let pv = pv.and_then(|pv| self.watches.pvs().get(&pv));
         Versions([
-            claim.resource_version(),
-            prime_claim.and_then(|prime| prime.resource_version()),
+            Some(claim.names.resource_version.to_string()),
+            prime_claim.map(|prime| prime.names.resource_version.to_string()),
             pod.and_then(|pod| pod.resource_version()),
             sender.and_then(|sender| sender.resource_version()),
             source.and_then(|source| source.resource_version()),
             pv.and_then(|pv| pv.resource_version()),
-            Some(self.asks.versions(uid(&claim.metadata)).join(" ")),
+            Some(self.asks.versions(&claim.names.uid).join(" ")),
         ])
     }
 
@@ -444,7 +443,7 @@ impl<S: Source> Populator<S> {
             return None; // One of the others may be filled from it.
         }
         let its = self.watches.claims_filled_from::<S>(namespace, name);
-        (!its.iter().any(|claim| is_held(&claim.metadata))).then_some(source)
+        (!its.iter().any(|claim| claim.is_held_by_populator)).then_some(source)
     }
 
     /// Release a source; whether nothing is left to be done for it without a change.
@@ -481,7 +480,7 @@ pub(super) fn keys_of_source<S: Source>(source: &S) -> Vec<String> {
 
 /// Whether a claim names a source of this kind and is not yet as it should be.
 fn is_open<S: Source>(claim: &ClaimSummary) -> bool {
-    let is_unfinished = claim.binding == Binding::Pending || is_held(&claim.metadata);
+    let is_unfinished = claim.binding == Binding::Pending || claim.is_held_by_populator;
     is_unfinished && names::<S>(claim).is_some()
 }
 

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::LogParams;
 use kube::{Api, ResourceExt};
 use tokio::time::timeout;
 
-use crate::cluster::volume_of;
+use crate::cluster::{Names, volume_of};
 use crate::populators::ownership::Prime;
 use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, uid};
@@ -29,12 +28,12 @@ impl<S: Source> Populator<S> {
     /// What the API server says.
     pub(super) async fn observe(
         &self,
-        meant: &ObjectMeta,
+        meant: &Names,
     ) -> Result<Option<(Seen, Option<S>)>, kube::Error> {
-        let namespace = meant.namespace.clone().unwrap_or_default();
-        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &namespace);
-        let there = claims.get_opt(meant.name.as_deref().unwrap_or_default()).await?;
-        let Some(claim) = there.filter(|claim| uid(&claim.metadata) == uid(meant)) else {
+        let claims: Api<PersistentVolumeClaim> =
+            Api::namespaced(self.client.clone(), &meant.namespace);
+        let there = claims.get_opt(&meant.name).await?;
+        let Some(claim) = there.filter(|claim| *uid(&claim.metadata) == *meant.uid) else {
             return Ok(None);
         };
         let source = self.source_of(&claim).await?;

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, ResourceExt};
 use tokio_util::sync::CancellationToken;
@@ -12,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{FillingPhase, is_understood};
 use crate::causes;
 use crate::cluster::writes::{is_refused, is_stale};
-use crate::cluster::{Asks, Clock, Watched, begun_again, every};
+use crate::cluster::{Asks, Clock, Names, Watched, begun_again, every};
 use crate::populators::apply::{Events, Work};
 use crate::populators::looks::{Looks, keys_of_source};
 use crate::populators::notes::TELL_EVERY;
 use crate::populators::plan::plan;
-use crate::populators::seen::{Seen, uid};
+use crate::populators::seen::Seen;
 use crate::populators::{PodSettings, PopulatorReason, Source, Tally, Watches};
 
 /// After a look, in which what belongs together goes on to change; what comes after a quiet time is
@@ -121,8 +120,8 @@ impl<S: Source> Populator<S> {
     }
 
     /// Look at a claim and do what is to be done; after how long to look again without a change.
-    pub(super) async fn attend(&self, claim: &ObjectMeta) -> Option<Duration> {
-        let (namespace, name) = (claim.namespace.as_deref(), claim.name.as_deref());
+    pub(super) async fn attend(&self, claim: &Names) -> Option<Duration> {
+        let (namespace, name) = claim.place();
         let failed = match self.further(claim).await {
             Ok(due) => return due,
             Err(error) => error,
@@ -137,7 +136,7 @@ impl<S: Source> Populator<S> {
         }
     }
 
-    async fn further(&self, claim: &ObjectMeta) -> Result<Option<Duration>, kube::Error> {
+    async fn further(&self, claim: &Names) -> Result<Option<Duration>, kube::Error> {
         let Some((seen, source)) = self.observe(claim).await? else { return Ok(None) };
         if seen.told().is_some_and(|told| !is_understood(told)) {
             return Ok(Some(AGAIN)); // Another version fills it, and goes on.
@@ -171,7 +170,9 @@ impl<S: Source> Populator<S> {
         why: &str,
     ) -> Result<(), kube::Error> {
         // What was written before the refusal has changed what is told.
-        let Some((seen, source)) = self.observe(&seen.claim.metadata).await? else { return Ok(()) };
+        let Some((seen, source)) = self.observe(&seen.claim.metadata.clone().into()).await? else {
+            return Ok(());
+        };
         let mut message =
             format!("what fills the claim cannot be made in namespace {}: {why}", work.namespace);
         if why.contains("violates PodSecurity") {
@@ -188,7 +189,7 @@ impl<S: Source> Populator<S> {
     pub(super) fn uids_of(&self, source: &S) -> Vec<String> {
         let namespace = source.namespace().unwrap_or_default();
         let its = self.watches.claims_filled_from::<S>(&namespace, &source.name_any());
-        its.iter().map(|claim| uid(&claim.metadata).to_owned()).collect()
+        its.iter().map(|claim| claim.names.uid.to_string()).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +21,6 @@ use crate::cluster::{
 };
 use crate::panics::caught_now;
 use crate::populators::apply::Events;
-use crate::populators::seen::uid;
 use crate::populators::{PopulatorReason, Tally};
 use crate::volume::DRIVER;
 
@@ -106,11 +105,11 @@ impl Verdict {
 /// All claims, by their uid.
 #[derive(Debug, Default)]
 struct Judged {
-    verdicts: HashMap<String, Verdict>,
+    verdicts: HashMap<Arc<str>, Verdict>,
     /// Those that are to be told that nobody will fill them, or were.
-    invalid: HashMap<String, Arc<ClaimSummary>>,
+    invalid: HashMap<Arc<str>, Arc<ClaimSummary>>,
     /// When they are told.
-    later: Timers<String>,
+    later: Timers<Arc<str>>,
 }
 
 /// What is to be done.
@@ -134,9 +133,9 @@ impl Judged {
         let mut plan = Plan::default();
         match changed {
             Changed::Everything(all) => {
-                let there: HashSet<&str> = all.iter().map(|claim| uid(&claim.metadata)).collect();
-                let gone = self.verdicts.keys().filter(|uid| !there.contains(uid.as_str()));
-                let gone: Vec<String> = gone.cloned().collect();
+                let there: HashSet<&str> = all.iter().map(|claim| &*claim.names.uid).collect();
+                let gone = self.verdicts.keys().filter(|uid| !there.contains(&***uid));
+                let gone: Vec<Arc<str>> = gone.cloned().collect();
                 for uid in &gone {
                     self.forget(uid);
                 }
@@ -145,8 +144,9 @@ impl Judged {
             }
             Changed::These(these) => {
                 for Change { before, now: then, .. } in these {
-                    let id = |claim: &Arc<ClaimSummary>| uid(&claim.metadata).to_owned();
-                    let is_there = |before: &String| then.as_ref().map(id).as_ref() == Some(before);
+                    let id = |claim: &Arc<ClaimSummary>| claim.names.uid.clone();
+                    let is_there =
+                        |before: &Arc<str>| then.as_ref().map(id).as_ref() == Some(before);
                     if let Some(gone) = before.as_ref().map(id).filter(|one| !is_there(one)) {
                         self.forget(&gone);
                     }
@@ -168,11 +168,11 @@ impl Judged {
         kinds: &HashSet<(String, String)>,
         at: Instant,
     ) -> Option<Verdict> {
-        let id = uid(&claim.metadata).to_owned();
+        let id = claim.names.uid.clone();
         let verdict = match caught_now(LOOP, || Verdict::of(&claim, kinds)) {
             Ok(verdict) => verdict,
             Err(panicked) => {
-                tracing::error!(claim = claim.name_any(), %panicked, "a claim is not judged");
+                tracing::error!(claim = &*claim.names.name, %panicked, "a claim is not judged");
                 return None;
             }
         };
@@ -190,7 +190,7 @@ impl Judged {
         is_new.then_some(verdict)
     }
 
-    fn forget(&mut self, uid: &String) {
+    fn forget(&mut self, uid: &Arc<str>) {
         self.verdicts.remove(uid);
         self.invalid.remove(uid);
         self.later.remove(uid);
@@ -198,7 +198,7 @@ impl Judged {
 
     /// Have a claim told again at a time.
     fn tell_again(&mut self, claim: &ClaimSummary, at: Instant) {
-        self.later.set(uid(&claim.metadata).to_owned(), at);
+        self.later.set(claim.names.uid.clone(), at);
     }
 }
 
@@ -240,7 +240,7 @@ pub async fn run(
                 };
                 if let Some(error) = &error {
                     tally.validated("error");
-                    let (claim, namespace) = (claim.name_any(), claim.namespace());
+                    let (namespace, claim) = claim.names.place();
                     tracing::warn!(claim, namespace, error, "a claim is not told yet");
                 }
                 if error.is_some() {
@@ -295,9 +295,9 @@ async fn tell(
 
 /// Whether an event of this reason is there that is none of ours.
 async fn is_told_by_another(client: &Client, claim: &ClaimSummary) -> Result<bool, kube::Error> {
-    let api: Api<Event> = Api::namespaced(client.clone(), &claim.namespace().unwrap_or_default());
+    let api: Api<Event> = Api::namespaced(client.clone(), &claim.names.namespace);
     let reason = PopulatorReason::UnrecognizedDataSourceKind;
-    let fields = format!("reason={reason},regarding.uid={}", uid(&claim.metadata));
+    let fields = format!("reason={reason},regarding.uid={}", claim.names.uid);
     let told = list(&api, &ListParams::default().fields(&fields)).await?;
     Ok(told.items.iter().any(|event| event.reporting_controller.as_deref() != Some(DRIVER)))
 }
@@ -305,12 +305,13 @@ async fn is_told_by_another(client: &Client, claim: &ClaimSummary) -> Result<boo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::Record;
     use serde_json::{Value, json};
 
     fn claim(uid: &str, from: &Value, phase: &str) -> Arc<ClaimSummary> {
         let claim = json!({"metadata": {"name": uid, "namespace": "shop", "uid": uid},
                            "spec": {"dataSourceRef": from}, "status": {"phase": phase}});
-        Arc::new(serde_json::from_value(claim).unwrap())
+        Arc::new(ClaimSummary::of(serde_json::from_value(claim).unwrap()))
     }
 
     fn of(group: &str, kind: &str) -> Value {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use kube::runtime::watcher;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{
-    ClaimSummary, DETACHED_FOR, DataSource, EXCHANGE, HELD_BY_SWAP, PodVersion, Pv, Watched, every,
+    ClaimSummary, DETACHED_FOR, DataSource, EXCHANGE, PodVersion, Pv, Watched, every,
 };
 use crate::populators::{LABEL, POPULATES, Source};
 
@@ -53,17 +53,17 @@ fn detached_for(uid: &str) -> String {
 }
 
 fn keys_of_claim(claim: &ClaimSummary) -> Vec<String> {
-    let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
+    let (namespace, own_name) = claim.names.place();
     let mut keys = vec![claims_in(namespace)];
     keys.extend(claim.kept_by.as_deref().map(|by| kept_by(namespace, by)));
-    if claim.finalizers().iter().any(|one| one == HELD_BY_SWAP) {
+    if claim.is_held_by_swap {
         keys.push(HELD.to_owned());
     }
     if claim.may_grow() {
         keys.push(ClaimSummary::MAY_GROW.to_owned());
     }
     let source = claim.source.as_deref();
-    if source.is_some_and(|source| claim.metadata.name.as_deref() == Some(&*source.name)) {
+    if source.is_some_and(|source| *source.name == *own_name) {
         keys.extend(claim.kept_by.as_deref().map(|by| copies_of(namespace, by)));
     }
     if let Some(DataSource { group, kind, name, has_namespace: false }) = source {

@@ -10,8 +10,8 @@ use kube::{Api, Client};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{self, Keeper, Service, Shown, Workload};
-use crate::api::{ArchivePopulator, PvcSourcePopulator, StatefulSetName};
+use crate::admission::{self, Keeper, Naming, Service, Shown, Workload};
+use crate::api::{ArchivePopulator, PvcSourcePopulator};
 use crate::archive::{Bundle, Proxies};
 use crate::autoscaler;
 use crate::cli::{OperatorRole, ProxyFlags, WebhookFlags};
@@ -23,7 +23,7 @@ use crate::panics::panics;
 use crate::populators::validator::Mode;
 use crate::populators::{Populator, Settings, Tally, Watches, registry, validator};
 use crate::run::node::client;
-use crate::run::{log, machine};
+use crate::run::{heap, log, machine};
 
 /// Run the loops until SIGTERM or SIGINT. What is under way is taken up by another replica, or by the
 /// next start.
@@ -66,6 +66,7 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
             registered(&client, role.validator, &watches, &tally, &stop),
             wake_resizer(&client, watches.claims(), stop.clone()),
             topology::tell(&client, watches.claims(), stop.clone()),
+            stop.run_until_cancelled(heap::keep_small()),
         )
     };
     let stopping = async {
@@ -116,8 +117,7 @@ async fn admit(
              --webhook-address"
         )
     })?;
-    let autoscalers: Watched<StatefulSetName> =
-        Watched::start_cut(Api::all(client.clone()), every(), stop, StatefulSetName::cut);
+    let autoscalers: Watched<Naming> = Watched::start(Api::all(client.clone()), every(), stop);
     let keeper =
         Keeper::new(client.clone(), service, shown.clone()).with_given(webhook_certificate_secret);
     let served = async {

@@ -8,9 +8,9 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
-use pliant::admission::{Clock, Keeper, Pairs, Service, Shown, serve};
-use pliant::api::{PvcAutoscaler, StatefulSetName};
-use pliant::cluster::{Watched, every};
+use pliant::admission::{Clock, Keeper, Naming, Pairs, Service, Shown, serve};
+use pliant::api::PvcAutoscaler;
+use pliant::cluster::{StatefulSetVersion, Watched, every};
 use pliant::testing::FakeApi;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -98,7 +98,7 @@ pub fn pairs(api: &FakeApi) -> Option<Pairs> {
 /// A replica of the operator, which dies when this is dropped.
 pub struct Replica {
     pub shown: Shown,
-    pub autoscalers: Arc<Watched<StatefulSetName>>,
+    pub autoscalers: Arc<Watched<Naming>>,
     tasks: JoinSet<()>,
     stop: CancellationToken,
     client: Client,
@@ -119,11 +119,11 @@ impl Replica {
             .with_lives(life, clock);
         let mut tasks = JoinSet::new();
         let (stopped, of) = (stop.clone(), client.clone());
-        let autoscalers: Arc<Watched<StatefulSetName>> =
+        let autoscalers: Arc<Watched<Naming>> =
             Arc::new(Watched::start(Api::all(of.clone()), every(), &stopped));
         let watched = autoscalers.clone();
         tasks.spawn(async move {
-            let sets: Watched<StatefulSet> = Watched::start(Api::all(of), every(), &stopped);
+            let sets: Watched<StatefulSetVersion> = Watched::start(Api::all(of), every(), &stopped);
             keeper.run(&watched, &sets, stopped).await;
         });
         Replica { shown, autoscalers, tasks, client, _stop: stop.clone().drop_guard(), stop }

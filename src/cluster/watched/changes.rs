@@ -1,14 +1,13 @@
 //! What has changed of the records that a watch keeps, for each who follows them, and by what they are found.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
-use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::watch;
+
+use crate::cluster::Record;
+use crate::cluster::watched::records::Records;
 
 /// How many changes one subscriber may have waiting: of more he has to look at all records.
 pub(super) const MOST_CHANGES: usize = 1024;
@@ -49,9 +48,9 @@ pub enum Changed<K> {
 
 /// Which of the records that a subscriber looks after are gone, and which there are that have changed.
 #[derive(Debug, Clone)]
-pub struct Turnover<K> {
+pub struct Turnover<K, U> {
     /// By uid.
-    pub gone: Vec<String>,
+    pub gone: Vec<U>,
     /// As they are now.
     pub there: Vec<Arc<K>>,
 }
@@ -70,30 +69,33 @@ impl<K> Changed<K> {
 
     /// What has become of the records that a subscriber looks after: of those whose uids are `known`, and of those that
     /// are new; a record that `is_looked_after` no longer is gone.
-    pub fn turnover<'a>(
+    pub fn turnover<'a, U>(
         self,
-        known: impl Iterator<Item = &'a String>,
+        known: impl Iterator<Item = &'a U>,
         is_looked_after: impl Fn(&K) -> bool,
-    ) -> Turnover<K>
+    ) -> Turnover<K, U>
     where
-        K: Resource,
+        K: Record,
+        U: AsRef<str> + for<'s> From<&'s str> + Clone + 'a,
     {
-        let uid = |one: &Arc<K>| one.meta().uid.clone().unwrap_or_default();
         match self {
             Changed::Everything(mut there) => {
                 there.retain(|one| is_looked_after(one));
-                let uids: HashSet<String> = there.iter().map(uid).collect();
-                let gone = known.filter(|known| !uids.contains(*known)).cloned().collect();
+                let uids: HashSet<&str> = there.iter().map(|one| one.id()).collect();
+                let is_gone = |known: &&U| {
+                    let uid: &str = (*known).as_ref();
+                    !uids.contains(uid)
+                };
+                let gone = known.filter(is_gone).cloned().collect();
                 Turnover { gone, there }
             }
             Changed::These(changes) => {
                 let (mut gone, mut there) = (Vec::new(), Vec::new());
                 for Change { before, now, .. } in changes {
                     let now = now.filter(|one| is_looked_after(one));
-                    let before = before.as_ref().map(uid);
-                    gone.extend(
-                        before.filter(|before| now.as_ref().map(uid).as_ref() != Some(before)),
-                    );
+                    let before = before.as_ref().map(|one| one.id());
+                    let stays = now.as_ref().map(|one| one.id());
+                    gone.extend(before.filter(|_| before != stays).map(U::from));
                     there.extend(now);
                 }
                 Turnover { gone, there }
@@ -104,17 +106,19 @@ impl<K> Changed<K> {
 
 /// What one subscriber has not taken yet: each record once, however often it changed.
 #[derive(Debug)]
-pub struct Changes<K: Resource<DynamicType = ()> + 'static> {
-    store: Store<K>,
+pub struct Changes<K> {
     followed: Arc<Mutex<Followed<K>>>,
     number: u64,
     told: watch::Receiver<()>,
     read: Arc<AtomicUsize>,
 }
 
-/// What changes with the records, under one lock: who has it sees all of it as it is at one moment.
+/// The records and what changes with them, under one lock: who has it sees all of it as it is at one moment.
 #[derive(Debug)]
 pub(super) struct Followed<K> {
+    records: Records<K>,
+    /// Whether the first list is here.
+    pub is_known: bool,
     keys: Keys<K>,
     by_key: HashMap<String, Vec<Arc<K>>>,
     pub subscribers: HashMap<u64, Waiting<K>>,
@@ -129,19 +133,61 @@ pub(super) enum Waiting<K> {
 }
 
 impl<K> Waiting<K> {
-    fn note(&mut self, place: &Place, before: Option<&Arc<K>>) {
+    fn note(&mut self, place: (&str, &str), before: Option<&Arc<K>>) {
         let Waiting::These(all) = self else { return };
-        all.entry(place.clone()).or_insert_with(|| before.cloned());
+        all.entry(owned(place)).or_insert_with(|| before.cloned());
         if all.len() > MOST_CHANGES {
             *self = Waiting::Everything;
         }
     }
 }
 
-impl<K> Followed<K> {
+/// What is told of the records.
+#[derive(Debug)]
+pub(super) enum Told<K> {
+    /// One is there, as it is now.
+    There(Arc<K>),
+    /// One is gone.
+    Gone(Place),
+    /// These are there, and no others.
+    All(Records<K>),
+}
+
+impl<K> Told<K> {
+    /// Whether it is about the record of a place.
+    pub fn is_of(&self, place: (&str, &str)) -> bool
+    where
+        K: Record,
+    {
+        match self {
+            Told::There(record) => record.place() == place,
+            Told::Gone(gone) => at(gone) == place,
+            Told::All(_) => false,
+        }
+    }
+}
+
+impl<K: Record> Followed<K> {
     /// Nothing is followed yet; records are found by these keys.
     pub fn new(keys: Keys<K>) -> Self {
-        Followed { keys, by_key: HashMap::new(), subscribers: HashMap::new(), subscribed: 0 }
+        Followed {
+            records: Records::default(),
+            is_known: false,
+            keys,
+            by_key: HashMap::new(),
+            subscribers: HashMap::new(),
+            subscribed: 0,
+        }
+    }
+
+    /// The record of a place.
+    pub fn get(&self, place: (&str, &str)) -> Option<Arc<K>> {
+        self.records.get(place).cloned()
+    }
+
+    /// All records, in no order.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.records.all()
     }
 
     /// The records that have a key, in no order.
@@ -172,35 +218,43 @@ impl<K> Followed<K> {
         }
     }
 
-    /// Note what has become of the record at a place.
-    pub fn note(&mut self, place: &Place, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
-        if let Some(before) = before {
-            self.remove(before);
+    /// Keep what is told.
+    pub fn take(&mut self, told: Told<K>) {
+        match told {
+            Told::There(record) => {
+                let before = self.records.insert(record.clone());
+                before.iter().for_each(|before| self.remove(before));
+                self.insert(&record);
+                self.note(record.place(), before.as_ref());
+            }
+            Told::Gone(place) => {
+                let before = self.records.remove(at(&place));
+                before.iter().for_each(|before| self.remove(before));
+                self.note(at(&place), before.as_ref());
+            }
+            Told::All(records) => {
+                (self.records, self.is_known) = (records, true);
+                self.by_key = HashMap::new();
+                self.all().iter().for_each(|one| self.insert(one));
+                self.subscribers.values_mut().for_each(|waiting| *waiting = Waiting::Everything);
+            }
         }
-        if let Some(now) = now {
-            self.insert(now);
-        }
-        self.subscribers.values_mut().for_each(|waiting| waiting.note(place, before));
     }
 
-    /// Note that any record may be another one; these are there.
-    pub fn begin_again(&mut self, all: &[Arc<K>]) {
-        self.by_key = HashMap::new();
-        for one in all {
-            self.insert(one);
-        }
-        self.subscribers.values_mut().for_each(|waiting| *waiting = Waiting::Everything);
+    /// Note that something was told of the record of a place that does not change what is kept of it.
+    pub fn touch(&mut self, place: (&str, &str)) {
+        let there = self.get(place);
+        self.note(place, there.as_ref());
+    }
+
+    fn note(&mut self, place: (&str, &str), before: Option<&Arc<K>>) {
+        self.subscribers.values_mut().for_each(|waiting| waiting.note(place, before));
     }
 }
 
-impl<K> Changes<K>
-where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-    K::DynamicType: Eq + Hash + Clone,
-{
+impl<K: Record> Changes<K> {
     /// Those of a new subscriber: `told` wakes it, and what it takes is counted in `read`.
     pub(super) fn of(
-        store: Store<K>,
         followed: Arc<Mutex<Followed<K>>>,
         told: watch::Receiver<()>,
         read: Arc<AtomicUsize>,
@@ -210,7 +264,7 @@ where
         let number = all.subscribed;
         all.subscribers.insert(number, Waiting::Everything);
         drop(all);
-        Changes { store, followed, number, told, read }
+        Changes { followed, number, told, read }
     }
 
     /// Take what has changed since the last time; the first time that is everything.
@@ -222,14 +276,13 @@ where
         let taken = followed.subscribers.insert(self.number, none);
         let changed = match taken {
             Some(Waiting::These(all)) => {
-                let now = |place: &Place| self.store.get(&reference(place));
                 let changes = all.into_iter().map(|(place, before)| {
-                    let now = now(&place);
+                    let now = followed.get(at(&place));
                     Change { place, before, now }
                 });
                 Changed::These(changes.collect())
             }
-            Some(Waiting::Everything) | None => Changed::Everything(self.store.state()),
+            Some(Waiting::Everything) | None => Changed::Everything(followed.all()),
         };
         let count = match &changed {
             Changed::Everything(all) => all.len(),
@@ -247,22 +300,20 @@ where
     }
 }
 
-impl<K: Resource<DynamicType = ()> + 'static> Drop for Changes<K> {
+impl<K> Drop for Changes<K> {
     fn drop(&mut self) {
         locked(&self.followed).subscribers.remove(&self.number);
     }
 }
 
-/// The record at a place.
-pub(super) fn reference<K: Resource<DynamicType = ()>>((namespace, name): &Place) -> ObjectRef<K> {
-    let named = ObjectRef::new(name);
-    if namespace.is_empty() { named } else { named.within(namespace) }
+/// A place, to look for.
+pub(super) fn at((namespace, name): &Place) -> (&str, &str) {
+    (namespace, name)
 }
 
-/// Where a record is.
-pub(super) fn place(metadata: &ObjectMeta) -> Place {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    (text(&metadata.namespace), text(&metadata.name))
+/// A place, to be kept.
+pub(super) fn owned((namespace, name): (&str, &str)) -> Place {
+    (namespace.to_owned(), name.to_owned())
 }
 
 /// A lock is good after a panic: whoever holds it leaves all as it was, or as it is to be.

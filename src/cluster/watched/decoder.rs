@@ -1,22 +1,21 @@
 //! Decodes the events of a watch, and keeps its records within their share of memory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
-use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::runtime::reflector::Store;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
 use kube::runtime::watcher::Event;
-use kube::{Client, Resource};
 
 use crate::causes;
+use crate::cluster::Record;
 use crate::cluster::decode::{
     Guarded, NAMESPACE_TOO_LARGE, Unreadable, note_readable, note_unreadable,
 };
 use crate::cluster::share::{BEYOND_WHOLE, Found, Shares, Whole};
 use crate::cluster::summary::weight;
-use crate::cluster::watched::changes::{Place, locked, place, reference};
+use crate::cluster::watched::changes::{Followed, Place, Told, at, locked, owned};
+use crate::cluster::watched::records::Records;
 use crate::panics::caught_now;
 
 /// Who writes the events of watches, for the API server.
@@ -35,8 +34,8 @@ pub(super) struct Unread {
 }
 
 /// Decodes the events of a watch.
-pub(super) struct Decoder<K: Resource<DynamicType = ()> + 'static> {
-    store: Store<K>,
+pub(super) struct Decoder<K> {
+    followed: Arc<Mutex<Followed<K>>>,
     /// What is known now, as others see it.
     unreadable: Arc<Mutex<Unread>>,
     /// What the list that is being read has; it becomes what is known when that has ended.
@@ -44,140 +43,149 @@ pub(super) struct Decoder<K: Resource<DynamicType = ()> + 'static> {
     shares: Shares,
     /// As `listed`.
     listed_shares: Shares,
-    /// The records of the list that is being read, by namespace and name: one of them may still have to go.
-    listed_records: BTreeMap<(String, String), K>,
+    /// The records of the list that is being read: one of them may still have to go.
+    listed_records: Records<K>,
     /// Who writes events; `None` may not.
     client: Option<Client>,
     events: usize,
 }
 
-impl<K> Decoder<K>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + 'static,
-    K::DynamicType: Eq + Hash + Clone,
-{
+impl<K: Record> Decoder<K> {
     /// Nothing is decoded yet.
     pub fn new(
-        store: Store<K>,
+        followed: Arc<Mutex<Followed<K>>>,
         unreadable: Arc<Mutex<Unread>>,
         client: Option<Client>,
         whole: Arc<Whole>,
     ) -> Self {
         let shares = Shares::new(whole);
         Decoder {
-            store,
+            followed,
             unreadable,
             listed: Unread::default(),
             listed_shares: shares.of_list(),
             shares,
-            listed_records: BTreeMap::new(),
+            listed_records: Records::default(),
             client,
             events: 0,
         }
     }
 
     /// What an event says of records that are kept. A record that no longer can be decoded stays as it was.
-    pub fn decoded(&mut self, event: Event<Guarded<K>>, cut: fn(&mut K)) -> Vec<Event<K>> {
-        match cut_in(event, cut) {
+    pub fn decoded(&mut self, event: Event<Guarded<K::Object>>, cut: fn(&mut K)) -> Vec<Told<K>> {
+        match event {
             Event::Init => {
                 (self.listed, self.listed_shares) = (Unread::default(), self.shares.of_list());
-                self.listed_records = BTreeMap::new();
+                self.listed_records = Records::default();
                 Vec::new()
             }
-            Event::InitDone => self.end_list(),
-            Event::InitApply(Guarded(read)) => {
-                let (before, bad) = match read {
-                    Ok(record) => (Some(record), None),
-                    Err(unreadable) => (self.before(&unreadable.metadata), Some(unreadable)),
-                };
-                self.take_listed(before, bad);
+            Event::InitDone => vec![self.end_list()],
+            Event::InitApply(read) => {
+                match record_of(read, cut) {
+                    Ok(mut record) => {
+                        self.share_with_before(&mut record);
+                        self.take_listed(Some(Arc::new(record)), None);
+                    }
+                    Err(bad) => self.take_listed(self.before(bad.place()), Some(bad)),
+                }
                 Vec::new()
             }
-            Event::Apply(Guarded(Ok(record))) => {
-                let taken = self.taken_by(record.meta());
-                let Some(mut events) = self.place(record.meta(), taken, weight(&record)) else {
-                    return Vec::new();
-                };
-                note_readable::<K>(record.meta());
-                self.lock().records.remove(&place(record.meta()));
-                events.push(Event::Apply(record));
-                events
-            }
-            Event::Apply(Guarded(Err(unreadable))) => {
-                let (before, taken) =
-                    (self.before(&unreadable.metadata), self.taken_by(&unreadable.metadata));
-                let then = weight(&unreadable) + before.as_ref().map_or(0, weight);
-                let Some(events) = self.place(&unreadable.metadata, taken, then) else {
-                    return Vec::new();
-                };
-                self.report(&unreadable);
-                self.lock().records.insert(place(&unreadable.metadata), unreadable);
-                events
-            }
+            Event::Apply(read) => match record_of(read, cut) {
+                Ok(record) => self.take(record),
+                Err(bad) => self.take_bad(bad),
+            },
             Event::Delete(Guarded(last)) => {
-                let metadata = last.as_ref().map_or_else(|bad| &bad.metadata, K::meta).clone();
-                let taken = self.taken_by(&metadata);
-                self.shares.give_back(&metadata, taken);
-                note_readable::<K>(&metadata);
-                self.lock().records.remove(&place(&metadata));
-                let last = last.ok().or_else(|| self.before(&metadata));
-                last.map(Event::Delete).into_iter().collect()
+                let gone = match &last {
+                    Ok(last) => owned(last.place()),
+                    Err(bad) => owned(bad.place()),
+                };
+                let taken = self.taken_by(at(&gone));
+                self.shares.give_back(&gone.0, taken);
+                note_readable::<K::Object>(at(&gone));
+                self.lock().records.remove(&gone);
+                vec![Told::Gone(gone)]
             }
         }
     }
 
+    fn take(&mut self, mut record: K) -> Vec<Told<K>> {
+        self.share_with_before(&mut record);
+        let taken = self.taken_by(record.place());
+        let about = || record.reference();
+        let Some(mut told) = self.place(record.place(), about, taken, weight(&record)) else {
+            return Vec::new();
+        };
+        note_readable::<K::Object>(record.place());
+        self.lock().records.remove(&owned(record.place()));
+        told.push(Told::There(Arc::new(record)));
+        told
+    }
+
+    fn take_bad(&mut self, bad: Unreadable) -> Vec<Told<K>> {
+        let (before, taken) = (self.before(bad.place()), self.taken_by(bad.place()));
+        let then = weight(&bad) + before.as_ref().map_or(0, weight);
+        let about = || bad.reference();
+        let Some(told) = self.place(bad.place(), about, taken, then) else {
+            return Vec::new();
+        };
+        self.report(&bad);
+        self.lock().records.insert(owned(bad.place()), bad);
+        told
+    }
+
     /// What there is from now on is what the list has.
-    fn end_list(&mut self) -> Vec<Event<K>> {
+    fn end_list(&mut self) -> Told<K> {
         self.shares.replace(&mut self.listed_shares);
         let listed = std::mem::take(&mut self.listed);
         let before = std::mem::replace(&mut *self.lock(), listed).records;
         let known = self.lock().records.clone();
-        let gone = before.into_iter().filter(|(place, _)| !known.contains_key(place));
-        gone.for_each(|(_, gone)| note_readable::<K>(&gone.metadata));
-        let records = std::mem::take(&mut self.listed_records).into_values();
-        let applied = records.map(Event::InitApply).chain([Event::InitDone]);
-        std::iter::once(Event::Init).chain(applied).collect()
+        let gone = before.into_keys().filter(|place| !known.contains_key(place));
+        gone.for_each(|gone| note_readable::<K::Object>(at(&gone)));
+        Told::All(std::mem::take(&mut self.listed_records))
     }
 
     /// Take a record into the list that is read, as it is or as it was decoded last, and what cannot be decoded of
     /// it.
-    fn take_listed(&mut self, record: Option<K>, bad: Option<Unreadable>) {
-        let metadata = match (&record, &bad) {
-            (_, Some(bad)) => bad.metadata.clone(),
-            (Some(record), None) => record.meta().clone(),
+    fn take_listed(&mut self, record: Option<Arc<K>>, bad: Option<Unreadable>) {
+        let about = match (&record, &bad) {
+            (_, Some(bad)) => bad.reference(),
+            (Some(record), None) => record.reference(),
             (None, None) => return,
         };
+        let place = place_in(&about);
         let taken = record.as_ref().map_or(0, weight) + bad.as_ref().map_or(0, weight);
         loop {
-            match self.listed_shares.take(&metadata, 0, taken, self.shares.sum()) {
+            match self.listed_shares.take(&place.0, 0, taken, self.shares.sum()) {
                 Found::Taken => break,
-                Found::Beyond(why) => return self.skip_listed(&metadata, why),
+                Found::Beyond(why) => return self.skip_listed(&about, why),
                 Found::Above(level) if self.cut_list(level) => {}
-                Found::Above(_) => return self.skip_listed(&metadata, BEYOND_WHOLE),
+                Found::Above(_) => return self.skip_listed(&about, BEYOND_WHOLE),
             }
         }
         if let Some(bad) = bad {
             self.report(&bad);
-            self.listed.records.insert(place(&metadata), bad);
+            self.listed.records.insert(place, bad);
         } else {
-            note_readable::<K>(&metadata);
+            note_readable::<K::Object>(at(&place));
         }
         if let Some(record) = record {
-            self.listed_records.insert(place(&metadata), record);
+            self.listed_records.insert(record);
         }
     }
 
     /// Skip so many records of the namespaces that take more than this that they do no more; whether there were any.
     fn cut_list(&mut self, level: usize) -> bool {
         let mut is_any = false;
-        let places: Vec<(String, String)> = self.listed_records.keys().rev().cloned().collect();
-        for place in places {
-            if self.listed_shares.taken_by(&place.0) <= level {
+        let mut last_first = self.listed_records.all();
+        last_first.sort_by(|a, b| b.place().cmp(&a.place()));
+        for record in last_first {
+            let namespace = record.place().0;
+            if self.listed_shares.taken_by(namespace) <= level {
                 continue;
             }
-            let Some(record) = self.listed_records.remove(&place) else { continue };
-            self.listed_shares.give_back(record.meta(), weight(&record));
-            self.skip_listed(record.meta(), BEYOND_WHOLE);
+            self.listed_records.remove(record.place());
+            self.listed_shares.give_back(namespace, weight(&record));
+            self.skip_listed(&record.reference(), BEYOND_WHOLE);
             is_any = true;
         }
         is_any
@@ -185,19 +193,25 @@ where
 
     /// Find a place for a record, in that of what it took before: the records that leave it to this one, or `None` if
     /// it is skipped.
-    fn place(&mut self, metadata: &ObjectMeta, taken: usize, then: usize) -> Option<Vec<Event<K>>> {
+    fn place(
+        &mut self,
+        place: (&str, &str),
+        about: impl Fn() -> ObjectReference,
+        taken: usize,
+        then: usize,
+    ) -> Option<Vec<Told<K>>> {
         let mut left = Vec::new();
         loop {
-            match self.shares.take(metadata, taken, then, 0) {
+            match self.shares.take(place.0, taken, then, 0) {
                 Found::Taken => return Some(left),
                 Found::Beyond(why) => {
-                    self.skip(metadata, why);
+                    self.skip(&about(), why);
                     return None;
                 }
                 Found::Above(level) => {
-                    let cut = self.cut(level, &place(metadata));
+                    let cut = self.cut(level, place);
                     if cut.is_empty() {
-                        self.skip(metadata, BEYOND_WHOLE);
+                        self.skip(&about(), BEYOND_WHOLE);
                         return None;
                     }
                     left.extend(cut);
@@ -207,42 +221,46 @@ where
     }
 
     /// As [`Decoder::cut_list`], of what there is, but for the record `but`.
-    fn cut(&mut self, level: usize, but: &(String, String)) -> Vec<Event<K>> {
+    fn cut(&mut self, level: usize, but: (&str, &str)) -> Vec<Told<K>> {
         let mut left = Vec::new();
-        for record in self.store.state() {
-            let meta = record.meta();
-            let namespace = meta.namespace.as_deref().unwrap_or_default();
-            if self.shares.taken_by(namespace) <= level || place(meta) == *but {
+        let all = locked(&self.followed).all();
+        for record in all {
+            let namespace = record.place().0;
+            if self.shares.taken_by(namespace) <= level || record.place() == but {
                 continue;
             }
-            self.shares.give_back(meta, weight(&*record));
-            self.skip(meta, BEYOND_WHOLE);
-            left.push(Event::Delete((*record).clone()));
+            self.shares.give_back(namespace, weight(&record));
+            self.skip(&record.reference(), BEYOND_WHOLE);
+            left.push(Told::Gone(owned(record.place())));
         }
         left
     }
 
     /// How many bytes a record takes that is here, as it was decoded and as it cannot be.
-    fn taken_by(&self, metadata: &ObjectMeta) -> usize {
-        let here = self.before(metadata).as_ref().map_or(0, weight);
-        here + self.lock().records.get(&place(metadata)).map_or(0, weight)
+    fn taken_by(&self, place: (&str, &str)) -> usize {
+        let here = self.before(place).as_ref().map_or(0, weight);
+        let unread = self.lock();
+        if unread.records.is_empty() {
+            return here;
+        }
+        here + unread.records.get(&owned(place)).map_or(0, weight)
     }
 
     /// Skip a record that has no place; the first one of its namespace is reported for all.
-    fn skip(&mut self, metadata: &ObjectMeta, why: &str) {
-        let skipped = Unreadable::beyond::<K>(metadata, why);
+    fn skip(&mut self, about: &ObjectReference, why: &str) {
+        let skipped = Unreadable::beyond(about, why);
         if self.lock().beyond.insert(skipped.namespace().to_owned()) {
             self.report(&skipped);
-            self.lock().records.entry(place(metadata)).or_insert(skipped);
+            self.lock().records.entry(place_in(about)).or_insert(skipped);
         }
     }
 
     /// As [`Decoder::skip`], while the list is read.
-    fn skip_listed(&mut self, metadata: &ObjectMeta, why: &str) {
-        let skipped = Unreadable::beyond::<K>(metadata, why);
+    fn skip_listed(&mut self, about: &ObjectReference, why: &str) {
+        let skipped = Unreadable::beyond(about, why);
         if self.listed.beyond.insert(skipped.namespace().to_owned()) {
             self.report(&skipped);
-            self.listed.records.entry(place(metadata)).or_insert(skipped);
+            self.listed.records.entry(place_in(about)).or_insert(skipped);
         }
     }
 
@@ -264,9 +282,15 @@ where
         still.take(MOST_EVENTS).for_each(|one| self.write(&one));
     }
 
+    fn share_with_before(&self, record: &mut K) {
+        if let Some(before) = self.before(record.place()) {
+            record.share(&before);
+        }
+    }
+
     /// A record as it was decoded last.
-    fn before(&self, metadata: &ObjectMeta) -> Option<K> {
-        self.store.get(&reference(&place(metadata))).map(|record| (*record).clone())
+    fn before(&self, place: (&str, &str)) -> Option<Arc<K>> {
+        locked(&self.followed).get(place)
     }
 
     /// Report once that a record is left out.
@@ -294,24 +318,22 @@ where
     }
 }
 
-/// Leave of the record of an event what `cut` leaves; one over which that stumbles cannot be read.
-fn cut_in<K>(event: Event<Guarded<K>>, cut: fn(&mut K)) -> Event<Guarded<K>>
-where
-    K: Resource<DynamicType = ()>,
-{
-    let guarded = |Guarded(read): Guarded<K>| {
-        let mut record = match read {
-            Ok(record) => record,
-            Err(unreadable) => return Guarded(Err(unreadable)),
-        };
-        Guarded(match caught_now("objects", || cut(&mut record)) {
-            Ok(()) => Ok(record),
-            Err(panicked) => Err(Unreadable::of_record(&record, &panicked.to_string())),
-        })
-    };
-    match event {
-        Event::Apply(record) => Event::Apply(guarded(record)),
-        Event::InitApply(record) => Event::InitApply(guarded(record)),
-        event @ (Event::Delete(_) | Event::Init | Event::InitDone) => event,
-    }
+/// What is kept of an object, less what `cut` takes away; one over which these stumble cannot be read.
+fn record_of<K: Record>(
+    Guarded(read): Guarded<K::Object>,
+    cut: fn(&mut K),
+) -> Result<K, Unreadable> {
+    let object = read?;
+    let unreadable = Unreadable::of_record(&object, "");
+    let made = caught_now("objects", || {
+        let mut record = K::of(object);
+        cut(&mut record);
+        record
+    });
+    made.map_err(|panicked| Unreadable { why: panicked.to_string(), ..unreadable })
+}
+
+fn place_in(about: &ObjectReference) -> Place {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    (text(&about.namespace), text(&about.name))
 }

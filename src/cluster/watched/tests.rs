@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Secret};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -260,7 +260,7 @@ async fn small_namespaces_fit_however_many_large_ones_there_are() {
     put("zoo", "web", KIB);
     let all: Api<Secret> = Api::all(api.client());
     let (client, whole) = (Some(api.client()), Arc::new(Whole::of(512 * KIB)));
-    let watched =
+    let watched: Watched<Secret> =
         Watched::begin(all, every(), &stop, (|_| {}, |_| Vec::new()), client, whole.clone());
     tokio::time::timeout(Duration::from_secs(60), watched.known()).await.expect("it is known");
     let of = |namespace: &str| {

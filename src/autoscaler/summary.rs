@@ -1,0 +1,116 @@
+//! PvcAutoscalers as far as they say when to look at them, and what they have under way.
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::{OrdinalStatus, PodsOf, PvcAutoscaler, Rival, SwapPhase, Workload};
+use crate::cluster::{Names, Record};
+
+/// A PvcAutoscaler without all that is read live when it is looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AutoscalerSummary {
+    /// What names it, and its version.
+    pub names: Names,
+    /// When it was made.
+    creation_time: Option<Timestamp>,
+    stateful_set: Option<Box<str>>,
+    pods: Option<Box<PodsOf>>,
+    /// The name of its template.
+    template: Box<str>,
+    /// Whether it sets the sizes of claims by how full they are.
+    pub sets_sizes: bool,
+    /// The claims of which its status tells, those that are retained among them.
+    claims: Box<[Box<str>]>,
+    /// What its status tells of pods for which something is under way, or of which a volume is fenced.
+    pub busy: Box<[OrdinalStatus]>,
+}
+
+impl AutoscalerSummary {
+    /// Whose claims these are.
+    pub fn workload(&self) -> Workload<'_> {
+        match (&self.stateful_set, &self.pods) {
+            (None, Some(pods)) => pods.workload(),
+            (set, _) => Workload::StatefulSet(set.as_deref().unwrap_or_default()),
+        }
+    }
+
+    /// Whether a pod is stopped for it, or may be soon.
+    pub fn is_midway(&self) -> bool {
+        let is_on = |phase: SwapPhase| phase != SwapPhase::Failed;
+        let mut midway = self.busy.iter().filter(|one| {
+            one.is_shrinking() || one.swap.as_ref().is_some_and(|swap| is_on(swap.phase))
+        });
+        midway.next().is_some()
+    }
+
+    /// The claims that its swaps are to.
+    pub fn swaps_to(&self) -> impl Iterator<Item = &str> {
+        self.busy.iter().filter_map(|one| Some(one.swap.as_ref()?.claim.as_str()))
+    }
+
+    /// The claims that its status tells of, so that they are let go when that is right.
+    pub fn told_claims(&self) -> impl Iterator<Item = &str> {
+        self.claims.iter().map(|one| &**one)
+    }
+
+    /// Whether its status tells of a claim.
+    pub fn tells_of(&self, claim: &str) -> bool {
+        self.told_claims().any(|one| one == claim)
+    }
+}
+
+impl Record for AutoscalerSummary {
+    type Object = PvcAutoscaler;
+
+    fn of(one: PvcAutoscaler) -> Self {
+        let PvcAutoscaler { metadata, spec, status } = one;
+        let ordinals = status.map(|status| status.ordinals).unwrap_or_default();
+        let claims = ordinals.iter().flat_map(|one| {
+            let retained = one.retained.iter().map(|old| &old.claim);
+            retained.chain([&one.active_claim]).map(|name| name.as_str().into())
+        });
+        let is_busy = |one: &OrdinalStatus| {
+            let is_fenced = one.retained.iter().any(|old| old.fence.is_some());
+            one.swap.is_some() || one.shrink.is_some() || is_fenced
+        };
+        AutoscalerSummary {
+            creation_time: metadata.creation_timestamp.as_ref().map(|time| time.0),
+            names: metadata.into(),
+            stateful_set: spec.stateful_set_name.map(String::into_boxed_str),
+            pods: spec.workload.map(Box::new),
+            template: spec.volume_claim_template.metadata.name.into_boxed_str(),
+            sets_sizes: spec.autoscale.is_some(),
+            claims: claims.collect(),
+            busy: ordinals.into_iter().filter(is_busy).collect(),
+        }
+    }
+
+    fn place(&self) -> (&str, &str) {
+        self.names.place()
+    }
+
+    fn id(&self) -> &str {
+        &self.names.uid
+    }
+
+    fn share(&mut self, before: &Self) {
+        self.names.share(&before.names);
+    }
+}
+
+impl Rival for AutoscalerSummary {
+    fn names(&self) -> (&str, &str) {
+        self.names.place()
+    }
+
+    fn template(&self) -> (Option<&str>, &str) {
+        let set = match self.workload() {
+            Workload::StatefulSet(name) => Some(name),
+            Workload::Deployment(_) | Workload::Pods(_) => None,
+        };
+        (set, &self.template)
+    }
+
+    fn creation_time(&self) -> Option<Timestamp> {
+        self.creation_time
+    }
+}

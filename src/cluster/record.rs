@@ -1,0 +1,101 @@
+//! What is kept of an object: as little of it as is read.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::de::DeserializeOwned;
+
+/// What a watch keeps of an object of Kubernetes.
+pub trait Record: Clone + Debug + Send + Sync + 'static {
+    /// What the object is decoded as.
+    type Object: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync;
+
+    /// Keep of an object what is read of it.
+    fn of(object: Self::Object) -> Self;
+
+    /// Its namespace, which is empty for kinds without, and its name.
+    fn place(&self) -> (&str, &str);
+
+    /// Its uid.
+    fn id(&self) -> &str;
+
+    /// Share with an earlier version of it what has not changed and tables refer to.
+    fn share(&mut self, _before: &Self) {}
+
+    /// Refer to it, for an event about it.
+    fn reference(&self) -> ObjectReference {
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let (namespace, name) = self.place();
+        ObjectReference {
+            api_version: Some(Self::Object::api_version(&()).into_owned()),
+            kind: Some(Self::Object::kind(&()).into_owned()),
+            namespace: text(namespace),
+            name: text(name),
+            uid: text(self.id()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+/// An object of which all is kept, but for what is cut.
+impl<K> Record for K
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    type Object = K;
+
+    fn of(object: K) -> K {
+        object
+    }
+
+    fn place(&self) -> (&str, &str) {
+        let meta = self.meta();
+        (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+    }
+
+    fn id(&self) -> &str {
+        self.meta().uid.as_deref().unwrap_or_default()
+    }
+}
+
+/// What names an object, and its version: an `ObjectMeta` takes four times as much memory to say no more.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Its namespace; empty for kinds without.
+    pub namespace: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its uid, by which tables of what is looked at know it.
+    pub uid: Arc<str>,
+    /// Its version.
+    pub resource_version: Box<str>,
+}
+
+impl Names {
+    /// Its namespace and its name.
+    pub fn place(&self) -> (&str, &str) {
+        (&self.namespace, &self.name)
+    }
+
+    /// Share the uid with an earlier version, so that tables that know the object by it keep no copy.
+    pub fn share(&mut self, before: &Names) {
+        if self.uid == before.uid {
+            self.uid = before.uid.clone();
+        }
+    }
+}
+
+impl From<ObjectMeta> for Names {
+    fn from(metadata: ObjectMeta) -> Self {
+        let text = |text: Option<String>| text.unwrap_or_default().into_boxed_str();
+        Names {
+            namespace: text(metadata.namespace),
+            name: text(metadata.name),
+            uid: metadata.uid.unwrap_or_default().into(),
+            resource_version: text(metadata.resource_version),
+        }
+    }
+}
