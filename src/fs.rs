@@ -12,6 +12,7 @@ use crate::volume::FsKind;
 mod behind;
 mod check;
 mod grow;
+mod kernel;
 mod make;
 mod probe;
 mod shrink;
@@ -20,7 +21,8 @@ mod tools;
 
 pub use check::{Check, check};
 pub use grow::{Grew, fills, grow_mounted, grow_unmounted, leave};
-pub use make::make;
+pub use kernel::{Switch, made_without, refusal, switches};
+pub use make::{Tried, known_of, make, tried};
 pub use probe::{Probe, probe};
 pub use shrink::{covers, shrink_mounted, shrink_unmounted};
 pub use superblock::{Facts, Superblock};
@@ -137,6 +139,9 @@ fn failed(command: String, output: &Output) -> FsError {
 /// How many lines of what a program says are told.
 const REASON: usize = 3;
 
+/// How long a line is at least that goes on in the next one.
+const WRAPPED: usize = 60;
+
 /// Why a program failed, by what it wrote to standard error: without its name and version, and without how it is
 /// called, which mkfs writes behind its reason, or instead of one.
 fn reason(stderr: &str) -> String {
@@ -145,16 +150,36 @@ fn reason(stderr: &str) -> String {
         ["mke2fs", "e2fsck", "resize2fs"].contains(&program)
             && version.starts_with(|first: char| first.is_ascii_digit())
     };
-    let said = |line: &&str| !line.is_empty() && !is_banner(line);
+    let names_none = |line: &str| line == "Bad option(s) specified:";
+    let said = |line: &&str| !line.is_empty() && !is_banner(line) && !names_none(line);
     let all: Vec<&str> = stderr.lines().map(str::trim).filter(said).collect();
-    let usage = all.iter().position(|line| line.to_ascii_lowercase().starts_with("usage:"));
+    let explains = |line: &str| {
+        line.to_ascii_lowercase().starts_with("usage:")
+            || line.starts_with("Extended options are separated by commas")
+    };
+    let usage = all.iter().position(|line| explains(line));
     let told = match usage {
         // The reason is in front of it, and the newest words are the nearest to it.
         Some(0) => return "it does not take these options".to_owned(),
         Some(usage) => &all[..usage],
         None => &all,
     };
-    told[told.len().saturating_sub(REASON)..].join("; ")
+    let told = &told[told.len().saturating_sub(REASON)..];
+    let mut reason = String::new();
+    for (at, line) in told.iter().enumerate() {
+        let goes_on = at > 0
+            && told[at - 1].len() >= WRAPPED
+            && line.starts_with(|first: char| first.is_ascii_lowercase());
+        reason += if at == 0 {
+            ""
+        } else if goes_on {
+            " "
+        } else {
+            "; "
+        };
+        reason += line;
+    }
+    reason
 }
 
 #[cfg(test)]
@@ -176,6 +201,18 @@ mod tests {
             (
                 "Usage: mkfs.ext4 [-c|-l filename] [-b block-size]\n\t[-C cluster-size]\n",
                 "it does not take these options",
+            ),
+            (
+                "The resize maximum must be greater than the filesystem size.\n\nBad option(s) specified: \n\n\
+                 Extended options are separated by commas, and may take an argument which\n\tis set off\n\
+                 \nValid extended options are:\n\tstride=<RAID per-disk data chunk in blocks>\n",
+                "The resize maximum must be greater than the filesystem size.",
+            ),
+            (
+                "\nThe total requested journal size is 25600000 blocks; it must be\n\
+                 between 1024 and 10240000 blocks.  Aborting.\n",
+                "The total requested journal size is 25600000 blocks; it must be between 1024 and 10240000 \
+                 blocks.  Aborting.",
             ),
             ("a\nb\n\nc\nd\n", "b; c; d"),
             ("", ""),

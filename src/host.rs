@@ -14,6 +14,7 @@ mod dm;
 mod exec;
 mod held;
 mod holders;
+mod image;
 mod ioctl;
 mod line;
 mod lock;
@@ -112,6 +113,15 @@ impl HostError {
     }
 }
 
+/// The kernel of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its release as `uname -r` prints it, such as `6.1.0-30-amd64`; empty if it could not be read.
+    pub release: String,
+    /// How large its pages are.
+    pub page_size: Bytes,
+}
+
 /// A block device that is open, and so stays the one that it was when it was opened: the kernel gives its
 /// number to no other before this is dropped.
 #[async_trait]
@@ -155,6 +165,10 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     ///
     /// The program `lvm` takes devices as [`Host::lvm`] does.
     async fn run(&self, cmd: Cmd) -> Result<Output, HostError>;
+
+    /// Run a program with an image of this size as its last argument: all of it is a hole, it is in memory, and gone
+    /// afterwards, however that ends.
+    async fn run_on_image(&self, cmd: Cmd, size: Bytes) -> Result<Output, HostError>;
 
     /// Run one LVM command (`lvcreate …`, without `lvm`) in the shell that serves `lane`, and return
     /// the JSON object that it wrote to its report descriptor (report, then command log).
@@ -313,6 +327,11 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
 
     /// `BTRFS_IOC_RESIZE` of the only device to this many bytes of it: what lies behind is moved first.
     async fn btrfs_shrink(&self, mounted: &Path, to: Bytes) -> Result<(), HostError>;
+
+    // What it is.
+
+    /// The kernel that runs.
+    fn kernel(&self) -> Kernel;
 
     // What was spent.
 

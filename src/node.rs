@@ -26,6 +26,7 @@ mod disks;
 mod error;
 mod fence;
 mod find;
+mod formats;
 mod grow;
 mod inspect;
 mod leave;
@@ -63,6 +64,7 @@ pub struct Node {
     /// Taken while they are changed.
     setting: tokio::sync::Mutex<()>,
     wipes: wipe::Wipes,
+    formats: formats::Formats,
     /// How the growths of file systems ended since the start, by volume.
     growths: Mutex<HashMap<VolumeKey, LastGrowth>>,
     outcomes: grow::Outcomes,

@@ -89,6 +89,10 @@ struct World {
     frozen: BTreeMap<String, Pages>,
     uuids: u64,
     lvm_version: &'static str,
+    /// What mkfs says of options that it does not take, by a part of the command.
+    bad_options: BTreeMap<String, String>,
+    /// The release of the kernel.
+    kernel: String,
     effects: Effects,
     faults: Faults,
     counts: BTreeMap<&'static str, u64>,
@@ -185,6 +189,16 @@ impl FakeHost {
     /// Let the kernel find one more error in the mounted file system on a device.
     pub fn find_error(&self, device: DeviceNumber) {
         *self.lock().fs_errors.entry(device).or_default() += 1;
+    }
+
+    /// Let mkfs refuse a command with this part, and say so.
+    pub fn refuse_options(&self, part: &str, stderr: &str) {
+        self.lock().bad_options.insert(part.to_owned(), stderr.to_owned());
+    }
+
+    /// Let the kernel be of this release.
+    pub fn run_kernel(&self, release: &str) {
+        release.clone_into(&mut self.lock().kernel);
     }
 
     /// Let files have so many bytes of the file system that is mounted here.

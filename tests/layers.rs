@@ -33,7 +33,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("csi", &["node", "volume", "busy", "bytes", "causes", "panics"]),
     ("config", &["bytes", "volume"]),
     ("cli", &["admission", "archive", "ask", "config", "copy", "bytes", "populators", "volume"]),
-    ("doctor", &["host", "lvm", "causes"]),
+    ("doctor", &["fs", "host", "lvm", "causes"]),
     ("metrics", &["bytes", "volume"]),
     // A client of the driver: it knows the protocol, not what serves it.
     ("trial", &["cli", "csi", "bytes", "volume"]),

@@ -106,8 +106,18 @@ impl Calls {
         mode: Mode,
         parameters: &str,
     ) -> Result<Volume, CallError> {
-        let parameters = words(parameters);
-        let made = self.runtime.block_on(self.client.create(name, size, mode, &parameters))?;
+        self.create_with(name, size, mode, &words(parameters))
+    }
+
+    /// The same with parameters that have blanks in them.
+    pub fn create_with(
+        &mut self,
+        name: &str,
+        size: Bytes,
+        mode: Mode,
+        parameters: &BTreeMap<String, String>,
+    ) -> Result<Volume, CallError> {
+        let made = self.runtime.block_on(self.client.create(name, size, mode, parameters))?;
         Ok(Volume { id: made.0, mode, dir: Path::new(MOUNTS).join(name) })
     }
 

@@ -20,6 +20,7 @@ mod copies;
 mod csi;
 mod driver;
 mod faults;
+mod formats;
 mod groups;
 mod growth;
 mod isolation;

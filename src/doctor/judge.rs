@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::look::MODULES;
 use super::{Fault, Finding, Found, Seen, Udev};
+use crate::fs;
 use crate::host::{TOOLS, UDEV_RULES, UDEV_RULES_FILE, at_least};
 use crate::lvm::Group;
 
@@ -21,6 +22,7 @@ pub fn judge_machine(seen: &Seen) -> Vec<Finding> {
     findings.push(privileges(seen));
     findings.push(device_mapper(seen));
     findings.extend(modules(seen));
+    findings.extend(features(seen));
     findings.extend(programs(seen));
     findings.extend(configuration(seen));
     findings.extend(udev(&seen.udev));
@@ -80,6 +82,19 @@ fn modules(seen: &Seen) -> impl Iterator<Item = Finding> {
                 format!("on the host: {load}"),
             ),
         }
+    })
+}
+
+/// What file systems are made without, because the kernel does not mount it; nothing is said where that is nothing.
+fn features(seen: &Seen) -> Option<Finding> {
+    let release = seen.kernel.as_deref()?;
+    let without = fs::made_without(release);
+    (!without.is_empty()).then(|| {
+        let what = format!("kernel: {release} is older than what mkfs makes: {}", without.join("; "));
+        Finding::warning(
+            what,
+            "nothing has to be done: mkfs leaves it out; a newer kernel has it in the volumes that are made then",
+        )
     })
 }
 

@@ -14,7 +14,7 @@ use crate::host::{Cmd, Host, HostError, PathKind, TOOLS, UDEV_RULES_FILE, versio
 pub struct Seen {
     /// Versions of the programs that are there; empty text where one does not tell its version.
     pub tools: BTreeMap<&'static str, String>,
-    /// The version of the kernel, from `/proc/sys/kernel/osrelease`; `None` if it could not be read.
+    /// The release of the kernel; `None` if it could not be read.
     pub kernel: Option<String>,
     /// Whether the kernel has device-mapper now, from `/proc/misc`; opening its control node would
     /// load it, and looking changes nothing.
@@ -78,10 +78,7 @@ pub async fn look(host: &Arc<dyn Host>) -> Seen {
 pub async fn look_at_machine(host: &dyn Host) -> Seen {
     Seen {
         tools: tools(host).await,
-        kernel: read(host, "/proc/sys/kernel/osrelease")
-            .await
-            .map(|version| version.trim().to_owned())
-            .filter(|version| !version.is_empty()),
+        kernel: Some(host.kernel().release).filter(|release| !release.is_empty()),
         device_mapper: read(host, "/proc/misc")
             .await
             .map(|misc| last_words(&misc).iter().any(|name| name == "device-mapper")),

@@ -2,12 +2,71 @@
 
 use std::path::Path;
 
-use crate::fs::{FsError, known, run_to_success, tools};
-use crate::host::Host;
+use crate::bytes::Bytes;
+use crate::fs::{FsError, Switch, known, reason, run_to_success, tools};
+use crate::host::{Host, HostError};
 use crate::volume::{FsKind, MkfsOptions};
 
-/// Make a file system of this uuid over whatever the device carries, durable when this returns; a second look has
-/// seen it whole.
+/// A uuid for what is not made.
+const NO_UUID: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
+
+/// What [`known_of`] tries on: every kind can be made on it.
+const SMALL: Bytes = Bytes::gib(1);
+
+/// What mkfs says of options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tried {
+    /// It takes them.
+    Taken,
+    /// It does not, for this reason, in its own words.
+    Refused(String),
+}
+
+/// Have mkfs try options on an image of this size, which is in memory and gone afterwards.
+///
+/// # Errors
+/// [`HostError`] if it could not be run, which says nothing of the options.
+pub async fn tried(
+    host: &dyn Host,
+    kind: FsKind,
+    options: &MkfsOptions,
+    switches: &[Switch],
+    size: Bytes,
+) -> Result<Tried, HostError> {
+    let output = host.run_on_image(tools::try_mkfs(kind, options, switches, NO_UUID), size).await?;
+    if output.code == 0 {
+        return Ok(Tried::Taken);
+    }
+    let said = reason(&output.stderr);
+    let line = said.lines().next().unwrap_or_default().trim();
+    Ok(Tried::Refused(if line.is_empty() {
+        format!("mkfs ended with {}", output.code)
+    } else {
+        line.to_owned()
+    }))
+}
+
+/// Those of some switches that the mkfs of this machine knows: of an older one there is nothing to switch off.
+///
+/// # Errors
+/// As of [`tried`].
+pub async fn known_of(
+    host: &dyn Host,
+    kind: FsKind,
+    switches: Vec<Switch>,
+) -> Result<Vec<Switch>, HostError> {
+    let mut known = Vec::new();
+    for switch in switches {
+        let alone = std::slice::from_ref(&switch);
+        if tried(host, kind, &MkfsOptions::default(), alone, SMALL).await? == Tried::Taken {
+            known.push(switch);
+        }
+    }
+    Ok(known)
+}
+
+/// Make a file system of this uuid over whatever the device carries, without what is switched off, durable when this
+/// returns; a second look has seen it whole.
 ///
 /// # Errors
 /// [`FsError::TooSmall`] before anything is written, [`FsError::Failed`] if mkfs fails,
@@ -17,6 +76,7 @@ pub async fn make(
     device: &Path,
     kind: FsKind,
     options: &MkfsOptions,
+    switches: &[Switch],
     uuid: &str,
 ) -> Result<(), FsError> {
     let size = host.device_size(device).await?;
@@ -28,7 +88,7 @@ pub async fn make(
             smallest: kind.smallest(),
         });
     }
-    run_to_success(host, tools::mkfs(kind, options.words(), uuid, device)).await?;
+    run_to_success(host, tools::mkfs(kind, options, switches, uuid).arg(device)).await?;
     let made = known(host, device, kind).await?;
     if made.uuid != uuid {
         let (device, found) = (device.to_owned(), format!("uuid {} instead of {uuid}", made.uuid));

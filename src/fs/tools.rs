@@ -4,12 +4,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::bytes::Bytes;
+use crate::fs::Switch;
+use crate::fs::kernel::not_named;
 use crate::fs::superblock::{Facts, Superblock};
 use crate::host::Cmd;
-use crate::volume::FsKind;
+use crate::volume::{FsKind, MkfsOptions};
 
 /// Making a file system writes little, but a slow disk may take its time to flush it.
 const MAKE_LIMIT: Duration = Duration::from_secs(600);
+/// On an image in memory it waits for no disk.
+const TRY_LIMIT: Duration = Duration::from_secs(20);
 /// Checking and moving reads all metadata of the file system.
 const CHECK_LIMIT: Duration = Duration::from_secs(3600);
 
@@ -40,22 +44,50 @@ pub fn grows_online(superblock: &Superblock) -> bool {
     !matches!(superblock.facts, Facts::Ext(ext) if ext.sparse_super2)
 }
 
-/// The command that makes a file system of this uuid; discards nothing, because the device has just been wiped.
-pub(super) fn mkfs(kind: FsKind, options: &[String], uuid: &str, device: &Path) -> Cmd {
+/// The command that makes a file system of this uuid, without the device; it discards nothing, because the device has just
+/// been wiped.
+pub(super) fn mkfs(kind: FsKind, options: &MkfsOptions, switches: &[Switch], uuid: &str) -> Cmd {
     let (program, fixed): (_, &[&str]) = match kind {
         // Without `-b` a device below 512 MiB gets blocks of 1 KiB, for good.
-        FsKind::Ext2 => ("mkfs.ext2", &["-F", "-q", "-b", "4096", "-E", "nodiscard"]),
-        FsKind::Ext3 => ("mkfs.ext3", &["-F", "-q", "-b", "4096", "-E", "nodiscard"]),
-        FsKind::Ext4 => ("mkfs.ext4", &["-F", "-q", "-b", "4096", "-E", "nodiscard"]),
+        FsKind::Ext2 => ("mkfs.ext2", &["-F", "-q", "-b", "4096"]),
+        FsKind::Ext3 => ("mkfs.ext3", &["-F", "-q", "-b", "4096"]),
+        FsKind::Ext4 => ("mkfs.ext4", &["-F", "-q", "-b", "4096"]),
         FsKind::Xfs => ("mkfs.xfs", &["-f", "-q", "-K"]),
         FsKind::Btrfs => ("mkfs.btrfs", &["-f", "-q", "-K"]),
     };
-    let cmd = Cmd::new(program).args(fixed).args(options);
+    // Of an option that is given twice, mke2fs reads the last value alone.
+    let mut pairs: Vec<(&str, String)> = Vec::new();
+    let discards_nothing = kind.is_ext().then_some(("-E", "nodiscard"));
+    let switches = not_named(kind, switches, options).map(|one| (one.option, one.value.as_str()));
+    let chosen = options.words().chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str()));
+    for (option, value) in discards_nothing.into_iter().chain(switches).chain(chosen) {
+        match pairs.iter_mut().find(|(there, _)| *there == option) {
+            Some((_, values)) => *values = format!("{values},{value}"),
+            None => pairs.push((option, value.to_owned())),
+        }
+    }
+    let pairs = pairs.into_iter().flat_map(|(option, value)| [option.to_owned(), value]);
+    let cmd = Cmd::new(program).args(fixed).args(pairs);
     let cmd = match kind {
         FsKind::Xfs => cmd.arg("-m").arg(format!("uuid={uuid}")),
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 | FsKind::Btrfs => cmd.arg("-U").arg(uuid),
     };
-    cmd.arg(device).limit(MAKE_LIMIT)
+    cmd.limit(MAKE_LIMIT)
+}
+
+/// The same command, so that it makes nothing where it can be told so: that of btrfs writes some MiB.
+pub(super) fn try_mkfs(
+    kind: FsKind,
+    options: &MkfsOptions,
+    switches: &[Switch],
+    uuid: &str,
+) -> Cmd {
+    let cmd = mkfs(kind, options, switches, uuid).limit(TRY_LIMIT);
+    match kind {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => cmd.arg("-n"),
+        FsKind::Xfs => cmd.arg("-N"),
+        FsKind::Btrfs => cmd,
+    }
 }
 
 /// The command that looks for errors and writes nothing.
@@ -98,21 +130,48 @@ pub(super) fn shrink_ext(device: &Path, to: Bytes) -> Cmd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::switches;
+    use crate::host::Kernel;
 
     #[test]
     fn commands_read_as_one_would_type_them() {
         let device = Path::new("/dev/dm-3");
-        let options = ["-m".to_owned(), "1".to_owned()];
-        let typed = |kind| mkfs(kind, &options, "6ba7", device).to_string();
+        let options = MkfsOptions(vec!["-m".to_owned(), "1".to_owned()]);
+        let typed = |kind| mkfs(kind, &options, &[], "6ba7").arg(device).to_string();
         assert_eq!(
             typed(FsKind::Ext4),
             "mkfs.ext4 -F -q -b 4096 -E nodiscard -m 1 -U 6ba7 /dev/dm-3"
         );
         assert_eq!(typed(FsKind::Xfs), "mkfs.xfs -f -q -K -m 1 -m uuid=6ba7 /dev/dm-3");
+        let tried = |kind| try_mkfs(kind, &options, &[], "6ba7").arg(device).to_string();
+        assert_eq!(
+            tried(FsKind::Ext4),
+            "mkfs.ext4 -F -q -b 4096 -E nodiscard -m 1 -U 6ba7 -n /dev/dm-3"
+        );
+        assert_eq!(tried(FsKind::Xfs), "mkfs.xfs -f -q -K -m 1 -m uuid=6ba7 -N /dev/dm-3");
         assert_eq!(typed(FsKind::Btrfs), "mkfs.btrfs -f -q -K -m 1 -U 6ba7 /dev/dm-3");
+        assert_eq!(tried(FsKind::Btrfs), typed(FsKind::Btrfs));
         assert_eq!(look(FsKind::Btrfs, device).to_string(), "btrfs check --readonly /dev/dm-3");
         assert_eq!(resize_ext(device).to_string(), "resize2fs /dev/dm-3");
         let shrink = shrink_ext(device, Bytes::mib(64));
         assert_eq!(shrink.to_string(), "resize2fs /dev/dm-3 65536K");
+    }
+
+    /// mke2fs reads the last of two `-E`, and would discard then; of two `-O` as well.
+    #[test]
+    fn options_of_one_name_are_given_once() {
+        let kernel = Kernel { release: "5.10.0".to_owned(), page_size: Bytes::new(4096) };
+        let typed = |kind: FsKind, text: &str| {
+            let options = MkfsOptions::parse(kind, text).unwrap();
+            mkfs(kind, &options, &switches(kind, &kernel), "6ba7").to_string()
+        };
+        assert_eq!(
+            typed(FsKind::Ext4, "-O quota -E stride=16"),
+            "mkfs.ext4 -F -q -b 4096 -E nodiscard,stride=16 -O '^orphan_file,quota' -U 6ba7"
+        );
+        assert_eq!(
+            typed(FsKind::Xfs, "-i size=1024 -m reflink=0"),
+            "mkfs.xfs -f -q -K -i nrext64=0,exchange=0,size=1024 -n parent=0 -m reflink=0 -m uuid=6ba7"
+        );
     }
 }

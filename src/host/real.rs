@@ -19,9 +19,9 @@ use super::state::{self, State};
 use super::waiting::Waiting;
 use super::{
     Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, HeldDevice, HeldFor, Holder,
-    Host, HostError, Mount, NewMount, Output, PathKind, Usage, XfsGeometry,
+    Host, HostError, Kernel, Mount, NewMount, Output, PathKind, Usage, XfsGeometry,
 };
-use super::{block, devmapper, disks, holders, lock, mounts, paths, resize};
+use super::{block, devmapper, disks, holders, image, lock, mounts, paths, resize};
 use crate::bytes::Bytes;
 
 /// How long a system call may take whose answer is in memory, or else not needed.
@@ -143,6 +143,13 @@ impl Host for RealHost {
         }
         self.counts.add("lvm_commands");
         exec::run(&self.env, cmd).await
+    }
+
+    async fn run_on_image(&self, cmd: Cmd, size: Bytes) -> Result<Output, HostError> {
+        self.counts.add("processes");
+        let what = format!("make an image in memory for {}", cmd.program);
+        let image = image::make(size).map_err(|source| HostError::System { what, source })?;
+        exec::run(&self.env, cmd.arg(image.path())).await
     }
 
     async fn lvm(&self, lane: &str, cmd: Cmd) -> Result<String, HostError> {
@@ -356,6 +363,10 @@ impl Host for RealHost {
     async fn btrfs_shrink(&self, mounted: &Path, to: Bytes) -> Result<(), HostError> {
         let shrink = move |mounted: &Path| resize::btrfs_shrink(mounted, to.get());
         self.call("fs_shrinks", "BTRFS_IOC_RESIZE", mounted, MOVING, shrink).await
+    }
+
+    fn kernel(&self) -> Kernel {
+        image::kernel()
     }
 
     fn counts(&self) -> BTreeMap<&'static str, u64> {

@@ -53,6 +53,10 @@ impl Node {
         }
         let pool = self.pool_of(&want.class)?;
         let size = wanted_size(want)?;
+        if let Mode::Filesystem(kind) = want.mode {
+            let options = &want.class.mkfs_options;
+            self.formats.refuse_bad(self.host.as_ref(), kind, options, size).await?;
+        }
         if let Some(made) = self.make_where_it_fits(&pool, want, size).await? {
             return Ok(made);
         }

@@ -37,6 +37,7 @@ impl Node {
             pools,
             setting,
             wipes,
+            formats: super::formats::Formats::default(),
             growths,
             outcomes,
             usages: Mutex::default(),

@@ -230,7 +230,9 @@ impl Node {
         if !carried.as_ref().is_some_and(is_used) {
             self.wipes.wipe(Task::before_first_use(found)).await?;
             let held = self.hold_for_programs(found, device).await?;
-            fs::make(self.host.as_ref(), device, kind, &found.record.mkfs, &uuid)
+            let host = self.host.as_ref();
+            let switches = self.formats.switches(host, kind).await;
+            fs::make(host, device, kind, &found.record.mkfs, switches, &uuid)
                 .await
                 .map_err(fs_failed(format!("{kind} could not be made")))?;
             drop(held);

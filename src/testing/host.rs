@@ -15,7 +15,7 @@ use super::{FakeHost, World};
 use crate::bytes::Bytes;
 use crate::host::{
     Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, HeldDevice, HeldFor, Holder,
-    Host, HostError, Mount, NewMount, Output, PathKind, Usage, XfsGeometry,
+    Host, HostError, Kernel, Mount, NewMount, Output, PathKind, Usage, XfsGeometry,
 };
 use crate::volume::FsKind;
 
@@ -91,6 +91,10 @@ impl FakeHost {
 impl Host for FakeHost {
     async fn run(&self, cmd: Cmd) -> Result<Output, HostError> {
         self.run_program(&cmd).await
+    }
+
+    async fn run_on_image(&self, cmd: Cmd, size: Bytes) -> Result<Output, HostError> {
+        self.try_program(&cmd, size).await
     }
 
     async fn lvm(&self, lane: &str, cmd: Cmd) -> Result<String, HostError> {
@@ -363,6 +367,10 @@ impl Host for FakeHost {
     async fn btrfs_shrink(&self, mounted: &Path, to: Bytes) -> Result<(), HostError> {
         let what = format!("BTRFS_IOC_RESIZE {} {to}", mounted.display());
         self.change("fs_shrinks", what, |world| world.shrink_btrfs(mounted, to)).await
+    }
+
+    fn kernel(&self) -> Kernel {
+        Kernel { release: self.lock().kernel.clone(), page_size: Bytes::new(4096) }
     }
 
     fn counts(&self) -> BTreeMap<&'static str, u64> {

@@ -58,6 +58,16 @@ impl FakeHost {
         }
     }
 
+    /// What mkfs says of options, on an image of this size: it changes nothing.
+    pub(super) async fn try_program(&self, cmd: &Cmd, size: Bytes) -> Result<Output, HostError> {
+        let typed = format!("{cmd} ({size})");
+        self.lock().count("processes");
+        self.turn().await;
+        self.absence_of(cmd.program, &typed)?;
+        self.failure_of(&typed)?;
+        Ok(self.lock().bad_options_of(&typed).unwrap_or_else(|| ended(0, "")))
+    }
+
     /// Two effects: the begun format, and the whole one.
     async fn mkfs(&self, typed: &str, kind: FsKind, device: &Path) -> Result<Output, HostError> {
         let (fs, uuid) = {
@@ -65,6 +75,9 @@ impl FakeHost {
             let Ok(size) = world.size_of(device) else {
                 return Ok(failed(1, format!("{} does not exist", device.display())));
             };
+            if let Some(refused) = world.bad_options_of(typed) {
+                return Ok(refused);
+            }
             world.may_format(device, typed);
             let blocks = size.get() / FakeFs::BLOCK;
             let covers = Bytes::new(blocks * FakeFs::BLOCK);
@@ -108,6 +121,14 @@ impl FakeHost {
         };
         let resized = self.effect(typed.to_owned(), resize).await;
         resized.or_else(program_error)
+    }
+}
+
+impl World {
+    /// How mkfs ends that does not take its options.
+    fn bad_options_of(&self, typed: &str) -> Option<Output> {
+        let bad = self.bad_options.iter().find(|(part, _)| typed.contains(part.as_str()));
+        bad.map(|(_, stderr)| failed(1, stderr.clone()))
     }
 }
 

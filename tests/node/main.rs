@@ -20,6 +20,7 @@ mod dice;
 mod dry_runs;
 mod faults;
 mod fences;
+mod formats;
 mod guards;
 mod health;
 mod hostile;
