@@ -93,7 +93,7 @@ impl<K: Ord + Clone + Hash + Send + 'static> Works<K> {
                 None => std::future::pending().await,
                 // Whoever begins it catches its panics.
                 Some(Err(error)) => {
-                    tracing::error!(%error, "the work for an object has no outcome")
+                    tracing::error!(%error, "the work for an object has no outcome");
                 }
                 Some(Ok((due, is_done))) => {
                     self.queue.end(&due);

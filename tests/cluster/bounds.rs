@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use pliant::api::{NodeStorage, Phase, VolumeRequest, Work};
+use pliant::api::{NodeStorage, NodeStorageStatus, Phase, VolumeRequest, Work};
 use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
 use pliant::volume::{NodeKey, Reason, Volumes};
@@ -54,7 +54,7 @@ impl Played {
             "status": {"volumeCount": volumes.len(), "volumes": volumes, "pools": [pool]},
         }))
         .unwrap();
-        record.status = record.status.map(|status| status.bounded());
+        record.status = record.status.map(NodeStorageStatus::bounded);
         let mut record = serde_json::to_value(&record).unwrap();
         if self.is_old {
             record["status"].as_object_mut().unwrap().remove("unlisted");
@@ -101,7 +101,8 @@ impl Played {
 fn last_name(node: &str) -> String {
     let key = |name: &str| id(node, name).key().as_str().to_owned();
     let last = (0..MANY).map(|at| key(&format!("pvc-{at}"))).max().unwrap();
-    (0..).map(|at| format!("new-{at}")).find(|name| key(name) > last).unwrap()
+    let mut names = (0..1_000_000).map(|at| format!("new-{at}"));
+    names.find(|name| key(name) > last).unwrap()
 }
 
 fn is_listed(api: &FakeApi, name: &str) -> bool {
