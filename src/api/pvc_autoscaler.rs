@@ -381,10 +381,10 @@ pub struct OrdinalStatus {
     /// What was asked for by `spec.rollBack` and done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rolled_back: Option<RolledBack>,
-    /// The generation that `spec.rollBack` asked to leave when the swap under way could be given up no more. That was
-    /// not done, and stays so until it is taken out of there.
+    /// The generation that the pod left last to have again what it had before: `spec.rollBack` from that one is done,
+    /// and from another one that the pod has no more it came too late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused_rollback_generation: Option<i64>,
+    pub last_rollback_generation: Option<i64>,
     /// The swap that was last given up by `spec.abort`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aborted: Option<AbortedSwap>,

@@ -115,12 +115,7 @@ impl Keeper {
                 writes::remove(&self.of::<Pod>(&namespace), &seen).await
             }
             Step::Supersede { claim, by } => self.mark_superseded(seen, &claim, Some(&by)).await,
-            Step::Reinstate { claim } => {
-                if seen.claim(&claim).is_some_and(|there| seen.is_noted_for_another(there)) {
-                    self.note_detached(seen, &claim, None).await?;
-                }
-                self.mark_superseded(seen, &claim, None).await
-            }
+            Step::Reinstate { claim } => self.reinstate(seen, &claim).await,
             Step::NoteDetached { claim, copy } => {
                 self.note_detached(seen, &claim, Some(&copy)).await
             }
@@ -191,6 +186,14 @@ impl Keeper {
         let patch = json!({"metadata": {"resourceVersion": version,
                                         "annotations": { SUPERSEDED_BY: by }}});
         self.patch_claim(seen, name, patch).await
+    }
+
+    /// Say nowhere any more that another claim has taken the place of a claim.
+    async fn reinstate(&self, seen: &Seen, name: &str) -> Result<(), kube::Error> {
+        if seen.claim(name).is_some_and(|claim| seen.is_noted_for_another(claim)) {
+            self.note_detached(seen, name, None).await?;
+        }
+        self.mark_superseded(seen, name, None).await
     }
 
     async fn edit_source(&self, seen: &Seen, claim: &str, spec: Value) -> Result<(), kube::Error> {

@@ -138,41 +138,34 @@ impl Turn<'_> {
         }
     }
 
-    /// The swap under way ends, and can be given up no more: whoever has asked for what the pod had before meant that
-    /// of another generation.
-    pub(super) fn refuse_return(&mut self) {
-        if self.returns() || !self.seen.is_wanted_back(&self.entry) {
+    /// Tell of a wish that came too late, until it is taken out of the specification: the swap under way could be given
+    /// up no more, so that the pod has another generation now.
+    pub(super) fn report_late_return(&mut self) {
+        let (ordinal, generation) = (self.entry.ordinal, self.entry.generation);
+        let asked = self.seen.autoscaler.spec.roll_back.iter();
+        let asked = asked.filter(|back| back.ordinal == ordinal && back.generation < generation);
+        let asked = asked.map(|back| Some(back.generation)).max().flatten();
+        let Some(late) = asked.filter(|_| asked != self.entry.last_rollback_generation) else {
             return;
-        }
-        let generation = self.entry.generation;
-        self.entry.refused_rollback_generation = Some(generation);
-        let text = self.too_late_to_return(generation, generation + 1);
-        self.tell(AutoscalerReason::RollBackWaits, &self.attempt(), text);
-    }
-
-    /// Tell of that until it is taken out of the specification.
-    pub(super) fn report_refused_return(&mut self) {
-        let Some(refused) = self.entry.refused_rollback_generation else { return };
-        let asked = &self.seen.autoscaler.spec.roll_back;
-        let mut asked = asked.iter().map(|back| (back.ordinal, back.generation));
-        if !asked.any(|one| one == (self.entry.ordinal, refused)) {
-            self.entry.refused_rollback_generation = None;
-        } else if self.says.problem.is_none() {
-            let message = self.too_late_to_return(refused, self.entry.generation);
-            self.wait(AutoscalerReason::RollBackWaits, message);
+        };
+        let message = self.too_late_to_return(late, generation);
+        self.tell(AutoscalerReason::RollBackWaits, &late.to_string(), message.clone());
+        match self.says.problem.take() {
+            None => self.wait(AutoscalerReason::RollBackWaits, message),
+            Some((reason, why)) => self.wait(reason, format!("{why}; {message}")),
         }
     }
 
-    fn too_late_to_return(&self, refused: i64, now: i64) -> String {
+    fn too_late_to_return(&self, late: i64, now: i64) -> String {
         let (name, namespace) =
             (self.seen.autoscaler.name_any(), self.seen.autoscaler.namespace().unwrap_or_default());
         let ordinal = self.entry.ordinal;
         format!(
-            "pod {} was to be rolled back from generation {refused} when the content of its next claim was complete, \
+            "pod {} was to be rolled back from generation {late} when the content of its next claim was complete, \
              so that swap has gone on: to have again what it had before that, write generation {now} in \
              spec.rollBack: `kubectl patch pvcautoscaler {name} --namespace {namespace} --type=merge -p \
              '{{\"spec\":{{\"rollBack\":[{{\"ordinal\":{ordinal},\"generation\":{now}}}]}}}}'`; else take generation \
-             {refused} out of it",
+             {late} out of it",
             self.pod()
         )
     }
@@ -421,6 +414,7 @@ impl Turn<'_> {
     /// Remember that it was asked for, so that the template does not undo it.
     pub(super) fn note_return(&mut self) {
         let template = digest(&self.seen.autoscaler.spec);
+        self.entry.last_rollback_generation = Some(self.entry.generation - 1);
         self.entry.rolled_back = Some(RolledBack { at: Time(in_seconds(self.seen.now)), template });
         self.entry.last_swap = None; // It may be told of the same claim.
         self.entry.template_size = None; // What it has is as large as it was then.

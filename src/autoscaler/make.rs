@@ -29,7 +29,7 @@ pub(super) fn hashed_name(seen: &Seen, ordinal: i32, generation: i64) -> String 
 /// The same for a swap, and no claim that exists has it: one of a try before may be retained.
 pub(super) fn free_name(seen: &Seen, ordinal: i32, generation: i64) -> String {
     let mut names = (0..NAMES).map(|number| nth_name(seen, ordinal, generation, number));
-    let is_taken = |name: &String| seen.claims.contains_key(name) || seen.taken.contains(name);
+    let is_taken = |name: &String| seen.claims.contains_key(name) || seen.taken.contains_key(name);
     names.find(|name| !is_taken(name)).unwrap_or_else(|| hashed_name(seen, ordinal, generation))
 }
 

@@ -60,7 +60,7 @@ impl Keeper {
             clock: self.clock_if_it_matters(&autoscaler, now).await?,
             coverage,
             claims: BTreeMap::new(),
-            taken: BTreeSet::new(),
+            taken: BTreeMap::new(),
             sources: BTreeMap::new(),
             elder: self.elder_of(&autoscaler),
             left: BTreeSet::new(),

@@ -20,6 +20,17 @@ use crate::causes;
 use crate::cluster::{ClaimSummary, Place, PodSummary, caught_in_time, list, pods, writes};
 use crate::populators;
 
+/// What PersistentVolumes say of the claim with the copy.
+#[derive(Debug, Clone, Copy, Default)]
+struct Proof {
+    /// A populator has filled it.
+    is_filled: bool,
+    /// What it is filled from was proved unused before.
+    is_complete: bool,
+    /// It has taken the place of the old one.
+    has_superseded: bool,
+}
+
 /// What was made for a swap of which no one knows any more, as it is now.
 #[derive(Debug, Default)]
 struct Orphan {
@@ -29,12 +40,8 @@ struct Orphan {
     source: Option<PvcSourcePopulator>,
     /// The claim whose content it gets.
     from: Option<PersistentVolumeClaim>,
-    /// Whether its PersistentVolume says that a populator has filled it.
-    is_filled: bool,
-    /// Whether a PersistentVolume says that what it is filled from was proved unused before.
-    is_proved: bool,
-    /// Whether PersistentVolumes say that it has taken the place of the old one.
-    has_superseded: bool,
+    /// What proves how far it is.
+    proof: Proof,
     /// The pods of the namespace.
     pods: Vec<PodSummary>,
     /// Whether the workload makes the old claim, so that its pod never has another one.
@@ -64,7 +71,7 @@ impl Orphan {
             return Care::Wait;
         }
         if !is_bound(copy) {
-            let is_wanted = self.is_proved && self.is_named(copy);
+            let is_wanted = self.proof.is_complete && self.is_named(copy);
             let goes_on = !self.keeps_name && is_wanted && self.is_being_copied(copy);
             if !is_fillable(copy) {
                 return without_claim;
@@ -72,11 +79,12 @@ impl Orphan {
             return if goes_on { Care::Wait } else { Care::DropCopy };
         }
         // Else it has the volume from before, or one of somebody else: it is kept as every old claim is.
-        let Some(from) = self.from.as_ref().filter(|from| is_bound(from) && self.is_filled) else {
+        let Some(from) = self.from.as_ref().filter(|from| is_bound(from) && self.proof.is_filled)
+        else {
             return without_claim;
         };
         // A user has let it be filled too early. Whoever makes the PvcAutoscaler again learns that from its source.
-        if !self.keeps_name && !self.is_proved {
+        if !self.keeps_name && !self.proof.is_complete {
             return Care::Nothing;
         }
         if self.told(copy) != Some(FillingPhase::Filled) {
@@ -86,7 +94,7 @@ impl Orphan {
             return if self.is_named(copy) { without_claim } else { Care::DropCopy };
         }
         let is_said = from.annotations().contains_key(SUPERSEDED_BY);
-        if self.has_superseded && is_said { without_claim } else { Care::Supersede }
+        if self.proof.has_superseded && is_said { without_claim } else { Care::Supersede }
     }
 
     fn told(&self, copy: &PersistentVolumeClaim) -> Option<FillingPhase> {
@@ -189,17 +197,16 @@ impl Keeper {
             Some(from) => self.is_made_by_workload(from).await?,
             None => false,
         };
-        let (is_filled, is_proved) = match &copy {
-            Some(copy) => (self.is_filled(copy).await?, self.is_proved_complete(copy).await?),
-            None => (false, false),
-        };
-        let has_superseded = match &from {
-            Some(from) => self.is_superseded(from).await?,
-            None => false,
-        };
+        let mut proof = Proof::default();
+        if let Some(copy) = &copy {
+            proof.is_filled = self.is_filled(copy).await?;
+            proof.is_complete = self.is_proved_complete(copy).await?;
+        }
+        if let Some(from) = &from {
+            proof.has_superseded = self.is_superseded(from).await?;
+        }
         let pods = pods(&self.client, namespace).await?;
-        let orphan =
-            Orphan { copy, source, from, is_filled, is_proved, has_superseded, pods, keeps_name };
+        let orphan = Orphan { copy, source, from, proof, pods, keeps_name };
         let care = orphan.care();
         if !matches!(care, Care::Nothing | Care::Wait) {
             tracing::info!(claim = name, namespace, ?care, "cleaning up after a swap");
@@ -300,17 +307,8 @@ mod tests {
             let from = source.is_some().then(|| claim("old", "Bound", &none));
             let copy = Some(claim("new", phase, &none));
             let is_filled = phase == "Bound";
-            Orphan {
-                copy,
-                source,
-                from,
-                is_filled,
-                is_proved: true,
-                has_superseded: false,
-                pods: vec![pod_with(pod)],
-                keeps_name,
-            }
-            .care()
+            let proof = Proof { is_filled, is_complete: true, has_superseded: false };
+            Orphan { copy, source, from, proof, pods: vec![pod_with(pod)], keeps_name }.care()
         };
         for (phase, source, pod, keeps_name, care) in [
             ("Pending", Some(source(true, Waiting)), "new", false, Care::DropCopy),
@@ -336,7 +334,8 @@ mod tests {
         ] {
             let (source, from) = (Some(source(false, told)), Some(claim("old", "Bound", &none)));
             let (copy, pods) = (Some(claim("new", phase, &none)), vec![pod_with("new")]);
-            let early = Orphan { copy, source, from, is_filled, pods, ..Orphan::default() };
+            let proof = Proof { is_filled, ..Proof::default() };
+            let early = Orphan { copy, source, from, proof, pods, ..Orphan::default() };
             assert_eq!(early.care(), care, "{phase}: nothing proves it complete");
         }
         let copy = Some(claim("new", "Bound", &none));

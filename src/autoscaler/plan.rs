@@ -123,8 +123,11 @@ fn sweep(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
             && is_copy(claim)
             && is_fillable(claim)
     });
+    // One that another replica has made late, after the one that the status knows was deleted.
+    let late = seen.taken.values();
+    let late = late.filter(|claim| seen.keeps(claim) && is_copy(claim) && is_fillable(claim));
     let sources = seen.sources.keys().filter(|name| !swaps.contains(name));
-    let claims = claims.map(|(_, claim)| drop_as_seen(claim));
+    let claims = claims.map(|(_, claim)| claim).chain(late).map(drop_as_seen);
     claims.chain(sources.map(|name| Step::DropSource { claim: name.clone() })).collect()
 }
 

@@ -241,7 +241,6 @@ impl Turn<'_> {
                 ..Retained::default()
             });
         }
-        self.refuse_return();
         self.entry.generation += 1;
         if self.returns() {
             self.note_return();

@@ -39,8 +39,8 @@ pub(super) struct Seen {
     pub workload: Option<Workload>,
     /// By name: the claims that are kept here, and those that could be.
     pub claims: BTreeMap<String, PersistentVolumeClaim>,
-    /// The names of swaps' new claims that other clients' claims have taken, which are left out here.
-    pub taken: BTreeSet<String>,
+    /// Claims that have the names of new ones of swaps, and other uids than the status says: they are left out above.
+    pub taken: BTreeMap<String, PersistentVolumeClaim>,
     /// The one that keeps these claims in the place of this one: an older one of the same workload and
     /// template.
     pub elder: Option<String>,
@@ -350,8 +350,9 @@ impl Seen {
         let is_another = |(name, known): &(&String, &str)| {
             self.claims.get(*name).is_some_and(|claim| uid(&claim.metadata) != *known)
         };
-        self.taken = known.filter(is_another).map(|(name, _)| name.clone()).collect();
-        self.claims.retain(|name, _| !self.taken.contains(name));
+        let names: Vec<String> = known.filter(is_another).map(|(name, _)| name.clone()).collect();
+        let taken = names.into_iter().filter_map(|name| self.claims.remove_entry(&name));
+        self.taken = taken.collect();
     }
 
     /// Whether pods name their claims by themselves, so that they get none from us.

@@ -42,7 +42,7 @@ impl Turn<'_> {
     pub(super) fn make_missing(&mut self, name: &str, from: &str) -> bool {
         let (ordinal, size) = (self.entry.ordinal, size_of(self.seen, &self.entry));
         let claim = name.to_owned();
-        if self.seen.taken.contains(name) {
+        if self.seen.taken.contains_key(name) {
             let message = format!(
                 "claim {name} has another uid than the one that was made for the swap of pod {}: another client made \
                  it, and it is not used; delete it, or edit the template",
@@ -124,8 +124,9 @@ impl Turn<'_> {
         if !self.seen.writers(&from).is_empty() {
             self.go_on(SwapPhase::Draining, None, None);
         } else if self.prove_unused(&from) {
-            // Before it may begin.
-            let _ = self.keeps_name() || self.ensure_noted(&from);
+            if !self.keeps_name() {
+                self.ensure_noted(&from); // Before it may begin.
+            }
             self.tell_of_filling(&filling);
             self.report_slow_binding(&filling);
             self.go_on(SwapPhase::FinalCopy, filling.progress, filling.message);
@@ -289,7 +290,6 @@ impl Turn<'_> {
             fence: last,
             ..Retained::default()
         });
-        self.refuse_return();
         self.entry.generation += 1;
         self.entry.active_claim.clone_from(&name);
         let swap = self.swap_mut();

@@ -73,7 +73,7 @@ impl<'a> Turn<'a> {
         if waits_to_return {
             turn.tell_of_return();
         }
-        turn.report_refused_return();
+        turn.report_late_return();
         turn.replace_waiting_pod();
         turn.reinstate();
         turn.close_retained();

@@ -452,7 +452,7 @@ impl World {
         let mut seen = Seen {
             now,
             clock,
-            taken: BTreeSet::new(),
+            taken: BTreeMap::new(),
             autoscaler: self.autoscaler(),
             siblings: Vec::new(),
             workload: Some(workload),
@@ -694,15 +694,13 @@ impl World {
         asked.is_some()
     }
 
-    /// Note that the status says what became of what somebody wanted back, and that it says so before the generation
-    /// changes that was to be left.
+    /// Note that the status says what became of what somebody wanted back.
     pub(super) fn note_answer(&mut self) {
-        let Some((generation, _)) = self.back.filter(|_| !self.is_answered) else { return };
+        let Some((generation, _)) = self.back else { return };
         let Some(entry) = self.status.of(0) else { return };
-        self.is_answered =
-            entry.rolled_back.is_some() || entry.refused_rollback_generation == Some(generation);
-        let is_passed_over = entry.generation > generation && !self.is_answered;
-        assert!(!is_passed_over, "what is asked for is dropped without a word, in {self:#?}");
+        let late = format!("from generation {generation} when");
+        let is_told = self.status.message.as_ref().is_some_and(|why| why.contains(&late));
+        self.is_answered |= entry.last_rollback_generation == Some(generation) || is_told;
     }
 
     /// Whether this is what the pod had before, and somebody wants it to have that again.
@@ -731,10 +729,13 @@ impl World {
         let is_back = entry.rolled_back.is_some() && entry.swap.is_none();
         let is_aborted = entry.aborted.is_some() && entry.swap.is_none();
         // What never was cannot be had again: that is said, and nothing else begins until it is taken back.
+        let is_heard = self.is_answered
+            || self.back.is_none_or(|(generation, _)| entry.generation <= generation);
         let is_impossible = self.back == Some((entry.generation, Data::MAX))
             && self.status.reason.as_deref() == Some("RollBackWaits");
         (is_wanted || has_failed || waits || is_back || is_aborted || is_impossible)
             && is_clean
+            && is_heard
             && (runs || is_kept_back || self.replicas == 0)
     }
 }
