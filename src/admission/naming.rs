@@ -1,13 +1,15 @@
 //! Which StatefulSets PvcAutoscalers name, as it is watched.
 
+use std::sync::Arc;
+
 use crate::admission::Workload;
 use crate::api::StatefulSetName;
-use crate::cluster::Record;
+use crate::cluster::{Namespaces, Record};
 
 /// A PvcAutoscaler, of which is kept what names it and which StatefulSet it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Naming {
-    namespace: Box<str>,
+    namespace: Arc<str>,
     name: Box<str>,
     uid: Box<str>,
     /// The StatefulSet; `None` for other workloads.
@@ -29,7 +31,7 @@ impl Record for Naming {
         let stateful_set = one.stateful_set().map(Box::from);
         let text = |text: Option<String>| text.unwrap_or_default().into_boxed_str();
         Naming {
-            namespace: text(one.metadata.namespace),
+            namespace: one.metadata.namespace.unwrap_or_default().into(),
             name: text(one.metadata.name),
             uid: text(one.metadata.uid),
             stateful_set,
@@ -42,5 +44,9 @@ impl Record for Naming {
 
     fn id(&self) -> &str {
         &self.uid
+    }
+
+    fn share(&mut self, _: Option<&Self>, namespaces: &mut Namespaces) {
+        self.namespace = namespaces.shared(&self.namespace);
     }
 }

@@ -433,7 +433,9 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
     if status.phase == AutoscalerPhase::Swapping {
         return Some(if swaps.any(is_before) { AGAIN } else { POD });
     }
-    if matches!(status.phase, AutoscalerPhase::Waiting | AutoscalerPhase::Shrinking) || !is_done {
+    // A StatefulSet or a Deployment that is not there is watched: five thousand that wait for one ask nothing.
+    let waits = status.phase == AutoscalerPhase::Waiting && seen.workload.is_some();
+    if waits || status.phase == AutoscalerPhase::Shrinking || !is_done {
         return Some(AGAIN);
     }
     let retained = status.ordinals.iter().flat_map(|one| &one.retained);

@@ -51,7 +51,7 @@ struct Known {
     autoscaler: Arc<AutoscalerSummary>,
     /// A digest of the versions of all that belongs to it, as they were when it was looked at last.
     versions: Option<u64>,
-    refusal: Option<Refusal>,
+    refusal: Option<Box<Refusal>>,
     /// Whether somebody looks right now.
     is_attended: bool,
     /// How many looks in a row have found that it waits, with nothing changed.
@@ -107,7 +107,8 @@ impl Looks {
             };
             one.is_attended = true;
             one.versions = versions_of(keeper, &one.autoscaler, self.news.away());
-            let (autoscaler, refusal) = (one.autoscaler.clone(), one.refusal.take());
+            let (autoscaler, refusal) =
+                (one.autoscaler.clone(), one.refusal.take().map(|why| *why));
             self.attendants.spawn(look(keeper.clone(), autoscaler, chosen, refusal));
         }
     }
@@ -187,7 +188,7 @@ impl Looks {
         self.queue.end(&chosen);
         let Some(one) = self.known.get_mut(&chosen.key) else { return };
         self.ended.insert(chosen.key.clone());
-        (one.refusal, one.is_attended) = (refusal, false);
+        (one.refusal, one.is_attended) = (refusal.map(Box::new), false);
         one.faults = if unfinished.is_some() { one.faults.saturating_add(1) } else { 0 };
         let after = match after {
             // A pod may be stopped for it, and what hangs may answer at any moment.

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{OrdinalStatus, PodsOf, PvcAutoscaler, Rival, SwapPhase, Workload};
-use crate::cluster::{Names, Record};
+use crate::cluster::{Names, Namespaces, Record};
 
 /// A PvcAutoscaler without all that is read live when it is looked at.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,8 +92,8 @@ impl Record for AutoscalerSummary {
         &self.names.uid
     }
 
-    fn share(&mut self, before: &Self) {
-        self.names.share(&before.names);
+    fn share(&mut self, before: Option<&Self>, namespaces: &mut Namespaces) {
+        self.names.share(before.map(|before| &before.names), namespaces);
     }
 }
 

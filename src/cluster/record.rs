@@ -1,5 +1,6 @@
 //! What is kept of an object: as little of it as is read.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ pub trait Record: Clone + Debug + Send + Sync + 'static {
     /// Its uid.
     fn id(&self) -> &str;
 
-    /// Share with an earlier version of it what has not changed and tables refer to.
-    fn share(&mut self, _before: &Self) {}
+    /// Share what many hold: the uid with an earlier version of it, the namespace with others.
+    fn share(&mut self, _before: Option<&Self>, _namespaces: &mut Namespaces) {}
 
     /// Refer to it, for an event about it.
     fn reference(&self) -> ObjectReference {
@@ -64,8 +65,8 @@ where
 /// What names an object, and its version: an `ObjectMeta` takes four times as much memory to say no more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    /// Its namespace; empty for kinds without.
-    pub namespace: Box<str>,
+    /// Its namespace, which it shares with others; empty for kinds without.
+    pub namespace: Arc<str>,
     /// Its name.
     pub name: Box<str>,
     /// Its uid, by which tables of what is looked at know it.
@@ -80,11 +81,31 @@ impl Names {
         (&self.namespace, &self.name)
     }
 
-    /// Share the uid with an earlier version, so that tables that know the object by it keep no copy.
-    pub fn share(&mut self, before: &Names) {
-        if self.uid == before.uid {
+    /// Share the uid with an earlier version, so that tables that know the object by it keep no copy, and the
+    /// namespace with others.
+    pub fn share(&mut self, before: Option<&Names>, namespaces: &mut Namespaces) {
+        if let Some(before) = before.filter(|before| before.uid == self.uid) {
             self.uid = before.uid.clone();
         }
+        self.namespace = namespaces.shared(&self.namespace);
+    }
+}
+
+/// Namespaces, once each.
+#[derive(Debug, Default)]
+pub struct Namespaces(HashSet<Arc<str>>);
+
+impl Namespaces {
+    /// Returns the one that all share.
+    pub fn shared(&mut self, namespace: &Arc<str>) -> Arc<str> {
+        if let Some(known) = self.0.get(namespace) {
+            return known.clone();
+        }
+        if self.0.len() == self.0.capacity() {
+            self.0.retain(|known| Arc::strong_count(known) > 1); // Whoever can make them makes no end of them.
+        }
+        self.0.insert(namespace.clone());
+        namespace.clone()
     }
 }
 
@@ -92,7 +113,7 @@ impl From<ObjectMeta> for Names {
     fn from(metadata: ObjectMeta) -> Self {
         let text = |text: Option<String>| text.unwrap_or_default().into_boxed_str();
         Names {
-            namespace: text(metadata.namespace),
+            namespace: metadata.namespace.unwrap_or_default().into(),
             name: text(metadata.name),
             uid: metadata.uid.unwrap_or_default().into(),
             resource_version: text(metadata.resource_version),

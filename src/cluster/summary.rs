@@ -20,7 +20,7 @@ use crate::cluster::claim::{
     self, Binding, ClaimSizes, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY, RESIZER_WOKEN_FOR,
     UnreadableSize,
 };
-use crate::cluster::{Names, Record};
+use crate::cluster::{Names, Namespaces, Record};
 
 /// The longest text of a tenant that is kept, in bytes. The name of no object is as long, so a text that was cut names
 /// none.
@@ -131,8 +131,8 @@ impl Record for ClaimSummary {
         &self.names.uid
     }
 
-    fn share(&mut self, before: &Self) {
-        self.names.share(&before.names);
+    fn share(&mut self, before: Option<&Self>, namespaces: &mut Namespaces) {
+        self.names.share(before.map(|before| &before.names), namespaces);
     }
 }
 
@@ -161,8 +161,8 @@ impl Record for StatefulSetVersion {
         &self.names.uid
     }
 
-    fn share(&mut self, before: &Self) {
-        self.names.share(&before.names);
+    fn share(&mut self, before: Option<&Self>, namespaces: &mut Namespaces) {
+        self.names.share(before.map(|before| &before.names), namespaces);
     }
 }
 
@@ -188,8 +188,8 @@ impl Record for DeploymentVersion {
         &self.names.uid
     }
 
-    fn share(&mut self, before: &Self) {
-        self.names.share(&before.names);
+    fn share(&mut self, before: Option<&Self>, namespaces: &mut Namespaces) {
+        self.names.share(before.map(|before| &before.names), namespaces);
     }
 }
 

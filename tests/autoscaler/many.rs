@@ -85,6 +85,58 @@ fn an_edit_comes_before_those_of_a_namespace_that_has_many_that_wait() {
     });
 }
 
+/// As many as one namespace has that wait for ever.
+const MANY: usize = 5000;
+
+#[test]
+fn an_edit_is_looked_at_at_once_beside_five_thousand_of_another_namespace() {
+    block_on(async {
+        let (world, _operator) = one_pod(&[]).await;
+        for at in 0..MANY {
+            world.want_in("other", &format!("w{at:04}"), "missing");
+        }
+        let is_begun = |_: &pliant::testing::FakeApi| world.looks("missing") > 0;
+        world.api.until("the first ones are looked at", is_begun).await;
+        let (others, calls) = (world.looks("missing"), world.api.calls());
+        world.want("5Gi", "hdd", &json!({}));
+        let begun = tokio::time::Instant::now();
+        let looks = world.looks("nginx");
+        world.api.until("it is looked at", |_| world.looks("nginx") > looks).await;
+        let (others, calls) = (world.looks("missing") - others, world.api.calls() - calls);
+        let took = begun.elapsed();
+        assert!(
+            others <= 16 && calls <= 200,
+            "{others} looks at others and {calls} calls before it"
+        );
+        assert!(took <= Duration::from_secs(2), "{took:?}");
+    });
+}
+
+/// A StatefulSet that is not there is watched: nothing is asked until it is.
+#[test]
+fn who_waits_for_a_stateful_set_is_looked_at_again_once_that_is_there() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.want_elsewhere("w", "late");
+        world.api.until("it is looked at", |_| world.looks("late") > 0).await;
+        world.rest().await;
+        let looks = world.looks("late");
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        let again = world.looks("late") - looks;
+        assert!(again <= 1, "{again} looks within ten minutes of which nothing changes");
+        world.api.put(&object::<StatefulSet>(json!({
+            "metadata": {"name": "late", "namespace": "other"},
+            "spec": {"replicas": 0, "selector": {}, "serviceName": "late", "template": {}},
+        })));
+        let is_settled = |api: &pliant::testing::FakeApi| {
+            let one: Option<PvcAutoscaler> = api.get("other/w");
+            one.and_then(|one| one.status)
+                .is_some_and(|told| told.phase == AutoscalerPhase::Settled)
+        };
+        world.api.until("it is settled", is_settled).await;
+    });
+}
+
 /// What a change costs: how many records are read for it, of each kind that is watched.
 #[test]
 fn a_change_costs_nothing_for_what_does_not_change() {

@@ -1,5 +1,6 @@
 //! What has changed of the records that a watch keeps, for each who follows them, and by what they are found.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -120,7 +121,7 @@ pub(super) struct Followed<K> {
     /// Whether the first list is here.
     pub is_known: bool,
     keys: Keys<K>,
-    by_key: HashMap<String, Vec<Arc<K>>>,
+    by_key: HashMap<Box<str>, Few<K>>,
     pub subscribers: HashMap<u64, Waiting<K>>,
     subscribed: u64,
 }
@@ -130,6 +131,42 @@ pub(super) enum Waiting<K> {
     Everything,
     /// Each as it was before.
     These(HashMap<Place, Option<Arc<K>>>),
+}
+
+/// The records of a key: most have one.
+#[derive(Debug)]
+enum Few<K> {
+    One(Arc<K>),
+    Many(Vec<Arc<K>>),
+}
+
+impl<K> Few<K> {
+    fn all(&self) -> &[Arc<K>] {
+        match self {
+            Few::One(one) => std::slice::from_ref(one),
+            Few::Many(all) => all,
+        }
+    }
+
+    fn insert(&mut self, record: Arc<K>) {
+        match self {
+            Few::One(one) => *self = Few::Many(vec![one.clone(), record]),
+            Few::Many(all) => all.push(record),
+        }
+    }
+
+    /// Take a record out; whether none is left.
+    fn remove(&mut self, record: &Arc<K>) -> bool {
+        match self {
+            Few::One(one) => Arc::ptr_eq(one, record),
+            Few::Many(all) => {
+                if let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, record)) {
+                    all.swap_remove(at);
+                }
+                all.is_empty()
+            }
+        }
+    }
 }
 
 impl<K> Waiting<K> {
@@ -192,7 +229,7 @@ impl<K: Record> Followed<K> {
 
     /// The records that have a key, in no order.
     pub fn with_key(&self, key: &str) -> Vec<Arc<K>> {
-        self.by_key.get(key).cloned().unwrap_or_default()
+        self.by_key.get(key).map(|few| few.all().to_vec()).unwrap_or_default()
     }
 
     /// True if a record has a key.
@@ -202,18 +239,17 @@ impl<K: Record> Followed<K> {
 
     fn insert(&mut self, record: &Arc<K>) {
         for key in (self.keys)(record) {
-            self.by_key.entry(key).or_default().push(record.clone());
+            match self.by_key.entry(key.into_boxed_str()) {
+                Entry::Occupied(mut few) => few.get_mut().insert(record.clone()),
+                Entry::Vacant(none) => drop(none.insert(Few::One(record.clone()))),
+            }
         }
     }
 
     fn remove(&mut self, record: &Arc<K>) {
         for key in (self.keys)(record) {
-            let Some(all) = self.by_key.get_mut(&key) else { continue };
-            if let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, record)) {
-                all.swap_remove(at);
-            }
-            if all.is_empty() {
-                self.by_key.remove(&key);
+            if self.by_key.get_mut(&*key).is_some_and(|few| few.remove(record)) {
+                self.by_key.remove(&*key);
             }
         }
     }

@@ -8,7 +8,6 @@ use kube::Client;
 use kube::runtime::watcher::Event;
 
 use crate::causes;
-use crate::cluster::Record;
 use crate::cluster::decode::{
     Guarded, NAMESPACE_TOO_LARGE, Unreadable, note_readable, note_unreadable,
 };
@@ -16,6 +15,7 @@ use crate::cluster::share::{BEYOND_WHOLE, Found, Shares, Whole};
 use crate::cluster::summary::weight;
 use crate::cluster::watched::changes::{Followed, Place, Told, at, locked, owned};
 use crate::cluster::watched::records::Records;
+use crate::cluster::{Namespaces, Record};
 use crate::panics::caught_now;
 
 /// Who writes the events of watches, for the API server.
@@ -45,6 +45,7 @@ pub(super) struct Decoder<K> {
     listed_shares: Shares,
     /// The records of the list that is being read: one of them may still have to go.
     listed_records: Records<K>,
+    namespaces: Namespaces,
     /// Who writes events; `None` may not.
     client: Option<Client>,
     events: usize,
@@ -66,6 +67,7 @@ impl<K: Record> Decoder<K> {
             listed_shares: shares.of_list(),
             shares,
             listed_records: Records::default(),
+            namespaces: Namespaces::default(),
             client,
             events: 0,
         }
@@ -83,7 +85,7 @@ impl<K: Record> Decoder<K> {
             Event::InitApply(read) => {
                 match record_of(read, cut) {
                     Ok(mut record) => {
-                        self.share_with_before(&mut record);
+                        self.share(&mut record);
                         self.take_listed(Some(Arc::new(record)), None);
                     }
                     Err(bad) => self.take_listed(self.before(bad.place()), Some(bad)),
@@ -109,7 +111,7 @@ impl<K: Record> Decoder<K> {
     }
 
     fn take(&mut self, mut record: K) -> Vec<Told<K>> {
-        self.share_with_before(&mut record);
+        self.share(&mut record);
         let taken = self.taken_by(record.place());
         let about = || record.reference();
         let Some(mut told) = self.place(record.place(), about, taken, weight(&record)) else {
@@ -282,10 +284,10 @@ impl<K: Record> Decoder<K> {
         still.take(MOST_EVENTS).for_each(|one| self.write(&one));
     }
 
-    fn share_with_before(&self, record: &mut K) {
-        if let Some(before) = self.before(record.place()) {
-            record.share(&before);
-        }
+    /// Have a record share with others what it can.
+    fn share(&mut self, record: &mut K) {
+        let before = self.before(record.place());
+        record.share(before.as_deref(), &mut self.namespaces);
     }
 
     /// A record as it was decoded last.
