@@ -120,3 +120,28 @@ impl From<ObjectMeta> for Names {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_share_their_uid_and_others_the_namespace_for_as_long_as_there_are_any() {
+        let names = |namespace: &str| {
+            Names::from(ObjectMeta {
+                namespace: Some(namespace.to_owned()),
+                uid: Some("u".to_owned()),
+                ..ObjectMeta::default()
+            })
+        };
+        let (mut all, mut before, mut now) = (Namespaces::default(), names("shop"), names("shop"));
+        before.share(None, &mut all);
+        now.share(Some(&before), &mut all);
+        assert!(Arc::ptr_eq(&before.uid, &now.uid));
+        assert!(Arc::ptr_eq(&before.namespace, &now.namespace));
+        for at in 0..1000 {
+            names(&format!("team-{at}")).share(None, &mut all);
+        }
+        assert!(all.0.len() < 100 && all.0.contains("shop"), "{} are kept", all.0.len());
+    }
+}

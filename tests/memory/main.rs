@@ -19,7 +19,7 @@ const MANY: usize = 10_000;
 
 /// What the objects of the largest world may take in the operator: 10,000 claims of 3,333 PvcAutoscalers, and 5,000
 /// PvcAutoscalers that wait for ever. The program itself takes 20 MiB, and 40 MiB is what it may have.
-const ALL: usize = 16 << 20;
+const ALL: usize = 17 << 20;
 
 /// Resident memory, in bytes.
 fn resident() -> usize {
@@ -87,7 +87,7 @@ async fn ten_thousand_claims_and_pods_take_less_than_40_mib() {
 
 /// Of each kind some are measured, and from that as many as there are.
 #[test]
-fn the_largest_world_takes_less_than_16_mib_of_the_operator() {
+fn the_largest_world_takes_less_than_17_mib_of_the_operator() {
     let _alone = ALONE.blocking_lock();
     let nothing = kept(|_| {});
     let measure = |kind: &Kind| {
