@@ -79,9 +79,9 @@ pub use record::{Names, Namespaces, Record};
 pub use requests::Requests;
 pub use seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 pub use summary::{
-    AffinitySummary, ClaimSummary, DataSource, DeploymentVersion, Ephemeral, NodeAffinitySummary,
-    PodConditionSummary, PodSpecSummary, PodStatusSummary, PodSummary, PodVersion,
-    StatefulSetVersion, VolumeSummary,
+    AffinitySummary, ClaimSummary, DataSource, DeploymentVersion, Ephemeral, HeldBy,
+    NodeAffinitySummary, PodConditionSummary, PodSpecSummary, PodStatusSummary, PodSummary,
+    PodVersion, StatefulSetVersion, VolumeSummary,
 };
 pub use timers::Timers;
 pub use watched::{Change, Changed, Changes, Pauses, Place, Turnover, Watched, every};

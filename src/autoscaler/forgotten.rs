@@ -374,7 +374,7 @@ impl Keeper {
                     self.watches
                         .claims()
                         .get_in(namespace, name)
-                        .is_some_and(|one| one.is_held_by_swap)
+                        .is_some_and(|one| one.held_by.swap)
                 };
                 concerned.claims.iter().filter(is_held).map(key_at).collect()
             }

@@ -315,13 +315,12 @@ impl Keeper {
     ) -> Result<Option<i32>, kube::Error> {
         let Workload::StatefulSet(name) = autoscaler.workload() else { return Ok(None) };
         let namespace = &autoscaler.names.namespace;
-        let replicas = match self.sets.get_in(namespace, name) {
-            Some(set) => set.replicas,
+        let replicas = if let Some(set) = self.sets.get_in(namespace, name) {
+            set.replicas
+        } else {
             // It may be younger than what is watched.
-            None => {
-                let set = self.of::<StatefulSet>(namespace).get_opt(name).await?;
-                set.and_then(|set| set.spec?.replicas)
-            }
+            let set = self.of::<StatefulSet>(namespace).get_opt(name).await?;
+            set.and_then(|set| set.spec?.replicas)
         };
         let is_too_many =
             |many: &i32| usize::try_from(*many).is_ok_and(|many| many > MOST_ORDINALS);

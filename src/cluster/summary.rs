@@ -36,10 +36,8 @@ pub struct ClaimSummary {
     pub names: Names,
     /// Whether it is being deleted.
     pub is_ending: bool,
-    /// Whether it has the finalizer of a swap.
-    pub is_held_by_swap: bool,
-    /// Whether it has the finalizer of what fills claims.
-    pub is_held_by_populator: bool,
+    /// Whose finalizers it has.
+    pub held_by: HeldBy,
     /// The PvcAutoscaler that keeps it.
     pub kept_by: Option<Box<str>>,
     /// The object that it is filled from.
@@ -67,6 +65,15 @@ impl ClaimSummary {
         let Ok(sizes) = &self.sizes else { return true };
         self.binding == Binding::Bound && sizes.wants_more()
     }
+}
+
+/// Which of our finalizers a claim has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HeldBy {
+    /// That of a swap.
+    pub swap: bool,
+    /// That of what fills claims.
+    pub populator: bool,
 }
 
 /// The object in the `dataSourceRef` of a claim.
@@ -109,8 +116,10 @@ impl Record for ClaimSummary {
         };
         ClaimSummary {
             is_ending: claim.metadata.deletion_timestamp.is_some(),
-            is_held_by_swap: is_held_by(HELD_BY_SWAP),
-            is_held_by_populator: is_held_by(HELD_BY_POPULATOR),
+            held_by: HeldBy {
+                swap: is_held_by(HELD_BY_SWAP),
+                populator: is_held_by(HELD_BY_POPULATOR),
+            },
             names: claim.metadata.into(),
             kept_by,
             source,
@@ -455,7 +464,7 @@ mod tests {
         ) {
             let claim = ClaimSummary::of(serde_json::from_value(claim(&text, count)).unwrap());
             prop_assert!(weight(&claim) < 4096, "{} of {claim:?}", weight(&claim));
-            prop_assert!(claim.is_held_by_swap && !claim.is_held_by_populator);
+            prop_assert_eq!(claim.held_by, HeldBy { swap: true, populator: false });
             let pod: PodVersion = serde_json::from_value(pod(&text, count)).unwrap();
             prop_assert!(weight(&pod) < 4096, "{} of {pod:?}", weight(&pod));
         }

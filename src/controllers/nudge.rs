@@ -203,8 +203,8 @@ async fn wake(client: &Client, claim: &ClaimSummary) -> Result<(), kube::Error> 
         "resourceVersion": &*claim.names.resource_version,
         "annotations": { RESIZER_WOKEN_FOR: note },
     }});
-    let api = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
-    match writes::patch(&api, &name, &Patch::Merge(patch), WRITER).await {
+    let api = Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace);
+    match writes::patch(&api, name, &Patch::Merge(patch), WRITER).await {
         // As it is now it is another one, and is looked at again.
         Err(kube::Error::Api(status)) if writes::is_stale(&status) => Ok(()),
         woken => woken,

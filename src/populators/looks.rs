@@ -417,9 +417,9 @@ impl<S: Source> Populator<S> {
         let own = &*claim.names.namespace;
         let places = [Some(own), self.settings.namespace.as_deref()];
         let find = |place: &str| self.watches.claims().get_in(place, &prime);
-        let prime_claim = places.into_iter().flatten().find_map(|place| find(place));
+        let prime_claim = places.into_iter().flatten().find_map(find);
         let find = |place: &str| self.watches.pods().get_in(place, &prime);
-        let pod = places.into_iter().flatten().find_map(|place| find(place));
+        let pod = places.into_iter().flatten().find_map(find);
         let sender = self.watches.pods().get_in(own, &sender::name(&claim.names.uid));
         let source = names::<S>(claim).and_then(|name| self.sources.get_in(own, name));
         let volume = |claim: &ClaimSummary| claim.volume.clone();
@@ -443,7 +443,7 @@ impl<S: Source> Populator<S> {
             return None; // One of the others may be filled from it.
         }
         let its = self.watches.claims_filled_from::<S>(namespace, name);
-        (!its.iter().any(|claim| claim.is_held_by_populator)).then_some(source)
+        (!its.iter().any(|claim| claim.held_by.populator)).then_some(source)
     }
 
     /// Release a source; whether nothing is left to be done for it without a change.
@@ -480,7 +480,7 @@ pub(super) fn keys_of_source<S: Source>(source: &S) -> Vec<String> {
 
 /// Whether a claim names a source of this kind and is not yet as it should be.
 fn is_open<S: Source>(claim: &ClaimSummary) -> bool {
-    let is_unfinished = claim.binding == Binding::Pending || claim.is_held_by_populator;
+    let is_unfinished = claim.binding == Binding::Pending || claim.held_by.populator;
     is_unfinished && names::<S>(claim).is_some()
 }
 

@@ -56,7 +56,7 @@ fn keys_of_claim(claim: &ClaimSummary) -> Vec<String> {
     let (namespace, own_name) = claim.names.place();
     let mut keys = vec![claims_in(namespace)];
     keys.extend(claim.kept_by.as_deref().map(|by| kept_by(namespace, by)));
-    if claim.is_held_by_swap {
+    if claim.held_by.swap {
         keys.push(HELD.to_owned());
     }
     if claim.may_grow() {

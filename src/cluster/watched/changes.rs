@@ -259,13 +259,17 @@ impl<K: Record> Followed<K> {
         match told {
             Told::There(record) => {
                 let before = self.records.insert(record.clone());
-                before.iter().for_each(|before| self.remove(before));
+                if let Some(before) = &before {
+                    self.remove(before);
+                }
                 self.insert(&record);
                 self.note(record.place(), before.as_ref());
             }
             Told::Gone(place) => {
                 let before = self.records.remove(at(&place));
-                before.iter().for_each(|before| self.remove(before));
+                if let Some(before) = &before {
+                    self.remove(before);
+                }
                 self.note(at(&place), before.as_ref());
             }
             Told::All(records) => {

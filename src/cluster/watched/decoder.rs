@@ -88,13 +88,13 @@ impl<K: Record> Decoder<K> {
                         self.share(&mut record);
                         self.take_listed(Some(Arc::new(record)), None);
                     }
-                    Err(bad) => self.take_listed(self.before(bad.place()), Some(bad)),
+                    Err(bad) => self.take_listed(self.before(bad.place()), Some(*bad)),
                 }
                 Vec::new()
             }
             Event::Apply(read) => match record_of(read, cut) {
                 Ok(record) => self.take(record),
-                Err(bad) => self.take_bad(bad),
+                Err(bad) => self.take_bad(*bad),
             },
             Event::Delete(Guarded(last)) => {
                 let gone = match &last {
@@ -324,7 +324,7 @@ impl<K: Record> Decoder<K> {
 fn record_of<K: Record>(
     Guarded(read): Guarded<K::Object>,
     cut: fn(&mut K),
-) -> Result<K, Unreadable> {
+) -> Result<K, Box<Unreadable>> {
     let object = read?;
     let unreadable = Unreadable::of_record(&object, "");
     let made = caught_now("objects", || {
@@ -332,7 +332,7 @@ fn record_of<K: Record>(
         cut(&mut record);
         record
     });
-    made.map_err(|panicked| Unreadable { why: panicked.to_string(), ..unreadable })
+    made.map_err(|panicked| Box::new(Unreadable { why: panicked.to_string(), ..unreadable }))
 }
 
 fn place_in(about: &ObjectReference) -> Place {

@@ -95,7 +95,9 @@ impl<K: Record> Watching<K> {
         // One that says nothing of the records that are kept may say that a record can no longer be decoded, or that
         // such a one is gone.
         let unnoted = about.filter(|about| !all.iter().any(|told| told.is_of(at(about))));
-        all.into_iter().for_each(|told| followed.take(told));
+        for told in all {
+            followed.take(told);
+        }
         if let Some(place) = unnoted {
             followed.touch(at(&place));
         }
