@@ -207,7 +207,7 @@ async fn operate(api: &FakeApi, measure: fn() -> usize) -> usize {
     };
     let measured = async {
         names.known().await;
-        tokio::time::sleep(Duration::from_mins(2)).await;
+        tokio::time::sleep(Duration::from_secs(120)).await;
         let measured = measure();
         stop.cancel();
         measured
