@@ -67,7 +67,7 @@ impl Node {
     ) -> Result<Found, VolumeError> {
         self.give_up_cut_growth(&found).await?;
         self.conclude_cut_resize(&found, kind).await?;
-        let fits = found.record.is_new() || self.file_system_covers(&found, kind).await? <= size;
+        let fits = self.ends_before(&found, kind, size).await?;
         let mounted = if fits { None } else { self.mounted_for_shrink(&found, kind).await? };
         let found = self.limit(found, Some(size)).await?;
         if !fits {
@@ -121,7 +121,7 @@ impl Node {
         };
         self.give_up_cut_growth(&found).await?;
         self.conclude_cut_resize(&found, kind).await?;
-        if !found.record.is_new() && self.file_system_covers(&found, kind).await? > limit {
+        if !self.ends_before(&found, kind, limit).await? {
             return self.limit(found, None).await;
         }
         self.give_back(found).await
@@ -176,6 +176,22 @@ impl Node {
             .await
             .map_err(fs_failed(format!("the mounted {kind} file system could not be shrunk")))?;
         self.host.flush(&device).await.map_err(failed("flushing the shrunk file system"))
+    }
+
+    /// Whether nothing that has to be kept lies behind `size`. A new volume has nothing, unless it is in use after all.
+    async fn ends_before(
+        &self,
+        found: &Found,
+        kind: FsKind,
+        size: Bytes,
+    ) -> Result<bool, VolumeError> {
+        if found.record.is_new() {
+            let (device, _) = self.activate(found).await?;
+            if !self.was_in_use(found, &device).await? {
+                return Ok(true);
+            }
+        }
+        Ok(self.file_system_covers(found, kind).await? <= size)
     }
 
     /// How much of the device the file system covers now.

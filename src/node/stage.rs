@@ -218,16 +218,8 @@ impl Node {
             });
         }
         self.refuse_if_held(found, None).await?; // By a format that nobody waits for any more.
-        let uuid = found.file_system_uuid();
-        let carried = fs::superblock_of(self.host.as_ref(), device)
-            .await
-            .map_err(fs_failed("the device could not be read"))?;
-        // Only this volume's own file system has this uuid. Where it was in use the record is older than it is:
-        // an administrator has restored the group's metadata.
-        let is_used = |superblock: &Superblock| {
-            superblock.uuid == uuid && superblock.mounted_before() && !superblock.half_made()
-        };
-        if !carried.as_ref().is_some_and(is_used) {
+        if !self.was_in_use(found, device).await? {
+            let uuid = found.file_system_uuid();
             self.wipes.wipe(Task::before_first_use(found)).await?;
             let held = self.hold_for_programs(found, device).await?;
             let host = self.host.as_ref();
@@ -238,6 +230,24 @@ impl Node {
             drop(held);
         }
         self.note_shown(found).await
+    }
+
+    /// Whether a volume that is marked as new carries its own file system, which was in use.
+    pub(super) async fn was_in_use(
+        &self,
+        found: &Found,
+        device: &Path,
+    ) -> Result<bool, VolumeError> {
+        let carried = fs::superblock_of(self.host.as_ref(), device)
+            .await
+            .map_err(fs_failed("the device could not be read"))?;
+        // Only this volume's own file system has this uuid. Where it was in use the record is older than it is:
+        // an administrator has restored the group's metadata.
+        let uuid = found.file_system_uuid();
+        let is_used = |superblock: &Superblock| {
+            superblock.uuid == uuid && superblock.mounted_before() && !superblock.half_made()
+        };
+        Ok(carried.as_ref().is_some_and(is_used))
     }
 
     /// Note, durably, that a volume may hold data from now on.

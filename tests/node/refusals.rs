@@ -15,8 +15,8 @@ use pliant::volume::{
 
 use crate::cuts::block_on;
 use crate::machine::{
-    Disks, LARGE, MODES, Op, SMALL, VOLUME, after, growth, id_of, marks, readable, type_in, want,
-    wrongs,
+    Disks, LARGE, LESS, MODES, Op, SMALL, VOLUME, after, growth, id_of, marks, readable, type_in,
+    want, wrongs,
 };
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
@@ -165,6 +165,21 @@ fn a_file_system_that_was_used_is_not_made_again_when_its_record_is_an_old_one()
             let (host, _, node) = after(&before).await;
             let old = "--deltag pliant.state=shown --addtag pliant.state=new";
             type_in(&host, "vg0", &format!("lvchange -y {old} vg0/{}", lv())).await;
+            Op::Stage(mode).ask(&host, &node).await.expect("it is as it was");
+            assert_eq!(wrongs(&host, true).await, [""; 0], "{mode}");
+        }
+    });
+}
+
+#[test]
+fn a_file_system_that_was_used_is_not_cut_off_when_its_record_is_an_old_one() {
+    block_on(async {
+        for mode in [EXT4, Mode::Filesystem(FsKind::Btrfs)] {
+            let before = [Op::Create(mode), Op::Stage(mode), Op::Write, Op::Unstage];
+            let (host, _, node) = after(&before).await;
+            let old = "--deltag pliant.state=shown --addtag pliant.state=new";
+            type_in(&host, "vg0", &format!("lvchange -y {old} vg0/{}", lv())).await;
+            Op::Shrink(LESS).ask(&host, &node).await.expect("there is enough");
             Op::Stage(mode).ask(&host, &node).await.expect("it is as it was");
             assert_eq!(wrongs(&host, true).await, [""; 0], "{mode}");
         }
