@@ -22,7 +22,7 @@ mod tools;
 pub use check::{Check, check};
 pub use grow::{Grew, fills, grow_mounted, grow_unmounted, leave};
 pub use kernel::{Switch, made_without, refusal, switches};
-pub use make::{Tried, known_of, make, tried};
+pub use make::{Tried, known_of, make, taken_without, tried};
 pub use probe::{Probe, probe};
 pub use shrink::{covers, shrink_mounted, shrink_unmounted};
 pub use superblock::{Facts, Superblock};

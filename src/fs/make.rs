@@ -1,5 +1,6 @@
 //! Make a file system.
 
+use std::io;
 use std::path::Path;
 
 use crate::bytes::Bytes;
@@ -33,9 +34,14 @@ pub async fn tried(
     switches: &[Switch],
     size: Bytes,
 ) -> Result<Tried, HostError> {
-    let output = host.run_on_image(tools::try_mkfs(kind, options, switches, NO_UUID), size).await?;
+    let cmd = tools::try_mkfs(kind, options, switches, NO_UUID);
+    let what = cmd.to_string();
+    let output = host.run_on_image(cmd, size).await?;
     if output.code == 0 {
         return Ok(Tried::Taken);
+    }
+    if output.code >= 128 {
+        return Err(HostError::Died { what }); // Whoever killed it, it was not for its options.
     }
     let said = reason(&output.stderr);
     let line = said.lines().next().unwrap_or_default().trim();
@@ -44,6 +50,25 @@ pub async fn tried(
     } else {
         line.to_owned()
     }))
+}
+
+/// That mkfs takes a device of this size without options.
+///
+/// # Errors
+/// [`HostError`] if it does not, so that a refusal of options would say nothing of them.
+pub async fn taken_without(
+    host: &dyn Host,
+    kind: FsKind,
+    switches: &[Switch],
+    size: Bytes,
+) -> Result<(), HostError> {
+    match tried(host, kind, &MkfsOptions::default(), switches, size).await? {
+        Tried::Taken => Ok(()),
+        Tried::Refused(why) => {
+            let source = io::Error::other(why);
+            Err(HostError::System { what: format!("try mkfs.{kind}"), source })
+        }
+    }
 }
 
 /// Those of some switches that the mkfs of this machine knows: of an older one there is nothing to switch off.
@@ -56,6 +81,10 @@ pub async fn known_of(
     switches: Vec<Switch>,
 ) -> Result<Vec<Switch>, HostError> {
     let mut known = Vec::new();
+    if !switches.is_empty() {
+        // What refuses everything says nothing of a switch.
+        taken_without(host, kind, &[], SMALL).await?;
+    }
     for switch in switches {
         let alone = std::slice::from_ref(&switch);
         if tried(host, kind, &MkfsOptions::default(), alone, SMALL).await? == Tried::Taken {

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use super::image::Image;
 use super::{Cmd, HostError, Output};
 
 /// How much of a program's output is taken before the answer is an error.
@@ -85,6 +86,16 @@ pub(super) async fn run(env: &Environment, cmd: Cmd) -> Result<Output, HostError
     let what = cmd.to_string();
     let mut command = env.command(cmd.program);
     command.args(&cmd.args);
+    let child = start(command, &what)?;
+    within(cmd.limit, &what, output(child, what.clone())).await
+}
+
+/// Run a program on an image, which it has as its last argument and inherits; else as [`run`].
+pub(super) async fn run_on(env: &Environment, cmd: Cmd, image: Image) -> Result<Output, HostError> {
+    let cmd = cmd.arg(image.path());
+    let what = cmd.to_string();
+    let mut command = env.command(cmd.program);
+    command.args(&cmd.args).preserved_fds(vec![image.into()]);
     let child = start(command, &what)?;
     within(cmd.limit, &what, output(child, what.clone())).await
 }

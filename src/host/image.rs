@@ -23,9 +23,15 @@ pub(super) fn make(size: Bytes) -> io::Result<Image> {
 }
 
 impl Image {
-    /// Where programs that this process starts find it.
+    /// Where a program that inherits it finds it: no other file, whatever this process opens meanwhile.
     pub(super) fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()))
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+    }
+}
+
+impl From<Image> for OwnedFd {
+    fn from(image: Image) -> OwnedFd {
+        image.0
     }
 }
 

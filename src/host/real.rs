@@ -149,7 +149,7 @@ impl Host for RealHost {
         self.counts.add("processes");
         let what = format!("make an image in memory for {}", cmd.program);
         let image = image::make(size).map_err(|source| HostError::System { what, source })?;
-        exec::run(&self.env, cmd.arg(image.path())).await
+        exec::run_on(&self.env, cmd, image).await
     }
 
     async fn lvm(&self, lane: &str, cmd: Cmd) -> Result<String, HostError> {

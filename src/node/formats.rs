@@ -75,7 +75,13 @@ impl Formats {
             return Some(known.clone());
         }
         let switches = self.switches(host, kind).await;
-        match fs::tried(host, kind, options, switches, size).await {
+        let tried = match fs::tried(host, kind, options, switches, size).await {
+            Ok(Tried::Refused(why)) => {
+                fs::taken_without(host, kind, switches, size).await.map(|()| Tried::Refused(why))
+            }
+            other => other,
+        };
+        match tried {
             Ok(tried) => {
                 let mut known = self.known();
                 if known.len() >= MOST_KNOWN {
