@@ -108,9 +108,10 @@ impl Nodes {
         }
         let is_allowed =
             |one: &str| want.nodes.is_empty() || want.nodes.iter().any(|may| may == one);
+        let has_pool = |status: &NodeStorageStatus| pool_of(status, &want.class).is_some();
         let may_hide = all.iter().filter(|node| {
-            is_allowed(name(node))
-                && node.status.as_ref().is_some_and(NodeStorageStatus::leaves_unnamed)
+            let hides = |status: &&NodeStorageStatus| status.leaves_unnamed() && has_pool(status);
+            is_allowed(name(node)) && node.status.as_ref().filter(hides).is_some()
         });
         may_hide.map(|node| name(node).to_owned()).collect()
     }
