@@ -161,7 +161,7 @@ impl Keeper {
             return Ok(false);
         }
         let text = format!(
-            "pod {pod_name} waits: claim {name} was made for a PvcAutoscaler that was deleted, and nothing proves that              it has all that the pod has written: create that PvcAutoscaler again, and the pod gets the claim that has              all of it; or delete the pod and have it name the claim that it had before"
+            "pod {pod_name} waits: claim {name} was made for a PvcAutoscaler that was deleted, and nothing proves that it has all that the pod has written: create that PvcAutoscaler again, and the pod gets the claim that has all of it; or delete the pod and have it name the claim that it had before"
         );
         let reason = AutoscalerReason::ClaimAmbiguous;
         let event = OnceEvent::of(pod, (reason, reason.is_warning()), &name, &text);

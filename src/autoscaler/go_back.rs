@@ -145,7 +145,7 @@ impl Turn<'_> {
         let asked = self.seen.autoscaler.spec.roll_back.iter();
         let asked = asked.filter(|back| back.ordinal == ordinal && back.generation < generation);
         let asked = asked.map(|back| Some(back.generation)).max().flatten();
-        let Some(late) = asked.filter(|_| asked != self.entry.last_rollback_generation) else {
+        let Some(late) = asked.filter(|_| asked > self.entry.last_rollback_generation) else {
             return;
         };
         let message = self.too_late_to_return(late, generation);

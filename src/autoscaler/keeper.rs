@@ -304,7 +304,14 @@ impl Keeper {
                 (done, _) => done?,
             }
         }
-        Ok(next(&plan.status, &seen, is_done))
+        let namespace = seen.autoscaler.namespace().unwrap_or_default();
+        let is_heard = seen.workload.is_none() && self.hears_of_workloads(&namespace);
+        Ok(next(&plan.status, &seen, is_done, is_heard))
+    }
+
+    /// Whether a workload that comes to be in a namespace wakes those who wait for it.
+    fn hears_of_workloads(&self, namespace: &str) -> bool {
+        self.sets.decodes_all_of(namespace) && self.deployments.decodes_all_of(namespace)
     }
 
     /// How many pods the StatefulSet is to have, if those are more than a status can list. One of whose pods a claim
@@ -425,7 +432,13 @@ fn keys_of_gated(pod: &PodVersion) -> Vec<String> {
 }
 
 /// After how long a workload is looked at without a change of what is watched.
-fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Duration> {
+/// It `is_heard` when a workload comes to be that is not there.
+fn next(
+    status: &PvcAutoscalerStatus,
+    seen: &Seen,
+    is_done: bool,
+    is_heard: bool,
+) -> Option<Duration> {
     // Before the pod is stopped nobody waits for one.
     let is_before = |swap: &Swap| matches!(swap.phase, SwapPhase::Planned | SwapPhase::HotCopy);
     let mut swaps = status.ordinals.iter().filter_map(|one| one.swap.as_ref());
@@ -433,7 +446,10 @@ fn next(status: &PvcAutoscalerStatus, seen: &Seen, is_done: bool) -> Option<Dura
         return Some(if swaps.any(is_before) { AGAIN } else { POD });
     }
     // A StatefulSet or a Deployment that is not there is watched: five thousand that wait for one ask nothing.
-    let waits = status.phase == AutoscalerPhase::Waiting && seen.workload.is_some();
+    // A shrink under way is asked for until its node has answered.
+    let is_waiting = status.phase == AutoscalerPhase::Waiting;
+    let is_shrinking = status.ordinals.iter().any(|one| one.is_shrinking());
+    let waits = is_waiting && (!is_heard || is_shrinking);
     if waits || status.phase == AutoscalerPhase::Shrinking || !is_done {
         return Some(AGAIN);
     }

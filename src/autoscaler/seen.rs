@@ -486,7 +486,9 @@ pub(super) fn is_unstarted(pod: &PodSummary) -> bool {
         .is_some_and(|status| status.phase.as_deref().is_none_or(|phase| phase == "Pending"));
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut told = conditions.filter(|one| one.type_ == "PodReadyToStartContainers");
-    is_on_node && is_pending && told.any(|one| one.status == "False")
+    // After a restart of its node it says so again, though an init container may have written before.
+    let has_run = pod.status.as_ref().is_some_and(|status| status.has_made_init_container());
+    is_on_node && is_pending && !has_run && told.any(|one| one.status == "False")
 }
 
 /// Since when a pod is ready.

@@ -303,6 +303,30 @@ pub struct PodStatusSummary {
     pub phase: Option<String>,
     /// In several.
     pub conditions: Option<Vec<PodConditionSummary>>,
+    /// An init container that was made for it, if one was.
+    pub init_container_statuses: Option<Vec<ContainerSummary>>,
+}
+
+impl PodStatusSummary {
+    /// Whether a container was made for it: it may have written.
+    pub fn has_made_init_container(&self) -> bool {
+        self.init_container_statuses.iter().flatten().any(ContainerSummary::is_made)
+    }
+}
+
+/// A container of a pod.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerSummary {
+    /// Its id; empty before it was made.
+    #[serde(rename = "containerID")]
+    pub container_id: Option<String>,
+}
+
+impl ContainerSummary {
+    fn is_made(&self) -> bool {
+        self.container_id.as_deref().is_some_and(|id| !id.is_empty())
+    }
 }
 
 /// One thing that is so of a pod, or is not.
@@ -336,7 +360,15 @@ impl From<WholePod> for PodSummary {
             }
             spec
         });
-        PodSummary { metadata, spec, status: pod.status }
+        let status = pod.status.map(|mut status| {
+            if let Some(made) = &mut status.init_container_statuses {
+                made.retain(ContainerSummary::is_made);
+                made.truncate(1);
+                made.shrink_to_fit();
+            }
+            status
+        });
+        PodSummary { metadata, spec, status }
     }
 }
 

@@ -163,6 +163,7 @@ impl PodModel {
             status: Some(Box::new(PodStatusSummary {
                 phase: Some(if self.is_running { "Running" } else { "Pending" }.to_owned()),
                 conditions: Some(vec![ready]),
+                ..PodStatusSummary::default()
             })),
         }
     }
