@@ -2,6 +2,7 @@
 //! client of the API server, as `kubectl` is one; called `kubectl-pliant` the program is its plugin.
 
 pub mod adopt;
+pub mod changes;
 pub mod checkup;
 mod columns;
 mod definitions;
@@ -13,11 +14,13 @@ pub mod plan;
 mod read;
 pub mod report;
 mod status;
+mod version;
 
 pub use definitions::apply_definitions;
 pub use explain::explain;
 pub use grow::grow;
 pub use status::{Record, Status, names, status, table};
+pub use version::{Versions, versions};
 
 use std::fmt::Display;
 

@@ -16,17 +16,19 @@ use crate::config::{
 use crate::volume::{FsKind, Mode, PoolName};
 
 mod carry;
+mod cluster;
 mod operator;
 mod pages;
 mod people;
 mod tell;
 
 pub use carry::{CarryFlags, CompareFlag, CopyRole, SendRole, SocketsFlag, UnpackRole};
+pub use cluster::ClusterFlags;
 pub use operator::{OperatorRole, ProxyFlags, WebhookFlags};
 pub use pages::{candidates, completion, manual, to_complete};
 pub use people::{
     Abort, Adopt, Completion, Crds, Doctor, Edit, Explain, Grow, Man, Move, Output, Plan, Report,
-    Rollback, Shrink, Status,
+    Rollback, Shrink, Status, TableOutput, Version,
 };
 pub use tell::TellFlags;
 
@@ -88,6 +90,8 @@ pub enum Command {
     Send(SendRole),
     /// Unpack an archive into an empty volume, if it is the one that was asked for.
     Unpack(UnpackRole),
+    /// Show the version of this program, and those that the nodes of a cluster run.
+    Version(Version),
     /// Print the definitions of the records that Pliant keeps in Kubernetes, as YAML, or write them to the cluster.
     Crds(Crds),
     /// Print the rules for the udev of a host that keep mdadm, LVM and btrfs off what is on volumes.

@@ -1,6 +1,7 @@
 //! The wiring: the only room that sees every other.
 
 mod carry;
+mod client;
 mod controller;
 mod figures;
 mod heap;
@@ -95,7 +96,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Unpack(args) => carry::unpack(&args),
         Command::Completion(args) => print(&String::from_utf8(cli::completion(args.shell))?),
         Command::Man(args) => people::manual(&args.dir),
-        Command::Crds(args) if args.apply => runtime()?.block_on(people::apply_definitions()),
+        Command::Crds(args) if args.apply => runtime()?.block_on(people::apply_definitions(&args)),
+        Command::Version(args) => runtime()?.block_on(people::version(&args)),
         Command::Crds(_) => print(&definitions()?),
         Command::UdevRules => print(UDEV_RULES),
         Command::Doctor(args) if people::is_about_a_cluster(&args) => {
@@ -190,10 +192,16 @@ fn refuse(errors: &[crate::config::ConfigError]) -> ExitCode {
 
 /// Print to standard output; a reader that has left, as `head` does, is no failure.
 fn print(text: &str) -> Result<ExitCode> {
+    print_to_listener(text).map(|_| ExitCode::SUCCESS)
+}
+
+/// Print, and say whether there is still somebody who reads it.
+fn print_to_listener(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(ExitCode::SUCCESS),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

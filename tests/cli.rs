@@ -51,6 +51,7 @@ fn each_role_has_help() {
         "plan",
         "adopt",
         "report",
+        "version",
         "completion",
         "man",
     ] {

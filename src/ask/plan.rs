@@ -269,6 +269,41 @@ pub async fn plan(
     Ok(plans)
 }
 
+/// What the PvcAutoscalers of all namespaces do and would do.
+///
+/// # Errors
+/// [`AskError::Forbidden`] if that may not be seen.
+pub async fn plan_of_all(client: &Client) -> Result<Vec<Plan>, AskError> {
+    let mut ask = Reader::new(client);
+    let mut autoscalers: Vec<PvcAutoscaler> =
+        ask.list(ask.all(), ListParams::default(), PVC_AUTOSCALERS).await?;
+    autoscalers.sort_by_key(|one| (one.namespace(), one.name_any()));
+    let claims: Vec<PersistentVolumeClaim> =
+        ask.list(ask.all(), ListParams::default(), CLAIMS).await?;
+    let classes = ask.list(ask.all(), ListParams::default(), CLASSES).await?;
+    let storages = ask.storages().await?;
+    let Reader { unseen, unreadable, partial, .. } = ask;
+    if unseen.contains(&PVC_AUTOSCALERS) {
+        return Err(may_not_list(PVC_AUTOSCALERS, "in all namespaces"));
+    }
+    let mut around = Around { classes, storages, unseen, unreadable, partial, ..Around::default() };
+    let mut plans = Vec::new();
+    // A claim is found by its name, of which each namespace may have one.
+    for ours in autoscalers.chunk_by(|one, next| one.namespace() == next.namespace()) {
+        around.namespace = ours[0].namespace().unwrap_or_default();
+        let is_here = |claim: &&PersistentVolumeClaim| {
+            claim.metadata.namespace.as_deref() == Some(&*around.namespace)
+        };
+        around.claims = claims.iter().filter(is_here).cloned().collect();
+        around.ids = volumes_of(client, ours, &around.claims).await;
+        plans.extend(ours.iter().map(|one| plan_of(&around, one)));
+    }
+    if plans.is_empty() {
+        around.sees(PVC_AUTOSCALERS)?;
+    }
+    Ok(plans)
+}
+
 /// What is done with each claim of a PvcAutoscaler: pure.
 pub(super) fn plan_of(around: &Around, autoscaler: &PvcAutoscaler) -> Plan {
     let (spec, status) = (&autoscaler.spec, autoscaler.status.clone().unwrap_or_default());

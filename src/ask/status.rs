@@ -7,7 +7,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 
-use crate::api::{FenceState, Health, NodeStorage, PoolOnNode, PvcAutoscaler};
+use crate::api::{FenceState, Health, LayoutRoom, NodeStorage, PoolOnNode, PvcAutoscaler};
 use crate::ask::columns::columns;
 use crate::ask::kept::retained;
 use crate::ask::read::{Reader, believed};
@@ -66,28 +66,30 @@ impl Status {
         if text.is_empty() { text } else { format!("\n{text}") }
     }
 
-    /// All of them, for people.
-    pub fn text(&self) -> String {
+    /// All of them, for people; `wide` with more columns.
+    pub fn text(&self, wide: bool) -> String {
         let nodes = if self.unseen.contains(&STORAGES) || self.nodes.is_empty() && self.lacks_nodes
         {
             String::new()
         } else {
-            table_of(&self.nodes, self.there.as_deref(), &self.retained)
+            table_of(&self.nodes, self.there.as_deref(), &self.retained, wide)
         };
         let unseen: Vec<String> = self.unseen.iter().map(|what| (*what).to_owned()).collect();
-        nodes + &plan::claims_of(&self.autoscalers) + &may_not_read(&unseen) + &self.undecoded()
+        let claims = plan::claims_of(&self.autoscalers, wide);
+        nodes + &claims + &may_not_read(&unseen) + &self.undecoded()
     }
 }
 
-/// How it is with a cluster.
+/// How it is with a cluster; of PvcAutoscalers those of one namespace, or all.
 ///
 /// # Errors
 /// [`AskError::Api`], and [`AskError::Forbidden`] to whom may read nothing of it.
-pub async fn status(client: &Client) -> Result<Status, AskError> {
+pub async fn status(client: &Client, namespace: Option<&str>) -> Result<Status, AskError> {
     let api: Api<NodeStorage> = Api::all(client.clone());
     let listed = list(&api, &ListParams::default()).await.map_err(asked(STORAGES));
     let mut ask = Reader::new(client);
-    let autoscalers = ask.list(ask.all(), ListParams::default(), PVC_AUTOSCALERS).await?;
+    let ours = namespace.map_or_else(|| ask.all(), |name| Api::namespaced(client.clone(), name));
+    let autoscalers = ask.list(ours, ListParams::default(), PVC_AUTOSCALERS).await?;
     let nodes = match listed {
         Ok(list) => {
             list.unreadable.into_iter().for_each(|one| ask.note_undecoded(one, STORAGES));
@@ -136,7 +138,7 @@ pub fn names(nodes: &[Node]) -> Vec<String> {
 /// The records as a table: a line for each pool of each node. Whose node is not `there` is gone; where
 /// that is not known none is.
 pub fn table(nodes: &[NodeStorage], there: Option<&[String]>) -> String {
-    table_of(nodes, there, &BTreeMap::new())
+    table_of(nodes, there, &BTreeMap::new(), false)
 }
 
 /// The same, with what is said of volumes that swaps retain.
@@ -144,8 +146,11 @@ fn table_of(
     nodes: &[NodeStorage],
     there: Option<&[String]>,
     retained: &BTreeMap<String, String>,
+    wide: bool,
 ) -> String {
-    let head = ["NODE", "POOL", "SIZE", "USED", "FREE", "VOLUMES", "VERSION", "HEALTH"];
+    let head = [
+        "NODE", "POOL", "SIZE", "USED", "FREE", "LARGEST", "GROUPS", "VOLUMES", "VERSION", "HEALTH",
+    ];
     let head = head.map(str::to_owned);
     let mut rows = vec![head];
     for node in nodes {
@@ -153,13 +158,17 @@ fn table_of(
         let is_gone = there.is_some_and(|there| !there.contains(&name));
         let told = node.status.as_ref().map(|status| status.version.clone());
         let version = told.filter(|version| !version.is_empty()).unwrap_or_else(dash);
+        let groups = |pool: &PoolOnNode| groups_of(node, &pool.name);
         let pools = node.status.iter().flat_map(|status| &status.pools);
-        let pools = pools.map(|pool| row(&name, pool, &version, is_gone));
+        let pools = pools.map(|pool| row(&name, pool, groups(pool), &version, is_gone));
         let before = rows.len();
         rows.extend(pools);
         if rows.len() == before {
             let none = if is_gone { GONE } else { "no pool: see `kubectl get pools`" }.to_owned();
-            rows.push([name, dash(), dash(), dash(), dash(), "0".to_owned(), version, none]);
+            let (none_of_it, none_there) = (dash(), "0".to_owned());
+            let gaps = std::array::from_fn::<_, 6, _>(|_| none_of_it.clone());
+            let [pool, size, used, free, largest, groups] = gaps;
+            rows.push([name, pool, size, used, free, largest, groups, none_there, version, none]);
         }
     }
     if rows.len() == 1 {
@@ -167,8 +176,14 @@ fn table_of(
                 --all-namespaces --selector app.kubernetes.io/name=pliant`\n"
             .to_owned();
     }
-    let to_the_right = [false, false, true, false, true, true, false, false];
-    columns(&rows, to_the_right) + &below(nodes, retained)
+    let to_the_right = [false, false, true, false, true, false, false, true, false, false];
+    let table = if wide {
+        columns(&rows, to_the_right)
+    } else {
+        let usual = |row: &[String; 10]| without_wide(row.clone());
+        columns(&rows.iter().map(usual).collect::<Vec<_>>(), without_wide(to_the_right))
+    };
+    table + &below(nodes, retained)
 }
 
 fn dash() -> String {
@@ -219,7 +234,34 @@ fn fenced_on<'a>(
     })
 }
 
-fn row(node: &str, pool: &PoolOnNode, version: &str, is_gone: bool) -> [String; 8] {
+/// The columns that are always shown.
+fn without_wide<T>(row: [T; 10]) -> [T; 8] {
+    let [node, pool, size, used, free, _, _, volumes, version, health] = row;
+    [node, pool, size, used, free, volumes, version, health]
+}
+
+/// The largest volume that can be made now, by layout.
+fn largest(pool: &PoolOnNode) -> String {
+    let one = |room: &LayoutRoom| format!("{} {}", room.size.0, room.layout);
+    let all: Vec<String> = pool.largest.iter().map(one).collect();
+    if all.is_empty() { dash() } else { all.join(", ") }
+}
+
+/// The volume groups of a pool.
+fn groups_of(node: &NodeStorage, pool: &str) -> String {
+    let groups = node.status.iter().flat_map(|status| &status.groups);
+    let names: Vec<&str> =
+        groups.filter(|group| group.pool == pool).map(|group| group.name.as_str()).collect();
+    if names.is_empty() { dash() } else { names.join(", ") }
+}
+
+fn row(
+    node: &str,
+    pool: &PoolOnNode,
+    groups: String,
+    version: &str,
+    is_gone: bool,
+) -> [String; 10] {
     let (size, free) = (pool.size.0, pool.free.0);
     let health = match (&pool.health, &pool.message) {
         _ if is_gone => GONE.to_owned(),
@@ -234,6 +276,8 @@ fn row(node: &str, pool: &PoolOnNode, version: &str, is_gone: bool) -> [String; 
         size.to_string(),
         used,
         free.to_string(),
+        largest(pool),
+        groups,
         pool.volumes.to_string(),
         version.to_owned(),
         health,

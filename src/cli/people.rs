@@ -7,15 +7,27 @@ use clap::{Args, ValueEnum};
 use crate::ask::edit::Whose;
 use crate::ask::explain::Subject;
 use crate::bytes::Bytes;
-use crate::cli::size;
+use crate::cli::{ClusterFlags, size};
 use crate::config::Span;
 
 /// `pliant status`.
 #[derive(Debug, Args)]
 pub struct Status {
+    /// Namespace whose PvcAutoscalers are shown [default: those of all]
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Show the PvcAutoscalers of all namespaces, as without --namespace
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
     /// How it is printed
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Output,
+    pub output: TableOutput,
+    /// Go on, and print it again whenever something has changed
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Which cluster, and as whom.
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
 }
 
 /// `pliant grow`.
@@ -36,6 +48,9 @@ pub struct Grow {
     /// Edit the template of the PvcAutoscaler that keeps the claim, and so all claims of it
     #[arg(long)]
     pub yes: bool,
+    /// Which cluster, and as whom.
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
 }
 
 /// `pliant shrink`.
@@ -89,7 +104,7 @@ pub struct Abort {
 }
 
 /// How a PvcAutoscaler is edited.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct Edit {
     /// Its namespace [default: that of the kubeconfig]
     #[arg(short, long, value_name = "NAME")]
@@ -100,20 +115,32 @@ pub struct Edit {
     /// How long to wait until all claims are so; in ms, s, m or h [default: it is not waited for]
     #[arg(long, value_name = "TIME", requires = "yes")]
     pub wait: Option<Span>,
+    /// Which cluster, and as whom.
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
 }
 
 /// `pliant plan`.
 #[derive(Debug, Args)]
 pub struct Plan {
     /// The PvcAutoscaler, of which all is told; without it all of the namespace are listed
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", conflicts_with = "all_namespaces")]
     pub name: Option<String>,
     /// Its namespace [default: that of the kubeconfig]
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
+    /// List those of all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
     /// How it is printed
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: Output,
+    pub output: TableOutput,
+    /// Go on, and print it again whenever something has changed
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Which cluster, and as whom.
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
 }
 
 /// `pliant explain`.
@@ -128,6 +155,9 @@ pub struct Explain {
     /// How it is printed
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
+    /// Which cluster, and as whom.
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
 }
 
 /// `pliant report`.
@@ -139,6 +169,9 @@ pub struct Report {
     /// How many of the last lines of each log are taken
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     pub lines: u32,
+    /// Which cluster, and as whom.
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
 }
 
 /// `pliant adopt`.
@@ -162,6 +195,9 @@ pub struct Adopt {
     /// Print what would be made as YAML, and make nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Which cluster, and as whom.
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
 }
 
 /// `pliant crds`.
@@ -170,6 +206,23 @@ pub struct Crds {
     /// Write them to the cluster and print none, over those of this version and of older ones
     #[arg(long)]
     pub apply: bool,
+    /// Which cluster, and as whom.
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
+}
+
+/// `pliant version`.
+#[derive(Debug, Args)]
+pub struct Version {
+    /// Ask no cluster
+    #[arg(long)]
+    pub client: bool,
+    /// How it is printed
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub output: Output,
+    /// Which cluster, and as whom.
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
 }
 
 /// `pliant completion`.
@@ -200,6 +253,9 @@ pub struct Doctor {
     /// How findings are printed
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub output: Output,
+    /// Which cluster, and as whom.
+    #[command(flatten)]
+    pub which: ClusterFlags,
 }
 
 /// How a result is printed.
@@ -211,4 +267,34 @@ pub enum Output {
     Json,
     /// For programs and for people.
     Yaml,
+}
+
+/// How a table is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TableOutput {
+    /// For people.
+    Text,
+    /// For people, with more of each row.
+    Wide,
+    /// For programs.
+    Json,
+    /// For programs and for people.
+    Yaml,
+}
+
+impl TableOutput {
+    /// Whether more of each row is shown.
+    pub fn is_wide(self) -> bool {
+        self == TableOutput::Wide
+    }
+}
+
+impl From<TableOutput> for Output {
+    fn from(table: TableOutput) -> Output {
+        match table {
+            TableOutput::Text | TableOutput::Wide => Output::Text,
+            TableOutput::Json => Output::Json,
+            TableOutput::Yaml => Output::Yaml,
+        }
+    }
 }

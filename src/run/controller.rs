@@ -12,9 +12,9 @@ use crate::controllers::{cleaner, events, nodes, pools};
 use crate::csi::parse::Defaults;
 use crate::csi::{self, Controller, Identity, Services};
 use crate::metrics::Metrics;
+use crate::run::client::client;
 use crate::run::figures::ControllerFigures;
 use crate::run::machine::{self, Observer};
-use crate::run::node::client;
 
 /// Serve Identity and Controller on one socket, and run the loops, until SIGTERM or SIGINT.
 pub async fn serve(role: ControllerRole) -> Result<()> {

@@ -1,19 +1,16 @@
 //! `pliant node`: the driver of one node of a cluster, and the agent that works for the controller.
 
-use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use async_trait::async_trait;
-use kube::config::{InferConfigError, KubeconfigError};
-use kube::{Api, Client, Config};
+use kube::Api;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Pool;
 use crate::busy::Busy;
-use crate::causes;
 use crate::cluster::{Watched, every};
 use crate::config::{Settings, SocketPath};
 use crate::controllers::agent::Agent;
@@ -23,6 +20,7 @@ use crate::controllers::usage;
 use crate::csi::{self, Identity, KubeletDir, Services, registration};
 use crate::doctor::{self, Finding, Level};
 use crate::host::Host;
+use crate::run::client::client;
 use crate::run::machine::{self, Observer, Started};
 
 /// Serve Identity and Node on one socket, and work for the controller, until SIGTERM or SIGINT.
@@ -96,37 +94,6 @@ async fn kubelet(
         tracing::info!(named = %named.display(), real = %real.display(), "the kubelet's directory is a link");
     }
     Ok(Some(KubeletDir::new(named.to_owned(), real)))
-}
-
-/// How long the API server may say nothing: longer than a watch lasts, which it ends after 290 s. Without
-/// a limit a call whose answer was lost could be waited for without an end.
-const SILENCE: Duration = Duration::from_secs(300);
-
-/// Speak with the API server, as the pod or the KUBECONFIG of this process says.
-pub async fn client() -> Result<Client> {
-    let mut config = Config::infer().await.map_err(|error| unreachable(&error))?;
-    config.read_timeout = Some(SILENCE);
-    // Whoever asks knows what to do about an answer, and when to ask again. The library would ask fifteen
-    // times, as late as it is told to: a pod that may not be evicted would hold up all others for minutes.
-    config.default_retry = false;
-    config.reset_reader_on_write = true;
-    Client::try_from(config).context("what the kubeconfig says can not be used")
-}
-
-/// In one line: where a way to the API server was looked for, and what to set.
-fn unreachable(error: &InferConfigError) -> anyhow::Error {
-    let kubeconfig = error.source().and_then(|cause| cause.downcast_ref::<KubeconfigError>());
-    let looked = match kubeconfig {
-        Some(KubeconfigError::ReadConfig(why, path)) => format!("{}: {why}", path.display()),
-        Some(KubeconfigError::FindPath) => "there is no home directory to look in".to_owned(),
-        Some(other) => causes::in_full(other),
-        None => causes::in_full(error),
-    };
-    let looked = looked.split_whitespace().collect::<Vec<_>>().join(" "); // YAML's errors show lines of it.
-    anyhow!(
-        "no way to the API server is known: {looked}; set KUBECONFIG to a kubeconfig, or run this in a pod with \
-         a service account"
-    )
 }
 
 /// What `pliant doctor` says of the machine is what it lacks.

@@ -22,7 +22,7 @@ use crate::metrics::{FigureSource, Figures, Metrics};
 use crate::panics::panics;
 use crate::populators::validator::Mode;
 use crate::populators::{Populator, Settings, Tally, Watches, registry, validator};
-use crate::run::node::client;
+use crate::run::client::client;
 use crate::run::{heap, log, machine};
 
 /// Run the loops until SIGTERM or SIGINT. What is under way is taken up by another replica, or by the

@@ -3,17 +3,22 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kube::Client;
 use serde::Serialize;
+use tokio::time::sleep;
 
+use crate::ask::changes::Changes;
 use crate::ask::edit::{Answer, Whose, Wish};
 use crate::cli::{
-    Abort, Adopt, Doctor, Edit, Explain, Grow, Move, Output, Plan, Report, Rollback, Shrink, Status,
+    Abort, Adopt, Crds, Doctor, Edit, Explain, Grow, Move, Output, Plan, Report, Rollback, Shrink,
+    Status, Version,
 };
 use crate::doctor::{self, Finding, Level, harmless};
-use crate::run::{log, node, print};
+use crate::run::client::client_of;
+use crate::run::{log, print, print_to_listener};
 use crate::{ask, cli};
 
 /// Print a result as it was asked for; `text` makes the text for people, with colours or without.
@@ -22,7 +27,16 @@ pub fn show<T: Serialize>(
     result: &T,
     text: impl FnOnce(bool) -> String,
 ) -> Result<ExitCode> {
-    print(&match output {
+    print(&written(output, result, text)?)
+}
+
+/// A result as it was asked for.
+fn written<T: Serialize>(
+    output: Output,
+    result: &T,
+    text: impl FnOnce(bool) -> String,
+) -> Result<String> {
+    Ok(match output {
         Output::Text => text(cli::styled(&io::stdout())),
         Output::Json => serde_json::to_string_pretty(result)? + "\n",
         Output::Yaml => serde_saphyr::to_string(result)?,
@@ -34,22 +48,61 @@ fn line(text: &str) -> Result<ExitCode> {
 }
 
 /// `pliant crds --apply`.
-pub async fn apply_definitions() -> Result<ExitCode> {
-    for name in ask::apply_definitions(&node::client().await?).await? {
+pub async fn apply_definitions(args: &Crds) -> Result<ExitCode> {
+    for name in ask::apply_definitions(&client_of(&args.cluster).await?).await? {
         line(&format!("{name} applied"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// How long changes are waited for that come with one that has come, such as those of one reconcile.
+const TOGETHER: Duration = Duration::from_millis(500);
+
+/// Print what `look` finds; with `changes` again after each of them that changes what it finds, until nobody listens.
+async fn show_again(
+    mut changes: Option<Changes>,
+    look: impl AsyncFn() -> Result<String>,
+) -> Result<ExitCode> {
+    let mut shown = String::new();
+    loop {
+        let text = match look().await {
+            // Watches outlast a restart of the API server, so this does.
+            Err(error) if !shown.is_empty() => {
+                log::complain(&format_args!("{}: {error:#}", cli::program()));
+                shown.clone()
+            }
+            other => other?,
+        };
+        if text != shown {
+            let gap = if shown.is_empty() { "" } else { "\n" };
+            if !print_to_listener(&format!("{gap}{text}"))? {
+                return Ok(ExitCode::SUCCESS);
+            }
+            shown = text;
+        }
+        let Some(changes) = &mut changes else { return Ok(ExitCode::SUCCESS) };
+        changes.next().await;
+        sleep(TOGETHER).await;
+        changes.forget();
+    }
+}
+
 /// `pliant status`.
 pub async fn status(args: &Status) -> Result<ExitCode> {
-    let status = ask::status(&node::client().await?).await?;
-    show(args.output, &status.records(), |_| status.text())
+    let client = client_of(&args.cluster).await?;
+    let namespace = args.namespace.as_deref();
+    let changes = args.watch.then(|| Changes::of_status(&client, namespace));
+    show_again(changes, async || {
+        let status = ask::status(&client, namespace).await?;
+        let wide = args.output.is_wide();
+        written(args.output.into(), &status.records(), |_| status.text(wide))
+    })
+    .await
 }
 
 /// `pliant explain`.
 pub async fn explain(args: &Explain) -> Result<ExitCode> {
-    let client = node::client().await?;
+    let client = client_of(&args.cluster).await?;
     let namespace = args.namespace.as_deref();
     let told = ask::explain(&client, cli::program(), namespace, &args.subject).await?;
     show(args.output, &told, |styled| ask::explain::print(&told, styled))
@@ -57,7 +110,7 @@ pub async fn explain(args: &Explain) -> Result<ExitCode> {
 
 /// `pliant grow`; a claim that a PvcAutoscaler keeps grows by its template, which else would undo it.
 pub async fn grow(args: &Grow) -> Result<ExitCode> {
-    let client = node::client().await?;
+    let client = client_of(&args.cluster).await?;
     let namespace = args.namespace.as_deref();
     if let Whose::Claim(claim) = &args.whose
         && !ask::edit::is_kept(&client, namespace, claim).await?
@@ -67,34 +120,34 @@ pub async fn grow(args: &Grow) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let seen = ask::edit::observe(&client, cli::program(), namespace).await?;
-    let how = Edit { namespace: None, yes: args.yes, wait: Some(args.wait) };
+    let how = Edit { yes: args.yes, wait: Some(args.wait), ..Edit::default() };
     edit(&client, &seen, &args.whose, &Wish::Grow(args.size), &how).await
 }
 
 /// `pliant shrink`.
 pub async fn shrink(args: &Shrink) -> Result<ExitCode> {
-    let client = node::client().await?;
+    let client = client_of(&args.edit.cluster).await?;
     let seen = ask::edit::observe(&client, cli::program(), args.edit.namespace.as_deref()).await?;
     edit(&client, &seen, &args.whose, &Wish::Shrink(args.size), &args.edit).await
 }
 
 /// `pliant move`.
 pub async fn move_claims(args: &Move) -> Result<ExitCode> {
-    let client = node::client().await?;
+    let client = client_of(&args.edit.cluster).await?;
     let seen = ask::edit::observe(&client, cli::program(), args.edit.namespace.as_deref()).await?;
     edit(&client, &seen, &args.whose, &Wish::Move(args.class.clone()), &args.edit).await
 }
 
 /// `pliant rollback`.
 pub async fn rollback(args: &Rollback) -> Result<ExitCode> {
-    let client = node::client().await?;
+    let client = client_of(&args.edit.cluster).await?;
     let seen = ask::edit::observe(&client, cli::program(), args.edit.namespace.as_deref()).await?;
     edit(&client, &seen, &args.whose, &Wish::RollBack, &args.edit).await
 }
 
 /// `pliant abort`.
 pub async fn abort(args: &Abort) -> Result<ExitCode> {
-    let client = node::client().await?;
+    let client = client_of(&args.edit.cluster).await?;
     let seen = ask::edit::observe(&client, cli::program(), args.edit.namespace.as_deref()).await?;
     edit(&client, &seen, &args.whose, &Wish::Abort, &args.edit).await
 }
@@ -143,17 +196,40 @@ fn tell_line(text: &str) {
 
 /// `pliant plan`.
 pub async fn plan(args: &Plan) -> Result<ExitCode> {
-    let client = node::client().await?;
-    let plans = ask::plan::plan(&client, args.namespace.as_deref(), args.name.as_deref()).await?;
-    show(args.output, &plans, |_| match plans.as_slice() {
-        [] => "No PvcAutoscaler keeps claims in this namespace.\n".to_owned(),
-        plans => ask::plan::print(plans, args.name.is_some()),
+    let client = client_of(&args.cluster).await?;
+    let (namespace, name) = (args.namespace.as_deref(), args.name.as_deref());
+    let watched = match args.all_namespaces {
+        true => None,
+        false => Some(namespace.unwrap_or(client.default_namespace())),
+    };
+    let changes = args.watch.then(|| Changes::of_plans(&client, watched));
+    show_again(changes, async || {
+        let plans = match args.all_namespaces {
+            true => ask::plan::plan_of_all(&client).await?,
+            false => ask::plan::plan(&client, namespace, name).await?,
+        };
+        let place = if args.all_namespaces { "any" } else { "this" };
+        let in_full = name.is_some() || args.output.is_wide();
+        written(args.output.into(), &plans, |_| match plans.as_slice() {
+            [] => format!("No PvcAutoscaler keeps claims in {place} namespace.\n"),
+            plans => ask::plan::print(plans, in_full),
+        })
     })
+    .await
+}
+
+/// `pliant version`.
+pub async fn version(args: &Version) -> Result<ExitCode> {
+    let versions = match args.client {
+        true => ask::Versions::of_client(),
+        false => ask::versions(&client_of(&args.cluster).await?).await?,
+    };
+    show(args.output, &versions, |_| versions.text())
 }
 
 /// `pliant adopt`; the status says whether all that was asked for is adopted.
 pub async fn adopt(args: Adopt) -> Result<ExitCode> {
-    let client = node::client().await?;
+    let client = client_of(&args.cluster).await?;
     let seen = ask::adopt::observe(&client).await?;
     let wish = ask::adopt::Wish { namespace: args.namespace, claim: args.claim, class: args.class };
     let ids = args.volume.map_or_else(|| ask::adopt::all(&seen), |id| vec![id]);
@@ -202,12 +278,12 @@ pub fn manual(dir: &Path) -> Result<ExitCode> {
 
 /// Whether `pliant doctor` is to look at a cluster: kubectl is never about this machine.
 pub fn is_about_a_cluster(args: &Doctor) -> bool {
-    args.cluster || args.node.is_some() || cli::program() != "pliant"
+    args.cluster || args.node.is_some() || args.which.are_given() || cli::program() != "pliant"
 }
 
 /// `pliant doctor` for a cluster.
 pub async fn check_up(args: &Doctor) -> Result<ExitCode> {
-    let seen = ask::checkup::observe(&node::client().await?).await?;
+    let seen = ask::checkup::observe(&client_of(&args.which).await?).await?;
     let findings = ask::checkup::judge(&seen, cli::program(), args.node.as_deref())?;
     tell(args.output, &findings)
 }
@@ -221,7 +297,8 @@ pub fn tell(output: Output, findings: &[Finding]) -> Result<ExitCode> {
 
 /// `pliant report`.
 pub async fn report(args: &Report) -> Result<ExitCode> {
-    let parts = ask::report::report(&node::client().await?, cli::program(), args.lines).await?;
+    let parts =
+        ask::report::report(&client_of(&args.cluster).await?, cli::program(), args.lines).await?;
     let text = parts.iter().map(document).collect::<Result<String>>()?;
     let is_file = |file: &&PathBuf| file.as_os_str() != "-";
     let Some(file) = args.output.as_ref().filter(is_file) else { return print(&text) };

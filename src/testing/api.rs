@@ -14,7 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::Client;
 use tokio::net::TcpListener;
@@ -55,6 +55,15 @@ impl std::fmt::Debug for FakeApi {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FakeApi").finish_non_exhaustive()
     }
+}
+
+/// The user and the groups as which a caller wants to be answered.
+fn acted_as(headers: &HeaderMap) -> Option<(String, Vec<String>)> {
+    let said = |name: &str| {
+        let values = headers.get_all(name).iter();
+        values.filter_map(|value| Some(value.to_str().ok()?.to_owned())).collect::<Vec<_>>()
+    };
+    Some((said("impersonate-user").pop()?, said("impersonate-group")))
 }
 
 impl FakeApi {
@@ -103,6 +112,9 @@ impl FakeApi {
         if request.uri().path() == "/version" {
             tokio::task::yield_now().await;
             return self.act(Server::say_version);
+        }
+        if let Some(whom) = acted_as(request.headers()) {
+            self.lock().acted_as.push(whom);
         }
         let call = Call::read(&self.resources, request).await;
         tokio::task::yield_now().await; // Others go first, as over a real connection.

@@ -2,8 +2,9 @@
 
 #![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
 
+use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
 use pliant::volume::Volumes;
@@ -143,4 +144,88 @@ async fn a_reader_that_leaves_is_no_failure() {
     let ended =
         tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
     assert_eq!((ended.status.code(), ended.stderr), (Some(0), Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_says_which_cluster_is_asked_and_as_whom() {
+    let desk = Desk::new().await;
+    let other = desk.place.path().join("other");
+    let config = std::fs::read_to_string(desk.place.path().join("config")).unwrap();
+    // Its current context leads nowhere.
+    let config = config.replace("current-context: c", "current-context: none");
+    std::fs::write(&other, &config).unwrap();
+    let other = other.to_str().unwrap();
+    let (code, text, errors) =
+        desk.types(&["version", "--kubeconfig", other, "--context", "c"]).await;
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    assert_eq!(text, format!("Client version: {version}\nNode versions: {version} (2 nodes)\n"));
+    let (code, _, errors) = desk.types(&["status", "--context", "nowhere"]).await;
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("the kubeconfig has no context nowhere; `kubectl config"), "{errors}");
+    let (code, text, _) =
+        desk.types(&["version", "--client", "-o", "json", "--context", "none"]).await;
+    let told: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, told), (Some(0), serde_json::json!({"client": version})));
+
+    let groups = ["--as-group", "dba", "--as-group", "ops"];
+    let args = [&["status", "--as", "eve"][..], &groups].concat();
+    let (code, _, errors) = desk.types(&args).await;
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    let acted = desk.world.api.acted_as();
+    assert!(!acted.is_empty());
+    let expected = ("eve".to_owned(), vec!["dba".to_owned(), "ops".to_owned()]);
+    assert!(acted.iter().all(|one| *one == expected), "{acted:?}");
+    let (code, _, errors) = desk.types(&["status", "--as-group", "dba"]).await;
+    assert_eq!((code, errors.contains("--as <USER>")), (Some(2), true), "{errors}");
+}
+
+/// What a program prints next, up to these words.
+async fn read_until(mut printed: ChildStdout, end: &'static str) -> (String, ChildStdout) {
+    let read = move || {
+        let mut text = String::new();
+        while !text.contains(end) {
+            let mut some = [0; 4096];
+            let read = printed.read(&mut some).unwrap();
+            assert_ne!(read, 0, "it goes on: {text}");
+            text += &String::from_utf8_lossy(&some[..read]);
+        }
+        (text, printed)
+    };
+    // The cluster goes on meanwhile.
+    tokio::task::spawn_blocking(read).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_watched_is_printed_again_when_it_has_changed() {
+    let desk = Desk::new().await;
+    let put = |claims: &str| {
+        desk.world.api.put::<pliant::api::PvcAutoscaler>(&crate::people::typed(serde_json::json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
+            "metadata": {"name": "db", "namespace": "shop"},
+            "spec": {"statefulSetName": "db", "volumeClaimTemplate": {
+                "metadata": {"name": "data"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+                         "resources": {"requests": {"storage": "8Gi"}}}}},
+            "status": {"observedGeneration": 1, "phase": "Settled", "claims": claims, "ordinals": []},
+        })));
+    };
+    put("0/1");
+    let mut command = desk.command(&cargo_bin("pliant"), &["plan", "-A", "--watch"]);
+    let mut watching = command.stdout(Stdio::piped()).spawn().unwrap();
+    let printed = watching.stdout.take().unwrap();
+    let end = "There is no claim yet.\n";
+    let (first, printed) = read_until(printed, end).await;
+    assert!(
+        first.starts_with("shop/db keeps the claims of StatefulSet db: Settled, 0/1"),
+        "{first}"
+    );
+    put("1/1");
+    let (second, _) = read_until(printed, end).await;
+    assert!(
+        second.starts_with("\nshop/db keeps the claims of StatefulSet db: Settled, 1/1"),
+        "{second}"
+    );
+    watching.kill().unwrap();
+    watching.wait().unwrap();
 }

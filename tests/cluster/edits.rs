@@ -134,6 +134,33 @@ async fn plans_are_shown_and_status_has_their_section() {
         (code, text.as_str()),
         (Some(0), "No PvcAutoscaler keeps claims in this namespace.\n")
     );
+    let mut elsewhere = autoscaler(&desk.world.api);
+    elsewhere.metadata.namespace = Some("shop".to_owned());
+    desk.world.api.put(&elsewhere);
+    let (_, text, _) = desk.types(&["plan", "-A"]).await;
+    insta::assert_snapshot!(text, @r"
+    default/db keeps the claims of StatefulSet db: Settled, 1/1 as wanted.
+      POD   CLAIM      HAS       WANTED    BY
+      db-0  data-db-0  8Gi fast  8Gi fast  –
+
+    shop/db keeps the claims of StatefulSet db: Settled, 1/1 as wanted.
+      POD   CLAIM      HAS  WANTED    BY
+      db-0  data-db-0  –    8Gi fast  is made
+    ");
+    let (_, text, _) = desk.types(&["status", "--namespace", "shop", "-o", "wide"]).await;
+    let words = |begin: &str| {
+        let line = text.lines().find(|line| line.starts_with(begin)).unwrap_or_default();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let head = "NODE POOL SIZE USED FREE LARGEST GROUPS VOLUMES VERSION HEALTH";
+    assert_eq!(words("NODE"), head, "{text}");
+    assert!(words("alpha").contains(" 880 MiB 880 MiB linear"), "{text}");
+    let head = "NAMESPACE PVCAUTOSCALER WORKLOAD CLAIMS TEMPLATE MODE POLICY PHASE SAYS";
+    assert_eq!(words("NAMESPACE"), head, "{text}");
+    let row = "shop db StatefulSet/db 1/1 8Gi fast Enforce – Settled –";
+    assert_eq!((words("shop").as_str(), words("default").as_str()), (row, ""), "{text}");
+    let (code, _, errors) = desk.types(&["plan", "db", "-A"]).await;
+    assert_eq!((code, errors.contains("cannot be used with")), (Some(2), true), "{errors}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -343,7 +343,7 @@ async fn nothing_is_said_to_be_missing_that_may_not_be_read() {
     assert!(!bad.clone().any(|one| one.what.contains("has not told")), "{findings:?}");
     assert!(!findings.iter().any(|one| one.what.contains("not meant to run")), "{findings:?}");
 
-    let said = ask::status(&tenant).await.unwrap_err().to_string();
+    let said = ask::status(&tenant, None).await.unwrap_err().to_string();
     is_one_sentence(&said, "list", "nodestorages");
 
     let told = ask::explain(&tenant, "pliant", None, &"db".parse().unwrap()).await.unwrap();
@@ -389,7 +389,7 @@ async fn a_claim_that_may_not_be_read_is_not_said_to_be_missing() {
 async fn what_the_api_server_says_is_one_sentence() {
     let world = World::new();
     world.api.refuse_all(503);
-    let said = ask::status(&world.api.client_of("person")).await.unwrap_err().to_string();
+    let said = ask::status(&world.api.client_of("person"), None).await.unwrap_err().to_string();
     let words = "the server is currently unable to handle the request";
     assert_eq!(said.matches(words).count(), 1, "{said}");
     assert!(!said.contains("Status {") && !said.contains("ApiError"), "{said}");
@@ -407,7 +407,8 @@ async fn a_volume_that_a_swap_retains_is_one_quiet_line() {
             "fence": {"state": "Superseded", "generation": 2}}]},
     })));
     let unnamed = format!("alpha: volume {id} (pvc-1) is superseded since generation 2");
-    let text = || async { ask::status(&world.api.client_of("person")).await.unwrap().text() };
+    let text =
+        || async { ask::status(&world.api.client_of("person"), None).await.unwrap().text(false) };
     assert!(text().await.contains(&unnamed), "nothing is known of its claim");
 
     world.api.put::<PersistentVolume>(&typed(json!({

@@ -91,8 +91,8 @@ async fn what_is_not_known_is_never_said_to_be_missing_or_fine() {
                 assert!(!is_new || is_why.contains(&true), "{how}: {one:?}");
                 assert!(one.level != Level::Good || !is_new, "{how}: {one:?}");
             }
-            if let Ok(status) = ask::status(&person).await {
-                let text = status.text();
+            if let Ok(status) = ask::status(&person, None).await {
+                let text = status.text(false);
                 assert!(!text.contains("No node has told"), "{how}: {text}");
             }
             if let Ok(told) = ask::explain(&person, "pliant", None, &subject).await {

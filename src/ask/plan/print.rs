@@ -69,11 +69,14 @@ pub(in crate::ask) fn table(plan: &Plan) -> String {
     text
 }
 
-fn row(pod: &PodPlan) -> [String; 5] {
-    let of_class = |size: String, class: Option<&String>| match class {
+fn of_class(size: String, class: Option<&String>) -> String {
+    match class {
         Some(class) => format!("{size} {class}"),
         None => size,
-    };
+    }
+}
+
+fn row(pod: &PodPlan) -> [String; 5] {
     let has = pod.has.map_or_else(|| "–".to_owned(), |has| has.to_string());
     let by = match (&pod.swap, pod.by) {
         (Some(swap), Procedure::Abort) => format!("swap: {:?}, is given up", swap.phase),
@@ -156,27 +159,59 @@ fn details(pod: &PodPlan) -> String {
     format!("{}:\n{lines}", pod.pod)
 }
 
-/// A line for each PvcAutoscaler; nothing where there is none.
-pub fn claims_of(autoscalers: &[PvcAutoscaler]) -> String {
+/// A line for each PvcAutoscaler; nothing where there is none. `wide` with what each claim is to have, and by which
+/// policy.
+pub fn claims_of(autoscalers: &[PvcAutoscaler], wide: bool) -> String {
     if autoscalers.is_empty() {
         return String::new();
     }
-    let head = ["NAMESPACE", "PVCAUTOSCALER", "WORKLOAD", "CLAIMS", "PHASE", "SAYS"];
+    let head = [
+        "NAMESPACE",
+        "PVCAUTOSCALER",
+        "WORKLOAD",
+        "CLAIMS",
+        "TEMPLATE",
+        "MODE",
+        "POLICY",
+        "PHASE",
+        "SAYS",
+    ];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(autoscalers.iter().map(|one| {
         let status = one.status.clone().unwrap_or_default();
         let decided = decision(one);
         let says = status.message.or(status.progress).or(status.next).or(decided);
+        let template = &one.spec.volume_claim_template.spec;
+        let policy = one.spec.autoscale.as_ref().map(ToString::to_string);
         [
             one.namespace().unwrap_or_default(),
             one.name_any(),
             one.spec.workload().to_string(),
             status.claims,
+            of_class(
+                template.resources.requests.storage.to_string(),
+                template.storage_class_name.as_ref(),
+            ),
+            format!("{:?}", one.spec.mode),
+            policy.unwrap_or_else(|| "–".to_owned()),
             format!("{:?}", status.phase),
             says.unwrap_or_else(|| "–".to_owned()),
         ]
     }));
-    format!("\n{}", columns(&rows, [false, false, false, true, false, false]))
+    let to_the_right = [false, false, false, true, false, false, false, false, false];
+    let table = if wide {
+        columns(&rows, to_the_right)
+    } else {
+        let usual = |row: &[String; 9]| without_wide(row.clone());
+        columns(&rows.iter().map(usual).collect::<Vec<_>>(), without_wide(to_the_right))
+    };
+    format!("\n{table}")
+}
+
+/// The columns that are always shown.
+fn without_wide<T>(row: [T; 9]) -> [T; 6] {
+    let [namespace, name, workload, claims, _, _, _, phase, says] = row;
+    [namespace, name, workload, claims, phase, says]
 }
 
 /// What was last decided about the size of the first claim, and of how many others something else was.

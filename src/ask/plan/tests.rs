@@ -173,7 +173,7 @@ fn a_policy_and_what_it_decided_are_told() {
     ");
     let one = &plan_of(&around(sizing()), &sizing()).pods[0];
     assert!(one.decision.as_ref().unwrap().starts_with("12 %"));
-    let status = claims_of(&[sizing()]);
+    let status = claims_of(&[sizing()], false);
     let says = "db-0: 12 % of its bytes are used; it grows at 80 %; it was 18 % at most since";
     assert!(status.contains(says) && status.ends_with("; something else of 1 more\n"), "{status}");
 }
@@ -243,8 +243,8 @@ fn what_is_held_says_by_what() {
 
 #[test]
 fn a_cluster_without_autoscalers_has_no_such_section() {
-    assert_eq!(claims_of(&[]), "");
-    insta::assert_snapshot!(claims_of(&[swapping()]).trim_start(), @r"
+    assert_eq!(claims_of(&[], false), "");
+    insta::assert_snapshot!(claims_of(&[swapping()], false).trim_start(), @r"
     NAMESPACE  PVCAUTOSCALER  WORKLOAD        CLAIMS  PHASE     SAYS
     default    db             StatefulSet/db     1/3  Swapping  pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left
     ");

@@ -38,6 +38,8 @@ pub(super) struct Server {
     pub logs: BTreeMap<String, String>,
     /// Who looks at new objects of a kind before they are kept.
     pub guards: Vec<(String, Guard)>,
+    /// As whom requests were to be answered, in other names than their callers': a user and groups.
+    pub acted_as: Vec<(String, Vec<String>)>,
     /// The dry runs that came, as the log of the changing requests has them.
     pub rehearsals: Vec<String>,
 }

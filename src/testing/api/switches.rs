@@ -25,6 +25,11 @@ impl FakeApi {
         self.lock().writes.clone()
     }
 
+    /// List the users and groups that requests so far said to act as.
+    pub fn acted_as(&self) -> Vec<(String, Vec<String>)> {
+        self.lock().acted_as.clone()
+    }
+
     /// Forget the changing requests so far, so that the next one is number 1.
     pub fn forget_writes(&self) {
         self.lock().writes.clear();

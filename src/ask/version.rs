@@ -1,0 +1,62 @@
+//! Which versions a cluster runs.
+
+use std::collections::BTreeMap;
+
+use kube::api::ListParams;
+use kube::{Api, Client};
+use serde::Serialize;
+
+use crate::api::NodeStorage;
+use crate::ask::read::Reader;
+use crate::ask::{AskError, STORAGES, may_not_list};
+
+/// The version of this program, and how many nodes run which.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Versions {
+    /// That of this program.
+    pub client: String,
+    /// How many nodes run a version; `None` if no cluster was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<BTreeMap<String, usize>>,
+}
+
+impl Versions {
+    /// That of this program alone.
+    pub fn of_client() -> Versions {
+        Versions { client: env!("CARGO_PKG_VERSION").to_owned(), nodes: None }
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let client = format!("Client version: {}\n", self.client);
+        let Some(nodes) = &self.nodes else { return client };
+        if nodes.is_empty() {
+            return client + "Node versions: no node runs the driver\n";
+        }
+        let one = |(version, count): (&String, &usize)| {
+            format!("{version} ({count} node{})", if *count == 1 { "" } else { "s" })
+        };
+        let all: Vec<String> = nodes.iter().map(one).collect();
+        client + &format!("Node versions: {}\n", all.join(", "))
+    }
+}
+
+/// Ask which versions the nodes run, as their records say.
+///
+/// # Errors
+/// [`AskError::Api`], and [`AskError::Forbidden`] to whom may not list the records.
+pub async fn versions(client: &Client) -> Result<Versions, AskError> {
+    let mut ask = Reader::new(client);
+    let api: Api<NodeStorage> = ask.all();
+    let nodes = ask.list(api, ListParams::default(), STORAGES).await?;
+    if ask.unseen.contains(&STORAGES) {
+        return Err(may_not_list(STORAGES, "of the cluster"));
+    }
+    let mut counts = BTreeMap::new();
+    for version in nodes.into_iter().filter_map(|node| Some(node.status?.version)) {
+        let version = if version.is_empty() { "unknown".to_owned() } else { version };
+        *counts.entry(version).or_default() += 1;
+    }
+    Ok(Versions { nodes: Some(counts), ..Versions::of_client() })
+}
