@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
-    self, AutoscalerPhase, MOST_ORDINALS, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator,
-    Swap, SwapPhase, VolumeUsage, Workload, is_understood,
+    self, AutoscalerPhase, MOST_ORDINALS, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus,
+    PvcSourcePopulator, Swap, SwapPhase, VolumeUsage, Workload, is_understood,
 };
 use crate::autoscaler::conditions::conditions;
 use crate::autoscaler::coverage::Coverage;
@@ -448,7 +448,7 @@ fn next(
     // A StatefulSet or a Deployment that is not there is watched: five thousand that wait for one ask nothing.
     // A shrink under way is asked for until its node has answered.
     let is_waiting = status.phase == AutoscalerPhase::Waiting;
-    let is_shrinking = status.ordinals.iter().any(|one| one.is_shrinking());
+    let is_shrinking = status.ordinals.iter().any(OrdinalStatus::is_shrinking);
     let waits = is_waiting && (!is_heard || is_shrinking);
     if waits || status.phase == AutoscalerPhase::Shrinking || !is_done {
         return Some(AGAIN);

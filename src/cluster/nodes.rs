@@ -110,8 +110,8 @@ impl Nodes {
             |one: &str| want.nodes.is_empty() || want.nodes.iter().any(|may| may == one);
         let has_pool = |status: &NodeStorageStatus| pool_of(status, &want.class).is_some();
         let may_hide = all.iter().filter(|node| {
-            let hides = |status: &&NodeStorageStatus| status.leaves_unnamed() && has_pool(status);
-            is_allowed(name(node)) && node.status.as_ref().filter(hides).is_some()
+            let hides = |status: &NodeStorageStatus| status.leaves_unnamed() && has_pool(status);
+            is_allowed(name(node)) && node.status.as_ref().is_some_and(hides)
         });
         may_hide.map(|node| name(node).to_owned()).collect()
     }

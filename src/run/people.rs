@@ -198,15 +198,13 @@ fn tell_line(text: &str) {
 pub async fn plan(args: &Plan) -> Result<ExitCode> {
     let client = client_of(&args.cluster).await?;
     let (namespace, name) = (args.namespace.as_deref(), args.name.as_deref());
-    let watched = match args.all_namespaces {
-        true => None,
-        false => Some(namespace.unwrap_or(client.default_namespace())),
-    };
+    let watched = (!args.all_namespaces).then(|| namespace.unwrap_or(client.default_namespace()));
     let changes = args.watch.then(|| Changes::of_plans(&client, watched));
     show_again(changes, async || {
-        let plans = match args.all_namespaces {
-            true => ask::plan::plan_of_all(&client).await?,
-            false => ask::plan::plan(&client, namespace, name).await?,
+        let plans = if args.all_namespaces {
+            ask::plan::plan_of_all(&client).await?
+        } else {
+            ask::plan::plan(&client, namespace, name).await?
         };
         let place = if args.all_namespaces { "any" } else { "this" };
         let in_full = name.is_some() || args.output.is_wide();
@@ -220,9 +218,10 @@ pub async fn plan(args: &Plan) -> Result<ExitCode> {
 
 /// `pliant version`.
 pub async fn version(args: &Version) -> Result<ExitCode> {
-    let versions = match args.client {
-        true => ask::Versions::of_client(),
-        false => ask::versions(&client_of(&args.cluster).await?).await?,
+    let versions = if args.client {
+        ask::Versions::of_client()
+    } else {
+        ask::versions(&client_of(&args.cluster).await?).await?
     };
     show(args.output, &versions, |_| versions.text())
 }

@@ -31,7 +31,7 @@ impl FakeHost {
         match (cmd.program, words.as_slice()) {
             ("lvm", ["version"]) => Ok(ended(
                 0,
-                &format!("  LVM version:     {}(2) (2025-02-27)\n", self.lock().lvm_version),
+                format!("  LVM version:     {}(2) (2025-02-27)\n", self.lock().lvm_version),
             )),
             ("blkid", ["-p", "-o", "export", _]) => self.lock().blkid(&last),
             ("wipefs", ["-n", ..]) => self.lock().wipefs(&last),
