@@ -118,7 +118,7 @@ async fn made_by(release: &str, knows_no_exchange: bool) -> String {
     assert!(superblock::parse(&head.expect("it is read")).is_some(), "it has a file system");
     let effects = host.effects();
     let made = effects.iter().find(|effect| effect.starts_with("mkfs.xfs"));
-    made.expect("mkfs was run").to_string()
+    made.expect("mkfs was run").clone()
 }
 
 #[test]
