@@ -17,7 +17,7 @@ pub struct ClusterFlags {
     /// User to act as, such as system:serviceaccount:NAMESPACE:NAME [default: that of the kubeconfig]
     #[arg(long = "as", value_name = "USER")]
     pub as_user: Option<String>,
-    /// Group to act as besides [repeatable]
+    /// Group to act as besides [repeatable; default: none]
     #[arg(long = "as-group", value_name = "GROUP", requires = "as_user")]
     pub as_groups: Vec<String>,
 }
