@@ -175,9 +175,14 @@ pub fn kept(put: impl Fn(&FakeApi)) -> usize {
 
 /// Run an operator, and end all of it.
 fn run(api: &FakeApi, measure: fn() -> usize) -> usize {
+    block_on(operate(api, measure))
+}
+
+/// Run in virtual time; what was begun meanwhile is gone when this returns.
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().expect("a runtime");
-    runtime.block_on(operate(api, measure))
+    runtime.block_on(work)
 }
 
 /// Run an operator until it has nothing left to do, and measure then.
