@@ -75,7 +75,7 @@ pub use once::{OnceEvent, TELLS};
 pub use pods::pods;
 pub(crate) use pv::volume_of;
 pub use pv::{ClaimRef, Pv, PvSpec, PvStatus, Source};
-pub use record::{Names, Namespaces, Record};
+pub use record::{Identity, Names, Namespaces, Record};
 pub use requests::Requests;
 pub use seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 pub use summary::{

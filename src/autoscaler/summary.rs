@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{OrdinalStatus, PodsOf, PvcAutoscaler, Rival, SwapPhase, Workload};
-use crate::cluster::{Names, Namespaces, Record};
+use crate::cluster::{Names, Record};
 
 /// A PvcAutoscaler without all that is read live when it is looked at.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +60,7 @@ impl AutoscalerSummary {
 
 impl Record for AutoscalerSummary {
     type Object = PvcAutoscaler;
+    type Identity = Names;
 
     fn of(one: PvcAutoscaler) -> Self {
         let PvcAutoscaler { metadata, spec, status } = one;
@@ -84,16 +85,12 @@ impl Record for AutoscalerSummary {
         }
     }
 
-    fn place(&self) -> (&str, &str) {
-        self.names.place()
+    fn identity(&self) -> &Names {
+        &self.names
     }
 
-    fn id(&self) -> &str {
-        &self.names.uid
-    }
-
-    fn share(&mut self, before: Option<&Self>, namespaces: &mut Namespaces) {
-        self.names.share(before.map(|before| &before.names), namespaces);
+    fn identity_mut(&mut self) -> &mut Names {
+        &mut self.names
     }
 }
 

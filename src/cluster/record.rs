@@ -14,17 +14,32 @@ pub trait Record: Clone + Debug + Send + Sync + 'static {
     /// What the object is decoded as.
     type Object: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync;
 
+    /// How what names it is kept.
+    type Identity: Identity;
+
     /// Keep of an object what is read of it.
     fn of(object: Self::Object) -> Self;
 
+    /// What names it.
+    fn identity(&self) -> &Self::Identity;
+
+    /// The same, to be shared.
+    fn identity_mut(&mut self) -> &mut Self::Identity;
+
     /// Its namespace, which is empty for kinds without, and its name.
-    fn place(&self) -> (&str, &str);
+    fn place(&self) -> (&str, &str) {
+        self.identity().place()
+    }
 
     /// Its uid.
-    fn id(&self) -> &str;
+    fn id(&self) -> &str {
+        self.identity().id()
+    }
 
     /// Share what many hold: the uid with an earlier version of it, the namespace with others.
-    fn share(&mut self, _before: Option<&Self>, _namespaces: &mut Namespaces) {}
+    fn share(&mut self, before: Option<&Self>, namespaces: &mut Namespaces) {
+        self.identity_mut().share(before.map(Self::identity), namespaces);
+    }
 
     /// Refer to it, for an event about it.
     fn reference(&self) -> ObjectReference {
@@ -47,18 +62,40 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     type Object = K;
+    type Identity = ObjectMeta;
 
     fn of(object: K) -> K {
         object
     }
 
+    fn identity(&self) -> &ObjectMeta {
+        self.meta()
+    }
+
+    fn identity_mut(&mut self) -> &mut ObjectMeta {
+        self.meta_mut()
+    }
+}
+
+/// What names an object.
+pub trait Identity {
+    /// The namespace, which is empty for kinds without, and the name.
+    fn place(&self) -> (&str, &str);
+
+    /// The uid.
+    fn id(&self) -> &str;
+
+    /// Share what many hold: the uid with an earlier version, the namespace with others.
+    fn share(&mut self, _before: Option<&Self>, _namespaces: &mut Namespaces) {}
+}
+
+impl Identity for ObjectMeta {
     fn place(&self) -> (&str, &str) {
-        let meta = self.meta();
-        (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+        (self.namespace.as_deref().unwrap_or_default(), self.name.as_deref().unwrap_or_default())
     }
 
     fn id(&self) -> &str {
-        self.meta().uid.as_deref().unwrap_or_default()
+        self.uid.as_deref().unwrap_or_default()
     }
 }
 
@@ -80,10 +117,19 @@ impl Names {
     pub fn place(&self) -> (&str, &str) {
         (&self.namespace, &self.name)
     }
+}
 
-    /// Share the uid with an earlier version, so that tables that know the object by it keep no copy, and the
-    /// namespace with others.
-    pub fn share(&mut self, before: Option<&Names>, namespaces: &mut Namespaces) {
+impl Identity for Names {
+    fn place(&self) -> (&str, &str) {
+        Names::place(self)
+    }
+
+    fn id(&self) -> &str {
+        &self.uid
+    }
+
+    /// The uid is shared so that tables that know the object by it keep no copy.
+    fn share(&mut self, before: Option<&Names>, namespaces: &mut Namespaces) {
         if let Some(before) = before.filter(|before| before.uid == self.uid) {
             self.uid = before.uid.clone();
         }

@@ -20,7 +20,7 @@ use crate::cluster::claim::{
     self, Binding, ClaimSizes, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY, RESIZER_WOKEN_FOR,
     UnreadableSize,
 };
-use crate::cluster::{Names, Namespaces, Record};
+use crate::cluster::{Names, Record};
 
 /// The longest text of a tenant that is kept, in bytes. The name of no object is as long, so a text that was cut names
 /// none.
@@ -91,6 +91,7 @@ pub struct DataSource {
 
 impl Record for ClaimSummary {
     type Object = PersistentVolumeClaim;
+    type Identity = Names;
 
     fn of(claim: PersistentVolumeClaim) -> Self {
         let sizes = ClaimSizes::of(&claim).map_err(Box::new);
@@ -132,16 +133,12 @@ impl Record for ClaimSummary {
         }
     }
 
-    fn place(&self) -> (&str, &str) {
-        self.names.place()
+    fn identity(&self) -> &Names {
+        &self.names
     }
 
-    fn id(&self) -> &str {
-        &self.names.uid
-    }
-
-    fn share(&mut self, before: Option<&Self>, namespaces: &mut Namespaces) {
-        self.names.share(before.map(|before| &before.names), namespaces);
+    fn identity_mut(&mut self) -> &mut Names {
+        &mut self.names
     }
 }
 
@@ -156,22 +153,19 @@ pub struct StatefulSetVersion {
 
 impl Record for StatefulSetVersion {
     type Object = StatefulSet;
+    type Identity = Names;
 
     fn of(set: StatefulSet) -> Self {
         let replicas = set.spec.and_then(|spec| spec.replicas);
         StatefulSetVersion { names: set.metadata.into(), replicas }
     }
 
-    fn place(&self) -> (&str, &str) {
-        self.names.place()
+    fn identity(&self) -> &Names {
+        &self.names
     }
 
-    fn id(&self) -> &str {
-        &self.names.uid
-    }
-
-    fn share(&mut self, before: Option<&Self>, namespaces: &mut Namespaces) {
-        self.names.share(before.map(|before| &before.names), namespaces);
+    fn identity_mut(&mut self) -> &mut Names {
+        &mut self.names
     }
 }
 
@@ -184,21 +178,18 @@ pub struct DeploymentVersion {
 
 impl Record for DeploymentVersion {
     type Object = Deployment;
+    type Identity = Names;
 
     fn of(made: Deployment) -> Self {
         DeploymentVersion { names: made.metadata.into() }
     }
 
-    fn place(&self) -> (&str, &str) {
-        self.names.place()
+    fn identity(&self) -> &Names {
+        &self.names
     }
 
-    fn id(&self) -> &str {
-        &self.names.uid
-    }
-
-    fn share(&mut self, before: Option<&Self>, namespaces: &mut Namespaces) {
-        self.names.share(before.map(|before| &before.names), namespaces);
+    fn identity_mut(&mut self) -> &mut Names {
+        &mut self.names
     }
 }
 
