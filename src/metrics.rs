@@ -149,6 +149,8 @@ impl Metrics {
     /// None in practice: writing to a string does not fail.
     pub fn text(&self, figures: &Figures) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
+        let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+        table::BUILD_INFO.put(&mut registry, gauges([(version, Some(1.0))]));
         table::RPC_DURATION.put(&mut registry, self.rpc_duration.clone());
         table::RPC_ERRORS.put(&mut registry, self.rpc_errors.clone());
         put_pools(&mut registry, &figures.pools);

@@ -64,6 +64,8 @@ macro_rules! table {
 }
 
 table! {
+    BUILD_INFO = Gauge "pliant_build_info" ["version"],
+        "Always 1; its label is the version of the program";
     RPC_DURATION = Histogram "pliant_rpc_duration_seconds" ["method"],
         "How long calls of the CSI protocol took";
     RPC_ERRORS = Counter "pliant_rpc_errors_total" ["method", "code"],

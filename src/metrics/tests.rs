@@ -101,7 +101,9 @@ fn every_figure_is_told_as_it_is() {
     let told: Vec<&str> = text
         .lines()
         .filter(|line| !line.starts_with('#') && !line.contains("_bucket{"))
-        .filter(|line| !line.starts_with("pliant_resident"))
+        .filter(|line| {
+            !line.starts_with("pliant_resident") && !line.starts_with("pliant_build_info")
+        })
         .collect();
     let id = id().to_string();
     assert_eq!(
@@ -155,6 +157,12 @@ fn every_figure_is_told_as_it_is() {
         ]
     );
     assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn the_version_of_the_program_is_a_label() {
+    let line = format!("pliant_build_info{{version=\"{}\"}} 1.0\n", env!("CARGO_PKG_VERSION"));
+    assert!(text().contains(&line));
 }
 
 #[test]
