@@ -3,12 +3,14 @@
 #![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::unistd::geteuid;
@@ -31,6 +33,11 @@ struct Served {
 impl Served {
     /// One with this as its standard error; `None` where this user may not run it.
     fn start(errors: Stdio) -> Option<Served> {
+        Served::start_as(Command::new(cargo_bin("pliant")).stderr(errors))
+    }
+
+    /// One that this command starts, to which its words are added.
+    fn start_as(command: &mut Command) -> Option<Served> {
         if !geteuid().is_root() {
             eprintln!("skipped: a driver needs root");
             return None;
@@ -39,12 +46,11 @@ impl Served {
         let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let made = Inotify::init(InitFlags::IN_CLOEXEC).unwrap();
         made.add_watch(dir.path(), AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO).unwrap();
-        let child = Command::new(cargo_bin("pliant"))
+        let child = command
             .args(["standalone", "--node-id=a", "--pool=fast=absent"])
             .arg(format!("--endpoint={}", dir.path().join("csi.sock").display()))
             .arg(format!("--state-dir={}", dir.path().join("state").display()))
             .arg(format!("--metrics-address={metrics}"))
-            .stderr(errors)
             .spawn()
             .unwrap();
         let mut served = Served { child, dir, metrics };
@@ -125,6 +131,75 @@ fn what_is_logged_while_it_can_be_is_not_lost() {
     assert_eq!(served.lost(), 0);
     let text = std::fs::read_to_string(log.path()).unwrap();
     assert!(text.contains("InvalidArgument") || text.contains("INVALID_ARGUMENT"), "{text}");
+}
+
+/// A file system of so many bytes in memory.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn new(size: u32) -> Small {
+        let dir = tempfile::tempdir().unwrap();
+        let options = format!("size={size}");
+        let none: Option<&str> = None;
+        mount(none, dir.path(), Some("tmpfs"), MsFlags::empty(), Some(options.as_str())).unwrap();
+        Small(dir)
+    }
+
+    /// Write to a file until nothing more fits.
+    fn fill(&self, name: &str) {
+        let mut file = File::create(self.0.path().join(name)).unwrap();
+        let error = loop {
+            if let Err(error) = file.write_all(&[0; 4096]) {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        umount2(self.0.path(), MntFlags::MNT_DETACH).ok();
+    }
+}
+
+#[test]
+fn a_log_on_a_disk_that_was_full_goes_on_once_there_is_space() {
+    if !geteuid().is_root() {
+        eprintln!("skipped: a driver needs root");
+        return;
+    }
+    let disk = Small::new(128 << 10);
+    let log = disk.0.path().join("log");
+    let Some(served) = Served::start(File::create(&log).unwrap().into()) else { return };
+    assert_eq!((served.answers(), served.lost()), ((Code::Ok, Code::InvalidArgument), 0));
+
+    disk.fill("other");
+    // Of the page that the log has some is free.
+    let full = (0..4096 / 16).any(|_| {
+        assert_eq!(served.answers(), (Code::Ok, Code::InvalidArgument));
+        served.lost() > 0
+    });
+    assert!(full, "nothing is lost on a full disk");
+
+    std::fs::remove_file(disk.0.path().join("other")).unwrap();
+    let (lost, before) = (served.lost(), std::fs::metadata(&log).unwrap().len());
+    assert_eq!((served.answers(), served.lost()), ((Code::Ok, Code::InvalidArgument), lost));
+    let text = std::fs::read_to_string(&log).unwrap();
+    let since = &text[usize::try_from(before).unwrap()..];
+    assert!(since.contains("INVALID_ARGUMENT") || since.contains("InvalidArgument"), "{since}");
+}
+
+#[test]
+fn what_the_driver_opens_never_takes_the_place_of_a_closed_standard_error() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#"exec "$0" "$@" <&- >&- 2>&-"#]).arg(cargo_bin("pliant"));
+    let Some(served) = Served::start_as(&mut shell) else { return };
+    assert_eq!(served.answers(), (Code::Ok, Code::InvalidArgument));
+    for number in 0..3 {
+        let file = format!("/proc/{}/fd/{number}", served.child.id());
+        assert_eq!(std::fs::read_link(file).unwrap(), Path::new("/dev/null"));
+    }
 }
 
 /// Exit code and standard error of a command with this as its standard output.
