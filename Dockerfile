@@ -13,6 +13,7 @@ COPY Cargo.toml Cargo.lock build.rs ./
 COPY proto proto
 COPY src/order.ld src/
 COPY e2e/image e2e/image
+COPY packaging/notices packaging/
 RUN e2e/image/build --dependencies
 COPY . .
 RUN e2e/image/build /out
@@ -25,6 +26,7 @@ LABEL org.opencontainers.image.title="pliant" \
 COPY e2e/image/packages e2e/image/install /usr/local/share/pliant/
 RUN /usr/local/share/pliant/install
 COPY --from=build /out/pliant /usr/local/bin/pliant
+COPY --from=build /out/THIRD-PARTY-NOTICES /usr/share/doc/pliant/
 COPY LICENSE /usr/share/doc/pliant/copyright
 # Root: mounting file systems and changing device-mapper tables need CAP_SYS_ADMIN in the host's own
 # user namespace, and the nodes of disks belong to root.
