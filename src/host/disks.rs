@@ -20,6 +20,10 @@ const OURS: &str = "-pliant--";
 const FOREIGN: [&str; 6] = ["nbd", "rbd", "rnbd", "drbd", "ublkb", "zd"];
 /// How a disk of NVMe over fabrics is reached; `pcie` is in the machine.
 const FABRICS: [&str; 4] = ["tcp", "rdma", "fc", "loop"];
+/// How disks of the block storage of clouds call themselves, which look as if they were in the machine: EBS, Google's
+/// persistent disks by NVMe and by SCSI, and Azure's managed disks. What such a machine has itself has other names.
+const CLOUD_DISKS: [&str; 4] =
+    ["Amazon Elastic Block Store", "nvme_card-pd", "PersistentDisk", "MSFT NVMe Accelerator v1.0"];
 
 /// What is below a loop device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -267,9 +271,16 @@ fn own_source(device: &Path) -> io::Result<Source> {
     let numbered = |driver: &&str| {
         name.strip_prefix(driver).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    let foreign =
-        FOREIGN.iter().any(numbered) || is_behind_a_session(device) || is_behind_a_fabric(device)?;
+    let foreign = FOREIGN.iter().any(numbered)
+        || is_in_a_cloud(device)
+        || is_behind_a_session(device)
+        || is_behind_a_fabric(device)?;
     Ok(if foreign { Source::Foreign } else { Source::Local })
+}
+
+/// Whether it is a disk of the block storage of a cloud.
+fn is_in_a_cloud(device: &Path) -> bool {
+    attribute(device, "device/model").is_some_and(|model| CLOUD_DISKS.contains(&model.as_str()))
 }
 
 /// Whether it is a disk of an iSCSI session or of a port of a fibre channel.
@@ -588,13 +599,20 @@ mod tests {
     fn what_another_storage_system_keeps_is_told_from_a_disk_of_the_machine() {
         let sys = tempfile::tempdir().unwrap();
         let root = sys.path();
-        let foreign = ["drbd0", "nbd0", "nvme1n1", "nvme2n1", "rbd0", "ublkb0", "zd0"];
-        let local = ["dm-8", "md1", "nvme0n1", "sda", "zdata", "dm-9", "md2"];
+        let foreign =
+            ["drbd0", "nbd0", "nvme1n1", "nvme2n1", "nvme3n1", "rbd0", "sdb", "ublkb0", "zd0"];
+        let local = ["dm-8", "md1", "nvme0n1", "nvme4n1", "sda", "zdata", "dm-9", "md2"];
         for (minor, name) in foreign.iter().chain(&local).enumerate() {
             device(root, name, &format!("300:{minor}"), "2048");
         }
         put(root, &[("nvme0n1/device/transport", "pcie"), ("nvme1n1/device/transport", "tcp")]);
         put(root, &[("nvme2n1/device/nvme2/transport", "rdma"), ("nvme2n1/device/x", "")]);
+        let models = [("nvme3n1", "Amazon Elastic Block Store"), ("sdb", "PersistentDisk")];
+        let own = [("nvme4n1", "Amazon EC2 NVMe Instance Storage"), ("sda", "EphemeralDisk")];
+        for (name, model) in models.into_iter().chain(own) {
+            // The kernel fills it with spaces.
+            put(root, &[(&format!("{name}/device/model"), &format!("{model:<40}\n"))]);
+        }
         put(root, &[("dm-8/slaves/sda/x", ""), ("md1/slaves/sda1/x", "")]);
         put(root, &[("sda/sda1/partition", "1")]);
         put(root, &[("dm-9/slaves/rbd0/x", ""), ("md2/slaves/nbd0p1/x", "")]);

@@ -35,8 +35,8 @@ pub enum Source {
     Local,
     /// In a file, through a loop device.
     File,
-    /// In another storage system or another machine (nbd, rbd, iSCSI, NVMe over fabrics, …), whose
-    /// driver may have given the disk to a workload.
+    /// In another storage system or another machine (nbd, rbd, iSCSI, NVMe over fabrics, block storage of a
+    /// cloud, …), whose driver may have given the disk to a workload.
     Foreign,
 }
 
