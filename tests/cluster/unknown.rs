@@ -2,11 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{
+    Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
+};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Resource, ResourceExt};
-use pliant::api::{NodeStorage, Pool, PvcAutoscaler};
+use pliant::api::{
+    ArchivePopulator, NodeStorage, Pool, PvcAutoscaler, PvcSourcePopulator, VolumeRequest,
+};
 use pliant::ask;
 use pliant::ask::explain::State;
 use pliant::doctor::{Finding, Level};
@@ -46,13 +52,28 @@ async fn full() -> (World, impl Sized) {
     world.api.put(&claim("100Mi"));
     world.api.put(&user());
     world.api.put_json::<Pool>(json!({"metadata": {"name": "fast"}, "spec": {"groups": ["vg0"]}}));
+    let volume = "aaaaaaaa-aaaaaaaaaaaaaaaaaaaaaaaaaa";
+    let request = json!({"node": "alpha", "volume": volume, "work": {"inspect": {}}});
+    world.api.put_json::<VolumeRequest>(json!({"metadata": {"name": "one"}, "spec": request}));
+    let db = json!({"name": "db", "namespace": "default"});
+    let template = json!({"spec": {"containers": []}});
+    let set = json!({"selector": {}, "serviceName": "db", "template": template});
+    world.api.put_json::<StatefulSet>(json!({"metadata": db, "spec": set}));
+    let hard = json!({"hard": {"requests.storage": "1Gi"}});
+    world.api.put_json::<ResourceQuota>(json!({"metadata": db, "spec": hard}));
+    let about = json!({"kind": "PersistentVolumeClaim", "name": "db", "namespace": "default"});
+    world.api.put_json::<Event>(json!({"metadata": db, "regarding": about, "eventTime": null}));
+    let from = json!({"sourcePvcRef": {"name": "other"}});
+    world.api.put_json::<PvcSourcePopulator>(json!({"metadata": db, "spec": from}));
+    let from = json!({"url": "https://x/y.tar"});
+    world.api.put_json::<ArchivePopulator>(json!({"metadata": db, "spec": from}));
     (world, (cluster, machine))
 }
 
 /// Each kind: its plural, and how its objects become unreadable.
 type Kind = (&'static str, fn(&FakeApi));
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 17] = [
     ("customresourcedefinitions", spoil::<CustomResourceDefinition>),
     ("csidrivers", spoil::<CSIDriver>),
     ("storageclasses", spoil::<StorageClass>),
@@ -64,6 +85,12 @@ const KINDS: [Kind; 11] = [
     ("persistentvolumes", spoil::<PersistentVolume>),
     ("persistentvolumeclaims", spoil::<PersistentVolumeClaim>),
     ("pvcautoscalers", spoil::<PvcAutoscaler>),
+    ("volumerequests", spoil::<VolumeRequest>),
+    ("statefulsets", spoil::<StatefulSet>),
+    ("resourcequotas", spoil::<ResourceQuota>),
+    ("events", spoil::<Event>),
+    ("pvcsourcepopulators", spoil::<PvcSourcePopulator>),
+    ("archivepopulators", spoil::<ArchivePopulator>),
 ];
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,9 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::{CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, Released, STORAGES, Seen, VOLUMES};
+use super::{
+    CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, REQUESTS, Released, STORAGES, Seen, VOLUMES,
+};
 use crate::api::{Health, NodeStorage, NodeStorageStatus, Pool, PoolOnNode, definitions};
 use crate::ask::{CONTROLLERS, adopt, is_ready};
 use crate::cluster::audit::{Difference, audit};
@@ -265,7 +267,12 @@ pub(super) fn differences(seen: &Seen, program: &str, on: Option<&str>) -> Vec<F
         ),
     };
     let found = audit(&seen.storages, &seen.volumes, &seen.requests);
-    found.iter().filter(|one| on.is_none_or(|on| one.node() == on)).map(finding).collect()
+    // A volume that a request is about gets its PersistentVolume in a moment, or goes.
+    let is_known = |one: &&Difference| {
+        seen.sees(REQUESTS) || !matches!(one, Difference::VolumeWithoutPv { .. })
+    };
+    let is_asked = |one: &&Difference| on.is_none_or(|on| one.node() == on);
+    found.iter().filter(is_known).filter(is_asked).map(finding).collect()
 }
 
 /// PersistentVolumes that keep their volumes for whoever wants them again, on all nodes or on one.
