@@ -48,6 +48,7 @@ mod steps;
 mod stopped;
 mod summary;
 mod swap;
+mod taken;
 mod tell;
 mod turn;
 

@@ -56,8 +56,9 @@ pub use caught::{
 };
 pub use claim::{
     Binding, CLASS, ClaimSizes, DETACHED_FOR, EXCHANGE, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY,
-    RESIZER_WOKEN_FOR, UnreadableSize, VOLUME, capacity, class_of, is_resizing, own_words, refusal,
-    refused_size, requested, resize_error, tried_size, untrue_notes, volume_name,
+    RESIZER_WOKEN_FOR, UnreadableSize, VOLUME, capacity, class_of, is_resizing, lacks_claim,
+    own_words, refusal, refused_size, requested, resize_error, tried_size, untrue_notes,
+    volume_name,
 };
 pub use clock::{Clock, ClockSkew};
 pub use decode::{

@@ -26,12 +26,19 @@ pub enum Verdict {
 /// volume that has the name of the template. A volume that the StatefulSet's own
 /// `volumeClaimTemplates` have is left to them. A pod whose claim keeps its name and gets another volume
 /// gets our scheduling gate, and so does one whose new claim may have been filled before the status says that the
-/// old volume is unused. Deciding again on the outcome is [`Verdict::AsItIs`].
+/// old volume is unused, or that `lacks_claim`: the one that a swap has made for it is not there, though another one
+/// of its name may be. Deciding again on the outcome is [`Verdict::AsItIs`].
 ///
 /// Never the old claim while it is copied: what a pod would write there then would be lost.
-pub fn decide(pod: &Pod, workload: &StatefulSet, autoscalers: &[PvcAutoscaler]) -> Verdict {
+pub fn decide(
+    pod: &Pod,
+    workload: &StatefulSet,
+    autoscalers: &[PvcAutoscaler],
+    lacks_claim: bool,
+) -> Verdict {
+    let is_held = lacks_claim || autoscalers.iter().any(|one| one.holds(pod));
     let changes = volumes(pod, workload, autoscalers)
-        .and_then(|volumes| Ok((volumes, gate(pod, autoscalers)?)))
+        .and_then(|volumes| Ok((volumes, gate(pod, is_held)?)))
         .map(|(volumes, gate)| volumes.into_iter().chain(gate).collect::<Vec<_>>());
     match changes {
         Ok(none) if none.is_empty() => Verdict::AsItIs,
@@ -74,11 +81,10 @@ fn volumes(
     Ok((!is_same(&volumes, &had)).then(|| set("/spec/volumes", json!(volumes))))
 }
 
-/// The changes after which a pod is not scheduled, if a claim of it gets another volume or has not all yet; or why it is not
-/// made yet.
-fn gate(pod: &Pod, autoscalers: &[PvcAutoscaler]) -> Result<Vec<PatchOperation>, String> {
+/// The changes after which a pod is not scheduled, if it is held; or why it is not made yet.
+fn gate(pod: &Pod, is_held: bool) -> Result<Vec<PatchOperation>, String> {
     let is_marked = is_gated(pod) && pod.labels().contains_key(GATE);
-    if is_marked || !autoscalers.iter().any(|one| one.holds(pod)) {
+    if is_marked || !is_held {
         return Ok(Vec::new());
     }
     let spec = pod.spec.as_ref();

@@ -23,7 +23,7 @@ use super::guests::Guest;
 use super::{Verdict, Workload, decide};
 use crate::api::{PvcAutoscaler, StatefulSetName, SwapPhase, controlling_stateful_set};
 use crate::causes;
-use crate::cluster::list;
+use crate::cluster::{lacks_claim, list};
 use crate::panics::caught;
 
 /// How long is looked: less than the API server waits for the answer.
@@ -164,7 +164,11 @@ async fn verdict(client: &Client, namespace: &str, pod: &Pod) -> Result<Verdict,
         )));
     }
     Ok(match workload {
-        Some(workload) => decide(pod, &workload, &autoscalers.items),
+        Some(workload) => {
+            let looked = lacks_claim(client, namespace, pod, &autoscalers.items);
+            let lacks_claim = Box::pin(looked).await?;
+            decide(pod, &workload, &autoscalers.items, lacks_claim)
+        }
         None => {
             Verdict::Not(format!("StatefulSet {} of pod {} is gone", owner.name, pod.name_any()))
         }

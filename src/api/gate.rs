@@ -60,6 +60,14 @@ impl PvcAutoscaler {
         entry.is_some_and(|(entry, named)| entry.claim_of_pod() != named.claim_name)
     }
 
+    /// Name and uid of the claim that a pod of its namespace is to have, where its swap knows both: a pod is not to
+    /// be scheduled with another claim of that name.
+    pub fn known_claim(&self, pod: &Pod) -> Option<(&str, &str)> {
+        let entry = self.told_of(pod)?;
+        let name = entry.claim_of_pod();
+        Some((name, entry.known_uid(name)?))
+    }
+
     /// Whether its status tells of a pod of its namespace.
     pub fn tells_of(&self, pod: &Pod) -> bool {
         self.told_of(pod).is_some()

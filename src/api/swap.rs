@@ -68,6 +68,11 @@ pub struct Swap {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub claim_uid: Option<String>,
+    /// Uid of the active claim that the pod leaves to have again what it had before: another claim of its name is
+    /// not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub active_claim_uid: Option<String>,
     /// Whether the active claim keeps its name: it gets the volume of the new claim, and that one its.
     #[serde(default, skip_serializing_if = "is_false")]
     pub keeps_name: bool,
@@ -227,9 +232,10 @@ impl Swap {
 
     /// Whether a pod that is made now is not to be scheduled yet: its claim has a volume, and not the one that
     /// it is to have, or one that is not open yet; or a user may have let it be filled while the old volume could
-    /// still be written to.
+    /// still be written to; or the new claim is being made, and another client may be the first who makes one of its
+    /// name.
     pub const fn holds_pod(&self) -> bool {
-        let may_lack_something = !self.is_proved_unused();
+        let may_lack_something = !self.is_proved_unused() || self.claim_uid.is_none();
         (self.keeps_name || self.returns || may_lack_something) && self.is_away_from_pod()
     }
 

@@ -77,7 +77,10 @@ impl Turn<'_> {
     /// Whether the swap under way is to be given up, and can be.
     pub(super) fn is_to_abort(&self) -> bool {
         let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
+        // Of one that gives back what was before, since the other claim was lost, there is nothing that the pod keeps.
+        let is_lost = self.seen.taken.contains_key(&self.entry.active_claim);
         phase.is_some_and(can_be_aborted)
+            && !is_lost
             && is_wanted_aborted(&self.seen.autoscaler.spec, &self.entry)
     }
 

@@ -11,7 +11,9 @@ use crate::autoscaler::WRITER;
 use crate::autoscaler::exchange::record;
 use crate::autoscaler::keeper::Keeper;
 use crate::causes;
-use crate::cluster::{PodVersion, caught_in_time, list, report_unfinished, volume_of, writes};
+use crate::cluster::{
+    PodVersion, caught_in_time, lacks_claim, list, report_unfinished, volume_of, writes,
+};
 use crate::volume::Use;
 
 impl Keeper {
@@ -55,6 +57,9 @@ impl Keeper {
         }
         if all.items.iter().any(|one| one.holds(&pod) || one.outdates(&pod)) {
             return Ok(false); // Its status says so when it is over, and is watched.
+        }
+        if lacks_claim(&self.client, &namespace, &pod, &all.items).await? {
+            return Ok(true);
         }
         let is_told = all.items.iter().any(|one| one.tells_of(&pod));
         if self.waits_for_volume(&namespace, &pod, is_told).await? {

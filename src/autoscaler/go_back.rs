@@ -174,11 +174,14 @@ impl Turn<'_> {
         let Some(before) = self.entry.before_mut() else { return };
         before.fence = None; // It is to be opened, and no longer to be closed.
         let (claim, claim_uid) = (before.claim.clone(), Some(before.uid.clone()));
+        // Where the claim keeps its name, the two change volumes, and each stays what it is.
+        let active_claim_uid = self.uid_of_active().filter(|_| !self.seen.makes_claims());
         self.says.next = Some(self.what_is_left(&claim));
         (self.entry.peak, self.entry.shrink) = (None, None);
         self.entry.swap = Some(Swap {
             claim,
             claim_uid,
+            active_claim_uid,
             keeps_name: self.seen.makes_claims(),
             returns: true,
             generation: self.seen.generation(),
@@ -187,6 +190,13 @@ impl Turn<'_> {
             ..Swap::default()
         });
         self.go_back();
+    }
+
+    /// Uid of the active claim, also of one that was deleted in the midst of a swap.
+    fn uid_of_active(&self) -> Option<String> {
+        let active = &self.entry.active_claim;
+        let there = || self.seen.claim(active).map(|claim| uid(&claim.metadata));
+        self.entry.known_uid(active).or_else(there).map(str::to_owned)
     }
 
     /// True if the claim was deleted that a swap has given the pod, so that this starts no more: nothing makes that
@@ -207,10 +217,7 @@ impl Turn<'_> {
             let there = self.seen.claim(name).filter(|claim| !is_ending(&claim.metadata));
             there.is_some_and(|claim| self::uid(&claim.metadata) == uid)
         });
-        let Some((before, uid)) = there else {
-            self.entry.swap = None;
-            return;
-        };
+        let Some((before, uid)) = there else { return self.begin_anew() };
         if let Some(why) = self.lacks_before(&before, &uid) {
             let message = format!(
                 "claim {} of pod {} was deleted before the pod was ready with it, and {why}; or begin with an empty \
@@ -226,12 +233,34 @@ impl Turn<'_> {
         self.begin_return();
     }
 
+    /// Neither what the pod has nor what it had before is there any more: it begins with an empty claim, unless another
+    /// client's has the name.
+    fn begin_anew(&mut self) {
+        let active = self.entry.active_claim.clone();
+        if !self.seen.taken.contains_key(&active) {
+            self.entry.swap = None;
+            return;
+        }
+        let message = format!(
+            "claim {active} of pod {} was deleted, and so was the one that it had before; another client made the claim \
+             that has the name now, and the pod does not get that. Delete it, and the pod begins with an empty claim: \
+             `kubectl delete pvc {active}`",
+            self.pod()
+        );
+        self.wait(AutoscalerReason::ClaimTaken, message);
+    }
+
     /// Why a pod gets again what it had before, although no person has asked for that.
     fn lost_claim(&self, before: &str) -> String {
+        let active = &self.entry.active_claim;
+        let taken = if self.seen.taken.contains_key(active) {
+            "; another client made the claim that has the name now, and that is not used"
+        } else {
+            ""
+        };
         format!(
-            "claim {} of pod {} was deleted before the pod was ready with it, so the pod gets claim {before} again, \
-             as it was before the swap",
-            self.entry.active_claim,
+            "claim {active} of pod {} was deleted before the pod was ready with it, so the pod gets claim {before} \
+             again, as it was before the swap{taken}",
             self.pod()
         )
     }
@@ -283,11 +312,7 @@ impl Turn<'_> {
         let known = self.entry.retained.iter().find(|old| old.claim == to);
         let known = known.map(|old| old.uid.clone()).unwrap_or_default();
         if let Some(why) = self.lacks_before(&to, &known) {
-            if self.has_lost_claim() {
-                self.entry.swap = None; // Neither is there any more.
-                return;
-            }
-            return self.give_up(&why);
+            return if self.has_lost_claim() { self.begin_anew() } else { self.give_up(&why) };
         }
         if self.has_lost_claim() {
             let why = self.lost_claim(&to);
@@ -378,6 +403,7 @@ impl Turn<'_> {
         let swap = self.swap_mut();
         (swap.phase, swap.progress, swap.message) = (SwapPhase::Soaking, None, None);
         (swap.fence, swap.unused_at, swap.reopened) = (None, None, None);
+        swap.active_claim_uid = None; // That is the other one now.
         self.note_return();
         self.soak();
     }

@@ -17,6 +17,7 @@ use crate::api::{
 use crate::autoscaler::coverage::Coverage;
 use crate::autoscaler::detached::DetachedNote;
 use crate::autoscaler::exchange::Exchange;
+use crate::autoscaler::plan::is_copy;
 use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::{Drift, KEPT_BY};
 use crate::bytes::Bytes;
@@ -39,7 +40,7 @@ pub(super) struct Seen {
     pub workload: Option<Workload>,
     /// By name: the claims that are kept here, and those that could be.
     pub claims: BTreeMap<String, PersistentVolumeClaim>,
-    /// Claims that have the names of new ones of swaps, and other uids than the status says: they are left out above.
+    /// Claims that have the names of those of swaps, and are other clients': they are left out above.
     pub taken: BTreeMap<String, PersistentVolumeClaim>,
     /// The one that keeps these claims in the place of this one: an older one of the same workload and
     /// template.
@@ -342,15 +343,23 @@ impl Seen {
         self.pods.iter().find(|pod| pod.name_any() == name && is_its(pod))
     }
 
-    /// Leave out claims that have the names of those of swaps, and other uids than the status says.
+    /// Leave out claims that have the names of those of swaps, and other uids than the status says; where it says none
+    /// yet, those that were made for no swap.
     pub fn leave_out_taken(&mut self) {
-        let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        let known = ordinals.filter_map(|one| one.swap.as_ref());
-        let known = known.filter_map(|swap| Some((&swap.claim, swap.claim_uid.as_deref()?)));
-        let is_another = |(name, known): &(&String, &str)| {
-            self.claims.get(*name).is_some_and(|claim| uid(&claim.metadata) != *known)
+        let is_another = |one: &OrdinalStatus, name: &str| {
+            let Some(claim) = self.claims.get(name) else { return false };
+            let is_made = one.swap.as_ref().is_some_and(|swap| swap.claim == name && !swap.returns);
+            match one.known_uid(name) {
+                Some(known) => uid(&claim.metadata) != known,
+                None => is_made && !is_copy(claim),
+            }
         };
-        let names: Vec<String> = known.filter(is_another).map(|(name, _)| name.clone()).collect();
+        let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        let names = ordinals.flat_map(|one| {
+            let names = [Some(&one.active_claim), one.swap.as_ref().map(|swap| &swap.claim)];
+            names.into_iter().flatten().filter(|name| is_another(one, name))
+        });
+        let names: Vec<String> = names.cloned().collect();
         let taken = names.into_iter().filter_map(|name| self.claims.remove_entry(&name));
         self.taken = taken.collect();
     }
@@ -433,10 +442,17 @@ impl Seen {
         self.sources.get(claim)?.status.as_ref()?.of(there)
     }
 
-    /// The pods that may write to a claim, those of ours that only read it left out.
+    /// The pods that may write to a claim, those of ours that only read it left out. Of a claim that is gone, and whose
+    /// name another client's has, only pods of the workload count: others were never given it.
     pub fn writers(&self, claim: &str) -> Vec<&PodSummary> {
         let names = crate::populators::writers(&self.pods, claim);
-        self.pods.iter().filter(|pod| names.contains(&pod.name_any())).collect()
+        let set = self.autoscaler.spec.stateful_set();
+        let is_of_workload = |pod: &PodSummary| {
+            controlling_stateful_set(pod).is_some_and(|owner| Some(&*owner.name) == set)
+        };
+        let is_taken = self.taken.contains_key(claim);
+        let writers = self.pods.iter().filter(|pod| names.contains(&pod.name_any()));
+        writers.filter(|pod| !is_taken || is_of_workload(pod)).collect()
     }
 
     /// The pods that name a claim, also those that only read it.

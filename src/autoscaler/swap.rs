@@ -42,7 +42,8 @@ impl Turn<'_> {
     pub(super) fn make_missing(&mut self, name: &str, from: &str) -> bool {
         let (ordinal, size) = (self.entry.ordinal, size_of(self.seen, &self.entry));
         let claim = name.to_owned();
-        if self.seen.taken.contains_key(name) {
+        let is_known = self.entry.known_uid(name).is_some();
+        if is_known && self.seen.taken.contains_key(name) {
             let message = format!(
                 "claim {name} has another uid than the one that was made for the swap of pod {}: another client made \
                  it, and it is not used; delete it, or edit the template",
@@ -55,14 +56,15 @@ impl Turn<'_> {
             let (claim, from) = (claim.clone(), from.to_owned());
             self.steps.push(Step::MakeSource { ordinal, claim, from });
         }
-        let Some(there) = self.seen.claim(name) else {
+        let there = self.seen.claim(name).or_else(|| self.seen.taken.get(name));
+        let Some(there) = there else {
             self.swap_mut().claim_uid = None;
             let (from, node) = (from.to_owned(), self.swap_mut().node.clone());
             self.note_larger_size(size);
             self.steps.push(Step::MakeCopy { ordinal, claim, size, from, node });
             return false;
         };
-        if self.seen.keeps(there) {
+        if self.seen.keeps(there) && is_copy(there) {
             return self.seen.sources.contains_key(name);
         }
         // It was made for this swap, and only the label was taken off by which it is found.
@@ -373,7 +375,7 @@ impl Turn<'_> {
         let copy = self.seen.claim(&name).filter(|claim| !self.returns() && is_fillable(claim));
         self.steps.extend(copy.map(drop_as_seen));
         self.report_unended_copy(&name, &self.entry.active_claim.clone());
-        if !self.is_given_back() {
+        if !self.is_given_back() || self.has_taken_claim() {
             return;
         }
         // No pod can start with a claim that is to go and has no volume, and none is put into it: that may take as
@@ -536,7 +538,7 @@ impl Turn<'_> {
 
 /// Within how many seconds a pod is to go whose own time is none: it would be gone at once for Kubernetes,
 /// whatever its containers do.
-fn seconds_for(pod: &PodSummary) -> Option<u32> {
+pub(super) fn seconds_for(pod: &PodSummary) -> Option<u32> {
     let own = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
     (own == Some(0)).then_some(1)
 }
@@ -564,7 +566,7 @@ pub(super) fn filled_too_early(name: &str, from: &str) -> String {
 }
 
 /// True if a pod is on a node, and has not ended.
-fn is_on_node(pod: &PodSummary) -> bool {
+pub(super) fn is_on_node(pod: &PodSummary) -> bool {
     pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) && !has_ended(pod)
 }
 

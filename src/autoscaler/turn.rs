@@ -15,6 +15,7 @@ use crate::autoscaler::plan::{Says, size_of};
 use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid, uses};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::is_due;
+use crate::autoscaler::taken::holds_at_our_gate;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, make};
 use crate::cluster::{ClaimSizes, PodSummary, UnreadableSize, requested};
 
@@ -74,6 +75,7 @@ impl<'a> Turn<'a> {
             turn.tell_of_return();
         }
         turn.report_late_return();
+        turn.leave_taken_claim();
         turn.replace_waiting_pod();
         turn.reinstate();
         turn.close_retained();
@@ -103,27 +105,36 @@ impl<'a> Turn<'a> {
     }
 
     /// A pod that was made before the webhook was asked for it waits for a claim that is not its own, and
-    /// always will. It was never on a node.
+    /// always will; one without our gate waits for a claim whose name is another client's by now, and might be
+    /// scheduled with that. It was never on a node.
     fn replace_waiting_pod(&mut self) {
         let expected = self.entry.claim_of_pod();
+        let is_taken = self.seen.taken.contains_key(expected);
         let waits = |pod: &&PodSummary| {
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
-            node.is_none() && !is_ending(&pod.metadata) && !uses(pod, expected)
+            let is_wrong = !uses(pod, expected) || is_taken && !holds_at_our_gate(pod);
+            node.is_none() && !is_ending(&pod.metadata) && is_wrong
         };
-        let is_ours = self.seen.coverage == Coverage::Covered && !self.seen.claims_are_fixed();
-        let pod = self.seen.pod(self.entry.ordinal).filter(|pod| is_ours && waits(pod));
-        let is_planned = |pod: &PodSummary| {
-            let name = pod.name_any();
-            self.steps.iter().any(|step| match step {
-                Step::Evict { pod, .. } | Step::DropPod { pod, .. } => *pod == name,
-                _ => false,
-            })
-        };
-        if let Some(pod) = pod.filter(|pod| !is_planned(pod)) {
+        let pod = self.seen.pod(self.entry.ordinal).filter(|pod| self.gives_claims() && waits(pod));
+        if let Some(pod) = pod.filter(|pod| !self.is_asked_to_go(pod)) {
             let uid = uid(&pod.metadata).to_owned();
             let version = pod.resource_version();
             self.steps.push(Step::DropPod { pod: pod.name_any(), uid, version });
         }
+    }
+
+    /// Whether a pod that is made again gets the claim that it is to have.
+    pub(super) fn gives_claims(&self) -> bool {
+        self.seen.coverage == Coverage::Covered && !self.seen.claims_are_fixed()
+    }
+
+    /// Whether a pod is to go after this turn.
+    pub(super) fn is_asked_to_go(&self, pod: &PodSummary) -> bool {
+        let name = pod.name_any();
+        self.steps.iter().any(|step| match step {
+            Step::Evict { pod, .. } | Step::DropPod { pod, .. } => *pod == name,
+            _ => false,
+        })
     }
 
     /// What failed for one specification may be tried for another. A shrink that nobody has asked for is

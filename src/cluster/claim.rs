@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
+use kube::{Api, Client};
 use serde::{Deserialize, Serialize};
 
-use crate::api::Quantity;
+use crate::api::{PvcAutoscaler, Quantity};
 use crate::bytes::ParseBytesError;
 use crate::cluster::volume_of;
 use crate::volume::VolumeKey;
@@ -35,6 +36,27 @@ pub const HELD_BY_SWAP: &str = "pliant.io/swap";
 
 /// The finalizer of what fills a claim, and of the claim.
 pub const HELD_BY_POPULATOR: &str = "pliant.io/populator";
+
+/// Whether the claim that a pod is to have is not there, as one of these PvcAutoscalers knows it by its uid: another
+/// client may have made one of its name.
+///
+/// # Errors
+/// What the API server says.
+pub async fn lacks_claim(
+    client: &Client,
+    namespace: &str,
+    pod: &Pod,
+    autoscalers: &[PvcAutoscaler],
+) -> Result<bool, kube::Error> {
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    for (name, uid) in autoscalers.iter().filter_map(|one| one.known_claim(pod)) {
+        let there = claims.get_metadata_opt(name).await?;
+        if there.is_none_or(|there| there.metadata.uid.as_deref() != Some(uid)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
 
 /// How a claim is bound, as its controller says.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]

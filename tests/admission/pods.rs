@@ -9,6 +9,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use pliant::admission::{Clock, LIFE, Workload, covers};
 use pliant::testing::FakeApi;
 use serde_json::{Value, json};
@@ -87,6 +88,13 @@ impl Site {
 
     /// The claim that a pod gets as its volume `data`.
     pub async fn claim_of(&self, pod: &str) -> Value {
+        let made = self.made(pod).await;
+        assert_eq!(made["spec"]["volumes"][0]["name"], "data");
+        made["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"].clone()
+    }
+
+    /// A pod as it is made.
+    async fn made(&self, pod: &str) -> Value {
         let response = self.ask(pod, "CREATE").await;
         assert_eq!(
             (&response["allowed"], &response["patchType"]),
@@ -96,8 +104,7 @@ impl Site {
         let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
         let mut made = review(pod, "CREATE")["request"]["object"].clone();
         json_patch::patch(&mut made, &patch).unwrap();
-        assert_eq!(made["spec"]["volumes"][0]["name"], "data");
-        made["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"].clone()
+        made
     }
 }
 
@@ -142,13 +149,47 @@ async fn a_pod_whose_claim_gets_another_volume_waits_behind_a_gate() {
     let swap =
         json!({"phase": "Draining", "claim": "data-0-bb", "generation": 2, "keepsName": true});
     workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa", "swap": swap}]));
-    let answer = site.ask("db-0", "CREATE").await;
-    let patch: Vec<u8> = serde_json::from_value(answer["patch"].clone()).unwrap();
-    let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
-    let mut made = review("db-0", "CREATE")["request"]["object"].clone();
-    json_patch::patch(&mut made, &patch).unwrap();
+    let made = site.made("db-0").await;
     assert_eq!(made["spec"]["schedulingGates"], json!([{"name": "pliant.io/volume-exchange"}]));
     assert_eq!(made["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-0-aa");
+}
+
+/// The claim of a name, as it is there with this uid.
+fn put_claim(api: &FakeApi, name: &str, uid: &str) {
+    let claim = json!({"metadata": {"name": name, "namespace": SHOP, "uid": uid}, "spec": {},
+                       "status": {"phase": "Bound"}});
+    api.put(&serde_json::from_value::<PersistentVolumeClaim>(claim).unwrap());
+}
+
+#[tokio::test]
+async fn a_pod_waits_behind_a_gate_while_another_claim_has_the_name_of_its_own() {
+    let site = Site::start().await;
+    let swap = |phase: &str, claim: &str, uid: &str| {
+        json!({"phase": phase, "claim": claim, "claimUid": uid, "generation": 2,
+               "unusedAt": "2026-01-01T00:00:00Z"})
+    };
+    let returns = json!({"phase": "Planned", "claim": "data-0-aa", "claimUid": "old", "returns": true,
+                         "activeClaimUid": "made", "generation": 2});
+    let unknown = json!({"phase": "FinalCopy", "claim": "data-0-bb", "generation": 2});
+    put_claim(&site.api, "data-0-aa", "old");
+    for (active, swap, is_known) in [
+        ("data-0-aa", swap("FinalCopy", "data-0-bb", "made"), true),
+        ("data-0-aa", swap("Draining", "data-0-bb", "made"), true),
+        ("data-0-bb", swap("Soaking", "data-0-bb", "made"), true),
+        ("data-0-bb", returns, true),
+        ("data-0-aa", unknown, false), // It is made again at this moment, and whoever is first has the name.
+    ] {
+        workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": active, "swap": swap}]));
+        for (there, waits) in [(Some("another"), true), (None, true), (Some("made"), !is_known)] {
+            site.api.delete::<PersistentVolumeClaim>("shop/data-0-bb");
+            if let Some(uid) = there {
+                put_claim(&site.api, "data-0-bb", uid);
+            }
+            let gates = site.made("db-0").await["spec"]["schedulingGates"].clone();
+            let expected = json!([{"name": "pliant.io/volume-exchange"}]);
+            assert_eq!(gates == expected, waits, "{swap} {there:?}: {gates}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -390,21 +390,8 @@ fn what_a_restored_claim_tells_of_the_name_of_another_volume_is_not_believed() {
 
 /// A claim with data, as a backup restores it: it says that another one has taken its place.
 async fn restored(world: &World, name: &str, keeper: &str, by: &str) {
-    world.api.put(&object::<PersistentVolumeClaim>(json!({
-        "metadata": {
-            "name": name, "namespace": SHOP,
-            "labels": {KEPT_BY: keeper, "pliant.io/ordinal": "0"},
-            "annotations": {SUPERSEDED_BY: by, "volume.kubernetes.io/selected-node": "alpha"},
-        },
-        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "hdd",
-                 "resources": {"requests": {"storage": "4Gi"}}},
-        "status": {"phase": "Pending"},
-    })));
-    let is_bound = |api: &FakeApi| {
-        let claim: Option<PersistentVolumeClaim> = api.get(&format!("{SHOP}/{name}"));
-        claim.and_then(|claim| claim.status?.phase).as_deref() == Some("Bound")
-    };
-    world.api.until("it is bound", is_bound).await;
+    let labels = json!({KEPT_BY: keeper, "pliant.io/ordinal": "0"});
+    crate::world::restored(world, name, &labels, &json!({ SUPERSEDED_BY: by })).await;
 }
 
 #[test]

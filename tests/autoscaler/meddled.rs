@@ -3,7 +3,8 @@
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use pliant::api::{
-    AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, SwapPhase, is_gated,
+    AutoscalerPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator,
+    SwapPhase, is_gated,
 };
 use pliant::testing::FakeApi;
 use pliant::volume::Use;
@@ -11,7 +12,7 @@ use serde_json::json;
 
 use crate::block_on;
 use crate::play::Content;
-use crate::world::{SHOP, World, one_pod, swap};
+use crate::world::{SHOP, World, one_pod, restored, swap};
 
 #[test]
 fn a_copy_that_a_user_lets_begin_before_its_time_is_kept_and_no_pod_has_it() {
@@ -81,6 +82,40 @@ fn a_new_claim_that_is_deleted_before_its_pod_has_it_gives_the_pod_its_old_one()
         assert!(why.contains("was deleted before the pod was ready with it"), "{why}");
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_claim_of_another_client_that_takes_the_name_of_a_new_one_stays_as_it_is() {
+    block_on(async {
+        let (world, _operator) = one_pod(&[]).await;
+        let old = world.active(0).name_any();
+        world.play().starts_no_pod = true;
+        world.want("2Gi", "hdd", &json!({}));
+        let is_switched = |one: &OrdinalStatus| one.active_claim != old;
+        world.until("it is switched", |told| told.of(0).is_some_and(is_switched)).await;
+        let new = world.active(0).name_any();
+        world.api.delete::<PersistentVolumeClaim>(&format!("{SHOP}/{new}"));
+        let is_gone =
+            |api: &FakeApi| api.get::<PersistentVolumeClaim>(&format!("{SHOP}/{new}")).is_none();
+        world.api.until("it is gone", is_gone).await;
+        restored(&world, &new, &json!({}), &json!({})).await;
+        world.rest().await;
+        world.play().starts_no_pod = false;
+        let is_back = |told: &PvcAutoscalerStatus| told.reason.as_deref() == Some("RolledBack");
+        world.until("the pod has its old claim again", is_back).await;
+        world.rest().await;
+        assert_eq!(world.active(0).name_any(), old);
+        world.write();
+        let theirs = world.claim(&new).expect("it is another client's");
+        let is_held = theirs.finalizers().iter().any(|one| one == "pliant.io/swap");
+        assert!(theirs.labels().is_empty() && !is_held, "{theirs:?}");
+        assert!(!theirs.annotations().contains_key("pliant.io/superseded-by"), "{theirs:?}");
+        let retained = world.ordinal(0).retained;
+        assert!(retained.iter().all(|one| one.claim != new), "it goes when its time is over");
+        let volume = theirs.spec.unwrap().volume_name.unwrap();
+        assert_eq!(world.play().lets(&volume), Use::Any);
+        assert!(!matches!(world.play().contents.get(&volume), Some(Content::Whole(_))));
     });
 }
 

@@ -424,6 +424,23 @@ pub fn refuse_copies(world: &World) {
     });
 }
 
+/// A claim of another client is made, and is bound to a volume of its own.
+pub async fn restored(world: &World, name: &str, labels: &Value, annotations: &Value) {
+    let mut claim: PersistentVolumeClaim = object(json!({
+        "metadata": {"name": name, "namespace": SHOP, "labels": labels, "annotations": annotations},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "hdd",
+                 "resources": {"requests": {"storage": "4Gi"}}},
+        "status": {"phase": "Pending"},
+    }));
+    claim.annotations_mut().insert(SELECTED_NODE.to_owned(), "alpha".to_owned());
+    world.api.put(&claim);
+    let is_bound = |api: &FakeApi| {
+        let claim: Option<PersistentVolumeClaim> = api.get(&format!("{SHOP}/{name}"));
+        claim.is_some_and(|claim| phase(&claim) == "Bound")
+    };
+    world.api.until("it is bound", is_bound).await;
+}
+
 /// What the controller of StatefulSets, the webhook and the kubelets do.
 fn workloads(api: &FakeApi, play: &mut Play) -> bool {
     let pods = api.list::<Pod>();
@@ -451,7 +468,7 @@ fn make_pod(api: &FakeApi, set: &StatefulSet) -> bool {
         "spec": {"containers": [], "volumes": [volume]}, "status": {"phase": "Pending"},
     });
     let keeper: Option<PvcAutoscaler> = api.get(&format!("{SHOP}/nginx"));
-    if keeper.is_some_and(|keeper| keeper.holds(&object(pod.clone()))) {
+    if keeper.is_some_and(|keeper| keeper.holds(&object(pod.clone()))) || lacks_own(api, ordinal) {
         pod["spec"]["schedulingGates"] = json!([{ "name": GATE }]);
         pod["metadata"]["labels"] = json!({ GATE: "true" });
     }
@@ -475,6 +492,18 @@ fn own_claim(api: &FakeApi, ordinal: i32) -> String {
         })));
     }
     name
+}
+
+/// Whether the claim that a pod is to have is not there, as its swap knows it.
+fn lacks_own(api: &FakeApi, ordinal: i32) -> bool {
+    let keeper: Option<PvcAutoscaler> = api.get(&format!("{SHOP}/nginx"));
+    let entry = keeper.and_then(|keeper| keeper.status?.of(ordinal).cloned());
+    entry.is_some_and(|entry| {
+        let name = entry.claim_of_pod();
+        let there: Option<PersistentVolumeClaim> = api.get(&format!("{SHOP}/{name}"));
+        let there = there.and_then(|claim| claim.metadata.uid);
+        entry.known_uid(name).is_some_and(|known| there.as_deref() != Some(known))
+    })
 }
 
 /// The claim that the webhook gives a pod.

@@ -37,7 +37,7 @@ impl World {
         }
         let Some(claim) = self.injected() else { return false };
         let uid = self.uid();
-        let is_gated = self.holds_pod();
+        let is_gated = self.holds_pod() || self.lacks_claim();
         self.pod = Some(PodModel { uid, claim, is_running: false, is_gated });
         true
     }
@@ -46,6 +46,14 @@ impl World {
     fn holds_pod(&self) -> bool {
         let swap = self.status.of(0).and_then(|entry| entry.swap.as_ref());
         swap.is_some_and(Swap::holds_pod)
+    }
+
+    /// Whether the claim that the pod is to have is not there, as its swap knows it.
+    fn lacks_claim(&self) -> bool {
+        let Some(entry) = self.status.of(0) else { return false };
+        let name = entry.claim_of_pod();
+        let there = self.claims.get(name).map(|claim| claim.uid.to_string());
+        entry.known_uid(name).is_some_and(|known| there.as_deref() != Some(known))
     }
 
     /// An operator lets a pod be scheduled that waits for nothing any more.
@@ -60,7 +68,8 @@ impl World {
             !claim.is_copy || self.is_proved_complete(claim) && is_filled
         });
         let may_lack = !is_proved && self.status.of(0).is_none() && !self.left.keeps_names;
-        if self.holds_pod() || is_outdated || self.exchange.is_some() || is_for_a_copy || may_lack {
+        let is_held = self.holds_pod() || self.lacks_claim();
+        if is_held || is_outdated || self.exchange.is_some() || is_for_a_copy || may_lack {
             return false;
         }
         self.pod.as_mut().is_some_and(|pod| std::mem::take(&mut pod.is_gated))

@@ -9,6 +9,7 @@ use super::world::{
 };
 use super::{plan, settle};
 use crate::api::{AutoscalerPhase, Swap, SwapPhase};
+use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::detached::DetachedNote;
 use crate::autoscaler::seen::Seen;
 use crate::autoscaler::steps::Step;
@@ -402,4 +403,103 @@ fn another_claim_of_the_name_of_a_new_one_is_not_taken_for_it() {
     assert!(why.contains(&format!("claim {copy} has another uid")), "{why}");
     let told = plan(&soaks.seen(0)).status;
     assert!(told.ordinals[0].swap.as_ref().is_some_and(|swap| swap.returns), "{told:#?}");
+}
+
+/// A second swap is copied, and no pod has the new claim yet: with a claim of another client of its name.
+fn copied_and_taken(left: Left) -> (World, String) {
+    let is_copied = |world: &World| {
+        let mut sources = world.sources.values();
+        let is_filled = sources.any(|source| source.phase == FillingPhaseKey::Filled);
+        is_in(world, SwapPhase::FinalCopy) && is_filled && world.pod.is_some()
+    };
+    let mut world = swapped_again_until(left, &[Move::StartPod], is_copied);
+    let copy = swap(&world).expect("it goes on").claim.clone();
+    world.change(&copy, |claim| {
+        (claim.uid, claim.content, claim.is_copy, claim.has_labels) =
+            (250, Some(200), false, false);
+    });
+    (world, copy)
+}
+
+fn tells(steps: &[Step], reason: AutoscalerReason, words: &str) -> bool {
+    let is_it = |step: &Step| matches!(step, Step::Tell { reason: told, text, .. } if *told == reason && text.contains(words));
+    steps.iter().any(is_it)
+}
+
+#[test]
+fn a_pod_leaves_a_claim_of_another_client_that_has_the_name_of_its_own() {
+    let (mut world, copy) = copied_and_taken(NOTHING);
+    let drops = |steps: &[Step]| steps.iter().any(|step| matches!(step, Step::DropPod { .. }));
+    let is_gated = |world: &World| world.pod.as_ref().is_some_and(|pod| pod.is_gated);
+    assert!(!is_gated(&world), "it was made when its claim was its own");
+    let planned = plan(&world.seen(0));
+    assert!(drops(&planned.steps) && !evicts(&planned.steps), "it is made again: {planned:#?}");
+    // The scheduler was faster.
+    for is_unstarted in [true, false] {
+        let planned = plan(&on_its_node(&world, is_unstarted));
+        assert!(evicts(&planned.steps), "it writes to what is not its own: {planned:#?}");
+        let words = format!("pod db-0 has claim {copy}");
+        assert!(tells(&planned.steps, AutoscalerReason::ClaimTaken, &words), "{planned:#?}");
+    }
+    world.pod.as_mut().expect("it waits").is_gated = true;
+    assert!(!drops(&plan(&world.seen(0)).steps), "it is held as it should be");
+    assert!(world.after(Move::OpenGate).is_none(), "its gate opens onto another client's claim");
+}
+
+#[test]
+fn a_swap_that_is_given_up_leaves_no_pod_on_a_claim_of_another_client() {
+    let (mut world, copy) = copied_and_taken(NOTHING);
+    world.status.ordinals[0].swap.as_mut().expect("it goes on").phase = SwapPhase::RollingBack;
+    let mut given_back = world.clone();
+    given_back.status.ordinals[0].swap.as_mut().expect("it goes on").fence = None;
+    let planned = plan(&on_its_node(&given_back, false));
+    let phase = planned.status.ordinals[0].swap.as_ref().map(|swap| swap.phase);
+    assert_eq!(phase, Some(SwapPhase::RollingBack), "its pod has another client's claim");
+    assert!(evicts(&planned.steps), "{planned:#?}");
+    world.pod = None;
+    let end = settle(&world);
+    assert!(end.claims[&copy].content == Some(200) && end.status.ordinals[0].generation == 1);
+    assert_eq!(end.status.phase, AutoscalerPhase::Failed, "{end:#?}");
+}
+
+#[test]
+fn a_claim_of_another_client_that_is_not_bound_is_not_deleted_with_a_swap() {
+    let (mut world, copy) = copied_and_taken(NOTHING);
+    world.change(&copy, |claim| claim.content = None);
+    let swap = world.status.ordinals[0].swap.as_mut().expect("it goes on");
+    // It took the name while the new claim was to be made again.
+    (swap.phase, swap.claim_uid) = (SwapPhase::RollingBack, None);
+    let planned = plan(&world.seen(0));
+    let drops = |step: &Step| matches!(step, Step::DropClaim { claim, .. } if *claim == copy);
+    assert!(!planned.steps.iter().any(drops), "{planned:#?}");
+}
+
+#[test]
+fn where_both_claims_are_lost_no_pod_gets_one_of_another_client() {
+    let soaks = |world: &World| is_in(world, SwapPhase::Soaking);
+    let mut world = swapped_again_until(NOTHING, &[Move::StartPod], soaks);
+    let active = world.status.ordinals[0].active_claim.clone();
+    let before = world.status.ordinals[0].before().expect("it is kept").claim.clone();
+    world.change(&active, |claim| {
+        (claim.uid, claim.content, claim.is_copy, claim.has_labels) =
+            (250, Some(200), false, false);
+    });
+    let mut returns = world.clone();
+    returns.status = plan(&world.seen(0)).status;
+    for mut world in [world, returns] {
+        world.claims.remove(&before);
+        for _ in 0..3 {
+            let planned = plan(&world.seen(0));
+            let told = &planned.status;
+            assert_eq!(told.reason.as_deref(), Some("ClaimTaken"), "{told:#?}");
+            let why = told.message.clone().unwrap_or_default();
+            assert!(why.contains(&format!("kubectl delete pvc {active}")), "{why}");
+            let adopts = |step: &Step| matches!(step, Step::Adopt { .. });
+            assert!(!planned.steps.iter().any(adopts), "{planned:#?}");
+            world.status = planned.status;
+        }
+        world.claims.remove(&active);
+        let planned = plan(&world.seen(0)).status;
+        assert_ne!(planned.reason.as_deref(), Some("ClaimTaken"), "{planned:#?}");
+    }
 }

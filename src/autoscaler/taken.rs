@@ -1,0 +1,52 @@
+//! Claims of other clients that have the names of claims of swaps: no pod gets them, and one that has one leaves it. Pure.
+
+use kube::ResourceExt;
+
+use crate::api::holds_at_gate;
+use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::seen::{is_ending, uid, uses};
+use crate::autoscaler::steps::Step;
+use crate::autoscaler::swap::{is_on_node, seconds_for};
+use crate::autoscaler::turn::Turn;
+use crate::cluster::PodSummary;
+
+/// Whether a pod waits at our scheduling gate.
+pub(super) fn holds_at_our_gate(pod: &PodSummary) -> bool {
+    let spec = pod.spec.as_ref();
+    let gates = spec.into_iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
+    holds_at_gate(gates, spec.and_then(|spec| spec.node_name.as_ref()))
+}
+
+impl Turn<'_> {
+    /// The pod that is on a node with a claim of another client, and that claim.
+    fn on_taken_claim(&self) -> Option<(&PodSummary, &String)> {
+        let pod = self.seen.pod(self.entry.ordinal).filter(|pod| is_on_node(pod))?;
+        let name = self.seen.taken.keys().find(|name| uses(pod, name))?;
+        Some((pod, name))
+    }
+
+    /// Whether the pod is on a node with a claim of another client.
+    pub(super) fn has_taken_claim(&self) -> bool {
+        self.on_taken_claim().is_some()
+    }
+
+    /// Stop a pod that was scheduled with a claim of another client before it could be held: what it writes there is not
+    /// in the claim that it gets.
+    pub(super) fn leave_taken_claim(&mut self) {
+        let Some((pod, claim)) = self.on_taken_claim() else { return };
+        let (name, pod_uid) = (pod.name_any(), uid(&pod.metadata).to_owned());
+        let stops = !is_ending(&pod.metadata) && !self.is_asked_to_go(pod) && self.gives_claims();
+        let evict =
+            Step::Evict { pod: name.clone(), uid: pod_uid.clone(), within: seconds_for(pod) };
+        let message = format!(
+            "pod {name} has claim {claim}, which another client made under the name of the one that was made for its \
+             swap: the pod is stopped, and what it has written there stays in that claim; copy out of it what is \
+             needed before you delete it"
+        );
+        let subject = format!("{claim}/{pod_uid}");
+        self.tell(AutoscalerReason::ClaimTaken, &subject, message.clone());
+        let may_stop = stops && self.may_evict();
+        self.steps.extend(may_stop.then_some(evict));
+        self.wait(AutoscalerReason::ClaimTaken, message);
+    }
+}
