@@ -381,8 +381,8 @@ pub struct OrdinalStatus {
     /// What was asked for by `spec.rollBack` and done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rolled_back: Option<RolledBack>,
-    /// The generation that the pod left last to have again what it had before: `spec.rollBack` from that one is done,
-    /// and from another one that the pod has no more it came too late.
+    /// The generation that the pod left last to have again what it had before, 0 if it never did: `spec.rollBack` from
+    /// that one or one before is done, and from a later one that the pod has no more it came too late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_rollback_generation: Option<i64>,
     /// The swap that was last given up by `spec.abort`.

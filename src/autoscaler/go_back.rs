@@ -138,6 +138,18 @@ impl Turn<'_> {
         }
     }
 
+    /// Count as done what was asked for before anything was noted of that: a version before has noted nothing, and
+    /// nothing shows that it came too late.
+    pub(super) fn note_wishes_before(&mut self) {
+        let (ordinal, generation) = (self.entry.ordinal, self.entry.generation);
+        let asked = self.seen.autoscaler.spec.roll_back.iter();
+        let asked = asked.filter(|back| back.ordinal == ordinal && back.generation < generation);
+        let done = || asked.map(|back| back.generation).max().unwrap_or_default();
+        if !self.seen.names_claims() {
+            self.entry.last_rollback_generation.get_or_insert_with(done);
+        }
+    }
+
     /// Tell of a wish that came too late, until it is taken out of the specification: the swap under way could be given
     /// up no more, so that the pod has another generation now.
     pub(super) fn report_late_return(&mut self) {

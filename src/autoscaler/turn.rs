@@ -44,6 +44,7 @@ impl<'a> Turn<'a> {
             return turn;
         }
         turn.note_new_claim();
+        turn.note_wishes_before();
         if !turn.is_to_abort() {
             turn.forget_failure();
         }

@@ -503,3 +503,24 @@ fn where_both_claims_are_lost_no_pod_gets_one_of_another_client() {
         assert_ne!(planned.reason.as_deref(), Some("ClaimTaken"), "{planned:#?}");
     }
 }
+
+#[test]
+fn what_a_version_before_has_rolled_back_came_not_too_late() {
+    let mut world = settle(&World::new(NOTHING));
+    world.left = Left { edits: 1, ..NOTHING };
+    world = settle(&world.after(Move::Edit).expect("there is another template"));
+    // As it is rolled back, and the template is edited since.
+    let entry = &mut world.status.ordinals[0];
+    (entry.generation, entry.last_rollback_generation) = (3, None);
+    (world.back, world.edited) = (Some((1, 0)), world.edited + 1);
+    for _ in 0..3 {
+        let planned = plan(&world.seen(0));
+        assert_eq!(planned.status.reason, None, "{planned:#?}");
+        assert!(!tells(&planned.steps, AutoscalerReason::RollBackWaits, ""), "{planned:#?}");
+        world.status = planned.status;
+    }
+    // What is asked for from now on and is too late is said.
+    world.back = Some((2, 0));
+    let told = plan(&world.seen(0)).status;
+    assert_eq!(told.reason.as_deref(), Some("RollBackWaits"), "{told:#?}");
+}
