@@ -8,7 +8,6 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
@@ -70,7 +69,7 @@ pub use kept::{Differences, Kept};
 pub use lasting::Lasting;
 pub(crate) use nodes::DEFAULT_POOL;
 pub use nodes::{Nodes, largest, pool_of};
-pub(crate) use nodes::{believe, is_being_copied, is_on, is_restricted, told_of};
+pub(crate) use nodes::{believe, is_being_copied, is_on, is_restricted, leaves_unnamed, told_of};
 pub(crate) use once::NO_NAMESPACE;
 pub use once::{OnceEvent, TELLS};
 pub use pods::pods;
@@ -78,6 +77,7 @@ pub(crate) use pv::volume_of;
 pub use pv::{ClaimRef, Pv, PvSpec, PvStatus, Source};
 pub use record::{Identity, Names, Namespaces, Record};
 pub use requests::Requests;
+pub(crate) use requests::may_have_made;
 pub use seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 pub use summary::{
     AffinitySummary, ClaimSummary, DataSource, DeploymentVersion, Ephemeral, HeldBy,
@@ -155,10 +155,7 @@ impl Cluster {
     }
 
     async fn make(&self, want: &NewVolume) -> Result<Volume, VolumeError> {
-        let node = match self.hidden(want).await? {
-            Some(node) => node,
-            None => self.nodes.place(want)?,
-        };
+        let node = self.nodes.place(want, self.requests.node_that_made(&want.key()).as_deref())?;
         let id = VolumeId::new(NodeKey::of(&node), want.key());
         self.requests.carry_out(&node, &id, words::create(want)).await?;
         // Its node publishes it before it says that it is done; the two are watched apart.
@@ -167,17 +164,6 @@ impl Cluster {
             None => self.unlisted(&node, &id).await?,
         };
         if want.size.admits(made.size) { Ok(made) } else { Err(untrue_size(&node, &made, want)) }
-    }
-
-    /// The node that has the volume and does not say so in its record, which would be too large: those are asked that
-    /// may be it.
-    async fn hidden(&self, want: &NewVolume) -> Result<Option<String>, VolumeError> {
-        let asked = self.nodes.that_may_hide(want).into_iter().map(async |node| {
-            let id = VolumeId::new(NodeKey::of(&node), want.key());
-            let seen = self.look(&id, words::inspect(false)).await?;
-            Ok::<_, VolumeError>(seen.map(|_| node))
-        });
-        Ok(try_join_all(asked).await?.into_iter().flatten().next())
     }
 
     /// A volume that was made, and that the record of its node does not list.
@@ -240,7 +226,11 @@ impl Volumes for Cluster {
     async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let node = self.nodes.of(id)?;
         self.requests.carry_out(&node, id, words::remove()).await?;
-        in_time("removing", id, self.nodes.until_gone(id)).await
+        in_time("removing", id, self.nodes.until_gone(id)).await?;
+        if self.nodes.may_leave_unnamed(id) {
+            self.requests.forget_making(id).await?;
+        }
+        Ok(())
     }
 
     async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError> {

@@ -74,14 +74,25 @@ impl Nodes {
 
     /// Choose the node of a volume: the one that has it, else the best for a new one.
     ///
+    /// Where a record leaves out volumes and does not name them, any name may be one of them. It is believed of no name
+    /// but one that the node was asked to make, `made_on` it: whoever has the token of a node's agent may write any
+    /// number there, and must not hold up the volumes of other nodes by that.
+    ///
     /// # Errors
     /// [`VolumeError::Exists`] if it was made on a node that is not allowed now,
     /// [`Reason::Elsewhere`] if no allowed node has the pool, [`VolumeError::Unavailable`] if no agent
     /// has ever told of an allowed node.
-    pub(super) fn place(&self, want: &NewVolume) -> Result<String, VolumeError> {
+    pub(super) fn place(
+        &self,
+        want: &NewVolume,
+        made_on: Option<&str>,
+    ) -> Result<String, VolumeError> {
         let all = self.all();
+        let may_hide_it =
+            |node: &&str| self.may_leave_unnamed(&VolumeId::new(NodeKey::of(node), want.key()));
+        let hider = || made_on.filter(may_hide_it).map(str::to_owned);
         // After it was made another node has more room: the repeated call must not go there.
-        if let Some(holder) = holder(&all, want) {
+        if let Some(holder) = holder(&all, want).or_else(hider) {
             let allowed = want.nodes.is_empty() || want.nodes.contains(&holder);
             return if allowed { Ok(holder) } else { Err(made_elsewhere(want, &holder)) };
         }
@@ -98,22 +109,20 @@ impl Nodes {
         chosen.ok_or_else(|| nowhere(want, &known, &candidates))
     }
 
-    /// The nodes that may have the volume, and neither list it nor name it among what they do not list: they have to be
-    /// asked. Those alone that it may be made on: whoever has the token of another one's agent holds up nothing.
-    pub(super) fn that_may_hide(&self, want: &NewVolume) -> Vec<String> {
-        let all = self.all();
-        // The only one is asked for it anyway.
-        if want.nodes.len() == 1 || holder(&all, want).is_some() {
-            return Vec::new();
-        }
-        let is_allowed =
-            |one: &str| want.nodes.is_empty() || want.nodes.iter().any(|may| may == one);
-        let has_pool = |status: &NodeStorageStatus| pool_of(status, &want.class).is_some();
-        let may_hide = all.iter().filter(|node| {
-            let hides = |status: &NodeStorageStatus| status.leaves_unnamed() && has_pool(status);
-            is_allowed(name(node)) && node.status.as_ref().is_some_and(hides)
-        });
-        may_hide.map(|node| name(node).to_owned()).collect()
+    /// Whether a node may have a volume that its record neither lists nor names among those that it does not list.
+    pub(crate) fn may_leave_unnamed(&self, id: &VolumeId) -> bool {
+        let record = self.record_of(id);
+        let status = record.as_ref().and_then(|record| record.status.as_ref());
+        status.is_some_and(|status| {
+            let text = id.to_string();
+            let lists_it = || status.volumes.iter().any(|one| one.id == text);
+            status.leaves_unnamed() && !status.names_unlisted(id.key().as_str()) && !lists_it()
+        })
+    }
+
+    /// Whether a node may have volumes that its record neither lists nor names.
+    pub(crate) fn has_unnamed(&self) -> bool {
+        self.watched.has_key(UNNAMED)
     }
 
     /// Whether a node may have a volume that its record does not list, because that would be too large.
@@ -245,6 +254,9 @@ impl Nodes {
 /// The key of the nodes that tell of a restricted volume.
 const RESTRICTED: &str = "restricted";
 
+/// The key of the nodes whose records leave out volumes and do not name them.
+const UNNAMED: &str = "unnamed";
+
 /// The key of the node that tells of this restricted volume.
 fn restricted(volume: &str) -> String {
     format!("restricted {volume}")
@@ -258,7 +270,15 @@ fn keys(record: &NodeStorage) -> Vec<String> {
     if keys.len() > 1 {
         keys.push(RESTRICTED.to_owned());
     }
+    if leaves_unnamed(record) {
+        keys.push(UNNAMED.to_owned());
+    }
     keys
+}
+
+/// Whether a record leaves out volumes and does not name them.
+pub(crate) fn leaves_unnamed(record: &NodeStorage) -> bool {
+    record.status.as_ref().is_some_and(NodeStorageStatus::leaves_unnamed)
 }
 
 /// Whether only a copy may read a volume, or it does not grow.

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{NodeStorage, Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work};
 use crate::cluster::away::Waiting;
 use crate::cluster::{PATIENCE, Watched, every, not_asked, writes};
-use crate::volume::{NodeKey, VolumeError, VolumeId};
+use crate::volume::{NodeKey, Reason, VolumeError, VolumeId, VolumeKey};
 
 /// How soon an agent that is there has told of a request, or of another one of its node: work that waits
 /// its turn there is not told of while other work is.
@@ -193,11 +193,11 @@ impl Requests {
     async fn is_still_gone(&self, there: &VolumeRequest) -> Result<bool, kube::Error> {
         let VolumeRequestSpec { node, volume, work } = &there.spec;
         let is_done = there.status.as_ref().is_some_and(|status| status.phase == Phase::Done);
-        let (Work::Remove(_), true, Ok(id)) = (work, is_done, volume.parse()) else {
+        let (Work::Remove(_), true, Ok(id)) = (work, is_done, volume.parse::<VolumeId>()) else {
             return Ok(false);
         };
         // First who makes it: what he has made is told before he ends.
-        let making = self.api.get_opt(&name_of_create(&id)).await?;
+        let making = self.api.get_opt(&name_of_create(id.key())).await?;
         if making.is_some_and(|making| !making.has_ended()) {
             return Ok(false);
         }
@@ -289,6 +289,26 @@ impl Requests {
             what: format!("{} volume {} on node {}", verb(&spec.work), spec.volume, spec.node),
             progress: status.progress.unwrap_or_else(|| format!("{:?}", status.phase)),
         }
+    }
+
+    /// The node that was asked to make the volume of this key, and may have made it, as far as a request tells that.
+    pub(super) fn node_that_made(&self, key: &VolumeKey) -> Option<String> {
+        let request = self.watched.get(&name_of_create(key))?;
+        may_have_made(&request).then(|| request.spec.node.clone())
+    }
+
+    /// Remove the request that made a volume, which is gone.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unavailable`] if the API server does not answer.
+    pub(super) async fn forget_making(&self, id: &VolumeId) -> Result<(), VolumeError> {
+        let request = self.watched.get(&name_of_create(id.key()));
+        let made_it = |request: &Arc<VolumeRequest>| {
+            request.spec.volume == id.to_string() && may_have_made(request)
+        };
+        let Some(request) = request.filter(made_it) else { return Ok(()) };
+        let removed = self.take_away(&request).await;
+        removed.map_err(|error| not_asked("remove the request that made a volume", &error))
     }
 
     /// Remove all requests that have ended in this phase, by one call.
@@ -395,14 +415,25 @@ fn in_the_way(there: &VolumeRequest) -> VolumeError {
 }
 
 /// A volume is made on one node at a time, so its node is no part of the name.
-fn name_of_create(id: &VolumeId) -> String {
-    format!("create-{}", id.key().as_str())
+fn name_of_create(key: &VolumeKey) -> String {
+    format!("create-{}", key.as_str())
+}
+
+/// Whether a request has ended and its node may have the volume since.
+pub(crate) fn may_have_made(request: &VolumeRequest) -> bool {
+    // These are said before anything is made.
+    const NOTHING_MADE: [Reason; 4] =
+        [Reason::Invalid, Reason::SizeOutOfRange, Reason::NoRoomToCreate, Reason::Elsewhere];
+    let failure = request.status.as_ref().and_then(|status| status.failure.as_ref());
+    let made_nothing =
+        failure.is_some_and(|why| NOTHING_MADE.contains(&VolumeError::from(why).reason()));
+    matches!(request.spec.work, Work::Create(_)) && request.has_ended() && !made_nothing
 }
 
 /// The name of the request for a piece of work.
 fn name_of(work: &Work, id: &VolumeId) -> String {
     match work {
-        Work::Create(_) => name_of_create(id),
+        Work::Create(_) => name_of_create(id.key()),
         Work::Grow(_) => format!("grow-{id}"),
         Work::Shrink(_) => format!("shrink-{id}"),
         Work::Release(_) => format!("release-{id}"),
@@ -486,6 +517,24 @@ mod tests {
         ] {
             assert_eq!(plan(&there, &wanted), step, "{there:?}");
         }
+    }
+
+    #[test]
+    fn a_request_to_make_a_volume_may_have_made_it_unless_it_was_refused_before() {
+        let ended = |reason: Option<Reason>| {
+            let phase = if reason.is_some() { Phase::Failed } else { Phase::Done };
+            let mut request = there(new_work("x"), phase, 2);
+            let failure = reason.map(|reason| crate::api::Failure {
+                reason: reason.to_string(),
+                message: "no".to_owned(),
+            });
+            request.status.as_mut().unwrap().failure = failure;
+            may_have_made(&request)
+        };
+        assert!(ended(None) && ended(Some(Reason::Failed)) && ended(Some(Reason::Unavailable)));
+        assert!(!ended(Some(Reason::NoRoomToCreate)) && !ended(Some(Reason::Elsewhere)));
+        assert!(!may_have_made(&there(new_work("x"), Phase::Running, 2)));
+        assert!(!may_have_made(&there(Work::Remove(Remove {}), Phase::Done, 2)));
     }
 
     #[test]

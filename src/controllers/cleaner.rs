@@ -8,7 +8,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{NodeStorage, Phase, VolumeRequest};
-use crate::cluster::{Change, Changed, Nodes, Requests, Timers, Turnover, begun_again};
+use crate::cluster::{
+    Change, Changed, Nodes, Requests, Timers, Turnover, begun_again, leaves_unnamed, may_have_made,
+};
 use crate::controllers::{is_done, until};
 
 /// What panics are counted under.
@@ -33,6 +35,8 @@ enum Stays {
     Waits,
     /// Its node has no record: an agent that lives writes that within a minute.
     Orphaned,
+    /// It has ended, and no record tells of the volume that it may have made: only by it is known where that is.
+    Witness,
 }
 
 /// Which requests stay, and when each is due: so long after it was first seen so. The times in it are of the clocks
@@ -49,7 +53,7 @@ struct Seen {
 struct Plan {
     /// The phases of those that have ended: all of one go by one call.
     ended: Vec<Phase>,
-    /// Those of a phase that one has which is wanted again: it is not to go with them.
+    /// Those of a phase in which one may have to stay: it is not to go with them.
     singly: Vec<Arc<VolumeRequest>>,
     given_up: Vec<Arc<VolumeRequest>>,
     /// The uids of all of them.
@@ -62,14 +66,15 @@ pub async fn run(requests: &Requests, nodes: &Nodes, stop: CancellationToken) {
         let mut seen = Seen::default();
         let mut of_requests = requests.watched().subscribe();
         let mut of_nodes = nodes.watched().subscribe();
-        let has_node = |name: &str| nodes.watched().get(name).is_some();
+        let stays = |request: &VolumeRequest| Stays::of(request, nodes);
         loop {
             let now = Instant::now();
-            for request in come_or_gone(of_nodes.take(), requests) {
-                seen.note(&request, has_node, now);
+            for request in of_changed(of_nodes.take(), requests) {
+                seen.note(&request, stays, now);
             }
-            seen.take(of_requests.take(), has_node, now);
-            let plan = seen.plan(|phase| requests.has_renewed(phase), now);
+            seen.take(of_requests.take(), stays, now);
+            // One that was just told as done may be the only witness of its volume.
+            let plan = seen.plan(|phase| requests.has_renewed(phase) || nodes.has_unnamed(), now);
             apply(requests, &plan).await;
             seen.put_off(plan.uids, Instant::now() + AGAIN);
             let next = seen.due.next();
@@ -85,19 +90,33 @@ pub async fn run(requests: &Requests, nodes: &Nodes, stop: CancellationToken) {
     stop.run_until_cancelled(cleaned).await;
 }
 
-/// The requests to nodes whose record has come or gone.
-fn come_or_gone(changed: Changed<NodeStorage>, requests: &Requests) -> Vec<Arc<VolumeRequest>> {
+/// The requests to nodes whose record has come or gone, or does not name all volumes.
+fn of_changed(changed: Changed<NodeStorage>, requests: &Requests) -> Vec<Arc<VolumeRequest>> {
     match changed {
         Changed::Everything(_) => requests.watched().all(),
         Changed::These(these) => {
-            let is_one = |one: &&Change<NodeStorage>| one.before.is_some() != one.now.is_some();
+            let is_one = |one: &&Change<NodeStorage>| {
+                one.before.is_some() != one.now.is_some()
+                    || one.both().any(|record| leaves_unnamed(record))
+            };
             these.iter().filter(is_one).flat_map(|one| requests.on(&one.place.1)).collect()
         }
     }
 }
 
 impl Stays {
-    fn of(request: &VolumeRequest, has_node: bool) -> Option<Stays> {
+    fn of(request: &VolumeRequest, nodes: &Nodes) -> Option<Stays> {
+        let is_untold = |request: &VolumeRequest| {
+            let volume = request.spec.volume.parse().ok();
+            volume.is_some_and(|volume| nodes.may_leave_unnamed(&volume))
+        };
+        if may_have_made(request) && is_untold(request) {
+            return Some(Stays::Witness);
+        }
+        Stays::of_one_that_is_told(request, nodes.watched().get(&request.spec.node).is_some())
+    }
+
+    fn of_one_that_is_told(request: &VolumeRequest, has_node: bool) -> Option<Stays> {
         if request.is_waiting() {
             return Some(Stays::Waits);
         }
@@ -107,10 +126,12 @@ impl Stays {
         (!has_node).then_some(Stays::Orphaned)
     }
 
-    fn patience(self) -> Duration {
+    /// After how long it is due; `None` is never, as long as it stays so.
+    fn patience(self) -> Option<Duration> {
         match self {
-            Stays::Ended => READABLE,
-            Stays::Waits | Stays::Orphaned => WAITS,
+            Stays::Ended => Some(READABLE),
+            Stays::Waits | Stays::Orphaned => Some(WAITS),
+            Stays::Witness => None,
         }
     }
 }
@@ -120,7 +141,7 @@ impl Seen {
     fn take(
         &mut self,
         changed: Changed<VolumeRequest>,
-        has_node: impl Fn(&str) -> bool,
+        stays: impl Fn(&VolumeRequest) -> Option<Stays>,
         now: Instant,
     ) {
         let Turnover { gone, there } = changed.turnover(self.known.keys(), |_| true);
@@ -128,7 +149,7 @@ impl Seen {
             self.forget(uid);
         }
         for one in &there {
-            self.note(one, &has_node, now);
+            self.note(one, &stays, now);
         }
     }
 
@@ -136,16 +157,20 @@ impl Seen {
     fn note(
         &mut self,
         request: &Arc<VolumeRequest>,
-        has_node: impl Fn(&str) -> bool,
+        stays: impl Fn(&VolumeRequest) -> Option<Stays>,
         now: Instant,
     ) {
         let uid = uid(request);
-        let Some(stays) = Stays::of(request, has_node(&request.spec.node)) else {
+        let Some(stays) = stays(request) else {
             return self.forget(uid);
         };
         let before = self.known.insert(uid.to_owned(), (request.clone(), stays));
-        if before.is_none_or(|(_, before)| before != stays) {
-            self.due.set(uid.to_owned(), now + stays.patience());
+        if before.is_some_and(|(_, before)| before == stays) {
+            return;
+        }
+        match stays.patience() {
+            Some(patience) => self.due.set(uid.to_owned(), now + patience),
+            None => drop(self.due.remove(&uid.to_owned())),
         }
     }
 
@@ -154,20 +179,20 @@ impl Seen {
         self.due.remove(&uid.to_owned());
     }
 
-    /// Take what is due; `is_renewed` tells whether a request that has ended in a phase is wanted again.
-    fn plan(&mut self, is_renewed: impl Fn(Phase) -> bool, now: Instant) -> Plan {
+    /// Take what is due; `may_stay` tells whether a request that has ended in a phase may have to stay.
+    fn plan(&mut self, may_stay: impl Fn(Phase) -> bool, now: Instant) -> Plan {
         let mut plan = Plan::default();
         while let Some((uid, _)) = self.due.take_due(now) {
             let Some((request, stays)) = self.known.get(&uid) else { continue };
             plan.uids.push(uid);
             let phase = request.status.as_ref().map(|status| status.phase);
             match (stays, phase) {
-                (Stays::Ended, Some(phase)) if is_renewed(phase) => {
+                (Stays::Ended, Some(phase)) if may_stay(phase) => {
                     plan.singly.push(request.clone());
                 }
                 (Stays::Ended, Some(phase)) if plan.ended.contains(&phase) => {}
                 (Stays::Ended, Some(phase)) => plan.ended.push(phase),
-                (Stays::Ended, None) => {}
+                (Stays::Ended, None) | (Stays::Witness, _) => {}
                 (Stays::Waits | Stays::Orphaned, _) => plan.given_up.push(request.clone()),
             }
         }
@@ -230,7 +255,8 @@ mod tests {
         has_node: bool,
         now: Instant,
     ) -> (Plan, Option<u64>) {
-        seen.take(Changed::Everything(all.to_vec()), |_| has_node, now);
+        let stays = |one: &VolumeRequest| Stays::of_one_that_is_told(one, has_node);
+        seen.take(Changed::Everything(all.to_vec()), stays, now);
         let ended = |one: &VolumeRequest| one.status.as_ref().map(|status| status.phase);
         let is_renewed =
             |phase| all.iter().any(|one| ended(one) == Some(phase) && !one.has_ended());

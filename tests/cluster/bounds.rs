@@ -23,6 +23,8 @@ struct Played {
     /// By id.
     volumes: BTreeMap<String, Value>,
     free: &'static str,
+    /// How many volumes it says that it has beyond those that it has.
+    extra: usize,
     /// Whether it is of a version that does not name what its record leaves out.
     is_old: bool,
 }
@@ -38,7 +40,8 @@ impl Played {
     fn new(world: &World, node: &'static str, volumes: usize) -> Played {
         let volumes = (0..volumes).map(|at| volume(node, &format!("pvc-{at}"))).collect();
         world.api.put_json::<Node>(json!({"metadata": {"name": node}}));
-        let played = Played { api: world.api.clone(), node, volumes, free: "1Gi", is_old: false };
+        let played =
+            Played { api: world.api.clone(), node, volumes, free: "1Gi", extra: 0, is_old: false };
         played.publish();
         played
     }
@@ -51,7 +54,7 @@ impl Played {
         let mut record: NodeStorage = serde_json::from_value(json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": self.node},
             "spec": {"key": NodeKey::of(self.node).as_str()},
-            "status": {"volumeCount": volumes.len(), "volumes": volumes, "pools": [pool]},
+            "status": {"volumeCount": volumes.len() + self.extra, "volumes": volumes, "pools": [pool]},
         }))
         .unwrap();
         record.status = record.status.map(NodeStorageStatus::bounded);
@@ -86,6 +89,10 @@ impl Played {
                             None => json!({}),
                         };
                     }
+                    Work::Remove(_) => {
+                        self.volumes.remove(&request.spec.volume);
+                        self.publish();
+                    }
                     work => panic!("{work:?} is not asked for here"),
                 }
                 request.metadata.generation = Some(1);
@@ -103,6 +110,16 @@ fn last_name(node: &str) -> String {
     let last = (0..MANY).map(|at| key(&format!("pvc-{at}"))).max().unwrap();
     let mut names = (0..1_000_000).map(|at| format!("new-{at}"));
     names.find(|name| key(name) > last).unwrap()
+}
+
+/// Wait until the requests that have ended are removed; where no record tells of the volume, but that which made it.
+async fn told(world: &World, is_old: bool, name: &str) {
+    let witness = format!("create-{}", id("alpha", name).key().as_str());
+    let expected = if is_old { vec![witness] } else { Vec::new() };
+    let names = |api: &FakeApi| -> Vec<String> {
+        api.list::<VolumeRequest>().into_iter().filter_map(|one| one.metadata.name).collect()
+    };
+    world.api.until("the requests are removed", |api| names(api) == expected).await;
 }
 
 fn is_listed(api: &FakeApi, name: &str) -> bool {
@@ -144,11 +161,11 @@ async fn a_volume_that_a_record_leaves_out_is_made_once_and_found_again() {
         let (world, controller, _agents) = two_nodes(is_old).await;
         let name = last_name("alpha");
         made_on_alpha(&world, &controller, &name).await;
-        world.cleaned().await; // The request that made it is no longer there.
+        told(&world, is_old, &name).await;
         for nodes in [&[][..], &["alpha"], &["beta", "alpha"]] {
             let again = controller.ensure(&want(&name, 64, nodes)).await.unwrap();
             assert_eq!(again.id, id("alpha", &name), "{nodes:?}");
-            world.cleaned().await;
+            told(&world, is_old, &name).await;
         }
         let found = controller.find(&id("alpha", &name)).await.unwrap().expect("it is there");
         assert_eq!(found.volume.name, name);
@@ -159,14 +176,75 @@ async fn a_volume_that_a_record_leaves_out_is_made_once_and_found_again() {
 /// The scheduler has chosen another node since: a second volume of the name would never be found again.
 #[tokio::test(start_paused = true)]
 async fn no_other_node_is_chosen_for_a_volume_that_a_record_leaves_out() {
-    let (world, controller, _agents) = two_nodes(false).await;
+    for is_old in [false, true] {
+        let (world, controller, _agents) = two_nodes(is_old).await;
+        let name = last_name("alpha");
+        made_on_alpha(&world, &controller, &name).await;
+        told(&world, is_old, &name).await;
+        drop(controller);
+        let controller = world.controller().await;
+        let words = refused(controller.ensure(&want(&name, 64, &["beta"])).await, Reason::Exists);
+        assert!(words.contains("it is on node alpha"), "{words}");
+        let listed: NodeStorage = world.api.get("beta").unwrap();
+        assert_eq!(listed.status.unwrap().volume_count, 0);
+    }
+}
+
+/// Whoever has the token of alpha's agent says that it has more volumes than its record lists, and answers nothing.
+#[tokio::test(start_paused = true)]
+async fn a_false_count_of_volumes_holds_up_no_volume_of_another_node() {
+    let world = World::new();
+    let mut alpha = Played::new(&world, "alpha", 0);
+    (alpha.free, alpha.extra) = ("0", 1_000_000);
+    alpha.publish();
+    let beta = Played::new(&world, "beta", 0);
+    let controller = world.controller().await;
+    controller.knows_pools_of(2).await;
+    let mut agents = JoinSet::new();
+    agents.spawn(beta.run());
+    for (at, nodes) in
+        [&[][..], &["beta"], &["beta", "alpha"], &["alpha", "beta"]].iter().enumerate()
+    {
+        let other = want(&format!("pvc-{at}"), 64, nodes);
+        let made = tokio::time::timeout(Duration::from_secs(1), controller.ensure(&other)).await;
+        let made = made.unwrap_or_else(|_| panic!("{nodes:?} waits for alpha"));
+        assert_eq!(made.unwrap().node, "beta", "{nodes:?}");
+    }
+    assert!(requests_on(&world.api, "alpha").is_empty());
+    world.cleaned().await;
+}
+
+/// By it alone is known where the volume is. Once that is gone, or the record tells all, it goes as any other.
+#[tokio::test(start_paused = true)]
+async fn the_request_that_made_a_volume_stays_while_the_record_of_its_node_may_hide_it() {
+    for is_removed in [true, false] {
+        let (world, controller, _agents) = two_nodes(true).await;
+        let name = last_name("alpha");
+        made_on_alpha(&world, &controller, &name).await;
+        told(&world, true, &name).await;
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        told(&world, true, &name).await;
+        if is_removed {
+            controller.remove(&id("alpha", &name)).await.unwrap();
+        } else {
+            let _ = Played::new(&world, "alpha", 0);
+        }
+        world.cleaned().await;
+    }
+}
+
+/// Its agent cannot answer, and may have made it: no other node does, and the answer names this one.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_may_have_made_a_volume_and_does_not_answer_is_named() {
+    let (world, controller, agents) = two_nodes(true).await;
     let name = last_name("alpha");
     made_on_alpha(&world, &controller, &name).await;
-    world.cleaned().await;
-    let words = refused(controller.ensure(&want(&name, 64, &["beta"])).await, Reason::Exists);
-    assert!(words.contains("it is on node alpha"), "{words}");
-    let listed: NodeStorage = world.api.get("beta").unwrap();
-    assert_eq!(listed.status.unwrap().volume_count, 0);
+    told(&world, true, &name).await;
+    drop(agents);
+    let again = controller.ensure(&want(&name, 64, &["beta", "alpha"])).await;
+    let words = refused(again, Reason::Unavailable);
+    assert!(words.contains("the agent of node alpha has not taken up the work"), "{words}");
+    assert!(requests_on(&world.api, "beta").is_empty());
 }
 
 /// What it leaves out it names, so a node that is away holds up no new volume of another one.
