@@ -271,6 +271,7 @@ impl Volumes for Cluster {
     }
 
     async fn list(&self, page: &Page) -> Result<Listing, VolumeError> {
+        self.nodes.refuse_if_short(page)?;
         Ok(page.cut(self.nodes.volumes()))
     }
 

@@ -177,6 +177,27 @@ fn a_record_with_ten_thousand_volumes_is_taken_and_says_how_many_it_does_not_lis
     assert!(told.volumes.is_sorted_by(|one, next| one.id < next.id), "in the order of the ids");
 }
 
+/// So that a list of what ails can be complete although healthy volumes are left out.
+#[test]
+fn no_healthy_volume_is_listed_while_one_that_ails_is_left_out() {
+    let of = |at: usize| {
+        let ailment = json!({"severity": "Degraded", "reason": "r", "message": "m".repeat(128)});
+        let ailments = if at.is_multiple_of(100) { Vec::new() } else { vec![ailment; 4] };
+        json!({"id": format!("aaaaaaaa-{at:026}"), "name": "n", "pool": "p", "size": "1Gi", "requested": "1Gi",
+               "mode": "ext4", "state": "ready", "ailments": ailments})
+    };
+    let bounded = |count: usize| {
+        let volumes: Vec<Value> = (0..count).map(of).collect();
+        let status = json!({"volumeCount": count, "volumes": volumes});
+        let status: NodeStorageStatus = serde_json::from_value(status).unwrap();
+        let told = status.bounded();
+        let healthy = told.volumes.iter().filter(|one| one.ailments.is_empty()).count();
+        (told.left_out() > 0, healthy > 0, told.lists_all_that_ail())
+    };
+    assert_eq!(bounded(400), (false, true, true));
+    assert_eq!(bounded(4000), (true, false, false));
+}
+
 /// What every text of a status is that has no fixed form: as long as a name may be where it is one, and else longer
 /// than anything. Lists have as many as they may have, of which the first is longest.
 fn longest(schema: &Value) -> Value {

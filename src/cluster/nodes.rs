@@ -12,8 +12,8 @@ use crate::bytes::Bytes;
 use crate::cluster::placement::{Candidate, place};
 use crate::cluster::{NOTHING, Watched, every, words};
 use crate::volume::{
-    Capacity, CapacityQuery, Class, Fence, Layout, Mode, NewVolume, NodeKey, Reason, Use, Volume,
-    VolumeError, VolumeId, VolumeStatus, few,
+    Capacity, CapacityQuery, Class, Fence, Layout, Mode, NewVolume, NodeKey, Page, Reason, Use,
+    Volume, VolumeError, VolumeId, VolumeStatus, few,
 };
 
 /// The numbers that fences of volumes have: one a swap.
@@ -203,6 +203,22 @@ impl Nodes {
         }
     }
 
+    /// Refuse to list what would lack volumes: whoever reads a list could take one that is not in it for gone.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unavailable`] if the record of a node leaves out volumes that are asked for.
+    pub(super) fn refuse_if_short(&self, page: &Page) -> Result<(), VolumeError> {
+        let all = self.all();
+        let why = |node: &Arc<NodeStorage>| why_short(node, page.only_ailing);
+        let mut short = all.iter().filter_map(why);
+        let Some(first) = short.next() else { return Ok(()) };
+        let reason = match short.count() {
+            0 => format!("a list would lack volumes: {first}"),
+            others => format!("a list would lack volumes of {} nodes: {first}", others + 1),
+        };
+        Err(VolumeError::Unavailable { reason })
+    }
+
     /// All volumes in the order of their ids, as their nodes told them last.
     pub(super) fn volumes(&self) -> Vec<VolumeStatus> {
         let mut volumes: Vec<VolumeStatus> = Vec::new();
@@ -351,6 +367,20 @@ fn made_elsewhere(want: &NewVolume, holder: &str) -> VolumeError {
         name: want.name.clone(),
         difference: format!("it is on node {holder}, and may lie on {} only", few(&want.nodes)),
     }
+}
+
+/// Why a node's record lacks volumes, of those that ail or of all; `None` if it does not.
+fn why_short(node: &NodeStorage, only_ailing: bool) -> Option<String> {
+    let (name, status) = (name(node), node.status.as_ref()?);
+    let is_short = status.left_out() > 0 && !(only_ailing && status.lists_all_that_ail());
+    is_short.then(|| {
+        format!(
+            "node {name} does not list all of its {} volumes, but {}; see `kubectl get nodestorage \
+             {name} --output yaml`",
+            status.volume_count,
+            status.volumes.len()
+        )
+    })
 }
 
 fn name(node: &NodeStorage) -> &str {

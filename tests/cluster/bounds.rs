@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use pliant::api::{NodeStorage, NodeStorageStatus, Phase, VolumeRequest, Work};
 use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
-use pliant::volume::{NodeKey, Reason, Volumes};
+use pliant::volume::{NodeKey, Page, Reason, Volumes};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -188,6 +188,27 @@ async fn no_other_node_is_chosen_for_a_volume_that_a_record_leaves_out() {
         let listed: NodeStorage = world.api.get("beta").unwrap();
         assert_eq!(listed.status.unwrap().volume_count, 0);
     }
+}
+
+/// Those that it leaves out are healthy: what ails is listed first.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_lacks_volumes_of_a_node_is_refused_by_its_name() {
+    let (world, controller, _agents) = two_nodes(false).await;
+    let first_page = Page { most: Some(1), ..Page::default() };
+    for page in [Page::default(), first_page] {
+        let words = refused(controller.list(&page).await.map(drop), Reason::Unavailable);
+        assert!(words.contains("node alpha does not list all of its 4200 volumes"), "{words}");
+        assert!(!words.contains("beta"), "{words}");
+    }
+    let ailing = Page { only_ailing: true, ..Page::default() };
+    assert_eq!(controller.list(&ailing).await.unwrap().volumes, []);
+    let mut record: NodeStorage = world.api.get("alpha").unwrap();
+    record.status.as_mut().unwrap().volumes.clear();
+    world.api.put(&record);
+    let is_cut = || controller.nodes().all()[0].status.as_ref()?.volumes.is_empty().then_some(());
+    controller.nodes().until(is_cut).await;
+    let words = refused(controller.list(&ailing).await.map(drop), Reason::Unavailable);
+    assert!(words.contains("node alpha does not list all of its 4200 volumes"), "{words}");
 }
 
 /// Whoever has the token of alpha's agent says that it has more volumes than its record lists, and answers nothing.

@@ -44,6 +44,11 @@ impl NodeStorageStatus {
         usize::try_from(self.volume_count).unwrap_or_default().saturating_sub(self.volumes.len())
     }
 
+    /// Whether no volume is left out that ails: those are left out last.
+    pub fn lists_all_that_ail(&self) -> bool {
+        self.left_out() == 0 || self.volumes.iter().any(|volume| !matters(volume))
+    }
+
     /// Whether the record says that the node has the volume of this key, and does not list it.
     pub fn names_unlisted(&self, key: &str) -> bool {
         let named = key.get(..UNLISTED);
@@ -170,7 +175,8 @@ fn matters(volume: &VolumeOnNode) -> bool {
     volume.fence.is_some() || volume.limit.is_some() || !volume.ailments.is_empty()
 }
 
-/// Leave of a list what fits in so many bytes: first what `matters`. Before something is left out, all are shortened.
+/// Leave of a list what fits in so many bytes: first what `matters`, and the rest only if all of that fits. Before
+/// something is left out, all are shortened.
 fn keep_within<T: Serialize>(
     list: &mut Vec<T>,
     most: usize,
@@ -182,11 +188,17 @@ fn keep_within<T: Serialize>(
     }
     let mut left = most;
     let mut kept = vec![false; list.len()];
+    let mut lacks_some = false;
     for is_first in [true, false] {
+        if lacks_some {
+            break;
+        }
         for (one, is_kept) in list.iter().zip(&mut kept).filter(|(one, _)| matters(one) == is_first)
         {
             if let Some(rest) = left.checked_sub(bytes_of(one)) {
                 (left, *is_kept) = (rest, true);
+            } else {
+                lacks_some = true;
             }
         }
     }
