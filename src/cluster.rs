@@ -74,7 +74,7 @@ pub(crate) use once::NO_NAMESPACE;
 pub use once::{OnceEvent, TELLS};
 pub use pods::pods;
 pub(crate) use pv::volume_of;
-pub use pv::{ClaimRef, Pv, PvSpec, PvStatus, Source};
+pub use pv::{ClaimRef, Driver, Pv, PvSpec, PvStatus, Source};
 pub use record::{Identity, Names, Namespaces, Record};
 pub use requests::Requests;
 pub(crate) use requests::may_have_made;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use crate::api::{NodeStorage, Pool, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{AskError, DRIVER_PODS, NODES, STORAGES, VOLUMES, may_not_list, names};
-use crate::cluster::{NAMESPACE_TOO_LARGE, Pv, PvSpec, PvStatus, Unreadable};
+use crate::cluster::{Driver, NAMESPACE_TOO_LARGE, Pv, PvSpec, PvStatus, Unreadable};
 use crate::doctor::Finding;
 use crate::volume::{DRIVER, VolumeId};
 
@@ -113,7 +113,7 @@ impl Volume {
         let is_kept = self.spec.names.persistent_volume_reclaim_policy.as_deref() == Some("Retain");
         let is_released = self.status.phase.as_deref() == Some("Released");
         let names = &self.spec.names;
-        let ours = names.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;
+        let ours = names.csi.as_ref().filter(|csi| csi.driver == Driver::Own)?;
         let claim =
             names.claim_ref.as_ref().map(|claim| format!("{}/{}", claim.namespace, claim.name));
         (is_kept && is_released).then_some(Released {

@@ -42,7 +42,7 @@ pub struct PvSpec {
     /// The claim that has it.
     pub claim_ref: Option<Box<ClaimRef>>,
     /// The volume of a CSI driver.
-    pub csi: Option<Box<Source>>,
+    pub csi: Option<Source>,
     /// What becomes of the volume with its claim; kept of those that are released.
     pub persistent_volume_reclaim_policy: Option<Box<str>>,
 }
@@ -64,9 +64,40 @@ pub struct ClaimRef {
 #[serde(rename_all = "camelCase", default)]
 pub struct Source {
     /// The driver.
-    pub driver: String,
+    pub driver: Driver,
     /// What the driver calls it.
-    pub volume_handle: String,
+    pub volume_handle: Box<str>,
+}
+
+/// A CSI driver. The name of this one is not kept for each volume.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+#[serde(from = "String", into = "String")]
+pub enum Driver {
+    /// This one.
+    Own,
+    /// Another one, by its name.
+    Other(Box<str>),
+}
+
+impl Default for Driver {
+    fn default() -> Self {
+        Driver::Other("".into())
+    }
+}
+
+impl From<String> for Driver {
+    fn from(name: String) -> Self {
+        if name == DRIVER { Driver::Own } else { Driver::Other(name.into()) }
+    }
+}
+
+impl From<Driver> for String {
+    fn from(driver: Driver) -> Self {
+        match driver {
+            Driver::Own => DRIVER.to_owned(),
+            Driver::Other(name) => name.into(),
+        }
+    }
 }
 
 /// The volume that a PersistentVolume names, if that is one of this driver.
@@ -79,7 +110,7 @@ impl Pv {
     /// The volume that it names, if that is one of this driver.
     pub fn handle(&self) -> Option<&str> {
         let source = self.spec.csi.as_ref()?;
-        (source.driver == DRIVER).then_some(source.volume_handle.as_str())
+        (source.driver == Driver::Own).then_some(&*source.volume_handle)
     }
 
     /// The uid of the claim that has it.

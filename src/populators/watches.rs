@@ -110,7 +110,10 @@ impl Watches {
                 Api::all(client.clone()),
                 all,
                 stop,
-                |pv: &mut Pv| pv.cut(&[POPULATES, DETACHED_FOR, EXCHANGE]),
+                |pv: &mut Pv| {
+                    pv.cut(&[POPULATES, DETACHED_FOR, EXCHANGE]);
+                    pv.metadata.uid = None; // They are found by their names and by what they name.
+                },
                 keys_of_pv,
             ),
             pods: Watched::start(Api::all(client.clone()), ours, stop),

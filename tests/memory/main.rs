@@ -1,5 +1,7 @@
 //! How much memory the objects of tenants take in the operator. A test binary of its own: it measures the process.
 
+#[path = "../tally/figures.rs"]
+mod figures;
 mod world;
 
 use std::fs;
@@ -13,6 +15,7 @@ use pliant::testing::FakeApi;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::figures::figures;
 use crate::world::{KINDS, Kind, WORLD, kept};
 
 const MANY: usize = 10_000;
@@ -91,6 +94,18 @@ async fn measure_claims_and_pods() {
     );
     assert!(watched < 40 << 20, "{watched} bytes are kept");
     assert!(listed < 40 << 20, "{listed} bytes are listed");
+}
+
+/// A cluster may have a hundred thousand of them.
+#[test]
+fn a_persistent_volume_takes_less_than_900_bytes_of_the_operator() {
+    let _alone = alone();
+    let nothing = kept(|_| {});
+    let volumes = KINDS.iter().find(|kind| kind.name == "PersistentVolumes").expect("it is one");
+    let all = kept(|api| (0..volumes.measured).for_each(|at| (volumes.put)(api, at)));
+    let each = all.saturating_sub(nothing) / volumes.measured;
+    figures("memory", &[("heap_bytes_per_persistent_volume", each)]);
+    assert!(each < 900, "{each} bytes for each");
 }
 
 /// Of each kind some are measured, and from that as many as there are.

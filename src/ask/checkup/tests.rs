@@ -339,7 +339,7 @@ fn nodes_that_are_silent_or_gone_are_told() {
 #[test]
 fn volumes_and_persistent_volumes_without_each_other_are_told() {
     insta::assert_snapshot!(found(|seen| {
-        seen.volumes[0].spec.csi.as_mut().unwrap().volume_handle = id("pvc-2");
+        seen.volumes[0].spec.csi.as_mut().unwrap().volume_handle = id("pvc-2").into();
     }), @r"
     ✗ volume r3j7nlli-6kdi4gvhzk3gsul43h22wg3zk7 (pvc-1, 1 GiB) of node alpha has no
       PersistentVolume

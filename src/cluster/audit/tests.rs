@@ -52,10 +52,10 @@ fn group(health: Health) -> GroupStatus {
 }
 
 fn pv(name: &str, driver: &str, handle: &str) -> Pv {
-    let source = Source { driver: driver.to_owned(), volume_handle: handle.to_owned() };
+    let source = Source { driver: driver.to_owned().into(), volume_handle: handle.into() };
     let mut pv = Pv::default();
     pv.metadata.name = Some(name.to_owned());
-    pv.spec.csi = Some(Box::new(source));
+    pv.spec.csi = Some(source);
     pv
 }
 

@@ -1,10 +1,12 @@
 //! What has changed of the records that a watch keeps, for each who follows them, and by what they are found.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use tokio::sync::watch;
 
 use crate::cluster::Record;
@@ -120,8 +122,7 @@ pub(super) struct Followed<K> {
     records: Records<K>,
     /// Whether the first list is here.
     pub is_known: bool,
-    keys: Keys<K>,
-    by_key: HashMap<Box<str>, Few<K>>,
+    by_key: Index<K>,
     pub subscribers: HashMap<u64, Waiting<K>>,
     subscribed: u64,
 }
@@ -131,6 +132,65 @@ pub(super) enum Waiting<K> {
     Everything,
     /// Each as it was before.
     These(HashMap<Place, Option<Arc<K>>>),
+}
+
+/// Records by their keys. Their texts are not kept, as they take as much memory as a small record: each is made from a
+/// record again.
+#[derive(Debug)]
+struct Index<K> {
+    keys: Keys<K>,
+    table: HashTable<Keyed<K>>,
+    state: RandomState,
+}
+
+/// The records of one key, and the hash of that.
+#[derive(Debug)]
+struct Keyed<K> {
+    hash: u64,
+    few: Few<K>,
+}
+
+impl<K> Index<K> {
+    fn new(keys: Keys<K>) -> Self {
+        Index { keys, table: HashTable::new(), state: RandomState::new() }
+    }
+
+    fn get(&self, key: &str) -> Option<&Few<K>> {
+        let (hash, is_its) = search(self.keys, &self.state, key);
+        self.table.find(hash, is_its).map(|found| &found.few)
+    }
+
+    fn insert(&mut self, record: &Arc<K>) {
+        for key in (self.keys)(record) {
+            let (hash, is_its) = search(self.keys, &self.state, &key);
+            match self.table.entry(hash, is_its, |one| one.hash) {
+                Entry::Occupied(mut found) => found.get_mut().few.insert(record.clone()),
+                Entry::Vacant(none) => {
+                    none.insert(Keyed { hash, few: Few::One(record.clone()) });
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, record: &Arc<K>) {
+        for key in (self.keys)(record) {
+            let (hash, is_its) = search(self.keys, &self.state, &key);
+            let Ok(mut found) = self.table.find_entry(hash, is_its) else { continue };
+            if found.get_mut().few.remove(record) {
+                found.remove();
+            }
+        }
+    }
+}
+
+/// The hash of a key, and what finds its records by it.
+fn search<K>(keys: Keys<K>, state: &RandomState, key: &str) -> (u64, impl Fn(&Keyed<K>) -> bool) {
+    let hash = state.hash_one(key);
+    let is_its = move |one: &Keyed<K>| {
+        let has_it = |record: &Arc<K>| keys(record).iter().any(|one| one == key);
+        one.hash == hash && one.few.all().first().is_some_and(has_it)
+    };
+    (hash, is_its)
 }
 
 /// The records of a key: most have one.
@@ -210,8 +270,7 @@ impl<K: Record> Followed<K> {
         Followed {
             records: Records::default(),
             is_known: false,
-            keys,
-            by_key: HashMap::new(),
+            by_key: Index::new(keys),
             subscribers: HashMap::new(),
             subscribed: 0,
         }
@@ -234,24 +293,7 @@ impl<K: Record> Followed<K> {
 
     /// True if a record has a key.
     pub fn has_key(&self, key: &str) -> bool {
-        self.by_key.contains_key(key)
-    }
-
-    fn insert(&mut self, record: &Arc<K>) {
-        for key in (self.keys)(record) {
-            match self.by_key.entry(key.into_boxed_str()) {
-                Entry::Occupied(mut few) => few.get_mut().insert(record.clone()),
-                Entry::Vacant(none) => drop(none.insert(Few::One(record.clone()))),
-            }
-        }
-    }
-
-    fn remove(&mut self, record: &Arc<K>) {
-        for key in (self.keys)(record) {
-            if self.by_key.get_mut(&*key).is_some_and(|few| few.remove(record)) {
-                self.by_key.remove(&*key);
-            }
-        }
+        self.by_key.get(key).is_some()
     }
 
     /// Keep what is told.
@@ -260,22 +302,22 @@ impl<K: Record> Followed<K> {
             Told::There(record) => {
                 let before = self.records.insert(record.clone());
                 if let Some(before) = &before {
-                    self.remove(before);
+                    self.by_key.remove(before);
                 }
-                self.insert(&record);
+                self.by_key.insert(&record);
                 self.note(record.place(), before.as_ref());
             }
             Told::Gone(place) => {
                 let before = self.records.remove(at(&place));
                 if let Some(before) = &before {
-                    self.remove(before);
+                    self.by_key.remove(before);
                 }
                 self.note(at(&place), before.as_ref());
             }
             Told::All(records) => {
                 (self.records, self.is_known) = (records, true);
-                self.by_key = HashMap::new();
-                self.all().iter().for_each(|one| self.insert(one));
+                self.by_key = Index::new(self.by_key.keys);
+                self.records.all().iter().for_each(|one| self.by_key.insert(one));
                 self.subscribers.values_mut().for_each(|waiting| *waiting = Waiting::Everything);
             }
         }

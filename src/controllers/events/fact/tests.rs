@@ -134,7 +134,7 @@ fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
     let pool = json!({"name": "fast", "configured": true, "size": "0", "free": "0", "volumes": 0,
                       "health": "Unavailable", "message": "vg0 is away; see `vgs`"});
     let mut pv = Pv::clone(&pv());
-    pv.spec.csi.as_mut().unwrap().volume_handle.clone_from(&id);
+    pv.spec.csi.as_mut().unwrap().volume_handle = id.as_str().into();
     let mut removal = VolumeRequest::clone(&growing(Phase::Running));
     removal.spec.volume.clone_from(&id);
     removal.spec.work = Work::Remove(crate::api::Remove {});
