@@ -316,7 +316,11 @@ pub(crate) fn believe(record: &mut NodeStorage) {
     let node = key(record);
     let is_own = |id: &str| id.parse::<VolumeId>().is_ok_and(|id| *id.node() == node);
     let Some(status) = &mut record.status else { return };
+    let told = status.volumes.len();
     status.volumes.retain(|one| is_own(&one.id));
+    // Those are none that the record leaves out.
+    let foreign = i32::try_from(told - status.volumes.len()).unwrap_or(i32::MAX);
+    status.volume_count = status.volume_count.saturating_sub(foreign);
     for one in &mut status.volumes {
         one.fence.take_if(|fence| !FENCES.contains(&fence.generation));
     }
@@ -502,11 +506,13 @@ mod tests {
             "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "beta"},
             // The key of another node changes nothing: the name decides.
             "spec": {"key": NodeKey::of("alpha").as_str()},
-            "status": {"volumes": all.map(volume), "usage": all.map(usage), "work": all.map(work)},
+            "status": {"volumeCount": 4, "volumes": all.map(volume), "usage": all.map(usage),
+                       "work": all.map(work)},
         }))
         .unwrap();
         believe(&mut record);
         let status = record.status.unwrap();
+        assert_eq!(status.left_out(), 1, "of four, of which two are not its own");
         let volumes: Vec<&str> = status.volumes.iter().map(|one| one.id.as_str()).collect();
         let usages: Vec<&str> = status.usage.iter().map(|one| one.volume.as_str()).collect();
         let work: Vec<&str> = status.work.iter().map(|one| one.volume.as_str()).collect();
