@@ -31,6 +31,11 @@ pub async fn forget_gone(client: &Client, nodes: &Nodes, stop: CancellationToken
     let records: Api<NodeStorage> = Api::all(client.clone());
     let forgotten = begun_again(LOOP, async || {
         there.known().await;
+        // What cannot be decoded is there.
+        let is_there = |name: &str| {
+            there.get(name).is_some()
+                || there.unreadable().iter().any(|node| node.place() == ("", name))
+        };
         // When the record of each goes that is useless: so long after it was first seen to be.
         let mut due: Timers<String> = Timers::default();
         let mut changes = (there.subscribe(), nodes.watched().subscribe());
@@ -39,8 +44,8 @@ pub async fn forget_gone(client: &Client, nodes: &Nodes, stop: CancellationToken
             let of_nodes = names(changes.0.take(), nodes);
             for name in of_nodes.into_iter().chain(names(changes.1.take(), nodes)) {
                 let record = nodes.watched().get(&name);
-                let is_useless = record.is_some_and(|record| tells_of_nothing(&record))
-                    && there.get(&name).is_none();
+                let is_useless =
+                    record.is_some_and(|record| tells_of_nothing(&record)) && !is_there(&name);
                 let before = due.remove(&name);
                 if is_useless {
                     due.set(name, before.unwrap_or(now + GONE));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use pliant::api::NodeStorage;
 use pliant::volume::Volumes;
+use serde_json::json;
 
 use crate::world::{World, want};
 
@@ -40,6 +41,20 @@ async fn the_record_of_a_node_that_is_gone_goes_if_it_tells_of_no_volume() {
     world.api.delete::<Node>("alpha");
     tokio::time::sleep(LONG).await;
     assert_eq!(records(&world), ["beta"]);
+}
+
+/// What cannot be decoded is there.
+#[tokio::test(start_paused = true)]
+async fn the_record_of_a_node_whose_object_cannot_be_decoded_stays() {
+    let (world, cluster, machine) = World::with_a_node().await;
+    drop((machine, cluster));
+    world.api.put_json::<Node>(json!({"metadata": {"name": "alpha"}, "spec": {"podCIDR": 5}}));
+    let _cluster = world.controller().await;
+    tokio::time::sleep(LONG).await;
+    assert_eq!(records(&world), ["alpha"]);
+    world.api.delete::<Node>("alpha");
+    tokio::time::sleep(LONG).await;
+    assert_eq!(records(&world), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
