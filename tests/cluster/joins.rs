@@ -168,7 +168,8 @@ async fn what_was_made_and_is_not_told_yet_is_not_made_elsewhere() {
     let made = cluster.ensure(&want("pvc-1", 100, &["alpha"])).await.unwrap();
     // The node's record as a controller has it whose watch is late.
     let mut old = world.api.get::<NodeStorage>("alpha").unwrap();
-    old.status.as_mut().unwrap().volumes.clear();
+    let status = old.status.as_mut().unwrap();
+    (status.volumes, status.volume_count) = (Vec::new(), 0);
     world.api.put(&old);
     let forgotten = || cluster.nodes().all()[0].status.as_ref()?.volumes.is_empty().then_some(());
     cluster.nodes().until(forgotten).await;
