@@ -127,6 +127,11 @@ impl Keeper {
                 None => Ok(()),
             },
             Step::DropClaim { claim, uid, version } => {
+                // Whose finalizer was taken off was let go by nobody.
+                let there = seen.claim(&claim).filter(|there| self::uid(&there.metadata) == uid);
+                if let Some(there) = there {
+                    self.unmark(there, false).await?;
+                }
                 let seen = ObjectMeta { resource_version: version, ..named(&claim, &uid) };
                 writes::remove(&claims, &seen).await
             }

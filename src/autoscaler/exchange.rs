@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Quantity;
-use crate::autoscaler::hold::HELD_FOR;
+use crate::autoscaler::hold::{HELD_FOR, POLICY_BEFORE, policy_before};
 use crate::autoscaler::seen::{is_bound, is_ending, uid};
 use crate::cluster::{
     CLASS, DETACHED_FOR, EXCHANGE, UnreadableSize, VOLUME, capacity, requested, volume_name,
@@ -194,10 +194,13 @@ impl Half {
         let mut annotations = from.annotations().clone();
         annotations.retain(|key, _| !OF_FILLING.contains(&key.as_str()) && key != EXCHANGE);
         // Whose claim a swap holds belongs to the claim.
-        annotations.remove(HELD_FOR);
+        annotations.retain(|key, _| ![HELD_FOR, POLICY_BEFORE].contains(&key.as_str()));
         let held = pv.annotations().get(HELD_FOR);
         annotations.extend(held.map(|held| (HELD_FOR.to_owned(), held.clone())));
         let mut spec = from.spec.clone()?;
+        if let Some(policy) = policy_before(from) {
+            spec.persistent_volume_reclaim_policy = Some(policy.clone());
+        }
         spec.claim_ref = Some(ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("PersistentVolumeClaim".to_owned()),
@@ -416,7 +419,9 @@ impl Record {
         });
         let mut all = [&self.active, &self.copy].into_iter();
         let its = all.find(|wanted| half.pv.as_ref().is_some_and(|pv| wanted.is(pv)));
-        let is_kept_by_us = !is_there && !goes_with_namespace;
+        // Of one that is given up a swap still holds the claim, and sees to the policy.
+        let is_held = half.pv.as_deref().is_some_and(|pv| policy_before(pv).is_some());
+        let is_kept_by_us = (!is_there || is_held) && !goes_with_namespace;
         let spec = its.filter(|_| !is_kept_by_us).and_then(|wanted| wanted.pv.spec.as_ref());
         let policy = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.clone());
         policy.unwrap_or_else(|| "Retain".to_owned())

@@ -1,7 +1,8 @@
 //! Keeps the old claim of a swap from going while no pod has it: whoever deletes it then would take the
 //! only copy along. It carries our finalizer from before its pod is stopped until the new claim has all of
 //! it, or the swap is given up. Whoever has the claim can write that, too, so its PersistentVolume says that a
-//! swap holds the claim: only of such a claim the volume stays.
+//! swap holds the claim: only of such a claim the volume stays. Before the finalizer is there, that PersistentVolume
+//! is retained: whoever takes the finalizer off a claim that hangs in its deletion takes no data along.
 //!
 //! Kubernetes starts no pod with a claim that was deleted. So a copy that runs is waited for; else the swap
 //! is given up, and the volume stays when the claim goes.
@@ -28,6 +29,12 @@ use crate::populators;
 /// On the PersistentVolume of a claim that a swap holds: the uid of that claim. A tenant can write our
 /// finalizer onto a claim, and not this.
 pub(super) const HELD_FOR: &str = "pliant.io/swap-protection";
+
+/// On the same: the reclaim policy that it gets again, if that is not the one by which it is retained meanwhile.
+pub(super) const POLICY_BEFORE: &str = "pliant.io/swap-reclaim-policy";
+
+/// By which policy no volume goes with its claim.
+const RETAIN: &str = "Retain";
 
 /// Whether a claim stays until a swap lets go of it.
 pub(super) fn is_held(claim: &impl ResourceExt) -> bool {
@@ -101,16 +108,28 @@ pub(super) fn is_told(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool
     told_claims(status).any(|told| told == claim)
 }
 
+/// The policy that a PersistentVolume gets again when no swap holds its claim any more, if it has another one now.
+pub(super) fn policy_before(pv: &PersistentVolume) -> Option<&String> {
+    let holder = pv.annotations().get(HELD_FOR).map(String::as_str);
+    pv.annotations().get(POLICY_BEFORE).filter(|_| holder.is_some() && holder == owner(pv))
+}
+
 /// Whether a PersistentVolume says that a swap holds its claim.
 pub(super) fn is_marked_for(pv: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     pv.annotations().get(HELD_FOR) == claim.metadata.uid.as_ref()
 }
 
 impl Keeper {
-    /// Keep a claim that is there from going, for as long as it is as it was seen; its volume says so first.
+    /// Keep a claim that is there from going, for as long as it is as it was seen; its volume says so first, and stays
+    /// from then on.
     pub(super) async fn hold(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
         if let Some(pv) = self.pv_of(claim).await?.filter(|pv| !is_marked_for(pv, claim)) {
-            self.mark(&pv, &json!({"annotations": { HELD_FOR: claim.metadata.uid }}), None).await?;
+            let spec = pv.spec.as_ref();
+            let policy = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_ref());
+            let policy = policy.filter(|policy| *policy != RETAIN);
+            let notes = json!({ HELD_FOR: claim.metadata.uid, POLICY_BEFORE: policy });
+            let retains = policy.map(|_| RETAIN);
+            self.mark(&pv, &json!({ "annotations": notes }), retains).await?;
         }
         if is_held(claim) {
             return Ok(()); // Its tenant wrote it.
@@ -120,8 +139,23 @@ impl Keeper {
     }
 
     /// Let a claim go, and keep its volume if a swap held the claim, that was deleted, and no status says that another
-    /// one has taken its place. What the claim itself says of that its tenant can write.
+    /// one has taken its place. What the claim itself says of that its tenant can write. Any other volume has its own
+    /// policy again.
     pub(super) async fn release(
+        &self,
+        claim: &PersistentVolumeClaim,
+        keeps_volume: bool,
+    ) -> Result<(), kube::Error> {
+        self.unmark(claim, keeps_volume).await?;
+        if !is_held(claim) {
+            return Ok(()); // Its tenant took it off.
+        }
+        let finalizers = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
+        self.write_finalizers(claim, finalizers.collect()).await
+    }
+
+    /// Write on the PersistentVolume of a claim that no swap holds the claim any more.
+    pub(super) async fn unmark(
         &self,
         claim: &PersistentVolumeClaim,
         keeps_volume: bool,
@@ -133,11 +167,11 @@ impl Keeper {
             if keeps {
                 self.report_retained(claim, &pv).await?;
             }
-            let keeps = keeps.then_some("Retain");
-            self.mark(&pv, &json!({"annotations": { HELD_FOR: null }}), keeps).await?;
+            let policy = if keeps { Some(RETAIN) } else { policy_before(&pv).map(String::as_str) };
+            let notes = json!({"annotations": { HELD_FOR: null, POLICY_BEFORE: null }});
+            self.mark(&pv, &notes, policy).await?;
         }
-        let finalizers = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
-        self.write_finalizers(claim, finalizers.collect()).await
+        Ok(())
     }
 
     /// Say on a claim that goes which volume stays of it: before that is written, so that nothing stays without a word.

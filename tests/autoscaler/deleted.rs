@@ -106,6 +106,68 @@ fn no_annotation_of_a_tenant_has_the_only_copy_deleted() {
     });
 }
 
+/// A user does what is written everywhere about a claim that hangs in its deletion.
+fn strip_finalizers(world: &World, claim: &str) {
+    let mut changed = world.claim(claim).unwrap();
+    changed.metadata.finalizers = None;
+    world.api.put(&changed);
+    if changed.metadata.deletion_timestamp.is_some() {
+        delete(world, claim); // Nothing keeps it.
+    }
+}
+
+#[test]
+fn a_claim_whose_finalizers_are_taken_off_leaves_the_only_copy_as_a_volume() {
+    block_on(async {
+        for is_stripped_first in [true, false] {
+            let (world, _operator) = World::with_an_operator();
+            let old = one_pod(&world).await;
+            let volume = volume(&world, &old);
+            stopped(&world, &old).await;
+            if is_stripped_first {
+                strip_finalizers(&world, &old);
+                delete(&world, &old);
+            } else {
+                delete(&world, &old);
+                strip_finalizers(&world, &old);
+            }
+            assert!(world.claim(&old).is_none(), "nothing keeps it");
+            world.play().held.clear();
+            world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
+            world.rest().await;
+            stays_whole(&world, &volume);
+        }
+    });
+}
+
+#[test]
+fn the_volume_of_a_claim_that_a_swap_has_held_has_its_own_policy_again() {
+    block_on(async {
+        for is_stripped in [false, true] {
+            let (world, _operator) = World::with_an_operator();
+            let old = one_pod(&world).await;
+            let volume = volume(&world, &old);
+            let policy = |world: &World| {
+                let pv: Option<PersistentVolume> = world.api.get(&volume);
+                pv.map(|pv| pv.spec.unwrap().persistent_volume_reclaim_policy.unwrap_or_default())
+            };
+            assert_eq!(policy(&world).as_deref(), Some("Delete"));
+            stopped(&world, &old).await;
+            assert_eq!(policy(&world).as_deref(), Some("Retain"), "a swap holds it");
+            if is_stripped {
+                strip_finalizers(&world, &old);
+            }
+            world.play().held.clear();
+            world.settled("1/1").await;
+            assert!(!is_held(&world.claim(&old).unwrap()));
+            assert_eq!(policy(&world).as_deref(), Some("Delete"));
+            world.want("2Gi", "hdd", &json!({"retention": "1h"}));
+            tokio::time::sleep(Duration::from_secs(7200)).await;
+            assert_eq!((world.claim(&old), policy(&world)), (None, None), "its time is over");
+        }
+    });
+}
+
 #[test]
 fn a_copy_that_runs_is_ended_and_the_pod_has_all() {
     block_on(async {

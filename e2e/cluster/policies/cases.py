@@ -205,6 +205,11 @@ write(OPERATOR, "UPDATE", VOLUMES, "another driver's is retained", volume(THEIRS
 HOLDS = {"pliant.io/swap-protection": "uid-of-victim"}
 write(OPERATOR, "UPDATE", VOLUMES, "a swap holds its claim", volume(THEIRS, VICTIM, annotations=HOLDS), volume(THEIRS, VICTIM), taken=True)
 write(OPERATOR, "UPDATE", VOLUMES, "a swap lets go of its claim", volume(THEIRS, VICTIM), volume(THEIRS, VICTIM, "Delete", HOLDS), taken=True)
+RETAINED = {**HOLDS, "pliant.io/swap-reclaim-policy": "Delete"}
+write(OPERATOR, "UPDATE", VOLUMES, "a swap retains it", volume(THEIRS, VICTIM, annotations=RETAINED), volume(THEIRS, VICTIM, "Delete"), taken=True)
+write(OPERATOR, "UPDATE", VOLUMES, "a swap has had it, and it has its policy again", volume(THEIRS, VICTIM, "Delete"), volume(THEIRS, VICTIM, annotations=RETAINED), taken=True)
+write(OPERATOR, "UPDATE", VOLUMES, "a policy of before that it had not", volume(THEIRS, VICTIM, annotations=RETAINED), volume(THEIRS, VICTIM))
+write(CONTROLLER, "UPDATE", VOLUMES, "a swap has had it, and it has its policy again", volume(THEIRS, VICTIM, "Delete"), volume(THEIRS, VICTIM, annotations=RETAINED))
 DETACHED = {"pliant.io/detached-for": "uid-of-mine"}
 write(OPERATOR, "UPDATE", VOLUMES, "it was proved unused", volume(THEIRS, VICTIM, annotations=DETACHED), volume(THEIRS, VICTIM), taken=True)
 write(CONTROLLER, "UPDATE", VOLUMES, "it was proved unused", volume(THEIRS, VICTIM, annotations=DETACHED), volume(THEIRS, VICTIM))
