@@ -421,9 +421,13 @@ impl Turn<'_> {
     }
 
     /// The active claim says nowhere that another one has taken its place: what another replica had decided
-    /// before it came back may be done late.
+    /// before it came back may be done late. Where its node says so as well, it may be true: a user has changed by
+    /// what the newer one is found.
     pub(super) fn reinstate(&mut self) {
         let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
+        if self.seen.superseded.contains_key(&self.entry.active_claim) {
+            return;
+        }
         if matches!(phase, None | Some(SwapPhase::Soaking | SwapPhase::Failed)) {
             let active = self.entry.active_claim.clone();
             self.is_reinstated(&active);

@@ -80,6 +80,9 @@ impl Turn<'_> {
         if !source.spec.paused {
             return Before::Never(copied_too_early(name));
         }
+        if let Some(why) = self.copies_another(name) {
+            return Before::Never(why);
+        }
         if self.has_content(name) {
             return Before::Never(filled_too_early(name, &self.entry.active_claim));
         }

@@ -392,7 +392,8 @@ fn untrue_ends(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
     let claims = told.iter().filter(is_at_rest).filter_map(|one| {
         let claim = seen.claim(&one.active_claim)?;
         let by = claim.annotations().get(SUPERSEDED_BY)?;
-        (seen.keeps(claim) && seen.claim(by).is_none()).then(|| claim.name_any())
+        let is_closed = seen.superseded.contains_key(&one.active_claim);
+        (seen.keeps(claim) && seen.claim(by).is_none() && !is_closed).then(|| claim.name_any())
     });
     if seen.autoscaler.spec.mode != AutoscalerMode::Enforce || seen.names_claims() {
         return Vec::new();

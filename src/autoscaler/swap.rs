@@ -31,7 +31,10 @@ impl Turn<'_> {
 
     /// Remember the uid of the new claim, which is made for this swap.
     pub(super) fn note_new_claim(&mut self) {
-        let there = self.seen.claim(&self.new_claim()).filter(|claim| is_copy(claim));
+        let is_ours = |claim: &&PersistentVolumeClaim| {
+            is_copy(claim) && (self.seen.keeps(claim) || !claim.labels().contains_key(KEPT_BY))
+        };
+        let there = self.seen.claim(&self.new_claim()).filter(is_ours);
         let there = there.map(|claim| uid(&claim.metadata).to_owned());
         if let Some(swap) = self.entry.swap.as_mut().filter(|swap| !swap.returns) {
             swap.claim_uid = swap.claim_uid.take().or(there);
@@ -67,8 +70,10 @@ impl Turn<'_> {
         if self.seen.keeps(there) && is_copy(there) {
             return self.seen.sources.contains_key(name);
         }
-        // It was made for this swap, and only the label was taken off by which it is found.
-        if is_copy(there) && !there.labels().contains_key(KEPT_BY) {
+        // It was made for this swap, and only the label was taken off, or changed, by which it is found.
+        let known = self.entry.swap.as_ref().and_then(|swap| swap.claim_uid.as_deref());
+        let is_known = known == Some(uid(&there.metadata));
+        if is_copy(there) && (is_known || !there.labels().contains_key(KEPT_BY)) {
             self.steps.push(Step::Adopt { ordinal, claim });
             return false;
         }
@@ -85,6 +90,14 @@ impl Turn<'_> {
             return;
         }
         let filling = self.seen.filling(&name).cloned().unwrap_or_default();
+        if let Some(why) = self.copies_another(&name) {
+            if self.is_used(&name) {
+                self.switch(filling.digest);
+            } else {
+                self.give_up(&why);
+            }
+            return;
+        }
         if !self.is_known_unused() && self.has_content(&name) {
             // What the pod writes there is nowhere else.
             if self.is_used(&name) {
@@ -153,6 +166,27 @@ impl Turn<'_> {
             self.seen.filling(name).is_some_and(|filling| filling.phase == FillingPhase::Filled);
         self.seen.claim(name).is_some_and(is_bound)
             && (is_told || self.seen.handed_over.contains(name))
+    }
+
+    /// Why what fills the new claim is not this swap's: its source copies another claim. Which one a source copies
+    /// never changes, so another client has deleted that of the swap, and made this one.
+    pub(super) fn copies_another(&self, name: &str) -> Option<String> {
+        let (from, namespace) = (&self.entry.active_claim, self.seen.autoscaler.namespace());
+        let its = &self.seen.sources.get(name)?.spec.source_pvc_ref;
+        let is_own = its.name == *from && (its.namespace.is_none() || its.namespace == namespace);
+        (!is_own && !self.returns()).then(|| {
+            format!(
+                "PvcSourcePopulator {name} copies claim {}, and not claim {from}: another client created it, and what it \
+                 copies is not used",
+                its.name
+            )
+        })
+    }
+
+    /// True if the new claim may have been filled from another claim than that of the pod.
+    fn is_of_another(&self, name: &str) -> bool {
+        let mut spare = self.entry.retained.iter().filter(|old| old.spare);
+        self.copies_another(name).is_some() || spare.any(|old| old.claim == name)
     }
 
     /// True if the pod has a new claim that is filled: what it writes is nowhere else.
@@ -425,13 +459,14 @@ impl Turn<'_> {
         }
         let fence = self.entry.swap.as_ref().and_then(|swap| swap.fence);
         let is_closed = fence.is_some_and(|fence| fence.state == FenceState::Superseded);
-        self.is_used(name) || is_closed && self.is_known_unused()
+        self.is_used(name) || is_closed && self.is_known_unused() && !self.is_of_another(name)
     }
 
     /// Keep a new claim that has a volume, and that no pod was let to or has, for as long as an old one: a user has let
-    /// it be filled too early, or bound it. Whether that is so.
+    /// it be filled too early or from another claim, or bound it. Whether that is so.
     fn retains_spare(&mut self, name: &str) -> bool {
-        let claim = self.seen.claim(name).filter(|_| !self.returns() && !self.is_known_unused());
+        let may_lack = !self.is_known_unused() || self.is_of_another(name);
+        let claim = self.seen.claim(name).filter(|_| !self.returns() && may_lack);
         let is_spare = |claim: &&PersistentVolumeClaim| {
             let is_used = self.seen.pods_with(name).any(is_on_node);
             is_bound(claim) && !is_ending(&claim.metadata) && !is_used
