@@ -23,6 +23,7 @@ mod objects;
 mod operators;
 mod others;
 mod retries;
+mod tampering;
 mod world;
 
 /// Let all happen that always happens, each in its turn, and nothing else, until nothing more does.
@@ -100,13 +101,17 @@ const AT_MOST_RETRIED: usize = 8_000;
 /// How many walks there are then, and how many moves each tries: most cannot be, and a swap takes some fifty.
 const WALKS: (usize, usize) = (200, 1500);
 
+/// The same of a story of a user who tampers: there are many, and each has one more thing that happens.
+const WALKS_TAMPERED: (usize, usize) = (50, 1500);
+
 /// Explore what can be reached; how many states that are.
 fn explore(first: &World, at_most: usize) -> usize {
     let mut known: HashSet<u64> = [first.key()].into();
     let mut ends_well = EndsWell::default();
     let mut open = VecDeque::from([first.clone()]);
+    let moves = moves(first);
     while let Some(world) = open.pop_front() {
-        for next in MOVES.into_iter().filter_map(|one| world.after(one)) {
+        for next in moves.iter().copied().filter_map(|one| world.after(one)) {
             if known.insert(next.key()) {
                 if known.len().is_multiple_of(16) {
                     ends_well.from(&next);
@@ -115,20 +120,26 @@ fn explore(first: &World, at_most: usize) -> usize {
             }
         }
         if known.len() > at_most {
-            walk(first, &mut known, &mut ends_well);
+            walk(first, &moves, &mut known, &mut ends_well);
             break;
         }
     }
     known.len()
 }
 
+/// What may happen in a story: that of a user who tampers is its own.
+fn moves(first: &World) -> Vec<Move> {
+    MOVES.into_iter().chain(first.tampering.iter().copied().map(Move::Tamper)).collect()
+}
+
 /// Go where dice say, again and again: that leads far from the beginning.
-fn walk(first: &World, known: &mut HashSet<u64>, ends_well: &mut EndsWell) {
+fn walk(first: &World, moves: &[Move], known: &mut HashSet<u64>, ends_well: &mut EndsWell) {
     let mut dice = Dice::of(7);
-    for _ in 0..WALKS.0 {
+    let (walks, steps) = if first.tampering.is_empty() { WALKS } else { WALKS_TAMPERED };
+    for _ in 0..walks {
         let mut world = first.clone();
-        for _ in 0..WALKS.1 {
-            if let Some(next) = world.after(dice.one_of(&MOVES)) {
+        for _ in 0..steps {
+            if let Some(next) = world.after(dice.one_of(moves)) {
                 world = next;
                 known.insert(world.key());
             }

@@ -45,6 +45,7 @@ fn base(keeper: usize) -> Seen {
         phase: FillingPhaseKey::Held,
         is_told_of_before: false,
         read: None,
+        has_labels: true,
     };
     world.sources.insert(copy.clone(), source);
     let mut seen = world.seen_with_another(0, 1);

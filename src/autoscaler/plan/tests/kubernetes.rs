@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::tampering::ELSEWHERE;
 use super::world::{Claim, FillingPhaseKey, PodModel, Source, TEMPLATES, World};
 use crate::api::{Quantity, Swap, SwapPhase};
 use crate::autoscaler::exchange::Exchange;
@@ -101,7 +102,8 @@ impl World {
         };
         let runs = self.pod.as_ref().is_some_and(|pod| pod.is_running && pod.claim == active);
         assert!(!runs, "a pod has a volume that is exchanged, in {self:#?}");
-        let is_all = |content| content == self.data || self.is_wanted_back(content);
+        let begins_anew = self.kept == Some(self.data);
+        let is_all = |content| content == self.data || begins_anew || self.is_wanted_back(content);
         assert!(other.content.is_some_and(is_all), "what is exchanged is not all, in {self:#?}");
         let (one, other) = (one.clone(), other.clone());
         self.change(&active, |claim| claim.take_volume(&other));
@@ -131,7 +133,8 @@ impl World {
         assert!(has_all, "a pod starts without what was written, in {self:#?}");
         // What says so on a claim that came back is taken off, and keeps nobody out.
         let is_back = self.is_wanted_back(content);
-        assert!(!claim.superseded || is_back, "a pod starts on a superseded claim, in {self:#?}");
+        let is_marked = claim.superseded && claim.forged_by.is_none();
+        assert!(!is_marked || is_back, "a pod starts on a superseded claim, in {self:#?}");
         self.data += 1;
         let data = self.data;
         self.change(&pod.claim, |claim| claim.content = Some(data));
@@ -200,7 +203,7 @@ impl World {
         let from = self.sources[&name].from.clone();
         let there = self.claims.get(&from);
         let there = there.filter(|claim| claim.fence.lets() != Use::None && !claim.is_ending);
-        let read = there.and_then(|claim| claim.content);
+        let read = there.and_then(|claim| claim.content).or((from == ELSEWHERE).then_some(0));
         self.change(&from, |claim| claim.is_read |= claim.fence.lets() == Use::Read);
         self.asked.iter_mut().flatten().for_each(|(_, asked)| asked.is_old = true);
         self.tell(&name, FillingPhaseKey::Filling);
@@ -234,7 +237,7 @@ impl World {
         let is_exchanging = swap.is_some_and(|swap| swap.phase == SwapPhase::Exchanging);
         // What an exchange waits for that has not begun: the node of the new volume, or the API server.
         let begins_late = is_exchanging && self.exchange.is_none() && self.left.stalls > 0;
-        let is_stuck = is_refused || self.stalls() || begins_late;
+        let is_stuck = is_refused || self.stalls() || begins_late || self.is_held_up_by_user();
         let waits = since.is_some_and(|Time(since)| *since == self.now()) && is_stuck;
         self.left.stalls -= u8::from(waits && begins_late);
         self.hours += i64::from(waits);

@@ -83,7 +83,7 @@ impl World {
     }
 
     /// The claim that was made for the swap under way, if it is there.
-    fn new_claim(&self) -> Option<String> {
+    pub(super) fn new_claim(&self) -> Option<String> {
         let swap = self.status.of(0)?.swap.as_ref().filter(|swap| !swap.returns)?;
         Some(swap.claim.clone()).filter(|name| self.claims.contains_key(name))
     }
@@ -119,7 +119,8 @@ impl World {
         let is_looked_at = matches!(swap.phase, Draining | Fenced | FinalCopy | RollingBack);
         let is_filled = |claim: &&Claim| claim.is_filled && claim.content.is_some();
         let claim = self.claims.get(&swap.claim).filter(is_filled);
-        let told = self.sources.get(&swap.claim).map(|source| source.phase);
+        let source = self.sources.get(&swap.claim).filter(|source| source.has_labels);
+        let told = source.map(|source| source.phase);
         let is_told = told == Some(FillingPhaseKey::Filled);
         let is_handed = is_looked_at && !is_told && claim.is_some();
         is_handed.then(|| swap.claim.clone()).into_iter().collect()

@@ -49,7 +49,8 @@ impl World {
 
     /// The claims of pods whose node says that others took their place.
     pub(super) fn superseded(&self) -> BTreeMap<String, i64> {
-        let active = self.status.of(0).filter(|one| self.lie.is_some() && one.swap.is_none());
+        let matters = self.lie.is_some() || !self.tampering.is_empty();
+        let active = self.status.of(0).filter(|one| matters && one.swap.is_none());
         let active = active.map(|one| one.active_claim.clone());
         let told = active.and_then(|name| Some((self.volume(&name, 0)?.fence?, name)));
         let closed = told.filter(|(fence, _)| fence.standing == Standing::Superseded);

@@ -35,12 +35,14 @@ impl Claim {
             ..ObjectMeta::default()
         };
         if self.has_labels {
-            let labels = [(KEPT_BY, "db"), (ORDINAL, "0")];
+            let by = if self.is_anothers { "other" } else { "db" };
+            let labels = [(KEPT_BY, by), (ORDINAL, "0")];
             let own = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
             metadata.labels = Some(labels.into_iter().map(own).collect());
         }
         if self.superseded {
-            metadata.annotations = Some([(SUPERSEDED_BY.to_owned(), "x".to_owned())].into());
+            let by = self.forged_by.clone().unwrap_or_else(|| "x".to_owned());
+            metadata.annotations = Some([(SUPERSEDED_BY.to_owned(), by)].into());
         }
         metadata.finalizers = self.has_finalizer.then(|| vec!["pliant.io/swap".to_owned()]);
         metadata.deletion_timestamp = self.is_ending.then_some(Time(Timestamp::UNIX_EPOCH));

@@ -18,7 +18,9 @@ impl World {
         let is_new = note.is_some() || !steps.is_empty();
         if is_new {
             let marks = self.claims.iter().map(|(name, claim)| (name.clone(), claim.marks));
-            self.operators[n] = Some(Decided { note, steps, marks: marks.collect() });
+            let marks = marks.collect();
+            let froms = self.sources.iter().map(|(name, one)| (name.clone(), one.from.clone()));
+            self.operators[n] = Some(Decided { note, steps, marks, froms: froms.collect() });
         }
         is_new
     }
@@ -35,7 +37,7 @@ impl World {
             self.note_answer();
             self.count_tries(&before);
         } else if let Some(step) = decided.steps.pop_front() {
-            self.apply(n, step, &decided.marks);
+            self.apply(n, step, &decided);
         }
         if !decided.steps.is_empty() {
             self.operators[n] = Some(decided);
@@ -43,11 +45,13 @@ impl World {
         true
     }
 
-    fn apply(&mut self, n: usize, step: Step, marks: &BTreeMap<String, u8>) {
+    fn apply(&mut self, n: usize, step: Step, Decided { marks, froms, .. }: &Decided) {
         match step {
             Step::MakeClaim { claim, size, .. } => self.make(claim, size, false),
             Step::MakeCopy { claim, size, .. } => self.make(claim, size, true),
-            Step::Adopt { claim, .. } => self.change(&claim, |claim| claim.has_labels = true),
+            Step::Adopt { claim, .. } => self.change(&claim, |claim| {
+                (claim.has_labels, claim.is_anothers) = (true, false);
+            }),
             Step::Grow { claim, size } => {
                 let gib = size.0.get() >> 30;
                 self.change(&claim, |claim| claim.gib = claim.gib.max(gib));
@@ -60,6 +64,7 @@ impl World {
                     phase: FillingPhaseKey::Waiting,
                     is_told_of_before: false,
                     read: None,
+                    has_labels: true,
                 };
                 self.sources.entry(claim).or_insert(source);
             }
@@ -70,7 +75,9 @@ impl World {
             }
             Step::Ask { volume, wish } => self.ask(n, &volume, wish),
             Step::StartCopy { claim } => {
-                if let Some(source) = self.sources.get_mut(&claim).filter(|source| source.paused) {
+                let source = self.sources.get_mut(&claim).filter(|source| source.paused);
+                let source = source.filter(|source| froms.get(&claim) == Some(&source.from));
+                if let Some(source) = source {
                     (source.paused, source.is_told_of_before) = (false, true);
                 }
             }
@@ -116,9 +123,11 @@ impl World {
                 let gib = to.0.get() >> 30;
                 self.change(&claim, |claim| claim.gib = gib);
             }
-            Step::Hold { claim } => {
-                self.change(&claim, |claim| claim.has_finalizer |= !claim.is_ending);
-            }
+            // Its volume is retained from before the finalizer is there, which a user can take off.
+            Step::Hold { claim } => self.change(&claim, |claim| {
+                claim.is_volume_kept = true;
+                claim.has_finalizer |= !claim.is_ending;
+            }),
             Step::LetGo { claim, keeps_volume } => self.let_claim_go(&claim, keeps_volume),
             Step::Mark { .. } | Step::DropNotes { .. } | Step::Count { .. } | Step::Tell { .. } => {
             }
@@ -130,6 +139,7 @@ impl World {
         self.change(claim, |claim| {
             if Some(claim.marks) == seen {
                 (claim.superseded, claim.marks) = (superseded, claim.marks + 1);
+                claim.forged_by = None;
             }
         });
     }
@@ -170,7 +180,9 @@ impl World {
             is_copy,
             content: None,
             has_labels: true,
+            is_anothers: false,
             superseded: false,
+            forged_by: None,
             marks: 0,
             is_ending: false,
             is_lost: false,
@@ -181,6 +193,7 @@ impl World {
             is_volume_kept: false,
             is_filled: false,
             detached_for: 0,
+            is_grown: false,
         });
     }
 
@@ -188,7 +201,7 @@ impl World {
     pub(super) fn let_claim_go(&mut self, name: &str, keeps_volume: bool) {
         self.change(name, |claim| {
             claim.has_finalizer = false;
-            claim.is_volume_kept |= keeps_volume && claim.is_ending;
+            claim.is_volume_kept = keeps_volume && claim.is_ending;
         });
     }
 
@@ -210,6 +223,6 @@ impl World {
         let has_all = claim.content.is_some();
         let is_elsewhere = others.any(|(_, other)| other.content == Some(self.data));
         assert!(!has_all || is_elsewhere, "the only copy, {name}, is deleted in {self:#?}");
-        self.change(name, |claim| claim.is_ending = true);
+        self.change(name, |claim| (claim.is_ending, claim.is_volume_kept) = (true, false));
     }
 }

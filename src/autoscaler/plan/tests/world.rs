@@ -10,6 +10,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::retries::Tries;
+use super::tampering::Tampering;
 use crate::api::{
     Abort, AutoscalerPhase, PopulatorPod, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus,
     Quantity, RollBack, Rollout,
@@ -59,6 +60,8 @@ pub(super) struct Left {
     pub aborts: u8,
     /// How often a user edits or deletes an object of a swap.
     pub meddles: u8,
+    /// How often a user does so to what keeps a swap safe, or to what one before has left.
+    pub tampers: u8,
     /// How often a pod that copies is refused.
     pub refusals: u8,
     /// How often a copy that runs goes on no more, or an exchange does not begin.
@@ -95,6 +98,7 @@ pub(super) const NOTHING: Left = Left {
     edits_back: 0,
     aborts: 0,
     meddles: 0,
+    tampers: 0,
     refusals: 0,
     stalls: 0,
     refuses_all: false,
@@ -129,7 +133,11 @@ pub(super) struct Claim {
     /// What is in its volume, once it has one.
     pub content: Option<Data>,
     pub has_labels: bool,
+    /// Whether its label names another PvcAutoscaler.
+    pub is_anothers: bool,
     pub superseded: bool,
+    /// The claim that has taken its place as a user has written, who may lie.
+    pub forged_by: Option<String>,
     /// How often that was changed: who has seen it before does not change it.
     pub marks: u8,
     pub is_ending: bool,
@@ -149,9 +157,12 @@ pub(super) struct Claim {
     pub is_filled: bool,
     /// Uid of the claim that is complete, as its PersistentVolume says; none has 0.
     pub detached_for: u8,
+    /// Whether a user has made it larger.
+    pub is_grown: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
 pub(super) struct Source {
     pub from: String,
     pub paused: bool,
@@ -161,6 +172,8 @@ pub(super) struct Source {
     pub is_told_of_before: bool,
     /// What its pod has read.
     pub read: Option<Data>,
+    /// Whether it has our labels.
+    pub has_labels: bool,
 }
 
 /// The phases of a filling that matter here; the type of the API cannot be hashed.
@@ -196,6 +209,8 @@ pub(super) struct Decided {
     pub note: Option<(PvcAutoscalerStatus, PvcAutoscalerStatus)>,
     /// How often each claim had been marked then.
     pub marks: BTreeMap<String, u8>,
+    /// What each source was filled from then: one that was made again is another object.
+    pub froms: BTreeMap<String, String>,
     pub steps: VecDeque<Step>,
 }
 
@@ -237,6 +252,8 @@ pub(super) struct World {
     pub tries: Tries,
     /// Whether a user has paused the PvcAutoscaler.
     pub is_paused: bool,
+    /// What a user tampers with in this story.
+    pub tampering: &'static [Tampering],
     pub left: Left,
 }
 
@@ -293,6 +310,7 @@ pub(super) enum Move {
     LieOfItsOwn,
     TellTruth,
     Meddle(Meddling),
+    Tamper(Tampering),
 }
 
 /// What a user does to an object of a swap.
@@ -392,6 +410,7 @@ impl World {
             kept: None,
             tries: Tries::default(),
             is_paused: false,
+            tampering: &[],
             left,
         }
     }
@@ -444,7 +463,8 @@ impl World {
             populator_pod: PopulatorPod::default(),
         };
         let claims = self.claims.iter().map(|(name, claim)| (name.clone(), claim.object(name)));
-        let sources = self.sources.iter().map(|(name, source)| {
+        let labelled = self.sources.iter().filter(|(_, source)| source.has_labels);
+        let sources = labelled.map(|(name, source)| {
             (name.clone(), source.object(name, self.claims.get(name).map_or(0, |claim| claim.uid)))
         });
         let volumes = self.claims.keys().map(|name| (name.clone(), self.volume(name, n)));
@@ -549,6 +569,7 @@ impl World {
             Move::LieOfItsOwn => next.lie_of_its_own(),
             Move::TellTruth => next.tell_truth(),
             Move::Meddle(meddling) => next.meddle(meddling),
+            Move::Tamper(tampering) => next.tamper(tampering),
         };
         next.forget();
         is_done.then_some(next)
@@ -579,13 +600,15 @@ impl World {
             Move::OpenGate => self.pod.as_ref().is_some_and(|pod| pod.is_gated),
             Move::AwaitRetry => self.next_try().is_some(),
             Move::AwaitLimit => {
-                left.refuses_all || left.refusals > 0 || left.stalls > 0 || self.stalls()
+                let may_stall = left.refuses_all || left.refusals > 0 || left.stalls > 0;
+                may_stall || self.stalls() || self.is_held_up_by_user()
             }
             Move::Refuse => left.refusals > 0,
             Move::Stall => left.stalls > 0,
             Move::EditBack => left.edits_back > 0,
             Move::Abort => left.aborts > 0,
             Move::Meddle(_) => left.meddles > 0,
+            Move::Tamper(_) => left.tampers > 0,
             Move::TurnClock => left.skews > 0,
             Move::Lie => left.lies > 0 && self.lie.is_none(),
             Move::LieOfItsOwn => left.own_lies > 0 && self.lie.is_none(),
@@ -714,7 +737,10 @@ impl World {
         let Some(entry) = self.status.of(0) else { return self.replicas == 0 || is_ambiguous };
         let (gib, class) = TEMPLATES[self.template];
         let active = self.claims.get(&entry.active_claim);
-        let is_wanted = active.is_some_and(|claim| (claim.gib, claim.class) == (gib, class));
+        let is_wanted = active.is_some_and(|claim| {
+            let is_large = claim.gib == gib || claim.is_grown && claim.gib > gib;
+            is_large && claim.class == class
+        });
         let has_failed = self.status.phase == AutoscalerPhase::Failed && self.is_given_up();
         let runs = self.pod.as_ref().is_some_and(|pod| pod.is_running);
         // Of a PvcAutoscaler that was deleted nobody knows how long the claims before are kept, unless pods name
@@ -722,7 +748,8 @@ impl World {
         let is_known = self.keeper == Some(0) || self.left.keeps_names;
         let is_kept = !is_known || self.claims.len() <= 1 + entry.retained.len();
         let is_marked = active.is_some_and(|claim| claim.superseded);
-        let is_clean = self.sources.is_empty() && is_kept && !is_marked;
+        let has_source = self.sources.values().any(|source| source.has_labels);
+        let is_clean = !has_source && is_kept && !is_marked;
         let is_kept_back = self.kept == Some(self.data);
         // Deleted under its pod, it goes when that ends; only then there is another one.
         let waits = runs && active.is_some_and(|claim| claim.is_ending);
@@ -731,8 +758,14 @@ impl World {
         // What never was cannot be had again: that is said, and nothing else begins until it is taken back.
         let is_heard = self.is_answered
             || self.back.is_none_or(|(generation, _)| entry.generation <= generation);
-        let is_impossible = self.back == Some((entry.generation, Data::MAX))
+        let is_back_lost = entry.before().is_none() && !self.tampering.is_empty();
+        let never = self.back.filter(|(generation, _)| *generation == entry.generation);
+        let is_impossible = never.is_some_and(|(_, content)| content == Data::MAX || is_back_lost)
             && self.status.reason.as_deref() == Some("RollBackWaits");
+        if self.waits_for_user(runs) {
+            return true;
+        }
+        let is_heard = is_heard || is_impossible;
         (is_wanted || has_failed || waits || is_back || is_aborted || is_impossible)
             && is_clean
             && is_heard
