@@ -1,11 +1,13 @@
 //! One effect at a time. Each says what it was decided from, and fails if that is no longer so.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, EvictParams, Patch, PostParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::{PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity};
@@ -111,8 +113,7 @@ impl Keeper {
             }
             Step::Evict { pod, uid, within } => self.evict(&namespace, &pod, uid, within).await,
             Step::DropPod { pod, uid, version } => {
-                let seen = ObjectMeta { resource_version: version, ..named(&pod, &uid) };
-                writes::remove(&self.of::<Pod>(&namespace), &seen).await
+                remove_seen(&self.of::<Pod>(&namespace), &pod, &uid, version).await
             }
             Step::Supersede { claim, by } => self.mark_superseded(seen, &claim, Some(&by)).await,
             Step::Reinstate { claim } => self.reinstate(seen, &claim).await,
@@ -132,8 +133,7 @@ impl Keeper {
                 if let Some(there) = there {
                     self.unmark(there, false).await?;
                 }
-                let seen = ObjectMeta { resource_version: version, ..named(&claim, &uid) };
-                writes::remove(&claims, &seen).await
+                remove_seen(&claims, &claim, &uid, version).await
             }
             Step::Count { away } => {
                 self.tally.paused(Duration::from_secs(away.unsigned_abs()));
@@ -248,6 +248,19 @@ impl Keeper {
         let event = OnceEvent::of(&seen.autoscaler, reason, subject, text);
         event.write(&self.client, WRITER).await.map(drop)
     }
+}
+
+/// Remove an object that is still as it was seen; one of another uid or version stays.
+async fn remove_seen<K>(
+    api: &Api<K>,
+    name: &str,
+    uid: &str,
+    version: Option<String>,
+) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    writes::remove(api, &ObjectMeta { resource_version: version, ..named(name, uid) }).await
 }
 
 fn named(name: &str, uid: &str) -> ObjectMeta {
