@@ -104,7 +104,7 @@ fn a_persistent_volume_takes_less_than_900_bytes_of_the_operator() {
     let volumes = KINDS.iter().find(|kind| kind.name == "PersistentVolumes").expect("it is one");
     let all = kept(|api| (0..volumes.measured).for_each(|at| (volumes.put)(api, at)));
     let each = all.saturating_sub(nothing) / volumes.measured;
-    figures("memory", &[("heap_bytes_per_persistent_volume", each)]);
+    figures("persistent_volume_heap.txt", &[("heap_bytes_per_persistent_volume", each)]);
     assert!(each < 900, "{each} bytes for each");
 }
 
