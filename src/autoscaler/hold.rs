@@ -1,8 +1,8 @@
 //! Keeps the old claim of a swap from going while no pod has it: whoever deletes it then would take the
 //! only copy along. It carries our finalizer from before its pod is stopped until the new claim has all of
 //! it, or the swap is given up. Whoever has the claim can write that, too, so its PersistentVolume says that a
-//! swap holds the claim: only of such a claim the volume stays. Before the finalizer is there, that PersistentVolume
-//! is retained: whoever takes the finalizer off a claim that hangs in its deletion takes no data along.
+//! swap holds the claim: only of such a claim the volume stays. Before the pod is stopped, that PersistentVolume is
+//! retained too: whoever takes the finalizer off a claim that hangs in its deletion takes no data along.
 //!
 //! Kubernetes starts no pod with a claim that was deleted. So a copy that runs is waited for; else the swap
 //! is given up, and the volume stays when the claim goes.
@@ -120,9 +120,16 @@ pub(super) fn is_marked_for(pv: &PersistentVolume, claim: &PersistentVolumeClaim
 }
 
 impl Keeper {
-    /// Keep a claim that is there from going, for as long as it is as it was seen; its volume says so first, and stays
+    /// Keep a claim that is there from going, for as long as it is as it was seen; its volume says so then, and stays
     /// from then on.
+    ///
+    /// # Errors
+    /// A conflict if the claim is no longer as it was seen: nothing is written on its volume then. What another replica
+    /// has let go of meanwhile would have no one who gives its volume the policy of before.
     pub(super) async fn hold(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
+        // One that its tenant wrote is written once more, which asks whether the claim has changed.
+        let others = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
+        self.write_finalizers(claim, others.chain([SWAP]).collect()).await?;
         if let Some(pv) = self.pv_of(claim).await?.filter(|pv| !is_marked_for(pv, claim)) {
             let spec = pv.spec.as_ref();
             let policy = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_ref());
@@ -131,11 +138,7 @@ impl Keeper {
             let retains = policy.map(|_| RETAIN);
             self.mark(&pv, &json!({ "annotations": notes }), retains).await?;
         }
-        if is_held(claim) {
-            return Ok(()); // Its tenant wrote it.
-        }
-        let finalizers = claim.finalizers().iter().map(String::as_str).chain([SWAP]);
-        self.write_finalizers(claim, finalizers.collect()).await
+        Ok(())
     }
 
     /// Let a claim go, and keep its volume if a swap held the claim, that was deleted, and no status says that another

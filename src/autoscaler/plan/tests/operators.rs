@@ -123,7 +123,7 @@ impl World {
                 let gib = to.0.get() >> 30;
                 self.change(&claim, |claim| claim.gib = gib);
             }
-            // Its volume is retained from before the finalizer is there, which a user can take off.
+            // Its volume is retained from then on, since a user can take the finalizer off.
             Step::Hold { claim } => self.change(&claim, |claim| {
                 claim.is_volume_kept = true;
                 claim.has_finalizer |= !claim.is_ending;
