@@ -24,7 +24,7 @@ use anyhow::{Context, Result, ensure};
 use nix::unistd::{Uid, geteuid};
 
 use crate::cli::{CheckConfig, Command, Doctor};
-use crate::config::{Flags, PoolsFrom, Settings};
+use crate::config::{PoolsFrom, Settings};
 use crate::host::{Host, RealHost, UDEV_RULES, write_udev_rules};
 use crate::{api, cli, doctor, trial};
 
@@ -52,12 +52,9 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::CheckConfig(args) => check_config(args),
         Command::Standalone(args) => {
             // Wrong settings are told to anybody.
-            let flags: Flags = args.settings.into();
-            let are_pools_typed = !flags.pools.is_empty();
-            match Settings::read(flags, args.config.as_deref(), PoolsFrom::Settings) {
-                Ok(settings) => on_this_machine("standalone", &settings, |settings| {
-                    standalone::serve(settings, are_pools_typed)
-                }),
+            let settings = args.settings.into();
+            match Settings::read(settings, args.config.as_deref(), PoolsFrom::Settings) {
+                Ok(settings) => on_this_machine("standalone", &settings, standalone::serve),
                 Err(errors) => Ok(refuse(&errors)),
             }
         }

@@ -46,11 +46,8 @@ impl Served {
         let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let made = Inotify::init(InitFlags::IN_CLOEXEC).unwrap();
         made.add_watch(dir.path(), AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO).unwrap();
-        let config = dir.path().join("pliant.toml");
-        std::fs::write(&config, "[[pools]]\nname = \"fast\"\ngroups = [\"absent\"]\n").unwrap();
         let child = command
-            .args(["standalone", "--node-id=a", "--config"])
-            .arg(config)
+            .args(["standalone", "--node-id=a", "--pool=fast=absent"])
             .arg(format!("--endpoint={}", dir.path().join("csi.sock").display()))
             .arg(format!("--state-dir={}", dir.path().join("state").display()))
             .arg(format!("--metrics-address={metrics}"))
