@@ -257,14 +257,12 @@ impl Requests {
         let answered = self.watched.until(|all| wish.answer(all, &mut seen, |_| true));
         if timeout_at(soon, answered).await.is_err() && !self.told_by(&spec.node).has_news(&before)
         {
-            return Err(VolumeError::Unavailable {
-                reason: format!(
-                    "the agent of node {0} has not taken up the work within {1} s; see `kubectl get \
-                     pods --all-namespaces --field-selector spec.nodeName={0}` and the node itself",
-                    spec.node,
-                    TAKE_UP.as_secs()
-                ),
-            });
+            match self.asked_for(wish).await? {
+                Some(Answer::Told(status)) if status.phase.is_final() => return Ok(Some(status)),
+                Some(Answer::Told(_)) => {}
+                Some(Answer::Gone) => return Ok(None),
+                None => return Err(not_taken_up(&spec.node)),
+            }
         }
         let ended = self.watched.until(|all| wish.answer(all, &mut seen, Phase::is_final));
         match timeout_at(late, ended).await {
@@ -272,6 +270,14 @@ impl Requests {
             Ok(Answer::Gone) => Ok(None),
             Err(_) => Err(self.unfinished(wish, spec)),
         }
+    }
+
+    /// What the API server tells of the request, if anybody has told of it. After an outage the watch may still be
+    /// behind, and a request that has ended may be gone before it is seen.
+    async fn asked_for(&self, wish: &Wish) -> Result<Option<Answer>, VolumeError> {
+        let asked = self.api.get_opt(&wish.name).await;
+        let there = asked.map_err(|error| not_asked("tell of work on a node", &error))?;
+        Ok(wish.answer_of(there.as_ref(), true, |_| true))
     }
 
     /// What the agent of a node has told of its work.
@@ -380,12 +386,30 @@ impl Wish {
         seen: &mut bool,
         waited_for: impl Fn(Phase) -> bool,
     ) -> Option<Answer> {
-        let request = all.get(&self.name).filter(|request| request.metadata.uid == self.uid);
-        let Some(request) = request else { return seen.then_some(Answer::Gone) };
-        *seen = true;
+        let request = all.get(&self.name);
+        *seen |= request.as_deref().is_some_and(|request| self.is_in(request));
+        self.answer_of(request.as_deref(), *seen, waited_for)
+    }
+
+    /// What a request of its name tells, once that is what is waited for; where it `was_there`, it is gone if
+    /// it is not there now.
+    fn answer_of(
+        &self,
+        request: Option<&VolumeRequest>,
+        was_there: bool,
+        waited_for: impl Fn(Phase) -> bool,
+    ) -> Option<Answer> {
+        let Some(request) = request.filter(|request| self.is_in(request)) else {
+            return was_there.then_some(Answer::Gone);
+        };
         let status = request.status.as_ref()?;
         let ours = status.observed_generation >= self.generation;
         (ours && waited_for(status.phase)).then(|| Answer::Told(status.clone()))
+    }
+
+    /// Whether it was written into this very request.
+    fn is_in(&self, request: &VolumeRequest) -> bool {
+        request.metadata.uid == self.uid
     }
 }
 
@@ -403,6 +427,16 @@ fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> Step {
         _ if there.has_ended() => Step::Replace,
         _ if there.spec == *wanted => Step::Join,
         _ => Step::Wait,
+    }
+}
+
+fn not_taken_up(node: &str) -> VolumeError {
+    VolumeError::Unavailable {
+        reason: format!(
+            "the agent of node {node} has not taken up the work within {} s; see `kubectl get pods \
+             --all-namespaces --field-selector spec.nodeName={node}` and the node itself",
+            TAKE_UP.as_secs()
+        ),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use pliant::api::{Phase, VolumeRequest};
 use pliant::testing::FakeApi;
 use pliant::volume::{NewVolume, Page, Reason, Volumes};
 
@@ -75,7 +76,7 @@ async fn work_that_ends_without_the_api_server_is_told_when_that_is_back() {
     refused(said, Reason::Unavailable); // Nobody could tell that it was taken up.
     assert_eq!(machine.host.group("vg0").unwrap().lvs.len(), 1, "the work went on to its end");
     world.api.come_back();
-    world.phase(pliant::api::Phase::Done).await;
+    world.phase(Phase::Done).await;
     assert_eq!(cluster.ensure(&want).await.unwrap().id, id("alpha", "pvc-1"));
 }
 
@@ -95,6 +96,28 @@ async fn a_node_that_starts_without_the_api_server_serves_its_volumes() {
     world.api.until("it tells", |api| api.writes().len() > writes).await;
     assert!(cluster.find(&id("alpha", "pvc-1")).await.unwrap().is_some());
     cluster.ensure(&want("pvc-2", 100, &["alpha"])).await.unwrap();
+}
+
+/// What has ended is removed by one call for all, also what the controller has not seen yet.
+#[tokio::test(start_paused = true)]
+async fn work_whose_request_is_gone_before_the_watch_is_back_is_answered() {
+    let (world, cluster, _machine) = World::with_a_node().await;
+    let watches = world.api.watches();
+    for round in 0..8 {
+        world.api.go_down();
+        tokio::time::sleep(2 * MINUTE).await; // Each watch is back at another time, within 10 s.
+        world.api.come_back();
+        let want = want(&format!("pvc-{round}"), 4, &[]);
+        let removed = async {
+            world.phase(Phase::Done).await;
+            let request = world.request();
+            world.api.delete::<VolumeRequest>(&request.metadata.name.expect("it has a name"));
+        };
+        let (made, ()) = tokio::join!(cluster.ensure(&want), removed);
+        assert_eq!(made.unwrap().id, id("alpha", &want.name));
+        whole_again(&world, watches).await;
+        world.cleaned().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
