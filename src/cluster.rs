@@ -44,6 +44,7 @@ mod timers;
 pub mod topology;
 mod watched;
 mod words;
+mod works;
 pub mod writes;
 
 pub(crate) use asks::Answers;
@@ -84,9 +85,10 @@ pub use summary::{
     NodeAffinitySummary, PodConditionSummary, PodSpecSummary, PodStatusSummary, PodSummary,
     PodVersion, StatefulSetVersion, VolumeSummary,
 };
-pub use timers::Timers;
+pub use timers::{Timers, until};
 pub use watched::{Change, Changed, Changes, Pauses, Place, Turnover, Watched, every};
 pub use words::{inspection_status, new_volume, usage_status, volume_on_node};
+pub use works::Works;
 
 /// Who writes, for the API server.
 const WRITER: &str = "pliant-controller";

@@ -14,7 +14,7 @@ use crate::api::{
     NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity,
     SwapPhase, VolumeOnNode, Workload, ordinal_of,
 };
-use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper, PAUSE, until};
+use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper, PAUSE};
 use crate::autoscaler::orphans::keeper_of;
 use crate::autoscaler::remake::claims_of;
 use crate::autoscaler::seen::{uid, uses};
@@ -24,7 +24,7 @@ use crate::causes;
 use crate::cluster::{
     Answers, Change, Changes, ClaimSummary, Due, Place, PodSummary, PodVersion, Pv, Queue, Slots,
     Timers, VolumeSeen, Wish, begun_again, capacity, caught_in_time, is_being_copied,
-    is_restricted, pods,
+    is_restricted, pods, until,
 };
 use crate::panics::caught;
 use crate::populators;

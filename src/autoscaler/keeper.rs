@@ -11,7 +11,6 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, Resource, ResourceExt};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
@@ -401,13 +400,6 @@ impl Keeper {
         let text = format!("a pod of {name} may not be stopped now: {why}; it is asked again");
         let subject = seen.generation().to_string();
         self.tell(seen, AutoscalerReason::PodProtected, &subject, &text).await
-    }
-}
-
-pub(super) async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }
 

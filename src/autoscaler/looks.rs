@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use crate::api::{self, Rival};
 use crate::autoscaler::WRITER;
 use crate::autoscaler::concerned::News;
-use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper, until};
+use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper};
 use crate::autoscaler::seen::Refusal;
 use crate::autoscaler::summary::AutoscalerSummary;
 use crate::cluster::{
     Changed, ClaimSummary, Due, Names, Queue, Slots, Timers, Turnover, Unfinished, caught_in_time,
-    report_unfinished,
+    report_unfinished, until,
 };
 use crate::panics::caught_now;
 

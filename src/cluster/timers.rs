@@ -51,6 +51,14 @@ impl<K: Clone + Eq + Hash + Ord> Timers<K> {
     }
 }
 
+/// Wait until something is due; without a time, for ever.
+pub async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::Quantity;
 use crate::cluster::{
-    Binding, ClaimSummary, Lasting, Names, Pv, RESIZER_WOKEN_FOR, Unreadable, Watched, begun_again,
-    writes,
+    Binding, ClaimSummary, Lasting, Names, Pv, RESIZER_WOKEN_FOR, Unreadable, Watched, Works,
+    begun_again, writes,
 };
-use crate::controllers::{Works, is_done, until};
+use crate::controllers::{is_done, until};
 
 /// What panics are counted under.
 const LOOP: &str = "resizes";
@@ -101,7 +101,7 @@ pub async fn wake_resizer(
 ) {
     let woken = begun_again(LOOP, async || {
         claims.known().await;
-        let (mut nudges, mut works) = (Nudges::new(), Works::new());
+        let (mut nudges, mut works) = (Nudges::new(), Works::default());
         let mut at_work: HashMap<Seen, Arc<ClaimSummary>> = HashMap::new();
         let mut changes = claims.changes();
         loop {

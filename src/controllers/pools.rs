@@ -1,6 +1,6 @@
 //! Which nodes a pool is for, and what an agent makes of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -136,6 +136,8 @@ fn plan(
     nodes: &Watched<Node>,
     storage: &[Arc<NodeStorage>],
 ) -> Vec<(String, PoolStatus)> {
+    let unreadable = nodes.unreadable();
+    let unreadable: BTreeSet<&str> = unreadable.iter().map(|node| node.place().1).collect();
     let nodes = nodes.all();
     let labels: BTreeMap<&str, BTreeMap<String, String>> = nodes
         .iter()
@@ -150,7 +152,7 @@ fn plan(
         .collect();
     let pools = pools.all();
     let statuses = pools.iter().filter_map(|pool| {
-        let status = caught_now(LOOP, || status_of(pool, &labels, &storage));
+        let status = caught_now(LOOP, || status_of(pool, &labels, &unreadable, &storage));
         let status = status.map_err(|panicked| tracing::error!(%panicked, "a pool has no status"));
         let status = status.ok()?;
         let stale = pool.status.as_ref() != Some(&status);
@@ -159,9 +161,12 @@ fn plan(
     statuses.collect()
 }
 
+/// The status of a pool. A node whose labels cannot be read stays one of its nodes, if it was: the agent there would
+/// give the pool up.
 fn status_of(
     pool: &Pool,
     nodes: &BTreeMap<&str, BTreeMap<String, String>>,
+    unreadable: &BTreeSet<&str>,
     storage: &BTreeMap<&str, &NodeStorageStatus>,
 ) -> PoolStatus {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
@@ -169,6 +174,9 @@ fn status_of(
         pool.spec.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
     };
     let here = nodes.iter().filter(|(_, labels)| selected(labels)).map(|(node, _)| *node);
+    let before = pool.status.iter().flat_map(|status| &status.nodes).map(|one| &*one.node);
+    let here: BTreeSet<&str> =
+        here.chain(before.filter(|node| unreadable.contains(node))).collect();
     let (mut size, mut free, mut ready) = (Bytes::ZERO, Bytes::ZERO, 0);
     let mut message = name.parse::<PoolName>().err(); // The agents leave it out.
     let mut told = Vec::new();

@@ -14,9 +14,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{
-    Binding, Change, Changed, ClaimSummary, Lasting, OnceEvent, Watched, begun_again, topology,
+    Binding, Change, Changed, ClaimSummary, Lasting, OnceEvent, Watched, Works, begun_again,
+    topology,
 };
-use crate::controllers::{Works, is_done, until};
+use crate::controllers::{is_done, until};
 use crate::volume::{DRIVER, TOPOLOGY, few};
 
 /// Why the event is told.
@@ -115,7 +116,7 @@ pub async fn tell(client: &Client, claims: &Watched<ClaimSummary>, stop: Cancell
     let told = begun_again(LOOP, async || {
         claims.known().await;
         let (mut unbound, mut late) = (Unbound::default(), Lasting::new(LATE));
-        let mut works = Works::new();
+        let mut works = Works::default();
         let mut news = claims.subscribe();
         loop {
             unbound.note(news.take());

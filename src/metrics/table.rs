@@ -131,7 +131,7 @@ table! {
     CLUSTER_FREE = Gauge "pliant_cluster_pool_free_bytes" ["pool"],
         "Free extents of a pool on all nodes";
     VALIDATIONS = Unknown "volume_data_source_validator_operation_count" ["result"],
-        "Claims that were validated: empty, pvc, snapshot, populator, invalid, and error for a try to tell that failed";
+        "Claims that were validated: empty, pvc, snapshot, populator, invalid, unknown where a VolumePopulator cannot be decoded, and error for a try to tell that failed";
     FILL_SECONDS = Histogram "volume_populator_operation_seconds" ["result"],
         "How long claims were filled: success, error for those given up, retry for a try that failed";
     FILLS = Unknown "volume_populator_operation_count" ["result"],

@@ -13,7 +13,7 @@ use crate::causes;
 use crate::cluster::writes::is_stale;
 use crate::cluster::{
     Answers, Binding, Change, Changed, Changes, ClaimSummary, Due, Place, PodVersion, Pv, Queue,
-    Slots, Timers, Turnover, report_panic,
+    Slots, Timers, Turnover, report_panic, until,
 };
 use crate::panics::{caught, caught_now};
 use crate::populators::populator::{AGAIN, Populator};
@@ -515,11 +515,4 @@ fn place<S: Source>(source: &S) -> Place {
 /// The pause after so many looks in vain before.
 fn longer(before: u32, longest: Duration) -> Duration {
     AGAIN.saturating_mul(2_u32.saturating_pow(before)).min(longest)
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
-    }
 }

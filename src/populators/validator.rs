@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{SourceKind, VolumePopulator};
 use crate::causes;
 use crate::cluster::{
-    Binding, Change, Changed, ClaimSummary, DataSource, Timers, Watched, begun_again,
-    caught_in_time, list,
+    Binding, Change, Changed, ClaimSummary, DataSource, Timers, Watched, Works, begun_again,
+    caught_in_time, list, until,
 };
 use crate::panics::caught_now;
 use crate::populators::apply::Events;
@@ -75,6 +75,8 @@ enum Verdict {
     Pvc,
     Snapshot,
     Populator,
+    /// A VolumePopulator that cannot be decoded may have registered its kind.
+    Unknown,
     Invalid,
 }
 
@@ -86,19 +88,39 @@ impl Verdict {
             Verdict::Pvc => "pvc",
             Verdict::Snapshot => "snapshot",
             Verdict::Populator => "populator",
+            Verdict::Unknown => "unknown",
             Verdict::Invalid => "invalid",
         }
     }
 
-    fn of(claim: &ClaimSummary, kinds: &HashSet<(String, String)>) -> Verdict {
+    fn of(claim: &ClaimSummary, known: &Known) -> Verdict {
         let Some(named) = &claim.source else { return Verdict::Empty };
         let kind = (named.group.to_string(), named.kind.to_string());
         match (kind.0.as_str(), kind.1.as_str()) {
             ("", "PersistentVolumeClaim") => Verdict::Pvc,
             ("snapshot.storage.k8s.io", "VolumeSnapshot") => Verdict::Snapshot,
-            _ if kinds.contains(&kind) => Verdict::Populator,
+            _ if known.kinds.contains(&kind) => Verdict::Populator,
+            _ if known.has_unknown => Verdict::Unknown,
             _ => Verdict::Invalid,
         }
+    }
+}
+
+/// The kinds that are registered.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Known {
+    kinds: HashSet<(String, String)>,
+    /// Whether there may be others: a VolumePopulator cannot be decoded.
+    has_unknown: bool,
+}
+
+impl Known {
+    fn of(populators: &Watched<VolumePopulator>) -> Known {
+        let kinds = populators.all().into_iter().map(|one| {
+            let SourceKind { group, kind } = one.source_kind.clone();
+            (group, kind)
+        });
+        Known { kinds: kinds.collect(), has_unknown: !populators.decodes_all_of("") }
     }
 }
 
@@ -126,7 +148,7 @@ impl Judged {
     fn plan(
         &mut self,
         changed: Changed<ClaimSummary>,
-        kinds: &HashSet<(String, String)>,
+        known: &Known,
         grace: Duration,
         now: Instant,
     ) -> Plan {
@@ -139,7 +161,7 @@ impl Judged {
                 for uid in &gone {
                     self.forget(uid);
                 }
-                let found = all.into_iter().filter_map(|one| self.judge(one, kinds, now + grace));
+                let found = all.into_iter().filter_map(|one| self.judge(one, known, now + grace));
                 plan.found.extend(found);
             }
             Changed::These(these) => {
@@ -150,7 +172,7 @@ impl Judged {
                     if let Some(gone) = before.as_ref().map(id).filter(|one| !is_there(one)) {
                         self.forget(&gone);
                     }
-                    let found = then.and_then(|claim| self.judge(claim, kinds, now + grace));
+                    let found = then.and_then(|claim| self.judge(claim, known, now + grace));
                     plan.found.extend(found);
                 }
             }
@@ -162,14 +184,9 @@ impl Judged {
     }
 
     /// Judge a claim, and have it told at a time, if it is new or the verdict is another one: then that.
-    fn judge(
-        &mut self,
-        claim: Arc<ClaimSummary>,
-        kinds: &HashSet<(String, String)>,
-        at: Instant,
-    ) -> Option<Verdict> {
+    fn judge(&mut self, claim: Arc<ClaimSummary>, known: &Known, at: Instant) -> Option<Verdict> {
         let id = claim.names.uid.clone();
-        let verdict = match caught_now(LOOP, || Verdict::of(&claim, kinds)) {
+        let verdict = match caught_now(LOOP, || Verdict::of(&claim, known)) {
             Ok(verdict) => verdict,
             Err(panicked) => {
                 tracing::error!(claim = &*claim.names.name, %panicked, "a claim is not judged");
@@ -196,9 +213,11 @@ impl Judged {
         self.later.remove(uid);
     }
 
-    /// Have a claim told again at a time.
-    fn tell_again(&mut self, claim: &ClaimSummary, at: Instant) {
-        self.later.set(claim.names.uid.clone(), at);
+    /// Have a claim told again at a time, if it is still one that nobody will fill.
+    fn tell_again(&mut self, uid: Arc<str>, at: Instant) {
+        if self.invalid.contains_key(&uid) {
+            self.later.set(uid, at);
+        }
     }
 }
 
@@ -219,67 +238,57 @@ pub async fn run(
     let validated = begun_again(LOOP, async || {
         claims.known().await;
         populators.known().await;
-        let events = Events { client: client.clone() };
         let (mut news, mut registered) = (claims.subscribe(), populators.changes());
-        let (mut judged, mut known) = (Judged::default(), HashSet::new());
+        let (mut judged, mut known) = (Judged::default(), Known::default());
+        let mut works = Works::default();
         loop {
             registered.mark_unchanged();
-            let (kinds, mut changed) = (kinds(populators), news.take());
-            if kinds != known {
-                (known, changed) = (kinds, Changed::Everything(claims.all()));
+            let (now_known, mut changed) = (Known::of(populators), news.take());
+            if now_known != known {
+                (known, changed) = (now_known, Changed::Everything(claims.all()));
             }
             let plan = judged.plan(changed, &known, grace, Instant::now());
             for verdict in &plan.found {
                 tally.validated(verdict.as_str());
             }
-            for claim in &plan.tell {
-                let told = caught_in_time(LOOP, tell(client, &events, mode, claim)).await;
-                let error = match told {
-                    Ok(told) => told.err().map(|error| causes::in_full(&error)),
-                    Err(why) => Some(why.to_string()),
-                };
-                if let Some(error) = &error {
-                    tally.validated("error");
-                    let (namespace, claim) = claim.names.place();
-                    tracing::warn!(claim, namespace, error, "a claim is not told yet");
-                }
-                if error.is_some() {
-                    judged.tell_again(claim, Instant::now() + AGAIN);
-                }
+            for claim in plan.tell {
+                works.add(&claim.names.uid, &claim.names.namespace, Instant::now());
             }
+            works.begin(|uid| {
+                let claim = judged.invalid.get(uid)?.clone();
+                Some(tell_in_time(client.clone(), mode, claim))
+            });
             let again = judged.later.next();
             tokio::select! {
                 () = news.changed() => {}
                 _ = registered.changed() => {}
                 () = until(again) => {}
+                (uid, is_told) = works.ended() => {
+                    if !is_told {
+                        tally.validated("error");
+                        judged.tell_again(uid, Instant::now() + AGAIN);
+                    }
+                }
             }
         }
     });
     stop.run_until_cancelled(validated).await;
 }
 
-fn kinds(populators: &Watched<VolumePopulator>) -> HashSet<(String, String)> {
-    let kinds = populators.all().into_iter().map(|one| {
-        let SourceKind { group, kind } = one.source_kind.clone();
-        (group, kind)
-    });
-    kinds.collect()
-}
-
-async fn until(next: Option<Instant>) {
-    match next {
-        Some(next) => tokio::time::sleep_until(next).await,
-        None => std::future::pending().await,
-    }
+/// Tell a claim that nobody will fill it; whether it is told.
+async fn tell_in_time(client: Client, mode: Mode, claim: Arc<ClaimSummary>) -> bool {
+    let error = match caught_in_time(LOOP, tell(&client, mode, &claim)).await {
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => causes::in_full(&error),
+        Err(why) => why.to_string(),
+    };
+    let (namespace, claim) = claim.names.place();
+    tracing::warn!(claim, namespace, error, "a claim is not told yet");
+    false
 }
 
 /// Tell a claim that nobody will fill it, unless another validator has.
-async fn tell(
-    client: &Client,
-    events: &Events,
-    mode: Mode,
-    claim: &ClaimSummary,
-) -> Result<(), kube::Error> {
+async fn tell(client: &Client, mode: Mode, claim: &ClaimSummary) -> Result<(), kube::Error> {
     if mode == Mode::Auto && is_told_by_another(client, claim).await? {
         return Ok(());
     }
@@ -290,6 +299,7 @@ async fn tell(
          (`kubectl get volumepopulators` lists those that are there)"
     );
     let reason = PopulatorReason::UnrecognizedDataSourceKind;
+    let events = Events { client: client.clone() };
     events.tell(claim, reason, &format!("{group}/{kind}"), &text).await
 }
 
@@ -318,8 +328,9 @@ mod tests {
         json!({"apiGroup": group, "kind": kind, "name": "x"})
     }
 
-    fn registered(kinds: &[(&str, &str)]) -> HashSet<(String, String)> {
-        kinds.iter().map(|(group, kind)| ((*group).to_owned(), (*kind).to_owned())).collect()
+    fn registered(kinds: &[(&str, &str)]) -> Known {
+        let kinds = kinds.iter().map(|(group, kind)| ((*group).to_owned(), (*kind).to_owned()));
+        Known { kinds: kinds.collect(), has_unknown: false }
     }
 
     #[test]
@@ -343,10 +354,10 @@ mod tests {
     fn a_claim_is_counted_once_and_told_after_the_grace() {
         let (mut judged, start) = (Judged::default(), Instant::now());
         let (none, some) = (registered(&[]), registered(&[("a", "B")]));
-        let mut look = |after: u64, phase: &str, kinds: &HashSet<(String, String)>| {
+        let mut look = |after: u64, phase: &str, known: &Known| {
             let claims = vec![claim("u", &of("a", "B"), phase)];
             let now = start + Duration::from_secs(after);
-            let plan = judged.plan(Changed::Everything(claims), kinds, GRACE, now);
+            let plan = judged.plan(Changed::Everything(claims), known, GRACE, now);
             let next = judged.later.next().map(|next| (next - start).as_secs());
             (plan.found.len(), plan.tell.len(), next)
         };

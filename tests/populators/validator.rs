@@ -25,6 +25,17 @@ impl World {
         self.claim_of(name, "fast", from, &json!({}));
     }
 
+    /// The same, of a kind that nobody has registered, in another namespace.
+    fn waiting_in(&self, namespace: &str, name: &str) {
+        let spec = json!({"storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
+                          "dataSourceRef": from("example.com", "Backup"),
+                          "resources": {"requests": {"storage": "1Gi"}}});
+        let metadata = json!({"name": name, "namespace": namespace});
+        self.api.put(&object::<PersistentVolumeClaim>(json!({
+            "metadata": metadata, "spec": spec, "status": {"phase": "Pending"},
+        })));
+    }
+
     async fn is_told(&self, claim: &str) {
         let what = format!("{claim} is told");
         self.api.until(&what, |_| self.reasons(claim).contains_key(REASON)).await;
@@ -145,13 +156,7 @@ async fn our_kinds_are_registered_again_if_somebody_takes_that_away() {
 async fn a_panic_while_one_claim_is_told_keeps_no_other_one_waiting() {
     let (world, _operator) = World::with_an_operator().await;
     world.api.panic_at(Some("events/other"));
-    let spec = json!({"storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
-                      "dataSourceRef": from("example.com", "Backup"),
-                      "resources": {"requests": {"storage": "1Gi"}}});
-    let metadata = json!({"name": "bad", "namespace": "other"});
-    world.api.put(&object::<PersistentVolumeClaim>(json!({
-        "metadata": metadata, "spec": spec, "status": {"phase": "Pending"},
-    })));
+    world.waiting_in("other", "bad");
     world.settled().await;
     world.waiting("backup", &from("example.com", "Backup"));
     world.is_told("backup").await;
@@ -174,4 +179,31 @@ async fn a_panic_while_one_kind_is_registered_keeps_no_other_one_waiting() {
     assert!(!has(&world.api, "pliant-archive"));
     world.api.panic_at(None);
     world.api.until("it is registered", |api| has(api, "pliant-archive")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_whose_calls_hang_hold_up_none_of_another_namespace() {
+    let (world, _operator) = World::with_an_operator().await;
+    world.api.slow_down("hung", Duration::from_hours(24));
+    for at in 0..20 {
+        world.waiting_in("hung", &format!("backup{at}"));
+    }
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    world.waiting("backup", &from("example.com", "Backup"));
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(world.reasons("backup").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_cannot_be_decoded_may_be_that_of_a_claim() {
+    let (world, operator) = World::with_an_operator().await;
+    let unreadable = json!({"metadata": {"name": "theirs"},
+                            "sourceKind": {"group": "example.com", "kind": ["Backup"]}});
+    world.api.put_json::<VolumePopulator>(unreadable);
+    world.waiting("backup", &from("example.com", "Backup"));
+    world.settled().await;
+    assert_eq!(world.reasons("backup").len(), 0);
+    assert_eq!((operator.counts.of("unknown"), operator.counts.of("invalid")), (1, 0));
+    world.api.delete::<VolumePopulator>("theirs");
+    world.is_told("backup").await;
 }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::causes;
 use crate::cluster::Record;
 use crate::cluster::decode::{Guarded, guarded};
+use crate::cluster::timers::until;
 use crate::cluster::watched::changes::{Followed, Place, at, locked};
 use crate::cluster::watched::decoder::Decoder;
 
@@ -113,12 +114,5 @@ fn place_of<K: Resource<DynamicType = ()>>(event: &Event<Guarded<K>>) -> Option<
             Some((text(&meta.namespace), text(&meta.name)))
         }
         Event::Init | Event::InitApply(_) | Event::InitDone => None,
-    }
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
     }
 }

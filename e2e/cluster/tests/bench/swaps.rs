@@ -14,7 +14,7 @@ use pliant::api::{AutoscalerPhase, LastSwap, PvcAutoscaler, PvcAutoscalerStatus}
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{AT_ONCE, Figures, Writes, resident, written};
+use super::{AT_ONCE, Figures, Writes, Writing, resident, written};
 use crate::calls::{must, persist};
 use crate::world::World;
 
@@ -83,7 +83,10 @@ pub async fn pauses(world: &World, figures: &mut Figures) {
     figures.tell("swap_pause_seconds_cold", cold.pause);
     figures.tell("swap_pause_seconds_hot", hot.pause);
     figures.tell("swap_pause_hot_percent_of_cold", 100.0 * hot.pause / cold.pause);
-    figures.tell("api_writes_per_swap", cold.writes);
+    figures.tell("api_writes_per_swap", cold.writes.values().sum());
+    for (Writing { verb, resource, part }, count) in &cold.writes {
+        println!("  {count:6.1} {verb} {resource} {part}");
+    }
     world.end_workload().await;
 }
 
@@ -109,7 +112,8 @@ enum How {
 struct Cost {
     pause: f64,
     rounds: i32,
-    writes: f64,
+    /// To the API server, by whom ever.
+    writes: Writes,
 }
 
 /// To the other class and back: the pod is as it was, and no direction is favoured.
@@ -119,8 +123,14 @@ async fn there_and_back(world: &World, how: How, busy: bool) -> Cost {
     Cost {
         pause: f64::midpoint(there.pause, back.pause),
         rounds: there.rounds.max(back.rounds),
-        writes: f64::midpoint(there.writes, back.writes),
+        writes: mean(&there.writes, &back.writes),
     }
+}
+
+fn mean(one: &Writes, other: &Writes) -> Writes {
+    let all = one.keys().chain(other.keys());
+    let of = |writes: &Writes, what: &Writing| writes.get(what).copied().unwrap_or_default();
+    all.map(|what| (what.clone(), f64::midpoint(of(one, what), of(other, what)))).collect()
 }
 
 async fn swap(world: &World, (class, size): (&str, &str), how: How, busy: bool) -> Cost {
@@ -131,7 +141,7 @@ async fn swap(world: &World, (class, size): (&str, &str), how: How, busy: bool) 
         // It ends with its pod.
         world.exec_when_back("db-0", &format!("({BUSY}) </dev/null >/dev/null 2>&1 &")).await;
     }
-    let before = of_swaps(&written(&world.client).await);
+    let before = written(&world.client).await;
     let mut more = json!({"retention": "1s", "hotCopy": how != How::Cold});
     if how == How::HotCompared {
         more["compare"] = json!("Changed");
@@ -140,17 +150,18 @@ async fn swap(world: &World, (class, size): (&str, &str), how: How, busy: bool) 
     let status = world.settled("1/1").await;
     let last: LastSwap = status.of(0).and_then(|one| one.last_swap.clone()).expect("a swap");
     world.until_alone(1).await;
-    let writes = of_swaps(&written(&world.client).await) - before;
+    let writes = of_swap(&before, written(&world.client).await);
     let pause = i32::try_from(last.pause_seconds.expect("a pod")).expect("less than years");
     Cost { pause: f64::from(pause), rounds: last.rounds, writes }
 }
 
-fn of_swaps(written: &Writes) -> f64 {
-    written
-        .iter()
-        .filter(|(what, _)| TOUCHED.contains(&what.resource.as_str()))
-        .map(|(_, n)| n)
-        .sum()
+/// What was written since then of what swaps touch.
+fn of_swap(before: &Writes, now: Writes) -> Writes {
+    let its = now.into_iter().filter(|(what, _)| TOUCHED.contains(&what.resource.as_str()));
+    let since = its.map(|(what, count)| {
+        (what.clone(), count - before.get(&what).copied().unwrap_or_default())
+    });
+    since.filter(|(_, count)| *count > 0.0).collect()
 }
 
 /// A hundred workloads of a hundred pods, whose ten thousand claims the operator makes and then watches.
