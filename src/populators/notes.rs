@@ -11,8 +11,10 @@ use crate::populators::seen::{Seen, is_ending, uid};
 use crate::populators::steps::Step;
 use crate::populators::{PopulatorReason, Progress, SHOWN};
 
-/// How often progress is written.
-pub(super) const TELL_EVERY: SignedDuration = SignedDuration::from_secs(5);
+/// How often progress is written at first, and how often at the least. Between these it is a quarter of the time that
+/// the filling has taken: each is three writes, to the source, the claim, and the PvcAutoscaler.
+const TELL_AT_FIRST: SignedDuration = SignedDuration::from_secs(5);
+const TELL_AT_LAST: SignedDuration = SignedDuration::from_secs(30);
 
 /// How long a pod may copy nothing before that is reported: a disk takes less to write what is in memory.
 const STALLED: SignedDuration = SignedDuration::from_mins(10);
@@ -146,11 +148,22 @@ impl Seen {
     pub fn reschedule(&self, message: &str) -> Vec<Step> {
         let filling = self.filling(FillingPhase::Waiting);
         // What is waited for may take days: the longer it has taken, the seldomer it is tried.
-        let since = filling.started_at.as_ref().map(|Time(at)| self.now.duration_since(*at) / 4);
-        let pause = since.unwrap_or_default().clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        let pause = self.quarter_since(filling.started_at.as_ref());
+        let pause = pause.clamp(FIRST_PAUSE, LONGEST_PAUSE);
         let retry_at = self.now.checked_add(pause).ok().map(Time);
         let filling = Filling { retry_at, pod: None, ..filling };
         self.say(with_reason(filling, PopulatorReason::FillRescheduled, message))
+    }
+
+    /// How long progress that was told is new enough.
+    pub fn pause_of_progress(&self) -> SignedDuration {
+        let begun = self.told().and_then(|told| told.started_at.as_ref());
+        self.quarter_since(begun).clamp(TELL_AT_FIRST, TELL_AT_LAST)
+    }
+
+    /// A quarter of the time since then.
+    fn quarter_since(&self, begun: Option<&Time>) -> SignedDuration {
+        begun.map_or(SignedDuration::ZERO, |Time(at)| self.now.duration_since(*at) / 4)
     }
 
     /// Tell how far the pod is, if that was not told just now.
@@ -160,7 +173,8 @@ impl Seen {
         let told = self.told().filter(|told| told.phase == FillingPhase::Filling);
         let told = told.filter(|told| told.pod == filling.pod && told.reason.is_none());
         let last = told.and_then(|told| told.told_at.as_ref());
-        let is_due = last.is_none_or(|last| self.now.duration_since(last.0) >= TELL_EVERY);
+        let pause = self.pause_of_progress();
+        let is_due = last.is_none_or(|last| self.now.duration_since(last.0) >= pause);
         // What is told again and again without having changed would hide since when it has not.
         let is_news = |new: &&Progress| told.is_none_or(|told| told.bytes != Some(bytes(new)));
         match progress.filter(is_news).filter(|_| is_due) {

@@ -14,7 +14,6 @@ use crate::cluster::writes::{is_refused, is_stale};
 use crate::cluster::{Asks, Clock, Names, Watched, begun_again, every};
 use crate::populators::apply::{Events, Work};
 use crate::populators::looks::{Looks, keys_of_source};
-use crate::populators::notes::TELL_EVERY;
 use crate::populators::plan::plan;
 use crate::populators::seen::Seen;
 use crate::populators::{PodSettings, PopulatorReason, Source, Tally, Watches};
@@ -210,9 +209,8 @@ fn next(seen: &Seen) -> Option<Duration> {
     if let Some(left) = seen.backs_off() {
         return Duration::try_from(left).ok().map(|left| left + PAUSE);
     }
-    let tell_every = Duration::try_from(TELL_EVERY).unwrap_or(AGAIN);
     if seen.pod.is_some() {
-        return Some(tell_every);
+        return Some(Duration::try_from(seen.pause_of_progress()).unwrap_or(AGAIN));
     }
     // Pods of others, ConfigMaps and classes are not watched; the claim, which gets a node, and its source are.
     let watched = [

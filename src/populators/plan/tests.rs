@@ -618,17 +618,20 @@ fn of_an_image_that_is_not_pulled_it_is_told_which_secrets_have_to_be_there() {
 }
 
 #[test]
-fn progress_is_told_every_few_seconds() {
+fn progress_is_told_every_few_seconds_and_less_often_the_longer_it_takes() {
     let progress = Progress { bytes: 50, of: Some(100), rate: None, left: None };
-    let told = |ago: i64| {
+    let told = |ago: i64, since: i64| {
         running("Running", "").with(|seen| seen.progress = Some(progress)).tells(|told| {
             told.phase = FillingPhase::Filling;
             told.pod = Some("pod".to_owned());
             told.told_at = Some(Time(at(1000 - ago)));
+            told.started_at = Some(Time(at(1000 - since)));
         })
     };
-    assert_eq!(names(&plan(&told(4))), "");
-    assert_eq!(names(&plan(&told(5))), "Note Filling, Show");
+    for (since, pause) in [(0, 5), (20, 5), (60, 15), (120, 30), (900, 30), (-60, 5)] {
+        assert_eq!(names(&plan(&told(pause - 1, since))), "", "after {since} s");
+        assert_eq!(names(&plan(&told(pause, since))), "Note Filling, Show", "after {since} s");
+    }
 }
 
 /// What a pod says that has copied so many MiB ahead.
