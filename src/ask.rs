@@ -91,6 +91,9 @@ fn in_namespace(namespace: &str) -> String {
     format!("in namespace {namespace}")
 }
 
+/// Who edits, for the API server.
+const EDITOR: &str = "kubectl-pliant";
+
 /// The label selector of all pods of the driver, as the chart has it.
 const DRIVER_PODS: &str = "app.kubernetes.io/name=pliant";
 

@@ -6,7 +6,7 @@ use kube::{Api, Client};
 use serde::Serialize;
 
 use crate::ask::read::Reader;
-use crate::ask::{AskError, asked};
+use crate::ask::{AskError, EDITOR, asked};
 
 mod plan;
 
@@ -75,12 +75,13 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
 /// [`AskError::Api`]. If the claim cannot be made, the PersistentVolume stays and waits for it.
 pub async fn adopt(client: &Client, adoption: &Adoption) -> Result<(), AskError> {
     let api: Api<PersistentVolume> = Api::all(client.clone());
-    let made = api.create(&PostParams::default(), &adoption.volume).await;
+    let params = PostParams { field_manager: Some(EDITOR.to_owned()), ..PostParams::default() };
+    let made = api.create(&params, &adoption.volume).await;
     made.map_err(asked("a new PersistentVolume"))?;
     if let Some(claim) = &adoption.claim {
         let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
-        let made = api.create(&PostParams::default(), claim).await;
+        let made = api.create(&params, claim).await;
         made.map_err(asked("a new claim; its PersistentVolume is made and waits for it"))?;
     }
     Ok(())

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::api::{PvcAutoscaler, Quantity, RollBack};
 use crate::ask::plan::{Around, Plan};
 use crate::ask::read::Reader;
-use crate::ask::{AskError, CLAIMS, CLASSES, PODS, PVC_AUTOSCALERS, kept, kind_and_name};
+use crate::ask::{AskError, CLAIMS, CLASSES, EDITOR, PODS, PVC_AUTOSCALERS, kept, kind_and_name};
 use crate::bytes::Bytes;
 
 mod abort;
@@ -28,9 +28,6 @@ mod unkept;
 pub use abort::Aborts;
 pub use follow::follow;
 pub use judge::judge;
-
-/// Who edits, for the API server.
-const EDITOR: &str = "kubectl-pliant";
 
 /// Whose claims are to be changed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use crate::api::Quantity;
-use crate::ask::{AskError, no_claim};
+use crate::ask::{AskError, EDITOR, no_claim};
 use crate::bytes::Bytes;
 use crate::causes::in_full;
 use crate::cluster::{self, own_words};
@@ -46,7 +46,8 @@ pub async fn grow(
     let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let begun = Instant::now();
     let wish = json!({"spec": {"resources": {"requests": {"storage": Quantity(size)}}}});
-    let edited = api.patch(name, &PatchParams::default(), &Patch::Merge(wish)).await;
+    let params = PatchParams { field_manager: Some(EDITOR.to_owned()), ..PatchParams::default() };
+    let edited = api.patch(name, &params, &Patch::Merge(wish)).await;
     let shrink = format!("{program} shrink {name} {} --namespace {namespace}", Quantity(size));
     edited.map_err(|error| refused_edit(error, namespace, name, &shrink))?;
     tell(&format!("request     {size}, accepted"));

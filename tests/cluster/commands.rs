@@ -7,10 +7,12 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use pliant::bytes::Bytes;
 use pliant::volume::Volumes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::people::{claim, furnish, user};
+use crate::people::{claim, furnish, typed, user};
 use crate::world::{Controller, Machine, World, want};
 
 /// A cluster, and what a person at a terminal needs to reach it.
@@ -136,6 +138,53 @@ async fn what_is_adopted_and_reported_is_printed_as_documents() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_report_to_a_dash_is_standard_output_and_no_file() {
+    let desk = Desk::new().await;
+    let mut command = desk.command(&cargo_bin("pliant"), &["report", "--output", "-"]);
+    command.current_dir(desk.place.path());
+    let (code, text, errors) = said(command).await;
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    assert!(!desk.place.path().join("-").exists(), "no file has the name of standard output");
+    let documents = text.split("---\n").skip(1);
+    let parts: Vec<Value> = documents.map(|one| serde_saphyr::from_str(one).unwrap()).collect();
+    let contents = parts[0]["found"]["contains"].as_array().unwrap();
+    assert_eq!(contents.len() + 1, parts.len(), "nothing but the report is printed: {text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_size_that_kubernetes_takes_can_be_asked_for() {
+    let desk = Desk::new().await;
+    for (size, bytes) in [
+        ("1.2e9", 1_200_000_000),
+        ("12E8", 1_200_000_000),
+        ("1200M", 1_200_000_000),
+        ("1.1Gi", 1_181_116_007),
+        ("1181116006400m", 1_181_116_007),
+        ("+1Gi", 1 << 30),
+        ("1073741824", 1 << 30),
+    ] {
+        // It has as much, so that nothing is waited for.
+        let mut bound = claim("1Mi");
+        bound.status = typed(json!({"phase": "Bound", "capacity": {"storage": size}}));
+        desk.world.api.delete::<PersistentVolumeClaim>("default/db");
+        desk.world.api.put(&bound);
+        let (code, text, errors) = desk.types(&["grow", "db", size]).await;
+        assert_eq!((code, errors.as_str()), (Some(0), ""), "{size}");
+        let line = format!("request     {}, accepted\n", Bytes::new(bytes));
+        assert!(text.starts_with(&line), "{size}: {text}");
+        let claim: PersistentVolumeClaim = desk.world.api.get("default/db").unwrap();
+        let asked = &claim.spec.unwrap().resources.unwrap().requests.unwrap()["storage"].0;
+        assert_eq!(asked.parse(), Ok(Bytes::new(bytes)), "{size}: {asked}");
+    }
+    for size in ["1GiB", "1 Gi", "much"] {
+        let (code, _, errors) = desk.types(&["grow", "db", size]).await;
+        assert_eq!(code, Some(2), "{errors}");
+        let says = format!("`{size}` is not a size");
+        assert!(errors.contains(&says), "{errors}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reader_that_leaves_is_no_failure() {
     let desk = Desk::new().await;
     let mut command = desk.command(&cargo_bin("pliant"), &["report"]);
@@ -166,7 +215,7 @@ async fn a_person_says_which_cluster_is_asked_and_as_whom() {
     let (code, text, _) =
         desk.types(&["version", "--client", "-o", "json", "--context", "none"]).await;
     let told: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((code, told), (Some(0), serde_json::json!({"client": version})));
+    assert_eq!((code, told), (Some(0), json!({"client": version})));
 
     let groups = ["--as-group", "dba", "--as-group", "ops"];
     let args = [&["status", "--as", "eve"][..], &groups].concat();
@@ -200,7 +249,7 @@ async fn read_until(mut printed: ChildStdout, end: &'static str) -> (String, Chi
 async fn what_is_watched_is_printed_again_when_it_has_changed() {
     let desk = Desk::new().await;
     let put = |claims: &str| {
-        desk.world.api.put::<pliant::api::PvcAutoscaler>(&crate::people::typed(serde_json::json!({
+        desk.world.api.put::<pliant::api::PvcAutoscaler>(&typed(json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "PvcAutoscaler",
             "metadata": {"name": "db", "namespace": "shop"},
             "spec": {"statefulSetName": "db", "volumeClaimTemplate": {

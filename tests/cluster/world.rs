@@ -252,19 +252,16 @@ fn is_allowed(line: &str) -> bool {
     let (verb, path) = call.split_once(' ').expect("a verb and a path");
     let path: Vec<&str> = path.split('/').collect();
     let writes = (verb, path.as_slice());
-    if who == "person" {
-        return matches!(
-            writes,
-            ("POST", ["persistentvolumes"] | ["persistentvolumeclaims", _])
-                | ("PATCH", ["persistentvolumeclaims", ..])
-        );
-    }
     // Of an object that cannot be decoded.
     if who == "pliant" {
         return matches!(writes, ("POST", ["events", _]));
     }
     if who == "kubectl-pliant" {
-        return matches!(writes, ("PATCH", ["pvcautoscalers", ..]));
+        return matches!(
+            writes,
+            ("POST", ["persistentvolumes"] | ["persistentvolumeclaims", _])
+                | ("PATCH", ["persistentvolumeclaims" | "pvcautoscalers", ..])
+        );
     }
     if who.ends_with("controller") {
         return matches!(
