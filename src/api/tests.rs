@@ -409,7 +409,13 @@ fn a_plain_claim_template_is_a_template() {
     let spec = &schema("PvcAutoscaler")["properties"]["spec"];
     assert_eq!(spec["required"], json!(["volumeClaimTemplate"]));
     assert_eq!(spec["properties"]["retention"]["default"], json!("7d"));
-    let named = &spec["properties"]["volumeClaimTemplate"]["properties"]["metadata"];
+    let template = &spec["properties"]["volumeClaimTemplate"]["properties"];
+    let size = &template["spec"]["properties"]["resources"]["properties"]["requests"]["properties"];
+    // A PersistentVolumeClaim takes `storage: 300000000`, too.
+    assert_eq!(size["storage"]["x-kubernetes-int-or-string"], json!(true), "{size}");
+    assert_eq!(size["storage"]["type"], Value::Null, "{size}");
+    assert!(size["storage"]["pattern"].as_str().unwrap().contains("[eE]"), "and `3e8`: {size}");
+    let named = &template["metadata"];
     assert!(rules(&named["properties"]["name"])[0].1.contains("make another PvcAutoscaler"));
 }
 

@@ -458,6 +458,51 @@ fn a_pvc_autoscaler_that_is_deleted_in_any_phase_leaves_nothing_of_its_swap() {
     }
 }
 
+/// A swap had named a second claim to its pod when the PvcAutoscaler went, or a backup brought one.
+#[test]
+fn made_again_it_knows_the_claim_of_a_pod_by_what_that_runs_with() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let its = one_pod(&world).await;
+        let pod = world.pod("nginx-0");
+        world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/nginx"));
+        world.rest().await;
+        let labels = json!({"pliant.io/pvc-autoscaler": "nginx", "pliant.io/ordinal": "0"});
+        crate::world::restored(&world, "www-nginx-0-0a1b2", &labels, &json!({})).await;
+        world.want("4Gi", "hdd", &json!({}));
+        world.settled("1/1").await;
+        assert_eq!((world.ordinal(0).active_claim, world.pod("nginx-0")), (its, pod));
+        assert_eq!(world.claims().len(), 2, "the other one is left to a person");
+        world.write();
+    });
+}
+
+/// So finds them an operator that was away while the PvcAutoscaler was deleted and made again.
+#[test]
+fn made_again_it_knows_the_claim_of_a_pod_by_what_that_was_filled_from() {
+    block_on(async {
+        let world = World::new();
+        let labels = json!({"pliant.io/pvc-autoscaler": "nginx", "pliant.io/ordinal": "0"});
+        let (old, new) = ("www-nginx-0-fffff", "www-nginx-0-0a1b2");
+        for name in [old, new] {
+            crate::world::restored(&world, name, &labels, &json!({})).await;
+        }
+        let uid = world.claim(new).unwrap().metadata.uid;
+        world.api.put(&object::<PvcSourcePopulator>(json!({
+            "apiVersion": "pliant.io/v1alpha1", "kind": "PvcSourcePopulator",
+            "metadata": {"name": new, "namespace": SHOP, "labels": labels},
+            "spec": {"sourcePvcRef": {"name": old}},
+            "status": {"claims": [{"claim": new, "uid": uid, "phase": "Filled"}]},
+        })));
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        let _operator = world.operator();
+        world.settled("1/1").await;
+        assert_eq!(world.ordinal(0).active_claim, new);
+        assert_eq!(world.claims().len(), 2, "the other one is left to a person");
+    });
+}
+
 #[test]
 fn a_namespace_that_is_deleted_in_any_phase_leaves_no_volume() {
     for templates in [&[][..], &["www"]] {

@@ -118,6 +118,29 @@ fn a_template_that_asks_for_too_much_can_ask_for_less_in_place() {
     });
 }
 
+/// The API server keeps `4.1Gi` so, where a StatefulSet or a person asked for it.
+#[test]
+fn a_claim_of_a_part_of_a_gibibyte_grows_by_itself() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        let policy = json!({"maxSize": "100Gi", "growBy": "16Gi", "coolDown": "1m"});
+        world.want("4.1Gi", "hdd", &json!({ "autoscale": policy }));
+        world.settled("1/1").await;
+        let (mut claim, size) = (world.active(0), json!({"storage": "4402341478400m"}));
+        claim.spec.as_mut().unwrap().resources = Some(object(json!({ "requests": size })));
+        claim.status.as_mut().unwrap().capacity = object(size);
+        world.api.put(&claim);
+        world.rest().await;
+        assert_eq!((world.status().claims, world.ordinal(0).generation), ("1/1".to_owned(), 0));
+        world.fill(0, 85, 0);
+        until(&world, "it grows", |one| one.grown.is_some()).await;
+        world.rest().await;
+        let has: Bytes = capacity(&world, 0).parse().unwrap();
+        assert!(has >= Bytes::gib(20), "{has}");
+    });
+}
+
 #[test]
 fn a_fast_writer_is_grown_before_its_claim_is_full() {
     block_on(async {

@@ -98,6 +98,7 @@ fn the_pod_of_a_deployment_is_stopped_by_hand_where_its_volume_needs_that() {
         let message = world.status().message.unwrap_or_default();
         assert!(message.contains("stop pod web-x"), "{message}");
         assert!(message.contains("`kubectl scale deployment web --replicas=0`"), "{message}");
+        assert_eq!(world.status().claims, "0/1", "it is larger than the template has it");
         world.api.delete::<Pod>(&format!("{SHOP}/web-x"));
         world.settled("1/1").await;
         assert_eq!(world.size("files"), "2Gi");

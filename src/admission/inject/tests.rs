@@ -212,6 +212,13 @@ fn a_pod_whose_claim_is_not_there_yet_is_not_made_yet() {
         let given = made(&pod("db-0", &Value::Null), &workload(&[]), &[data(&ordinals)]);
         assert_eq!(given, Err(why.to_owned()), "{ordinals}");
     }
+    // What keeps it from being there is said, and not that it comes by itself.
+    let mut stuck = data(&json!([]));
+    stuck.status.as_mut().unwrap().message =
+        Some("claims data-0 and data-1 could be its".to_owned());
+    let given = made(&pod("db-0", &Value::Null), &workload(&[]), &[stuck]);
+    let stuck = "pod db-0 has no claim data yet: PvcAutoscaler sizes says: claims data-0 and data-1 could be its";
+    assert_eq!(given, Err(stuck.to_owned()));
     let mut untold = data(&json!([]));
     untold.status = None;
     let given = made(&pod("db-0", &Value::Null), &workload(&[]), &[untold]);
