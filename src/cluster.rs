@@ -51,7 +51,7 @@ pub(crate) use asks::Answers;
 pub use asks::Asks;
 pub(crate) use away::AwaySeen;
 pub use caught::{
-    INTERNAL_ERROR, LONGEST_WORK, Unfinished, begun_again, caught_in_time, report_panic,
+    INTERNAL_ERROR, LONGEST_WORK, Unfinished, begun_again, caught_in_time, reconcile, report_panic,
     report_unfinished,
 };
 pub use claim::{

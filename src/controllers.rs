@@ -9,8 +9,10 @@
 
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use crate::causes;
-use crate::cluster::caught_in_time;
+use crate::cluster::{caught_in_time, reconcile};
 
 pub mod agent;
 pub mod cleaner;
@@ -30,13 +32,16 @@ async fn is_done(
     object: &str,
     work: impl Future<Output = Result<(), kube::Error>>,
 ) -> bool {
-    let error = match caught_in_time(in_loop, work).await {
-        Ok(Ok(())) => return true,
-        Ok(Err(error)) => causes::in_full(&error),
-        Err(why) => why.to_string(),
+    let told = async {
+        let error = match caught_in_time(in_loop, work).await {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => causes::in_full(&error),
+            Err(why) => why.to_string(),
+        };
+        tracing::warn!(error, "the work for an object is not done yet");
+        false
     };
-    tracing::warn!(in_loop, object, error, "the work for an object is not done yet");
-    false
+    told.instrument(reconcile(in_loop, object)).await
 }
 
 /// Wait so long; without a time, for ever.

@@ -31,6 +31,7 @@ mod effects;
 mod faults;
 mod groups;
 mod host;
+mod log;
 mod lvm;
 mod mounts;
 mod programs;
@@ -42,6 +43,7 @@ mod superblocks;
 pub use api::FakeApi;
 pub use effects::Side;
 pub use faults::Failing;
+pub use log::Lines;
 pub use settings::node_settings;
 pub use state::{DeviceState, GroupState, MachineState, VolumeState};
 

@@ -15,6 +15,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::configuration::named;
 use super::names::{Shares, share};
@@ -23,11 +24,11 @@ use crate::api::StatefulSetName;
 use crate::causes;
 use crate::cluster::{
     Changed, Changes, Record, StatefulSetVersion, Watched, begun_again, caught_in_time, every,
-    pages, writes,
+    pages, reconcile, writes,
 };
 use crate::panics::caught_now;
 
-/// What panics are counted under.
+/// What panics and spans are under.
 const LOOP: &str = "webhook";
 
 /// The key of the Secret under which the certificates are.
@@ -214,7 +215,8 @@ impl Keeper {
         if self.plan(seen).is_none() {
             return self.pairs(seen).next((self.clock)()).unwrap_or(LOOK).min(LOOK);
         }
-        let written = Box::pin(caught_in_time(LOOP, self.write())).await;
+        let write = Box::pin(caught_in_time(LOOP, self.write()));
+        let written = write.instrument(reconcile(LOOP, &self.service)).await;
         tokio::time::sleep(PAUSE).await;
         let error = match written {
             Ok(Ok(())) => return Duration::ZERO,

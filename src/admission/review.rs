@@ -18,6 +18,7 @@ use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use tracing::{Instrument, Span};
 
 use super::guests::Guest;
 use super::{Verdict, Workload, decide};
@@ -34,6 +35,9 @@ const READING: Duration = Duration::from_secs(3);
 
 /// The longest question in bytes. The API server takes no objects of more than 3 MiB.
 const LONGEST_REVIEW: usize = 4 << 20;
+
+/// The longest name of a pod with its namespace that lines of the log say, in characters.
+const LONGEST_NAME: usize = 253 + 1 + 63;
 
 /// How many questions are answered at the same time; others wait.
 const MOST_AT_ONCE: usize = 16;
@@ -89,12 +93,9 @@ async fn answer(client: &Client, review: Vec<u8>) -> Response {
     let read: Result<AdmissionReview<Pod>, _> = serde_json::from_slice(&review);
     drop(review);
     let answer = match read.map(TryInto::try_into) {
-        Ok(Ok(request)) => match caught("webhook", respond(client, &request)).await {
-            Ok(answer) => answer,
-            Err(panicked) => {
-                tracing::error!(%panicked, "a pod is not made");
-                return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-            }
+        Ok(Ok(request)) => match attend(client, &request).instrument(span_of(&request)).await {
+            Some(answer) => answer,
+            None => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         },
         Ok(Err(error)) => AdmissionResponse::invalid(error),
         Err(error) => AdmissionResponse::invalid(error),
@@ -103,6 +104,27 @@ async fn answer(client: &Client, review: Vec<u8>) -> Response {
         Ok(text) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
+}
+
+/// The span of a question: each line of its answer says of which pod.
+fn span_of(request: &AdmissionRequest<Pod>) -> Span {
+    let namespace = request.namespace.as_deref().unwrap_or_default();
+    // Without a name the API server makes one from this, after the question.
+    let generated = || request.object.as_ref()?.metadata.generate_name.as_deref();
+    let name = Some(&*request.name).filter(|name| !name.is_empty()).or_else(generated);
+    // Anybody may ask, and write what the API server would refuse.
+    let short = |text: &str| -> String { text.chars().take(LONGEST_NAME).collect() };
+    let (uid, pod) = (short(&request.uid), format!("{namespace}/{}", name.unwrap_or_default()));
+    let pod = short(&pod);
+    // At the highest level, so that no filter separates a line from its pod.
+    tracing::error_span!("admission", uid, pod)
+}
+
+/// Answer; after a panic there is none.
+async fn attend(client: &Client, request: &AdmissionRequest<Pod>) -> Option<AdmissionResponse> {
+    let answered = caught("webhook", respond(client, request)).await;
+    let told = answered.inspect_err(|panicked| tracing::error!(%panicked, "a pod is not made"));
+    told.ok()
 }
 
 async fn respond(client: &Client, request: &AdmissionRequest<Pod>) -> AdmissionResponse {
@@ -123,7 +145,7 @@ async fn respond(client: &Client, request: &AdmissionRequest<Pod>) -> AdmissionR
         Ok(Err(error)) => unknown(pod, &causes::in_full(&error)),
         Err(_) => unknown(pod, "the API server does not answer"),
     };
-    tracing::info!(namespace, why, "a pod is not made yet");
+    tracing::info!(why, "a pod is not made yet");
     let refusal = Status::failure(&why, "Forbidden").with_code(403);
     let mut answer = answer.deny(&why);
     answer.result = refusal;

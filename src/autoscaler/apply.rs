@@ -45,7 +45,7 @@ impl Keeper {
         let autoscaler = &seen.autoscaler;
         let namespace = autoscaler.namespace().unwrap_or_default();
         let claims = self.of::<PersistentVolumeClaim>(&namespace);
-        tracing::debug!(autoscaler = autoscaler.name_any(), namespace, ?step, "keeping claims");
+        tracing::debug!(?step, "keeping claims");
         match step {
             Step::MakeClaim { ordinal, claim, size } => {
                 let claim = make::claim(autoscaler, ordinal, &claim, size);

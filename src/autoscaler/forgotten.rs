@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::api::{
     NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity,
@@ -24,7 +25,7 @@ use crate::causes;
 use crate::cluster::{
     Answers, Change, Changes, ClaimSummary, Due, Place, PodSummary, PodVersion, Pv, Queue, Slots,
     Timers, VolumeSeen, Wish, begun_again, capacity, caught_in_time, is_being_copied,
-    is_restricted, pods, until,
+    is_restricted, pods, reconcile, until,
 };
 use crate::panics::caught;
 use crate::populators;
@@ -53,7 +54,7 @@ impl What {
     const ALL: [What; 5] =
         [What::Volumes, What::Claims, What::Exchanges, What::Gates, What::Copies];
 
-    /// What panics are counted under.
+    /// What panics and spans are under.
     const fn name(self) -> &'static str {
         match self {
             What::Volumes => "volumes",
@@ -294,14 +295,16 @@ impl Rounds {
             while let Some(chosen) = queue.choose() {
                 self.under_way.insert((*what, chosen.key.clone()));
                 let (keeper, what) = (keeper.clone(), *what);
-                self.looks.spawn(async move {
+                let span = reconcile(what.name(), &chosen.key);
+                let look = async move {
                     let looked = caught(what.name(), keeper.give_back(what, &chosen.key)).await;
                     let is_left = looked.unwrap_or_else(|panicked| {
                         tracing::error!(%panicked, "it is not known what is forgotten");
                         true
                     });
                     (what, chosen, is_left)
-                });
+                };
+                self.looks.spawn(look.instrument(span));
             }
         }
     }
@@ -448,11 +451,11 @@ impl Keeper {
             Ok(Ok(is_any)) => is_any,
             Ok(Err(error)) => {
                 let error = causes::in_full(&error);
-                tracing::warn!(volume = volume.id, error, "it is not known whose a volume is");
+                tracing::warn!(error, "it is not known whose a volume is");
                 true
             }
             Err(why) => {
-                tracing::error!(volume = volume.id, %why, "a volume is not given back");
+                tracing::error!(%why, "a volume is not given back");
                 true
             }
         }

@@ -25,13 +25,8 @@ impl Keeper {
         match Box::pin(caught_in_time("gated pods", self.open_gate(&seen))).await {
             Ok(Ok(is_left)) => is_left,
             Ok(Err(error)) => {
-                let (pod, error) = (name, causes::in_full(&error));
-                tracing::warn!(
-                    pod,
-                    namespace,
-                    error,
-                    "it is not known whether a pod is to be scheduled"
-                );
+                let error = causes::in_full(&error);
+                tracing::warn!(error, "it is not known whether a pod is to be scheduled");
                 true
             }
             Err(why) => {

@@ -254,13 +254,7 @@ impl Keeper {
             Ok(Ok(is_any)) => is_any,
             Ok(Err(error)) => {
                 let error = causes::in_full(&error);
-                let claim = name;
-                tracing::warn!(
-                    claim,
-                    namespace,
-                    error,
-                    "it is not known whether a claim is still to be held"
-                );
+                tracing::warn!(error, "it is not known whether a claim is still to be held");
                 true
             }
             Err(why) => {
@@ -286,7 +280,7 @@ impl Keeper {
         else {
             return Ok(false);
         };
-        tracing::info!(claim = name, namespace, "no swap knows of a claim that is held");
+        tracing::info!("no swap knows of a claim that is held");
         self.release(&there, true).await?;
         Ok(true)
     }

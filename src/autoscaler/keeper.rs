@@ -228,18 +228,12 @@ impl Keeper {
         autoscaler: &AutoscalerSummary,
         refusal: &mut Option<Refusal>,
     ) -> Option<Duration> {
-        let (namespace, name) = autoscaler.names.place();
         match Box::pin(self.further(autoscaler, refusal)).await {
             Ok(due) => due,
             Err(kube::Error::Api(status)) if writes::is_stale(&status) => Some(SOON),
             Err(error) => {
                 let error = causes::in_full(&error);
-                tracing::warn!(
-                    autoscaler = name,
-                    namespace,
-                    error,
-                    "claims are not as they should be"
-                );
+                tracing::warn!(error, "claims are not as they should be");
                 Some(AGAIN)
             }
         }
@@ -387,8 +381,7 @@ impl Keeper {
 
     /// The API server refuses the status: that is a mistake of ours, of which people have to know.
     async fn tell_invalid(&self, seen: &Seen, why: &str) -> Result<(), kube::Error> {
-        let (name, namespace) = (seen.autoscaler.name_any(), seen.autoscaler.namespace());
-        tracing::error!(autoscaler = name, namespace, why, "failed to write a status");
+        tracing::error!(why, "failed to write a status");
         let text =
             format!("its status cannot be written, so nothing is done for its claims: {why}");
         let subject = seen.generation().to_string();

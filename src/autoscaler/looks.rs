@@ -8,6 +8,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::api::{self, Rival};
 use crate::autoscaler::WRITER;
@@ -17,9 +18,12 @@ use crate::autoscaler::seen::Refusal;
 use crate::autoscaler::summary::AutoscalerSummary;
 use crate::cluster::{
     Changed, ClaimSummary, Due, Names, Queue, Slots, Timers, Turnover, Unfinished, caught_in_time,
-    report_unfinished, until,
+    reconcile, report_unfinished, until,
 };
 use crate::panics::caught_now;
+
+/// What panics and spans of looks are under.
+const LOOP: &str = "pvcautoscalers";
 
 /// How many are looked at at once: half of them of one namespace, and some that are in no swap.
 const SLOTS: Slots = Slots { all: AT_ONCE, of_namespace: AT_ONCE / 2, not_urgent: 4 };
@@ -109,7 +113,10 @@ impl Looks {
             one.versions = versions_of(keeper, &one.autoscaler, self.news.away());
             let (autoscaler, refusal) =
                 (one.autoscaler.clone(), one.refusal.take().map(|why| *why));
-            self.attendants.spawn(look(keeper.clone(), autoscaler, chosen, refusal));
+            let (namespace, name) = autoscaler.names.place();
+            let span = reconcile(LOOP, format_args!("{namespace}/{name}"));
+            let look = look(keeper.clone(), autoscaler, chosen, refusal);
+            self.attendants.spawn(look.instrument(span));
         }
     }
 
@@ -219,7 +226,7 @@ async fn look(
     chosen: Due<Arc<str>>,
     mut refusal: Option<Refusal>,
 ) -> Attended {
-    let look = caught_in_time("pvcautoscalers", keeper.attend(&autoscaler, &mut refusal));
+    let look = caught_in_time(LOOP, keeper.attend(&autoscaler, &mut refusal));
     let looked = Box::pin(look).await;
     if let Err(why) = &looked {
         report_unfinished(&keeper.client, WRITER, &*autoscaler, why).await;
@@ -237,7 +244,7 @@ fn versions_of(
     autoscaler: &AutoscalerSummary,
     away: &BTreeSet<String>,
 ) -> Option<u64> {
-    let found = caught_now("pvcautoscalers", || keeper.versions(autoscaler, away));
+    let found = caught_now(LOOP, || keeper.versions(autoscaler, away));
     let told = found.inspect_err(|panicked| {
         let (namespace, name) = autoscaler.names.place();
         tracing::error!(autoscaler = name, namespace, %panicked, "it is not looked at");

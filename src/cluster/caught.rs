@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kube::{Client, Resource};
 use tokio::time::timeout;
+use tracing::Span;
 
 use crate::causes;
 use crate::cluster::{OnceEvent, Record};
@@ -64,6 +65,13 @@ pub async fn caught_in_time<T>(
 ) -> Result<T, Unfinished> {
     let ended = timeout(LONGEST_WORK, caught(in_loop, work)).await;
     ended.map_err(|_| Unfinished::TooLong)?.map_err(Unfinished::Panicked)
+}
+
+/// The span of the work of a loop for one object: each line of that work says whose it is.
+pub fn reconcile(controller: &'static str, object: impl fmt::Display) -> Span {
+    let object = object.to_string();
+    // At the highest level, so that no filter separates a line from its object.
+    tracing::error_span!("reconcile", controller, object)
 }
 
 /// Report on an object that the work for it has no outcome.

@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::api::{
     Failure, FenceState, InspectionStatus, Phase, Quantity, VolumeRequest, VolumeRequestStatus,
@@ -27,6 +28,9 @@ use crate::volume::{Fence, Growth, NodeKey, State, VolumeError, VolumeId, Volume
 
 /// Who writes the status, for the API server.
 pub(super) const WRITER: &str = "pliant-agent";
+
+/// What panics and spans of it are under.
+const LOOP: &str = "volumerequests";
 
 /// After so long in which nothing was told, work that lasts is told as running; most is done before, and
 /// costs no second write. While other work is told, who waits hears by that that somebody is at work.
@@ -185,7 +189,7 @@ impl Agent {
     async fn work_alone(&self, id: &VolumeId, work: &Work) -> Result<Done, VolumeError> {
         let (id, work) = (id.clone(), work.clone());
         let (key, volumes, node) = (id.key().clone(), self.volumes.clone(), self.node.clone());
-        let work = async move { do_work(&*volumes, &node, &id, &work).await };
+        let work = async move { do_work(&*volumes, &node, &id, &work).await }.in_current_span();
         let done = self.busy.run_within(PATIENCE, key.as_str(), work).await;
         done.map_err(|error| match error {
             BusyError::Work(error) => error,
@@ -284,22 +288,25 @@ async fn reconcile(
         Ok(request) => {
             note_readable::<VolumeRequest>(request.place());
             if is_wanted(request) {
-                match caught("volumerequests", serving.agent.carry_out(request, &serving.stop))
-                    .await
-                {
-                    Ok(done) => done?,
-                    Err(panicked) => {
-                        let request = request.metadata.name.as_deref().unwrap_or_default();
-                        tracing::error!(request, %panicked, "a request waits");
-                        return Ok(Action::requeue(AFTER_PANIC));
-                    }
-                }
+                let name = request.metadata.name.as_deref().unwrap_or_default();
+                let span = cluster::reconcile(LOOP, name);
+                return attend(request, &serving).instrument(span).await;
             }
         }
         // The controller watches it too, and writes the event; an agent may not.
         Err(unreadable) => drop(note_unreadable(unreadable)),
     }
     Ok(Action::await_change())
+}
+
+async fn attend(request: &VolumeRequest, serving: &Serving) -> Result<Action, kube::Error> {
+    match caught(LOOP, serving.agent.carry_out(request, &serving.stop)).await {
+        Ok(done) => done.map(|()| Action::await_change()),
+        Err(panicked) => {
+            tracing::error!(%panicked, "a request waits");
+            Ok(Action::requeue(AFTER_PANIC))
+        }
+    }
 }
 
 fn again(_: Arc<Guarded<VolumeRequest>>, _: &kube::Error, _: Arc<Serving>) -> Action {

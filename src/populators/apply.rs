@@ -44,7 +44,7 @@ impl<S: Source> Populator<S> {
     /// What the API server says. A conflict says that something has changed: look again.
     pub(super) async fn apply(&self, step: Step, work: &Work<'_, S>) -> Result<(), kube::Error> {
         let Work { seen, source, .. } = work;
-        tracing::debug!(claim = seen.claim.name_any(), ?step, "filling a claim");
+        tracing::debug!(?step, "filling a claim");
         match step {
             Step::Hold => {
                 hold(&self.of::<PersistentVolumeClaim>(&seen.claim.metadata), &seen.claim.metadata)

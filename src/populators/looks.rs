@@ -8,17 +8,22 @@ use std::time::Duration;
 use kube::ResourceExt;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::causes;
 use crate::cluster::writes::is_stale;
 use crate::cluster::{
     Answers, Binding, Change, Changed, Changes, ClaimSummary, Due, Place, PodVersion, Pv, Queue,
-    Slots, Timers, Turnover, report_panic, until,
+    Slots, Timers, Turnover, reconcile, report_panic, until,
 };
 use crate::panics::{caught, caught_now};
 use crate::populators::populator::{AGAIN, Populator};
 use crate::populators::seen::is_held;
 use crate::populators::{POPULATES, Source, WRITER, make, sender};
+
+/// What panics and spans of looks at claims are under, and of releases of sources.
+const CLAIMS: &str = "claims";
+const SOURCES: &str = "sources";
 
 /// How many claims are looked at at once: half of them of one namespace, and some that no pod fills right now.
 const SLOTS: Slots = Slots { all: 16, of_namespace: 8, not_urgent: 4 };
@@ -160,11 +165,14 @@ impl Sources {
                 continue;
             };
             self.releasing.insert(chosen.key.clone());
+            let (namespace, name) = &chosen.key;
+            let span = reconcile(SOURCES, format_args!("{namespace}/{name}"));
             let populator = populator.clone();
-            self.releases.spawn(async move {
+            let release = async move {
                 let has_failed = !populator.release_within_limit(&source).await;
                 Released { chosen, has_failed }
-            });
+            };
+            self.releases.spawn(release.instrument(span));
         }
     }
 
@@ -224,7 +232,10 @@ impl<S: Source> Looks<S> {
             };
             let versions = versions_of(populator, &one.claim).unwrap_or_default();
             (one.versions, one.is_attended) = (versions, true);
-            self.claims.spawn(populator.clone().look_at(one.claim.clone(), chosen));
+            let (namespace, name) = one.claim.names.place();
+            let span = reconcile(CLAIMS, format_args!("{namespace}/{name}"));
+            let look = populator.clone().look_at(one.claim.clone(), chosen);
+            self.claims.spawn(look.instrument(span));
         }
         self.sources.begin(populator);
     }
@@ -385,7 +396,7 @@ impl<S: Source> Looks<S> {
 
 /// The versions of a claim; `None` after a panic over one, which stops no other.
 fn versions_of<S: Source>(populator: &Populator<S>, claim: &ClaimSummary) -> Option<Versions> {
-    let found = caught_now("claims", || populator.versions(claim));
+    let found = caught_now(CLAIMS, || populator.versions(claim));
     let told = found.inspect_err(|panicked| {
         let (namespace, claim) = claim.names.place();
         tracing::error!(claim, namespace, %panicked, "a claim is not looked at");
@@ -396,7 +407,7 @@ fn versions_of<S: Source>(populator: &Populator<S>, claim: &ClaimSummary) -> Opt
 impl<S: Source> Populator<S> {
     /// Look at one claim, for so long and no longer.
     async fn look_at(self: Arc<Self>, claim: Arc<ClaimSummary>, chosen: Due<String>) -> Attended {
-        let looked = tokio::time::timeout(LIMIT, caught("claims", self.attend(&claim.names))).await;
+        let looked = tokio::time::timeout(LIMIT, caught(CLAIMS, self.attend(&claim.names))).await;
         let (after, has_panicked) = match looked {
             Ok(Ok(after)) => (after, false),
             Ok(Err(panicked)) => {
@@ -404,8 +415,7 @@ impl<S: Source> Populator<S> {
                 (None, true)
             }
             Err(_) => {
-                let (namespace, claim) = claim.names.place();
-                tracing::warn!(claim, namespace, "a look at a claim took too long");
+                tracing::warn!("a look at a claim took too long");
                 (Some(AGAIN), false)
             }
         };
@@ -449,18 +459,17 @@ impl<S: Source> Populator<S> {
     /// Release a source; whether nothing is left to be done for it without a change.
     async fn release_within_limit(&self, source: &S) -> bool {
         let released =
-            tokio::time::timeout(LIMIT, caught("sources", self.release_source(source))).await;
-        let source = source.name_any();
+            tokio::time::timeout(LIMIT, caught(SOURCES, self.release_source(source))).await;
         match released {
             Ok(Ok(Err(kube::Error::Api(status)))) if is_stale(&status) || status.is_not_found() => {
                 return true; // It has changed, and is looked at for that.
             }
             Ok(Ok(Err(error))) => {
                 let error = causes::in_full(&error);
-                tracing::warn!(source, error, "a source is not released yet");
+                tracing::warn!(error, "a source is not released yet");
             }
-            Ok(Err(panicked)) => tracing::error!(source, %panicked, "a source is not released"),
-            Err(_) => tracing::warn!(source, "the release of a source took too long"),
+            Ok(Err(panicked)) => tracing::error!(%panicked, "a source is not released"),
+            Err(_) => tracing::warn!("the release of a source took too long"),
             Ok(Ok(Ok(()))) => return true,
         }
         false

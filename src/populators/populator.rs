@@ -120,7 +120,6 @@ impl<S: Source> Populator<S> {
 
     /// Look at a claim and do what is to be done; after how long to look again without a change.
     pub(super) async fn attend(&self, claim: &Names) -> Option<Duration> {
-        let (namespace, name) = claim.place();
         let failed = match self.further(claim).await {
             Ok(due) => return due,
             Err(error) => error,
@@ -129,7 +128,7 @@ impl<S: Source> Populator<S> {
             kube::Error::Api(status) if is_stale(status) => Some(SOON),
             error => {
                 let error = causes::in_full(error);
-                tracing::warn!(claim = name, namespace, error, "a claim is not filled yet");
+                tracing::warn!(error, "a claim is not filled yet");
                 Some(AGAIN)
             }
         }
@@ -151,8 +150,7 @@ impl<S: Source> Populator<S> {
                 }
                 // It would be refused again. What comes after it is not done without it.
                 Err(kube::Error::Api(status)) if notes && status.is_invalid() => {
-                    let (claim, why) = (seen.claim.name_any(), &status.message);
-                    tracing::error!(claim, namespace = there, why, "failed to write a status");
+                    tracing::error!(why = status.message, "failed to write a status");
                     return Ok(Some(AGAIN));
                 }
                 done => done?,

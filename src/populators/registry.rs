@@ -5,14 +5,15 @@ use std::time::Duration;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::api::{ArchivePopulator, PvcSourcePopulator, VolumePopulator};
 use crate::causes;
-use crate::cluster::{Watched, begun_again, caught_in_time, every};
+use crate::cluster::{Watched, begun_again, caught_in_time, every, reconcile};
 use crate::panics::caught;
 use crate::populators::WRITER;
 
-/// What panics are counted under.
+/// What panics and spans are under.
 const LOOP: &str = "volumepopulators";
 
 /// How often it is looked whether a cluster that knows no VolumePopulator knows it now.
@@ -79,12 +80,9 @@ pub async fn run(client: &Client, known: &Watched<VolumePopulator>, stop: Cancel
                 continue;
             }
             for populator in missing {
-                let error = match caught_in_time(LOOP, register(&api, &populator)).await {
-                    Ok(Ok(())) => continue,
-                    Ok(Err(error)) => causes::in_full(&error),
-                    Err(why) => why.to_string(),
-                };
-                tracing::warn!(error, "a kind is not registered yet");
+                let name = populator.metadata.name.as_deref().unwrap_or_default();
+                let span = reconcile(LOOP, name);
+                register_in_time(&api, &populator).instrument(span).await;
             }
             tokio::time::sleep(AGAIN).await;
         }
@@ -99,6 +97,16 @@ fn missing(known: impl Fn(&str) -> Option<VolumePopulator>) -> Vec<VolumePopulat
         there.is_some_and(|there| there.source_kind == one.source_kind)
     };
     ours().into_iter().filter(|one| !is_there(one)).collect()
+}
+
+/// What is not registered is missing still, and tried again.
+async fn register_in_time(api: &Api<VolumePopulator>, populator: &VolumePopulator) {
+    let error = match caught_in_time(LOOP, register(api, populator)).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => causes::in_full(&error),
+        Err(why) => why.to_string(),
+    };
+    tracing::warn!(error, "a kind is not registered yet");
 }
 
 async fn register(

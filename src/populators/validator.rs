@@ -12,19 +12,20 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::api::{SourceKind, VolumePopulator};
 use crate::causes;
 use crate::cluster::{
     Binding, Change, Changed, ClaimSummary, DataSource, Timers, Watched, Works, begun_again,
-    caught_in_time, list, until,
+    caught_in_time, list, reconcile, until,
 };
 use crate::panics::caught_now;
 use crate::populators::apply::Events;
 use crate::populators::{PopulatorReason, Tally};
 use crate::volume::DRIVER;
 
-/// What panics are counted under.
+/// What panics and spans are under.
 const LOOP: &str = "validations";
 
 /// How long another validator has to tell a claim the same before this one does.
@@ -277,14 +278,18 @@ pub async fn run(
 
 /// Tell a claim that nobody will fill it; whether it is told.
 async fn tell_in_time(client: Client, mode: Mode, claim: Arc<ClaimSummary>) -> bool {
-    let error = match caught_in_time(LOOP, tell(&client, mode, &claim)).await {
-        Ok(Ok(())) => return true,
-        Ok(Err(error)) => causes::in_full(&error),
-        Err(why) => why.to_string(),
+    let (namespace, name) = claim.names.place();
+    let span = reconcile(LOOP, format_args!("{namespace}/{name}"));
+    let told = async {
+        let error = match caught_in_time(LOOP, tell(&client, mode, &claim)).await {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => causes::in_full(&error),
+            Err(why) => why.to_string(),
+        };
+        tracing::warn!(error, "a claim is not told yet");
+        false
     };
-    let (namespace, claim) = claim.names.place();
-    tracing::warn!(claim, namespace, error, "a claim is not told yet");
-    false
+    told.instrument(span).await
 }
 
 /// Tell a claim that nobody will fill it, unless another validator has.

@@ -11,7 +11,7 @@ use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use pliant::admission::{Clock, LIFE, Workload, covers};
-use pliant::testing::FakeApi;
+use pliant::testing::{FakeApi, Lines};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
@@ -140,6 +140,18 @@ async fn a_pod_gets_the_claim_that_is_its_own_at_that_moment() {
     let swap = json!({"phase": "Draining", "claim": "data-0-bb", "generation": 2});
     workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa", "swap": swap}]));
     assert_eq!(site.claim_of("db-0").await, "data-0-bb");
+}
+
+#[tokio::test]
+async fn a_refusal_is_logged_with_the_pod_and_the_question() {
+    let (lines, site) = (Lines::begin(), Site::start().await);
+    let swap = json!({"phase": "FromTheFuture", "claim": "data-0-bb", "generation": 2});
+    workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa", "swap": swap}]));
+    assert_eq!(site.ask("db-0", "CREATE").await["allowed"], false);
+    let said = lines.with("a pod is not made yet");
+    let [one] = said.as_slice() else { panic!("{said:?}") };
+    let span = json!({"name": "admission", "uid": "0c9a8d74", "pod": format!("{SHOP}/db-0")});
+    assert_eq!(one["span"], span);
 }
 
 #[tokio::test]

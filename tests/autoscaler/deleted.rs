@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use pliant::api::{
     AutoscalerPhase, GATE, InPlacePhase, PvcAutoscaler, PvcSourcePopulator, SwapPhase,
 };
-use pliant::testing::FakeApi;
+use pliant::testing::{FakeApi, Lines};
 use serde_json::json;
 
 use crate::block_on;
@@ -209,6 +209,28 @@ fn a_claim_that_was_held_for_a_swap_is_let_go_in_the_end() {
         world.settled("1/1").await;
         assert!(!is_held(&world.claim(&old).unwrap()) && !is_held(&world.active(0)));
         world.write();
+    });
+}
+
+#[test]
+fn what_is_done_for_an_object_is_logged_with_its_name() {
+    block_on(async {
+        let (lines, (world, _operator)) = (Lines::begin(), World::with_an_operator());
+        let old = one_pod(&world).await;
+        stopped(&world, &old).await;
+        world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/nginx"));
+        world.rest().await;
+        for (message, controller, object) in [
+            ("keeping claims", "pvcautoscalers", format!("{SHOP}/nginx")),
+            ("no swap knows of a claim that is held", "held claims", format!("{SHOP}/{old}")),
+        ] {
+            let said = lines.with(message);
+            assert!(!said.is_empty(), "{message}");
+            for one in said {
+                let span = json!({"name": "reconcile", "controller": controller, "object": object});
+                assert_eq!(one["span"], span, "{message}");
+            }
+        }
     });
 }
 

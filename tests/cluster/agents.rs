@@ -9,7 +9,7 @@ use pliant::api::{
 };
 use pliant::bytes::Bytes;
 use pliant::node::NodeSettings;
-use pliant::testing::{FakeApi, node_settings};
+use pliant::testing::{FakeApi, Lines, node_settings};
 use pliant::volume::{Mode, NewVolume, Page, Reason, Stage, Volumes};
 use tokio::time::Instant;
 
@@ -269,6 +269,21 @@ async fn a_command_that_fails_is_told_and_tried_anew() {
     let said = cluster.grow(&made.id, growth(200)).await.unwrap_err().to_string();
     assert!(said.contains("lvextend"), "{said}");
     cluster.grow(&made.id, growth(200)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_agent_does_for_a_request_is_logged_with_its_name() {
+    let (lines, (_world, cluster, _machine)) = (Lines::begin(), World::with_a_node().await);
+    cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
+    let made = lines.with("lvcreate");
+    let made: Vec<_> = made.iter().filter(|one| one["fields"]["command"].is_string()).collect();
+    assert!(!made.is_empty());
+    for one in made {
+        assert_eq!(one["span"]["name"], "reconcile");
+        assert_eq!(one["span"]["controller"], "volumerequests");
+        let request = one["span"]["object"].as_str().unwrap_or_default();
+        assert!(request.starts_with("create-"), "{one}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

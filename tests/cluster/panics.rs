@@ -1,5 +1,6 @@
 //! A panic in the work for one object ends neither its loop nor the process.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -11,7 +12,7 @@ use pliant::cluster::Cluster;
 use pliant::controllers::{cleaner, nodes, nudge, pools};
 use pliant::panics::panics;
 use pliant::populators::Watches;
-use pliant::testing::FakeApi;
+use pliant::testing::{FakeApi, Lines};
 use pliant::volume::DRIVER;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +48,28 @@ fn put_all(api: &FakeApi, name: &str) {
     }));
     let csi = json!({"driver": DRIVER, "volumeHandle": "k-1"});
     api.put_json::<PersistentVolume>(json!({"metadata": {"name": name}, "spec": {"csi": csi}}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_of_the_work_for_an_object_says_whose_it_is() {
+    let (lines, api, stop) = (Lines::begin(), FakeApi::new(), CancellationToken::new());
+    put_all(&api, "bad");
+    api.panic_at(Some("/bad"));
+    let running = run(&api, &stop);
+    tokio::time::sleep(LONG).await;
+    let said = lines.with("the work for an object is not done yet");
+    let told = |one: &serde_json::Value, key| one["span"][key].as_str().unwrap().to_owned();
+    let whose: BTreeSet<(String, String)> =
+        said.iter().map(|one| (told(one, "controller"), told(one, "object"))).collect();
+    let expected = [
+        ("nodestorages", "bad"),
+        ("pools", "bad"),
+        ("resizes", "shop/bad"),
+        ("volumerequests", "bad"),
+    ];
+    assert_eq!(whose, expected.map(|(one, of)| (one.to_owned(), of.to_owned())).into());
+    stop.cancel();
+    running.await.expect("it ends");
 }
 
 /// What is done about an object of each kind: request, record, pool and claim.

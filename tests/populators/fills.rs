@@ -1,5 +1,6 @@
 //! Claims are filled from archives and from other claims.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
@@ -7,6 +8,7 @@ use kube::ResourceExt;
 use pliant::api::FillingPhase;
 use pliant::populators::Settings;
 use pliant::populators::validator::Mode;
+use pliant::testing::Lines;
 use serde_json::{Value, json};
 
 use crate::world::{Content, End, SELECTED_NODE, SHOP, World, fill_pods, phase};
@@ -32,6 +34,27 @@ async fn an_archive_fills_a_claim_when_a_pod_uses_it() {
     assert_eq!(world.reasons("web"), [("Filled".to_owned(), 1)].into());
     assert_eq!((operator.counts.of("fill success"), operator.counts.of("fill error")), (1, 0));
     assert_eq!(world.destroyed(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_for_a_claim_is_logged_with_its_name() {
+    let (lines, (world, _operator)) = (Lines::begin(), World::with_an_operator().await);
+    world.archive("site");
+    for name in ["one", "two"] {
+        world.claim(name, "now", "ArchivePopulator", "site");
+    }
+    let mut claims = BTreeSet::new();
+    for name in ["one", "two"] {
+        world.filled(name).await;
+    }
+    for one in lines.with("filling a claim") {
+        assert_eq!(
+            (&one["span"]["name"], &one["span"]["controller"]),
+            (&json!("reconcile"), &json!("claims"))
+        );
+        claims.insert(one["span"]["object"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(claims, ["one", "two"].map(|name| format!("{SHOP}/{name}")).into());
 }
 
 #[tokio::test(start_paused = true)]
