@@ -7,6 +7,8 @@ ARG BASE_IMAGE=debian:trixie-slim
 # On the machine that builds, whichever the image is for.
 FROM --platform=$BUILDPLATFORM ${RUST_IMAGE} AS build
 ARG TARGETARCH
+# Features of the crate, such as otlp.
+ARG FEATURES
 WORKDIR /pliant
 # What it depends on is built before the sources are copied, which change more often.
 COPY Cargo.toml Cargo.lock build.rs ./

@@ -11,6 +11,7 @@ mod node;
 mod operator;
 mod people;
 mod standalone;
+mod traces;
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -24,7 +25,7 @@ use anyhow::{Context, Result, ensure};
 use nix::unistd::{Uid, geteuid};
 
 use crate::cli::{CheckConfig, Command, Doctor};
-use crate::config::{PoolsFrom, Settings};
+use crate::config::{LogFilter, LogFormat, PoolsFrom, Settings};
 use crate::host::{Host, RealHost, UDEV_RULES, write_udev_rules};
 use crate::{api, cli, doctor, trial};
 
@@ -72,14 +73,12 @@ pub fn run(command: Command) -> Result<ExitCode> {
             }
         }
         Command::Controller(args) => {
-            log::start(args.tell.log_format, &args.tell.log_level);
-            runtime()?.block_on(controller::serve(args))?;
-            Ok(ExitCode::SUCCESS)
+            let log = (args.tell.log_format, args.tell.log_level.clone());
+            in_the_background("controller", &log, || controller::serve(args))
         }
         Command::Operator(args) => {
-            log::start(args.tell.log_format, &args.tell.log_level);
-            runtime()?.block_on(operator::serve(*args))?;
-            Ok(ExitCode::SUCCESS)
+            let log = (args.tell.log_format, args.tell.log_level.clone());
+            in_the_background("operator", &log, || operator::serve(*args))
         }
         Command::Status(args) => runtime()?.block_on(people::status(&args)),
         Command::Explain(args) => runtime()?.block_on(people::explain(&args)),
@@ -118,10 +117,24 @@ fn on_this_machine<F: Future<Output = Result<()>>>(
     serve: impl FnOnce(Settings) -> F,
 ) -> Result<ExitCode> {
     must_be_root(role, geteuid())?;
-    log::start(settings.log_format, &settings.log_level);
+    let log = (settings.log_format, settings.log_level.clone());
+    in_the_background(role, &log, || serve(settings.clone()))
+}
+
+/// Serve with a log, until it is told to stop.
+fn in_the_background<F: Future<Output = Result<()>>>(
+    role: &str,
+    (format, level): &(LogFormat, LogFilter),
+    serve: impl FnOnce() -> F,
+) -> Result<ExitCode> {
     let runtime = runtime()?;
-    let served = runtime.block_on(serve(settings.clone()));
-    // A thread that waits for a hung disk must not keep the process from leaving.
+    let traces = {
+        let _in = runtime.enter();
+        log::start(role, *format, level)
+    };
+    let served = runtime.block_on(serve());
+    traces.end();
+    // A thread that waits for a hung disk, or for the address of a name, must not keep the process from leaving.
     runtime.shutdown_background();
     served?;
     Ok(ExitCode::SUCCESS)

@@ -46,6 +46,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tonic::", &["csi", "trial"]),
     ("prost::", &["csi"]),
     ("prost_types::", &["csi"]),
+    ("opentelemetry::", &["run"]),
+    ("opentelemetry_otlp::", &["run"]),
+    ("opentelemetry_sdk::", &["run"]),
     ("prometheus_client::", &["metrics"]),
     ("axum::", &["admission", "metrics", "testing"]),
     (

@@ -20,6 +20,7 @@ use tracing_subscriber::{EnvFilter, Layer, fmt as lines, registry};
 
 use crate::cli;
 use crate::config::{LogFilter, LogFormat};
+use crate::run::traces::{self, Spans, Traces};
 
 /// Lines since the start that could not be written or formatted. Its scope is that of the figure: the process.
 static LOST: AtomicU64 = AtomicU64::new(0);
@@ -36,15 +37,22 @@ const CHUNK: usize = 4096;
 /// Stands in a line for fields that could not be formatted.
 const UNFORMATTED: &str = "(its fields can not be formatted)";
 
-/// Log to standard error from now on.
-pub fn start(format: LogFormat, level: &LogFilter) {
+/// Log to standard error from now on, and send the spans of a role to a collector, if there is one. In a runtime.
+pub fn start(role: &str, format: LogFormat, level: &LogFilter) -> Traces {
     let filter = EnvFilter::new(level.directives());
     let is_styled = cli::styled(&io::stderr());
-    let layer = match format {
-        LogFormat::Text => text(Standard, is_styled).boxed(),
-        LogFormat::Json => json(Standard).boxed(),
+    let lines: Spans = match format {
+        LogFormat::Text => text(Standard, is_styled).with_filter(filter).boxed(),
+        LogFormat::Json => json(Standard).with_filter(filter).boxed(),
     };
-    registry().with(filter).with(layer).init();
+    let begun = traces::begin(role);
+    let why = begun.as_ref().err().cloned();
+    let (spans, traces) = begun.ok().flatten().unzip();
+    registry().with([lines].into_iter().chain(spans).collect::<Vec<_>>()).init();
+    if let Some(why) = why {
+        tracing::warn!(why, "no spans are sent to a collector of OpenTelemetry");
+    }
+    traces.unwrap_or_default()
 }
 
 /// How many lines could not be written or formatted since the start.

@@ -2,6 +2,9 @@
 
 #![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
 
+#[cfg(feature = "otlp")]
+mod traces;
+
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -131,6 +134,19 @@ fn what_is_logged_while_it_can_be_is_not_lost() {
     assert_eq!(served.lost(), 0);
     let text = std::fs::read_to_string(log.path()).unwrap();
     assert!(text.contains("InvalidArgument") || text.contains("INVALID_ARGUMENT"), "{text}");
+}
+
+#[cfg(not(feature = "otlp"))]
+#[test]
+fn a_build_without_opentelemetry_says_so_once_if_it_is_asked_for() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut command = Command::new(cargo_bin("pliant"));
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
+    let errors: File = log.reopen().unwrap();
+    let Some(served) = Served::start_as(command.stderr(errors)) else { return };
+    assert_eq!(served.answers(), (Code::Ok, Code::InvalidArgument));
+    let text = std::fs::read_to_string(log.path()).unwrap();
+    assert_eq!(text.matches("this build has no OpenTelemetry").count(), 1, "{text}");
 }
 
 /// A file system of so many bytes in memory.
