@@ -17,7 +17,6 @@ use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -26,7 +25,7 @@ use nix::unistd::{Uid, geteuid};
 
 use crate::cli::{CheckConfig, Command, Doctor};
 use crate::config::{LogFilter, LogFormat, PoolsFrom, Settings};
-use crate::host::{Host, RealHost, UDEV_RULES, write_udev_rules};
+use crate::host::{Host, RealHost, UDEV_RULES};
 use crate::{api, cli, doctor, trial};
 
 /// Tell kubectl what may follow these words.
@@ -65,8 +64,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
                 Ok(settings) => {
                     let registration = (!args.no_registration).then_some(args.registration);
                     on_this_machine("node", &settings, |settings| {
-                        keep_udev_off(args.udev_rules_dir.as_deref());
-                        node::serve(settings, registration, args.usage_period.0)
+                        let rules = args.udev_rules_dir.as_deref();
+                        node::serve(settings, registration, args.usage_period.0, rules)
                     })
                 }
                 Err(errors) => Ok(refuse(&errors)),
@@ -138,15 +137,6 @@ fn in_the_background<F: Future<Output = Result<()>>>(
     runtime.shutdown_background();
     served?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Write the rules for the host's udev, if that is wanted. Volumes are served without them too.
-fn keep_udev_off(dir: Option<&Path>) {
-    let Some(dir) = dir else { return };
-    if let Err(error) = write_udev_rules(dir) {
-        let dir = dir.display().to_string();
-        tracing::warn!(dir, error = error.to_string(), "failed to write the host's udev rules");
-    }
 }
 
 /// # Errors

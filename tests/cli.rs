@@ -2,10 +2,14 @@
 
 #![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
 
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
+use nix::unistd::geteuid;
+use serde_json::json;
 
 fn pliant(args: &[&str]) -> Command {
     let mut command = Command::new(cargo_bin("pliant"));
@@ -273,6 +277,70 @@ fn logs_have_no_colours_without_a_terminal() {
     let (_, _, log) = said(&mut pliant(&args));
     assert!(log.contains("absent") || log.contains("root is needed"), "{log}");
     assert!(!log.contains('\x1b'), "{log}");
+}
+
+/// All that is below a directory.
+fn below(dir: &Path) -> Vec<String> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        all.push(path.display().to_string());
+        if path.is_dir() {
+            all.extend(below(&path));
+        }
+    }
+    all.sort();
+    all
+}
+
+/// The one before it still ends what it has begun.
+#[test]
+fn a_driver_changes_nothing_before_the_one_before_it_has_ended() {
+    if !geteuid().is_root() {
+        eprintln!("skipped: a driver needs root");
+        return;
+    }
+    for role in ["standalone", "node"] {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("state")).unwrap();
+        fs::create_dir(at("rules")).unwrap();
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "none", "users": [],
+            "clusters": [{"name": "none", "cluster": {"server": "http://127.0.0.1:1"}}],
+            "contexts": [{"name": "none", "context": {"cluster": "none", "user": ""}}],
+        });
+        fs::write(at("kubeconfig"), config.to_string()).unwrap();
+        let lock = File::create(at("state/lock")).unwrap();
+        lock.lock().unwrap();
+        let before = below(dir.path());
+        let mut command = pliant(&[role, "--node-id=a"]);
+        command.arg(format!("--endpoint={}", at("csi.sock").display()));
+        command.arg(format!("--state-dir={}", at("state").display()));
+        match role {
+            "standalone" => command.arg("--pool=fast=absent"),
+            _ => command
+                .arg("--no-registration")
+                .arg(format!("--udev-rules-dir={}", at("rules").display()))
+                .env("KUBECONFIG", at("kubeconfig")),
+        };
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let log = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let mut seen = Vec::new();
+        let mut log = log.inspect(|line| seen.push(line.clone()));
+        let waits = log.any(|line| line.contains("waiting for another process of this driver"));
+        let meanwhile = below(dir.path());
+        lock.unlock().unwrap();
+        let serves = log.any(|line| line.contains("serving"));
+        let then = below(dir.path());
+        child.kill().ok();
+        child.wait().unwrap();
+        drop(log);
+        assert!(waits && serves, "{role}: {seen:#?}");
+        assert_eq!(meanwhile, before, "{role}: {seen:#?}");
+        let rules = at("rules/12-pliant.rules").display().to_string();
+        assert_eq!(then.contains(&rules), role == "node", "{role}: {then:#?}");
+    }
 }
 
 #[test]

@@ -27,11 +27,27 @@ const PREDECESSOR: Duration = Duration::from_secs(60);
 
 /// A node that runs.
 pub struct Started {
-    /// Kept to the end: no other process of this driver begins before.
+    /// Kept to the end: see [`be_alone`].
     pub alone: StateLock,
     pub node: Arc<Node>,
     pub host: Arc<dyn Host>,
     pub metrics: Metrics,
+}
+
+/// Wait until no other process of this driver runs here; none begins as long as the lock is kept. Nothing of this
+/// machine is changed before.
+///
+/// # Errors
+/// That another one goes on, and what to type.
+pub async fn be_alone(settings: &Settings) -> Result<StateLock> {
+    let dir = settings.state_dir.as_path();
+    host::lock_state(dir, PREDECESSOR).await.with_context(|| {
+        let dir = dir.display();
+        format!(
+            "another process of this driver has {dir} still: end it, see `fuser -v {dir}/lock`, or \
+             choose another --state-dir"
+        )
+    })
 }
 
 /// Start the node with these pools, and serve its metrics until `stop`. Whether its caller guards devices is said
@@ -40,19 +56,12 @@ pub struct Started {
 /// # Errors
 /// What is missing or in the way, and what to type.
 pub async fn start(
+    alone: StateLock,
     settings: &Settings,
     plans: Vec<PoolPlan>,
     guarded_devices: bool,
     stop: &CancellationToken,
 ) -> Result<Started> {
-    let dir = settings.state_dir.as_path();
-    let alone = host::lock_state(dir, PREDECESSOR).await.with_context(|| {
-        let dir = dir.display();
-        format!(
-            "another process of this driver has {dir} still: end it, see `fuser -v {dir}/lock`, or \
-             choose another --state-dir"
-        )
-    })?;
     let host = host(settings)?;
     let told = NodeSettings { guarded_devices, ..node_settings(settings) };
     let node = Node::start(host.clone(), told, plans)

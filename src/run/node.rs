@@ -19,7 +19,7 @@ use crate::controllers::storage::{Found, Prerequisites, StorageRecord};
 use crate::controllers::usage;
 use crate::csi::{self, Identity, KubeletDir, Services, registration};
 use crate::doctor::{self, Finding, Level};
-use crate::host::Host;
+use crate::host::{Host, write_udev_rules};
 use crate::run::client::client;
 use crate::run::machine::{self, Observer, Started};
 
@@ -28,6 +28,7 @@ pub async fn serve(
     settings: Settings,
     registration: Option<SocketPath>,
     usage_period: Duration,
+    udev_rules_dir: Option<&Path>,
 ) -> Result<()> {
     let stop = CancellationToken::new();
     let stopped = machine::stop_on_signals(stop.clone())?;
@@ -36,8 +37,10 @@ pub async fn serve(
     let wanted: Watched<Pool> =
         Watched::start_without_events(Api::all(client.clone()), every(), &stop);
     // Volumes are served again before the API server can be asked: a node may start without it.
+    let alone = machine::be_alone(&settings).await?;
+    keep_udev_off(udev_rules_dir);
     let Started { alone: _alone, node, host, metrics } =
-        machine::start(&settings, Vec::new(), true, &stop).await?;
+        machine::start(alone, &settings, Vec::new(), true, &stop).await?;
     let busy = Busy::new();
     let endpoint = settings.endpoint.as_path();
     let kubelet = kubelet(host.as_ref(), registration.as_ref(), endpoint).await?;
@@ -75,6 +78,15 @@ pub async fn serve(
     match machine::drain(async { tokio::join!(busy.idle(), loops).1 }).await {
         Some(ended) => ended.map(drop).context("a loop of the agent ended in a fault"),
         None => Ok(()),
+    }
+}
+
+/// Write the rules for the host's udev, if that is wanted. Volumes are served without them too.
+fn keep_udev_off(dir: Option<&Path>) {
+    let Some(dir) = dir else { return };
+    if let Err(error) = write_udev_rules(dir) {
+        let dir = dir.display().to_string();
+        tracing::warn!(dir, error = error.to_string(), "failed to write the host's udev rules");
     }
 }
 

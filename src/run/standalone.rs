@@ -18,8 +18,9 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let stop = CancellationToken::new();
     let stopped = machine::stop_on_signals(stop.clone())?;
     let plans = settings.pools.iter().map(|(name, pool)| plan(name, pool)).collect();
+    let alone = machine::be_alone(&settings).await?;
     let Started { alone: _alone, node, metrics, .. } =
-        machine::start(&settings, plans, false, &stop).await?;
+        machine::start(alone, &settings, plans, false, &stop).await?;
     let busy = Busy::new();
     let defaults = Defaults { fs: settings.default_fs, ..Defaults::default() };
     let services = Services {
