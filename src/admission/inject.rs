@@ -9,7 +9,10 @@ use k8s_openapi::api::core::v1::{
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::api::{GATE, OrdinalStatus, PvcAutoscaler, Rival, is_gated, ordinal_of};
+use crate::api::{
+    AutoscalerPhase, GATE, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, Rival, is_gated,
+    ordinal_of,
+};
 
 /// What becomes of a pod.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,7 +70,8 @@ fn volumes(
     let ordinal = ordinal_of(&pod_name, &workload_name).ok_or_else(|| {
         format!(
             "pod {pod_name} has no ordinal of StatefulSet {workload_name} in its name, so which \
-             claims are its own is not known"
+             claims are its own is not known: name it {workload_name}-N, or take StatefulSet \
+             {workload_name} out of its owners"
         )
     })?;
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -134,7 +138,7 @@ fn volume_for(
     let claim = status
         .map(OrdinalStatus::claim_of_pod)
         .filter(|claim| !claim.is_empty())
-        .ok_or_else(|| match autoscaler.status.as_ref().and_then(|told| told.message.as_ref()) {
+        .ok_or_else(|| match autoscaler.status.as_ref().and_then(why_not_made) {
             Some(why) => format!(
                 "pod {pod} has no claim {template} yet: PvcAutoscaler {} says: {why}",
                 autoscaler.name_any()
@@ -164,6 +168,13 @@ fn volume_for(
          gives it; take that volume out of what makes the pod, have it name claim {template}, which \
          stands for that, or delete the PvcAutoscaler"
     ))
+}
+
+/// What a status says of a claim that is not made yet: what keeps all of them from being as they are wanted, or what
+/// is waited for.
+fn why_not_made(told: &PvcAutoscalerStatus) -> Option<&String> {
+    let waits = told.phase == AutoscalerPhase::Waiting;
+    told.message.as_ref().or(told.progress.as_ref().filter(|_| waits))
 }
 
 /// The change after which a field of a pod is this.

@@ -153,7 +153,11 @@ async fn respond(client: &Client, request: &AdmissionRequest<Pod>) -> AdmissionR
 }
 
 fn unknown(pod: &Pod, why: &str) -> String {
-    format!("which claims pod {} is to have could not be looked up: {why}", pod.name_any())
+    format!(
+        "which claims pod {} is to have could not be looked up: {why}; it is tried again; if it stays so, see the \
+         log of the operator",
+        pod.name_any()
+    )
 }
 
 /// Look at what there is at this moment, and decide: a cache could still have the claim of before.
@@ -192,7 +196,10 @@ async fn verdict(client: &Client, namespace: &str, pod: &Pod) -> Result<Verdict,
             decide(pod, &workload, &autoscalers.items, lacks_claim)
         }
         None => {
-            Verdict::Not(format!("StatefulSet {} of pod {} is gone", owner.name, pod.name_any()))
+            let (set, pod) = (&owner.name, pod.name_any());
+            Verdict::Not(format!(
+                "StatefulSet {set} of pod {pod} is gone: create it again, or the pod without that as its owner"
+            ))
         }
     })
 }

@@ -11,6 +11,7 @@ use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use pliant::admission::{Clock, LIFE, Workload, covers};
+use pliant::api::PvcAutoscaler;
 use pliant::testing::{FakeApi, Lines};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -218,9 +219,60 @@ async fn what_cannot_be_answered_is_refused_with_a_sentence() {
     };
     refused("db-1", "the claim data of pod db-1 is not there yet; it is made within seconds").await;
     site.api.delete::<k8s_openapi::api::apps::v1::StatefulSet>("shop/db");
-    refused("db-0", "StatefulSet db of pod db-0 is gone").await;
+    refused("db-0", "StatefulSet db of pod db-0 is gone: create it again").await;
     site.api.refuse_all(403);
     refused("db-0", "which claims pod db-0 is to have could not be looked up: ").await;
+}
+
+/// What the API server is answered that is refused.
+async fn refusal(site: &Site, pod: &str) -> String {
+    let response = site.ask(pod, "CREATE").await;
+    assert_eq!(response["allowed"], json!(false));
+    response["status"]["message"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_refusal_says_what_its_reader_can_do() {
+    let site = Site::start().await;
+    // What keeps the claim from being made, in place of that it is made within seconds.
+    let mut sizes: PvcAutoscaler = site.api.get("shop/db").unwrap();
+    let why = "each of the claims a, b could be that of pod db-1: annotate all but one";
+    let status = sizes.status.as_mut().unwrap();
+    (status.reason, status.message) = (Some("ClaimAmbiguous".to_owned()), Some(why.to_owned()));
+    site.api.put(&sizes);
+    let said = refusal(&site, "db-1").await;
+    assert_eq!(said, format!("pod db-1 has no claim data yet: PvcAutoscaler db says: {why}"));
+    let said = refusal(&site, "debug").await;
+    assert!(said.ends_with("name it db-N, or take StatefulSet db out of its owners"), "{said}");
+    // A phase that another version has written.
+    let swap = json!({"phase": "Rebinding", "claim": "data-0-bb", "generation": 2});
+    workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa", "swap": swap}]));
+    let said = refusal(&site, "db-0").await;
+    assert!(said.ends_with("has a phase of another version; update the operator"), "{said}");
+    site.api.refuse_all(403);
+    let said = refusal(&site, "db-0").await;
+    assert!(
+        said.ends_with("it is tried again; if it stays so, see the log of the operator"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_pod_waits_while_its_pvc_autoscaler_cannot_be_decoded_and_those_of_others_are_made() {
+    let site = Site::start().await;
+    let undecodable = |name: &str, stateful_set: &str| {
+        let spec = json!({"statefulSetName": stateful_set, "volumeClaimTemplate": 7});
+        let metadata = json!({"name": name, "namespace": SHOP});
+        site.api.put_json::<PvcAutoscaler>(json!({"metadata": metadata, "spec": spec}));
+    };
+    undecodable("odd", "web");
+    assert_eq!(site.claim_of("db-0").await, "data-0-aa");
+    undecodable("logs", "db");
+    let said = refusal(&site, "db-0").await;
+    assert!(said.starts_with("PvcAutoscaler shop/logs cannot be decoded: "), "{said}");
+    assert!(said.ends_with("; update the operator, or correct it"), "{said}");
+    site.api.delete::<PvcAutoscaler>("shop/logs");
+    assert_eq!(site.claim_of("db-0").await, "data-0-aa");
 }
 
 #[tokio::test]

@@ -212,13 +212,20 @@ fn a_pod_whose_claim_is_not_there_yet_is_not_made_yet() {
         let given = made(&pod("db-0", &Value::Null), &workload(&[]), &[data(&ordinals)]);
         assert_eq!(given, Err(why.to_owned()), "{ordinals}");
     }
-    // What keeps it from being there is said, and not that it comes by itself.
-    let mut stuck = data(&json!([]));
-    stuck.status.as_mut().unwrap().message =
-        Some("claims data-0 and data-1 could be its".to_owned());
-    let given = made(&pod("db-0", &Value::Null), &workload(&[]), &[stuck]);
-    let stuck = "pod db-0 has no claim data yet: PvcAutoscaler sizes says: claims data-0 and data-1 could be its";
-    assert_eq!(given, Err(stuck.to_owned()));
+    // What is waited for is no matter of seconds.
+    let progress = "the volume of claim data-0 may only be read: it is given back as soon as nobody has it open";
+    let of = |phase: AutoscalerPhase, message: Option<&str>| {
+        let mut sizes = data(&json!([]));
+        let status = sizes.status.as_mut().unwrap();
+        (status.phase, status.message) = (phase, message.map(str::to_owned));
+        status.progress = Some(progress.to_owned());
+        made(&pod("db-0", &Value::Null), &workload(&[]), &[sizes])
+    };
+    let says =
+        |why: &str| Err(format!("pod db-0 has no claim data yet: PvcAutoscaler sizes says: {why}"));
+    assert_eq!(of(AutoscalerPhase::Waiting, None), says(progress));
+    assert_eq!(of(AutoscalerPhase::Waiting, Some("two of them")), says("two of them"));
+    assert_eq!(of(AutoscalerPhase::Swapping, None), Err(why.to_owned()), "that of another pod");
     let mut untold = data(&json!([]));
     untold.status = None;
     let given = made(&pod("db-0", &Value::Null), &workload(&[]), &[untold]);
@@ -268,7 +275,8 @@ fn only_a_name_of_a_stateful_set_has_an_ordinal() {
     ] {
         assert_eq!(ordinal_of(name, "db"), expected, "{name}");
     }
-    let why = "pod debug has no ordinal of StatefulSet db in its name, so which claims are its own is not known";
+    let why = "pod debug has no ordinal of StatefulSet db in its name, so which claims are its own is not known: \
+               name it db-N, or take StatefulSet db out of its owners";
     let given = made(&pod("debug", &Value::Null), &workload(&[]), &[data(&json!([]))]);
     assert_eq!(given, Err(why.to_owned()));
 }
