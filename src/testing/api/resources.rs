@@ -33,7 +33,8 @@ pub(super) struct Resource {
     pub selectable: Vec<String>,
     /// Fields that never change, as paths of keys, with what is said of an attempt.
     pub fixed: Vec<(Vec<String>, String)>,
-    /// Lists that have an end, as paths of keys in which `[]` stands for each item, with how many items they take.
+    /// Lists and texts that have an end, as paths of keys in which `[]` stands for each item, with how many items or
+    /// characters they take.
     pub longest: Vec<(Vec<String>, usize)>,
     /// Whether a PUT without a resourceVersion is taken.
     pub blind: bool,
@@ -133,9 +134,9 @@ fn find_fixed(schema: &JSONSchemaProps, at: &[String], found: &mut Vec<(Vec<Stri
     }
 }
 
-/// How long lists may be, which hardly anything else of an object shows.
+/// How long lists and texts may be, which hardly anything else of an object shows.
 fn find_longest(schema: &JSONSchemaProps, at: &[String], found: &mut Vec<(Vec<String>, usize)>) {
-    let most = schema.max_items.and_then(|most| usize::try_from(most).ok());
+    let most = schema.max_items.or(schema.max_length).and_then(|most| usize::try_from(most).ok());
     found.extend(most.map(|most| (at.to_vec(), most)));
     for (name, field) in schema.properties.iter().flatten() {
         find_longest(field, &[at, std::slice::from_ref(name)].concat(), found);

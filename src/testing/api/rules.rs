@@ -115,25 +115,30 @@ pub(super) fn check_fixed(
     Ok(())
 }
 
-/// Refuse lists that are longer than the schema lets them be.
+/// Refuse lists and texts that are longer than the schema lets them be.
 pub(super) fn check_longest(resource: &Resource, name: &str, new: &Value) -> Result<(), Refusal> {
     for (path, most) in &resource.longest {
-        if has_longer(new, path, *most) {
-            let why = format!("{}: Too many: must have at most {most} items", path.join("."));
+        if let Some(what) = too_long(new, path, *most) {
+            let why = format!("{}: {what}", path.join("."));
             return Err(Refusal::invalid(resource, name, &why));
         }
     }
     Ok(())
 }
 
-/// Whether a list at a path has more items than that; `[]` stands for each of a list.
-fn has_longer(value: &Value, path: &[String], most: usize) -> bool {
-    match path.split_first() {
-        None => value.as_array().is_some_and(|items| items.len() > most),
-        Some((first, rest)) if first == "[]" => value
-            .as_array()
-            .is_some_and(|items| items.iter().any(|one| has_longer(one, rest, most))),
-        Some((first, rest)) => value.get(first).is_some_and(|field| has_longer(field, rest, most)),
+/// What is said of a list or a text at a path that is longer than that; `[]` stands for each of a list.
+fn too_long(value: &Value, path: &[String], most: usize) -> Option<String> {
+    match (path.split_first(), value) {
+        (None, Value::Array(items)) => {
+            (items.len() > most).then(|| format!("Too many: must have at most {most} items"))
+        }
+        (None, Value::String(text)) => (text.len() > most && text.chars().count() > most)
+            .then(|| format!("Too long: may not be more than {most} characters")),
+        (None, _) => None,
+        (Some((first, rest)), Value::Array(items)) if first == "[]" => {
+            items.iter().find_map(|one| too_long(one, rest, most))
+        }
+        (Some((first, rest)), _) => too_long(value.get(first)?, rest, most),
     }
 }
 
