@@ -1,12 +1,13 @@
 //! One object that cannot be decoded, of each kind that the operator watches: all others go on, and what it tells of
 //! is left as it is.
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
-use pliant::api::{PvcAutoscaler, PvcSourcePopulator, SwapPhase};
+use pliant::api::{GATE, PvcAutoscaler, PvcSourcePopulator, SwapPhase, is_gated};
 use serde_json::{Value, json};
 
 use crate::block_on;
+use crate::play::object;
 use crate::world::{SHOP, World};
 
 fn put_bad_ones(world: &World) {
@@ -33,6 +34,35 @@ fn a_swap_comes_to_its_end_beside_objects_that_cannot_be_decoded() {
         world.settled("2/2").await;
         assert_eq!(world.left(), Vec::<String>::new());
         assert_eq!(world.told("ObjectUnreadable"), 4, "each once");
+    });
+}
+
+#[test]
+fn a_gate_stays_closed_while_the_pvc_autoscaler_of_its_pod_cannot_be_decoded() {
+    block_on(async {
+        let mut world = World::new();
+        world.stop_kubernetes();
+        // Of another name than those above: one process tells of each once.
+        let metadata = json!({"name": "odd", "namespace": SHOP});
+        let spec = json!({"statefulSetName": "odd", "volumeClaimTemplate": 7});
+        world.api.put_json::<PvcAutoscaler>(json!({"metadata": metadata, "spec": spec}));
+        for set in ["odd", "good"] {
+            let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": set,
+                               "uid": set, "controller": true});
+            world.api.put(&object::<Pod>(json!({
+                "metadata": {"name": format!("{set}-0"), "namespace": SHOP, "labels": { GATE: "true" },
+                             "ownerReferences": [owner]},
+                "spec": {"containers": [], "schedulingGates": [{ "name": GATE }]},
+                "status": {"phase": "Pending"},
+            })));
+        }
+        let waits = |pod: &str| is_gated(&world.api.get::<Pod>(&format!("{SHOP}/{pod}")).unwrap());
+        let _operator = world.operator();
+        world.rest().await;
+        assert_eq!((waits("odd-0"), waits("good-0")), (true, false));
+        world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/odd"));
+        world.rest().await;
+        assert!(!waits("odd-0"), "nothing tells of it any more");
     });
 }
 

@@ -271,13 +271,18 @@ fn a_finalizer_that_a_tenant_writes_first_does_not_keep_a_swap_from_holding_its_
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         let old = one_pod(&world).await;
-        let mut claim = world.claim(&old).unwrap();
-        claim.finalizers_mut().push("pliant.io/swap".to_owned());
-        // Before anybody looks the swap is wanted, too.
-        world.want("2Gi", "hdd", &json!({}));
-        world.api.put(&claim);
         let named = volume(&world, &old);
         world.play().held.insert(named.clone());
+        // The swap has begun, and does not hold its claim yet.
+        world.play().full.insert("alpha".to_owned());
+        world.want("2Gi", "hdd", &json!({}));
+        until_swap_is(&world, SwapPhase::Planned).await;
+        world.rest().await;
+        let mut claim = world.claim(&old).unwrap();
+        assert!(!is_held(&claim));
+        claim.finalizers_mut().push("pliant.io/swap".to_owned());
+        world.api.put(&claim);
+        world.play().full.clear();
         world
             .until("it is fenced", |status| {
                 let swap = status.of(0).and_then(|one| one.swap.as_ref());

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::jiff::SignedDuration;
 use pliant::api::{
     AutoscalerPhase, FillingPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator,
     Retained, SwapPhase,
 };
 use pliant::testing::FakeApi;
+use pliant::volume::DRIVER;
 use serde_json::json;
 
 use crate::block_on;
@@ -425,6 +427,28 @@ fn no_swap_begins_with_more_old_claims_than_can_be_told_of() {
             world.write();
         });
     }
+}
+
+#[test]
+fn a_swap_between_classes_of_the_longest_names_is_told_of_in_short() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        let class = |letter: &str| letter.repeat(250);
+        for letter in ["a", "b"] {
+            world.api.put(&object::<StorageClass>(json!({
+                "metadata": {"name": class(letter)}, "provisioner": DRIVER,
+                "volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": true,
+            })));
+        }
+        world.set(1, &[]);
+        world.want("4Gi", &class("a"), &json!({}));
+        world.settled("1/1").await;
+        world.write();
+        world.want("4Gi", &class("b"), &json!({}));
+        world.settled("1/1").await;
+        assert_eq!((world.told("Swapped"), world.told("StatusInvalid")), (1, 0));
+        world.write();
+    });
 }
 
 #[test]

@@ -80,6 +80,19 @@ fn claim(name: &str, pv: &str, size: &str) -> PersistentVolumeClaim {
     }))
 }
 
+/// A quota counts what the claim of the pod asks for, and its tenant can edit the other one.
+#[test]
+fn a_copy_that_asks_for_more_than_the_claim_of_the_pod_does_outgrows_it() {
+    let half = |name: &str, size: &str| Half {
+        claim: Some(Box::new(claim(name, "pv", size))),
+        ..Half::default()
+    };
+    for (copy, expected) in [("1Gi", false), ("2Gi", false), ("3Gi", true), ("1e50", true)] {
+        let pair = Pair { active: half("data-db-0", "2Gi"), copy: half("data-db-0-1a2b3", copy) };
+        assert_eq!(pair.outgrows(), expected, "{copy}");
+    }
+}
+
 fn volume(name: &str, claim: &str, handle: &str, class: &str, size: &str) -> PersistentVolume {
     object(json!({
         "metadata": {"name": name, "finalizers": ["kubernetes.io/pv-protection"], "annotations": {
