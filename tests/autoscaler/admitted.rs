@@ -6,7 +6,10 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
-use pliant::api::{AutoscalerPhase, PvcAutoscalerStatus, PvcSourcePopulator, Swap, SwapPhase};
+use pliant::api::{
+    AutoscalerPhase, Filling, PvcAutoscalerStatus, PvcSourcePopulator, Swap, SwapPhase,
+};
+use pliant::testing::FakeApi;
 use serde_json::{Value, json};
 
 use crate::block_on;
@@ -71,6 +74,108 @@ fn a_pod_goes_on_while_the_pods_that_would_copy_its_claim_are_refused() {
 }
 
 #[test]
+fn a_pod_goes_on_while_the_pods_that_would_copy_its_claim_ahead_are_refused() {
+    for own in [&[][..], &["www"]] {
+        block_on(async {
+            let (world, _operator) = one_pod(own).await;
+            let pod = world.pod("nginx-0");
+            let hot = json!({"hotCopy": true});
+            world.play().rounds = [1000 << 20, 300 << 20, 200 << 20].into();
+            refuse_fills(&world);
+            world.want("2Gi", "ssd", &hot);
+            world.until("it is told", |status| is_stalled(status, "FillRefused")).await;
+            // Longer than a pod waits that is stopped.
+            tokio::time::sleep(Duration::from_mins(30)).await;
+            let status = world.status();
+            let swap = swap(&status).unwrap();
+            assert_eq!(swap.phase, SwapPhase::HotCopy);
+            for said in [&status.message, &status.progress, &swap.message] {
+                let said = said.clone().unwrap_or_default();
+                assert!(said.contains(FULL), "{said}");
+            }
+            let message = status.message.clone().unwrap();
+            assert!(message.contains("is not stopped before its claim can be copied"), "{message}");
+            assert_eq!(
+                condition(&status, "Stalled"),
+                ("True".to_owned(), "FillRefused".to_owned())
+            );
+            assert_eq!(world.told("FillRefused"), 2, "on the claim and on the PvcAutoscaler");
+            assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod.clone(), 0));
+            world.write();
+
+            // Edited back, it ends at once.
+            world.want("4Gi", "hdd", &hot);
+            world.settled("1/1").await;
+            assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 0));
+            assert_eq!((world.told("SwapFailed"), world.left()), (0, vec![]));
+
+            // As soon as they may be made, it is copied ahead as if they always had been.
+            world.want("2Gi", "ssd", &hot);
+            world.until("it is told", |status| is_stalled(status, "FillRefused")).await;
+            world.api.unguard("pods");
+            world.settled("1/1").await;
+            assert_eq!(world.ordinal(0).last_swap.unwrap().rounds, 3);
+            assert_eq!((world.told("Swapped"), world.told("SwapFailed")), (1, 0));
+            world.write();
+            assert_eq!(world.left(), Vec::<String>::new());
+        });
+    }
+}
+
+/// What the scheduler says of a pod that finds no node.
+const NO_NODE: &str = "0/1 nodes are available: 1 node(s) had untolerated taint {dedicated: db}";
+
+/// What is told of the new claim of the swap, in the status of what that is filled from.
+fn told_of_copy(api: &FakeApi) -> Option<Filling> {
+    let source = api.list::<PvcSourcePopulator>().pop()?;
+    source.status?.claims.pop()
+}
+
+#[test]
+fn what_a_swap_waits_for_stands_in_the_status_of_its_claims_and_of_their_source() {
+    let waits: [(&str, &str, fn(&World)); 3] = [
+        ("FillRefused", FULL, refuse_fills),
+        ("FillPodWaits", NO_NODE, |world| world.play().unschedulable = Some(NO_NODE)),
+        ("FillRescheduled", "no volume could be made on node alpha", |world| {
+            world.play().full.insert("alpha".to_owned());
+        }),
+    ];
+    for (reason, words, hold_up) in waits {
+        for is_hot in [false, true] {
+            block_on(async {
+                let (world, _operator) = one_pod(&[]).await;
+                hold_up(&world);
+                world.want("2Gi", "hdd", &json!({ "hotCopy": is_hot }));
+                let told = |api: &FakeApi| {
+                    let told = told_of_copy(api)?;
+                    let is_why = told.reason.as_deref() == Some(reason)
+                        && told.message.as_ref().is_some_and(|why| why.contains(words));
+                    is_why.then_some(told)
+                };
+                world.api.until("its source says why", |api| told(api).is_some()).await;
+                world
+                    .until("the swap says the same", |status| {
+                        let said = swap(status).and_then(|swap| swap.message);
+                        let told = told(&world.api).and_then(|told| told.message);
+                        said.is_some() && said == told
+                    })
+                    .await;
+                let (told, status) = (told_of_copy(&world.api).unwrap(), world.status());
+                let swap = swap(&status).unwrap();
+                assert_eq!(told.claim, swap.claim, "it is of that claim");
+                assert_eq!(Some(told.uid), world.claim(&swap.claim).unwrap().metadata.uid);
+                assert!(status.message.is_some_and(|why| why.contains(words)), "{reason}");
+                assert_eq!(status.reason.as_deref(), Some(reason));
+                // It is over as soon as nothing is wanted any more.
+                world.want("4Gi", "hdd", &json!({ "hotCopy": is_hot }));
+                world.settled("1/1").await;
+                assert_eq!((told_of_copy(&world.api), world.left()), (None, vec![]));
+            });
+        }
+    }
+}
+
+#[test]
 fn what_only_the_pod_with_the_source_is_refused_for_is_known_before_too() {
     block_on(async {
         let (world, _operator) = one_pod(&[]).await;
@@ -94,13 +199,12 @@ fn a_pod_goes_on_while_the_pod_that_tries_it_finds_no_node_or_fails() {
     block_on(async {
         let (world, _operator) = one_pod(&[]).await;
         let pod = world.pod("nginx-0");
-        let taint = "0/1 nodes are available: 1 node(s) had untolerated taint {dedicated: db}";
-        world.play().unschedulable = Some(taint);
+        world.play().unschedulable = Some(NO_NODE);
         world.want("2Gi", "ssd", &json!({}));
         world.until("it is told", |status| is_stalled(status, "FillPodWaits")).await;
         tokio::time::sleep(Duration::from_mins(30)).await;
         let message = world.status().message.unwrap();
-        assert!(message.contains(taint), "{message}");
+        assert!(message.contains(NO_NODE), "{message}");
         assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod.clone(), 0));
 
         // Edited back, it ends at once, and no pod was stopped.
