@@ -12,8 +12,9 @@ use crate::block_on;
 use crate::play::object;
 use crate::world::{CROWDED, FULL_SHARE, Operator, PANICS, SHOP, World, one_pod};
 
-/// Swap the claim of a pod beside so many that wait for their StatefulSets; how many looks that took.
-fn looks_of_a_swap_beside(waiting: usize) -> usize {
+/// Swap the claim of a pod beside so many that wait for their StatefulSets, with slow calls; how many looks that took,
+/// and how long.
+fn looks_of_a_swap_beside(waiting: usize) -> (usize, Duration) {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         world.set(1, &[]);
@@ -21,21 +22,24 @@ fn looks_of_a_swap_beside(waiting: usize) -> usize {
         let is = |phase| move |status: &PvcAutoscalerStatus| status.phase == phase;
         world.until("it is settled", is(AutoscalerPhase::Settled)).await;
         world.write();
+        world.api.slow_down("other", SLOW);
         for at in 0..waiting {
             world.want_elsewhere(&format!("w{at}"), "missing");
         }
-        let before = world.looks("nginx");
+        let (before, begun) = (world.looks("nginx"), tokio::time::Instant::now());
         world.want("2Gi", "hdd", &json!({}));
         world.until("it is swapped", is(AutoscalerPhase::Swapping)).await;
         world.until("it is settled", is(AutoscalerPhase::Settled)).await;
-        world.looks("nginx") - before
+        (world.looks("nginx") - before, begun.elapsed())
     })
 }
 
 #[test]
 fn a_swap_beside_many_that_wait_has_its_usual_number_of_looks() {
-    let (alone, beside) = (looks_of_a_swap_beside(0), looks_of_a_swap_beside(300));
+    let (alone, usual) = looks_of_a_swap_beside(0);
+    let (beside, took) = looks_of_a_swap_beside(300);
     assert!(beside <= alone + 3, "{beside} looks, and {alone} alone");
+    assert!(took <= usual + 4 * SLOW, "{took:?}, and {usual:?} alone");
 }
 
 /// How many wait for their StatefulSets beside a pod: more than can be looked at within a minute.
@@ -201,16 +205,35 @@ fn a_change_costs_nothing_for_what_does_not_change() {
     });
 }
 
+/// One that waits for the webhook, of which nothing is watched.
+fn crowded(world: &World) {
+    world.api.put(&object::<StatefulSet>(json!({
+        "metadata": {"name": CROWDED, "namespace": "other"},
+        "spec": {"replicas": 0, "selector": {}, "serviceName": CROWDED, "template": {}},
+    })));
+    world.want_elsewhere("one", CROWDED);
+}
+
+#[test]
+fn one_that_waits_and_of_which_nothing_changes_is_looked_at_twice_a_minute() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        crowded(&world);
+        world.api.until("it is looked at", |_| world.looks(CROWDED) > 0).await;
+        world.rest().await;
+        let looks = world.looks(CROWDED);
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        let again = world.looks(CROWDED) - looks;
+        assert!((18..=21).contains(&again), "{again} looks within ten minutes");
+    });
+}
+
 /// Whoever waits for the webhook learns why it will not come by waiting.
 #[test]
 fn a_share_of_the_webhook_that_is_used_up_is_said_to_be() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        world.api.put(&object::<StatefulSet>(json!({
-            "metadata": {"name": CROWDED, "namespace": "other"},
-            "spec": {"replicas": 0, "selector": {}, "serviceName": CROWDED, "template": {}},
-        })));
-        world.want_elsewhere("one", CROWDED);
+        crowded(&world);
         let told = |api: &FakeApi| {
             let there: Option<PvcAutoscaler> = api.get("other/one");
             there.and_then(|one| one.status).filter(|status| status.reason.is_some())
