@@ -15,12 +15,13 @@ IMAGE = re.search(r"--fill-image=(\S+)", open(sys.argv[1]).read()).group(1)
 writes = []
 
 
-def write(account, operation, resource, name, new=None, old=None, taken=False, namespace="shop", called="x"):
-    """One write; `resource` is `kind[/part][.group]`."""
+def write(account, operation, resource, name, new=None, old=None, taken=False, namespace="shop", called="x", node="node1"):
+    """One write; `resource` is `kind[/part][.group]`, `node` what the token of an agent names."""
     kind, _, group = resource.partition(".")
     kind, _, part = kind.partition("/")
     writes.append({
         "Name": f"{account.rsplit(':')[-1]} {operation} {resource}: {name}", "User": account, "Op": operation,
+        "Node": node if account == AGENT else "",
         "Group": group, "Resource": kind, "Sub": part, "Namespace": namespace, "ObjName": called,
         "Object": new, "Old": old, "Expect": taken,
     })
@@ -258,5 +259,14 @@ write(AGENT, "CREATE", "nodestorages.pliant.io", "another name", alias)
 write(AGENT, "CREATE", REQUESTS, "for its node", request("fence", "node1"))
 for kind in ("pools", "pvcautoscalers", "archivepopulators", "pvcsourcepopulators"):
     write(AGENT, "UPDATE", f"{kind}/status.pliant.io", "any", THING, THING)
+    write(AGENT, "UPDATE", f"{kind}/status.pliant.io", "any, with a token of no node", THING, THING, node="")
+write(AGENT, "DELETE", "nodestorages.pliant.io", "its own", old=THING)
+write(AGENT, "DELETE", REQUESTS, "of its node", old=request("grow", "node1"))
+OWNED = changed(THING, lambda one: one["metadata"].update(ownerReferences=[{"name": "x"}]))
+for name, thing in {"with a finalizer": HELD, "with an owner": OWNED}.items():
+    write(AGENT, "CREATE", "nodestorages.pliant.io", f"its own, {name}", thing)
+    write(AGENT, "UPDATE", "nodestorages.pliant.io", f"its own, {name}", thing, THING)
+write(AGENT, "UPDATE", "nodestorages.pliant.io", "its own key", EDITED, THING)
+write(AGENT, "UPDATE", REQUESTS, "what it is asked for", request("remove", "node1"), request("grow", "node1"))
 
 json.dump(writes, sys.stdout)

@@ -27,9 +27,9 @@ import (
 
 // A write, and whether it is to be taken.
 type write struct {
-	Name, User, Group, Resource, Sub, Op, Namespace, ObjName string
-	Object, Old                                              map[string]any
-	Expect                                                   bool
+	Name, User, Node, Group, Resource, Sub, Op, Namespace, ObjName string
+	Object, Old                                                    map[string]any
+	Expect                                                         bool
 }
 
 // A policy that is compiled.
@@ -166,9 +166,9 @@ func evaluated(expressions cel.ConditionEvaluator, one write) []cel.EvaluationRe
 		}
 		return &unstructured.Unstructured{Object: fields}
 	}
-	extra := map[string]authv1.ExtraValue{}
-	if strings.HasSuffix(one.User, "-agent") {
-		extra["authentication.kubernetes.io/node-name"] = authv1.ExtraValue{"node1"}
+	extra := map[string]authv1.ExtraValue{"authentication.kubernetes.io/credential-id": {"JTI=x"}}
+	if one.Node != "" {
+		extra["authentication.kubernetes.io/node-name"] = authv1.ExtraValue{one.Node}
 	}
 	request := &admissionv1.AdmissionRequest{
 		Operation: admissionv1.Operation(one.Op), Namespace: one.Namespace, Name: one.ObjName, SubResource: one.Sub,
