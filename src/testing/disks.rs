@@ -194,6 +194,8 @@ pub(super) struct FakeDisk {
     pub logical_block: Bytes,
     pub optimal_io: Bytes,
     pub fault: Option<Fault>,
+    /// Whether another one shows what is on it.
+    pub is_below: bool,
     content: Pages,
     durable: Pages,
     unflushed: Vec<Write>,
@@ -214,6 +216,7 @@ impl FakeDisk {
             logical_block: Bytes::new(SECTOR as u64),
             optimal_io: Bytes::ZERO,
             fault: None,
+            is_below: false,
             content: Pages::default(),
             durable: Pages::default(),
             unflushed: Vec::new(),
@@ -317,6 +320,18 @@ impl FakeHost {
     /// number that is gone, and fails.
     pub fn move_disk(&self, disk: &Path, minor: u32) {
         self.disk(disk, |disk| (disk.minor, disk.fault) = (minor, None));
+    }
+
+    /// Let something take a disk and show what is on it, as multipath does with the paths of one: the disk
+    /// itself can still be read, and is no longer listed. Says where it is now.
+    pub fn stack_on_disk(&self, disk: &Path) -> PathBuf {
+        let top = self.add_disk(Bytes::ZERO);
+        let mut world = self.lock();
+        let minor = world.disks[&top].minor;
+        let shown = FakeDisk { minor, ..world.disks[disk].clone() };
+        world.disks.insert(top.clone(), shown);
+        world.disks.entry(disk.to_owned()).and_modify(|disk| disk.is_below = true);
+        top
     }
 
     /// Let a disk be one whose bytes are elsewhere.

@@ -21,6 +21,7 @@ pub(super) struct Effects {
     done: Vec<String>,
     cut: Option<(usize, Side)>,
     hold: Option<usize>,
+    hold_call: Option<String>,
     stopped: bool,
 }
 
@@ -49,6 +50,12 @@ impl FakeHost {
     /// Hold back whoever does the `n`-th effect, counted from 1, right after it; all others go on.
     pub fn hold_after(&self, n: usize) {
         self.lock().effects.hold = Some(n);
+    }
+
+    /// Hold back whoever runs the next program whose line begins with `call`, at its end: the program still
+    /// runs. `open PATH` holds back whoever opens a device to keep it open, before that. All others go on.
+    pub fn hold_call(&self, call: &str) {
+        self.lock().effects.hold_call = Some(call.to_owned());
     }
 
     /// Wait until somebody is held back.
@@ -134,9 +141,22 @@ impl FakeHost {
     async fn hold_at(&self, number: usize) {
         let here = self.lock().effects.hold.take_if(|hold| *hold == number);
         if here.is_some() {
-            self.held.send_replace(true);
-            let _ = self.held.subscribe().wait_for(|held| !held).await;
+            self.hold_here().await;
         }
+    }
+
+    /// Hold back who makes this call, if that was asked for.
+    pub(super) async fn hold_in(&self, call: &str) {
+        let begins = |begin: &mut String| call.starts_with(begin.as_str());
+        let here = self.lock().effects.hold_call.take_if(begins);
+        if here.is_some() {
+            self.hold_here().await;
+        }
+    }
+
+    async fn hold_here(&self) {
+        self.held.send_replace(true);
+        let _ = self.held.subscribe().wait_for(|held| !held).await;
     }
 
     async fn stop_at(&self, number: usize, side: Side) {

@@ -1,10 +1,11 @@
 //! Calls that fail or take long, and LVM that dies alone.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::disks::system;
 use super::{FakeHost, World};
-use crate::host::HostError;
+use crate::host::{Cmd, HostError};
 
 /// Which calls fail.
 #[derive(Clone, Default)]
@@ -16,6 +17,7 @@ pub(super) struct Faults {
     slow: Option<(String, Duration)>,
     lvm_dies_after: Option<usize>,
     uninstalled: Option<String>,
+    outlives: Option<String>,
 }
 
 /// How often a call fails.
@@ -60,6 +62,26 @@ impl FakeHost {
     /// Let LVM be another version, such as `2.03.16`.
     pub fn set_lvm_version(&self, version: &'static str) {
         self.lock().lvm_version = version;
+    }
+
+    /// Let programs whose line begins with `call` do their work and not come back within their limit: they
+    /// have their device open until [`FakeHost::close`].
+    pub fn outlive(&self, call: &str) {
+        self.lock().faults.outlives = Some(call.to_owned());
+    }
+
+    /// The answer to who waits for this program, if it does not come back.
+    pub(super) fn outlived_by(&self, cmd: &Cmd) -> Result<(), HostError> {
+        let mut world = self.lock();
+        let (what, limit) = (cmd.to_string(), cmd.limit);
+        if !world.faults.outlives.as_ref().is_some_and(|begin| what.starts_with(begin)) {
+            return Ok(());
+        }
+        let mut paths = cmd.args.iter().map(PathBuf::from);
+        if let Some(device) = paths.find(|path| path.starts_with("/dev")) {
+            *world.openers.entry(device).or_default() += 1;
+        }
+        Err(HostError::TimedOut { what, limit })
     }
 
     /// Let a program be none that this machine has.

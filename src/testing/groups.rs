@@ -23,7 +23,7 @@ impl World {
     pub fn groups(&self, pinned: Option<&BTreeSet<PathBuf>>) -> BTreeMap<String, Group> {
         let seen = self.disks.iter().filter(|(path, disk)| match pinned {
             Some(pinned) => pinned.contains(*path) && disk.fault.is_none(),
-            None => !disk.forged,
+            None => !disk.forged && !disk.is_below,
         });
         let mut carriers = BTreeMap::new();
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();

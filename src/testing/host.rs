@@ -122,7 +122,9 @@ impl Host for FakeHost {
     async fn disks(&self) -> Result<Vec<Disk>, HostError> {
         self.panic_if_asked("list disks");
         let list = |world: &World| {
-            let there = |(_, disk): &(&PathBuf, &super::FakeDisk)| disk.fault != Some(Fault::Gone);
+            let there = |(_, disk): &(&PathBuf, &super::FakeDisk)| {
+                disk.fault != Some(Fault::Gone) && !disk.is_below
+            };
             let disks = world.disks.iter().filter(there);
             let disk = |(path, disk): (&PathBuf, &super::FakeDisk)| Disk {
                 path: path.clone(),
@@ -185,6 +187,7 @@ impl Host for FakeHost {
         _: HeldFor,
     ) -> Result<Box<dyn HeldDevice>, HostError> {
         self.turn().await;
+        self.hold_in(&format!("open {}", device.display())).await;
         let mut world = self.lock();
         world.count("device_reads");
         if world.number_of(device) != Some(number) {

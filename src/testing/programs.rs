@@ -18,6 +18,13 @@ fn failed(code: i32, stderr: impl Into<String>) -> Output {
 
 impl FakeHost {
     pub(super) async fn run_program(&self, cmd: &Cmd) -> Result<Output, HostError> {
+        let ended = self.run_to_its_end(cmd).await;
+        self.hold_in(&cmd.to_string()).await;
+        self.outlived_by(cmd)?;
+        ended
+    }
+
+    async fn run_to_its_end(&self, cmd: &Cmd) -> Result<Output, HostError> {
         let typed = cmd.to_string();
         self.lock().count("processes");
         self.turn().await;
