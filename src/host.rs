@@ -217,7 +217,8 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     async fn discard(&self, device: &Path, range: Range<u64>) -> Result<(), HostError>;
 
     /// Open a block device and keep it open, if its node is that of the device with this number. Others
-    /// open and mount it all the same.
+    /// open and mount it all the same. A program that is then [run](Host::run) on it keeps it open too, to
+    /// its end.
     async fn hold(
         &self,
         device: &Path,

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io::{self, PipeReader};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -82,10 +82,19 @@ pub(super) fn start(mut command: Command, what: &str) -> Result<Child, HostError
 }
 
 /// Run a program to its end; when the limit passes only the waiting ends.
-pub(super) async fn run(env: &Environment, cmd: Cmd) -> Result<Output, HostError> {
+///
+/// It has these files open too, to its end: also when nobody waits for it any more, or the driver has died.
+pub(super) async fn run(
+    env: &Environment,
+    cmd: Cmd,
+    open: Vec<OwnedFd>,
+) -> Result<Output, HostError> {
     let what = cmd.to_string();
     let mut command = env.command(cmd.program);
     command.args(&cmd.args);
+    if !open.is_empty() {
+        command.preserved_fds(open);
+    }
     let child = start(command, &what)?;
     within(cmd.limit, &what, output(child, what.clone())).await
 }
@@ -248,7 +257,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_program_sees_only_what_it_is_given() {
-        let output = run(&env(), sh("cat; env | grep -v ^PWD | sort")).await.unwrap();
+        let script = "cat; env | grep -v ^PWD | sort";
+        let output = run(&env(), sh(script), Vec::new()).await.unwrap();
         let expected = [
             "HOME=/nonexistent",
             "LC_ALL=C",
@@ -267,7 +277,7 @@ mod tests {
     #[tokio::test]
     async fn a_program_has_its_own_process_group() {
         let script = "cut -d' ' -f1,5 /proc/$$/stat";
-        let output = run(&env(), sh(script)).await.unwrap();
+        let output = run(&env(), sh(script), Vec::new()).await.unwrap();
         let words: Vec<&str> = output.stdout.split_whitespace().collect();
         assert_eq!(words[0], words[1]);
     }
@@ -275,16 +285,16 @@ mod tests {
     #[tokio::test]
     async fn code_signal_and_the_tail_of_stderr_are_kept() {
         let script = "seq 1 3000 >&2; seq 1 40000; exit 7";
-        let output = run(&env(), sh(script)).await.unwrap();
+        let output = run(&env(), sh(script), Vec::new()).await.unwrap();
         assert_eq!((output.code, output.stderr.len()), (7, TAIL));
         assert!(output.stderr.ends_with("\n2999\n3000\n"));
         assert_eq!(output.stdout.lines().count(), 40_000);
-        assert_eq!(run(&env(), sh("kill -9 $$")).await.unwrap().code, 137);
+        assert_eq!(run(&env(), sh("kill -9 $$"), Vec::new()).await.unwrap().code, 137);
     }
 
     #[tokio::test]
     async fn a_program_that_is_not_there_was_not_started() {
-        let error = run(&env(), Cmd::new("pliant-no-such-program")).await.unwrap_err();
+        let error = run(&env(), Cmd::new("pliant-no-such-program"), Vec::new()).await.unwrap_err();
         assert!(matches!(error, HostError::NotStarted { .. }));
     }
 
@@ -297,13 +307,33 @@ mod tests {
             .args(["-c", "read word <$1; echo $word >$1", "sh"])
             .arg(&gate)
             .limit(Duration::ZERO);
-        let error = run(&env(), cmd).await.unwrap_err();
+        let error = run(&env(), cmd, Vec::new()).await.unwrap_err();
         assert!(matches!(error, HostError::TimedOut { .. }));
         let said = tokio::task::spawn_blocking(move || {
             std::fs::write(&gate, "alive\n").unwrap();
             std::fs::read_to_string(&gate).unwrap()
         });
         assert_eq!(said.await.unwrap(), "alive\n");
+    }
+
+    #[tokio::test]
+    async fn a_program_keeps_open_what_it_was_given_when_nobody_waits_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let (gate, held) = (dir.path().join("gate"), dir.path().join("held"));
+        nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let file = std::fs::File::create(&held).unwrap();
+        file.try_lock().unwrap(); // It goes with the last who has the file open.
+        let wait = Cmd::new("sh").args(["-c", "read word <$1", "sh"]).arg(&gate);
+        let given = vec![file.into()];
+        run(&env(), wait.limit(Duration::ZERO), given).await.unwrap_err();
+
+        let again = std::fs::File::open(&held).unwrap();
+        again.try_lock().expect_err("the program has it open");
+        let ended = tokio::task::spawn_blocking(move || {
+            std::fs::write(&gate, "end\n").unwrap();
+            again.lock()
+        });
+        ended.await.unwrap().unwrap();
     }
 
     #[test]

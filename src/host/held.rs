@@ -1,11 +1,13 @@
 //! Block devices that are kept open.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -25,6 +27,29 @@ pub(super) fn open(path: &Path, number: DeviceNumber, held_for: HeldFor) -> io::
         return Ok(file);
     }
     Err(io::Error::other(format!("it is not the device {number}")))
+}
+
+/// The devices that are held open, by their paths.
+#[derive(Debug, Default)]
+pub(super) struct AllHeld(Mutex<Vec<(PathBuf, Weak<File>)>>);
+
+impl AllHeld {
+    pub(super) fn add(&self, path: &Path, file: &Arc<File>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(_, file)| file.strong_count() > 0);
+        all.push((path.to_owned(), Arc::downgrade(file)));
+    }
+
+    /// Those that are among the arguments of a program. It holds them too: it may outlive who holds them now.
+    ///
+    /// # Errors
+    /// That there are too many open files.
+    pub(super) fn among(&self, args: &[OsString]) -> io::Result<Vec<OwnedFd>> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = all.iter().filter(|(path, _)| args.iter().any(|arg| arg == path.as_os_str()));
+        let files = given.filter_map(|(_, file)| file.upgrade());
+        files.map(|file| Ok(file.try_clone()?.into())).collect()
+    }
 }
 
 /// An open device, and what its calls are counted and waited for with.
@@ -71,6 +96,20 @@ impl HeldDevice for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_is_given_what_is_held_of_its_arguments() {
+        let (all, file) = (AllHeld::default(), Arc::new(tempfile::tempfile().unwrap()));
+        all.add(Path::new("/dev/dm-3"), &file);
+        let given = |args: &[&str]| {
+            let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+            all.among(&args).unwrap().len()
+        };
+        assert_eq!(given(&["-f", "/dev/dm-3"]), 1);
+        assert_eq!(given(&["-f", "/dev/dm-31"]), 0);
+        drop(file);
+        assert_eq!(given(&["-f", "/dev/dm-3"]), 0);
+    }
 
     #[test]
     fn what_is_not_the_device_of_the_number_is_not_held() {

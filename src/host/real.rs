@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use super::counts::Counts;
 use super::disks::Backings;
 use super::exec::{self, Environment};
-use super::held::{self, Held};
+use super::held::{self, AllHeld, Held};
 use super::shell::Shells;
 use super::state::{self, State};
 use super::waiting::Waiting;
@@ -48,6 +48,7 @@ pub struct RealHost {
     shells: Shells,
     waiting: Arc<Waiting>,
     counts: Arc<Counts>,
+    held: AllHeld,
 }
 
 impl RealHost {
@@ -78,6 +79,7 @@ impl RealHost {
             lock_dir,
             env,
             counts,
+            held: AllHeld::default(),
         })
     }
 
@@ -138,11 +140,13 @@ impl RealHost {
 impl Host for RealHost {
     async fn run(&self, cmd: Cmd) -> Result<Output, HostError> {
         self.counts.add("processes");
-        if cmd.program != "lvm" {
-            return exec::run(&self.env, cmd).await;
+        if cmd.program == "lvm" {
+            self.counts.add("lvm_commands");
+            return exec::run(&self.env, cmd, Vec::new()).await;
         }
-        self.counts.add("lvm_commands");
-        exec::run(&self.env, cmd).await
+        let open = self.held.among(&cmd.args);
+        let open = open.map_err(exec::system(&cmd.to_string()))?;
+        exec::run(&self.env, cmd, open).await
     }
 
     async fn run_on_image(&self, cmd: Cmd, size: Bytes) -> Result<Output, HostError> {
@@ -215,9 +219,10 @@ impl Host for RealHost {
         held_for: HeldFor,
     ) -> Result<Box<dyn HeldDevice>, HostError> {
         let open = move |device: &Path| held::open(device, number, held_for);
-        let file = self.call("device_reads", "open", device, SMALL, open).await?;
+        let file = Arc::new(self.call("device_reads", "open", device, SMALL, open).await?);
+        self.held.add(device, &file);
         Ok(Box::new(Held {
-            file: Arc::new(file),
+            file,
             path: device.to_owned(),
             limit: LARGE,
             waiting: Arc::clone(&self.waiting),

@@ -260,7 +260,10 @@ impl Node {
         }
         let (device, _) = self.activate(found).await?;
         self.refuse_if_claimed(found, &device).await?; // A checker that is turned away finds nothing.
-        let good = match fs::check(self.host.as_ref(), &device, kind, fs::Check::Repair).await {
+        let held = self.hold_for_programs(found, &device).await?;
+        let checked = fs::check(self.host.as_ref(), &device, kind, fs::Check::Repair).await;
+        drop(held); // A snapshot is merged only while the volume is not open.
+        let good = match checked {
             Ok(()) => true,
             // Of a file system without a superblock the checker says no more than that it failed.
             Err(FsError::Damaged { .. } | FsError::Failed { .. }) => false,

@@ -142,7 +142,7 @@ impl Node {
             return Ok(());
         }
         let superblock = if superblock.has_errors() {
-            self.repair(found, kind, device).await;
+            self.repair(found, kind, device).await?;
             self.superblock(found, kind, device).await?
         } else {
             superblock
@@ -193,10 +193,16 @@ impl Node {
 
     /// Repair what can be repaired without a question, where the kernel has found errors. What is left
     /// keeps nobody from the data: the volume's condition tells of it.
-    async fn repair(&self, found: &Found, kind: FsKind, device: &Path) {
+    ///
+    /// # Errors
+    /// [`VolumeError::InUse`] while a check is under way, this one or one that nobody waits for any more.
+    async fn repair(&self, found: &Found, kind: FsKind, device: &Path) -> Result<(), VolumeError> {
+        let held = self.hold_for_programs(found, device).await?;
         let checked = fs::check(self.host.as_ref(), device, kind, fs::Check::Repair).await;
+        drop(held);
         let (volume, repaired) = (&found.record.id, checked.is_ok());
         tracing::warn!(%volume, repaired, "its file system had errors and was checked");
+        self.refuse_if_held(found, None).await
     }
 
     /// Wipe and format a volume that was never shown, whatever its extents hold, and note that, durably, before any

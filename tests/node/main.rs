@@ -33,6 +33,7 @@ mod pairs;
 mod plans;
 mod pools;
 mod power_cuts;
+mod programs;
 mod refusals;
 mod scenarios;
 mod shrinks;
