@@ -128,6 +128,11 @@ impl Node {
         NodeInfo { name: self.settings.name.clone(), max_volumes: self.settings.max_volumes }
     }
 
+    /// Have nobody wait for a wipe any more, since the process is to end: whoever waits is told how far it is.
+    pub fn leave(&self) {
+        self.wipes.leave();
+    }
+
     /// The mounts of a device that workloads see: not those of ours for growing.
     fn shown<'a>(&self, table: &'a MountTable, device: DeviceNumber) -> Vec<&'a Mount> {
         let private = self.settings.private_mounts();

@@ -147,8 +147,11 @@ impl Agent {
                 }
             };
             match answer {
-                // It has waited for long work. One that did not is for the caller to ask again.
-                Err(VolumeError::Working { progress, .. }) if asked.elapsed() > TOLD_AFTER => {
+                // It has waited for long work. One that did not is for the caller to ask again, and at the end
+                // nothing waits.
+                Err(VolumeError::Working { progress, .. })
+                    if asked.elapsed() > TOLD_AFTER || stop.is_cancelled() =>
+                {
                     is_told = true; // From now on it would write over the progress.
                     self.tell(&mut record, running(Phase::Running, Some(progress))).await?;
                     if stop.is_cancelled() {

@@ -123,6 +123,8 @@ pub(super) struct Wipes {
     patience: Duration,
     /// By the name of a group, the places for wipes that no caller waits for: a disk that hangs holds those of its own.
     behind_answers: Mutex<HashMap<String, Arc<Semaphore>>>,
+    /// Cancelled when the process is to end: then nobody waits for a wipe any more.
+    leaving: CancellationToken,
 }
 
 #[derive(Debug, Clone)]
@@ -177,7 +179,13 @@ impl Wipes {
             rate,
             patience,
             behind_answers: Mutex::default(),
+            leaving: CancellationToken::new(),
         }
+    }
+
+    /// From now on have nobody wait for a wipe: those under way are for the next start to go on with.
+    pub fn leave(&self) {
+        self.leaving.cancel();
     }
 
     fn jobs(&self) -> std::sync::MutexGuard<'_, HashMap<VolumeKey, Job>> {
@@ -264,11 +272,11 @@ impl Wipes {
     async fn wait(&self, key: &VolumeKey, job: Job) -> Result<(), VolumeError> {
         job.wanted.notify_one();
         let mut ended = job.ended.clone();
-        let ended = tokio::time::timeout(self.patience, ended.wait_for(Option::is_some)).await;
-        let outcome = match ended {
-            Ok(Ok(outcome)) => outcome.clone(),
-            Ok(Err(_)) => Some(Err("the wipe stopped".to_owned())),
-            Err(_) => None,
+        let ended = tokio::time::timeout(self.patience, ended.wait_for(Option::is_some));
+        let outcome = match self.leaving.run_until_cancelled(ended).await {
+            Some(Ok(Ok(outcome))) => outcome.clone(),
+            Some(Ok(Err(_))) => Some(Err("the wipe stopped".to_owned())),
+            Some(Err(_)) | None => None,
         };
         match outcome {
             None => {

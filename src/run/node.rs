@@ -67,6 +67,7 @@ pub async fn serve(
             }
         });
     }
+    let leaving = node.clone();
     let served = csi::Node::new(node, busy.clone());
     let served = match kubelet {
         Some(dir) => served.of_kubelet(dir),
@@ -75,6 +76,7 @@ pub async fn serve(
     let services = Services { identity: Identity, controller: None, node: Some(served) };
     csi::serve(endpoint, services, Arc::new(Observer(metrics)), stopped).await?;
     stop.cancel();
+    leaving.leave(); // Behind it, so that the agent leaves the wipe that it waits for to the next one.
     match machine::drain(async { tokio::join!(busy.idle(), loops).1 }).await {
         Some(ended) => ended.map(drop).context("a loop of the agent ended in a fault"),
         None => Ok(()),

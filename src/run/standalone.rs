@@ -21,7 +21,7 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let alone = machine::be_alone(&settings).await?;
     let Started { alone: _alone, node, metrics, .. } =
         machine::start(alone, &settings, plans, false, &stop).await?;
-    let busy = Busy::new();
+    let (busy, leaving) = (Busy::new(), node.clone());
     let defaults = Defaults { fs: settings.default_fs, ..Defaults::default() };
     let services = Services {
         identity: Identity,
@@ -31,6 +31,7 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let socket = settings.endpoint.as_path();
     csi::serve(socket, services, Arc::new(Observer(metrics)), stopped).await?;
     stop.cancel();
+    leaving.leave();
     machine::drain(busy.idle()).await;
     Ok(())
 }

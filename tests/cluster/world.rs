@@ -63,6 +63,7 @@ impl Machine {
     /// Stop the agent as SIGTERM does, and wait for its end; its driver dies then.
     pub async fn stop(mut self) -> FakeHost {
         self.stop.disarm().cancel();
+        self.node.leave();
         while let Some(ended) = self.tasks.join_next().await {
             ended.expect("no task panics");
         }
