@@ -1,14 +1,16 @@
 //! Trees to copy, made from a seed, and what they hold, read in another way than the copy does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{
     FileExt, FileTypeExt, MetadataExt, PermissionsExt, chown, lchown, symlink,
 };
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
+use std::thread;
 use std::time::Duration;
 
 use pliant::copy::{
@@ -169,9 +171,18 @@ fn in_memory() -> Option<TempDir> {
 pub fn is_root() -> bool {
     let is_root = nix::unistd::geteuid().is_root();
     if !is_root {
-        println!("not tried: owners, devices and attributes of the system need root");
+        not_tried("owners, devices and attributes of the system need root");
     }
     is_root
+}
+
+/// Say once what a test leaves out here, and why: also where it passes, of which nobody sees what it prints.
+pub fn not_tried(why: &str) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let line = format!("{}: not tried: {why}", thread::current().name().unwrap_or_default());
+    if TOLD.lock().expect("nobody panicked").insert(line.clone()) {
+        writeln!(io::stderr(), "{line}").expect("a line of standard error");
+    }
 }
 
 /// All of a tree that a copy has to keep, as text: read by paths.
