@@ -197,6 +197,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_area_larger_than_this_driver_makes_is_not_read() {
+        let (fake, host, mut scan) = damaged().await;
+        scan.members[0].label.areas[0].size = LARGEST_AREA + 1;
+        let before = fake.counts()["device_reads"];
+        let dir = Path::new("/run/pliant");
+        undo_torn_commits(&host, scan, dir, |_| Wanted::Any, |_, _| true).await.unwrap();
+        assert_eq!(fake.counts()["device_reads"], before);
+    }
+
+    #[tokio::test]
     async fn a_group_that_another_disk_describes_is_not_searched_for() {
         let (fake, host, _) = damaged().await;
         let other = fake.add_disk(Bytes::gib(1));

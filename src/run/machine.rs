@@ -155,6 +155,25 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::config::{Flags, Layer, PoolsFrom};
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_begins_while_another_process_has_the_state_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let state_dir = dir.path().to_str().unwrap().parse().unwrap();
+        let node_id = Some("alpha".parse().unwrap());
+        let said = Layer { node_id, state_dir: Some(state_dir), ..Layer::default() };
+        let settings = Settings::check(Flags::default(), said, PoolsFrom::Cluster).unwrap();
+        let predecessor = host::lock_state(dir.path(), Duration::ZERO).await.unwrap();
+        let stop = CancellationToken::new();
+        let (started, ()) = tokio::join!(
+            start(&settings, Vec::new(), true, &stop),
+            tokio::time::advance(PREDECESSOR + Duration::from_secs(1)),
+        );
+        let error = started.err().expect("its predecessor still ends what it has begun");
+        assert!(error.to_string().starts_with("another process of this driver has"), "{error}");
+        drop(predecessor);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn what_does_not_end_is_left_when_the_time_is_over() {

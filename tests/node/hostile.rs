@@ -394,6 +394,34 @@ fn a_volume_whose_disk_came_back_under_another_number_is_made_active_again() {
     });
 }
 
+/// While it is wiped at its end, and while what is to join it is wiped.
+#[test]
+fn a_wipe_whose_disk_came_back_under_another_number_goes_on_there() {
+    block_on(async {
+        for op in [Op::Delete, Op::Grow(LARGE)] {
+            let before = [Op::Create(Mode::Block), Op::Stage(Mode::Block), Op::Write, Op::Unstage];
+            let (host, _, node) = after(&before).await;
+            let places = marks(&host);
+            host.fail("BLKZEROOUT", Failing::Always);
+            let said = op.ask(&host, &node).await.expect_err("its disk is going");
+            assert!(said.starts_with("Unavailable"), "{op:?}: {said}");
+            host.mend();
+            host.remove_disk(&places[0].0);
+            let _ = node.list(&Page::default()).await;
+            host.move_disk(&places[0].0, 77);
+
+            op.ask(&host, &node).await.expect("its device is made again where its disk is now");
+            assert_eq!(readable(&host, &places).await, op != Op::Delete, "{op:?}");
+            for table in tables(&host).await {
+                assert!(
+                    !table.iter().any(|row| row.params.starts_with("259:0 ")),
+                    "{op:?}: {table:?}"
+                );
+            }
+        }
+    });
+}
+
 #[test]
 fn a_volume_in_use_is_never_put_on_another_disk() {
     block_on(async {
@@ -601,6 +629,27 @@ fn a_disk_that_came_back_is_known_by_its_new_number_alone() {
     });
 }
 
+/// Between two looks the disk went, and of two that say the same one has its path now.
+#[test]
+fn of_two_copies_the_one_at_the_path_of_a_disk_that_went_is_not_taken_for_it() {
+    block_on(async {
+        let (host, _, node) = after(&[Op::Create(Mode::Block), Op::Write]).await;
+        let disk = marks(&host)[0].0.clone();
+        let copy = host.add_disk(Bytes::mib(400));
+        let head = host.read_at(&disk, 0, 17 << 20).await.expect("read");
+        host.write_at(&copy, 0, &head);
+        host.move_disk(&disk, 77);
+
+        // While a disk of the group cannot be read all disks are.
+        host.fail_disk(Path::new("/dev/fake1"));
+        let _ = node.list(&Page::default()).await;
+        host.heal_disk(Path::new("/dev/fake1"));
+        let said = Op::Grow(LARGE).ask(&host, &node).await.expect_err("which is it?");
+        let named = [&disk, &copy].map(|path| said.contains(&path.display().to_string()));
+        assert!(said.starts_with("Unavailable") && named == [true, true], "{said}");
+    });
+}
+
 /// Takes a snapshot of the volume, as a person does before an upgrade: its bytes are then behind a hidden
 /// device that the snapshot shares.
 async fn take_a_snapshot(host: &FakeHost) {
@@ -712,17 +761,24 @@ fn no_command_on_a_snapshot_puts_its_origin_on_another_disk() {
     });
 }
 
+/// As where multipath takes the paths of a disk after the driver has begun to use one of them.
 #[test]
 fn a_group_that_became_the_top_of_a_stack_is_used_there() {
     block_on(async {
         let (host, setup, node) = after(&MOUNTED[..2]).await;
-        let disk =
-            marks(&host).first().map_or_else(|| "/dev/fake0".into(), |place| place.0.clone());
-        host.move_disk(&disk, 78);
+        let disk = marks(&host)[0].0.clone();
+        let top = host.stack_on_disk(&disk);
+        let disks = host.disks().await.expect("disks");
+        let number = disks.iter().find(|disk| disk.path == top).expect("it is listed").number;
         node.set_pools(setup.plans.clone()).await.expect("disks are listed");
-        Op::Stage(EXT4).ask(&host, &node).await.expect("LVM sees the disk under its new number");
-        let now = tables(&host).await;
-        assert!(now.iter().flatten().any(|row| row.params.starts_with("259:78 ")), "{now:?}");
+
+        Op::Stage(EXT4).ask(&host, &node).await.expect("LVM sees what is on it at the top");
+        node.ensure(&want("another", Mode::Block, 8)).await.expect("the group is well");
+        let group = host.group("vg0").expect("a group");
+        let uuid = group.dm_uuid(&group.lvs[&lv_name(id_of(VOLUME).key())]);
+        let (_, table) = host.dm_table(&uuid).await.expect("a table").expect("it is active");
+        let is_there = |row: &DmTarget| row.params.starts_with(&format!("{number} "));
+        assert!(table.iter().all(is_there), "{table:?}");
     });
 }
 

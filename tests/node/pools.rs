@@ -345,16 +345,31 @@ fn what_the_kernel_has_stacked_on_a_volume_is_named_with_the_commands_that_stop_
     });
 }
 
+/// As an array that udev puts together of what the tenant has left, when the wipe closes the device.
 #[test]
 fn a_removal_that_lvm_refuses_names_what_is_stacked_on_the_volume() {
     block_on(async {
         let (host, setup) = Disks::Two.machine(false).await;
         let node = setup.start(&host).await;
-        Op::Create(Mode::Block).ask(&host, &node).await.expect("it is made");
+        for op in [Op::Create(Mode::Block), Op::Stage(Mode::Block)] {
+            op.ask(&host, &node).await.expect("done");
+        }
         let id = id_of(VOLUME);
         let device = host.device_of("vg0", &lv_name(id.key())).expect("active");
-        host.stack(&device, array_and_group());
-        match node.remove(&id).await {
+        let rehearsal = host.after_crash();
+        let other = setup.start(&rehearsal).await;
+        rehearsal.forget_effects();
+        other.remove(&id).await.expect("it can be removed");
+        let flushed = format!("fsync {}", device.display());
+        let wiped = rehearsal.effects().iter().rposition(|effect| *effect == flushed);
+        host.forget_effects();
+        host.hold_after(1 + wiped.expect("the end of the wipe"));
+        let (removed, ()) = tokio::join!(node.remove(&id), async {
+            host.held().await;
+            host.stack(&device, array_and_group());
+            host.let_go();
+        });
+        match removed {
             Err(VolumeError::InUse { holder, .. }) => assert!(holder.contains(TO_STOP), "{holder}"),
             other => panic!("{other:?}"),
         }

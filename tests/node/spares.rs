@@ -145,7 +145,7 @@ fn what_a_spare_disk_is_counted_with_is_what_it_brings() {
         host.set_blocks(&spares[0], Bytes::new(512), Bytes::new(33_553_920)); // A USB bridge.
         let node = setup.start(&host).await;
         let (asked, told) = largest(&node).await;
-        assert_eq!(asked, told);
+        assert_eq!((asked, told), both(380 + 992), "its extents begin where it likes best");
         make(&node, "large", asked.get() >> 20).await.expect("that much can be made");
         assert_eq!(largest(&node).await, both(0));
     });
@@ -168,6 +168,16 @@ fn limits_of_a_group_are_no_failures_of_its_commands() {
         node.stage(&first).await.expect("it is in use");
         let grown = node.grow(&id_of("first"), growth(500)).await.expect_err("a raw volume");
         assert!(grown.to_string().contains("vgchange --logicalvolume 0 vg0"), "{grown}");
+    });
+}
+
+#[test]
+fn no_more_spare_disks_are_counted_than_a_group_may_have() {
+    block_on(async {
+        let (host, setup, _) = machine(&[512], &[1, 1]);
+        host.change_group("vg0", |group| group.max_pv = Some(2)).expect("a group");
+        let node = setup.start(&host).await;
+        assert_eq!(largest(&node).await, both(380 + 1004));
     });
 }
 

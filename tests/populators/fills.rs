@@ -294,6 +294,10 @@ async fn a_claim_on_another_node_than_its_source_gets_what_a_pod_there_sends() {
     assert_eq!(world.content("new"), Some(Content::Whole("records".to_owned())));
     assert_eq!((world.left(), operator.counts.of("fill success")), (NOTHING, 1));
     assert_eq!(world.pods(), 1, "one pod has filled it");
+    let writes = world.api.writes();
+    let at = |what: &str| writes.iter().position(|line| line.starts_with(what));
+    let (policy, keys) = (at("POST networkpolicies"), at("POST secrets"));
+    assert!(policy.is_some() && policy < keys, "nobody else ever reaches who sends: {writes:#?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -234,7 +234,8 @@ mod tests {
         let sectors = 1024;
         let mut area = vec![b'#'; sectors * SECTOR];
         for (number, sector) in area.chunks_mut(SECTOR).enumerate() {
-            let begin = format!("a {{\nid = \"x\"\nseqno = {number}\n");
+            // The newest are the farthest from the only zero.
+            let begin = format!("a {{\nid = \"x\"\nseqno = {}\n", sectors - number);
             sector[..begin.len()].copy_from_slice(begin.as_bytes());
         }
         area[(sectors - 1) * SECTOR + 100] = 0;
