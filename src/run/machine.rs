@@ -165,12 +165,11 @@ mod tests {
         let said = Layer { node_id, state_dir: Some(state_dir), ..Layer::default() };
         let settings = Settings::check(Flags::default(), said, PoolsFrom::Cluster).unwrap();
         let predecessor = host::lock_state(dir.path(), Duration::ZERO).await.unwrap();
-        let stop = CancellationToken::new();
-        let (started, ()) = tokio::join!(
-            start(&settings, Vec::new(), true, &stop),
+        let (alone, ()) = tokio::join!(
+            be_alone(&settings),
             tokio::time::advance(PREDECESSOR + Duration::from_secs(1)),
         );
-        let error = started.err().expect("its predecessor still ends what it has begun");
+        let error = alone.err().expect("its predecessor still ends what it has begun");
         assert!(error.to_string().starts_with("another process of this driver has"), "{error}");
         drop(predecessor);
     }
