@@ -189,19 +189,14 @@ async fn verdict(client: &Client, namespace: &str, pod: &Pod) -> Result<Verdict,
             "a swap of PvcAutoscaler {name} has a phase of another version; update the operator"
         )));
     }
-    Ok(match workload {
-        Some(workload) => {
-            let looked = lacks_claim(client, namespace, pod, &autoscalers.items);
-            let lacks_claim = Box::pin(looked).await?;
-            decide(pod, &workload, &autoscalers.items, lacks_claim)
-        }
-        None => {
-            let (set, pod) = (&owner.name, pod.name_any());
-            Verdict::Not(format!(
-                "StatefulSet {set} of pod {pod} is gone: create it again, or the pod without that as its owner"
-            ))
-        }
-    })
+    let Some(workload) = workload else {
+        let (set, pod) = (&owner.name, pod.name_any());
+        return Ok(Verdict::Not(format!(
+            "StatefulSet {set} of pod {pod} is gone: create it again, or the pod without that as its owner"
+        )));
+    };
+    let lacks_claim = Box::pin(lacks_claim(client, namespace, pod, &autoscalers.items)).await?;
+    Ok(decide(pod, &workload, &autoscalers.items, lacks_claim))
 }
 
 /// Whether a PvcAutoscaler names a StatefulSet: which claim its pod gets is not known then.

@@ -131,9 +131,12 @@ fn told_of_copy(api: &FakeApi) -> Option<Filling> {
     source.status?.claims.pop()
 }
 
+/// Keeps the pods that copy from it.
+type HoldUp = fn(&World);
+
 #[test]
 fn what_a_swap_waits_for_stands_in_the_status_of_its_claims_and_of_their_source() {
-    let waits: [(&str, &str, fn(&World)); 3] = [
+    let waits: [(&str, &str, HoldUp); 3] = [
         ("FillRefused", FULL, refuse_fills),
         ("FillPodWaits", NO_NODE, |world| world.play().unschedulable = Some(NO_NODE)),
         ("FillRescheduled", "no volume could be made on node alpha", |world| {
