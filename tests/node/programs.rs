@@ -119,6 +119,39 @@ fn a_device_that_a_program_works_on_becomes_no_other_meanwhile() {
     }
 }
 
+#[test]
+fn a_device_that_was_replaced_between_the_look_and_the_open_is_not_worked_on() {
+    block_on(async {
+        let (host, setup) = Disks::Two.machine(false).await;
+        let node = setup.start(&host).await;
+        Op::Create(EXT4).ask(&host, &node).await.expect("create");
+        let lv = lv_name(id_of(VOLUME).key());
+        type_in(&host, "vg0", &format!("lvchange -y -ay vg0/{lv}")).await;
+        let path = device(&host);
+        host.forget_effects();
+        host.hold_call(&format!("open {}", path.display()));
+        let (staged, ()) = tokio::join!(Op::Stage(EXT4).ask(&host, &node), async {
+            host.held().await;
+            type_in(&host, "vg0", &format!("lvchange -y -an vg0/{lv}")).await;
+            type_in(
+                &host,
+                "vg0",
+                "lvcreate -y -Wn -Zn --setautoactivation n -ay -l 4 -n theirs vg0",
+            )
+            .await;
+            assert_eq!(host.device_of("vg0", "theirs"), Some(path.clone()), "it has the number");
+            host.let_go();
+        });
+        let said = staged.expect_err("its device is gone");
+        assert!(said.contains("was removed meanwhile"), "{said}");
+        let effects = host.effects();
+        let writes =
+            |effect: &&String| effect.starts_with("BLKZEROOUT") || effect.starts_with("mkfs");
+        assert_eq!(effects.iter().find(writes), None);
+        Op::Stage(EXT4).ask(&host, &node).await.expect("it is made active again");
+    });
+}
+
 /// Nobody ends a program that takes longer than it may, or whose driver dies.
 #[test]
 fn a_program_that_goes_on_when_nobody_waits_any_more_has_the_volume_to_itself() {
