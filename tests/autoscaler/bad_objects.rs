@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::block_on;
 use crate::play::object;
-use crate::world::{SHOP, World};
+use crate::world::{SHOP, World, in_exchange, one_pod};
 
 fn put_bad_ones(world: &World) {
     for namespace in [SHOP, "other"] {
@@ -128,4 +128,30 @@ fn a_swap_waits_while_its_autoscaler_cannot_be_decoded() {
 #[test]
 fn a_swap_waits_while_its_phase_is_of_another_version() {
     a_swap_waits_while(|json| json["status"]["ordinals"][0]["swap"]["phase"] = json!("Rebinding"));
+}
+
+/// It may know of the exchange, and its pod is then to have the new volume: nobody gives that up for it.
+#[test]
+fn an_exchange_waits_while_the_autoscaler_that_began_it_cannot_be_decoded() {
+    block_on(async {
+        let (world, operator) = one_pod(&["www"]).await;
+        world.api.panic_at(Some("DELETE persistentvolumes/"));
+        world.want("2Gi", "ssd", &json!({}));
+        world.api.until("it has begun", |api| in_exchange(api) == 2).await;
+        drop(operator);
+        world.api.panic_at(None);
+        let understood =
+            of_another_version(&world, |json| json["spec"]["volumeClaimTemplate"] = json!(7));
+        let _operator = world.operator();
+        for _ in 0..4 {
+            world.rest().await;
+        }
+        assert_eq!(in_exchange(&world.api), 2, "it is as it was");
+
+        world.api.put(&understood);
+        world.settled("1/1").await;
+        assert_eq!((in_exchange(&world.api), world.told("Swapped")), (0, 1));
+        world.write();
+        assert_eq!(world.left(), Vec::<String>::new());
+    });
 }

@@ -1,13 +1,16 @@
 //! Claims that a StatefulSet makes by its own template get other volumes under their own names.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
 use kube::ResourceExt;
-use pliant::api::{AutoscalerPhase, SwapPhase};
+use pliant::api::{AutoscalerPhase, PvcAutoscalerStatus, SwapPhase};
 use serde_json::{Value, json};
 
 use crate::block_on;
 use crate::play::{Content, End, Shrinks, object, volume_of_claim};
-use crate::world::World;
+use crate::world::{SHOP, World, in_exchange, swap};
 
 async fn one_pod(world: &World) {
     world.set(1, &["www"]);
@@ -42,7 +45,7 @@ fn a_claim_keeps_its_name_and_its_uid_and_gets_a_smaller_volume_of_another_class
         world.write();
         assert_eq!(world.play().written["nginx-0"], "wwww");
         assert_eq!(world.left(), Vec::<String>::new());
-        tokio::time::sleep(std::time::Duration::from_secs(3700)).await;
+        tokio::time::sleep(Duration::from_secs(3700)).await;
         assert!(world.claim(&kept.claim).is_none() && world.claim("www-nginx-0").is_some());
         assert!(!world.play().contents.contains_key(&old));
         world.write();
@@ -232,6 +235,49 @@ fn a_raw_device_that_a_pod_has_opened_since_its_copy_is_not_exchanged() {
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());
     });
+}
+
+/// A tenant makes the copy larger, so long after its volume was kept at its size, while each request takes so long:
+/// between a look of the operator and its first write, or before or after. What the claim of the pod has in the end.
+async fn grown_after(waits: Duration, each: Duration) -> bool {
+    let (world, _operator) = World::with_an_operator();
+    one_pod(&world).await;
+    let old = volume(&world, "www-nginx-0");
+    world.play().shrinks = Shrinks::Left;
+    world.want("2Gi", "ssd", &json!({}));
+    let is_exchanging = |status: &PvcAutoscalerStatus| {
+        swap(status).is_some_and(|swap| swap.phase == SwapPhase::Exchanging)
+    };
+    world.until("it is to be exchanged", is_exchanging).await;
+    world.rest().await;
+    world.api.slow_down(SHOP, each);
+    world.play().shrinks = Shrinks::AtOnce;
+    // What the play has changed is nothing that is watched.
+    world.api.put(&world.api.get::<Pod>("shop/nginx-0").unwrap());
+    tokio::time::sleep(waits).await;
+    let copy = swap(&world.status()).unwrap().claim;
+    let is_begun = in_exchange(&world.api) > 0;
+    let mut larger = world.claim(&copy).unwrap();
+    let asks = larger.spec.as_mut().unwrap().resources.as_mut().unwrap();
+    asks.requests.as_mut().unwrap().insert("storage".to_owned(), Written("8Gi".to_owned()));
+    world.api.put(&larger);
+    if is_begun {
+        return true;
+    }
+    for _ in 0..8 {
+        world.rest().await;
+    }
+    assert_eq!((volume(&world, "www-nginx-0"), in_exchange(&world.api)), (old, 0), "{waits:?}");
+    assert_eq!(world.told("Swapped"), 0);
+    false
+}
+
+/// A quota counts only what the other claim asks for, so the size is looked at once more just before the first write.
+#[test]
+fn a_copy_that_its_tenant_makes_larger_while_the_operator_decides_is_not_exchanged() {
+    let each = Duration::from_secs(2);
+    let begun = (0..).map(|n| each * n).find(|waits| block_on(grown_after(*waits, each)));
+    assert!(begun > Some(each * 2), "it was made larger before it was looked at: {begun:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -17,7 +17,7 @@ use pliant::api::{
     PvcSourcePopulator, Swap, is_gated,
 };
 use pliant::autoscaler::{Coverage, Keeper, Webhook};
-use pliant::cluster::Asks;
+use pliant::cluster::{Asks, EXCHANGE};
 use pliant::populators::{Populator, Settings, Tally, Watches};
 use pliant::testing::FakeApi;
 use pliant::volume::{DRIVER, Use};
@@ -39,6 +39,12 @@ pub async fn one_pod(own: &[&str]) -> (World, Operator) {
     world.settled("1/1").await;
     world.write();
     (world, operator)
+}
+
+/// How many PersistentVolumes are in an exchange.
+pub fn in_exchange(api: &FakeApi) -> usize {
+    let all = api.list::<PersistentVolume>();
+    all.iter().filter(|pv| pv.annotations().contains_key(EXCHANGE)).count()
 }
 
 /// The swap of the first pod.

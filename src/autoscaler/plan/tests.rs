@@ -2,6 +2,10 @@
 //! each state that is reached nothing is lost, and from each all ends well.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::thread::available_parallelism;
 
 use super::{is_copy, plan};
 use crate::api::SwapPhase;
@@ -190,7 +194,7 @@ fn a_copy_that_a_version_before_fences_has_begun_goes_on() {
     world.asks.clear();
     world.asked.iter_mut().for_each(BTreeMap::clear);
     world.claims.values_mut().for_each(|claim| claim.fence = Fence::default());
-    let entry = &mut world.status.ordinals[0];
+    let entry = world.entry();
     entry.fence_generation = 0;
     let swap = entry.swap.as_mut().unwrap();
     assert_eq!(swap.phase, SwapPhase::FinalCopy);
@@ -299,13 +303,22 @@ fn retried() -> impl Iterator<Item = (String, World, usize)> {
     })
 }
 
-/// Explore stories beside each other; how many states there are, and how many stories do not hold.
-fn explore_all(stories: impl Iterator<Item = (String, World, usize)>) -> (usize, usize) {
+/// Explore stories, as many at a time as there are processors; how many states there are, and how many stories do
+/// not hold.
+fn explore_all(stories: impl Iterator<Item = (String, World, usize)> + Send) -> (usize, usize) {
+    let stories = Mutex::new(stories);
+    let next = || stories.lock().expect("nobody panics with it").next();
+    let explore_each = || -> Vec<_> {
+        let explored = std::iter::from_fn(next).map(|(story, first, at_most)| {
+            let states = catch_unwind(AssertUnwindSafe(|| explore(&first, at_most)));
+            (story, states)
+        });
+        explored.collect()
+    };
     let found: Vec<(String, std::thread::Result<usize>)> = std::thread::scope(|scope| {
-        let all = stories
-            .map(|(story, first, at_most)| (story, scope.spawn(move || explore(&first, at_most))));
-        let all: Vec<_> = all.collect();
-        all.into_iter().map(|(story, explored)| (story, explored.join())).collect()
+        let all = available_parallelism().map_or(1, NonZero::get);
+        let all: Vec<_> = (0..all).map(|_| scope.spawn(explore_each)).collect();
+        all.into_iter().flat_map(|one| one.join().expect("panics are caught")).collect()
     });
     let (mut states, mut broken) = (0, 0);
     for (story, explored) in found {
