@@ -1,6 +1,6 @@
 # Every target works from a fresh clone on Debian 12 with Rust and Go; missing packages are installed.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cluster test cluster-test crash-points cluster-bench bench figures lint install
+.PHONY: help demo demo-cluster test cluster-test exhaustive cluster-bench bench figures lint install
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -20,8 +20,9 @@ test: install ## all tests: units, fakes, real LVM, csi-sanity, protocol
 cluster-test: install ## tests on a real Kubernetes, in throw-away kernels
 	@e2e/cluster/test
 
-crash-points: install ## every crash point of the operator, of which `make test` takes every second one
-	@PLIANT_CRASH_POINTS=all cargo test --quiet --features testing --test autoscaler crash_points::every_lost_request
+exhaustive: install ## every crash point of the operator and every state of a swap, of which `make test` takes a part
+	@EXHAUSTIVE=1 cargo test --quiet --features testing --test autoscaler crash_points::every_lost_request
+	@EXHAUSTIVE=1 cargo test --quiet --features testing --lib in_every_state_nothing
 
 cluster-bench: install ## the figures of a cluster: edits, swaps, a thousand nodes, deaths
 	@e2e/cluster/bench

@@ -15,8 +15,9 @@ use pliant::node::record::{self, Record};
 use pliant::volume::{Class, FsKind, Mode, NewVolume, NodeKey, VolumeKey};
 use tokio::runtime::Runtime;
 
+use crate::exhaustive::exhaustive;
 use crate::machine::{Disk, figure, run};
-use crate::power_cuts_of_the_driver::{copy_data, exhaustive, number, only, power_off};
+use crate::power_cuts_of_the_driver::{copy_data, number, only, power_off};
 use crate::promises::{GROUP, Machine, NODE, wanted};
 use crate::script::{Part, Step, World};
 

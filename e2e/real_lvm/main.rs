@@ -41,6 +41,8 @@ mod xfs_copies;
 
 #[path = "../../tests/tally/dice.rs"]
 mod dice;
+#[path = "../../tests/tally/exhaustive.rs"]
+mod exhaustive;
 /// Copies here are from one group to another of one machine.
 const IS_FAR: bool = false;
 #[path = "../../tests/copy/sender.rs"]

@@ -13,6 +13,7 @@ use pliant::mount::MountTable;
 use pliant::volume::FsKind;
 use tokio::runtime::Runtime;
 
+use crate::exhaustive::exhaustive;
 use crate::log_writes::{Chooser, Kind, Log, Recorder};
 use crate::machine::{Disk, figure, run};
 use crate::promises::{GROUP, Machine};
@@ -61,11 +62,6 @@ pub fn number(count: usize) -> f64 {
 /// Part of the name of what is tried; all without it.
 pub fn only() -> String {
     std::env::var("ONLY").unwrap_or_default()
-}
-
-/// Whether all cuts are tried and not a sample.
-pub fn exhaustive() -> bool {
-    std::env::var_os("EXHAUSTIVE").is_some()
 }
 
 /// Lets a driver take the steps, and marks each when it is acknowledged.

@@ -12,6 +12,7 @@ use pliant::testing::Side;
 use serde_json::{Value, json};
 
 use crate::block_on;
+use crate::exhaustive::exhaustive;
 use crate::play::End as PodEnd;
 use crate::tally::{Tally, Verdict, for_each, points};
 use crate::world::{World, refuse_copies};
@@ -306,7 +307,6 @@ fn end(world: &World) -> End {
 #[test]
 fn every_lost_request_of_the_operator_and_its_death_are_survived() {
     let tally = Tally::default();
-    let is_whole = std::env::var("PLIANT_CRASH_POINTS").is_ok_and(|which| which == "all");
     for_each(&CASES, |case| {
         let (reference, writes) = case.reference();
         assert_eq!((&reference.left, &reference.wrong), (&vec![], &vec![]), "{case:?}");
@@ -314,7 +314,7 @@ fn every_lost_request_of_the_operator_and_its_death_are_survived() {
         for (n, side) in points(writes) {
             for (at, victim) in case.victims().iter().enumerate() {
                 // Else every second one, so that each request is lost, and whoever sent it dies, on one side of it.
-                if !is_whole && (n + usize::from(side == Side::After) + at) % 2 == 1 {
+                if !exhaustive() && (n + usize::from(side == Side::After) + at) % 2 == 1 {
                     continue;
                 }
                 let named = || format!("{case:?}: {victim:?} at request {n} {side:?}");

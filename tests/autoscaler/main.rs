@@ -5,6 +5,8 @@ mod admitted;
 mod bad_objects;
 mod crash_points;
 mod deleted;
+#[path = "../tally/exhaustive.rs"]
+mod exhaustive;
 mod fences;
 mod go_back;
 mod hot;

@@ -12,11 +12,14 @@ use crate::api::SwapPhase;
 use crate::autoscaler::steps::Step;
 use crate::volume::Fence;
 use dice::Dice;
+use exhaustive::exhaustive;
 use serde_json::json;
 use world::{FAIR, FillingPhaseKey, HOT, Left, MOVES, Move, NOTHING, RETRIED, SAME, Source, World};
 
 #[path = "../../../tests/tally/dice.rs"]
 mod dice;
+#[path = "../../../tests/tally/exhaustive.rs"]
+mod exhaustive;
 #[path = "../../../tests/tally/figures.rs"]
 mod figures;
 mod keepers;
@@ -95,9 +98,11 @@ impl EndsWell {
     }
 }
 
-/// How many states of a story are explored in the order in which they are reached. Most have fewer. Of two
-/// operators each look and effect can be between any of the other's, so walks go on from there.
-const AT_MOST: usize = 60_000;
+/// How many states of a story are explored in the order in which they are reached. Of two operators each look and
+/// effect can be between any of the other's, so walks go on from there.
+fn at_most() -> usize {
+    if exhaustive() { 60_000 } else { 15_000 }
+}
 
 /// How many of one in which a swap is tried again, or given up.
 const AT_MOST_RETRIED: usize = 8_000;
@@ -230,7 +235,7 @@ fn about_to_delete(left: Left) -> World {
 fn what_one_operator_deletes_late_is_nothing_that_another_one_needs_again() {
     for left in [NOTHING, SAME] {
         let left = Left { edits: 0, backs: 1, operators: 2, ..left };
-        let states = explore(&about_to_delete(left), AT_MOST);
+        let states = explore(&about_to_delete(left), at_most());
         assert!(states > 100, "only {states} states of {left:?}");
     }
 }
@@ -442,7 +447,8 @@ fn in_every_state_nothing_is_lost_and_all_ends_well() {
         Left { backs: 1, deletions: 1, ..SAME },
     ];
     // One after the other: all of them at once are more than the stack of a thread.
-    let stories = stories.into_iter().map(|left| (format!("{left:?}"), World::new(left), AT_MOST));
+    let stories =
+        stories.into_iter().map(|left| (format!("{left:?}"), World::new(left), at_most()));
     let (states, broken) = explore_all(stories.chain(retried()));
     figures::figures(
         "swaps.txt",
