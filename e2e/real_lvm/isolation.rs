@@ -198,6 +198,40 @@ fn signatures_in_a_raw_volume_are_nobodys_business() {
     assert_eq!(volumes_of("vg0"), [""; 0]);
 }
 
+#[test]
+#[ignore = "needs the throw-away kernel: e2e/real-lvm"]
+fn what_a_former_tenant_has_left_keeps_no_volume_from_being_formatted() {
+    let disk = Disk::of(1 << 30);
+    group("vg0", &[&disk]);
+    let mut rig = Rig::with(&["--pool", "default=vg0"]);
+    let good = rig.calls.create("good", Bytes::mib(256), BTRFS, "").expect("create");
+    rig.calls.show(&good);
+    rig.calls.hide(&good);
+
+    for (what, bytes) in signatures(&disk, &good) {
+        let former = rig.calls.create("former", Bytes::mib(300), Mode::Block, "wipe=none");
+        let former = former.expect("create");
+        rig.calls.show(&former);
+        let raw = former.file("");
+        raw.write_all_at(&bytes, 0).expect("write");
+        raw.sync_all().expect("fsync");
+        drop(raw);
+        rig.calls.hide(&former);
+        rig.calls.delete(&former).expect("delete");
+
+        let next = rig.calls.create("next", Bytes::mib(300), EXT4, "wipe=none").expect("create");
+        rig.calls.show(&next);
+        fill(&next.file("content"), 0..4);
+        rig.calls.hide(&next);
+        rig.calls.show(&next);
+        assert!(holds(&next.file("content"), 0..4), "{what}");
+        rig.calls.hide(&next);
+        rig.calls.delete(&next).expect("delete");
+    }
+    rig.calls.delete(&good).expect("delete");
+    assert_eq!(volumes_of("vg0"), [""; 0]);
+}
+
 /// What a tenant may write at the beginning of its device.
 fn signatures(disk: &Disk, good: &Volume) -> Vec<(&'static str, Vec<u8>)> {
     let inner = Disk::of(64 << 20);

@@ -194,7 +194,10 @@ mod tests {
     use std::mem;
     use std::sync::{Arc, Mutex, PoisonError};
 
+    use futures_util::FutureExt;
+
     use super::*;
+    use crate::panics::caught;
 
     /// The count is of the process: tests of it take turns.
     static ALONE: Mutex<()> = Mutex::new(());
@@ -262,6 +265,19 @@ mod tests {
                 assert!(lines.len() == 2 && lines[0].ends_with(UNFORMATTED), "{text}");
             }
         }
+    }
+
+    /// As where a handler panics while the disk of the log is full.
+    #[test]
+    fn a_panic_is_caught_while_nothing_can_be_written() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = || Lossy(OpenOptions::new().write(true).open("/dev/full").unwrap());
+        let _logs = tracing::subscriber::set_default(registry().with(text(full, false)));
+        let before = lost();
+        let call = caught("calls", async { panic!("in a handler") });
+        let answer: Result<(), _> = call.now_or_never().expect("it waits for nothing");
+        tracing::error!(panicked = %answer.unwrap_err(), "the handler panicked");
+        assert!(lost() > before, "it is counted");
     }
 
     #[test]
