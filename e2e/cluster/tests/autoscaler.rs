@@ -25,7 +25,7 @@ const RECORDS: &str = "\
     head -n $n records >records.new 2>/dev/null; sync records.new; mv records.new records; \
     echo ok >/tmp/checked; \
     while true; do n=$((n + 1)); echo $n >>records; sync records; \
-        echo $n >count.new; sync count.new; mv count.new count; sleep 0.1; done";
+        echo $n >count.new; sync count.new; mv count.new count; sleep 0.3; done";
 
 /// The same in blocks of a raw device, behind what the test puts there; the number of the last record is
 /// in the first of them.
@@ -36,7 +36,13 @@ const RAW_RECORDS: &str = "\
     while [ $i -lt $n ]; do i=$((i + 1)); \
         [ \"$(record $i)\" = $i ] || { echo \"record $i is $(record $i)\"; exit 1; }; done; \
     echo ok >/tmp/checked; \
-    while true; do [ $n -ge 2000 ] || { n=$((n + 1)); put $n $n; put 0 $n; }; sleep 0.1; done";
+    while true; do [ $n -ge 2000 ] || { n=$((n + 1)); put $n $n; put 0 $n; }; sleep 0.3; done";
+
+/// Asks a container whether it is ready until it is, and not again: asked each second, the pods of a few tests take a
+/// node all of its processor.
+pub fn until(command: &[&str]) -> Value {
+    json!({"exec": {"command": command}, "periodSeconds": 1, "failureThreshold": 3600})
+}
 
 fn writer_of_records(script: &str) -> Value {
     json!({
@@ -45,8 +51,7 @@ fn writer_of_records(script: &str) -> Value {
             "name": "app",
             "image": "pliant.test/busybox:1",
             "command": ["sh", "-c", script],
-            "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/checked"]},
-                               "periodSeconds": 1},
+            "startupProbe": until(&["test", "-e", "/tmp/checked"]),
             "volumeMounts": [{"name": "data", "mountPath": "/data"}],
         }],
     })
@@ -61,8 +66,7 @@ impl World {
                 "name": "app",
                 "image": "pliant.test/busybox:1",
                 "command": ["sh", "-c", RAW_RECORDS],
-                "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/checked"]},
-                                   "periodSeconds": 1},
+                "startupProbe": until(&["test", "-e", "/tmp/checked"]),
                 "volumeDevices": [{"name": "data", "devicePath": "/dev/data"}],
             }],
         });
