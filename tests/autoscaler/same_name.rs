@@ -238,7 +238,7 @@ fn a_raw_device_that_a_pod_has_opened_since_its_copy_is_not_exchanged() {
 }
 
 /// A tenant makes the copy larger, so long after its volume was kept at its size, while each request takes so long:
-/// between a look of the operator and its first write, or before or after. What the claim of the pod has in the end.
+/// between a look of the operator and its first write, or before or after. Whether the exchange had begun by then.
 async fn grown_after(waits: Duration, each: Duration) -> bool {
     let (world, _operator) = World::with_an_operator();
     one_pod(&world).await;

@@ -40,7 +40,7 @@ const RAW_RECORDS: &str = "\
 
 /// Asks a container whether it is ready until it is, and not again: asked each second, the pods of a few tests take a
 /// node all of its processor.
-pub fn until(command: &[&str]) -> Value {
+pub fn startup_probe(command: &[&str]) -> Value {
     json!({"exec": {"command": command}, "periodSeconds": 1, "failureThreshold": 3600})
 }
 
@@ -51,7 +51,7 @@ fn writer_of_records(script: &str) -> Value {
             "name": "app",
             "image": "pliant.test/busybox:1",
             "command": ["sh", "-c", script],
-            "startupProbe": until(&["test", "-e", "/tmp/checked"]),
+            "startupProbe": startup_probe(&["test", "-e", "/tmp/checked"]),
             "volumeMounts": [{"name": "data", "mountPath": "/data"}],
         }],
     })
@@ -66,7 +66,7 @@ impl World {
                 "name": "app",
                 "image": "pliant.test/busybox:1",
                 "command": ["sh", "-c", RAW_RECORDS],
-                "startupProbe": until(&["test", "-e", "/tmp/checked"]),
+                "startupProbe": startup_probe(&["test", "-e", "/tmp/checked"]),
                 "volumeDevices": [{"name": "data", "devicePath": "/dev/data"}],
             }],
         });

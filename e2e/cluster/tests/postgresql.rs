@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::autoscaler::until;
+use crate::autoscaler::startup_probe;
 use crate::claim::capacity;
 use crate::figures::figures;
 use crate::world::{World, run};
@@ -42,7 +42,7 @@ fn server() -> Value {
             "name": "app",
             "image": "pliant.test/postgresql:15",
             "command": ["sh", "-c", SERVER],
-            "startupProbe": until(&["/usr/lib/postgresql/15/bin/pg_isready", "-h", "/tmp"]),
+            "startupProbe": startup_probe(&["/usr/lib/postgresql/15/bin/pg_isready", "-h", "/tmp"]),
             "volumeMounts": [{"name": "data", "mountPath": "/data"}],
         }],
     })

@@ -199,7 +199,7 @@ fn a_copy_that_a_version_before_fences_has_begun_goes_on() {
     world.asks.clear();
     world.asked.iter_mut().for_each(BTreeMap::clear);
     world.claims.values_mut().for_each(|claim| claim.fence = Fence::default());
-    let entry = world.entry();
+    let entry = &mut world.status.ordinals[0];
     entry.fence_generation = 0;
     let swap = entry.swap.as_mut().unwrap();
     assert_eq!(swap.phase, SwapPhase::FinalCopy);

@@ -185,7 +185,7 @@ fn no_pod_goes_back_to_a_copy_that_no_pod_ever_had() {
     world.left = Left { edits: 1, ..NOTHING };
     let mut swapped = settle(&world.after(Move::Edit).expect("there is another template"));
     // What it had before is kept no more.
-    let old = swapped.entry().retained.remove(0);
+    let old = swapped.status.ordinals[0].retained.remove(0);
     swapped.claims.remove(&old.claim);
     let active = swapped.status.ordinals[0].active_claim.clone();
     let failed = settle(&copied_too_early_from(swapped, NOTHING, Move::EditBack));
@@ -315,7 +315,7 @@ fn a_claim_that_was_filled_too_early_and_is_kept_gives_its_name_to_no_other_one(
     let mut failed = settle(&copied_too_early(NOTHING));
     let spare = failed.status.ordinals[0].retained[0].claim.clone();
     // It was decided by how full the claim is, and is decided so again: no edit has another name come of it.
-    failed.entry().swap.as_mut().expect("it has failed").by_itself = true;
+    failed.status.ordinals[0].swap.as_mut().expect("it has failed").by_itself = true;
     let end = settle(&failed);
     let entry = &end.status.ordinals[0];
     assert_eq!((entry.generation, end.status.phase), (1, AutoscalerPhase::Settled), "{end:#?}");
@@ -353,8 +353,8 @@ fn a_new_claim_that_another_client_binds_is_given_up_once() {
     for _ in 0..4 {
         let planned = plan(&world.seen(0));
         let told = planned.status.ordinals[0].swap.clone().expect("it is given up, and waits");
-        failures.push((told.failures, planned.status == *world.status));
-        (world.status, world.hours) = (planned.status.into(), world.hours + 1);
+        failures.push((told.failures, planned.status == world.status));
+        (world.status, world.hours) = (planned.status, world.hours + 1);
     }
     assert_eq!(failures[1..], [(1, false), (1, true), (1, true)], "{world:#?}");
     let why = swap(&world).and_then(|swap| swap.message.clone()).unwrap_or_default();
@@ -450,9 +450,9 @@ fn a_pod_leaves_a_claim_of_another_client_that_has_the_name_of_its_own() {
 #[test]
 fn a_swap_that_is_given_up_leaves_no_pod_on_a_claim_of_another_client() {
     let (mut world, copy) = copied_and_taken(NOTHING);
-    world.entry().swap.as_mut().expect("it goes on").phase = SwapPhase::RollingBack;
+    world.status.ordinals[0].swap.as_mut().expect("it goes on").phase = SwapPhase::RollingBack;
     let mut given_back = world.clone();
-    given_back.entry().swap.as_mut().expect("it goes on").fence = None;
+    given_back.status.ordinals[0].swap.as_mut().expect("it goes on").fence = None;
     let planned = plan(&on_its_node(&given_back, false));
     let phase = planned.status.ordinals[0].swap.as_ref().map(|swap| swap.phase);
     assert_eq!(phase, Some(SwapPhase::RollingBack), "its pod has another client's claim");
@@ -467,7 +467,7 @@ fn a_swap_that_is_given_up_leaves_no_pod_on_a_claim_of_another_client() {
 fn a_claim_of_another_client_that_is_not_bound_is_not_deleted_with_a_swap() {
     let (mut world, copy) = copied_and_taken(NOTHING);
     world.change(&copy, |claim| claim.content = None);
-    let swap = world.entry().swap.as_mut().expect("it goes on");
+    let swap = world.status.ordinals[0].swap.as_mut().expect("it goes on");
     // It took the name while the new claim was to be made again.
     (swap.phase, swap.claim_uid) = (SwapPhase::RollingBack, None);
     let planned = plan(&world.seen(0));
@@ -486,7 +486,7 @@ fn where_both_claims_are_lost_no_pod_gets_one_of_another_client() {
             (250, Some(200), false, false);
     });
     let mut returns = world.clone();
-    returns.status = plan(&world.seen(0)).status.into();
+    returns.status = plan(&world.seen(0)).status;
     for mut world in [world, returns] {
         world.claims.remove(&before);
         for _ in 0..3 {
@@ -497,7 +497,7 @@ fn where_both_claims_are_lost_no_pod_gets_one_of_another_client() {
             assert!(why.contains(&format!("kubectl delete pvc {active}")), "{why}");
             let adopts = |step: &Step| matches!(step, Step::Adopt { .. });
             assert!(!planned.steps.iter().any(adopts), "{planned:#?}");
-            world.status = planned.status.into();
+            world.status = planned.status;
         }
         world.claims.remove(&active);
         let planned = plan(&world.seen(0)).status;
@@ -511,14 +511,14 @@ fn what_a_version_before_has_rolled_back_came_not_too_late() {
     world.left = Left { edits: 1, ..NOTHING };
     world = settle(&world.after(Move::Edit).expect("there is another template"));
     // As it is rolled back, and the template is edited since.
-    let entry = world.entry();
+    let entry = &mut world.status.ordinals[0];
     (entry.generation, entry.last_rollback_generation) = (3, None);
     (world.back, world.edited) = (Some((1, 0)), world.edited + 1);
     for _ in 0..3 {
         let planned = plan(&world.seen(0));
         assert_eq!(planned.status.reason, None, "{planned:#?}");
         assert!(!tells(&planned.steps, AutoscalerReason::RollBackWaits, ""), "{planned:#?}");
-        world.status = planned.status.into();
+        world.status = planned.status;
     }
     // What is asked for from now on and is too late is said.
     world.back = Some((2, 0));

@@ -1,7 +1,7 @@
 //! What nodes do in the explored world, and those who get at volumes past Kubernetes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use super::world::{Claim, FillingPhaseKey, Lie, Source, World};
 use crate::api::{
@@ -227,7 +227,7 @@ impl World {
         }
         self.left.deletions -= 1;
         self.is_answered = true; // Its status goes along.
-        (self.keeper, self.status) = (None, Arc::default());
+        (self.keeper, self.status) = (None, PvcAutoscalerStatus::default());
         for operator in &mut self.operators {
             operator.take_if(|decided| decided.note.is_some());
         }

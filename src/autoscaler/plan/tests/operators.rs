@@ -1,7 +1,6 @@
 //! What operators do in the explored world.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use super::world::{Claim, Decided, FillingPhaseKey, RETENTION, Source, TEMPLATES, World};
 use crate::api::{Quantity, SwapPhase};
@@ -13,8 +12,7 @@ impl World {
     pub(super) fn look(&mut self, n: usize) -> bool {
         let plan = plan(&self.seen(n));
         self.holds_others_up(n);
-        let note = (plan.status != *self.status)
-            .then(|| (Arc::clone(&self.status), Arc::new(plan.status)));
+        let note = (plan.status != self.status).then(|| (self.status.clone(), plan.status));
         let steps: VecDeque<Step> =
             plan.steps.into_iter().filter(|step| !matches!(step, Step::Tell { .. })).collect();
         let is_new = note.is_some() || !steps.is_empty();

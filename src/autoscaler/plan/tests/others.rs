@@ -53,7 +53,7 @@ pub(super) fn begins_with_another(seen: &Seen) -> bool {
 fn begins_beside(swap: Option<Swap>, may_be_away: u16) -> bool {
     let mut world = settle(&World::new(NOTHING));
     (world.template, world.edited) = (1, 1);
-    world.entry().swap = swap;
+    world.status.ordinals[0].swap = swap;
     begins_with_another(&world.seen_with_another(0, may_be_away))
 }
 

@@ -4,19 +4,16 @@
 //! who kills pods, edits the template, scales, deletes the PvcAutoscaler, and writes to a volume past all of
 //! them; a user who edits and deletes the objects of a swap; and time.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt::Write;
-use std::hash::{DefaultHasher, Hasher};
-use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use sha2::{Digest, Sha256};
 
 use super::retries::Tries;
 use super::tampering::Tampering;
 use crate::api::{
-    Abort, AutoscalerPhase, OrdinalStatus, PopulatorPod, PvcAutoscaler, PvcAutoscalerSpec,
-    PvcAutoscalerStatus, Quantity, RollBack, Rollout,
+    Abort, AutoscalerPhase, PopulatorPod, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus,
+    Quantity, RollBack, Rollout,
 };
 use crate::autoscaler::can_be_aborted;
 use crate::autoscaler::coverage::Coverage;
@@ -209,7 +206,7 @@ pub(super) struct PodModel {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Decided {
     /// The status that it saw, and the one that it writes first.
-    pub note: Option<(Arc<PvcAutoscalerStatus>, Arc<PvcAutoscalerStatus>)>,
+    pub note: Option<(PvcAutoscalerStatus, PvcAutoscalerStatus)>,
     /// How often each claim had been marked then.
     pub marks: BTreeMap<String, u8>,
     /// What each source was filled from then: one that was made again is another object.
@@ -221,7 +218,7 @@ pub(super) struct Decided {
 pub(super) struct World {
     pub template: usize,
     pub replicas: i32,
-    pub status: Arc<PvcAutoscalerStatus>,
+    pub status: PvcAutoscalerStatus,
     pub claims: BTreeMap<String, Claim>,
     pub sources: BTreeMap<String, Source>,
     pub pod: Option<PodModel>,
@@ -392,7 +389,7 @@ impl World {
         World {
             template: 0,
             replicas: 1,
-            status: Arc::default(),
+            status: PvcAutoscalerStatus::default(),
             claims: BTreeMap::new(),
             sources: BTreeMap::new(),
             pod: None,
@@ -419,15 +416,8 @@ impl World {
     }
 
     pub fn key(&self) -> u64 {
-        // Of millions of states, so the room for the text is kept.
-        thread_local!(static TEXT: RefCell<String> = const { RefCell::new(String::new()) });
-        TEXT.with_borrow_mut(|text| {
-            text.clear();
-            write!(text, "{self:?}").expect("there is room");
-            let mut hasher = DefaultHasher::new();
-            hasher.write(text.as_bytes());
-            hasher.finish()
-        })
+        let digest = Sha256::digest(format!("{self:?}"));
+        u64::from_be_bytes(digest[..8].try_into().expect("eight bytes"))
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -455,7 +445,7 @@ impl World {
         template.spec.access_modes = vec!["ReadWriteOnce".to_owned()];
         template.spec.storage_class_name = Some(class.to_owned());
         template.spec.resources.requests.storage = Quantity(Bytes::gib(gib));
-        autoscaler.status = Some((*self.status).clone());
+        autoscaler.status = Some(self.status.clone());
         autoscaler
     }
 
@@ -517,11 +507,6 @@ impl World {
             self.sources.iter().filter(|(name, source)| self.reads((name, source), &source.from));
         let copying = copying.map(|(_, source)| source.pod());
         self.pod.iter().map(PodModel::object).chain(copying).collect()
-    }
-
-    /// What the status says of the pod, to be changed by who writes past the operators.
-    pub fn entry(&mut self) -> &mut OrdinalStatus {
-        &mut Arc::make_mut(&mut self.status).ordinals[0]
     }
 
     pub fn change(&mut self, name: &str, change: impl FnOnce(&mut Claim)) {
