@@ -136,6 +136,20 @@ fn the_room_that_is_told_is_there_to_the_extent() {
 
 #[test]
 #[ignore = "needs the throw-away kernel: e2e/real-lvm"]
+fn a_machine_with_none_of_the_groups_that_are_named_ends_with_the_reason() {
+    let _disks = two_pools();
+    let said = attempt(
+        env!("CARGO_BIN_EXE_pliant"),
+        &["standalone", "--node-id=n1", "--endpoint=unix:///run/nope/csi.sock", "--pool=fast=nope"],
+    )
+    .expect_err("it serves nothing");
+    let words = "there is nothing to serve: no disk of this machine carries volume group nope; here are vg0 and vg1";
+    assert!(said.contains(words), "{said}");
+    assert!(!Path::new("/run/nope/csi.sock").exists(), "it has served");
+}
+
+#[test]
+#[ignore = "needs the throw-away kernel: e2e/real-lvm"]
 fn a_lost_disk_is_unavailable_and_never_not_found() {
     let disks = [Disk::of(128 << 20), Disk::of(128 << 20), Disk::of(256 << 20)];
     group("vg0", &[&disks[0], &disks[1]]);

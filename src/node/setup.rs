@@ -97,6 +97,24 @@ impl Node {
         Ok(())
     }
 
+    /// Say why this node has nothing to serve: no disk of the machine carries any of the volume groups that its pools
+    /// name. `None` if one is here, or may be: damaged, on a disk that hangs, or still to be made.
+    pub async fn lacks_every_group(&self) -> Option<String> {
+        let mut reasons = Vec::new();
+        for pool in self.pools().iter() {
+            if pool.groups.is_empty() {
+                return None;
+            }
+            for group in &pool.groups {
+                match group.read().await {
+                    Err(absent @ LvmError::Absent { .. }) => reasons.push(causes::in_full(&absent)),
+                    _ => return None,
+                }
+            }
+        }
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+
     /// What a growth that was cut short left mounted for itself.
     async fn unmount_private_mounts(&self) {
         let private = self.settings.private_mounts();

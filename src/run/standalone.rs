@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use tokio_util::sync::CancellationToken;
 
 use crate::busy::Busy;
@@ -14,6 +14,10 @@ use crate::run::machine::{self, Observer, Started};
 use crate::volume::PoolName;
 
 /// Serve Identity, Controller and Node on one socket until SIGTERM or SIGINT.
+///
+/// # Errors
+/// What is missing or in the way, and what to type. One group that is away keeps none of the others from being served;
+/// where all are, a name is wrong, or their disks come later and the service manager starts this again.
 pub async fn serve(settings: Settings) -> Result<()> {
     let stop = CancellationToken::new();
     let stopped = machine::stop_on_signals(stop.clone())?;
@@ -21,6 +25,9 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let alone = machine::be_alone(&settings).await?;
     let Started { alone: _alone, node, metrics, .. } =
         machine::start(alone, &settings, plans, false, &stop).await?;
+    if let Some(reason) = node.lacks_every_group().await {
+        bail!("there is nothing to serve: {reason}");
+    }
     let (busy, leaving) = (Busy::new(), node.clone());
     let defaults = Defaults { fs: settings.default_fs, ..Defaults::default() };
     let services = Services {

@@ -57,6 +57,34 @@ fn a_volume_that_is_not_wiped_yet_is_healthy_and_shown_to_nobody() {
 }
 
 #[test]
+fn a_node_lacks_every_group_only_if_no_disk_has_or_may_have_one() {
+    block_on(async {
+        let host = FakeHost::new();
+        let disk = host.add_disk(Bytes::mib(400));
+        host.add_group("vg0", &[disk.clone()]);
+        let plan = |pool: &str, group: &str| {
+            let group = GroupSource::Existing(group.to_owned());
+            PoolPlan::new(pool.parse().expect("a name"), vec![group])
+        };
+        let lacking = async |plans: &[(&str, &str)]| {
+            let plans = plans.iter().map(|(pool, group)| plan(pool, group)).collect();
+            let node =
+                Node::start(Arc::new(host.clone()), settings(), plans).await.expect("it starts");
+            node.lacks_every_group().await
+        };
+        let said = lacking(&[("fast", "nope")]).await.expect("it has none");
+        assert!(said.contains("volume group nope") && said.contains("here are vg0"), "{said}");
+        let said = lacking(&[("fast", "nope"), ("slow", "none")]).await.expect("it has none");
+        assert!(said.contains("nope") && said.contains("none"), "{said}");
+        assert_eq!(lacking(&[("fast", "vg0")]).await, None);
+        assert_eq!(lacking(&[("fast", "nope"), ("slow", "vg0")]).await, None);
+        assert_eq!(lacking(&[]).await, None);
+        host.remove_disk(&disk);
+        assert!(lacking(&[("fast", "vg0")]).await.is_some(), "its only disk is away");
+    });
+}
+
+#[test]
 fn a_volume_whose_group_can_not_be_read_is_out_of_reach() {
     block_on(async {
         let (host, _, node) = after(&[Op::Create(EXT4)]).await;
