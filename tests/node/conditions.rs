@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pliant::bytes::Bytes;
 use pliant::host::Host;
 use pliant::node::record::lv_name;
-use pliant::node::{GroupSource, Node, PoolPlan};
+use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
 use pliant::volume::{FsKind, Mode, Page, Severity, State, Volumes};
 
@@ -79,6 +79,14 @@ fn a_node_lacks_every_group_only_if_no_disk_has_or_may_have_one() {
         assert_eq!(lacking(&[("fast", "vg0")]).await, None);
         assert_eq!(lacking(&[("fast", "nope"), ("slow", "vg0")]).await, None);
         assert_eq!(lacking(&[]).await, None);
+        let blank = NewDisk { path: host.add_disk(Bytes::gib(1)), wipe: false };
+        let mut waits =
+            PoolPlan::new("new".parse().expect("a name"), vec![GroupSource::Create(blank)]);
+        waits.create = false;
+        let node =
+            Node::start(Arc::new(host.clone()), settings(), vec![plan("fast", "nope"), waits]);
+        let node = node.await.expect("it starts");
+        assert_eq!(node.lacks_every_group().await, None, "a group is still to be made");
         host.remove_disk(&disk);
         assert!(lacking(&[("fast", "vg0")]).await.is_some(), "its only disk is away");
     });
