@@ -272,8 +272,13 @@ fn a_reader_that_leaves_is_no_failure() {
 fn logs_have_no_colours_without_a_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let state = format!("--state-dir={}", dir.path().display());
-    let args =
-        ["standalone", "--node-id=a", "--pool=fast=absent", "--endpoint=/dev/null/x", &state];
+    let args = [
+        "standalone",
+        "--node-id=a",
+        "--pool=fast=create:/dev/absent",
+        "--endpoint=/dev/null/x",
+        &state,
+    ];
     let (_, _, log) = said(&mut pliant(&args));
     assert!(log.contains("absent") || log.contains("root is needed"), "{log}");
     assert!(!log.contains('\x1b'), "{log}");
@@ -318,7 +323,7 @@ fn a_driver_changes_nothing_before_the_one_before_it_has_ended() {
         command.arg(format!("--endpoint={}", at("csi.sock").display()));
         command.arg(format!("--state-dir={}", at("state").display()));
         match role {
-            "standalone" => command.arg("--pool=fast=absent"),
+            "standalone" => command.arg("--pool=fast=create:/dev/absent"),
             _ => command
                 .arg("--no-registration")
                 .arg(format!("--udev-rules-dir={}", at("rules").display()))

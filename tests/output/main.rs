@@ -58,7 +58,7 @@ impl Served {
         let made = Inotify::init(InitFlags::IN_CLOEXEC).unwrap();
         made.add_watch(dir.path(), AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO).unwrap();
         let child = command
-            .args(["standalone", "--node-id=a", "--pool=fast=absent"])
+            .args(["standalone", "--node-id=a", "--pool=fast=create:/dev/absent"])
             .arg(format!("--endpoint={}", dir.path().join("csi.sock").display()))
             .arg(format!("--state-dir={}", dir.path().join("state").display()))
             .arg(format!("--metrics-address={metrics}"))
