@@ -19,8 +19,8 @@ use crate::lvm::scan::{Member, Scan, scan};
 const LARGEST_AREA: u64 = 32 << 20;
 /// So much of an area is read at a time.
 const PIECE: usize = 1 << 20;
-/// How long the search on one disk is waited for. Nothing is served meanwhile, and what stands in the
-/// area may be written by anybody.
+/// How long the search on one disk is waited for: nothing is served meanwhile. A disk may be slow, and what
+/// stands in its area may be written by anybody.
 const SEARCH_LIMIT: Duration = Duration::from_secs(5);
 
 /// Which groups are searched for on a disk.
@@ -158,6 +158,8 @@ async fn write_back(
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::bytes::Bytes;
     use crate::lvm::metadata::{checksum, find_label};
@@ -168,16 +170,21 @@ mod tests {
     async fn damaged() -> (FakeHost, Arc<dyn Host>, Scan) {
         let fake = FakeHost::new();
         let disk = fake.add_disk(Bytes::gib(1));
-        fake.add_group("vg0", std::slice::from_ref(&disk));
-        let label = find_label(&fake.read_at(&disk, 0, 2048).await.unwrap()).unwrap().unwrap();
-        let header = fake.read_at(&disk, label.areas[0].offset, 512).await.unwrap();
-        let text = metadata::parse_area(&header, 4096).unwrap().text_ranges()[0].clone();
-        assert_eq!(header[..4], checksum(&header[4..]).to_le_bytes());
-        fake.write_at(&disk, text.start, &[0; 64]);
+        damage(&fake, "vg0", &disk).await;
         let host: Arc<dyn Host> = Arc::new(fake.clone());
         let scan = scan(&host, &Named::default()).await.unwrap();
         assert!(scan.members[0].damage.is_some());
         (fake, host, scan)
+    }
+
+    /// Make a group on a disk, and tear its last commit.
+    async fn damage(fake: &FakeHost, group: &str, disk: &PathBuf) {
+        fake.add_group(group, std::slice::from_ref(disk));
+        let label = find_label(&fake.read_at(disk, 0, 2048).await.unwrap()).unwrap().unwrap();
+        let header = fake.read_at(disk, label.areas[0].offset, 512).await.unwrap();
+        let text = metadata::parse_area(&header, 4096).unwrap().text_ranges()[0].clone();
+        assert_eq!(header[..4], checksum(&header[4..]).to_le_bytes());
+        fake.write_at(disk, text.start, &[0; 64]);
     }
 
     fn named(names: &[&str]) -> Wanted {
@@ -194,6 +201,22 @@ mod tests {
             undo_torn_commits(&host, scan, dir, |_| wanted.clone(), |_, _| false).await.unwrap();
             assert_eq!(read() - before, reads, "{wanted:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_does_not_answer_is_given_up_and_the_next_one_is_read() {
+        let (fake, host, _) = damaged().await;
+        let disk = fake.add_disk(Bytes::gib(1));
+        damage(&fake, "vg1", &disk).await;
+        let scan = scan(&host, &Named::default()).await.unwrap();
+        let slow = format!("read {}", scan.members[0].disk.path.display());
+        let before = fake.counts()["device_reads"];
+        fake.hold_call(&slow);
+        let dir = Path::new("/run/pliant");
+        let both = undo_torn_commits(&host, scan, dir, |_| Wanted::Any, |_, _| false);
+        let both = tokio::time::timeout(2 * SEARCH_LIMIT, both).await;
+        both.expect("the first disk is waited for no longer than that").unwrap();
+        assert_eq!(fake.counts()["device_reads"] - before, 17, "those of the second disk");
     }
 
     #[tokio::test]

@@ -53,7 +53,8 @@ impl FakeHost {
     }
 
     /// Hold back whoever runs the next program whose line begins with `call`, at its end: the program still
-    /// runs. `open PATH` holds back whoever opens a device to keep it open, before that. All others go on.
+    /// runs. `open PATH` holds back whoever opens a device to keep it open, and `read PATH` whoever reads
+    /// one, before that. All others go on.
     pub fn hold_call(&self, call: &str) {
         self.lock().effects.hold_call = Some(call.to_owned());
     }

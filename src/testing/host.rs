@@ -151,7 +151,9 @@ impl Host for FakeHost {
         offset: u64,
         length: usize,
     ) -> Result<Vec<u8>, HostError> {
-        self.panic_if_asked(&format!("read {}", device.display()));
+        let call = format!("read {}", device.display());
+        self.panic_if_asked(&call);
+        self.hold_in(&call).await;
         self.look("device_reads", |world| world.read(device, offset, length as u64)).await
     }
 
