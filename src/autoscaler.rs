@@ -6,9 +6,9 @@
 //! makes the claims, its own claim gets the volume with the copy. The status says which claim of a pod is
 //! the active one, and how far a swap is; it is written before anything is done.
 //!
-//! There is no leader: every replica does all of it. Each decision is made from what the API server says
-//! at that moment, each effect names what it was decided from, and one that another replica had already
-//! is none.
+//! One replica does all of it, the [leader](crate::cluster::Candidate), and two do no harm: each decision is
+//! made from what the API server says at that moment, each effect names what it was decided from, and one that
+//! another replica had already is none.
 
 mod apply;
 mod cancel;

@@ -30,6 +30,7 @@ mod decode;
 mod fair;
 mod kept;
 mod lasting;
+mod lead;
 mod nodes;
 mod once;
 mod placement;
@@ -68,6 +69,7 @@ pub use decode::{
 pub use fair::{Due, Queue, Slots};
 pub use kept::{Differences, Kept};
 pub use lasting::Lasting;
+pub use lead::Candidate;
 pub(crate) use nodes::DEFAULT_POOL;
 pub use nodes::{Nodes, largest, pool_of};
 pub(crate) use nodes::{believe, is_being_copied, is_on, is_restricted, leaves_unnamed, told_of};

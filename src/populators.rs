@@ -6,9 +6,9 @@
 //! half copied until then. What is particular of a kind is its
 //! [`Source`].
 //!
-//! There is no leader: every replica does all of it. Each decision is made from what the API server says
-//! at that moment, each effect names what it was decided from, and one that another replica had already
-//! is none.
+//! One replica does all of it, the [leader](crate::cluster::Candidate), and two do no harm: each decision is
+//! made from what the API server says at that moment, each effect names what it was decided from, and one that
+//! another replica had already is none.
 
 mod ahead;
 mod apply;

@@ -67,6 +67,15 @@ pub struct OperatorRole {
     #[arg(long, value_name = "WHEN", env = "PLIANT_VALIDATOR", hide_env_values = true,
         value_parser = str::parse::<Mode>, default_value_t = Mode::Auto)]
     pub validator: Mode,
+    /// Namespace of the Lease pliant-operator; of several replicas the one that holds it keeps claims, and all
+    /// serve the webhook [default: none, each replica does all]
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "PLIANT_LEADER_ELECTION_NAMESPACE",
+        hide_env_values = true
+    )]
+    pub leader_election_namespace: Option<String>,
     /// The webhook that gives pods their claims.
     #[command(flatten)]
     pub webhook: WebhookFlags,

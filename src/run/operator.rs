@@ -1,6 +1,7 @@
 //! `pliant operator`: the loops that have claims filled and moved, and the webhook that gives pods their
 //! claims, beside the driver and not in it.
 
+use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::api::{ArchivePopulator, PvcSourcePopulator};
 use crate::archive::{Bundle, Proxies};
 use crate::autoscaler;
 use crate::cli::{OperatorRole, ProxyFlags, WebhookFlags};
-use crate::cluster::{Asks, Watched, every, unreadable_by_kind};
+use crate::cluster::{Asks, Candidate, Watched, every, unreadable_by_kind};
 use crate::controllers::nudge::wake_resizer;
 use crate::controllers::topology;
 use crate::metrics::{FigureSource, Figures, Metrics};
@@ -24,6 +25,12 @@ use crate::populators::validator::Mode;
 use crate::populators::{Populator, Settings, Tally, Watches, registry, validator};
 use crate::run::client::client;
 use crate::run::{heap, log, machine};
+
+/// The Lease of the replica that runs the loops.
+const LEASE: &str = "pliant-operator";
+
+/// Another one for each who reads it.
+const RANDOM_ID: &str = "/proc/sys/kernel/random/uuid";
 
 /// Run the loops until SIGTERM or SIGINT. What is under way is taken up by another replica, or by the
 /// next start.
@@ -57,25 +64,48 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
     let service = role.webhook.webhook_service.clone();
     let webhook = Arc::new(Covered { client: client.clone(), service });
     let claims = autoscaler::Keeper::start(&client, &watches, &asks, webhook, counts, &stop);
-    let keeper = claims.clone();
-    let loops = async {
-        tokio::join!(
-            claims.run(stop.clone()),
-            archives.run(stop.clone()),
-            copies.run(stop.clone()),
-            registered(&client, role.validator, &watches, &tally, &stop),
-            wake_resizer(&client, watches.claims(), stop.clone()),
-            topology::tell(&client, watches.claims(), stop.clone()),
-            stop.run_until_cancelled(heap::keep_small()),
-        )
+    let loops = |stop: CancellationToken| {
+        let (client, watches, tally) = (&client, &watches, &tally);
+        let claims = claims.clone().run(stop.clone());
+        let archives = archives.clone().run(stop.clone());
+        let copies = copies.clone().run(stop.clone());
+        async move {
+            tokio::join!(
+                claims,
+                archives,
+                copies,
+                registered(client, role.validator, watches, tally, &stop),
+                wake_resizer(client, watches.claims(), stop.clone()),
+                topology::tell(client, watches.claims(), stop.clone()),
+            );
+        }
+    };
+    let led = async {
+        match &role.leader_election_namespace {
+            Some(namespace) => {
+                let lease = Candidate::new(&client, namespace, LEASE, &identity()?);
+                lease.lead(&stop, loops).await;
+            }
+            None => loops(stop.clone()).await,
+        }
+        anyhow::Ok(())
     };
     let stopping = async {
         stopped.await;
         stop.cancel();
     };
-    let (_, (), admitted) =
-        tokio::join!(loops, stopping, admit(role.webhook, &client, shown, &keeper, &stop));
-    admitted
+    let small = stop.run_until_cancelled(heap::keep_small());
+    let admitted = admit(role.webhook, &client, shown, &claims, &stop);
+    let (led, _, (), admitted) = tokio::join!(led, small, stopping, admitted);
+    led.and(admitted)
+}
+
+/// What no other process has: the name of the pod, for people, and what is new at each start.
+fn identity() -> Result<String> {
+    let host = nix::unistd::gethostname().context("failed to read the host's name")?;
+    let random =
+        fs::read_to_string(RANDOM_ID).with_context(|| format!("failed to read {RANDOM_ID}"))?;
+    Ok(format!("{}_{}", host.to_string_lossy(), random.trim()))
 }
 
 /// The variables of pods that fetch archives. Whoever may read pods of a namespace reads them too.

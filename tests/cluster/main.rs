@@ -13,6 +13,7 @@ mod edits;
 mod events;
 mod gone;
 mod joins;
+mod leads;
 mod life;
 mod nudges;
 mod outage;
