@@ -152,6 +152,19 @@ impl Cluster {
         self.look(id, words::inspect(true)).await
     }
 
+    /// As [`Volumes::fence`], and then [`Volumes::inspect`]; of those who have a volume open that may only be read
+    /// from now on, as [`Cluster::inspect_unused`].
+    ///
+    /// # Errors
+    /// As those; after one of the second the volume may be fenced.
+    pub async fn fence_and_inspect(
+        &self,
+        id: &VolumeId,
+        fence: Fence,
+    ) -> Result<Option<Inspection>, VolumeError> {
+        self.look(id, words::fence(fence)).await
+    }
+
     async fn look(&self, id: &VolumeId, how: Work) -> Result<Option<Inspection>, VolumeError> {
         let node = self.nodes.of(id)?;
         let done = self.requests.carry_out(&node, id, how).await?;
@@ -255,8 +268,7 @@ impl Volumes for Cluster {
     }
 
     async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError> {
-        let node = self.nodes.of(id)?;
-        self.requests.carry_out(&node, id, words::fence(fence)).await.map(drop)
+        self.fence_and_inspect(id, fence).await.map(drop)
     }
 
     async fn inspect(&self, id: &VolumeId) -> Result<Option<Inspection>, VolumeError> {

@@ -85,7 +85,7 @@ pub enum Work {
     Release(Release),
     /// Make the volume gone and its bytes unreadable.
     Remove(Remove),
-    /// Say who may use the volume.
+    /// Say who may use the volume, and look at it then.
     Fence(FenceStatus),
     /// Look at the volume, whatever is known of it.
     Inspect(Inspect),

@@ -222,19 +222,18 @@ impl Asks {
     async fn have_done(&self, id: &VolumeId, wish: Wish) -> Result<Look, NotDone> {
         let done = async {
             match wish {
-                Wish::Fence(fence) if self.has_seen(id, &fence) => {}
-                Wish::Fence(fence) => self.cluster.fence(id, fence).await?,
-                Wish::Shrink { to, .. } => self.cluster.shrink(id, to).await.map(drop)?,
-                Wish::Release => self.cluster.release(id).await?,
-                Wish::Look => {}
-            }
-            match wish {
+                Wish::Fence(fence) if !self.has_seen(id, &fence) => {
+                    return self.cluster.fence_and_inspect(id, fence).await;
+                }
                 // Its pod has ended, and its kubelet unmounts what it had.
                 Wish::Fence(fence) if fence.lets() == Use::Read => {
-                    self.cluster.inspect_unused(id).await
+                    return self.cluster.inspect_unused(id).await;
                 }
-                _ => self.cluster.inspect(id).await,
+                Wish::Shrink { to, .. } => self.cluster.shrink(id, to).await.map(drop)?,
+                Wish::Release => self.cluster.release(id).await?,
+                Wish::Fence(_) | Wish::Look => {}
             }
+            self.cluster.inspect(id).await
         };
         // Nobody uses a volume that is not there.
         let fence = if let Wish::Fence(fence) = wish { fence } else { Fence::default() };

@@ -24,7 +24,7 @@ use crate::causes;
 use crate::cluster::{self, Guarded, Record as _, every, guarded, note_readable, note_unreadable};
 use crate::controllers::storage::StorageRecord;
 use crate::panics::caught;
-use crate::volume::{Fence, Growth, NodeKey, State, VolumeError, VolumeId, Volumes};
+use crate::volume::{Fence, Growth, NodeKey, State, Use, VolumeError, VolumeId, Volumes};
 
 /// Who writes the status, for the API server.
 pub(super) const WRITER: &str = "pliant-agent";
@@ -353,12 +353,18 @@ async fn do_work(
         Work::Remove(_) => volumes.remove(id).await.map(|()| Done::Well),
         Work::Fence(fence) if fence.state == FenceState::Unknown => Err(unknown("spec.work.fence")),
         Work::Unknown => Err(unknown("spec.work")),
-        Work::Fence(fence) => volumes.fence(id, Fence::from(fence)).await.map(|()| Done::Well),
-        Work::Inspect(_) => {
-            let seen = volumes.inspect(id).await?;
-            Ok(Done::Inspected(Box::new(cluster::inspection_status(seen.as_ref()))))
+        // Whoever fences it wants to know who uses it still.
+        Work::Fence(fence) => {
+            volumes.fence(id, Fence::from(fence)).await?;
+            look(volumes, id).await
         }
+        Work::Inspect(_) => look(volumes, id).await,
     }
+}
+
+async fn look(volumes: &dyn Volumes, id: &VolumeId) -> Result<Done, VolumeError> {
+    let seen = volumes.inspect(id).await?;
+    Ok(Done::Inspected(Box::new(cluster::inspection_status(seen.as_ref()))))
 }
 
 /// A newer controller asks for what this agent cannot do.
@@ -374,10 +380,15 @@ fn unknown(field: &str) -> VolumeError {
 
 /// Whether somebody has open what the work wants nobody to have.
 fn is_to_be_unused(work: &Work, done: &Result<Done, VolumeError>) -> bool {
+    let is_open = |seen: &InspectionStatus| seen.open_count.is_some_and(|count| count > 0);
     match (work, done) {
         (Work::Remove(_), Err(VolumeError::InUse { .. })) => true,
         (Work::Inspect(inspect), Ok(Done::Inspected(seen))) => {
-            inspect.until_unused && seen.open_count.is_some_and(|count| count > 0)
+            inspect.until_unused && is_open(seen)
+        }
+        // Its pod has ended, and its kubelet unmounts what it had.
+        (Work::Fence(fence), Ok(Done::Inspected(seen))) => {
+            Fence::from(fence).lets() == Use::Read && is_open(seen)
         }
         _ => false,
     }

@@ -80,25 +80,21 @@ fn answer(api: &FakeApi, play: &mut Play) -> bool {
     let mut asked = asked.filter(|one| !one.has_ended() && !is_left(one));
     let Some(mut request) = asked.next() else { return false };
     let volumes = on_nodes(api, play);
-    let volume = volumes.into_iter().find(|volume| volume.id == request.spec.volume);
-    let done = match (&request.spec.work, volume) {
-        (Work::Fence(fence), Some(volume)) => {
-            let now = play.fences.entry(volume.name).or_default();
+    let there = volumes.into_iter().find(|volume| volume.id == request.spec.volume);
+    let done = match (&request.spec.work, there) {
+        (Work::Fence(fence), Some(before)) => {
+            let now = play.fences.entry(before.name.clone()).or_default();
             let fence = Fence::from(fence);
             if fence.replaces(now) {
                 *now = fence;
-                json!({"phase": "Done"})
+                look(api, play, Some(&volume(&before.name, &before.id, play)))
             } else {
                 failed("Refused", "it came before")
             }
         }
         (Work::Shrink(wish), Some(volume)) => shrink(api, play, &volume, wish.to),
         (Work::Release(_), Some(volume)) => release(play, &volume.name),
-        (Work::Inspect(_), volume) => {
-            let open = volume.as_ref().map(|volume| open_count(api, play, &volume.name));
-            let seen = json!({"volume": volume, "mounted": false, "openCount": open});
-            json!({"phase": "Done", "inspection": seen})
-        }
+        (Work::Inspect(_), volume) => look(api, play, volume.as_ref()),
         _ => failed("NotFound", "there is no such volume"),
     };
     publish(api, play);
@@ -107,6 +103,13 @@ fn answer(api: &FakeApi, play: &mut Play) -> bool {
     request.status = Some(status);
     api.put(&request);
     true
+}
+
+/// The node looks at a volume.
+fn look(api: &FakeApi, play: &Play, volume: Option<&VolumeOnNode>) -> serde_json::Value {
+    let open = volume.map(|volume| open_count(api, play, &volume.name));
+    let seen = json!({"volume": volume, "mounted": false, "openCount": open});
+    json!({"phase": "Done", "inspection": seen})
 }
 
 /// The node shrinks a volume: ext4 only while nobody has it mounted.
