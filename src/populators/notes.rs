@@ -7,13 +7,14 @@ use kube::ResourceExt;
 
 use crate::api::{Filling, FillingPhase, Quantity};
 use crate::bytes::Bytes;
+use crate::cluster::KEPT_BY;
 use crate::populators::seen::{Seen, is_ending, uid};
 use crate::populators::steps::Step;
 use crate::populators::{PopulatorReason, Progress, SHOWN};
 
-/// How often progress is written at first, and how often at the least. Between these it is a quarter of the time that
-/// the filling has taken: each is three writes, to the source, the claim, and the PvcAutoscaler.
-const TELL_AT_FIRST: SignedDuration = SignedDuration::from_secs(5);
+/// How often progress is written at first, and how often at the least. Between these it is half of the time that the
+/// filling has taken: each is two writes, to the source, and to the claim or the PvcAutoscaler.
+const TELL_AT_FIRST: SignedDuration = SignedDuration::from_secs(10);
 const TELL_AT_LAST: SignedDuration = SignedDuration::from_secs(30);
 
 /// How long a pod may copy nothing before that is reported: a disk takes less to write what is in memory.
@@ -85,8 +86,12 @@ impl Seen {
         steps
     }
 
-    /// Show this on the claim, if it is not shown yet.
+    /// Show this on the claim, if it is not shown yet. Of one that is filled for a swap, people read that in the
+    /// status of the PvcAutoscaler.
     pub fn show(&self, text: String) -> Option<Step> {
+        if self.claim.labels().contains_key(KEPT_BY) {
+            return None;
+        }
         let shown = self.claim.annotations().get(SHOWN);
         (shown != Some(&text)).then_some(Step::Show(text))
     }
@@ -148,7 +153,7 @@ impl Seen {
     pub fn reschedule(&self, message: &str) -> Vec<Step> {
         let filling = self.filling(FillingPhase::Waiting);
         // What is waited for may take days: the longer it has taken, the seldomer it is tried.
-        let pause = self.quarter_since(filling.started_at.as_ref());
+        let pause = self.time_since(filling.started_at.as_ref()) / 4;
         let pause = pause.clamp(FIRST_PAUSE, LONGEST_PAUSE);
         let retry_at = self.now.checked_add(pause).ok().map(Time);
         let filling = Filling { retry_at, pod: None, ..filling };
@@ -158,12 +163,11 @@ impl Seen {
     /// How long progress that was told is new enough.
     pub fn pause_of_progress(&self) -> SignedDuration {
         let begun = self.told().and_then(|told| told.started_at.as_ref());
-        self.quarter_since(begun).clamp(TELL_AT_FIRST, TELL_AT_LAST)
+        (self.time_since(begun) / 2).clamp(TELL_AT_FIRST, TELL_AT_LAST)
     }
 
-    /// A quarter of the time since then.
-    fn quarter_since(&self, begun: Option<&Time>) -> SignedDuration {
-        begun.map_or(SignedDuration::ZERO, |Time(at)| self.now.duration_since(*at) / 4)
+    fn time_since(&self, begun: Option<&Time>) -> SignedDuration {
+        begun.map_or(SignedDuration::ZERO, |Time(at)| self.now.duration_since(*at))
     }
 
     /// Tell how far the pod is, if that was not told just now.

@@ -628,7 +628,7 @@ fn progress_is_told_every_few_seconds_and_less_often_the_longer_it_takes() {
             told.started_at = Some(Time(at(1000 - since)));
         })
     };
-    for (since, pause) in [(0, 5), (20, 5), (60, 15), (120, 30), (900, 30), (-60, 5)] {
+    for (since, pause) in [(0, 10), (20, 10), (40, 20), (60, 30), (900, 30), (-60, 10)] {
         assert_eq!(names(&plan(&told(pause - 1, since))), "", "after {since} s");
         assert_eq!(names(&plan(&told(pause, since))), "Note Filling, Show", "after {since} s");
     }
