@@ -96,8 +96,8 @@ impl Keeper {
                 Some(claim) => self.hold(claim).await,
                 None => Ok(()),
             },
-            Step::LetGo { claim, keeps_volume } => match seen.claim(&claim) {
-                Some(claim) => self.release(claim, keeps_volume).await,
+            Step::LetGo { claim, keeps_volume, superseded_by } => match seen.claim(&claim) {
+                Some(claim) => self.release(claim, keeps_volume, superseded_by.as_deref()).await,
                 None => Ok(()),
             },
             Step::TellSmaller { claim, to } => match seen.claim(&claim) {

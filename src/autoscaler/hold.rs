@@ -18,7 +18,7 @@ use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{is_ending, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
-use crate::autoscaler::{AutoscalerReason, WRITER};
+use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY, WRITER};
 use crate::causes;
 use crate::cluster::{
     ClaimSummary, HELD_BY_SWAP as SWAP, OnceEvent, PodSummary, caught_in_time, list,
@@ -83,7 +83,7 @@ impl Turn<'_> {
         let held = all.filter(|name| self.seen.claim(name).is_some_and(is_held));
         let steps = held.map(|name| {
             let keeps_volume = *name == self.entry.active_claim;
-            Step::LetGo { claim: name.clone(), keeps_volume }
+            Step::LetGo { claim: name.clone(), keeps_volume, superseded_by: None }
         });
         self.steps.extend(steps.collect::<Vec<_>>());
     }
@@ -129,7 +129,8 @@ impl Keeper {
     pub(super) async fn hold(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
         // One that its tenant wrote is written once more, which asks whether the claim has changed.
         let others = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
-        self.write_finalizers(claim, others.chain([SWAP]).collect()).await?;
+        let finalizers: Vec<&str> = others.chain([SWAP]).collect();
+        self.write_metadata(claim, json!({ "finalizers": finalizers })).await?;
         if let Some(pv) = self.pv_of(claim).await?.filter(|pv| !is_marked_for(pv, claim)) {
             let spec = pv.spec.as_ref();
             let policy = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_ref());
@@ -143,18 +144,23 @@ impl Keeper {
 
     /// Let a claim go, and keep its volume if a swap held the claim, that was deleted, and no status says that another
     /// one has taken its place. What the claim itself says of that its tenant can write. Any other volume has its own
-    /// policy again.
+    /// policy again. Where another claim has taken its place, the claim says so from now on.
     pub(super) async fn release(
         &self,
         claim: &PersistentVolumeClaim,
         keeps_volume: bool,
+        superseded_by: Option<&str>,
     ) -> Result<(), kube::Error> {
         self.unmark(claim, keeps_volume).await?;
         if !is_held(claim) {
             return Ok(()); // Its tenant took it off.
         }
         let finalizers = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
-        self.write_finalizers(claim, finalizers.collect()).await
+        let mut metadata = json!({ "finalizers": finalizers.collect::<Vec<_>>() });
+        if let Some(by) = superseded_by {
+            metadata["annotations"] = json!({ SUPERSEDED_BY: by });
+        }
+        self.write_metadata(claim, metadata).await
     }
 
     /// Write on the PersistentVolume of a claim that no swap holds the claim any more.
@@ -232,16 +238,15 @@ impl Keeper {
         writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
     }
 
-    async fn write_finalizers(
+    /// Write metadata onto a claim that is as it was seen.
+    async fn write_metadata(
         &self,
         claim: &PersistentVolumeClaim,
-        finalizers: Vec<&str>,
+        mut metadata: Value,
     ) -> Result<(), kube::Error> {
-        let metadata = &claim.metadata;
-        let patch = json!({"metadata": {
-            "uid": metadata.uid, "resourceVersion": metadata.resource_version,
-            "finalizers": finalizers,
-        }});
+        metadata["uid"] = json!(claim.metadata.uid);
+        metadata["resourceVersion"] = json!(claim.metadata.resource_version);
+        let patch = json!({ "metadata": metadata });
         let api = self.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
         writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), WRITER).await
     }
@@ -281,7 +286,7 @@ impl Keeper {
             return Ok(false);
         };
         tracing::info!("no swap knows of a claim that is held");
-        self.release(&there, true).await?;
+        self.release(&there, true, None).await?;
         Ok(true)
     }
 }

@@ -51,9 +51,12 @@ impl Turn<'_> {
             }
             Before::Waits => self.wait_ahead(filling),
             // The pod may have run for long since the swap began.
-            Before::Nothing(_) if self.waits_for_siblings() || self.waits_for_others() => {}
             // From the stop on nothing else would keep it.
-            Before::Nothing(_) if !self.holds(&from) => {}
+            Before::Nothing(_)
+                if self.waits_for_siblings() || self.waits_for_others() || !self.holds(&from) =>
+            {
+                self.tell_that_pod_runs();
+            }
             Before::Nothing(cold) => self.stop(cold, filling.ahead.as_ref()),
             Before::Never(why) => self.give_up(&why),
             Before::Failed => self.fail(filling),
@@ -125,6 +128,11 @@ impl Turn<'_> {
         let swap = self.swap_mut();
         swap.phase = if is_hot { SwapPhase::HotCopy } else { SwapPhase::Planned };
         (swap.progress, swap.message) = (filling.progress, waits.map(|text| bounded(&text)));
+        self.tell_that_pod_runs();
+    }
+
+    fn tell_that_pod_runs(&mut self) {
+        let Some(swap) = &self.entry.swap else { return };
         let said = swap.progress.clone().or_else(|| swap.message.clone());
         let said = said.unwrap_or_else(|| format!("{:?}", swap.phase));
         self.says.progress = Some(format!("pod {} runs, {said}", self.pod()));

@@ -30,7 +30,7 @@ pub(super) enum Step {
     /// Keep the old claim of a swap from going, whoever deletes it.
     Hold { claim: String },
     /// Let a claim go that was held; its volume stays if it has the only copy and the claim was deleted.
-    LetGo { claim: String, keeps_volume: bool },
+    LetGo { claim: String, keeps_volume: bool, superseded_by: Option<String> },
     /// Have a claim get the volume of another one under its own name, and that one its.
     Exchange { claim: String, copy: String },
     /// Tell a claim and its PersistentVolume that the volume is smaller.

@@ -144,7 +144,10 @@ impl Turn<'_> {
             }
             self.tell_of_filling(&filling);
             self.report_slow_binding(&filling);
-            self.go_on(SwapPhase::FinalCopy, filling.progress, filling.message);
+            // It is told of a source that is paused, which this swap has done, until that is looked at once more.
+            let paused = PopulatorReason::SourcePaused.to_string();
+            let waits = filling.message.filter(|_| filling.reason != Some(paused));
+            self.go_on(SwapPhase::FinalCopy, filling.progress, waits);
             self.steps.extend(is_paused.then_some(Step::StartCopy { claim: name }));
         } else {
             let waits = self.says.problem.clone().map(|(_, message)| message);
@@ -553,8 +556,19 @@ impl Turn<'_> {
             let Some(claim) = there else { return false };
             let is_needed = needed.contains(&old.claim);
             if !is_needed && !claim.annotations().contains_key(SUPERSEDED_BY) {
-                let (claim, by) = (old.claim.clone(), active.clone());
-                steps.push(Step::Supersede { claim, by });
+                // Of one that is let go, too, that is one write: the first of two would make the second one stale.
+                let let_go = steps.iter_mut().find_map(|step| match step {
+                    Step::LetGo { claim, superseded_by, .. } if *claim == old.claim => {
+                        Some(superseded_by)
+                    }
+                    _ => None,
+                });
+                if let Some(superseded_by) = let_go {
+                    *superseded_by = Some(active.clone());
+                } else {
+                    let (claim, by) = (old.claim.clone(), active.clone());
+                    steps.push(Step::Supersede { claim, by });
+                }
             }
             if seen.clock != ClockSeen::Agrees {
                 return true;

@@ -84,7 +84,7 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
         match &role.leader_election_namespace {
             Some(namespace) => {
                 let lease = Candidate::new(&client, namespace, LEASE, &identity()?);
-                lease.lead(&stop, loops).await;
+                Box::pin(lease.lead(&stop, loops)).await;
             }
             None => loops(stop.clone()).await,
         }

@@ -584,3 +584,21 @@ fn a_source_that_is_deleted_when_its_claim_is_filled_is_needed_no_more() {
         });
     }
 }
+
+/// As many as the crash points of a swap: `api_writes_per_swap` of the figures is what they become on a cluster.
+#[test]
+fn a_swap_asks_for_few_writes() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({"retention": "1s"}));
+        world.settled("1/1").await;
+        world.write();
+        world.api.forget_writes();
+        world.want("2Gi", "ssd", &json!({"retention": "1s"}));
+        world.settled("1/1").await;
+        world.rest().await;
+        let writes = world.api.writes();
+        assert!(writes.len() <= 57, "{}: {writes:#?}", writes.len());
+    });
+}

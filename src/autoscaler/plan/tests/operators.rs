@@ -128,7 +128,12 @@ impl World {
                 claim.is_volume_kept = true;
                 claim.has_finalizer |= !claim.is_ending;
             }),
-            Step::LetGo { claim, keeps_volume } => self.let_claim_go(&claim, keeps_volume),
+            Step::LetGo { claim, keeps_volume, superseded_by } => {
+                self.let_claim_go(&claim, keeps_volume);
+                if superseded_by.is_some() {
+                    self.mark(&claim, true, marks);
+                }
+            }
             Step::Mark { .. } | Step::DropNotes { .. } | Step::Count { .. } | Step::Tell { .. } => {
             }
         }
