@@ -8,6 +8,8 @@ pub mod controller;
 pub mod identity;
 mod kubelet;
 pub mod node;
+#[cfg(feature = "otlp")]
+mod parent;
 pub mod parse;
 pub mod registration;
 mod reply;

@@ -46,9 +46,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tonic::", &["csi", "trial"]),
     ("prost::", &["csi"]),
     ("prost_types::", &["csi"]),
-    ("opentelemetry::", &["run"]),
+    ("opentelemetry::", &["csi", "run"]),
     ("opentelemetry_otlp::", &["run"]),
-    ("opentelemetry_sdk::", &["run"]),
+    ("opentelemetry_sdk::", &["csi", "run"]),
     ("prometheus_client::", &["metrics"]),
     ("axum::", &["admission", "metrics", "testing"]),
     (

@@ -111,7 +111,7 @@ where
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let call = Call::begin(&self.layer, request.uri().path());
+        let call = Call::begin(&self.layer, &request);
         let span = call.span.clone();
         let reply = span.in_scope(|| self.inner.call(request));
         let answered = async move {
@@ -143,11 +143,13 @@ struct Call {
 }
 
 impl Call {
-    fn begin(layer: &RpcLayer, path: &str) -> Self {
-        let path = path.trim_start_matches('/');
+    fn begin(layer: &RpcLayer, asked: &http::Request<Body>) -> Self {
+        let path = asked.uri().path().trim_start_matches('/');
         let method: String = path.chars().take(LONGEST_NAME).collect();
         let method = method.trim_start_matches("csi.v1.").to_owned();
         let request = layer.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        #[cfg(feature = "otlp")]
+        let _part_of = super::parent::of(asked.headers()).attach();
         // At the highest level, so that no filter separates a line from its call.
         let span = tracing::error_span!("rpc", method, request, volume = tracing::field::Empty);
         Call {

@@ -21,7 +21,7 @@ use pliant::csi::pb;
 use pliant::csi::pb::controller_client::ControllerClient;
 use pliant::csi::pb::identity_client::IdentityClient;
 use tonic::Code;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 
 /// How long a driver may take to serve, in milliseconds.
 const START: u16 = 30_000;
@@ -78,21 +78,26 @@ impl Served {
     /// What it answers: a call that looks, and one that changes something.
     fn answers(&self) -> (Code, Code) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let socket = format!("unix://{}", self.dir.path().join("csi.sock").display());
         runtime.block_on(async {
-            let endpoint = Endpoint::from_shared(socket).unwrap();
-            let channel = loop {
-                match endpoint.connect().await {
-                    Ok(channel) => break channel,
-                    Err(_) => tokio::task::yield_now().await, // It is bound, and listens in a moment.
-                }
-            };
+            let channel = self.channel().await;
             let looked = IdentityClient::new(channel.clone()).probe(pb::ProbeRequest {}).await;
             let create = pb::CreateVolumeRequest { name: "a".to_owned(), ..Default::default() };
             let made = ControllerClient::new(channel).create_volume(create).await;
             let code = |error: tonic::Status| error.code();
             (looked.map_or_else(code, |_| Code::Ok), made.map_or_else(code, |_| Code::Ok))
         })
+    }
+
+    /// A connection to its socket.
+    async fn channel(&self) -> Channel {
+        let socket = format!("unix://{}", self.dir.path().join("csi.sock").display());
+        let endpoint = Endpoint::from_shared(socket).unwrap();
+        loop {
+            match endpoint.connect().await {
+                Ok(channel) => break channel,
+                Err(_) => tokio::task::yield_now().await, // It is bound, and listens in a moment.
+            }
+        }
     }
 
     /// How many lines of its log it says are lost.

@@ -91,6 +91,18 @@ impl Served {
         let ended = self.child.wait().unwrap();
         (begun.elapsed(), ended.success())
     }
+
+    /// What it answers to a caller that says in which span it calls.
+    fn answers_in(&self, parent: &str) -> Code {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut request = Request::new(pb::ProbeRequest {});
+        request.metadata_mut().insert("traceparent", parent.parse().unwrap());
+        request.metadata_mut().insert("tracestate", "theirs=1".parse().unwrap());
+        runtime.block_on(async {
+            let answer = IdentityClient::new(self.channel().await).probe(request).await;
+            answer.map_or_else(|error| error.code(), |_| Code::Ok)
+        })
+    }
 }
 
 #[test]
@@ -118,6 +130,29 @@ fn a_call_is_a_span_with_its_method_request_volume_and_answer() {
     assert_eq!(value(answered, "code").as_deref(), Some("INVALID_ARGUMENT"));
     assert_eq!(value(&resource, "service.name").as_deref(), Some("pliant-standalone"));
     assert_eq!(value(&resource, "service.version").as_deref(), Some(env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_call_is_part_of_the_trace_of_its_caller_unless_that_is_malformed() {
+    let (address, received) = collector();
+    let Some(mut served) = told_to_send(address, &[], Stdio::null()) else { return };
+    let trace = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes();
+    for parent in [
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333x-01",
+    ] {
+        assert_eq!(served.answers_in(parent), Code::Ok);
+    }
+    assert!(served.end().1);
+    let batches: Vec<_> = received.try_iter().collect();
+    let all: Vec<&Span> = batches.iter().flat_map(spans).collect();
+    let [part, own] = all[..] else { panic!("{all:?}") };
+    assert_eq!(part.trace_id, trace);
+    assert_eq!(part.parent_span_id, 0xb7ad_6b71_6920_3331_u64.to_be_bytes());
+    assert_eq!(part.trace_state, "theirs=1");
+    assert_ne!(own.trace_id, trace);
+    assert!(own.parent_span_id.is_empty() || own.parent_span_id == [0; 8], "{own:?}");
+    assert_eq!(own.trace_state, "");
 }
 
 #[test]
