@@ -108,8 +108,9 @@ impl Served {
 #[test]
 fn a_call_is_a_span_with_its_method_request_volume_and_answer() {
     let (address, received) = collector();
-    let often = ("OTEL_BSP_SCHEDULE_DELAY", "10");
-    let Some(served) = told_to_send(address, &[often], Stdio::null()) else { return };
+    let variables =
+        [("OTEL_BSP_SCHEDULE_DELAY", "10"), ("OTEL_RESOURCE_ATTRIBUTES", "k8s.node.name=alpha")];
+    let Some(served) = told_to_send(address, &variables, Stdio::null()) else { return };
     assert_eq!(served.answers(), (Code::Ok, Code::InvalidArgument));
     let is_made = |span: &Span| {
         let method = value(&span.attributes, "method");
@@ -130,6 +131,7 @@ fn a_call_is_a_span_with_its_method_request_volume_and_answer() {
     assert_eq!(value(answered, "code").as_deref(), Some("INVALID_ARGUMENT"));
     assert_eq!(value(&resource, "service.name").as_deref(), Some("pliant-standalone"));
     assert_eq!(value(&resource, "service.version").as_deref(), Some(env!("CARGO_PKG_VERSION")));
+    assert_eq!(value(&resource, "k8s.node.name").as_deref(), Some("alpha"));
 }
 
 #[test]
@@ -153,6 +155,16 @@ fn a_call_is_part_of_the_trace_of_its_caller_unless_that_is_malformed() {
     assert_ne!(own.trace_id, trace);
     assert!(own.parent_span_id.is_empty() || own.parent_span_id == [0; 8], "{own:?}");
     assert_eq!(own.trace_state, "");
+}
+
+#[test]
+fn a_variable_says_which_spans_are_sent() {
+    let (address, received) = collector();
+    let none = ("OTEL_TRACES_SAMPLER", "always_off");
+    let Some(mut served) = told_to_send(address, &[none], Stdio::null()) else { return };
+    assert_eq!(served.answers(), (Code::Ok, Code::InvalidArgument));
+    assert!(served.end().1);
+    assert!(received.try_recv().is_err());
 }
 
 #[test]
