@@ -426,7 +426,9 @@ fn the_image_installs_what_doctor_asks_for() {
 #[test]
 fn the_scripts_of_the_image_are_shell() {
     let dockerfile = read("Dockerfile");
-    for script in ["e2e/image/install", "e2e/image/build", "docs/figures", "docs/records"] {
+    for script in
+        ["e2e/image/install", "e2e/image/build", "docs/figures", "docs/records", "docs/surface"]
+    {
         let checked = Command::new("sh").arg("-n").arg(script).status().unwrap();
         assert!(checked.success(), "{script}");
     }
