@@ -1,5 +1,5 @@
-//! Archives are fetched by https from a server whose authority the chart names, and by a proxy that it names. No other
-//! test may run: the chart is upgraded for it.
+//! Archives are fetched by https from a server whose authority the chart names, and by a proxy that it names; by pods
+//! whose image comes from a registry that wants a password. No other test may run: the chart is upgraded for it.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::api::{DeleteParams, PostParams};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use pliant::api::ArchivePopulator;
 use pliant::certificates::{Authority, Lasting, Usage};
 use rustls::crypto::ring;
@@ -20,11 +21,12 @@ use sha2::{Digest, Sha256};
 
 use crate::calls::install;
 use crate::populators::tar;
+use crate::registry;
 use crate::upgrade::roll_back;
 use crate::world::{World, run};
 
 /// Where pods reach the network in which this runs; the API server is there too.
-const HERE: &str = "192.168.77.1";
+pub const HERE: &str = "192.168.77.1";
 
 /// A name that the proxy alone knows.
 const HIDDEN: &str = "files.invalid";
@@ -40,7 +42,7 @@ fn serve(authority: &Authority, host: &str, archive: &[u8]) -> u16 {
     let length = archive.len();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
     let answer = [head.as_bytes(), archive].concat();
-    listen(move |stream| {
+    listen(0, move |stream| {
         let connection = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
         let mut stream = StreamOwned::new(connection, stream);
         head_of(&mut stream)?;
@@ -54,7 +56,7 @@ fn serve(authority: &Authority, host: &str, archive: &[u8]) -> u16 {
 fn proxy(to: u16) -> (u16, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let notes = asked.clone();
-    let port = listen(move |mut stream| {
+    let port = listen(0, move |mut stream| {
         let head = head_of(&mut stream)?;
         notes.lock().unwrap().push(head.lines().next().unwrap_or_default().to_owned());
         let target = TcpStream::connect((HERE, to))?;
@@ -72,8 +74,12 @@ fn proxy(to: u16) -> (u16, Arc<Mutex<Vec<String>>>) {
     (port, asked)
 }
 
-fn listen(answer: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static) -> u16 {
-    let listener = TcpListener::bind((HERE, 0)).expect("run by e2e/cluster/with");
+/// Serve on a port, or on any one for 0; which one that is.
+pub fn listen(
+    port: u16,
+    answer: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static,
+) -> u16 {
+    let listener = TcpListener::bind((HERE, port)).expect("run by e2e/cluster/with");
     let port = listener.local_addr().unwrap().port();
     let answer = Arc::new(answer);
     thread::spawn(move || {
@@ -86,7 +92,8 @@ fn listen(answer: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static) 
     port
 }
 
-fn head_of(stream: &mut impl Read) -> io::Result<String> {
+/// Read the head of a request.
+pub fn head_of(stream: &mut impl Read) -> io::Result<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
         stream.read_exact(&mut byte)?;
@@ -107,6 +114,20 @@ impl World {
     }
 }
 
+impl World {
+    /// Have the pods of a namespace be able to pull from the registry.
+    async fn allow_pulls(&self, namespace: &str) {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "registry"},
+            "type": "kubernetes.io/dockerconfigjson",
+            "stringData": {".dockerconfigjson": registry::credentials()},
+        });
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let params = PatchParams::apply("pliant-test");
+        secrets.patch("registry", &params, &Patch::Apply(secret)).await.unwrap();
+    }
+}
+
 #[test]
 fn an_archive_is_fetched_from_a_server_of_the_authority_that_the_chart_names() {
     run("fetches", |world| async move {
@@ -119,7 +140,8 @@ fn an_archive_is_fetched_from_a_server_of_the_authority_that_the_chart_names() {
         let (by, asked) = proxy(serve(&authority, HIDDEN, &archive));
         let class = world.class_that_binds_at_once(json!({"pool": "fast"})).await;
 
-        world.fetched_archive("direct", &format!("https://{HERE}:{direct}/a.tar"), &archive).await;
+        let url = format!("https://{HERE}:{direct}/a.tar");
+        world.fetched_archive("direct", &url, &archive).await;
         world.claim_from("refused", &class, "64Mi", "ArchivePopulator", "direct").await;
         world.until_told("refused", "FillRetried", 1).await;
         let told = world.events("refused").await;
@@ -136,7 +158,17 @@ fn an_archive_is_fetched_from_a_server_of_the_authority_that_the_chart_names() {
         let proxy = format!("populator.proxy.httpsProxy=http://{HERE}:{by}");
         let direct = format!("populator.proxy.noProxy={HERE}/32");
         let labels = "populator.labels.team=storage";
-        install(&["--set-file", &bundle, "--set", &proxy, "--set", &direct, "--set", labels]).await;
+        registry::serve();
+        world.allow_pulls("pliant-system").await;
+        let image = format!("image.repository={}", registry::image());
+        let values = [&proxy, &direct, labels, &image, "imagePullSecrets[0].name=registry"];
+        let values = values.into_iter().flat_map(|value| ["--set", value]);
+        install(&["--set-file", &bundle].into_iter().chain(values).collect::<Vec<_>>()).await;
+        world.allow_pulls(&world.name).await;
+        // The nodes have the image by then. Their kubelets (KEP-2535) let no pod have it who may not pull it.
+        let other = world.beside("other").await;
+        other.fetched_archive("direct", &url, &archive).await;
+        other.claim_from("waits", &class, "64Mi", "ArchivePopulator", "direct").await;
         world.fetched_archive("hidden", &format!("https://{HIDDEN}/b.tar"), &archive).await;
         for source in ["direct", "hidden"] {
             world.claim_from(source, &class, "64Mi", "ArchivePopulator", source).await;
@@ -145,6 +177,12 @@ fn an_archive_is_fetched_from_a_server_of_the_authority_that_the_chart_names() {
             let read = world.exec(&format!("app-{source}"), "cat /data/hello").await;
             assert_eq!(read, "kept", "{source}");
         }
+        other.until_told("waits", "FillPodWaits", 1).await;
+        let told = other.events("waits").await;
+        let said = told.iter().find(|(reason, _)| reason == "FillPodWaits").unwrap();
+        assert!(said.1.contains("Image") && said.1.contains("kubectl get secret -n"), "{said:?}");
+        let claims = other.api::<PersistentVolumeClaim>();
+        claims.delete("waits", &DeleteParams::default()).await.unwrap();
         assert_eq!(*asked.lock().unwrap(), [format!("CONNECT {HIDDEN}:443 HTTP/1.1")]);
         roll_back().await;
     });

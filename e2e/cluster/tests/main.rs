@@ -33,6 +33,7 @@ mod people;
 mod pools;
 mod populators;
 mod postgresql;
+mod registry;
 mod room;
 mod sizes;
 mod storm;

@@ -69,6 +69,13 @@ pub async fn pauses(world: &World, figures: &mut Figures) {
     fill(world, 0, SMALL).await;
     for (busy, of) in [(false, "idle"), (true, "busy")] {
         let cold = there_and_back(world, How::Cold, busy).await;
+        if !busy {
+            // Of a larger claim progress is written more often.
+            figures.tell("api_writes_per_swap", cold.writes.values().sum());
+            for (Writing { verb, resource, part }, count) in &cold.writes {
+                println!("  {count:6.1} {verb} {resource} {part}");
+            }
+        }
         let all = there_and_back(world, How::Hot, busy).await;
         let changed = there_and_back(world, How::HotCompared, busy).await;
         println!(
@@ -83,10 +90,6 @@ pub async fn pauses(world: &World, figures: &mut Figures) {
     figures.tell("swap_pause_seconds_cold", cold.pause);
     figures.tell("swap_pause_seconds_hot", hot.pause);
     figures.tell("swap_pause_hot_percent_of_cold", 100.0 * hot.pause / cold.pause);
-    figures.tell("api_writes_per_swap", cold.writes.values().sum());
-    for (Writing { verb, resource, part }, count) in &cold.writes {
-        println!("  {count:6.1} {verb} {resource} {part}");
-    }
     world.end_workload().await;
 }
 
