@@ -2,6 +2,8 @@
 
 #![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
 
+mod reasons;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -195,13 +197,7 @@ fn reasons() -> BTreeSet<String> {
     let ours = EventReason::ALL.map(|reason| reason.to_string());
     let populators = PopulatorReason::ALL.map(|reason| reason.to_string());
     let autoscalers = AutoscalerReason::ALL.map(|reason| reason.to_string());
-    let of_any = [
-        pliant::cluster::INTERNAL_ERROR,
-        pliant::cluster::NAMESPACE_TOO_LARGE,
-        pliant::cluster::OBJECT_UNREADABLE,
-        pliant::controllers::topology::TOPOLOGY_KEY_UNKNOWN,
-    ];
-    let of_any = of_any.map(str::to_owned);
+    let of_any = reasons::OF_ANY_OBJECT.map(str::to_owned);
     ours.into_iter().chain(populators).chain(autoscalers).chain(of_any).collect()
 }
 

@@ -1,5 +1,7 @@
 //! One file lists all that people and programs can name, so that each change of it is a line of a diff.
 
+mod reasons;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -270,13 +272,7 @@ fn events() -> BTreeSet<String> {
     });
     let autoscalers =
         AutoscalerReason::ALL.map(|reason| format!("{reason} {}", level(reason.is_warning())));
-    let of_any = [
-        pliant::cluster::INTERNAL_ERROR,
-        pliant::cluster::NAMESPACE_TOO_LARGE,
-        pliant::cluster::OBJECT_UNREADABLE,
-        pliant::controllers::topology::TOPOLOGY_KEY_UNKNOWN,
-    ];
-    let of_any = of_any.map(str::to_owned);
+    let of_any = reasons::OF_ANY_OBJECT.map(str::to_owned);
     nodes.into_iter().chain(populators).chain(autoscalers).chain(of_any).collect()
 }
 
