@@ -283,15 +283,15 @@ impl Ailment {
     /// All reasons.
     pub const REASONS: [&'static str; 11] = [
         "DiskMissing",
-        "DiskNotBelieved",
+        "DiskNotTrusted",
         "FilesystemErrors",
         "FilesystemReadOnly",
-        "FilesystemSmaller",
-        "GroupFrozen",
-        "GroupUnavailable",
+        "FilesystemResizePending",
+        "VolumeGroupNotChangeable",
+        "VolumeGroupUnavailable",
         "PoolNotConfigured",
-        "PoolNotWhole",
-        "Suspended",
+        "PoolIncomplete",
+        "VolumeSuspended",
         "VolumeUnreadable",
     ];
 

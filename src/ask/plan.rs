@@ -361,7 +361,7 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
             (Procedure::Shrink, Some(change))
         }
         Some((Drift::Shrink(change) | Drift::Swap(change), _)) => (Procedure::Swap, Some(change)),
-        Some((Drift::WrongMode, _)) => (Procedure::Impossible, None),
+        Some((Drift::VolumeModeMismatch, _)) => (Procedure::Impossible, None),
     };
     let for_pod = (by == Procedure::Shrink && shrinks == Some(Shrinks::Unmounted))
         .then(|| "while no pod has it".to_owned());

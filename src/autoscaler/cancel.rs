@@ -62,10 +62,10 @@ impl AutoscalerReason {
         let named = filling.reason.as_deref()?;
         let known = PopulatorReason::ALL.into_iter().find(|one| one.to_string() == named)?;
         Some(match known {
-            PopulatorReason::FillPodWaits => AutoscalerReason::FillPodWaits,
-            PopulatorReason::FillRefused => AutoscalerReason::FillRefused,
-            PopulatorReason::FillRescheduled => AutoscalerReason::FillRescheduled,
-            PopulatorReason::FillRetried => AutoscalerReason::FillRetried,
+            PopulatorReason::PopulatorPodPending => AutoscalerReason::PopulatorPodPending,
+            PopulatorReason::PopulatorCreationError => AutoscalerReason::PopulatorCreationError,
+            PopulatorReason::PopulatorRescheduled => AutoscalerReason::PopulatorRescheduled,
+            PopulatorReason::PopulatorRetrying => AutoscalerReason::PopulatorRetrying,
             PopulatorReason::SourceInUse => AutoscalerReason::ClaimInUse,
             PopulatorReason::VolumeNotFenced => AutoscalerReason::VolumeNotFenced,
             _ => return None,

@@ -40,7 +40,7 @@ fn stalled(status: &PvcAutoscalerStatus) -> Judged {
         },
         (None, _) => Judged {
             is_so: false,
-            reason: "NothingInTheWay".to_owned(),
+            reason: "Progressing".to_owned(),
             message: "nothing keeps the claims from becoming as they are wanted".to_owned(),
         },
     }
@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn claims_are_ready_when_they_are_settled_and_stalled_when_something_is_in_the_way() {
         let told = |text: &str| Some(text.to_owned());
-        let free = "Stalled=False NothingInTheWay: nothing keeps the claims from becoming as they are wanted";
+        let free =
+            "Stalled=False Progressing: nothing keeps the claims from becoming as they are wanted";
         let settled = PvcAutoscalerStatus {
             phase: AutoscalerPhase::Settled,
             claims: "3/3".to_owned(),
@@ -100,7 +101,7 @@ mod tests {
         let mut status = PvcAutoscalerStatus { observed_generation: 1, ..Default::default() };
         status.conditions = conditions(&status, &at(1));
         status.observed_generation = 2;
-        status.reason = Some("ClassMissing".to_owned());
+        status.reason = Some("StorageClassNotFound".to_owned());
         status.conditions = conditions(&status, &at(2));
         let times: Vec<i64> =
             status.conditions.iter().map(|one| one.last_transition_time.0.as_second()).collect();

@@ -48,15 +48,15 @@ impl Turn<'_> {
             Some(Resize::Shrink(to)) => {
                 match self.holds_back(may_stop).or_else(|| self.doubt(claim)) {
                     Some(held) => why = format!("{why}; not yet: {held}"),
-                    None => self.resize(claim, AutoscalerReason::ClaimShrinks, to, &why),
+                    None => self.resize(claim, AutoscalerReason::AutoscaleShrink, to, &why),
                 }
             }
             Some(Resize::Grow(to)) => match self.doubt(claim) {
                 Some(doubt) => why = format!("{why}; not yet: {doubt}"),
-                None => self.resize(claim, AutoscalerReason::ClaimGrows, to, &why),
+                None => self.resize(claim, AutoscalerReason::AutoscaleExpand, to, &why),
             },
             Some(Resize::Lower(to)) => {
-                self.resize(claim, AutoscalerReason::GrowthRefused, to, &why);
+                self.resize(claim, AutoscalerReason::ExpansionFailed, to, &why);
             }
         }
         self.entry.decision = Some(bounded(&why));
@@ -81,7 +81,7 @@ impl Turn<'_> {
         let message = format!(
             "claim {name} was to become another size by what its node told last, and that does not answer: {why}"
         );
-        self.wait(AutoscalerReason::UsageStale, message);
+        self.wait(AutoscalerReason::StaleUsageMetrics, message);
         Some(format!("its node does not answer: {why}"))
     }
 
@@ -194,6 +194,6 @@ impl Turn<'_> {
             "claim {name} has {has} and cannot grow to {wants}: {words}; make room for it, or ask for less \
              in the template, and for more than {has}"
         );
-        self.wait(AutoscalerReason::GrowthRefused, message);
+        self.wait(AutoscalerReason::ExpansionFailed, message);
     }
 }

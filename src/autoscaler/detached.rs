@@ -163,7 +163,7 @@ impl Keeper {
         let text = format!(
             "pod {pod_name} waits: claim {name} was made for a PvcAutoscaler that was deleted, and nothing proves that it has all that the pod has written: create that PvcAutoscaler again, and the pod gets the claim that has all of it; or delete the pod and have it name the claim that it had before"
         );
-        let reason = AutoscalerReason::ClaimAmbiguous;
+        let reason = AutoscalerReason::AmbiguousClaimName;
         let event = OnceEvent::of(pod, (reason, reason.is_warning()), &name, &text);
         event.write(&self.client, WRITER).await?;
         Ok(true)

@@ -22,7 +22,7 @@ pub(crate) enum Drift {
     /// It has to be another claim: what changes, for people.
     Swap(String),
     /// No claim can be made of it that is as it is wanted.
-    WrongMode,
+    VolumeModeMismatch,
     /// A size of it cannot be read, so that nothing is known of how it differs.
     Unreadable(UnreadableSize),
 }
@@ -57,7 +57,7 @@ impl Drift {
         let spec = claim.spec.clone().unwrap_or_default();
         let is_block = spec.volume_mode.as_deref() == Some("Block");
         if is_block != (wanted.volume_mode.unwrap_or_default() == VolumeMode::Block) {
-            return Drift::WrongMode;
+            return Drift::VolumeModeMismatch;
         }
         let mut changes = Vec::new();
         let (has, capacity, refusal) = match (ClaimSizes::of(claim), refusal(claim)) {
@@ -202,7 +202,7 @@ mod tests {
                 swap("attributes none → gold"),
             ),
             ("4Gi", json!({"volumeMode": "Filesystem"}), true, Drift::None),
-            ("4Gi", json!({"volumeMode": "Block"}), true, Drift::WrongMode),
+            ("4Gi", json!({"volumeMode": "Block"}), true, Drift::VolumeModeMismatch),
         ] {
             let drift = Drift::of(
                 &claim(has),

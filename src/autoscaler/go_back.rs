@@ -100,7 +100,7 @@ impl Turn<'_> {
     /// Say what would be done, or why nothing is.
     pub(super) fn tell_of_return(&mut self) {
         if let Some(why) = self.obstacle_to_return() {
-            return self.wait(AutoscalerReason::RollBackWaits, why);
+            return self.wait(AutoscalerReason::RollbackPending, why);
         }
         let is_recommended = self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend;
         self.says.phase = Some(if is_recommended {
@@ -161,9 +161,9 @@ impl Turn<'_> {
             return;
         };
         let message = self.too_late_to_return(late, generation);
-        self.tell(AutoscalerReason::RollBackWaits, &late.to_string(), message.clone());
+        self.tell(AutoscalerReason::RollbackPending, &late.to_string(), message.clone());
         match self.says.problem.take() {
-            None => self.wait(AutoscalerReason::RollBackWaits, message),
+            None => self.wait(AutoscalerReason::RollbackPending, message),
             Some((reason, why)) => self.wait(reason, format!("{why}; {message}")),
         }
     }
@@ -259,7 +259,7 @@ impl Turn<'_> {
              `kubectl delete pvc {active}`",
             self.pod()
         );
-        self.wait(AutoscalerReason::ClaimTaken, message);
+        self.wait(AutoscalerReason::ClaimConflict, message);
     }
 
     /// Why a pod gets again what it had before, although no person has asked for that.
@@ -345,7 +345,7 @@ impl Turn<'_> {
             self.note_stopped();
             self.swap_mut().stopped_at = Some(Time(self.seen.now));
             let text = self.what_is_left(&to);
-            self.tell(AutoscalerReason::SwapBegun, &self.attempt(), text);
+            self.tell(AutoscalerReason::SwapStarted, &self.attempt(), text);
         }
         let has_other = !self.has_lost_claim();
         if let Some(why) = self.returns_too_slowly(&from).filter(|_| is_begun && has_other) {

@@ -101,17 +101,17 @@ impl Turn<'_> {
             // Rounds that nobody wants any more.
             FillingPhase::Filling if !is_hot => Before::Nothing(None),
             // It would be refused with the pod stopped, too.
-            FillingPhase::Failed if !is_hot || is(PopulatorReason::ContentRefused) => {
+            FillingPhase::Failed if !is_hot || is(PopulatorReason::ContentRejected) => {
                 Before::Failed
             }
             FillingPhase::Failed => Before::Nothing(Some(why())),
             // It has its volume.
             FillingPhase::Waiting if is(PopulatorReason::SourcePaused) => Before::Nothing(None),
-            FillingPhase::Waiting if is(PopulatorReason::CannotCopyAhead) => {
+            FillingPhase::Waiting if is(PopulatorReason::PreCopySkipped) => {
                 Before::Nothing(Some(why()))
             }
             // A class that waits for a pod of the new claim gets none as long as this one runs.
-            FillingPhase::Waiting if is(PopulatorReason::WaitsForConsumer) => {
+            FillingPhase::Waiting if is(PopulatorReason::WaitForFirstConsumer) => {
                 Before::Nothing(is_hot.then(why))
             }
             _ => Before::Waits,
@@ -158,7 +158,7 @@ impl Turn<'_> {
             format!("to get claim {name} for {from}")
         };
         let text = format!("pod {pod} is stopped, {what} ({change}){copied}");
-        self.tell(AutoscalerReason::SwapBegun, &self.attempt(), text);
+        self.tell(AutoscalerReason::SwapStarted, &self.attempt(), text);
         // No more than that: a pod that was made until this is written has the old claim.
         self.stop_writers(&from);
         self.go_on(SwapPhase::Draining, None, None);
@@ -191,7 +191,7 @@ impl Turn<'_> {
             rounds.unwrap_or_default()
         );
         self.entry.last_swap = Some(last);
-        self.tell(AutoscalerReason::Swapped, name, text);
+        self.tell(AutoscalerReason::SwapSucceeded, name, text);
     }
 }
 

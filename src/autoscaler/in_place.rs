@@ -189,7 +189,7 @@ impl Turn<'_> {
             Some(Err(NotDone { why, .. })) => {
                 let message =
                     format!("volume {} of pod {} has not shrunk yet: {why}", volume.id, self.pod());
-                self.wait(AutoscalerReason::ShrinkWaits, message);
+                self.wait(AutoscalerReason::ShrinkPending, message);
             }
             None => {}
         }
@@ -226,7 +226,7 @@ impl Turn<'_> {
                     self.pod(),
                     shrink.change
                 );
-                self.tell(AutoscalerReason::Shrunk, &shrink.to.to_string(), text);
+                self.tell(AutoscalerReason::ShrinkSucceeded, &shrink.to.to_string(), text);
                 self.entry.shrink = None;
                 return;
             }
@@ -236,7 +236,7 @@ impl Turn<'_> {
                     volume.id,
                     self.pod()
                 );
-                self.wait(AutoscalerReason::ShrinkWaits, message);
+                self.wait(AutoscalerReason::ShrinkPending, message);
             }
             None => {}
         }

@@ -376,7 +376,7 @@ impl Keeper {
 
     async fn tell_refused(&self, seen: &Seen, refused: &Refusal) -> Result<(), kube::Error> {
         let subject = format!("{}/{}", seen.generation(), refused.claim);
-        self.tell(seen, AutoscalerReason::ClaimRefused, &subject, &refused.to_string()).await
+        self.tell(seen, AutoscalerReason::ClaimForbidden, &subject, &refused.to_string()).await
     }
 
     /// The API server refuses the status: that is a mistake of ours, of which people have to know.
@@ -385,14 +385,14 @@ impl Keeper {
         let text =
             format!("its status cannot be written, so nothing is done for its claims: {why}");
         let subject = seen.generation().to_string();
-        self.tell(seen, AutoscalerReason::StatusInvalid, &subject, &text).await
+        self.tell(seen, AutoscalerReason::InvalidStatus, &subject, &text).await
     }
 
     async fn tell_protected(&self, seen: &Seen, why: &str) -> Result<(), kube::Error> {
         let name = seen.autoscaler.name_any();
         let text = format!("a pod of {name} may not be stopped now: {why}; it is asked again");
         let subject = seen.generation().to_string();
-        self.tell(seen, AutoscalerReason::PodProtected, &subject, &text).await
+        self.tell(seen, AutoscalerReason::EvictionBlocked, &subject, &text).await
     }
 }
 

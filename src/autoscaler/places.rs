@@ -145,7 +145,7 @@ impl Turn<'_> {
              storageclass {class}`",
             self.seen.autoscaler.name_any(),
         );
-        (AutoscalerReason::ClassElsewhere, message)
+        (AutoscalerReason::StorageClassTopologyMismatch, message)
     }
 
     fn is_unavailable(&self, place: &Place) -> (AutoscalerReason, String) {

@@ -70,7 +70,7 @@ pub(super) fn plan(seen: &Seen) -> Plan {
         .as_ref()
         .filter(|refusal| steps.iter().any(|step| step.claim_asked_for() == Some(&refusal.claim)));
     if let Some(refused) = refused {
-        let problem = Some((AutoscalerReason::ClaimRefused, refused.to_string()));
+        let problem = Some((AutoscalerReason::ClaimForbidden, refused.to_string()));
         says.push(Says { problem, ..Says::default() });
     }
     if let Some(problem) = of_the_whole(seen) {
@@ -101,7 +101,7 @@ fn stand_back(seen: &Seen, elder: &str) -> Plan {
         seen.volume(),
         seen.autoscaler.spec.workload().in_words()
     );
-    let problem = Some((AutoscalerReason::ClaimTaken, message));
+    let problem = Some((AutoscalerReason::ClaimConflict, message));
     status.ordinals = Vec::new();
     status.observed_generation = seen.generation();
     summarize(&mut status, seen, &[Says { problem, ..Says::default() }]);
@@ -140,7 +140,7 @@ fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
             "there is no {whose} in namespace {namespace}: make it, or delete this PvcAutoscaler; its \
              claims stay"
         );
-        return Some((AutoscalerReason::WorkloadMissing, message));
+        return Some((AutoscalerReason::WorkloadNotFound, message));
     };
     if seen.names_claims() && workload.ordinals().is_empty() {
         let message = format!(
@@ -153,7 +153,7 @@ fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
                 _ => format!("its pods have no claim as volume {}", seen.volume()),
             }
         );
-        return Some((AutoscalerReason::ClaimsMissing, message));
+        return Some((AutoscalerReason::ClaimsNotFound, message));
     }
     if let Some(others) = &workload.other_volumes {
         let volume = seen.volume();
@@ -162,15 +162,15 @@ fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
              spec.volumeClaimTemplate as the volume of the pods, or give them volume {volume} of claim {volume}",
             few(others)
         );
-        return Some((AutoscalerReason::ClaimsMissing, message));
+        return Some((AutoscalerReason::ClaimsNotFound, message));
     }
     if let Some(why) = wrong_naming(seen, workload) {
-        return Some((AutoscalerReason::WrongNaming, why));
+        return Some((AutoscalerReason::ClaimNamePolicyMismatch, why));
     }
     let needs_us = !seen.claims_are_fixed();
     let why = seen.coverage.lacks().filter(|_| needs_us)?;
     let message = format!("the pods of {whose} do not get their claims yet: {why}");
-    Some((AutoscalerReason::WebhookMissing, message))
+    Some((AutoscalerReason::WebhookNotReady, message))
 }
 
 /// Why claims cannot be called as it is written.
@@ -373,7 +373,7 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
                 several.join(", "),
                 seen.pod_name(ordinal)
             );
-            Err((AutoscalerReason::ClaimAmbiguous, message))
+            Err((AutoscalerReason::AmbiguousClaimName, message))
         }
     }
 }

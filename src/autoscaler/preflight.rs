@@ -143,7 +143,7 @@ impl Turn<'_> {
              {node} {lacks}; see `kubectl get nodestorage {node}`",
             self.entry.active_claim,
         );
-        Some((AutoscalerReason::NoRoom, message))
+        Some((AutoscalerReason::InsufficientCapacity, message))
     }
 
     fn lacks_quota(&self) -> Option<(AutoscalerReason, String)> {
@@ -160,7 +160,7 @@ impl Turn<'_> {
                         "{why}; correct it by `kubectl edit resourcequota {}`, or lower what its claims ask for",
                         quota.name_any()
                     );
-                    return Some((AutoscalerReason::SizeUnreadable, message));
+                    return Some((AutoscalerReason::InvalidSize, message));
                 }
             };
             let message = format!(
@@ -171,7 +171,7 @@ impl Turn<'_> {
                 self.entry.active_claim,
                 in_words(&key, needed_of(&key, size)),
             );
-            Some((AutoscalerReason::QuotaTooSmall, message))
+            Some((AutoscalerReason::ExceedsQuota, message))
         })
     }
 
@@ -190,7 +190,7 @@ impl Turn<'_> {
             status.current_healthy,
             status.desired_healthy,
         );
-        Some((AutoscalerReason::PodProtected, message))
+        Some((AutoscalerReason::EvictionBlocked, message))
     }
 }
 

@@ -7,80 +7,80 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AutoscalerReason {
     /// Several claims could be the active one of a pod.
-    ClaimAmbiguous,
+    AmbiguousClaimName,
     /// A claim of the name is another workload's.
-    ClaimTaken,
+    ClaimConflict,
     /// The API server does not let a claim be made or grown.
-    ClaimRefused,
+    ClaimForbidden,
     /// A claim grows by itself.
-    ClaimGrows,
+    AutoscaleExpand,
     /// A claim shrinks by itself.
-    ClaimShrinks,
+    AutoscaleShrink,
     /// The claims keep their names, which the workload gives them: they can grow, and shrink where
     /// their volumes lie.
-    ClaimsFixed,
+    SwapUnsupported,
     /// The pods of the workload have no volume or name no claim that could be kept.
-    ClaimsMissing,
+    ClaimsNotFound,
     /// The class of the template makes no volumes where a claim can be read.
-    ClassElsewhere,
+    StorageClassTopologyMismatch,
     /// The StorageClass of the template is not there.
-    ClassMissing,
+    StorageClassNotFound,
     /// The clock of an operator differs from that of the API server, so it deletes nothing by time.
     ClockSkew,
     /// The pod that fills a new claim does not run.
-    FillPodWaits,
+    PopulatorPodPending,
     /// The API server does not let a new claim be filled.
-    FillRefused,
+    PopulatorCreationError,
     /// There is no free space for a new claim on its node, and another one is looked for.
-    FillRescheduled,
+    PopulatorRescheduled,
     /// A try to fill a new claim has failed, and there will be another one.
-    FillRetried,
+    PopulatorRetrying,
     /// There is no room for what a claim asks for.
-    GrowthRefused,
+    ExpansionFailed,
     /// A pod is not ready, so that no other one is stopped.
     PodNotReady,
     /// The node of a claim has no room for the volume that it is to get.
-    NoRoom,
+    InsufficientCapacity,
     /// The node of a claim is not there, takes no pods, or its agent does not answer.
     NodeUnavailable,
     /// A pod may not be stopped now.
-    PodProtected,
+    EvictionBlocked,
     /// A quota leaves less than a swap takes.
-    QuotaTooSmall,
+    ExceedsQuota,
     /// Somebody else has a claim that is to be copied.
     ClaimInUse,
     /// Another client made a claim larger than the template.
     ClaimLarger,
     /// A pod has another claim now.
-    Swapped,
+    SwapSucceeded,
     /// The size of a claim, or what a quota counts, cannot be read.
-    SizeUnreadable,
+    InvalidSize,
     /// A claim is smaller, where its volume lies.
-    Shrunk,
+    ShrinkSucceeded,
     /// A volume could not shrink where it lies.
     ShrinkFailed,
     /// A volume does not shrink yet, or does not grow again yet.
-    ShrinkWaits,
+    ShrinkPending,
     /// A pod is stopped, and its claim is not bound to its new volume yet.
     RebindPending,
     /// A pod that is to have again what it had before does not get it.
-    RollBackWaits,
+    RollbackPending,
     /// A pod keeps what it has got again, although the template has another thing.
     RolledBack,
     /// A swap was given up although its copy has not failed.
     SwapAborted,
     /// The pods of a swap are stopped.
-    SwapBegun,
+    SwapStarted,
     /// A copy has failed, and the pod has its old claim.
     SwapFailed,
     /// The API server refuses the status that an operator writes.
-    StatusInvalid,
+    InvalidStatus,
     /// A pod has as many retained claims as status lists, so it gets no other one.
     TooManyRetainedClaims,
     /// The StatefulSet has more pods than a status can list.
     TooManyReplicas,
     /// A node does not answer that has told how full a claim is.
-    UsageStale,
+    StaleUsageMetrics,
     /// The node of a volume has not told it who may use it.
     VolumeNotFenced,
     /// A claim was deleted while a swap held it, and its volume has the only copy of its content.
@@ -88,74 +88,74 @@ pub enum AutoscalerReason {
     /// The volume of a pod is superseded, and no status tells by what.
     VolumeSuperseded,
     /// The volume mode of the template is not that of the claims.
-    WrongMode,
+    VolumeModeMismatch,
     /// The claims of the workload cannot be called as it is written.
-    WrongNaming,
+    ClaimNamePolicyMismatch,
     /// The pods of the workload do not get their claims yet.
-    WebhookMissing,
+    WebhookNotReady,
     /// There is no workload of the name.
-    WorkloadMissing,
+    WorkloadNotFound,
 }
 
 impl AutoscalerReason {
     /// All of them.
     pub const ALL: [AutoscalerReason; 44] = [
-        AutoscalerReason::ClaimAmbiguous,
-        AutoscalerReason::ClaimTaken,
-        AutoscalerReason::ClaimRefused,
-        AutoscalerReason::ClaimGrows,
-        AutoscalerReason::ClaimShrinks,
-        AutoscalerReason::ClaimsFixed,
-        AutoscalerReason::ClaimsMissing,
-        AutoscalerReason::ClassElsewhere,
-        AutoscalerReason::ClassMissing,
+        AutoscalerReason::AmbiguousClaimName,
+        AutoscalerReason::ClaimConflict,
+        AutoscalerReason::ClaimForbidden,
+        AutoscalerReason::AutoscaleExpand,
+        AutoscalerReason::AutoscaleShrink,
+        AutoscalerReason::SwapUnsupported,
+        AutoscalerReason::ClaimsNotFound,
+        AutoscalerReason::StorageClassTopologyMismatch,
+        AutoscalerReason::StorageClassNotFound,
         AutoscalerReason::ClockSkew,
-        AutoscalerReason::FillPodWaits,
-        AutoscalerReason::FillRefused,
-        AutoscalerReason::FillRescheduled,
-        AutoscalerReason::FillRetried,
-        AutoscalerReason::GrowthRefused,
-        AutoscalerReason::NoRoom,
+        AutoscalerReason::PopulatorPodPending,
+        AutoscalerReason::PopulatorCreationError,
+        AutoscalerReason::PopulatorRescheduled,
+        AutoscalerReason::PopulatorRetrying,
+        AutoscalerReason::ExpansionFailed,
+        AutoscalerReason::InsufficientCapacity,
         AutoscalerReason::NodeUnavailable,
         AutoscalerReason::PodNotReady,
-        AutoscalerReason::PodProtected,
-        AutoscalerReason::QuotaTooSmall,
+        AutoscalerReason::EvictionBlocked,
+        AutoscalerReason::ExceedsQuota,
         AutoscalerReason::ClaimInUse,
         AutoscalerReason::ClaimLarger,
-        AutoscalerReason::SizeUnreadable,
-        AutoscalerReason::Shrunk,
+        AutoscalerReason::InvalidSize,
+        AutoscalerReason::ShrinkSucceeded,
         AutoscalerReason::ShrinkFailed,
-        AutoscalerReason::ShrinkWaits,
+        AutoscalerReason::ShrinkPending,
         AutoscalerReason::RebindPending,
-        AutoscalerReason::RollBackWaits,
+        AutoscalerReason::RollbackPending,
         AutoscalerReason::RolledBack,
-        AutoscalerReason::Swapped,
+        AutoscalerReason::SwapSucceeded,
         AutoscalerReason::SwapAborted,
-        AutoscalerReason::SwapBegun,
+        AutoscalerReason::SwapStarted,
         AutoscalerReason::SwapFailed,
-        AutoscalerReason::StatusInvalid,
+        AutoscalerReason::InvalidStatus,
         AutoscalerReason::TooManyRetainedClaims,
         AutoscalerReason::TooManyReplicas,
-        AutoscalerReason::UsageStale,
+        AutoscalerReason::StaleUsageMetrics,
         AutoscalerReason::VolumeNotFenced,
         AutoscalerReason::VolumeRetained,
         AutoscalerReason::VolumeSuperseded,
-        AutoscalerReason::WrongMode,
-        AutoscalerReason::WrongNaming,
-        AutoscalerReason::WebhookMissing,
-        AutoscalerReason::WorkloadMissing,
+        AutoscalerReason::VolumeModeMismatch,
+        AutoscalerReason::ClaimNamePolicyMismatch,
+        AutoscalerReason::WebhookNotReady,
+        AutoscalerReason::WorkloadNotFound,
     ];
 
     /// Whether somebody has to do something, as `Normal` and `Warning` say it.
     pub fn is_warning(self) -> bool {
         !matches!(
             self,
-            AutoscalerReason::Swapped
+            AutoscalerReason::SwapSucceeded
                 | AutoscalerReason::SwapAborted
-                | AutoscalerReason::SwapBegun
-                | AutoscalerReason::ClaimGrows
-                | AutoscalerReason::ClaimShrinks
-                | AutoscalerReason::Shrunk
+                | AutoscalerReason::SwapStarted
+                | AutoscalerReason::AutoscaleExpand
+                | AutoscalerReason::AutoscaleShrink
+                | AutoscalerReason::ShrinkSucceeded
         )
     }
 }

@@ -24,7 +24,7 @@ impl Turn<'_> {
     pub(super) fn obstacle_to_same_name(&self) -> Option<(AutoscalerReason, String)> {
         let (seen, name) = (self.seen, &self.entry.active_claim);
         let claim = seen.claim(name)?;
-        let fixed = |why: String| Some((AutoscalerReason::ClaimsFixed, why));
+        let fixed = |why: String| Some((AutoscalerReason::SwapUnsupported, why));
         if let Some(field) = self.unchangeable(claim) {
             return fixed(format!(
                 "claim {name} keeps its name, and Kubernetes lets nobody change the {field} of a claim: write \
@@ -46,7 +46,7 @@ impl Turn<'_> {
         }
         let (has, wants) = match requested(claim) {
             Ok(has) => (has, size_of(seen, &self.entry)),
-            Err(why) => return Some((AutoscalerReason::SizeUnreadable, why.to_string())),
+            Err(why) => return Some((AutoscalerReason::InvalidSize, why.to_string())),
         };
         if wants > has {
             return fixed(format!(
@@ -59,7 +59,7 @@ impl Turn<'_> {
             "the pods of {} are not kept from starting yet while a claim gets another volume: {why}",
             seen.autoscaler.spec.workload().in_words()
         );
-        Some((AutoscalerReason::WebhookMissing, message))
+        Some((AutoscalerReason::WebhookNotReady, message))
     }
 
     /// The field of a claim that differs from the template and never changes.
@@ -174,7 +174,7 @@ impl Turn<'_> {
                 let why = why.clone();
                 self.give_up(&why);
             }
-            Some(Exchange::Stuck(why)) => self.wait(AutoscalerReason::ClaimTaken, why.clone()),
+            Some(Exchange::Stuck(why)) => self.wait(AutoscalerReason::ClaimConflict, why.clone()),
         }
         if let Some(why) = known.and_then(|known| known.awaits(&from, &copy)) {
             self.note_downtime(&from, false);
@@ -212,7 +212,7 @@ impl Turn<'_> {
                     volume.id,
                     self.pod()
                 );
-                self.wait(AutoscalerReason::ShrinkWaits, message);
+                self.wait(AutoscalerReason::ShrinkPending, message);
             }
             None => {}
         }

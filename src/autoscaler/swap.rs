@@ -52,7 +52,7 @@ impl Turn<'_> {
                  it, and it is not used; delete it, or edit the template",
                 self.pod()
             );
-            self.wait(AutoscalerReason::ClaimTaken, message);
+            self.wait(AutoscalerReason::ClaimConflict, message);
             return false;
         }
         if !self.seen.sources.contains_key(name) {
@@ -78,7 +78,7 @@ impl Turn<'_> {
             return false;
         }
         let message = format!("claim {name} is somebody else's: delete it, or edit the template");
-        self.wait(AutoscalerReason::ClaimTaken, message);
+        self.wait(AutoscalerReason::ClaimConflict, message);
         false
     }
 
@@ -314,7 +314,7 @@ impl Turn<'_> {
                  ended: {look}",
                 self.pod()
             );
-            self.wait(AutoscalerReason::FillPodWaits, message);
+            self.wait(AutoscalerReason::PopulatorPodPending, message);
         }
     }
 
@@ -437,13 +437,13 @@ impl Turn<'_> {
                 let message = format!(
                     "claim {name} has a copy that nobody uses: look what is in it, and delete it"
                 );
-                self.wait(AutoscalerReason::ClaimTaken, message);
+                self.wait(AutoscalerReason::ClaimConflict, message);
             } else if is_bound(claim) {
                 let message = format!(
                     "claim {name} has a volume that no copy has filled: another client bound it, and a pod may have \
                      written to it; copy out of it what is needed, and only then delete it"
                 );
-                self.wait(AutoscalerReason::ClaimTaken, message);
+                self.wait(AutoscalerReason::ClaimConflict, message);
             }
             return;
         }
@@ -632,7 +632,7 @@ const TRIES: i32 = 4;
 /// How long after a failure a swap is tried again: an hour, then four, then sixteen, since each try stops
 /// the pod. What is refused, or cannot be, is so at the next try as well.
 fn retry_after(swap: &Swap) -> Option<SignedDuration> {
-    let may_pass = [PopulatorReason::ContentDiffers, PopulatorReason::TooManyFailures];
+    let may_pass = [PopulatorReason::ChecksumMismatch, PopulatorReason::BackoffLimitExceeded];
     let may_pass = swap.cancellation == Some(Cancellation::NoCopyStarted)
         || may_pass.iter().any(|reason| Some(reason.to_string()) == swap.reason);
     let hours = 4_i64.checked_pow(u32::try_from(swap.failures - 1).ok()?)?;

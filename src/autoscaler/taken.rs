@@ -44,9 +44,9 @@ impl Turn<'_> {
              needed before you delete it"
         );
         let subject = format!("{claim}/{pod_uid}");
-        self.tell(AutoscalerReason::ClaimTaken, &subject, message.clone());
+        self.tell(AutoscalerReason::ClaimConflict, &subject, message.clone());
         let may_stop = stops && self.may_evict();
         self.steps.extend(may_stop.then_some(evict));
-        self.wait(AutoscalerReason::ClaimTaken, message);
+        self.wait(AutoscalerReason::ClaimConflict, message);
     }
 }

@@ -101,8 +101,8 @@ impl<'a> Turn<'a> {
             self.seen.autoscaler.namespace().unwrap_or_default()
         );
         self.says.phase = Some(AutoscalerPhase::Waiting);
-        self.tell_of_lack(AutoscalerReason::SizeUnreadable, &message);
-        self.wait(AutoscalerReason::SizeUnreadable, message);
+        self.tell_of_lack(AutoscalerReason::InvalidSize, &message);
+        self.wait(AutoscalerReason::InvalidSize, message);
     }
 
     /// A pod that was made before the webhook was asked for it waits for a claim that is not its own, and
@@ -250,7 +250,7 @@ impl<'a> Turn<'a> {
              `kubectl label pvc {name} {KEPT_BY}-`"
         );
         self.says.phase = Some(AutoscalerPhase::Waiting);
-        self.wait(AutoscalerReason::ClaimTaken, message);
+        self.wait(AutoscalerReason::ClaimConflict, message);
         true
     }
 
@@ -265,7 +265,7 @@ impl<'a> Turn<'a> {
                 self.seen.autoscaler.spec.workload().in_words(),
                 self.entry.active_claim
             );
-            return self.wait(AutoscalerReason::ClaimsMissing, message);
+            return self.wait(AutoscalerReason::ClaimsNotFound, message);
         }
         if !self.seen.makes_claims() {
             self.steps.push(Step::MakeClaim {
@@ -317,13 +317,13 @@ impl<'a> Turn<'a> {
             }
             Drift::Shrink(change) => self.shrink(claim, size, change, may_stop),
             Drift::Swap(change) => self.swap(change, may_stop),
-            Drift::WrongMode => {
+            Drift::VolumeModeMismatch => {
                 let message = format!(
                     "claim {} has another volumeMode than the template, and one cannot be copied to the \
                      other: delete this PvcAutoscaler and make it with that of its claims",
                     claim.name_any()
                 );
-                self.wait(AutoscalerReason::WrongMode, message);
+                self.wait(AutoscalerReason::VolumeModeMismatch, message);
             }
         }
     }
@@ -412,14 +412,14 @@ impl<'a> Turn<'a> {
                  lies: stop its pods, make a claim as it is wanted, which is filled from {claim} by a \
                  PvcSourcePopulator, and name that one there"
             );
-            return Some((AutoscalerReason::ClaimsFixed, message));
+            return Some((AutoscalerReason::SwapUnsupported, message));
         }
         let class = spec.volume_claim_template.spec.storage_class_name.as_ref();
         if let Some(class) = class.filter(|class| !self.seen.classes.contains_key(*class)) {
             let message = format!(
                 "there is no StorageClass {class}: make it, or choose one of `kubectl get storageclass`"
             );
-            return Some((AutoscalerReason::ClassMissing, message));
+            return Some((AutoscalerReason::StorageClassNotFound, message));
         }
         let too_many = self.retains_too_many();
         too_many.or_else(|| self.obstacle_to_same_name().filter(|_| self.seen.makes_claims()))

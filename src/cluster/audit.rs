@@ -52,7 +52,7 @@ impl fmt::Display for Difference {
             Difference::VolumeWithoutPv { node, volume, name, pool, size } => write!(
                 f,
                 "volume {volume} ({name}) in pool {pool} of node {node} has no PersistentVolume, so \
-                 nobody can use it, and {size} stay taken; docs/src/reference/events/VolumeLeaked.md \
+                 nobody can use it, and {size} stay taken; docs/src/reference/events/OrphanedVolume.md \
                  says how to remove it and how to keep it"
             ),
             Difference::PvWithoutVolume { node, volume, pv } => write!(

@@ -22,7 +22,7 @@ use crate::cluster::{OnceEvent, Record};
 use crate::panics::caught_now;
 
 /// The reason of the event on an object that cannot be decoded.
-pub const OBJECT_UNREADABLE: &str = "ObjectUnreadable";
+pub const OBJECT_UNREADABLE: &str = "InvalidObject";
 
 /// The reason of the event on an object that is skipped because its namespace has too much of its kind.
 pub const NAMESPACE_TOO_LARGE: &str = "NamespaceTooLarge";

@@ -35,10 +35,10 @@ fn ready(status: &NodeStorageStatus, lacking: &[String]) -> Judged {
     };
     let (is_so, reason, message) = match status.health {
         _ if !lacking.is_empty() => {
-            (false, "PrerequisitesMissing", "see the condition PrerequisitesMet".to_owned())
+            (false, "PrerequisitesNotMet", "see the condition PrerequisitesMet".to_owned())
         }
         _ if status.pools.is_empty() => {
-            (true, "NoPool", "no Pool is for this node; see `kubectl get pools`".to_owned())
+            (true, "PoolNotFound", "no Pool is for this node; see `kubectl get pools`".to_owned())
         }
         Health::Unavailable | Health::Unknown => (false, "PoolUnavailable", words()),
         Health::Degraded => (true, "PoolDegraded", words()),
@@ -50,9 +50,9 @@ fn ready(status: &NodeStorageStatus, lacking: &[String]) -> Judged {
 fn prerequisites(lacking: &[String]) -> Judged {
     if lacking.is_empty() {
         let message = "the programs, modules and rights that are needed are there".to_owned();
-        return Judged { is_so: true, reason: "AllThere".to_owned(), message };
+        return Judged { is_so: true, reason: PREREQUISITES_MET.to_owned(), message };
     }
-    Judged { is_so: false, reason: "Missing".to_owned(), message: lacking.join("; ") }
+    Judged { is_so: false, reason: "PrerequisitesNotMet".to_owned(), message: lacking.join("; ") }
 }
 
 fn disks(status: &NodeStorageStatus) -> Judged {
@@ -66,8 +66,8 @@ fn disks(status: &NodeStorageStatus) -> Judged {
         .collect();
     let (is_so, reason, message) = match (missing.is_empty(), groups.is_empty()) {
         (false, _) => (false, "DiskMissing", missing.join("; ")),
-        (true, false) => (false, "GroupUnavailable", groups.join("; ")),
-        (true, true) => (true, "AllThere", "all disks of the pools are there".to_owned()),
+        (true, false) => (false, "VolumeGroupUnavailable", groups.join("; ")),
+        (true, true) => (true, DISKS_HEALTHY, "all disks of the pools are there".to_owned()),
     };
     Judged { is_so, reason: reason.to_owned(), message }
 }
@@ -98,13 +98,18 @@ mod tests {
             json!({"disks": [{"device": "/dev/sdb", "state": "Missing", "message": "gone"}]});
         let group = json!({"groups": [{"name": "vg0", "pool": "fast", "size": "0", "free": "0",
                                        "health": "Unavailable", "message": "hung"}]});
-        let (met, there) = ("PrerequisitesMet=True AllThere", "DisksHealthy=True AllThere");
-        let (empty, lost) = ("Ready=True NoPool", "Ready=False PoolUnavailable");
+        let (met, there) =
+            ("PrerequisitesMet=True PrerequisitesMet", "DisksHealthy=True DisksHealthy");
+        let (empty, lost) = ("Ready=True PoolNotFound", "Ready=False PoolUnavailable");
         let second = json!({"health": "Degraded", "pools": [
             {"name": "fast", "configured": true, "size": "1Gi", "free": "1Gi", "volumes": 0},
             {"name": "twice", "configured": true, "size": "0", "free": "0", "volumes": 0,
              "health": "Unavailable", "message": "no disk"}]});
-        let unmet = ["Ready=False PrerequisitesMissing", "PrerequisitesMet=False Missing", there];
+        let unmet = [
+            "Ready=False PrerequisitesNotMet",
+            "PrerequisitesMet=False PrerequisitesNotMet",
+            there,
+        ];
         for (status, lacking, expected, sentence) in [
             (pool("Ok"), "", ["Ready=True PoolsUsable", met, there], "as they should be"),
             (pool("Degraded"), "", ["Ready=True PoolDegraded", met, there], "pool fast: why"),
@@ -113,7 +118,7 @@ mod tests {
             (json!({}), "", [empty, met, there], "kubectl get pools"),
             (pool("Ok"), "no lvm", unmet, "no lvm"),
             (disk, "", [empty, met, "DisksHealthy=False DiskMissing"], "/dev/sdb: gone"),
-            (group, "", [empty, met, "DisksHealthy=False GroupUnavailable"], "vg0: hung"),
+            (group, "", [empty, met, "DisksHealthy=False VolumeGroupUnavailable"], "vg0: hung"),
         ] {
             let status: NodeStorageStatus = serde_json::from_value(status).unwrap();
             let lacking: Vec<String> =

@@ -21,7 +21,7 @@ use crate::controllers::{is_done, until};
 use crate::volume::{DRIVER, TOPOLOGY, few};
 
 /// Why the event is told.
-pub const TOPOLOGY_KEY_UNKNOWN: &str = "TopologyKeyUnknown";
+pub const TOPOLOGY_KEY_UNKNOWN: &str = "UnknownTopologyKey";
 
 /// What panics are counted under.
 const LOOP: &str = "topologies";

@@ -358,7 +358,7 @@ mod tests {
     }
 
     fn ailment(severity: Severity, message: &str) -> Ailment {
-        Ailment { severity, reason: "PoolNotWhole", message: message.to_owned() }
+        Ailment { severity, reason: "PoolIncomplete", message: message.to_owned() }
     }
 
     #[test]

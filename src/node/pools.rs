@@ -164,7 +164,7 @@ impl Seen<'_> {
     pub fn ailments(&self) -> impl Iterator<Item = Ailment> {
         let severity = if self.unreachable() { Severity::Inaccessible } else { Severity::Degraded };
         let not_whole =
-            self.trouble().map(|message| Ailment { severity, reason: "PoolNotWhole", message });
+            self.trouble().map(|message| Ailment { severity, reason: "PoolIncomplete", message });
         let not_configured = self.leaving.iter().filter_map(|(_, group)| {
             let (severity, reason) = (Severity::Degraded, "PoolNotConfigured");
             Some(Ailment { severity, reason, message: not_configured(group)? })
@@ -179,7 +179,7 @@ impl Seen<'_> {
         });
         let all = self.groups.iter().chain(&self.leaving);
         let strangers = all.filter_map(|(handle, _)| {
-            let (severity, reason) = (Severity::Degraded, "DiskNotBelieved");
+            let (severity, reason) = (Severity::Degraded, "DiskNotTrusted");
             let message = format!("volume group {}: {}", handle.name(), handle.strangers()?);
             Some(Ailment { severity, reason, message })
         });

@@ -150,7 +150,7 @@ impl Node {
             ailments.push(Ailment { severity, reason, message });
         };
         if let Some(trouble) = found.group.trouble() {
-            add(Severity::Inaccessible, "GroupUnavailable", trouble);
+            add(Severity::Inaccessible, "VolumeGroupUnavailable", trouble);
         }
         if Self::misses_a_disk(found) {
             let group = found.group.name();
@@ -164,14 +164,14 @@ impl Node {
         } else if found.seen.missing().next().is_some() {
             add(
                 Severity::Degraded,
-                "GroupFrozen",
+                "VolumeGroupNotChangeable",
                 "another disk of its volume group is away, so it cannot be changed".to_owned(),
             );
         }
         if let Some(reason) = self.waits_to_grow(found.record.id.key()) {
             add(
                 Severity::Degraded,
-                "FilesystemSmaller",
+                "FilesystemResizePending",
                 format!("its file system is smaller than its device: {reason}"),
             );
         }
@@ -247,7 +247,7 @@ impl Node {
         if info.suspended {
             ailments.push(Ailment {
                 severity: Severity::Inaccessible,
-                reason: "Suspended",
+                reason: "VolumeSuspended",
                 message: "its device is suspended: a change was cut short; the next operation on \
                           it resumes it"
                     .to_owned(),

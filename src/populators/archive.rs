@@ -48,14 +48,14 @@ fn sight(
     if make::is_block(claim) {
         let message = "an archive can only be unpacked into a file system, and this claim has \
                        volumeMode Block: delete it and make it with volumeMode Filesystem";
-        return Sight::Never(PopulatorReason::WrongVolumeMode, message.to_owned());
+        return Sight::Never(PopulatorReason::VolumeModeMismatch, message.to_owned());
     }
     match &source.spec.config_map_ref {
         Some(from) if !map.is_some_and(|map| has_key(map, &from.key)) => {
             let ConfigMapRef { name, key } = from;
             let message =
                 format!("there is no key {key} in ConfigMap {name}; make it, or delete the claim");
-            Sight::Waits(PopulatorReason::SourceMissing, message)
+            Sight::Waits(PopulatorReason::PopulatorDataSourceNotFound, message)
         }
         _ => Sight::Ready(Box::new(fill(source))),
     }
@@ -166,8 +166,8 @@ mod tests {
         };
         let url = of_url("https://a/b.tar");
         assert_eq!(reason(&url, "Filesystem", None), None);
-        assert_eq!(reason(&url, "Block", None), Some(PopulatorReason::WrongVolumeMode));
-        let missing = Some(PopulatorReason::SourceMissing);
+        assert_eq!(reason(&url, "Block", None), Some(PopulatorReason::VolumeModeMismatch));
+        let missing = Some(PopulatorReason::PopulatorDataSourceNotFound);
         assert_eq!(reason(&of_map(), "Filesystem", None), missing);
         assert_eq!(reason(&of_map(), "Filesystem", Some(&other)), missing);
         assert_eq!(reason(&of_map(), "Filesystem", Some(&binary)), None);

@@ -107,7 +107,7 @@ impl Seen {
 
     /// Tell that nobody can fill it: there is no source whose status could say so.
     pub fn wait_for_source(&self, message: &str) -> Vec<Step> {
-        let reason = PopulatorReason::SourceMissing;
+        let reason = PopulatorReason::PopulatorDataSourceNotFound;
         let shown = self.show(format!("Waiting: {reason}: {message}"));
         shown.into_iter().flat_map(|show| [Step::Tell(reason, message.to_owned()), show]).collect()
     }
@@ -130,7 +130,7 @@ impl Seen {
                 "the last of {failures} tries failed: {message}; change the source, or delete the \
                  claim and make it again, to have it tried once more"
             );
-            return self.fail(PopulatorReason::TooManyFailures, &message);
+            return self.fail(PopulatorReason::BackoffLimitExceeded, &message);
         }
         let pause = FIRST_PAUSE * 3_i32.pow(failures.unsigned_abs() - 1);
         let message = format!(
@@ -157,7 +157,7 @@ impl Seen {
         let pause = pause.clamp(FIRST_PAUSE, LONGEST_PAUSE);
         let retry_at = self.now.checked_add(pause).ok().map(Time);
         let filling = Filling { retry_at, pod: None, ..filling };
-        self.say(with_reason(filling, PopulatorReason::FillRescheduled, message))
+        self.say(with_reason(filling, PopulatorReason::PopulatorRescheduled, message))
     }
 
     /// How long progress that was told is new enough.
@@ -218,7 +218,7 @@ impl Seen {
     /// Tell what keeps a pod from going on, beside how far it was. Why a try before has failed, or what else is
     /// waited for, stays told.
     pub fn report_stall(&self, pod: &Pod, why: &str) -> Vec<Step> {
-        let stalled = PopulatorReason::FillPodWaits;
+        let stalled = PopulatorReason::PopulatorPodPending;
         let known = self.told().and_then(|told| told.reason.as_ref());
         let is_other = known.is_some_and(|known| *known != stalled.to_string());
         if is_other && is_ending(&pod.metadata) {

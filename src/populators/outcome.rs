@@ -139,10 +139,10 @@ fn failed(pod: &Pod, ended: &ContainerStateTerminated, told: Option<Told>) -> Ou
     let words = told.map(|told| [told.outcome, told.reason]).unwrap_or_default();
     let says = |word: &str| words.iter().any(|one| one == word);
     if says("refused") {
-        return Outcome::Never(PopulatorReason::ContentRefused, said);
+        return Outcome::Never(PopulatorReason::ContentRejected, said);
     }
     if says("mismatch") {
-        return Outcome::Never(PopulatorReason::ContentDiffers, said);
+        return Outcome::Never(PopulatorReason::ChecksumMismatch, said);
     }
     Outcome::Failed(said)
 }
@@ -207,12 +207,12 @@ mod tests {
             (
                 "Failed",
                 json!({"exitCode": 3, "message": r#"{"outcome":"failed","reason":"refused","message":"too small"}"#}),
-                Some(never(PopulatorReason::ContentRefused, "too small")),
+                Some(never(PopulatorReason::ContentRejected, "too small")),
             ),
             (
                 "Failed",
                 json!({"exitCode": 4, "message": "x\n{\"outcome\":\"mismatch\",\"reason\":\"sum\"}\n"}),
-                Some(never(PopulatorReason::ContentDiffers, "sum")),
+                Some(never(PopulatorReason::ChecksumMismatch, "sum")),
             ),
             (
                 "Failed",

@@ -140,7 +140,7 @@ fn choose(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         Some(_) if seen.backs_off().is_some() => Vec::new(),
         Some(node) => vec![Step::Pin(node.clone())],
         None => seen.wait(
-            PopulatorReason::WaitsForConsumer,
+            PopulatorReason::WaitForFirstConsumer,
             "its class waits for a pod that uses the claim; this is normal",
         ),
     }
@@ -154,7 +154,7 @@ fn elsewhere(seen: &Seen, node: &str) -> Vec<Step> {
          and make it again, with a pod that may run there",
         if nodes.is_empty() { "a node that is gone".to_owned() } else { nodes.join(", ") }
     );
-    [seen.fail(PopulatorReason::ClaimElsewhere, &message), clear(seen)].concat()
+    [seen.fail(PopulatorReason::SourceNodeNotFound, &message), clear(seen)].concat()
 }
 
 /// The second claim has another node than the claim: it was rescheduled, or the claim was.
@@ -194,7 +194,7 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         if let Err(why) = requested(&seen.claim) {
             let message =
                 format!("{why}; delete the claim and make it again with a size such as 10Gi");
-            return seen.fail(PopulatorReason::SizeUnreadable, &message);
+            return seen.fail(PopulatorReason::InvalidSize, &message);
         }
         let mut filling = seen.filling(FillingPhase::Provisioning);
         filling.started_at = filling.started_at.or(Some(Time(seen.now)));
@@ -296,7 +296,7 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
         // Only a pod of ours that says that it is none can have ended so.
         Some(Outcome::Probed) => drop_pods(seen),
         Some(Outcome::Ahead(round)) => [seen.end_round(id, round), drop_pods(seen)].concat(),
-        Some(Outcome::Never(PopulatorReason::ContentDiffers, message)) if seen.is_live() => {
+        Some(Outcome::Never(PopulatorReason::ChecksumMismatch, message)) if seen.is_live() => {
             let message = format!("a pod writes to the source while it is copied: {message}");
             again(seen, source, Some(id), &message)
         }
@@ -351,7 +351,11 @@ fn retry_once(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
     let is_counted = seen.told().is_some_and(|told| {
         told.retry_at.is_some() && told.phase == FillingPhase::Waiting && told.pod.as_deref() == pod
     });
-    if is_counted { Vec::new() } else { seen.retry(pod, PopulatorReason::FillRetried, message) }
+    if is_counted {
+        Vec::new()
+    } else {
+        seen.retry(pod, PopulatorReason::PopulatorRetrying, message)
+    }
 }
 
 /// The volume is filled: keep it whatever happens, then make it the claim's.
@@ -419,7 +423,7 @@ fn done(seen: &Seen) -> Vec<Step> {
     }
     let pv = seen.pv.as_ref().map(ResourceExt::name_any).unwrap_or_default();
     let text = format!("the claim is filled: its volume is {pv}");
-    let tell = Step::Tell(PopulatorReason::Filled, text);
+    let tell = Step::Tell(PopulatorReason::PopulatorFinished, text);
     if seen.source.is_none() || seen.told().is_some_and(|told| told.phase == FillingPhase::Filled) {
         return vec![tell];
     }

@@ -176,7 +176,7 @@ impl<S: Source> Populator<S> {
             message.push_str(&allow(work));
         }
         let work = Work { seen: &seen, source: source.as_ref(), namespace: work.namespace };
-        for step in seen.wait(PopulatorReason::FillRefused, &message) {
+        for step in seen.wait(PopulatorReason::PopulatorCreationError, &message) {
             self.apply(step, &work).await?;
         }
         Ok(())
@@ -212,8 +212,8 @@ fn next(seen: &Seen) -> Option<Duration> {
     }
     // Pods of others, ConfigMaps and classes are not watched; the claim, which gets a node, and its source are.
     let watched = [
-        PopulatorReason::CannotCopyAhead,
-        PopulatorReason::WaitsForConsumer,
+        PopulatorReason::PreCopySkipped,
+        PopulatorReason::WaitForFirstConsumer,
         PopulatorReason::SourcePaused,
     ];
     let is_at_rest = seen.told().is_some_and(|told| {

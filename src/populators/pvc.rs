@@ -78,12 +78,13 @@ fn other_namespace(other: &str, namespace: &str) -> Sight {
         "the source is in namespace {other}, and only one of this namespace, {namespace}, can be read: \
          make a PvcSourcePopulator without a namespace in sourcePvcRef, and a claim that names it"
     );
-    Sight::Never(PopulatorReason::OtherNamespace, message)
+    Sight::Never(PopulatorReason::NamespaceMismatch, message)
 }
 
 fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen) -> Sight {
     let name = &source.spec.source_pvc_ref.name;
-    let missing = |message: String| Sight::Waits(PopulatorReason::SourceMissing, message);
+    let missing =
+        |message: String| Sight::Waits(PopulatorReason::PopulatorDataSourceNotFound, message);
     let Some(from) = &seen.claim else {
         return missing(format!(
             "its source, claim {name}, is not there; make it, or delete this claim"
@@ -157,7 +158,7 @@ fn not_ahead(
     let (why, name) = (not_readable_live(from)?, source.name_any());
     let message =
         format!("{why}: it is copied when spec.paused of PvcSourcePopulator {name} is false");
-    Some((PopulatorReason::CannotCopyAhead, message))
+    Some((PopulatorReason::PreCopySkipped, message))
 }
 
 /// Why a source cannot be read while a pod writes to it.
@@ -178,7 +179,7 @@ fn wrong_mode(name: &str, is_block: bool) -> Sight {
         "its source, claim {name}, has volumeMode {mode}, and this claim has not: delete it and make \
          it with that one"
     );
-    Sight::Never(PopulatorReason::WrongVolumeMode, message)
+    Sight::Never(PopulatorReason::VolumeModeMismatch, message)
 }
 
 fn fill(
@@ -264,14 +265,14 @@ mod tests {
 
     #[test]
     fn a_claim_is_copied_when_it_can_be_read_and_nobody_writes() {
-        use PopulatorReason::{SourceInUse, SourceMissing, WrongVolumeMode};
+        use PopulatorReason::{PopulatorDataSourceNotFound, SourceInUse, VolumeModeMismatch};
         let new = claim("new", "Filesystem", "Pending");
         let old = |mode, phase| Some(claim("old", mode, phase));
         for (seen, in_use, expected) in [
-            (seen(None, &[]), false, Some(SourceMissing)),
-            (seen(old("Filesystem", "Pending"), &[]), false, Some(SourceMissing)),
-            (seen(old("Block", "Bound"), &[]), false, Some(WrongVolumeMode)),
-            (seen(Some(new.clone()), &[]), false, Some(SourceMissing)),
+            (seen(None, &[]), false, Some(PopulatorDataSourceNotFound)),
+            (seen(old("Filesystem", "Pending"), &[]), false, Some(PopulatorDataSourceNotFound)),
+            (seen(old("Block", "Bound"), &[]), false, Some(VolumeModeMismatch)),
+            (seen(Some(new.clone()), &[]), false, Some(PopulatorDataSourceNotFound)),
             (seen(old("Filesystem", "Bound"), &["web"]), false, Some(SourceInUse)),
             (seen(old("Filesystem", "Bound"), &["web"]), true, None),
             (seen(old("Filesystem", "Bound"), &[]), false, None),
@@ -286,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_paused_source_is_copied_ahead_if_that_is_wanted_and_can_be() {
-        use PopulatorReason::{CannotCopyAhead, SourceMissing, SourcePaused};
+        use PopulatorReason::{PopulatorDataSourceNotFound, PreCopySkipped, SourcePaused};
         let new = |mode| claim("new", mode, "Pending");
         let old = |mode, access: &str| {
             let mut old = claim("old", mode, "Bound");
@@ -296,9 +297,9 @@ mod tests {
         let (files, raw) = ("Filesystem", "Block");
         for (ahead, mode, from, expected) in [
             (false, files, old(files, "ReadWriteOnce"), Some(SourcePaused)),
-            (true, files, None, Some(SourceMissing)),
-            (true, files, old(files, "ReadWriteOncePod"), Some(CannotCopyAhead)),
-            (true, raw, old(raw, "ReadWriteOncePod"), Some(CannotCopyAhead)),
+            (true, files, None, Some(PopulatorDataSourceNotFound)),
+            (true, files, old(files, "ReadWriteOncePod"), Some(PreCopySkipped)),
+            (true, raw, old(raw, "ReadWriteOncePod"), Some(PreCopySkipped)),
             (true, files, old(files, "ReadWriteOnce"), None),
             (true, files, old(files, "ReadWriteMany"), None),
             (true, raw, old(raw, "ReadWriteOnce"), None),

@@ -7,85 +7,85 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PopulatorReason {
     /// The source cannot be read while a pod writes to it.
-    CannotCopyAhead,
+    PreCopySkipped,
     /// The node of the claim is not one on which the source can be read.
-    ClaimElsewhere,
+    SourceNodeNotFound,
     /// What was written or read is not what it should be.
-    ContentDiffers,
+    ChecksumMismatch,
     /// The content cannot be put into this volume.
-    ContentRefused,
+    ContentRejected,
     /// The pod that fills the volume does not run.
-    FillPodWaits,
+    PopulatorPodPending,
     /// The API server does not let the second claim or the pod be made.
-    FillRefused,
+    PopulatorCreationError,
     /// The second claim lost its node, so another one is looked for.
-    FillRescheduled,
+    PopulatorRescheduled,
     /// A try has failed and there will be another one.
-    FillRetried,
+    PopulatorRetrying,
     /// The claim has its volume with the content.
-    Filled,
+    PopulatorFinished,
     /// An object of the name that the operator uses is another client's.
     NameConflict,
     /// The source is in another namespace.
-    OtherNamespace,
+    NamespaceMismatch,
     /// The size that the claim asks for cannot be read.
-    SizeUnreadable,
+    InvalidSize,
     /// A pod may write to the source.
     SourceInUse,
     /// What the claim is filled from is not there.
-    SourceMissing,
+    PopulatorDataSourceNotFound,
     /// What the claim is filled from is paused.
     SourcePaused,
     /// The last try has failed.
-    TooManyFailures,
+    BackoffLimitExceeded,
     /// Nobody has registered the kind that the claim names.
     UnrecognizedDataSourceKind,
     /// The node of the volume has not written on it what it is.
     VolumeNotFenced,
     /// The claim waits for a pod that uses it.
-    WaitsForConsumer,
+    WaitForFirstConsumer,
     /// The claim has not the volume mode that the source needs.
-    WrongVolumeMode,
+    VolumeModeMismatch,
 }
 
 impl PopulatorReason {
     /// All of them.
     pub const ALL: [PopulatorReason; 20] = [
-        PopulatorReason::CannotCopyAhead,
-        PopulatorReason::ClaimElsewhere,
-        PopulatorReason::ContentDiffers,
-        PopulatorReason::ContentRefused,
-        PopulatorReason::FillPodWaits,
-        PopulatorReason::FillRefused,
-        PopulatorReason::FillRescheduled,
-        PopulatorReason::FillRetried,
-        PopulatorReason::Filled,
+        PopulatorReason::PreCopySkipped,
+        PopulatorReason::SourceNodeNotFound,
+        PopulatorReason::ChecksumMismatch,
+        PopulatorReason::ContentRejected,
+        PopulatorReason::PopulatorPodPending,
+        PopulatorReason::PopulatorCreationError,
+        PopulatorReason::PopulatorRescheduled,
+        PopulatorReason::PopulatorRetrying,
+        PopulatorReason::PopulatorFinished,
         PopulatorReason::NameConflict,
-        PopulatorReason::OtherNamespace,
-        PopulatorReason::SizeUnreadable,
+        PopulatorReason::NamespaceMismatch,
+        PopulatorReason::InvalidSize,
         PopulatorReason::SourceInUse,
-        PopulatorReason::SourceMissing,
+        PopulatorReason::PopulatorDataSourceNotFound,
         PopulatorReason::SourcePaused,
-        PopulatorReason::TooManyFailures,
+        PopulatorReason::BackoffLimitExceeded,
         PopulatorReason::UnrecognizedDataSourceKind,
         PopulatorReason::VolumeNotFenced,
-        PopulatorReason::WaitsForConsumer,
-        PopulatorReason::WrongVolumeMode,
+        PopulatorReason::WaitForFirstConsumer,
+        PopulatorReason::VolumeModeMismatch,
     ];
 
     /// Whether somebody has to do something, as `Normal` and `Warning` say it.
     pub fn is_warning(self) -> bool {
-        self.is_told() && self != PopulatorReason::Filled
+        self.is_told() && self != PopulatorReason::PopulatorFinished
     }
 
     /// Whether it is told as an event; what is usual, or over in a moment, is only told in the status.
     pub fn is_told(self) -> bool {
         !matches!(
             self,
-            PopulatorReason::CannotCopyAhead
+            PopulatorReason::PreCopySkipped
                 | PopulatorReason::SourcePaused
                 | PopulatorReason::VolumeNotFenced
-                | PopulatorReason::WaitsForConsumer
+                | PopulatorReason::WaitForFirstConsumer
         )
     }
 }

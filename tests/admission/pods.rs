@@ -238,7 +238,7 @@ async fn a_refusal_says_what_its_reader_can_do() {
     let mut sizes: PvcAutoscaler = site.api.get("shop/db").unwrap();
     let why = "each of the claims a, b could be that of pod db-1: annotate all but one";
     let status = sizes.status.as_mut().unwrap();
-    (status.reason, status.message) = (Some("ClaimAmbiguous".to_owned()), Some(why.to_owned()));
+    (status.reason, status.message) = (Some("AmbiguousClaimName".to_owned()), Some(why.to_owned()));
     site.api.put(&sizes);
     let said = refusal(&site, "db-1").await;
     assert_eq!(said, format!("pod db-1 has no claim data yet: PvcAutoscaler db says: {why}"));

@@ -42,7 +42,7 @@ fn a_pod_goes_on_while_the_pods_that_would_copy_its_claim_are_refused() {
             let pod = world.pod("nginx-0");
             refuse_fills(&world);
             world.want("2Gi", "ssd", &json!({}));
-            world.until("it is told", |status| is_stalled(status, "FillRefused")).await;
+            world.until("it is told", |status| is_stalled(status, "PopulatorCreationError")).await;
             world.rest().await;
             let status = world.status();
             let message = status.message.clone().unwrap();
@@ -50,15 +50,15 @@ fn a_pod_goes_on_while_the_pods_that_would_copy_its_claim_are_refused() {
             assert!(message.contains(FULL), "{message}");
             assert_eq!(
                 condition(&status, "Stalled"),
-                ("True".to_owned(), "FillRefused".to_owned())
+                ("True".to_owned(), "PopulatorCreationError".to_owned())
             );
             assert_eq!(swap(&status).unwrap().phase, SwapPhase::Planned);
-            assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 0));
+            assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod, 0));
             let events = world
                 .api
                 .list::<Event>()
                 .into_iter()
-                .filter(|event| event.reason.as_deref() == Some("FillRefused"));
+                .filter(|event| event.reason.as_deref() == Some("PopulatorCreationError"));
             let of: Vec<String> =
                 events.filter_map(|event| event.regarding.and_then(|of| of.kind)).collect();
             assert!(of.contains(&"PersistentVolumeClaim".to_owned()), "{of:?}");
@@ -66,7 +66,7 @@ fn a_pod_goes_on_while_the_pods_that_would_copy_its_claim_are_refused() {
             assert!(!world.api.rehearsals().is_empty(), "the very pod was made in a dry run");
             world.api.unguard("pods");
             world.settled("1/1").await;
-            assert_eq!((world.told("Swapped"), world.play().probes), (1, 1));
+            assert_eq!((world.told("SwapSucceeded"), world.play().probes), (1, 1));
             world.write();
             assert_eq!(world.left(), Vec::<String>::new());
         });
@@ -83,7 +83,7 @@ fn a_pod_goes_on_while_the_pods_that_would_copy_its_claim_ahead_are_refused() {
             world.play().rounds = [1000 << 20, 300 << 20, 200 << 20].into();
             refuse_fills(&world);
             world.want("2Gi", "ssd", &hot);
-            world.until("it is told", |status| is_stalled(status, "FillRefused")).await;
+            world.until("it is told", |status| is_stalled(status, "PopulatorCreationError")).await;
             // Longer than a pod waits that is stopped.
             tokio::time::sleep(Duration::from_mins(30)).await;
             let status = world.status();
@@ -97,25 +97,29 @@ fn a_pod_goes_on_while_the_pods_that_would_copy_its_claim_ahead_are_refused() {
             assert!(message.contains("is not stopped before its claim can be copied"), "{message}");
             assert_eq!(
                 condition(&status, "Stalled"),
-                ("True".to_owned(), "FillRefused".to_owned())
+                ("True".to_owned(), "PopulatorCreationError".to_owned())
             );
-            assert_eq!(world.told("FillRefused"), 2, "on the claim and on the PvcAutoscaler");
-            assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod.clone(), 0));
+            assert_eq!(
+                world.told("PopulatorCreationError"),
+                2,
+                "on the claim and on the PvcAutoscaler"
+            );
+            assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod.clone(), 0));
             world.write();
 
             // Edited back, it ends at once.
             world.want("4Gi", "hdd", &hot);
             world.settled("1/1").await;
-            assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 0));
+            assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod, 0));
             assert_eq!((world.told("SwapFailed"), world.left()), (0, vec![]));
 
             // As soon as they may be made, it is copied ahead as if they always had been.
             world.want("2Gi", "ssd", &hot);
-            world.until("it is told", |status| is_stalled(status, "FillRefused")).await;
+            world.until("it is told", |status| is_stalled(status, "PopulatorCreationError")).await;
             world.api.unguard("pods");
             world.settled("1/1").await;
             assert_eq!(world.ordinal(0).last_swap.unwrap().rounds, 3);
-            assert_eq!((world.told("Swapped"), world.told("SwapFailed")), (1, 0));
+            assert_eq!((world.told("SwapSucceeded"), world.told("SwapFailed")), (1, 0));
             world.write();
             assert_eq!(world.left(), Vec::<String>::new());
         });
@@ -137,9 +141,9 @@ type HoldUp = fn(&World);
 #[test]
 fn what_a_swap_waits_for_stands_in_the_status_of_its_claims_and_of_their_source() {
     let waits: [(&str, &str, HoldUp); 3] = [
-        ("FillRefused", FULL, refuse_fills),
-        ("FillPodWaits", NO_NODE, |world| world.play().unschedulable = Some(NO_NODE)),
-        ("FillRescheduled", "no volume could be made on node alpha", |world| {
+        ("PopulatorCreationError", FULL, refuse_fills),
+        ("PopulatorPodPending", NO_NODE, |world| world.play().unschedulable = Some(NO_NODE)),
+        ("PopulatorRescheduled", "no volume could be made on node alpha", |world| {
             world.play().full.insert("alpha".to_owned());
         }),
     ];
@@ -188,9 +192,9 @@ fn what_only_the_pod_with_the_source_is_refused_for_is_known_before_too() {
             mounts_source(pod).then(|| "no pod may read another one's claim".to_owned())
         });
         world.want("2Gi", "ssd", &json!({}));
-        world.until("it is told", |status| is_stalled(status, "FillRefused")).await;
+        world.until("it is told", |status| is_stalled(status, "PopulatorCreationError")).await;
         world.rest().await;
-        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 0));
+        assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod, 0));
         world.api.unguard("pods");
         world.settled("1/1").await;
         world.write();
@@ -204,16 +208,16 @@ fn a_pod_goes_on_while_the_pod_that_tries_it_finds_no_node_or_fails() {
         let pod = world.pod("nginx-0");
         world.play().unschedulable = Some(NO_NODE);
         world.want("2Gi", "ssd", &json!({}));
-        world.until("it is told", |status| is_stalled(status, "FillPodWaits")).await;
+        world.until("it is told", |status| is_stalled(status, "PopulatorPodPending")).await;
         tokio::time::sleep(Duration::from_mins(30)).await;
         let message = world.status().message.unwrap();
         assert!(message.contains(NO_NODE), "{message}");
-        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod.clone(), 0));
+        assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod.clone(), 0));
 
         // Edited back, it ends at once, and no pod was stopped.
         world.want("4Gi", "hdd", &json!({}));
         world.settled("1/1").await;
-        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 0));
+        assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod, 0));
         assert_eq!((world.told("SwapFailed"), world.left()), (0, vec![]));
         assert!(fill_pods(&world.api).is_empty());
     });
@@ -229,11 +233,11 @@ fn a_claim_that_is_refused_and_not_wanted_any_more_stops_no_pod() {
             (size == "2Gi").then(|| "minimum storage usage per claim is 3Gi".to_owned())
         });
         world.want("2Gi", "hdd", &json!({}));
-        world.until("it is told", |status| is_stalled(status, "ClaimRefused")).await;
+        world.until("it is told", |status| is_stalled(status, "ClaimForbidden")).await;
         assert!(swap(&world.status()).is_some());
         world.want("4Gi", "hdd", &json!({}));
         world.settled("1/1").await;
-        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 0));
+        assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod, 0));
         assert_eq!((world.told("SwapFailed"), world.left()), (0, vec![]));
     });
 }
@@ -242,12 +246,15 @@ fn a_claim_that_is_refused_and_not_wanted_any_more_stops_no_pod() {
 async fn refused_after_the_stop(world: &World) -> Swap {
     refuse_copies(world);
     world.want("2Gi", "ssd", &json!({}));
-    world.until("it is told", |status| is_stalled(status, "FillRefused")).await;
+    world.until("it is told", |status| is_stalled(status, "PopulatorCreationError")).await;
     let status = world.status();
     let message = status.message.clone().unwrap();
     assert!(message.contains("is stopped, and gets its old claim at"), "{message}");
     assert!(message.contains(FULL), "{message}");
-    assert_eq!(condition(&status, "Stalled"), ("True".to_owned(), "FillRefused".to_owned()));
+    assert_eq!(
+        condition(&status, "Stalled"),
+        ("True".to_owned(), "PopulatorCreationError".to_owned())
+    );
     swap(&status).unwrap()
 }
 
@@ -277,15 +284,15 @@ fn a_pod_has_its_claim_again_if_nothing_copies_that_for_too_long() {
             assert_eq!(world.ordinal(0).active_claim, before);
             world.write();
             assert_eq!(world.left(), Vec::<String>::new());
-            assert_eq!((world.told("SwapFailed"), world.told("SwapBegun")), (1, 1));
+            assert_eq!((world.told("SwapFailed"), world.told("SwapStarted")), (1, 1));
 
             // The next try finds it out while the pod runs.
             world.api.unguard("pods");
             refuse_fills(&world);
             let pod = world.pod("nginx-0");
             tokio::time::sleep(Duration::from_hours(2)).await;
-            assert!(is_stalled(&world.status(), "FillRefused"));
-            assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 1));
+            assert!(is_stalled(&world.status(), "PopulatorCreationError"));
+            assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod, 1));
             world.api.unguard("pods");
             world.settled("1/1").await;
             world.write();
@@ -335,7 +342,7 @@ fn a_swap_is_given_up_for_a_person_and_nothing_else_is_done() {
             world.write();
             assert_eq!(world.left(), Vec::<String>::new());
             assert_eq!((world.told("SwapAborted"), world.told("SwapFailed")), (1, 0));
-            assert_eq!((world.told("SwapBegun"), world.told("RolledBack")), (2, 0));
+            assert_eq!((world.told("SwapStarted"), world.told("RolledBack")), (2, 0));
 
             world.api.unguard("pods");
             let pod = world.pod("nginx-0");

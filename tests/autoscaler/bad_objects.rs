@@ -33,7 +33,7 @@ fn a_swap_comes_to_its_end_beside_objects_that_cannot_be_decoded() {
         world.want("2Gi", "hdd", &json!({}));
         world.settled("2/2").await;
         assert_eq!(world.left(), Vec::<String>::new());
-        assert_eq!(world.told("ObjectUnreadable"), 4, "each once");
+        assert_eq!(world.told("InvalidObject"), 4, "each once");
     });
 }
 
@@ -112,7 +112,7 @@ fn a_swap_waits_while(change: fn(&mut Value)) {
             swaps.is_none_or(|swap| swap.phase == SwapPhase::Unknown),
             "nothing is written over it"
         );
-        assert_eq!(world.told("ObjectUnreadable"), 1);
+        assert_eq!(world.told("InvalidObject"), 1);
 
         world.api.put(&understood);
         world.settled("1/1").await;
@@ -150,7 +150,7 @@ fn an_exchange_waits_while_the_autoscaler_that_began_it_cannot_be_decoded() {
 
         world.api.put(&understood);
         world.settled("1/1").await;
-        assert_eq!((in_exchange(&world.api), world.told("Swapped")), (0, 1));
+        assert_eq!((in_exchange(&world.api), world.told("SwapSucceeded")), (0, 1));
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());
     });

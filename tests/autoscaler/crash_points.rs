@@ -184,7 +184,7 @@ impl Case {
     /// Wait until the copy is refused, and give the swap up as the story has it.
     async fn give_up(self, world: &World, mut spec: Value) {
         for _ in 0..60 {
-            if world.status().reason.as_deref() == Some("FillRefused") {
+            if world.status().reason.as_deref() == Some("PopulatorCreationError") {
                 break;
             }
             tokio::time::sleep(Duration::from_secs(10)).await;
@@ -295,14 +295,14 @@ fn end(world: &World) -> End {
         (size, class, one.generation)
     });
     let told = [
-        "SwapBegun",
-        "Swapped",
+        "SwapStarted",
+        "SwapSucceeded",
         "SwapFailed",
         "SwapAborted",
-        "ClaimGrows",
-        "GrowthRefused",
-        "ClaimShrinks",
-        "Shrunk",
+        "AutoscaleExpand",
+        "ExpansionFailed",
+        "AutoscaleShrink",
+        "ShrinkSucceeded",
     ];
     End {
         phase: world.status().phase,

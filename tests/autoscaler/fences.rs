@@ -75,7 +75,7 @@ fn whoever_has_the_device_open_past_kubernetes_is_waited_for() {
         assert_eq!(world.fence(&old), Some(superseded(2, false)), "not even to be read");
         let entry = world.ordinal(0);
         assert_eq!((entry.generation, entry.fence_generation), (1, 2));
-        assert_eq!((entry.retained[0].fence, world.told("Swapped")), (None, 1));
+        assert_eq!((entry.retained[0].fence, world.told("SwapSucceeded")), (None, 1));
         world.write();
     });
 }

@@ -69,7 +69,7 @@ fn a_pod_gets_its_old_claim_again_with_what_that_had_then() {
         assert_eq!(kept, [new.as_str()], "what was written since is kept");
         assert_eq!(world.play().contents[&volume(&world, &new)], Content::Whole(since));
         assert!(!world.active(0).annotations().contains_key("pliant.io/superseded-by"));
-        assert_eq!((world.told("SwapBegun"), world.told("Swapped")), (2, 2));
+        assert_eq!((world.told("SwapStarted"), world.told("SwapSucceeded")), (2, 2));
         let events = world.api.list::<Event>();
         let since = |event: &Event| {
             event.note.as_deref().is_some_and(|note| note.contains("what was written since 20"))
@@ -83,7 +83,7 @@ fn a_pod_gets_its_old_claim_again_with_what_that_had_then() {
         assert_eq!(status.reason.as_deref(), Some("RolledBack"));
         world.want("2Gi", "ssd", &json!({}));
         world.rest().await;
-        assert_eq!((world.ordinal(0).generation, world.told("SwapBegun")), (2, 2));
+        assert_eq!((world.ordinal(0).generation, world.told("SwapStarted")), (2, 2));
 
         // An edit of the template is another wish.
         world.want("3Gi", "ssd", &json!({}));
@@ -117,7 +117,7 @@ fn a_claim_that_keeps_its_name_gets_its_old_volume_again() {
         assert_eq!(has(&world.active(0)), "4Gi", "as large as it was then");
         assert_eq!(world.ordinal(0).retained.len(), 1);
         assert_eq!(world.play().contents[&new], Content::Whole(since));
-        assert_eq!((world.ordinal(0).generation, world.told("Swapped")), (2, 2));
+        assert_eq!((world.ordinal(0).generation, world.told("SwapSucceeded")), (2, 2));
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());
         world.want("2Gi", "hdd", &json!({}));
@@ -213,7 +213,7 @@ fn without_what_was_before_nothing_is_stopped() {
         world.api.delete::<PersistentVolumeClaim>(&format!("shop/{old}"));
         world.want("2Gi", "ssd", &back(1));
         world
-            .until("it says why", |status| status.reason.as_deref() == Some("RollBackWaits"))
+            .until("it says why", |status| status.reason.as_deref() == Some("RollbackPending"))
             .await;
         world.rest().await;
         assert_eq!((world.pod("nginx-0"), world.ordinal(0).generation), (pod, 1));

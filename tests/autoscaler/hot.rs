@@ -50,7 +50,7 @@ fn a_pod_runs_and_writes_while_its_claim_is_copied_ahead() {
         let compare: Vec<_> = sources.iter().map(|source| source.spec.compare).collect();
         assert_eq!(compare, [Compare::Changed]);
         world.write();
-        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod.clone(), 0));
+        assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod.clone(), 0));
         world.settled("1/1").await;
         let entry = world.ordinal(0);
         let last = entry.last_swap.unwrap();
@@ -60,13 +60,13 @@ fn a_pod_runs_and_writes_while_its_claim_is_copied_ahead() {
         );
         assert!(last.finished_at.is_some() && entry.swap.is_none());
         assert_ne!((world.pod("nginx-0"), entry.active_claim), (pod, old));
-        let begun = text(&world, "SwapBegun");
+        let begun = text(&world, "SwapStarted");
         assert!(begun.ends_with("; it was copied in 3 rounds while it ran"), "{begun}");
-        let swapped = text(&world, "Swapped");
+        let swapped = text(&world, "SwapSucceeded");
         let ends = "(4Gi → 2Gi, class hdd → ssd); it was stopped for 0 s; it was copied in 3 rounds before that";
         assert!(swapped.ends_with(ends), "{swapped}");
         world.write();
-        assert_eq!((world.left(), world.told("Swapped"), world.pauses()), (vec![], 1, 1));
+        assert_eq!((world.left(), world.told("SwapSucceeded"), world.pauses()), (vec![], 1, 1));
     });
 }
 
@@ -87,11 +87,11 @@ fn a_raw_device_is_copied_ahead_while_its_pod_runs() {
             "copy /source /target --round --result /dev/termination-log --device"
         );
         world.write();
-        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod.clone(), 0));
+        assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod.clone(), 0));
         world.settled("1/1").await;
         assert_eq!(world.ordinal(0).last_swap.unwrap().rounds, 3);
         assert_ne!(world.pod("nginx-0"), pod);
-        let begun = text(&world, "SwapBegun");
+        let begun = text(&world, "SwapStarted");
         assert!(begun.ends_with("; it was copied in 3 rounds while it ran"), "{begun}");
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());
@@ -108,7 +108,7 @@ fn a_claim_that_cannot_be_copied_ahead_is_copied_while_its_pod_is_stopped() {
         world.settled("1/1").await;
         let entry = world.ordinal(0);
         assert_eq!((entry.generation, entry.last_swap.unwrap().rounds), (1, 0));
-        let begun = text(&world, "SwapBegun");
+        let begun = text(&world, "SwapStarted");
         assert!(begun.contains("nothing was copied while it ran: claim www-nginx-0-"), "{begun}");
         assert!(begun.contains("is ReadWriteOncePod"), "{begun}");
         world.write();
@@ -130,8 +130,8 @@ fn what_does_not_fit_is_known_before_a_pod_is_stopped() {
         assert_eq!((world.pod("nginx-0"), world.ordinal(0).active_claim), (pod, old));
         let swap = world.ordinal(0).swap.unwrap();
         assert!(swap.message.unwrap().contains("too small"));
-        assert_eq!((swap.reason.as_deref(), swap.retry_at), (Some("ContentRefused"), None));
-        assert_eq!((world.told("SwapBegun"), world.told("SwapFailed")), (0, 1));
+        assert_eq!((swap.reason.as_deref(), swap.retry_at), (Some("ContentRejected"), None));
+        assert_eq!((world.told("SwapStarted"), world.told("SwapFailed")), (0, 1));
         world.write();
         assert_eq!((world.claims().len(), world.left()), (1, vec![]));
     });
@@ -150,7 +150,7 @@ fn what_its_node_tells_not_to_fit_is_known_before_a_pod_is_stopped_for_a_cold_co
         assert_eq!((world.pod("nginx-0"), world.ordinal(0).active_claim), (pod, old));
         let why = world.ordinal(0).swap.unwrap().message.unwrap();
         assert!(why.contains("holds 3 GiB") && why.contains("2Gi has no room"), "{why}");
-        assert_eq!((world.told("SwapBegun"), world.told("SwapFailed")), (0, 1));
+        assert_eq!((world.told("SwapStarted"), world.told("SwapFailed")), (0, 1));
         assert_eq!((world.claims().len(), world.left()), (1, vec![]));
         world.want("3500Mi", "hdd", &json!({}));
         world.settled("1/1").await;
@@ -169,7 +169,7 @@ fn rounds_that_fail_are_given_up_and_the_pod_is_stopped_for_all_of_it() {
         tokio::time::sleep(Duration::from_secs(600)).await;
         world.settled("1/1").await;
         assert_eq!(world.ordinal(0).last_swap.unwrap().rounds, 0);
-        let begun = text(&world, "SwapBegun");
+        let begun = text(&world, "SwapStarted");
         assert!(begun.contains("nothing was copied while it ran: the last of 5 tries"), "{begun}");
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());
@@ -207,7 +207,7 @@ fn hot_copy_that_is_switched_off_stops_the_pod_at_once() {
         world.want("2Gi", "hdd", &json!({"hotCopy": true}));
         world.api.until("a fill pod runs", |api| !crate::play::fill_pods(api).is_empty()).await;
         world.rest().await;
-        assert_eq!(world.told("SwapBegun"), 0);
+        assert_eq!(world.told("SwapStarted"), 0);
         world.want("2Gi", "hdd", &json!({}));
         world.settled("1/1").await;
         world.write();

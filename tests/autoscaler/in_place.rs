@@ -36,7 +36,7 @@ fn a_claim_of_a_template_shrinks_under_its_pod() {
         assert_eq!((world.claims(), &*capacity(&world, OWN)), (vec![OWN.to_owned()], "2Gi"));
         assert_eq!(world.pod("nginx-0"), pod, "it was not started again");
         assert_eq!(world.left(), Vec::<String>::new());
-        assert_eq!((world.ordinal(0).shrink, world.told("Shrunk")), (None, 1));
+        assert_eq!((world.ordinal(0).shrink, world.told("ShrinkSucceeded")), (None, 1));
 
         world.want("3Gi", "hdd", &json!({}));
         world.settled("1/1").await;
@@ -71,7 +71,7 @@ fn what_only_shrinks_unmounted_waits_until_no_pod_has_it() {
         world.set(0, &["www"]);
         world.api.delete::<k8s_openapi::api::core::v1::Pod>(&format!("{SHOP}/nginx-0"));
         world.want("2Gi", "hdd", &json!({}));
-        world.until("it waits", |status| status.reason.as_deref() == Some("ShrinkWaits")).await;
+        world.until("it waits", |status| status.reason.as_deref() == Some("ShrinkPending")).await;
         world.rest().await;
         world.play().held.remove(&volume);
         world.until("it is shrunk", |status| status.phase == AutoscalerPhase::Settled).await;
@@ -146,7 +146,7 @@ fn a_claim_that_is_nearly_empty_shrinks_by_itself_under_its_pod() {
         world.want("4Gi", "hdd", &json!({"autoscale": policy}));
         sizes::until(&world, "it has shrunk", |one| one.grown.is_some()).await;
         world.settled("1/1").await;
-        assert_eq!((world.claims(), world.told("Shrunk")), (vec![OWN.to_owned()], 1));
+        assert_eq!((world.claims(), world.told("ShrinkSucceeded")), (vec![OWN.to_owned()], 1));
         assert_ne!(capacity(&world, OWN), "4Gi");
         assert_eq!((world.left(), world.pauses()), (vec![], 0));
     });
@@ -158,14 +158,14 @@ fn a_slow_shrink_is_waited_for_and_a_node_that_cannot_now_is_asked_seldom() {
         let (world, _operator) = settled("btrfs", &["www"]).await;
         world.play().shrinks = Shrinks::Slow;
         world.want("2Gi", "hdd", &json!({}));
-        world.until("it is told", |status| status.reason.as_deref() == Some("ShrinkWaits")).await;
+        world.until("it is told", |status| status.reason.as_deref() == Some("ShrinkPending")).await;
         world.settled("1/1").await;
         assert_eq!((capacity(&world, OWN), world.left()), ("2Gi".to_owned(), vec![]));
 
         let before = world.api.writes().len();
         world.play().is_read_only = true;
         world.want("1Gi", "hdd", &json!({}));
-        world.until("it is told", |status| status.reason.as_deref() == Some("ShrinkWaits")).await;
+        world.until("it is told", |status| status.reason.as_deref() == Some("ShrinkPending")).await;
         world.rest().await;
         let asked = world.api.writes().len() - before;
         assert!(asked < 40, "{asked} writes");

@@ -75,12 +75,12 @@ fn a_size_that_cannot_be_read_decides_nothing_and_others_go_on() {
         asks("100E"); // The API server takes it.
         world.want("8Gi", "hdd", &json!({}));
         let says = |word: &str| world.status().reason.is_some_and(|reason| reason == word);
-        world.until("it is reported", |_| says("SizeUnreadable")).await;
+        world.until("it is reported", |_| says("InvalidSize")).await;
         world.until("the other grows", |_| capacity(&world.active(1)) == "8Gi").await;
         world.rest().await;
         let message = world.status().message.unwrap();
         assert!(message.contains("`100E` is not a size"), "{message}");
-        assert_eq!(world.told("SizeUnreadable"), 1, "in one event");
+        assert_eq!(world.told("InvalidSize"), 1, "in one event");
         let claim = world.active(0);
         let asked = claim.spec.unwrap().resources.unwrap().requests.unwrap();
         assert_eq!(
@@ -113,7 +113,7 @@ fn a_template_that_no_pod_has_as_a_volume_is_named_with_those_that_they_have() {
         set_with_volumes(&world, &["data", "log"]);
         world.want("4Gi", "hdd", &json!({}));
         let reason = |status: &pliant::api::PvcAutoscalerStatus| {
-            status.reason.as_deref() == Some("ClaimsMissing")
+            status.reason.as_deref() == Some("ClaimsNotFound")
         };
         world.until("it says what is wrong", reason).await;
         let message = world.status().message.unwrap();
@@ -166,7 +166,7 @@ fn of_two_with_one_template_the_younger_stands_back_until_the_older_is_gone() {
         let keeper = |world: &World| world.claim(&active).unwrap().labels()[KEPT_BY].clone();
 
         world.api.put(&twin(&world, "8Gi"));
-        world.api.until("it is told", |api| is_told(api, Some("ClaimTaken"))).await;
+        world.api.until("it is told", |api| is_told(api, Some("ClaimConflict"))).await;
         world.rest().await;
         assert_eq!((keeper(&world), capacity(&world.active(0))), ("nginx".into(), "2Gi".into()));
         assert_eq!(world.status().reason, None, "the older one goes on");
@@ -221,7 +221,9 @@ fn claims_of_a_statefulset_with_templates_grow_and_keep_what_never_changes() {
         let mut other = world.wanted("8Gi", "hdd", &json!({}));
         other.spec.volume_claim_template.spec.access_modes = vec!["ReadWriteOncePod".to_owned()];
         world.api.put(&other);
-        world.until("it is told", |status| status.reason.as_deref() == Some("ClaimsFixed")).await;
+        world
+            .until("it is told", |status| status.reason.as_deref() == Some("SwapUnsupported"))
+            .await;
         let message = world.status().message.unwrap();
         assert!(message.contains("change the accessModes of a claim"), "{message}");
     });
@@ -272,7 +274,7 @@ fn without_its_workload_nothing_is_done_and_that_is_told() {
         let (world, _operator) = World::with_an_operator();
         world.want("4Gi", "hdd", &json!({}));
         world
-            .until("it is told", |status| status.reason.as_deref() == Some("WorkloadMissing"))
+            .until("it is told", |status| status.reason.as_deref() == Some("WorkloadNotFound"))
             .await;
         assert!(world.claims().is_empty());
         world.set(1, &[]);
@@ -301,7 +303,7 @@ fn a_claim_that_is_full_grows_by_itself_and_an_edit_of_the_template_makes_that_v
         world.rest().await;
         assert_eq!(capacity(&world.active(0)), "5Gi");
         tokio::time::sleep(std::time::Duration::from_secs(120)).await;
-        assert_eq!(world.told("ClaimGrows"), 1, "the old sample decides nothing");
+        assert_eq!(world.told("AutoscaleExpand"), 1, "the old sample decides nothing");
         world.fill(0, 95, 1);
         world
             .until("it grows again", |status| {
@@ -372,7 +374,7 @@ fn is_not_believed(note: &str, value: &str) {
         world.api.put(&claim);
         world.rest().await;
         world.settled("1/1").await;
-        assert_eq!(world.told("SwapBegun"), 0);
+        assert_eq!(world.told("SwapStarted"), 0);
         assert!(!world.active(0).annotations().contains_key(note), "it is taken off");
         world.write();
     });
@@ -424,7 +426,7 @@ fn claims_that_name_each_other_as_successors_are_a_question_for_people() {
         world.set(1, &[]);
         world.want("4Gi", "hdd", &json!({}));
         let is_asked =
-            |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("ClaimAmbiguous");
+            |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("AmbiguousClaimName");
         world.until("it is asked", is_asked).await;
         assert_eq!(world.claims().len(), 2, "no empty one is made");
         // One of the two no longer says so.

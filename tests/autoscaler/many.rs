@@ -240,7 +240,7 @@ fn a_share_of_the_webhook_that_is_used_up_is_said_to_be() {
         };
         world.api.until("it is told", |api| told(api).is_some()).await;
         let status = told(&world.api).expect("it is told");
-        assert_eq!(status.reason.as_deref(), Some("WebhookMissing"));
+        assert_eq!(status.reason.as_deref(), Some("WebhookNotReady"));
         let message = status.message.unwrap_or_default();
         assert!(
             message.contains(FULL_SHARE) && !message.contains("log of the operator"),

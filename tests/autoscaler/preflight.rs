@@ -85,11 +85,15 @@ fn a_swap_waits_until_the_node_has_room() {
         let (world, _operator) = one_pod().await;
         room(&world, Some("1Gi"));
         world.want("2Gi", "hdd", &json!({}));
-        waits_for(&world, "NoRoom", "node alpha has room for 1 GiB: remove what is not needed")
-            .await;
+        waits_for(
+            &world,
+            "InsufficientCapacity",
+            "node alpha has room for 1 GiB: remove what is not needed",
+        )
+        .await;
         let status = world.status();
         assert_eq!(condition(&status, "Ready"), json!(["False", "Waiting"]));
-        assert_eq!(condition(&status, "Stalled"), json!(["True", "NoRoom"]));
+        assert_eq!(condition(&status, "Stalled"), json!(["True", "InsufficientCapacity"]));
         room(&world, None);
         world
             .until("it says which pool", |status| {
@@ -100,7 +104,7 @@ fn a_swap_waits_until_the_node_has_room() {
         world.settled("1/1").await;
         let status = world.status();
         assert_eq!(condition(&status, "Ready"), json!(["True", "Settled"]));
-        assert_eq!(condition(&status, "Stalled"), json!(["False", "NothingInTheWay"]));
+        assert_eq!(condition(&status, "Stalled"), json!(["False", "Progressing"]));
         world.write();
     });
 }
@@ -120,7 +124,7 @@ fn a_pool_that_only_plans_takes_no_room_from_a_class_that_names_none() {
         world.api.put(&node);
         world.want("2Gi", "hdd", &json!({}));
         world.settled("1/1").await;
-        assert_eq!(world.told("NoRoom"), 0);
+        assert_eq!(world.told("InsufficientCapacity"), 0);
         world.write();
     });
 }
@@ -150,7 +154,7 @@ fn a_claim_goes_to_another_node_if_its_own_has_no_pool_and_its_pod_may_run_there
         world.api.put(&pod);
         world.want("2Gi", "hdd", &json!({}));
         let sentence = "no pool for class hdd, nor has another node on which its pod could run";
-        waits_for(&world, "NoRoom", sentence).await;
+        waits_for(&world, "InsufficientCapacity", sentence).await;
 
         let mut pod: Pod = world.api.get(&format!("{SHOP}/nginx-0")).unwrap();
         pod.spec.as_mut().unwrap().node_selector = None;
@@ -187,12 +191,13 @@ fn who_would_send_a_claim_to_another_node_is_refused_before_its_pod_is_stopped()
             has_one.then(|| "exceeded quota: small".to_owned())
         });
         world.want("2Gi", "hdd", &json!({}));
-        let is_told =
-            |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("FillRefused");
+        let is_told = |status: &PvcAutoscalerStatus| {
+            status.reason.as_deref() == Some("PopulatorCreationError")
+        };
         world.until("it is told", is_told).await;
         world.rest().await;
         assert!(is_told(&world.status()));
-        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 0));
+        assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod, 0));
         world.api.unguard("pods");
         world.settled("1/1").await;
         world.write();
@@ -207,10 +212,10 @@ fn a_swap_waits_until_the_quota_leaves_enough_for_both_of_its_claims() {
         quota(&world, "8Gi", "1e50");
         world.want("2Gi", "hdd", &json!({}));
         let sentence = "status.used of requests.storage in ResourceQuota storage cannot be read";
-        waits_for(&world, "SizeUnreadable", sentence).await;
+        waits_for(&world, "InvalidSize", sentence).await;
         quota(&world, "7Gi", "4294967295500m");
         let sentence = "ResourceQuota storage leaves 3Gi of requests.storage, and a swap of claim";
-        waits_for(&world, "QuotaTooSmall", sentence).await;
+        waits_for(&world, "ExceedsQuota", sentence).await;
         quota(&world, "8Gi", "4Gi");
         world.settled("1/1").await;
         world.write();
@@ -223,7 +228,7 @@ fn a_swap_waits_until_the_pod_may_be_stopped() {
         let (world, _operator) = one_pod().await;
         budget(&world, 0);
         world.want("2Gi", "hdd", &json!({}));
-        waits_for(&world, "PodProtected", "PodDisruptionBudget web lets no pod be stopped now")
+        waits_for(&world, "EvictionBlocked", "PodDisruptionBudget web lets no pod be stopped now")
             .await;
         assert_eq!(world.status().claims, "0/1", "it is larger than the template has it");
         budget(&world, 1);
@@ -246,11 +251,11 @@ fn another_try_waits_as_the_first_one_would() {
         tokio::time::sleep(Duration::from_hours(2)).await;
         let status = world.status();
         let swap = status.ordinals[0].swap.clone().unwrap();
-        assert_eq!((status.reason.as_deref(), swap.failures), (Some("PodProtected"), 1));
-        assert_eq!((world.told("PodProtected"), world.told("SwapBegun")), (1, 1));
+        assert_eq!((status.reason.as_deref(), swap.failures), (Some("EvictionBlocked"), 1));
+        assert_eq!((world.told("EvictionBlocked"), world.told("SwapStarted")), (1, 1));
         budget(&world, 1);
         world.settled("1/1").await;
-        assert_eq!(world.told("SwapBegun"), 2);
+        assert_eq!(world.told("SwapStarted"), 2);
         world.write();
     });
 }
@@ -270,7 +275,11 @@ fn what_a_swap_would_find_is_told_before_it_begins() {
                      ResourceQuota storage leaves 76Gi; PodDisruptionBudget web lets 1 be stopped";
         assert!(next.ends_with(found), "{next}");
         room(&world, Some("1Gi"));
-        world.until("it would wait", |status| status.reason.as_deref() == Some("NoRoom")).await;
+        world
+            .until("it would wait", |status| {
+                status.reason.as_deref() == Some("InsufficientCapacity")
+            })
+            .await;
         world.rest().await;
         assert!(world.ordinal(0).swap.is_none());
     });
@@ -306,7 +315,7 @@ fn a_swap_waits_for_a_class_that_makes_volumes_where_the_claim_can_be_read() {
             world.want("2Gi", "near", &json!({}));
             let sentence = "can be read on node alpha only, and the allowedTopologies of class near \
                             leave that out: name another class by `kubectl edit pvcautoscaler nginx`";
-            waits_for(&world, "ClassElsewhere", sentence).await;
+            waits_for(&world, "StorageClassTopologyMismatch", sentence).await;
             class_of(&world, provisioner, key, &[other, own]);
             world.settled("1/1").await;
             world.write();
@@ -350,7 +359,7 @@ fn a_swap_waits_until_the_agent_of_the_volume_answers() {
         let sentence =
             "the agent of node alpha has not taken up the work within 15 s; see `kubectl get pods";
         waits_for(&world, "NodeUnavailable", sentence).await;
-        assert_eq!(world.told("SwapBegun"), 0);
+        assert_eq!(world.told("SwapStarted"), 0);
         world.play().are_agents_away = false;
         world.settled("1/1").await;
         world.write();

@@ -34,7 +34,7 @@ fn a_claim_keeps_its_name_and_its_uid_and_gets_a_smaller_volume_of_another_class
         let entry = world.ordinal(0);
         let after = world.active(0);
         assert_eq!((after.name_any(), after.uid()), (before.name_any(), before.uid()));
-        assert_eq!((entry.generation, world.told("Swapped")), (1, 1));
+        assert_eq!((entry.generation, world.told("SwapSucceeded")), (1, 1));
         let new = volume(&world, "www-nginx-0");
         assert_ne!(new, old);
         let status = after.status.unwrap();
@@ -52,7 +52,7 @@ fn a_claim_keeps_its_name_and_its_uid_and_gets_a_smaller_volume_of_another_class
         // And once more, from the volume that it has by now.
         world.want("2Gi", "hdd", &json!({"retention": "1h"}));
         world.settled("1/1").await;
-        assert_eq!((world.ordinal(0).generation, world.told("Swapped")), (2, 2));
+        assert_eq!((world.ordinal(0).generation, world.told("SwapSucceeded")), (2, 2));
         world.write();
     });
 }
@@ -150,14 +150,18 @@ fn what_cannot_be_is_refused_and_nothing_is_stopped() {
                 })
                 .await;
             world.rest().await;
-            assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 0));
+            assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod, 0));
         });
     }
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         world.set(1, &[]);
         world.want("4Gi", "hdd", &json!({"naming": "SameName"}));
-        world.until("it is told", |status| status.reason.as_deref() == Some("WrongNaming")).await;
+        world
+            .until("it is told", |status| {
+                status.reason.as_deref() == Some("ClaimNamePolicyMismatch")
+            })
+            .await;
     });
 }
 
@@ -222,11 +226,11 @@ fn a_raw_device_that_a_pod_has_opened_since_its_copy_is_not_exchanged() {
         world.play().shrinks = Shrinks::AtOnce;
         world
             .until("the copy is left to people", |status| {
-                status.reason.as_deref() == Some("ClaimTaken")
+                status.reason.as_deref() == Some("ClaimConflict")
             })
             .await;
         world.rest().await;
-        assert_eq!((volume(&world, "www-nginx-0"), world.told("Swapped")), (old, 0));
+        assert_eq!((volume(&world, "www-nginx-0"), world.told("SwapSucceeded")), (old, 0));
         world.write();
         let copy = world.ordinal(0).swap.unwrap().claim;
         world.api.delete::<PersistentVolumeClaim>(&format!("shop/{copy}"));
@@ -268,7 +272,7 @@ async fn grown_after(waits: Duration, each: Duration) -> bool {
         world.rest().await;
     }
     assert_eq!((volume(&world, "www-nginx-0"), in_exchange(&world.api)), (old, 0), "{waits:?}");
-    assert_eq!(world.told("Swapped"), 0);
+    assert_eq!(world.told("SwapSucceeded"), 0);
     false
 }
 
@@ -301,7 +305,7 @@ fn a_class_of_another_driver_that_the_template_does_not_name_is_refused_before_t
         world.rest().await;
         let why = world.ordinal(0).swap.unwrap().message.unwrap();
         assert!(why.contains("has class fixed, whose volumes are another driver's"), "{why}");
-        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 0));
+        assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod, 0));
         assert_eq!(volume(&world, "www-nginx-0"), old);
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());

@@ -80,14 +80,14 @@ fn a_step_without_room_is_halved_until_it_fits_or_is_too_small() {
         until(&world, "it grows", |one| one.grown.is_some()).await;
         world.settled("1/1").await;
         assert_eq!(capacity(&world, 0), "8Gi", "20 and 12 GiB were refused");
-        assert_eq!((world.told("ClaimGrows"), world.told("GrowthRefused")), (1, 2));
+        assert_eq!((world.told("AutoscaleExpand"), world.told("ExpansionFailed")), (1, 2));
         world.play().room = Some(Bytes::gib(8));
         world.fill(0, 85, 1);
         until_said(&world, "asked for on and on: no room for that").await;
         let status = world.status();
         assert_eq!(
             (status.phase, status.reason.as_deref()),
-            (AutoscalerPhase::Waiting, Some("GrowthRefused"))
+            (AutoscalerPhase::Waiting, Some("ExpansionFailed"))
         );
         let writes = world.api.writes().len();
         tokio::time::sleep(10 * MINUTE).await;
@@ -109,7 +109,9 @@ fn a_template_that_asks_for_too_much_can_ask_for_less_in_place() {
         world.settled("1/1").await;
         world.play().room = Some(Bytes::gib(10));
         world.want("20Gi", "hdd", &json!({}));
-        world.until("it is told", |status| status.reason.as_deref() == Some("GrowthRefused")).await;
+        world
+            .until("it is told", |status| status.reason.as_deref() == Some("ExpansionFailed"))
+            .await;
         assert!(world.status().message.unwrap().contains("ask for less in the template"));
         world.want("9Gi", "hdd", &json!({}));
         world.settled("1/1").await;
@@ -154,7 +156,7 @@ fn a_fast_writer_is_grown_before_its_claim_is_full() {
         world.fill_from(0, 50, 60, 0);
         until(&world, "it grows", |one| one.grown.is_some()).await;
         world.rest().await;
-        assert_eq!((capacity(&world, 0), world.told("ClaimGrows")), ("20Gi".to_owned(), 1));
+        assert_eq!((capacity(&world, 0), world.told("AutoscaleExpand")), ("20Gi".to_owned(), 1));
     });
 }
 
@@ -200,7 +202,7 @@ fn a_claim_that_is_nearly_empty_for_long_is_swapped_for_a_smaller_one() {
         // 32 % of 20 GiB, and half of that besides.
         assert_eq!(capacity(&world, 0), "9831Mi");
         let entry = world.ordinal(0);
-        assert_eq!((&entry.retained[0].claim, world.told("ClaimShrinks")), (&old, 1));
+        assert_eq!((&entry.retained[0].claim, world.told("AutoscaleShrink")), (&old, 1));
         assert!(entry.peak.is_none() && entry.swap.is_none());
         world.write();
         let writes = world.api.writes().len();
@@ -247,7 +249,7 @@ fn a_claim_shrinks_only_in_its_hours_and_while_pods_may_be_stopped() {
         grown_and_emptied(&world).await;
         until_said(&world, "UTC").await;
         until_said(&world, "not yet: spec.rollout.paused is true").await;
-        assert_eq!((world.ordinal(0).generation, world.told("ClaimShrinks")), (0, 0));
+        assert_eq!((world.ordinal(0).generation, world.told("AutoscaleShrink")), (0, 0));
         let mut edited: PvcAutoscaler = world.api.get(&format!("{SHOP}/nginx")).unwrap();
         edited.spec.rollout = None;
         world.api.put(&edited);
@@ -271,7 +273,7 @@ fn a_shrink_is_only_told_if_that_is_wanted() {
         assert_eq!(world.status().phase, AutoscalerPhase::Recommending);
         assert!(world.status().next.unwrap().contains("it shrinks from 20Gi to 6759Mi"));
         tokio::time::sleep(30 * MINUTE).await;
-        assert_eq!((capacity(&world, 0), world.told("ClaimShrinks")), ("20Gi".to_owned(), 0));
+        assert_eq!((capacity(&world, 0), world.told("AutoscaleShrink")), ("20Gi".to_owned(), 0));
     });
 }
 
@@ -331,7 +333,7 @@ fn a_shrink_that_is_late_is_given_up_before_its_pod_is_stopped() {
         assert!(world.ordinal(0).swap.unwrap().by_itself);
         until(&world, "it is given up", |one| one.swap.is_none()).await;
         world.settled("1/1").await;
-        assert_eq!((world.pod("nginx-0"), world.told("SwapBegun")), (pod, 0));
+        assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod, 0));
         assert_eq!((world.told("SwapFailed"), world.ordinal(0).generation), (1, 0));
         assert_eq!(world.left(), Vec::<String>::new());
     });
@@ -344,7 +346,9 @@ fn nothing_is_decided_by_what_a_node_told_whose_agent_is_away_by_now() {
         pods(&world, 1, &json!({})).await;
         world.play().are_agents_away = true;
         world.fill(0, 85, 0);
-        world.until("it is told", |status| status.reason.as_deref() == Some("UsageStale")).await;
+        world
+            .until("it is told", |status| status.reason.as_deref() == Some("StaleUsageMetrics"))
+            .await;
         world.rest().await;
         assert_eq!((capacity(&world, 0), world.ordinal(0).grown), ("4Gi".to_owned(), None));
         let said = world.ordinal(0).decision.unwrap_or_default();
@@ -401,7 +405,7 @@ fn what_another_node_tells_of_a_volume_changes_nothing() {
         world.lie();
         world.api.forget_writes();
         tokio::time::sleep(60 * MINUTE).await;
-        assert_eq!((capacity(&world, 0), world.told("ClaimGrows")), ("4Gi".to_owned(), 0));
+        assert_eq!((capacity(&world, 0), world.told("AutoscaleExpand")), ("4Gi".to_owned(), 0));
         let claims: Vec<String> = world
             .api
             .writes()

@@ -55,7 +55,7 @@ fn a_pod_has_its_claim_again_if_its_copy_copies_nothing_for_too_long() {
             assert_eq!(world.status().reason, None, "a disk may take as long");
             tokio::time::sleep(Duration::from_mins(2)).await;
             let (reason, message) = stalled(&world.status());
-            assert_eq!(reason, "FillPodWaits");
+            assert_eq!(reason, "PopulatorPodPending");
             let says = format!(
                 "pod {}, which fills the volume, runs and has copied nothing since",
                 pod.name_any()
@@ -87,7 +87,7 @@ fn a_copy_that_goes_on_late_goes_on() {
         world.want("2Gi", "ssd", &json!({}));
         copying(&world).await;
         tokio::time::sleep(Duration::from_mins(15)).await;
-        assert_eq!(stalled(&world.status()).0, "FillPodWaits");
+        assert_eq!(stalled(&world.status()).0, "PopulatorPodPending");
         world.play().end_hanging();
         // Somebody writes to an object, so that those who play look again.
         world.want("2Gi", "ssd", &json!({"retention": "1d"}));
@@ -127,7 +127,7 @@ fn a_pod_has_its_claim_again_if_the_node_of_its_copy_does_not_respond() {
             fall_silent(&world, &pod, is_deleted);
             tokio::time::sleep(Duration::from_mins(3)).await;
             let (reason, message) = stalled(&world.status());
-            assert_eq!(reason, "FillPodWaits");
+            assert_eq!(reason, "PopulatorPodPending");
             assert!(message.contains("`kubectl describe node beta`"), "{message}");
             assert!(message.contains("is stopped, and gets its old claim at"), "{message}");
             tokio::time::sleep(Duration::from_mins(10)).await;
@@ -136,7 +136,7 @@ fn a_pod_has_its_claim_again_if_the_node_of_its_copy_does_not_respond() {
             let status = world.status();
             assert!(is_in(SwapPhase::RollingBack)(&status), "{status:#?}");
             let (reason, message) = stalled(&status);
-            assert_eq!(reason, "FillPodWaits");
+            assert_eq!(reason, "PopulatorPodPending");
             assert!(message.contains("look at node beta"), "{message}");
             assert_eq!(world.ordinal(0).active_claim, before);
             assert!(runs(&world, "nginx-0"), "it has its old claim");
@@ -171,7 +171,7 @@ fn a_pod_has_its_claim_again_if_its_exchange_does_not_begin() {
         assert!(is_in(SwapPhase::RollingBack)(&status), "{status:#?}");
         assert!(runs(&world, "nginx-0"), "it has its old volume");
         let (reason, message) = stalled(&status);
-        assert_eq!(reason, "ClaimTaken", "there is a whole copy, which a person may delete");
+        assert_eq!(reason, "ClaimConflict", "there is a whole copy, which a person may delete");
         assert!(message.contains("has a copy that nobody uses"), "{message}");
         let why = swap(&status).unwrap().message.unwrap();
         assert!(why.contains("was down for 10 minutes and its swap did not go on"), "{why}");

@@ -52,7 +52,7 @@ fn a_smaller_template_of_another_class_swaps_one_pod_after_the_other() {
         }
         world.write();
         assert_eq!(world.play().written["nginx-0"], "wwww", "two starts, and each once more");
-        assert_eq!((world.told("SwapBegun"), world.told("Swapped")), (2, 2));
+        assert_eq!((world.told("SwapStarted"), world.told("SwapSucceeded")), (2, 2));
         assert_eq!(warnings(&world), [""; 0]);
         assert_eq!(world.left(), Vec::<String>::new());
     });
@@ -103,7 +103,7 @@ fn a_pod_is_not_stopped_before_its_new_claim_has_its_room() {
                 .await;
             world.rest().await;
             assert_eq!(world.ordinal(1).swap.unwrap().phase, SwapPhase::Planned);
-            assert_eq!((world.pod("nginx-1"), world.told("SwapBegun")), (pod, 0));
+            assert_eq!((world.pod("nginx-1"), world.told("SwapStarted")), (pod, 0));
 
             world.want("4Gi", class, &json!({}));
             world.settled("2/2").await;
@@ -112,7 +112,7 @@ fn a_pod_is_not_stopped_before_its_new_claim_has_its_room() {
             world.until("it is begun again", |status| status.of(1).unwrap().swap.is_some()).await;
             world.play().full.clear();
             world.settled("2/2").await;
-            assert_eq!((world.ordinal(0).generation, world.told("Swapped")), (1, 2));
+            assert_eq!((world.ordinal(0).generation, world.told("SwapSucceeded")), (1, 2));
             world.write();
         });
     }
@@ -179,7 +179,7 @@ fn a_copy_that_came_out_different_is_made_again_after_an_hour() {
         world.want("2Gi", "hdd", &json!({}));
         world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
         let failed = world.ordinal(1).swap.unwrap();
-        assert_eq!((failed.reason.as_deref(), failed.failures), (Some("ContentDiffers"), 1));
+        assert_eq!((failed.reason.as_deref(), failed.failures), (Some("ChecksumMismatch"), 1));
         let at = failed.retry_at.unwrap().0;
         assert!(world.status().message.unwrap().contains(&format!("tried again at {at}")));
         tokio::time::sleep(Duration::from_secs(3400)).await;
@@ -187,7 +187,7 @@ fn a_copy_that_came_out_different_is_made_again_after_an_hour() {
         assert_eq!(world.pod("nginx-0"), pod, "no further pod is stopped before");
         tokio::time::sleep(Duration::from_secs(300)).await;
         world.settled("2/2").await;
-        assert_eq!((world.told("SwapFailed"), world.told("Swapped")), (1, 2));
+        assert_eq!((world.told("SwapFailed"), world.told("SwapSucceeded")), (1, 2));
         assert_eq!(world.left(), Vec::<String>::new());
         world.write();
     });
@@ -258,7 +258,7 @@ fn no_other_pod_is_stopped_before_a_copy_that_failed_has_come_to_a_good_end() {
         let pod = format!("shop/nginx-{failed}");
         world.api.put(&world.api.get::<k8s_openapi::api::core::v1::Pod>(&pod).unwrap());
         world.settled("3/3").await;
-        assert_eq!((world.ordinal(0).generation, world.told("SwapBegun")), (1, 4));
+        assert_eq!((world.ordinal(0).generation, world.told("SwapStarted")), (1, 4));
         world.write();
     });
 }
@@ -305,7 +305,9 @@ fn nothing_is_stopped_while_another_pod_is_not_ready_or_the_rollout_is_paused() 
         world.rest().await;
         assert_eq!(world.ordinal(0).generation, 0);
         world.want("2Gi", "nvme", &json!({}));
-        world.until("it is told", |status| status.reason.as_deref() == Some("ClassMissing")).await;
+        world
+            .until("it is told", |status| status.reason.as_deref() == Some("StorageClassNotFound"))
+            .await;
         world.write();
     });
 }
@@ -446,7 +448,7 @@ fn a_swap_between_classes_of_the_longest_names_is_told_of_in_short() {
         world.write();
         world.want("4Gi", &class("b"), &json!({}));
         world.settled("1/1").await;
-        assert_eq!((world.told("Swapped"), world.told("StatusInvalid")), (1, 0));
+        assert_eq!((world.told("SwapSucceeded"), world.told("InvalidStatus")), (1, 0));
         world.write();
     });
 }
@@ -467,8 +469,8 @@ fn a_status_that_is_refused_is_an_error_and_no_change_by_others() {
         there.status.as_mut().unwrap().ordinals[0].retained = vec![old; 17];
         world.api.put(&there);
         world.rest().await;
-        assert_eq!(world.told("StatusInvalid"), 1);
-        let text = world.texts("StatusInvalid").join("");
+        assert_eq!(world.told("InvalidStatus"), 1);
+        let text = world.texts("InvalidStatus").join("");
         assert!(text.contains("must have at most 16 items"), "{text}");
         world.api.forget_writes();
         world.rest().await;

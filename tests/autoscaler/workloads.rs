@@ -75,7 +75,9 @@ fn the_claim_of_a_deployment_is_grown_and_shrunk_under_its_pod() {
         assert_eq!(world.left(), Vec::<String>::new());
 
         world.want("3Gi", "ssd", &of_web());
-        world.until("it is told", |status| status.reason.as_deref() == Some("ClaimsFixed")).await;
+        world
+            .until("it is told", |status| status.reason.as_deref() == Some("SwapUnsupported"))
+            .await;
         world.rest().await;
         let message = world.status().message.unwrap_or_default();
         assert!(message.contains("Deployment web names claim files by itself"), "{message}");
@@ -168,7 +170,7 @@ fn a_workload_without_claims_is_told() {
         let (world, _operator) = World::with_an_operator();
         world.want("4Gi", "hdd", &of_web());
         world
-            .until("it is told", |status| status.reason.as_deref() == Some("WorkloadMissing"))
+            .until("it is told", |status| status.reason.as_deref() == Some("WorkloadNotFound"))
             .await;
         let message = world.status().message.unwrap_or_default();
         assert!(message.contains("no Deployment web"), "{message}");
@@ -177,7 +179,7 @@ fn a_workload_without_claims_is_told() {
             "spec": {"selector": {}, "template": {}},
         })));
         let is_told = |status: &pliant::api::PvcAutoscalerStatus| {
-            status.reason.as_deref() == Some("ClaimsMissing")
+            status.reason.as_deref() == Some("ClaimsNotFound")
                 && status.phase == AutoscalerPhase::Waiting
         };
         world.until("it is told", is_told).await;
@@ -199,7 +201,9 @@ fn a_claim_that_is_not_there_is_told_and_never_made() {
         world.deployment("files");
         world.labelled("web-x", "web", "files");
         world.want("4Gi", "hdd", &of_web());
-        world.until("it is told", |status| status.reason.as_deref() == Some("ClaimsMissing")).await;
+        world
+            .until("it is told", |status| status.reason.as_deref() == Some("ClaimsNotFound"))
+            .await;
         world.rest().await;
         assert_eq!(world.claims(), Vec::<String>::new());
         // Its owner makes it a moment later, with what is to be in it.
@@ -220,7 +224,7 @@ fn a_claim_that_another_one_keeps_is_let_be() {
         world.deployment("files");
         world.labelled("web-x", "web", "files");
         world.want("6Gi", "hdd", &of_web());
-        world.until("it is told", |status| status.reason.as_deref() == Some("ClaimTaken")).await;
+        world.until("it is told", |status| status.reason.as_deref() == Some("ClaimConflict")).await;
         world.rest().await;
         let message = world.status().message.unwrap_or_default();
         assert!(message.contains("kept by PvcAutoscaler other"), "{message}");

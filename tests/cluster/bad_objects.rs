@@ -23,7 +23,7 @@ fn put_bad_ones(api: &FakeApi) {
 /// The kinds of which it is told that one cannot be decoded.
 fn told(api: &FakeApi) -> Vec<String> {
     let events = api.list::<Event>().into_iter();
-    let told = events.filter(|event| event.reason.as_deref() == Some("ObjectUnreadable"));
+    let told = events.filter(|event| event.reason.as_deref() == Some("InvalidObject"));
     let mut kinds: Vec<String> = told.filter_map(|event| event.regarding?.kind).collect();
     kinds.sort();
     kinds

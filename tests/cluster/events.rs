@@ -54,7 +54,7 @@ async fn a_volume_without_a_pv_and_a_pv_without_its_volume_are_told_after_a_whil
     only(&world.api, &[]);
     tokio::time::sleep(Duration::from_secs(100)).await;
     let lost = [
-        "NodeStorage/alpha VolumeLeaked",
+        "NodeStorage/alpha OrphanedVolume",
         "PersistentVolume/pvc-3 VolumeMissing",
         "PersistentVolumeClaim/claim-of-pvc-3 VolumeMissing",
     ];
@@ -102,11 +102,11 @@ async fn two_controllers_and_one_that_starts_anew_tell_what_one_would() {
     cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
     world.cleaned().await;
     tokio::time::sleep(LONG).await;
-    only(&world.api, &["NodeStorage/alpha VolumeLeaked"]);
+    only(&world.api, &["NodeStorage/alpha OrphanedVolume"]);
     drop(second);
     let _third = world.controller().await;
     tokio::time::sleep(LONG).await;
-    only(&world.api, &["NodeStorage/alpha VolumeLeaked"]);
+    only(&world.api, &["NodeStorage/alpha OrphanedVolume"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,7 +152,7 @@ async fn a_disk_that_goes_and_comes_back_is_told_to_who_has_the_node_and_who_has
     world.keep("alpha", "pvc-1");
     let disk = Path::new("/dev/fake0");
     machine.host.remove_disk(disk);
-    is_told(&world, "PersistentVolumeClaim/claim-of-pvc-1 GroupUnavailable").await;
+    is_told(&world, "PersistentVolumeClaim/claim-of-pvc-1 VolumeGroupUnavailable").await;
     is_told(&world, "NodeStorage/alpha PoolUnavailable").await;
     is_told(&world, "NodeStorage/alpha DiskMissing").await;
     machine.host.heal_disk(disk);
@@ -165,9 +165,9 @@ async fn a_disk_that_goes_and_comes_back_is_told_to_who_has_the_node_and_who_has
         twice("NodeStorage/alpha DiskMissing"),
         twice("NodeStorage/alpha PoolUnavailable"),
         twice("NodeStorage/alpha Recovered"), // Once the disk, once the pool.
-        twice("PersistentVolume/pvc-1 GroupUnavailable"),
+        twice("PersistentVolume/pvc-1 VolumeGroupUnavailable"),
         once("PersistentVolume/pvc-1 Recovered"),
-        twice("PersistentVolumeClaim/claim-of-pvc-1 GroupUnavailable"),
+        twice("PersistentVolumeClaim/claim-of-pvc-1 VolumeGroupUnavailable"),
         once("PersistentVolumeClaim/claim-of-pvc-1 Recovered"),
     ];
     assert_eq!(told(&world.api), BTreeMap::from(expected));
@@ -187,8 +187,8 @@ async fn a_volume_on_a_disk_that_is_away_at_the_start_is_unseen_and_not_missing(
     tokio::time::sleep(LONG).await;
     let mut expected = vec![
         "NodeStorage/alpha PoolUnavailable",
-        "PersistentVolume/pvc-1 VolumeUnseen",
-        "PersistentVolumeClaim/claim-of-pvc-1 VolumeUnseen",
+        "PersistentVolume/pvc-1 VolumeStatusUnknown",
+        "PersistentVolumeClaim/claim-of-pvc-1 VolumeStatusUnknown",
     ];
     only(&world.api, &expected);
     machine.host.heal_disk(disk);
@@ -207,9 +207,9 @@ async fn an_agent_that_lets_work_wait_is_told_of_its_node() {
     drop(machine);
     refused(cluster.ensure(&want("pvc-1", 8, &[])).await, Reason::Unavailable);
     only(&world.api, &[]);
-    is_told(&world, "NodeStorage/alpha NodeAgentAway").await;
+    is_told(&world, "NodeStorage/alpha NodePluginNotResponding").await;
     tokio::time::sleep(LONG).await;
-    only(&world.api, &["NodeStorage/alpha NodeAgentAway"]);
+    only(&world.api, &["NodeStorage/alpha NodePluginNotResponding"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,7 +220,7 @@ async fn what_happens_while_the_api_server_is_away_is_told_when_it_is_back() {
     world.api.go_down();
     tokio::time::sleep(LONG).await;
     world.api.come_back();
-    is_told(&world, "NodeStorage/alpha VolumeLeaked").await;
+    is_told(&world, "NodeStorage/alpha OrphanedVolume").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,8 +229,8 @@ async fn a_machine_that_lacks_something_is_not_ready_until_it_has_it() {
     world.lacks.0.lock().unwrap().push("lvm is not installed: apt-get install lvm2".to_owned());
     let machine = world.node("alpha").await;
     let _controller = world.controller().await;
-    is_told(&world, "NodeStorage/alpha PrerequisitesMissing").await;
-    assert_eq!(ready(&world), ("False".to_owned(), "PrerequisitesMissing".to_owned()));
+    is_told(&world, "NodeStorage/alpha PrerequisitesNotMet").await;
+    assert_eq!(ready(&world), ("False".to_owned(), "PrerequisitesNotMet".to_owned()));
     // An agent that starts anew finds it as it was, and since when.
     let host = machine.host.after_crash();
     drop(machine);
@@ -246,7 +246,7 @@ async fn a_machine_that_lacks_something_is_not_ready_until_it_has_it() {
     world.lacks.0.lock().unwrap().clear();
     tokio::time::sleep(LONG).await;
     assert_eq!(ready(&world), ("True".to_owned(), "PoolsUsable".to_owned()));
-    only(&world.api, &["NodeStorage/alpha PrerequisitesMissing", "NodeStorage/alpha Recovered"]);
+    only(&world.api, &["NodeStorage/alpha PrerequisitesNotMet", "NodeStorage/alpha Recovered"]);
 }
 
 fn ready(world: &World) -> (String, String) {
@@ -262,7 +262,7 @@ async fn a_pool_that_has_got_a_disk_is_told() {
     let group = &mut node.status.as_mut().unwrap().groups[0];
     group.size.0 = group.size.0 + group.size.0;
     world.api.put(&node);
-    is_told(&world, "NodeStorage/alpha GroupExtended").await;
+    is_told(&world, "NodeStorage/alpha VolumeGroupExtended").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -121,7 +121,7 @@ async fn a_size_that_cannot_be_read_wakes_nobody_and_is_reported_once() {
         let events: Vec<Event> = api.list();
         assert_eq!(events.len(), reports, "{events:?}");
         for event in events {
-            assert_eq!(event.reason.as_deref(), Some("ObjectUnreadable"));
+            assert_eq!(event.reason.as_deref(), Some("InvalidObject"));
             let note = event.note.unwrap();
             assert!(note.contains("spec.resources.requests.storage of claim data"), "{note}");
         }

@@ -26,7 +26,7 @@ fn a_volume_without_its_disk_is_out_of_reach_and_one_in_a_frozen_group_is_degrad
     block_on(async {
         for (its_own, ailment) in [
             (true, ("DiskMissing", Severity::Inaccessible)),
-            (false, ("GroupFrozen", Severity::Degraded)),
+            (false, ("VolumeGroupNotChangeable", Severity::Degraded)),
         ] {
             let (host, _, node) = after(&[Op::Create(EXT4)]).await;
             let group = host.group("vg0").expect("a group");
@@ -99,7 +99,7 @@ fn a_volume_whose_group_can_not_be_read_is_out_of_reach() {
         for disk in ["/dev/fake0", "/dev/fake1"] {
             host.fail_disk(Path::new(disk));
         }
-        assert!(told(&node).await.contains(&("GroupUnavailable", Severity::Inaccessible)));
+        assert!(told(&node).await.contains(&("VolumeGroupUnavailable", Severity::Inaccessible)));
     });
 }
 
@@ -120,7 +120,7 @@ fn a_file_system_with_errors_is_degraded() {
 async fn waiting() -> (FakeHost, Arc<Node>) {
     let before = [Op::Create(EXT4), Op::Stage(EXT4), Op::Sparse, Op::Grow(LARGE), Op::Stage(EXT4)];
     let (host, _, node) = after(&before).await;
-    assert_eq!(told(&node).await, [("FilesystemSmaller", Severity::Degraded)]);
+    assert_eq!(told(&node).await, [("FilesystemResizePending", Severity::Degraded)]);
     (host, node)
 }
 

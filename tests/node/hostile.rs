@@ -283,7 +283,7 @@ fn a_known_group_is_what_its_own_disks_say() {
             serves_all(&host, &node, what).await;
             let told = node.storage_health().await;
             let [ailing] = &told[..] else { panic!("{what}: {told:?}") };
-            assert_eq!(ailing.ailment.reason, "DiskNotBelieved", "{what}");
+            assert_eq!(ailing.ailment.reason, "DiskNotTrusted", "{what}");
             assert!(ailing.ailment.message.contains("/dev/fake2"), "{what}: {ailing:?}");
             drop(disk);
         }
@@ -904,7 +904,7 @@ fn a_growth_that_the_kernel_refuses_keeps_no_workload_from_its_data() {
                 let said = Op::Expand.ask(&host, &node).await.expect_err("it is refused");
                 assert!(said.contains("could not be grown") && said.contains(call), "{said}");
                 let health = node.volume_health(&id_of(VOLUME)).await.expect("a look");
-                let told = health.iter().find(|one| one.reason == "FilesystemSmaller");
+                let told = health.iter().find(|one| one.reason == "FilesystemResizePending");
                 let told = &told.expect("its condition says why").message;
                 assert!(told.contains("could not be grown"), "{told}");
             }
@@ -944,7 +944,7 @@ fn a_program_that_does_not_grow_an_unmounted_file_system_keeps_no_workload_from_
             host.fail(call, Failing::Always);
             Op::Stage(EXT4).ask(&host, &node).await.expect("its data is good");
             let health = node.volume_health(&id_of(VOLUME)).await.expect("a look");
-            assert_eq!(health[0].reason, "FilesystemSmaller", "{call}");
+            assert_eq!(health[0].reason, "FilesystemResizePending", "{call}");
             host.mend();
             Op::Unstage.ask(&host, &node).await.expect("unstage");
             Op::Stage(EXT4).ask(&host, &node).await.expect("it grows before it is mounted");

@@ -183,7 +183,7 @@ fn a_suspended_volume_is_told_as_such_and_is_not_asked_how_full_it_is() {
     after_each_death(&before, &line, async |host, node| {
         let is_suspended = host.state().devices.values().any(|device| device.suspended);
         let stats = node.stats(&id_of(VOLUME), Path::new(TARGET)).await.expect("stats");
-        let bad = ("Suspended", Severity::Inaccessible);
+        let bad = ("VolumeSuspended", Severity::Inaccessible);
         let told = stats.ailments.iter().any(|one| (one.reason, one.severity) == bad);
         assert_eq!((told, stats.usage.is_none()), (is_suspended, is_suspended), "{stats:?}");
         suspended.set(suspended.get() + usize::from(is_suspended));

@@ -103,7 +103,7 @@ fn what_may_not_grow_without_a_snapshot_is_used_as_it_is() {
         for _again in 0..2 {
             Op::Stage(EXT4).ask(&host, &node).await.expect("it is staged as it is");
             let ailments = node.volume_health(&id).await.expect("a look");
-            assert_eq!(ailments[0].reason, "FilesystemSmaller");
+            assert_eq!(ailments[0].reason, "FilesystemResizePending");
             let told = &ailments[0].message;
             assert!(told.contains("a safety snapshot") && told.contains("0 B is free"), "{told}");
         }

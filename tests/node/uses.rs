@@ -316,7 +316,7 @@ fn a_mounted_file_system_is_not_resized_as_an_unmounted_one() {
         let device = device_of(&host, VOLUME);
         assert!(superblock_on(&host, &device).await.covers < Bytes::mib(LARGE));
         let ailments = node.volume_health(&id_of(VOLUME)).await.expect("a look");
-        assert_eq!(ailments[0].reason, "FilesystemSmaller");
+        assert_eq!(ailments[0].reason, "FilesystemResizePending");
     });
 }
 

@@ -39,7 +39,7 @@ async fn two_replicas_fill_a_claim_as_one_does() {
     for number in 0..5 {
         let name = format!("web-{number}");
         world.filled(&name).await;
-        assert_eq!(world.reasons(&name), [("Filled".to_owned(), 1)].into());
+        assert_eq!(world.reasons(&name), [("PopulatorFinished".to_owned(), 1)].into());
     }
     assert_eq!((world.left(), world.pods()), (NOTHING, 5));
     assert_eq!(first.counts.of("fill success") + second.counts.of("fill success"), 5);
@@ -55,7 +55,7 @@ async fn a_source_that_is_deleted_midway_is_let_go_and_nothing_is_left() {
     world.settled().await;
     assert_eq!(world.left(), NOTHING);
     assert_eq!(world.destroyed(), [Content::Half]);
-    assert_eq!(world.reasons("web"), [("SourceMissing".to_owned(), 1)].into());
+    assert_eq!(world.reasons("web"), [("PopulatorDataSourceNotFound".to_owned(), 1)].into());
     // It comes back, and so all begins anew.
     world.archive("site");
     world.filled("web").await;
@@ -97,7 +97,7 @@ async fn a_second_claim_without_room_goes_to_another_node() {
     let claim = world.get_claim("web").unwrap();
     assert_eq!(claim.annotations()[SELECTED_NODE], "beta");
     assert_eq!(world.left(), NOTHING);
-    let reasons = [("FillRescheduled".to_owned(), 1), ("Filled".to_owned(), 1)];
+    let reasons = [("PopulatorRescheduled".to_owned(), 1), ("PopulatorFinished".to_owned(), 1)];
     assert_eq!(world.reasons("web"), reasons.into());
     assert_eq!(world.told("site").unwrap().failures, 0, "a full node is no failed try");
 }
@@ -121,7 +121,7 @@ async fn a_claim_that_lost_its_node_midway_waits_for_another_one() {
     let mut claim = world.get_claim("web").unwrap();
     claim.annotations_mut().remove(SELECTED_NODE);
     world.api.put(&claim);
-    world.shows("web", "WaitsForConsumer").await;
+    world.shows("web", "WaitForFirstConsumer").await;
     world.schedule("web", &["beta"]);
     world.filled("web").await;
     assert_eq!(world.left(), NOTHING);
@@ -141,10 +141,10 @@ async fn a_copy_that_fails_is_tried_again_and_not_for_ever() {
     let told = world.told("site").unwrap();
     assert_eq!(
         (told.phase, told.reason.as_deref()),
-        (FillingPhase::Failed, Some("TooManyFailures"))
+        (FillingPhase::Failed, Some("BackoffLimitExceeded"))
     );
     assert_eq!((world.pods(), world.left()), (5, NOTHING));
-    let reasons = [("FillRetried".to_owned(), 4), ("TooManyFailures".to_owned(), 1)];
+    let reasons = [("PopulatorRetrying".to_owned(), 4), ("BackoffLimitExceeded".to_owned(), 1)];
     assert_eq!(world.reasons("web"), reasons.into());
     assert_eq!((operator.counts.of("fill retry"), operator.counts.of("fill error")), (4, 1));
     // A change of the source is another wish.
@@ -183,7 +183,7 @@ async fn a_copy_goes_on_where_the_try_before_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn what_differs_or_is_refused_is_not_tried_again() {
-    for (outcome, reason) in [("mismatch", "ContentDiffers"), ("refused", "ContentRefused")] {
+    for (outcome, reason) in [("mismatch", "ChecksumMismatch"), ("refused", "ContentRejected")] {
         let (world, operator) = World::with_an_operator().await;
         world.archive("site");
         let said = json!({"outcome": outcome, "message": "so it is"}).to_string();
@@ -216,7 +216,7 @@ async fn an_event_is_told_once_however_often_all_is_looked_at() {
     for _ in 0..5 {
         world.settled().await;
     }
-    assert_eq!(world.reasons("web"), [("SourceMissing".to_owned(), 1)].into());
+    assert_eq!(world.reasons("web"), [("PopulatorDataSourceNotFound".to_owned(), 1)].into());
     world.archive("site");
     world.filled("web").await;
     drop(operator);
@@ -224,7 +224,8 @@ async fn an_event_is_told_once_however_often_all_is_looked_at() {
     for _ in 0..5 {
         world.settled().await;
     }
-    let reasons = [("SourceMissing".to_owned(), 1), ("Filled".to_owned(), 1)];
+    let reasons =
+        [("PopulatorDataSourceNotFound".to_owned(), 1), ("PopulatorFinished".to_owned(), 1)];
     assert_eq!(world.reasons("web"), reasons.into());
 }
 
@@ -268,7 +269,10 @@ async fn an_outage_midway_is_lived_through() {
     world.settled().await;
     world.api.come_back();
     world.filled("web").await;
-    assert_eq!((world.left(), world.reasons("web")), (NOTHING, [("Filled".to_owned(), 1)].into()));
+    assert_eq!(
+        (world.left(), world.reasons("web")),
+        (NOTHING, [("PopulatorFinished".to_owned(), 1)].into())
+    );
 }
 
 /// Those of a namespace whose webhooks hang, and those whose sources never come, hold up no other one.

@@ -20,7 +20,7 @@ async fn an_archive_fills_a_claim_when_a_pod_uses_it() {
     let (world, operator) = World::with_an_operator().await;
     world.archive("site");
     world.claim("web", "fast", "ArchivePopulator", "site");
-    world.shows("web", "WaitsForConsumer").await;
+    world.shows("web", "WaitForFirstConsumer").await;
     world.settled().await;
     assert_eq!((world.left(), world.reasons("web").len()), (NOTHING, 0), "that is usual");
     world.schedule("web", &["beta"]);
@@ -31,7 +31,7 @@ async fn an_archive_fills_a_claim_when_a_pod_uses_it() {
     let told = world.told("site").unwrap();
     assert_eq!((told.phase, told.failures), (FillingPhase::Filled, 0));
     assert_eq!(told.digest.as_deref(), Some("abc"));
-    assert_eq!(world.reasons("web"), [("Filled".to_owned(), 1)].into());
+    assert_eq!(world.reasons("web"), [("PopulatorFinished".to_owned(), 1)].into());
     assert_eq!((operator.counts.of("fill success"), operator.counts.of("fill error")), (1, 0));
     assert_eq!(world.destroyed(), []);
 }
@@ -174,7 +174,7 @@ async fn a_raw_device_is_copied_ahead_too() {
 async fn a_raw_device_of_one_pod_is_not_copied_ahead_and_that_is_told() {
     let (world, _operator) = World::with_an_operator().await;
     raw_devices(&world, "ReadWriteOncePod").await;
-    world.shows("new", "Waiting: CannotCopyAhead: claim old is ReadWriteOncePod").await;
+    world.shows("new", "Waiting: PreCopySkipped: claim old is ReadWriteOncePod").await;
     world.api.delete::<Pod>("shop/shop-0");
     world.unpause("old");
     world.filled("new").await;
@@ -252,7 +252,7 @@ async fn a_source_in_use_is_copied_if_that_is_wanted() {
 async fn what_is_missing_is_waited_for_and_told_once() {
     let (world, _operator) = World::with_an_operator().await;
     world.claim("web", "now", "ArchivePopulator", "site");
-    world.shows("web", "SourceMissing").await;
+    world.shows("web", "PopulatorDataSourceNotFound").await;
     let from = json!({"name": "files", "key": "site.tgz"});
     world.archive_of("site", &json!({"configMapRef": from, "sha256": "0".repeat(64)}));
     world.shows("web", "no key site.tgz in ConfigMap files").await;
@@ -261,7 +261,10 @@ async fn what_is_missing_is_waited_for_and_told_once() {
     world.config_map("files", "site.tgz");
     world.filled("web").await;
     let reasons = world.reasons("web");
-    assert!(reasons["SourceMissing"] <= 2 && reasons["Filled"] == 1, "{reasons:?}");
+    assert!(
+        reasons["PopulatorDataSourceNotFound"] <= 2 && reasons["PopulatorFinished"] == 1,
+        "{reasons:?}"
+    );
 }
 
 /// What can never be is told once, and leaves nothing.
@@ -278,7 +281,7 @@ async fn an_archive_is_not_unpacked_to_a_raw_device() {
     world.archive("site");
     let from = json!({"apiGroup": "pliant.io", "kind": "ArchivePopulator", "name": "site"});
     world.claim_of("web", "now", &from, &json!({"volumeMode": "Block"}));
-    refused(&world, "web", "WrongVolumeMode").await;
+    refused(&world, "web", "VolumeModeMismatch").await;
     assert_eq!(operator.counts.of("fill error"), 1);
 }
 
@@ -322,7 +325,7 @@ async fn a_claim_whose_source_has_lost_its_node_is_refused() {
     world.copy_of("old", &json!({}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
     world.schedule("new", &["beta"]);
-    world.shows("new", "Failed: ClaimElsewhere").await;
+    world.shows("new", "Failed: SourceNodeNotFound").await;
     let told = world.told_of_copy("old").unwrap();
     assert!(told.message.unwrap().contains("can only be read on a node that is gone"));
 }
@@ -333,7 +336,7 @@ async fn a_source_of_another_namespace_is_refused() {
     let source = json!({"sourcePvcRef": {"name": "old", "namespace": "bank"}});
     world.copy_of("old", &source);
     world.claim("new", "now", "PvcSourcePopulator", "old");
-    refused(&world, "new", "OtherNamespace").await;
+    refused(&world, "new", "NamespaceMismatch").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,7 +27,7 @@ fn large() -> Value {
 async fn a_large_second_claim_of_a_tenant_with_a_volume_is_neither_used_nor_deleted() {
     let (world, _operator) = World::with_an_operator().await;
     world.claim("web", "now", "ArchivePopulator", "site");
-    world.shows("web", "SourceMissing").await;
+    world.shows("web", "PopulatorDataSourceNotFound").await;
     let name = second(&world, "web");
     world.claim_of(&name, "now", &Value::Null, &large());
     world.until(&name, "is bound", |claim| phase(claim) == "Bound").await;
@@ -47,7 +47,7 @@ async fn a_large_second_claim_of_a_tenant_with_a_volume_is_neither_used_nor_dele
 async fn a_large_second_claim_of_a_tenant_without_a_volume_is_deleted() {
     let (world, _operator) = World::with_an_operator().await;
     world.claim("web", "fast", "ArchivePopulator", "site");
-    world.shows("web", "SourceMissing").await;
+    world.shows("web", "PopulatorDataSourceNotFound").await;
     let name = second(&world, "web");
     world.claim_of(&name, "fast", &Value::Null, &large());
     world.archive("site");
@@ -78,7 +78,7 @@ async fn the_policy_of_a_claim_that_only_has_the_name_stays() {
     let (world, _operator) = World::with_an_operator().await;
     world.archive("site");
     world.claim("web", "fast", "ArchivePopulator", "site");
-    world.shows("web", "WaitsForConsumer").await;
+    world.shows("web", "WaitForFirstConsumer").await;
     let name = second(&world, "web");
     world.claim_of(&name, "now", &Value::Null, &json!({}));
     world.until(&name, "is bound", |claim| phase(claim) == "Bound").await;
@@ -131,7 +131,7 @@ async fn a_pod_of_a_tenant_that_has_the_name_of_the_sender_is_neither_believed_n
     world.put_content("old", "records");
     world.copy_of("old", &json!({}));
     world.claim("web", "fast", "PvcSourcePopulator", "old");
-    world.shows("web", "WaitsForConsumer").await;
+    world.shows("web", "WaitForFirstConsumer").await;
     let web = world.get_claim("web").unwrap().uid().unwrap();
     let name = format!("send-{web}");
     world.api.put(&object::<Pod>(json!({
@@ -139,7 +139,7 @@ async fn a_pod_of_a_tenant_that_has_the_name_of_the_sender_is_neither_believed_n
         "spec": {"containers": []}, "status": {"phase": "Running", "podIP": "10.0.0.66"},
     })));
     world.schedule("web", &["beta"]);
-    world.shows("web", "FillRefused").await;
+    world.shows("web", "PopulatorCreationError").await;
     world.settled().await;
     let shown = world.get_claim("web").unwrap().annotations()["pliant.io/filling"].clone();
     assert!(
@@ -147,7 +147,7 @@ async fn a_pod_of_a_tenant_that_has_the_name_of_the_sender_is_neither_believed_n
         "{shown}"
     );
     assert_eq!(
-        (phase(&world.get_claim("web").unwrap()), world.reasons("web")["FillRefused"]),
+        (phase(&world.get_claim("web").unwrap()), world.reasons("web")["PopulatorCreationError"]),
         ("Pending".to_owned(), 1)
     );
     let pod = format!("{SHOP}/{name}");
@@ -177,19 +177,19 @@ async fn where_pods_may_not_run_as_root_a_claim_says_what_lets_its_own_do_so() {
     world.api.guard("pods", restrict);
     world.archive("site");
     world.claim("web", "now", "ArchivePopulator", "site");
-    world.shows("web", "FillRefused").await;
+    world.shows("web", "PopulatorCreationError").await;
     let told =
         |name: &str| world.get_claim(name).unwrap().annotations()["pliant.io/filling"].clone();
     let label =
         "`kubectl label --overwrite namespace shop pod-security.kubernetes.io/enforce=baseline`";
     assert!(told("web").contains(RESTRICTED) && told("web").contains(label), "{}", told("web"));
     assert!(told("web").ends_with("value operator.fillNamespace"), "{}", told("web"));
-    assert_eq!(world.reasons("web")["FillRefused"], 1);
+    assert_eq!(world.reasons("web")["PopulatorCreationError"], 1);
     // What it copies is in its namespace.
     world.source("old", "alpha").await;
     world.copy_of("old", &json!({"startEarly": true}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
-    world.shows("new", "FillRefused").await;
+    world.shows("new", "PopulatorCreationError").await;
     assert!(told("new").ends_with(label), "{}", told("new"));
     // As soon as it may, it is filled.
     world.api.unguard("pods");

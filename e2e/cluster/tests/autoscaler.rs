@@ -253,7 +253,7 @@ fn the_walk_through_from_a_template_to_a_swap() {
         world.autoscaler(&hdd, "400Mi", json!({})).await;
         world
             .until_status("misses its workload", |status| {
-                status.reason.as_deref() == Some("WorkloadMissing")
+                status.reason.as_deref() == Some("WorkloadNotFound")
             })
             .await;
         world.workload(2, json!([])).await;
@@ -274,7 +274,7 @@ fn the_walk_through_from_a_template_to_a_swap() {
             assert!(world.records(&pod).await > before);
         }
         assert_eq!(capacity(&world.active(0).await), "320Mi");
-        world.until_told("db", "Swapped", 2).await;
+        world.until_told("db", "SwapSucceeded", 2).await;
         let sources = world.api::<PvcSourcePopulator>().list(&ListParams::default()).await.unwrap();
         assert_eq!(sources.items.len(), 0);
         world.end_workload().await;
@@ -345,7 +345,7 @@ fn a_full_claim_grows_by_itself() {
             .await;
         let status = world.settled("1/1").await;
         assert_eq!(status.of(0).unwrap().generation, 0, "its pod has gone on");
-        world.until_told("db", "ClaimGrows", 1).await;
+        world.until_told("db", "AutoscaleExpand", 1).await;
         world.end_workload().await;
     });
 }

@@ -143,9 +143,9 @@ fn an_archive_is_fetched_from_a_server_of_the_authority_that_the_chart_names() {
         let url = format!("https://{HERE}:{direct}/a.tar");
         world.fetched_archive("direct", &url, &archive).await;
         world.claim_from("refused", &class, "64Mi", "ArchivePopulator", "direct").await;
-        world.until_told("refused", "FillRetried", 1).await;
+        world.until_told("refused", "PopulatorRetrying", 1).await;
         let told = world.events("refused").await;
-        let said = told.iter().find(|(reason, _)| reason == "FillRetried").unwrap();
+        let said = told.iter().find(|(reason, _)| reason == "PopulatorRetrying").unwrap();
         assert!(said.1.contains("in the chart's value populator.caBundle"), "{said:?}");
         // The image knows the authorities of the public Internet, of which ours is none.
         assert!(!said.1.contains("no authority is known"), "{said:?}");
@@ -177,9 +177,9 @@ fn an_archive_is_fetched_from_a_server_of_the_authority_that_the_chart_names() {
             let read = world.exec(&format!("app-{source}"), "cat /data/hello").await;
             assert_eq!(read, "kept", "{source}");
         }
-        other.until_told("waits", "FillPodWaits", 1).await;
+        other.until_told("waits", "PopulatorPodPending", 1).await;
         let told = other.events("waits").await;
-        let said = told.iter().find(|(reason, _)| reason == "FillPodWaits").unwrap();
+        let said = told.iter().find(|(reason, _)| reason == "PopulatorPodPending").unwrap();
         assert!(said.1.contains("Image") && said.1.contains("kubectl get secret -n"), "{said:?}");
         let claims = other.api::<PersistentVolumeClaim>();
         claims.delete("waits", &DeleteParams::default()).await.unwrap();

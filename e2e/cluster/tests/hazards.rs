@@ -252,7 +252,7 @@ fn rollout_asks_those_who_protect_a_pod() {
             .await;
         let uid = world.uid_of_pod("db-0").await;
         world.autoscaler(&class, "100Mi", json!({})).await;
-        world.until_told("db", "PodProtected", 1).await;
+        world.until_told("db", "EvictionBlocked", 1).await;
         assert_eq!(world.uid_of_pod("db-0").await, uid, "it goes on");
         budgets.delete("db", &DeleteParams::default()).await.unwrap();
         world.settled("1/1").await;
@@ -269,7 +269,7 @@ fn rollout_survives_the_end_of_its_workload() {
         world.autoscaler(&class, "100Mi", json!({})).await;
         world.until_status("swaps", |status| phase_of(status, 0).is_some()).await;
         world.api::<StatefulSet>().delete("db", &DeleteParams::default()).await.unwrap();
-        world.until_waiting_for("WorkloadMissing").await;
+        world.until_waiting_for("WorkloadNotFound").await;
         world.workload(1, json!([])).await;
         world.settled("1/1").await;
         assert_eq!(capacity(&world.active(0).await), "100Mi");
@@ -303,9 +303,9 @@ fn quota_is_met_before_a_pod_is_stopped() {
         let uid = world.uid_of_pod("db-0").await;
         world.quota("250Mi").await;
         world.autoscaler(&class, "100Mi", json!({})).await;
-        let status = world.until_waiting_for("QuotaTooSmall").await;
+        let status = world.until_waiting_for("ExceedsQuota").await;
         assert!(status.message.unwrap().starts_with("ResourceQuota storage leaves "));
-        world.until_told("db", "QuotaTooSmall", 1).await;
+        world.until_told("db", "ExceedsQuota", 1).await;
         assert_eq!(world.uid_of_pod("db-0").await, uid, "it was not stopped");
         world.api::<ResourceQuota>().delete("storage", &DeleteParams::default()).await.unwrap();
         world.settled("1/1").await;

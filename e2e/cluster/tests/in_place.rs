@@ -59,7 +59,7 @@ fn btrfs_shrinks_under_its_pod() {
             (world.exec("db-0", SIZE).await.parse().unwrap(), world.records("db-0").await);
         world.autoscaler(&class, "320Mi", json!({})).await;
         world.settled("1/1").await;
-        world.until_told("db", "Shrunk", 1).await;
+        world.until_told("db", "ShrinkSucceeded", 1).await;
         world.is_told_truly("320Mi").await;
         let after: u64 = world.exec("db-0", SIZE).await.parse().unwrap();
         assert!(after + 150 * 1024 < before, "{before} KiB became {after} KiB");

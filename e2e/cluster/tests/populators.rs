@@ -195,7 +195,7 @@ fn an_archive_fills_a_claim() {
         world.pod("app", "web", "sleep 9999", json!({})).await;
         assert_eq!(world.exec("app", "cat /data/hello").await, "kept");
         world.filled("web").await;
-        assert_eq!(world.times("web", "Filled").await, 1);
+        assert_eq!(world.times("web", "PopulatorFinished").await, 1);
         assert_eq!(world.times("web", "UnrecognizedDataSourceKind").await, 0);
     });
 }
@@ -206,7 +206,7 @@ fn an_archive_with_another_checksum_fills_nothing() {
         world.archive(true).await;
         let class = world.class_that_binds_at_once(json!({"pool": "fast"})).await;
         world.claim_from("web", &class, "64Mi", "ArchivePopulator", "site").await;
-        let failed = Some((FillingPhase::Failed, Some("ContentDiffers".to_owned())));
+        let failed = Some((FillingPhase::Failed, Some("ChecksumMismatch".to_owned())));
         world
             .until::<ArchivePopulator>("site", "has failed", |one| {
                 reason(one.status.as_ref()) == failed
@@ -230,13 +230,13 @@ fn an_archive_is_not_unpacked_to_a_raw_device() {
         let class = world.class_that_binds_at_once(json!({"pool": "fast"})).await;
         let from = json!({"apiGroup": "pliant.io", "kind": "ArchivePopulator", "name": "site"});
         world.ask("web", &class, "Block", &json!({"dataSourceRef": from})).await.unwrap();
-        let failed = Some((FillingPhase::Failed, Some("WrongVolumeMode".to_owned())));
+        let failed = Some((FillingPhase::Failed, Some("VolumeModeMismatch".to_owned())));
         world
             .until::<ArchivePopulator>("site", "has failed", |one| {
                 reason(one.status.as_ref()) == failed
             })
             .await;
-        assert_eq!(world.times("web", "WrongVolumeMode").await, 1);
+        assert_eq!(world.times("web", "VolumeModeMismatch").await, 1);
         world.api::<PersistentVolumeClaim>().delete("web", &DeleteParams::default()).await.unwrap();
     });
 }

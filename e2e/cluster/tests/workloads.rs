@@ -71,7 +71,8 @@ fn the_claim_of_a_deployment_is_grown_and_shrunk_under_its_pod() {
         }
         assert_eq!(world.only_pod().await.meta().uid, pod.meta().uid, "it ran all the time");
         world.autoscaler("pliant", "360Mi", of_web()).await;
-        let fixed = |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("ClaimsFixed");
+        let fixed =
+            |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("SwapUnsupported");
         world.until_status("says that its claim stays", fixed).await;
 
         // Whose claims they are is written in one way.

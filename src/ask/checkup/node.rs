@@ -178,8 +178,8 @@ fn is_told(status: &NodeStorageStatus, condition: &Condition) -> bool {
     let unavailable = status.groups.iter().filter(|group| group.health == Health::Unavailable);
     let mut words = unavailable.filter_map(|group| group.message.as_ref());
     match condition.reason.as_str() {
-        "PoolUnavailable" | "PrerequisitesMissing" | "DiskMissing" => true,
-        "GroupUnavailable" => words.all(|words| is_told_of_a_pool(status, words)),
+        "PoolUnavailable" | "PrerequisitesNotMet" | "DiskMissing" => true,
+        "VolumeGroupUnavailable" => words.all(|words| is_told_of_a_pool(status, words)),
         _ => false,
     }
 }

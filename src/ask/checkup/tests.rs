@@ -254,7 +254,7 @@ fn what_a_node_tells_is_told() {
         status.disks = vec![typed(json!({"device": "/dev/sdb", "state": "Missing",
                                          "message": "the disk of vg0 is away; see `pvs`"}))];
         status.volumes[0].ailments = vec![
-            typed(json!({"severity": "Degraded", "reason": "Suspended", "message": "it is not ready"})),
+            typed(json!({"severity": "Degraded", "reason": "VolumeSuspended", "message": "it is not ready"})),
             typed(json!({"severity": "DataLoss", "reason": "DiskMissing", "message": "its disk is away"})),
         ];
         status.conditions = vec![typed(json!({"type": "ToolsThere", "status": "False", "reason": "x",

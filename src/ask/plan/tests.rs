@@ -116,7 +116,7 @@ fn a_rollout_under_way_is_told_pod_by_pod() {
 #[test]
 fn what_holds_a_plan_back_stands_beside_it() {
     let status = json!({
-        "observedGeneration": 2, "phase": "Recommending", "claims": "0/1", "reason": "ClassMissing",
+        "observedGeneration": 2, "phase": "Recommending", "claims": "0/1", "reason": "StorageClassNotFound",
         "message": "there is no StorageClass ssd: make it, or choose one of `kubectl get storageclass`",
         "ordinals": [{"ordinal": 0, "activeClaim": "data-db-0"}],
     });
@@ -129,7 +129,7 @@ fn what_holds_a_plan_back_stands_beside_it() {
       POD   CLAIM      HAS      WANTED   BY
       db-0  data-db-0  8Gi hdd  2Gi ssd  swap, not yet: mode is Recommend
     What stops it:
-      ClassMissing: there is no StorageClass ssd: make it, or choose one of `kubectl
+      StorageClassNotFound: there is no StorageClass ssd: make it, or choose one of `kubectl
       get storageclass`
     You may not read: storage classes. More may be known to others.
     ");

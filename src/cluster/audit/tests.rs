@@ -148,7 +148,8 @@ fn what_differs_is_told_with_what_to_do() {
     let leaked = &audit(&[node("alpha", &["a"])], &[ours("b")], &[] as &[VolumeRequest]);
     let [volume, pv] = leaked.as_slice() else { panic!("{leaked:?}") };
     let said = volume.to_string();
-    for part in [&id("alpha", "a"), "(a) in pool fast of node alpha", "2 GiB stay", "VolumeLeaked"]
+    for part in
+        [&id("alpha", "a"), "(a) in pool fast of node alpha", "2 GiB stay", "OrphanedVolume"]
     {
         assert!(said.contains(part), "{part}: {said}");
     }

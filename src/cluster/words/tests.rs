@@ -43,7 +43,7 @@ fn a_listed_volume_is_read_again() {
             limit: Some(Bytes::gib(3)),
             ailments: vec![
                 ailing(Severity::DataLoss, "DiskMissing"),
-                ailing(Severity::Degraded, "Suspended"),
+                ailing(Severity::Degraded, "VolumeSuspended"),
             ],
         };
         assert_eq!(volume_status("alpha", &volume_on_node(&status)).unwrap(), status);

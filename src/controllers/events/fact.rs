@@ -223,7 +223,7 @@ fn of_condition(node: &NodeStorage, condition: &Condition) -> Option<Fact> {
     }
     let about = About::node(node);
     let text = format!("node {} cannot serve volumes: {}", about.name, condition.message);
-    let (reason, subject) = (EventReason::PrerequisitesMissing, format!("node {}", about.name));
+    let (reason, subject) = (EventReason::PrerequisitesNotMet, format!("node {}", about.name));
     Some(Fact { about, reason, subject, text })
 }
 
@@ -267,7 +267,7 @@ fn unseen(
         let subject = format!("volume {volume}");
         let text =
             format!("{subject} is not seen on node {name}, which cannot read all pools: {why}");
-        of_both(pv, EventReason::VolumeUnseen, &subject, &text)
+        of_both(pv, EventReason::VolumeStatusUnknown, &subject, &text)
     });
     told.flatten().collect()
 }
@@ -288,7 +288,12 @@ fn away(nodes: &[Arc<NodeStorage>], name: &str) -> Option<Fact> {
          --field-selector spec.nodeName={name}` and the node itself"
     );
     let subject = format!("the agent of node {name}");
-    Some(Fact { about: About::node(node), reason: EventReason::NodeAgentAway, subject, text })
+    Some(Fact {
+        about: About::node(node),
+        reason: EventReason::NodePluginNotResponding,
+        subject,
+        text,
+    })
 }
 
 fn difference(nodes: &HashMap<&str, &NodeStorage>, pvs: &Named, one: &Difference) -> Vec<Fact> {
@@ -296,7 +301,7 @@ fn difference(nodes: &HashMap<&str, &NodeStorage>, pvs: &Named, one: &Difference
     match one {
         Difference::VolumeWithoutPv { node, .. } => {
             let fact = |node: &&NodeStorage| {
-                let (about, reason) = (About::node(node), EventReason::VolumeLeaked);
+                let (about, reason) = (About::node(node), EventReason::OrphanedVolume);
                 Fact { about, reason, subject, text }
             };
             nodes.get(node.as_str()).map(fact).into_iter().collect()
@@ -328,7 +333,7 @@ fn growth(request: &VolumeRequest, pvs: &Named) -> Vec<Fact> {
     // Each growth is told once, whatever it says of itself meanwhile.
     let uid = request.metadata.uid.as_deref().unwrap_or_default();
     let subject = format!("growth {uid} {}", request.metadata.generation.unwrap_or_default());
-    of_both(pv, EventReason::VolumeGrowing, &subject, &text)
+    of_both(pv, EventReason::VolumeExpanding, &subject, &text)
 }
 
 /// The sizes of the volume groups, to see which have become larger.
@@ -368,7 +373,7 @@ fn extension(about: &About, group: &GroupStatus, last: Bytes) -> Fact {
         size.saturating_sub(last),
     );
     let subject = format!("volume group {} of {} bytes", group.name, size.get());
-    Fact { about: about.clone(), reason: EventReason::GroupExtended, subject, text }
+    Fact { about: about.clone(), reason: EventReason::VolumeGroupExtended, subject, text }
 }
 
 #[cfg(test)]

@@ -12,31 +12,31 @@ pub enum EventReason {
     /// A mounted file system refuses writes after an error.
     FilesystemReadOnly,
     /// A file system is still smaller than its device.
-    FilesystemSmaller,
+    FilesystemResizePending,
     /// A volume group has become larger.
-    GroupExtended,
+    VolumeGroupExtended,
     /// A volume can be used and not be changed: another disk of its group is away.
-    GroupFrozen,
+    VolumeGroupNotChangeable,
     /// The volume group of a volume cannot be read.
-    GroupUnavailable,
+    VolumeGroupUnavailable,
     /// The agent of a node does not take up its work.
-    NodeAgentAway,
+    NodePluginNotResponding,
     /// A pool is usable, not as it should be.
     PoolDegraded,
     /// Nothing of a pool can be used.
     PoolUnavailable,
     /// A node lacks a program, a module or a right that its agent needs.
-    PrerequisitesMissing,
+    PrerequisitesNotMet,
     /// What was told by one of the others is over.
     Recovered,
     /// A growth takes longer than usual.
-    VolumeGrowing,
+    VolumeExpanding,
     /// A node has a volume without a PersistentVolume.
-    VolumeLeaked,
+    OrphanedVolume,
     /// A PersistentVolume whose volume its node does not have.
     VolumeMissing,
     /// A node does not list a volume, and cannot read all of its pools.
-    VolumeUnseen,
+    VolumeStatusUnknown,
 }
 
 impl EventReason {
@@ -45,19 +45,19 @@ impl EventReason {
         EventReason::DiskMissing,
         EventReason::FilesystemErrors,
         EventReason::FilesystemReadOnly,
-        EventReason::FilesystemSmaller,
-        EventReason::GroupExtended,
-        EventReason::GroupFrozen,
-        EventReason::GroupUnavailable,
-        EventReason::NodeAgentAway,
+        EventReason::FilesystemResizePending,
+        EventReason::VolumeGroupExtended,
+        EventReason::VolumeGroupNotChangeable,
+        EventReason::VolumeGroupUnavailable,
+        EventReason::NodePluginNotResponding,
         EventReason::PoolDegraded,
         EventReason::PoolUnavailable,
-        EventReason::PrerequisitesMissing,
+        EventReason::PrerequisitesNotMet,
         EventReason::Recovered,
-        EventReason::VolumeGrowing,
-        EventReason::VolumeLeaked,
+        EventReason::VolumeExpanding,
+        EventReason::OrphanedVolume,
         EventReason::VolumeMissing,
-        EventReason::VolumeUnseen,
+        EventReason::VolumeStatusUnknown,
     ];
 
     /// The reason of what ails a volume, under the same name; `None` for what passes by itself, such as
@@ -67,9 +67,9 @@ impl EventReason {
             EventReason::DiskMissing,
             EventReason::FilesystemErrors,
             EventReason::FilesystemReadOnly,
-            EventReason::FilesystemSmaller,
-            EventReason::GroupFrozen,
-            EventReason::GroupUnavailable,
+            EventReason::FilesystemResizePending,
+            EventReason::VolumeGroupNotChangeable,
+            EventReason::VolumeGroupUnavailable,
         ]
         .into_iter()
         .find(|one| one.to_string() == reason)
@@ -84,14 +84,16 @@ impl EventReason {
     pub fn is_warning(self) -> bool {
         !matches!(
             self,
-            EventReason::GroupExtended | EventReason::Recovered | EventReason::VolumeGrowing
+            EventReason::VolumeGroupExtended
+                | EventReason::Recovered
+                | EventReason::VolumeExpanding
         )
     }
 
     /// Whether it is known when it is over. An agent that nobody asks anything any more may still be
     /// away.
     pub fn recovers(self) -> bool {
-        self.is_warning() && self != EventReason::NodeAgentAway
+        self.is_warning() && self != EventReason::NodePluginNotResponding
     }
 }
 
@@ -111,10 +113,10 @@ mod tests {
         for reason in Ailment::REASONS {
             // Of pools, or of what passes by itself.
             let silent = [
-                "DiskNotBelieved",
+                "DiskNotTrusted",
                 "PoolNotConfigured",
-                "PoolNotWhole",
-                "Suspended",
+                "PoolIncomplete",
+                "VolumeSuspended",
                 "VolumeUnreadable",
             ];
             let told = EventReason::of_ailment(reason);

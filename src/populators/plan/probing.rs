@@ -69,7 +69,7 @@ pub(super) fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
             let why = waiting::held_up(seen.now, pod, does)
                 .or_else(|| waiting::why_silent(seen.now, pod, does));
             let filling = match why {
-                Some(why) => with_reason(filling, PopulatorReason::FillPodWaits, &why),
+                Some(why) => with_reason(filling, PopulatorReason::PopulatorPodPending, &why),
                 None => filling,
             };
             sender.into_iter().chain(seen.say(filling)).collect()
@@ -79,5 +79,5 @@ pub(super) fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
 
 fn is_refused(seen: &Seen) -> bool {
     let reason = seen.told().and_then(|told| told.reason.as_deref());
-    reason == Some(&*PopulatorReason::FillRefused.to_string())
+    reason == Some(&*PopulatorReason::PopulatorCreationError.to_string())
 }

@@ -34,7 +34,7 @@ pub(super) fn next(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     match waiting::held_up(seen.now, pod, "sends the source from another node") {
         Some(why) => {
             let filling = seen.filling(FillingPhase::Provisioning);
-            seen.say(with_reason(filling, PopulatorReason::FillPodWaits, &why))
+            seen.say(with_reason(filling, PopulatorReason::PopulatorPodPending, &why))
         }
         None => Vec::new(),
     }

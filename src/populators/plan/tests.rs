@@ -216,15 +216,19 @@ fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
         ),
         (
             "never",
-            fresh().sight(Sight::Never(PopulatorReason::OtherNamespace, "x".to_owned())),
-            "Tell OtherNamespace, Note Failed, Show, Count error, Release",
+            fresh().sight(Sight::Never(PopulatorReason::NamespaceMismatch, "x".to_owned())),
+            "Tell NamespaceMismatch, Note Failed, Show, Count error, Release",
         ),
         (
             "elsewhere",
             fresh().sight(readable_on("beta")),
-            "Tell ClaimElsewhere, Note Failed, Show, Count error, Release",
+            "Tell SourceNodeNotFound, Note Failed, Show, Count error, Release",
         ),
-        ("no source", fresh().with(|seen| seen.source = None), "Tell SourceMissing, Show, Release"),
+        (
+            "no source",
+            fresh().with(|seen| seen.source = None),
+            "Tell PopulatorDataSourceNotFound, Show, Release",
+        ),
         (
             "provisioning",
             fresh().with(|seen| seen.prime = Some(prime("Pending", Some("alpha")))),
@@ -233,14 +237,14 @@ fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
         (
             "no room",
             fresh().with(|seen| seen.prime = Some(prime("Pending", None))),
-            "Tell FillRescheduled, Note Waiting, Show, Unpin, DropPrime",
+            "Tell PopulatorRescheduled, Note Waiting, Show, Unpin, DropPrime",
         ),
         (
             "no room where alone it can be read",
             fresh()
                 .with(|seen| seen.prime = Some(prime("Pending", None)))
                 .sight(readable_on("alpha")),
-            "Tell FillRescheduled, Note Waiting, Show, DropPrime",
+            "Tell PopulatorRescheduled, Note Waiting, Show, DropPrime",
         ),
         (
             "moved",
@@ -264,7 +268,7 @@ fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
                     seen.pv_nodes = Some(only("alpha"));
                 })
                 .sight(readable_on("beta")),
-            "Tell ClaimElsewhere, Note Failed, Show, Count error, DropPrime",
+            "Tell SourceNodeNotFound, Note Failed, Show, Count error, DropPrime",
         ),
     ]);
 }
@@ -320,12 +324,12 @@ fn a_source_on_another_node_is_sent() {
         (
             "it has ended",
             far().with(|seen| seen.sender = Some(sender("Failed"))),
-            "Tell FillRetried, Note Waiting, Show, Count retry, DropPrime, DropSender",
+            "Tell PopulatorRetrying, Note Waiting, Show, Count retry, DropPrime, DropSender",
         ),
         (
             "its node is gone",
             far().with(|seen| nodes(seen, BTreeSet::new())),
-            "Tell ClaimElsewhere, Note Failed, Show, Count error, DropPrime",
+            "Tell SourceNodeNotFound, Note Failed, Show, Count error, DropPrime",
         ),
         (
             "it is near after all",
@@ -365,7 +369,7 @@ fn a_source_on_another_node_is_sent() {
                 seen.prime = Some(prime("Pending", None));
                 (seen.pv, seen.pv_nodes) = (None, None);
             }),
-            "Tell FillRescheduled, Note Waiting, Show, Unpin, DropPrime",
+            "Tell PopulatorRescheduled, Note Waiting, Show, Unpin, DropPrime",
         ),
         (
             "no room where it can be read, and nobody would choose another node",
@@ -375,7 +379,7 @@ fn a_source_on_another_node_is_sent() {
                 seen.source.as_mut().unwrap().early = true;
                 nodes(seen, only("alpha"));
             }),
-            "Tell FillRescheduled, Note Waiting, Show, DropPrime",
+            "Tell PopulatorRescheduled, Note Waiting, Show, DropPrime",
         ),
     ]);
 }
@@ -411,17 +415,17 @@ fn a_pod_is_watched_until_it_has_ended() {
         (
             "failed",
             running("Failed", failed),
-            "Tell FillRetried, Note Waiting, Show, Count retry, DropPrime, DropPod",
+            "Tell PopulatorRetrying, Note Waiting, Show, Count retry, DropPrime, DropPod",
         ),
         (
             "mismatch",
             running("Failed", mismatch),
-            "Tell ContentDiffers, Note Failed, Show, Count error, DropPod",
+            "Tell ChecksumMismatch, Note Failed, Show, Count error, DropPod",
         ),
         (
             "failed for the fifth time",
             running("Failed", failed).tells(|told| told.failures = 4),
-            "Tell TooManyFailures, Note Failed, Show, Count error, DropPrime, DropPod",
+            "Tell BackoffLimitExceeded, Note Failed, Show, Count error, DropPrime, DropPod",
         ),
     ]);
 }
@@ -452,7 +456,7 @@ fn what_was_made_goes_in_order() {
             running("Running", "").with(|seen| {
                 seen.source.as_mut().unwrap().is_ending = true;
             }),
-            "Tell SourceMissing, Show, DropPod",
+            "Tell PopulatorDataSourceNotFound, Show, DropPod",
         ),
         ("rebound", rebound("Pending", Some("Bound")), "Nudge"),
         ("bound, second claim not lost yet", rebound("Bound", Some("Bound")), "Nudge"),
@@ -460,7 +464,7 @@ fn what_was_made_goes_in_order() {
         (
             "second claim gone",
             rebound("Bound", None),
-            "Restore, Tell Filled, Note Filled, Count success, Release",
+            "Restore, Tell PopulatorFinished, Note Filled, Count success, Release",
         ),
         ("second claim gone, not bound", rebound("Pending", None), ""),
         (
@@ -471,7 +475,7 @@ fn what_was_made_goes_in_order() {
         (
             "rebound, source deleted",
             rebound("Bound", None).with(|seen| seen.source = None),
-            "Restore, Tell Filled, Release",
+            "Restore, Tell PopulatorFinished, Release",
         ),
         ("by hand", fresh().with(|seen| seen.claim = claim("Bound", None, None)), "Release"),
         ("by hand, and known", by_hand(None), "Release"),
@@ -580,7 +584,7 @@ fn a_pod_that_does_not_run_is_told_after_a_while() {
     };
     assert_eq!(names(&plan(&pending(29))), "Note Filling, Show");
     let told = plan(&pending(30));
-    assert_eq!(names(&told), "Tell FillPodWaits, Note Filling, Show");
+    assert_eq!(names(&told), "Tell PopulatorPodPending, Note Filling, Show");
     assert!(format!("{told:?}").contains("does not run: Unschedulable: 0/2 nodes"), "{told:?}");
 }
 
@@ -599,7 +603,7 @@ fn of_an_image_that_is_not_pulled_it_is_told_which_secrets_have_to_be_there() {
             pod.spec = Some(of(json!({"containers": [], "imagePullSecrets": secrets})));
         });
         let told = plan(&seen).into_iter().find_map(|step| match step {
-            Step::Tell(PopulatorReason::FillPodWaits, text) => Some(text),
+            Step::Tell(PopulatorReason::PopulatorPodPending, text) => Some(text),
             _ => None,
         });
         told.unwrap()
@@ -699,7 +703,7 @@ fn rounds_are_copied_ahead_until_little_is_left_and_then_it_waits() {
         (
             "failed",
             copies_ahead("Failed", failed),
-            "Tell FillRetried, Note Waiting, Show, Count retry, DropPod",
+            "Tell PopulatorRetrying, Note Waiting, Show, Count retry, DropPod",
         ),
         (
             "its volume is gone",
@@ -732,7 +736,10 @@ fn a_copy_is_out_of_date_if_a_pod_came_and_it_was_paused_again() {
     let ended = running("Succeeded", DONE);
     let sight = copies_ahead("", "").source.unwrap().sight.unwrap();
     let steps = names(&plan(&ended.sight(sight)));
-    assert_eq!(steps, "Tell FillRetried, Note Waiting, Show, Count retry, DropPrime, DropPod");
+    assert_eq!(
+        steps,
+        "Tell PopulatorRetrying, Note Waiting, Show, Count retry, DropPrime, DropPod"
+    );
 }
 
 #[test]
@@ -749,7 +756,7 @@ fn what_differs_because_a_pod_wrote_is_tried_again() {
     let ended = running("Failed", mismatch).sight(Sight::Ready(Box::new(live)));
     let ended = ended.with(|seen| seen.source.as_mut().unwrap().anew = false);
     let steps = plan(&ended);
-    assert_eq!(names(&steps), "Tell FillRetried, Note Waiting, Show, Count retry, DropPod");
+    assert_eq!(names(&steps), "Tell PopulatorRetrying, Note Waiting, Show, Count retry, DropPod");
     assert!(format!("{steps:?}").contains("a pod writes to the source"), "{steps:?}");
 }
 
@@ -893,13 +900,13 @@ fn a_volume_is_active_before_it_is_the_claims() {
         (
             "and its node has answered",
             ours(rebound("Bound", None), Some(half), Some(whole)).asked(whole, Some(Ok(whole))),
-            "Restore, Tell Filled, Note Filled, Count success, Release",
+            "Restore, Tell PopulatorFinished, Note Filled, Count success, Release",
         ),
         (
             "a pod came to the source",
             filled(whole, Some(whole))
                 .sight(Sight::Waits(PopulatorReason::SourceInUse, "x".to_owned())),
-            "Tell FillRetried, Note Waiting, Show, Count retry, Restore, DropPrime, DropPod",
+            "Tell PopulatorRetrying, Note Waiting, Show, Count retry, Restore, DropPrime, DropPod",
         ),
     ]);
 }
@@ -975,7 +982,9 @@ fn tries(phase: &str, message: &str) -> Box<Seen> {
 #[test]
 fn what_fills_a_volume_is_tried_while_its_source_is_paused() {
     let done = r#"{"outcome":"done","bytes":0}"#;
-    let refused = |seen: Box<Seen>| seen.tells(|told| told.reason = Some("FillRefused".to_owned()));
+    let refused = |seen: Box<Seen>| {
+        seen.tells(|told| told.reason = Some("PopulatorCreationError".to_owned()))
+    };
     let is_known = |seen: Box<Seen>| seen.tells(|told| told.probe_time = Some(Time(at(900))));
     let edited = |seen: Box<Seen>| seen.with(|seen| seen.source.as_mut().unwrap().generation = 2);
     check([
@@ -999,12 +1008,12 @@ fn what_fills_a_volume_is_tried_while_its_source_is_paused() {
         (
             "it failed",
             tries("Failed", "no such image"),
-            "Tell FillRetried, Note Waiting, Show, Count retry, DropPod",
+            "Tell PopulatorRetrying, Note Waiting, Show, Count retry, DropPod",
         ),
         (
             "it did what it was not made for",
             tries("Succeeded", ""),
-            "Tell FillRetried, Note Waiting, Show, Count retry, DropPod",
+            "Tell PopulatorRetrying, Note Waiting, Show, Count retry, DropPod",
         ),
         ("paused no more", edited(tries("Running", "")), "Note Waiting, Show, DropPod"),
         ("it was tried", is_known(tried(provisioned())), "Note Waiting, Show"),
@@ -1032,5 +1041,5 @@ fn a_claim_whose_size_cannot_be_read_is_not_filled() {
     let steps = plan(&asks("1e50"));
     assert!(!steps.contains(&Step::MakePrime), "{steps:?}");
     let said = format!("{steps:?}");
-    assert!(said.contains("SizeUnreadable") && said.contains("`1e50` is not a size"), "{said}");
+    assert!(said.contains("InvalidSize") && said.contains("`1e50` is not a size"), "{said}");
 }

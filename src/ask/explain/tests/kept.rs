@@ -66,7 +66,7 @@ fn the_claim_of_a_pod_that_is_stopped_for_a_swap_is_not_said_to_be_unusable() {
     let waits = stopped(&|one| {
         let status = one.status.as_mut().unwrap();
         status.ordinals[1].swap.as_mut().unwrap().progress = None;
-        status.reason = Some("FillRefused".to_owned());
+        status.reason = Some("PopulatorCreationError".to_owned());
         status.message = Some("exceeded quota: small".to_owned());
     });
     let over = stopped(&|one| {

@@ -195,7 +195,7 @@ fn no_pod_goes_back_to_a_copy_that_no_pod_ever_had() {
     let content = failed.claims[&entry.retained[0].claim].content.expect("it was filled");
     (back.back, back.edited) = (Some((1, content)), back.edited + 1);
     let end = settle(&back);
-    assert_eq!(end.status.reason.as_deref(), Some("RollBackWaits"), "{end:#?}");
+    assert_eq!(end.status.reason.as_deref(), Some("RollbackPending"), "{end:#?}");
     assert_eq!(end.status.ordinals[0].active_claim, active);
 }
 
@@ -377,7 +377,7 @@ fn what_a_pod_is_to_have_again_when_its_copy_has_just_ended_is_refused_with_word
         let end = settle(&world);
         assert_eq!(end.status.ordinals[0].generation, 2, "{end:#?}");
         let why = end.status.message.clone().unwrap_or_default();
-        assert_eq!(end.status.reason.as_deref(), Some("RollBackWaits"), "{why}");
+        assert_eq!(end.status.reason.as_deref(), Some("RollbackPending"), "{why}");
         assert!(why.contains("write generation 2"), "{why}");
     }
 }
@@ -440,7 +440,7 @@ fn a_pod_leaves_a_claim_of_another_client_that_has_the_name_of_its_own() {
         let planned = plan(&on_its_node(&world, is_unstarted));
         assert!(evicts(&planned.steps), "it writes to what is not its own: {planned:#?}");
         let words = format!("pod db-0 has claim {copy}");
-        assert!(tells(&planned.steps, AutoscalerReason::ClaimTaken, &words), "{planned:#?}");
+        assert!(tells(&planned.steps, AutoscalerReason::ClaimConflict, &words), "{planned:#?}");
     }
     world.pod.as_mut().expect("it waits").is_gated = true;
     assert!(!drops(&plan(&world.seen(0)).steps), "it is held as it should be");
@@ -492,7 +492,7 @@ fn where_both_claims_are_lost_no_pod_gets_one_of_another_client() {
         for _ in 0..3 {
             let planned = plan(&world.seen(0));
             let told = &planned.status;
-            assert_eq!(told.reason.as_deref(), Some("ClaimTaken"), "{told:#?}");
+            assert_eq!(told.reason.as_deref(), Some("ClaimConflict"), "{told:#?}");
             let why = told.message.clone().unwrap_or_default();
             assert!(why.contains(&format!("kubectl delete pvc {active}")), "{why}");
             let adopts = |step: &Step| matches!(step, Step::Adopt { .. });
@@ -501,7 +501,7 @@ fn where_both_claims_are_lost_no_pod_gets_one_of_another_client() {
         }
         world.claims.remove(&active);
         let planned = plan(&world.seen(0)).status;
-        assert_ne!(planned.reason.as_deref(), Some("ClaimTaken"), "{planned:#?}");
+        assert_ne!(planned.reason.as_deref(), Some("ClaimConflict"), "{planned:#?}");
     }
 }
 
@@ -517,11 +517,11 @@ fn what_a_version_before_has_rolled_back_came_not_too_late() {
     for _ in 0..3 {
         let planned = plan(&world.seen(0));
         assert_eq!(planned.status.reason, None, "{planned:#?}");
-        assert!(!tells(&planned.steps, AutoscalerReason::RollBackWaits, ""), "{planned:#?}");
+        assert!(!tells(&planned.steps, AutoscalerReason::RollbackPending, ""), "{planned:#?}");
         world.status = planned.status;
     }
     // What is asked for from now on and is too late is said.
     world.back = Some((2, 0));
     let told = plan(&world.seen(0)).status;
-    assert_eq!(told.reason.as_deref(), Some("RollBackWaits"), "{told:#?}");
+    assert_eq!(told.reason.as_deref(), Some("RollbackPending"), "{told:#?}");
 }

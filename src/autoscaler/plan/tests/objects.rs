@@ -90,9 +90,9 @@ impl Source {
         };
         let reason = match self.phase {
             FillingPhaseKey::Held => Some(PopulatorReason::SourcePaused),
-            FillingPhaseKey::Refused => Some(PopulatorReason::FillRefused),
-            FillingPhaseKey::Stalled => Some(PopulatorReason::FillPodWaits),
-            FillingPhaseKey::Different => Some(PopulatorReason::ContentDiffers),
+            FillingPhaseKey::Refused => Some(PopulatorReason::PopulatorCreationError),
+            FillingPhaseKey::Stalled => Some(PopulatorReason::PopulatorPodPending),
+            FillingPhaseKey::Different => Some(PopulatorReason::ChecksumMismatch),
             _ => None,
         };
         let filling = Filling {

@@ -101,7 +101,7 @@ impl World {
         let has_all = active.is_some_and(|claim| claim.content == Some(self.data));
         let is_elsewhere = self.claims.values().any(|one| one.content == Some(self.data));
         match self.status.reason.as_deref() {
-            Some("ClaimTaken") => runs && has_all,
+            Some("ClaimConflict") => runs && has_all,
             Some("VolumeSuperseded") => !runs && is_elsewhere,
             // The operator is refused what has the name of another client's: see `writes::make_own`.
             _ => runs && has_all && self.sources.values().any(|source| !source.has_labels),

@@ -733,7 +733,7 @@ impl World {
 
     /// Whether all is as the newest template has it, or the swap to it has failed; and nothing is left.
     pub fn has_ended_well(&self) -> bool {
-        let is_ambiguous = self.status.reason.as_deref() == Some("ClaimAmbiguous");
+        let is_ambiguous = self.status.reason.as_deref() == Some("AmbiguousClaimName");
         let Some(entry) = self.status.of(0) else { return self.replicas == 0 || is_ambiguous };
         let (gib, class) = TEMPLATES[self.template];
         let active = self.claims.get(&entry.active_claim);
@@ -761,7 +761,7 @@ impl World {
         let is_back_lost = entry.before().is_none() && !self.tampering.is_empty();
         let never = self.back.filter(|(generation, _)| *generation == entry.generation);
         let is_impossible = never.is_some_and(|(_, content)| content == Data::MAX || is_back_lost)
-            && self.status.reason.as_deref() == Some("RollBackWaits");
+            && self.status.reason.as_deref() == Some("RollbackPending");
         if self.waits_for_user(runs) {
             return true;
         }

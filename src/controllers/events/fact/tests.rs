@@ -80,7 +80,7 @@ fn what_ails_a_node_is_told_of_the_node() {
         (pool("Unavailable"), &["PoolUnavailable Node pool fast"], "is not usable: vg0"),
         (disk("Missing"), &["DiskMissing Node disk /dev/sdb"], "/dev/sdb on node alpha is away"),
         (disk("Refused"), &[], ""),
-        (lacks("False"), &["PrerequisitesMissing Node node alpha"], "cannot serve volumes: no lvm"),
+        (lacks("False"), &["PrerequisitesNotMet Node node alpha"], "cannot serve volumes: no lvm"),
         (lacks("True"), &[], ""),
     ] {
         let (facts, text) = told(&Seen { nodes: &[node(status)], ..NOTHING });
@@ -93,7 +93,7 @@ fn what_ails_a_node_is_told_of_the_node() {
 fn what_ails_a_volume_is_told_of_its_pv_and_its_claim() {
     let status = json!({"volumes": [
         volume("v0", &["DiskMissing"]), // Nobody has it.
-        volume("v1", &["DiskMissing", "Suspended", "FromTheFuture"]),
+        volume("v1", &["DiskMissing", "VolumeSuspended", "FromTheFuture"]),
         volume("v2", &[]),
     ]});
     let (nodes, pvs) = ([node(status)], [pv()]);
@@ -113,9 +113,9 @@ fn each_ailment_that_a_person_has_to_see_to_is_told_of_both_under_its_own_name()
         EventReason::DiskMissing,
         EventReason::FilesystemErrors,
         EventReason::FilesystemReadOnly,
-        EventReason::FilesystemSmaller,
-        EventReason::GroupFrozen,
-        EventReason::GroupUnavailable,
+        EventReason::FilesystemResizePending,
+        EventReason::VolumeGroupNotChangeable,
+        EventReason::VolumeGroupUnavailable,
     ];
     for reason in told_of_volumes {
         let ailing = node(json!({"volumes": [volume("v1", &[&reason.to_string()])]}));
@@ -151,7 +151,7 @@ fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
         let seen = Seen { nodes: &nodes, pvs: &pvs, requests: &requests, ..NOTHING };
         let facts = facts(&seen);
         let unseen: Vec<_> =
-            facts.iter().filter(|fact| fact.reason == EventReason::VolumeUnseen).collect();
+            facts.iter().filter(|fact| fact.reason == EventReason::VolumeStatusUnknown).collect();
         assert_eq!(unseen.len(), if told_of_it { 2 } else { 0 }, "{facts:?}");
     }
 }
@@ -182,7 +182,8 @@ fn a_growth_is_told_while_it_lasts() {
         (Phase::Failed, None),
     ] {
         let (reasons, text) = told(&Seen { pvs: &[pv()], requests: &[growing(phase)], ..NOTHING });
-        let both = ["Pv", "Claim"].map(|kind| format!("VolumeGrowing {kind} growth of-request 2"));
+        let both =
+            ["Pv", "Claim"].map(|kind| format!("VolumeExpanding {kind} growth of-request 2"));
         assert_eq!(reasons, if words.is_some() { both.to_vec() } else { Vec::new() }, "{phase:?}");
         assert!(text.contains(words.unwrap_or_default()), "{text}");
     }
@@ -209,8 +210,8 @@ fn what_lasts_is_told_of_whoever_is_there() {
     assert_eq!(
         reasons,
         [
-            "NodeAgentAway Node the agent of node alpha",
-            "VolumeLeaked Node volume v0",
+            "NodePluginNotResponding Node the agent of node alpha",
+            "OrphanedVolume Node volume v0",
             "VolumeMissing Pv volume v1",
             "VolumeMissing Claim volume v1",
         ]
