@@ -19,6 +19,7 @@ use crate::volume::{PoolSummary, State, Usage, VolumeId, VolumeStatus};
 mod cluster;
 mod machine;
 mod plain;
+mod process;
 mod serve;
 mod table;
 
@@ -143,17 +144,17 @@ impl Metrics {
         self.swap_pause.observe(away.as_secs_f64());
     }
 
-    /// All of it in the OpenMetrics text format.
+    /// Writes all of it in the OpenMetrics text format; `now` is the time since 1970.
     ///
     /// # Errors
     /// None in practice: writing to a string does not fail.
-    pub fn text(&self, figures: &Figures) -> Result<String, fmt::Error> {
+    pub fn text(&self, figures: &Figures, now: Duration) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
         let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
         table::BUILD_INFO.put(&mut registry, gauges([(version, Some(1.0))]));
         table::RPC_DURATION.put(&mut registry, self.rpc_duration.clone());
         table::RPC_ERRORS.put(&mut registry, self.rpc_errors.clone());
-        put_pools(&mut registry, &figures.pools);
+        put_pools(&mut registry, &figures.pools, now);
         machine::put_groups(&mut registry, &figures.groups);
         machine::put_disks(&mut registry, &figures.disks);
         put_volumes(&mut registry, &figures.volumes);
@@ -162,17 +163,17 @@ impl Metrics {
         table::VALIDATIONS.put(&mut registry, self.validations.clone());
         table::FILL_SECONDS.put(&mut registry, self.fill_seconds.clone());
         table::FILLS.put(&mut registry, self.fills.clone());
-        table::SWAP_PAUSE.put(&mut registry, self.swap_pause.clone());
+        table::SWAP_DOWNTIME.put(&mut registry, self.swap_pause.clone());
         let expiry = figures.certificate_expiry.map(|expiry| expiry.as_secs_f64());
-        table::WEBHOOK_EXPIRY.put(&mut registry, gauges([(Vec::new(), expiry)]));
+        table::WEBHOOK_EXPIRATION.put(&mut registry, gauges([(Vec::new(), expiry)]));
         let unreadable = figures.unreadable.iter();
         let unreadable =
             unreadable.map(|(kind, count)| (vec![("kind", kind.clone())], Some(float(*count))));
-        table::UNREADABLE.put(&mut registry, gauges(unreadable));
+        table::INVALID.put(&mut registry, gauges(unreadable));
         table::PANICS.put(&mut registry, counts("resource", &figures.panics));
         let lost = Counter::<u64>::default();
         lost.inc_by(figures.lost_log_lines);
-        table::LOG_LOST.put(&mut registry, lost);
+        table::LOG_DROPPED.put(&mut registry, lost);
         put_spent(&mut registry, figures);
         let mut text = String::new();
         encode_registry(&mut text, &registry)?;
@@ -181,15 +182,21 @@ impl Metrics {
     }
 }
 
-fn put_pools(registry: &mut Registry, pools: &[PoolSummary]) {
-    let each = |figure: fn(&PoolSummary) -> Option<f64>| {
+fn put_pools(registry: &mut Registry, pools: &[PoolSummary], now: Duration) {
+    let each = |figure: &dyn Fn(&PoolSummary) -> Option<f64>| {
         gauges(pools.iter().map(|pool| (vec![("pool", pool.name.to_string())], figure(pool))))
     };
-    table::POOL_SIZE.put(registry, each(|pool| Some(float(pool.size.get()))));
-    table::POOL_FREE.put(registry, each(|pool| Some(float(pool.free.get()))));
-    table::POOL_LARGEST.put(registry, each(|pool| Some(float(pool.largest.get()))));
-    table::POOL_AVAILABLE.put(registry, each(|pool| Some(f64::from(u8::from(pool.available)))));
-    table::POOL_READING.put(registry, each(|pool| pool.last_reading.map(|age| age.as_secs_f64())));
+    table::POOL_SIZE.put(registry, each(&|pool: &PoolSummary| Some(float(pool.size.get()))));
+    table::POOL_FREE.put(registry, each(&|pool: &PoolSummary| Some(float(pool.free.get()))));
+    table::POOL_LARGEST.put(registry, each(&|pool: &PoolSummary| Some(float(pool.largest.get()))));
+    table::POOL_UP
+        .put(registry, each(&|pool: &PoolSummary| Some(f64::from(u8::from(pool.available)))));
+    table::POOL_SCAN.put(
+        registry,
+        each(&|pool: &PoolSummary| {
+            pool.last_reading.map(|age| now.saturating_sub(age).as_secs_f64())
+        }),
+    );
 }
 
 fn put_volumes(registry: &mut Registry, volumes: &[VolumeStatus]) {
@@ -243,13 +250,13 @@ fn counts(label: &'static str, counted: &BTreeMap<&'static str, u64>) -> Family<
 }
 
 fn put_spent(registry: &mut Registry, figures: &Figures) {
-    table::EXPANSIONS.put(registry, counts("outcome", &figures.growths));
+    table::EXPANSIONS.put(registry, counts("result", &figures.growths));
     machine::put_commands(registry, figures);
     let wiped = Counter::<u64>::default();
     wiped.inc_by(figures.wiped.get());
     table::WIPED.put(registry, wiped);
-    table::HOST_CALLS.put(registry, counts("call", &figures.host_calls));
-    table::RESIDENT.put(registry, gauges([(Vec::new(), resident_memory())]));
+    table::HOST_OPERATIONS.put(registry, counts("operation", &figures.host_calls));
+    process::put(registry);
 }
 
 /// Gauges of what is known; the unknown has no line, rather than a zero that lies.
@@ -269,12 +276,6 @@ fn gauges(
 #[allow(clippy::cast_precision_loss)]
 fn float(count: u64) -> f64 {
     count as f64
-}
-
-fn resident_memory() -> Option<f64> {
-    let process = procfs::process::Process::myself().ok()?;
-    let pages = process.statm().ok()?.resident;
-    Some(float(pages * procfs::page_size()))
 }
 
 #[cfg(test)]

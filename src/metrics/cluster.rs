@@ -13,7 +13,7 @@ use crate::bytes::Bytes;
 pub struct ClusterFigures {
     /// How many requests there are, by their work and their phase.
     pub requests: BTreeMap<(&'static str, &'static str), u64>,
-    /// How old the oldest one is that has not ended, by its work.
+    /// When the oldest one was made that has not ended, since 1970, by its work.
     pub oldest: BTreeMap<&'static str, Duration>,
     /// How many nodes there are, by their health.
     pub nodes: BTreeMap<&'static str, u64>,
@@ -38,12 +38,13 @@ pub struct NodeFigure {
 
 pub(super) fn put(registry: &mut Registry, cluster: &ClusterFigures) {
     let requests = cluster.requests.iter().map(|((work, phase), count)| {
-        (labels([("work", work), ("phase", phase)]), Some(float(*count)))
+        (labels([("operation", work), ("phase", phase)]), Some(float(*count)))
     });
     table::REQUESTS.put(registry, gauges(requests));
     let oldest = cluster.oldest.iter();
-    let oldest = oldest.map(|(work, age)| (labels([("work", work)]), Some(age.as_secs_f64())));
-    table::REQUEST_AGE.put(registry, gauges(oldest));
+    let oldest =
+        oldest.map(|(work, made)| (labels([("operation", work)]), Some(made.as_secs_f64())));
+    table::REQUEST_OLDEST.put(registry, gauges(oldest));
     let nodes = cluster.nodes.iter();
     let nodes = nodes.map(|(health, count)| (labels([("health", health)]), Some(float(*count))));
     table::NODES.put(registry, gauges(nodes));
@@ -53,9 +54,9 @@ pub(super) fn put(registry: &mut Registry, cluster: &ClusterFigures) {
             each.map(move |(node, it)| (labels([("nodestorage", node)]), Some(float(figure(it))))),
         )
     };
-    table::AGENT_AWAY.put(registry, each(|node| u64::from(node.is_away)));
-    table::WITHOUT_PV.put(registry, each(|node| node.without_pv));
-    table::WITHOUT_VOLUME.put(registry, each(|node| node.without_volume));
+    table::NODE_PLUGIN_UP.put(registry, each(|node| u64::from(!node.is_away)));
+    table::ORPHANED.put(registry, each(|node| node.without_pv));
+    table::MISSING.put(registry, each(|node| node.without_volume));
     table::RELEASED.put(registry, each(|node| node.released));
     let pools = |figure: fn(&(Bytes, Bytes)) -> Bytes| {
         let pools = cluster.pools.iter();

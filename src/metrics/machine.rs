@@ -89,7 +89,7 @@ pub(super) fn put_commands(registry: &mut Registry, figures: &Figures) {
 pub(super) fn put_groups(registry: &mut Registry, groups: &[GroupFigure]) {
     let each = |figure: fn((Bytes, Bytes)) -> Bytes| {
         gauges(groups.iter().map(|one| {
-            let labels = vec![("group", one.group.clone()), ("pool", one.pool.clone())];
+            let labels = vec![("volume_group", one.group.clone()), ("pool", one.pool.clone())];
             (labels, one.room.map(|room| float(figure(room).get())))
         }))
     };

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::Router;
 use axum::extract::State;
@@ -37,7 +38,8 @@ pub async fn serve(
 }
 
 async fn tell(State((metrics, source)): State<Shared>) -> Response {
-    match metrics.text(&source.figures().await) {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    match metrics.text(&source.figures().await, now) {
         Ok(text) => ([(CONTENT_TYPE, OPENMETRICS)], text).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }

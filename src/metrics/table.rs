@@ -65,89 +65,99 @@ macro_rules! table {
 
 table! {
     BUILD_INFO = Gauge "pliant_build_info" ["version"],
-        "Always 1; its label is the version of the program";
+        "Always 1; the label has the version of the program";
     RPC_DURATION = Histogram "pliant_rpc_duration_seconds" ["method"],
-        "How long calls of the CSI protocol took";
+        "Duration of CSI calls in seconds";
     RPC_ERRORS = Counter "pliant_rpc_errors_total" ["method", "code"],
-        "Calls of the CSI protocol that were not answered OK";
+        "CSI calls whose gRPC status code was not OK";
     LVM_DURATION = Histogram "pliant_lvm_command_duration_seconds" ["command"],
-        "How long LVM commands took, by their first word";
+        "Duration of LVM commands in seconds";
     LVM_ERRORS = Counter "pliant_lvm_command_errors_total" ["command", "code"],
-        "LVM commands that failed, by their first word and how";
-    EXPANSIONS = Counter "pliant_expansions_total" ["outcome"],
-        "Growths by outcome: whole, volume-only where the file system is left to the node, failed";
+        "LVM commands that failed, by how they failed";
+    EXPANSIONS = Counter "pliant_expansions_total" ["result"],
+        "Volume expansions that have ended: full, volume_only if NodeExpandVolume expands the file system, or error";
     WIPED = Counter "pliant_wiped_bytes_total" [],
-        "Bytes that were wiped before use or at delete";
-    POOL_SIZE = Gauge "pliant_pool_size_bytes" ["pool"],
-        "Size of a pool: all extents of its groups";
-    POOL_FREE = Gauge "pliant_pool_free_bytes" ["pool"],
-        "Free extents of a pool";
-    POOL_LARGEST = Gauge "pliant_pool_largest_volume_bytes" ["pool"],
-        "The largest volume that could be made in a pool now";
-    POOL_AVAILABLE = Gauge "pliant_pool_available" ["pool"],
-        "1 if all groups of a pool answer, else 0";
-    POOL_READING = Gauge "pliant_pool_last_reading_age_seconds" ["pool"],
-        "How long ago a pool was last read without an error; absent if never since the start";
-    GROUP_SIZE = Gauge "pliant_group_size_bytes" ["group", "pool"],
-        "Size of a volume group: all of its extents; absent if it was never read";
-    GROUP_FREE = Gauge "pliant_group_free_bytes" ["group", "pool"],
-        "Free extents of a volume group, which no volume leaves; absent if it was never read";
+        "Bytes of volumes that were wiped before use or before deletion";
+    POOL_SIZE = Gauge "pliant_pool_capacity_bytes" ["pool"],
+        "Capacity of the pool in bytes: all extents of its volume groups";
+    POOL_FREE = Gauge "pliant_pool_available_bytes" ["pool"],
+        "Free space of the pool in bytes: the free extents of its volume groups";
+    POOL_LARGEST = Gauge "pliant_pool_maximum_volume_size_bytes" ["pool"],
+        "Size in bytes of the largest volume that can be created in the pool now";
+    POOL_UP = Gauge "pliant_pool_up" ["pool"],
+        "1 if all volume groups of the pool can be read, else 0";
+    POOL_SCAN = Gauge "pliant_pool_last_scan_timestamp_seconds" ["pool"],
+        "Unix time of the last successful scan of the pool; absent if there was none since the start";
+    GROUP_SIZE = Gauge "pliant_volume_group_size_bytes" ["volume_group", "pool"],
+        "Size of the LVM volume group in bytes; absent if it was never read";
+    GROUP_FREE = Gauge "pliant_volume_group_free_bytes" ["volume_group", "pool"],
+        "Free space of the LVM volume group in bytes; absent if it was never read";
     DISK_STATE = Gauge "pliant_disk_state" ["disk", "state"],
-        "1 for what a disk is to the pools: used, spare, refused or missing";
+        "1 for the state of the disk in its pool: used, standby, rejected or missing";
     VOLUME_SIZE = Gauge "pliant_volume_size_bytes" ["volume", "name", "pool"],
-        "Size of a volume: whole extents";
+        "Size of the logical volume in bytes";
     VOLUME_REQUESTED = Gauge "pliant_volume_requested_bytes" ["volume"],
-        "Size that was asked for when a volume was made";
+        "Size in bytes that the request for the volume asked for";
     VOLUME_STATE = Gauge "pliant_volume_state" ["volume", "state"],
-        "1 for the state in which a volume is: creating, ready, resizing, resized or deleting";
+        "1 for the state of the volume: creating, ready, resizing, resized or deleting";
     VOLUME_WIPED = Gauge "pliant_volume_wiped_bytes" ["volume"],
-        "How much of a volume that is being deleted is wiped; absent for others";
+        "Bytes wiped so far of a volume that is being deleted; absent for others";
     FS_SIZE = Gauge "pliant_volume_filesystem_size_bytes" ["volume"],
-        "Bytes that files can have in a mounted file system; absent where it did not answer";
+        "Size of the mounted file system in bytes; absent if it did not respond";
     FS_USED = Gauge "pliant_volume_filesystem_used_bytes" ["volume"],
-        "Bytes that files have in a mounted file system; absent where it did not answer";
+        "Used space of the mounted file system in bytes; absent if it did not respond";
     FS_AVAILABLE = Gauge "pliant_volume_filesystem_available_bytes" ["volume"],
-        "Bytes that an ordinary user can still write to a mounted file system; absent where it did not answer";
+        "Space in bytes that unprivileged users can still write to the mounted file system; absent if it did not respond";
     FS_INODES = Gauge "pliant_volume_filesystem_inodes" ["volume"],
-        "Inodes of a mounted file system; absent where they are not counted";
+        "Inodes of the mounted file system; absent if it does not count them";
     FS_INODES_USED = Gauge "pliant_volume_filesystem_inodes_used" ["volume"],
-        "Inodes of a mounted file system that are in use; absent where they are not counted";
-    REQUESTS = Gauge "pliant_requests" ["work", "phase"],
-        "Requests for the nodes by their work and how far they are";
-    REQUEST_AGE = Gauge "pliant_request_oldest_age_seconds" ["work"],
-        "Age of the oldest request that has not ended, by its work; absent without one";
+        "Used inodes of the mounted file system; absent if it does not count them";
+    REQUESTS = Gauge "pliant_volume_requests" ["operation", "phase"],
+        "VolumeRequests by operation and phase";
+    REQUEST_OLDEST = Gauge "pliant_volume_request_oldest_creation_timestamp_seconds" ["operation"],
+        "Unix time at which the oldest unfinished VolumeRequest was created; absent without one";
     NODES = Gauge "pliant_nodes" ["health"],
-        "Nodes by the worst of their pools: ok, degraded or unavailable";
-    AGENT_AWAY = Gauge "pliant_agent_away" ["nodestorage"],
-        "1 for a node whose agent has let work wait for more than a minute, else 0";
-    WITHOUT_PV = Gauge "pliant_volumes_without_pv" ["nodestorage"],
-        "Volumes of a node that no PersistentVolume has named for five minutes";
-    WITHOUT_VOLUME = Gauge "pliant_pvs_without_volume" ["nodestorage"],
-        "PersistentVolumes whose volume their node has not had for five minutes";
-    RELEASED = Gauge "pliant_pvs_released" ["nodestorage"],
-        "PersistentVolumes of a node that are Released and retained: their claims are gone, their data stays";
-    CLUSTER_SIZE = Gauge "pliant_cluster_pool_size_bytes" ["pool"],
-        "Size of a pool on all nodes";
-    CLUSTER_FREE = Gauge "pliant_cluster_pool_free_bytes" ["pool"],
-        "Free extents of a pool on all nodes";
+        "Nodes by the health of their worst pool: healthy, degraded or unavailable";
+    NODE_PLUGIN_UP = Gauge "pliant_node_plugin_up" ["nodestorage"],
+        "1 if the node plugin accepts VolumeRequests, 0 if one has waited for more than a minute";
+    ORPHANED = Gauge "pliant_orphaned_volumes" ["nodestorage"],
+        "Volumes of the node that have had no PersistentVolume for five minutes";
+    MISSING = Gauge "pliant_missing_volumes" ["nodestorage"],
+        "PersistentVolumes whose volume has been missing on its node for five minutes";
+    RELEASED = Gauge "pliant_released_volumes" ["nodestorage"],
+        "PersistentVolumes of the node that are Released and retained: the claim is deleted, the data is not";
+    CLUSTER_SIZE = Gauge "pliant_cluster_pool_capacity_bytes" ["pool"],
+        "Capacity of the pool on all nodes in bytes";
+    CLUSTER_FREE = Gauge "pliant_cluster_pool_available_bytes" ["pool"],
+        "Free space of the pool on all nodes in bytes";
     VALIDATIONS = Unknown "volume_data_source_validator_operation_count" ["result"],
-        "Claims that were validated: empty, pvc, snapshot, populator, invalid, unknown where a VolumePopulator cannot be decoded, and error for a try to tell that failed";
+        "Validated claims by result: empty, pvc, snapshot, populator, invalid, unknown if a VolumePopulator is invalid, error if the event was not created";
     FILL_SECONDS = Histogram "volume_populator_operation_seconds" ["result"],
-        "How long claims were filled: success, error for those given up, retry for a try that failed";
+        "Duration of volume population in seconds: success, error if it was aborted, retry if one attempt failed";
     FILLS = Unknown "volume_populator_operation_count" ["result"],
-        "Fillings of claims that have ended: success, error for those given up, retry for a try that failed";
-    SWAP_PAUSE = Histogram "pliant_swap_pause_seconds" [],
-        "How long pods were away to get another claim, until the next one was ready";
-    WEBHOOK_EXPIRY = Gauge "pliant_webhook_certificate_expiry_seconds" [],
-        "When the certificate of the webhook ends, in seconds since 1970; absent without one";
-    UNREADABLE = Gauge "pliant_unreadable_objects" ["kind"],
-        "Objects of the API server that this process cannot decode, by their kind";
+        "Volume populations that have ended: success, error if it was aborted, retry if one attempt failed";
+    SWAP_DOWNTIME = Histogram "pliant_pvc_swap_downtime_seconds" [],
+        "Seconds from the stop of a pod for a PVC swap until its successor was ready";
+    WEBHOOK_EXPIRATION = Gauge "pliant_webhook_certificate_expiration_timestamp_seconds" [],
+        "Unix time at which the certificate of the webhook expires; absent without one";
+    INVALID = Gauge "pliant_invalid_objects" ["kind"],
+        "API objects that cannot be decoded, by kind";
     PANICS = Counter "pliant_reconcile_panics_total" ["resource"],
-        "Panics in the work for one object, by what the work was for";
-    LOG_LOST = Counter "pliant_log_lines_lost_total" [],
-        "Lines of the log that could not be written to standard error, or could not be formatted";
-    HOST_CALLS = Counter "pliant_host_calls_total" ["call"],
-        "Calls of the machine by kind: processes that were started, LVM commands, fsyncs and others";
-    RESIDENT = Gauge "pliant_resident_memory_bytes" [],
-        "Memory of the driver's own process that is resident";
+        "Panics while one object was reconciled, by resource";
+    LOG_DROPPED = Counter "pliant_log_lines_dropped_total" [],
+        "Log lines that could not be formatted or written to standard error";
+    HOST_OPERATIONS = Counter "pliant_host_operations_total" ["operation"],
+        "Operations on the host by kind: processes started, LVM commands, fsyncs and others";
+    CPU = Counter "process_cpu_seconds_total" [],
+        "Total user and system CPU time spent in seconds";
+    START_TIME = Gauge "process_start_time_seconds" [],
+        "Unix time at which the process started";
+    RESIDENT = Gauge "process_resident_memory_bytes" [],
+        "Resident memory size in bytes";
+    VIRTUAL = Gauge "process_virtual_memory_bytes" [],
+        "Virtual memory size in bytes";
+    OPEN_FDS = Gauge "process_open_fds" [],
+        "Number of open file descriptors";
+    MAX_FDS = Gauge "process_max_fds" [],
+        "Maximum number of open file descriptors";
 }

@@ -64,7 +64,7 @@ fn figures() -> Figures {
             ailments: Vec::new(),
         }],
         usages: BTreeMap::from([(id(), usage())]),
-        growths: BTreeMap::from([("whole", 1)]),
+        growths: BTreeMap::from([("full", 1)]),
         host_calls: BTreeMap::from([("processes", 3)]),
         lvm_commands: BTreeMap::from([("lvcreate", lvcreate())]),
         wiped: Bytes::kib(4),
@@ -72,8 +72,8 @@ fn figures() -> Figures {
         panics: BTreeMap::from([("claims", 1)]),
         lost_log_lines: 7,
         cluster: ClusterFigures {
-            requests: BTreeMap::from([(("grow", "running"), 2)]),
-            oldest: BTreeMap::from([("grow", Duration::from_secs(90))]),
+            requests: BTreeMap::from([(("expand", "running"), 2)]),
+            oldest: BTreeMap::from([("expand", Duration::from_secs(90))]),
             nodes: BTreeMap::from([("ok", 3)]),
             each: BTreeMap::from([(
                 "alpha".to_owned(),
@@ -92,7 +92,7 @@ fn text() -> String {
     metrics.validated("populator");
     metrics.filled("success", Duration::from_secs(61));
     metrics.paused(Duration::from_secs(12));
-    metrics.text(&figures()).unwrap()
+    metrics.text(&figures(), Duration::from_secs(1_800_000_000)).unwrap()
 }
 
 #[test]
@@ -101,9 +101,7 @@ fn every_figure_is_told_as_it_is() {
     let told: Vec<&str> = text
         .lines()
         .filter(|line| !line.starts_with('#') && !line.contains("_bucket{"))
-        .filter(|line| {
-            !line.starts_with("pliant_resident") && !line.starts_with("pliant_build_info")
-        })
+        .filter(|line| !line.starts_with("process_") && !line.starts_with("pliant_build_info"))
         .collect();
     let id = id().to_string();
     assert_eq!(
@@ -112,13 +110,13 @@ fn every_figure_is_told_as_it_is() {
             r#"pliant_rpc_duration_seconds_sum{method="Controller/CreateVolume"} 20.003"#,
             r#"pliant_rpc_duration_seconds_count{method="Controller/CreateVolume"} 2"#,
             r#"pliant_rpc_errors_total{method="Controller/CreateVolume",code="ABORTED"} 1"#,
-            r#"pliant_pool_size_bytes{pool="fast"} 2147483648.0"#,
-            r#"pliant_pool_free_bytes{pool="fast"} 1073741824.0"#,
-            r#"pliant_pool_largest_volume_bytes{pool="fast"} 536870912.0"#,
-            r#"pliant_pool_available{pool="fast"} 1.0"#,
-            r#"pliant_pool_last_reading_age_seconds{pool="fast"} 1.5"#,
-            r#"pliant_group_size_bytes{group="vg0",pool="fast"} 8192.0"#,
-            r#"pliant_group_free_bytes{group="vg0",pool="fast"} 0.0"#,
+            r#"pliant_pool_capacity_bytes{pool="fast"} 2147483648.0"#,
+            r#"pliant_pool_available_bytes{pool="fast"} 1073741824.0"#,
+            r#"pliant_pool_maximum_volume_size_bytes{pool="fast"} 536870912.0"#,
+            r#"pliant_pool_up{pool="fast"} 1.0"#,
+            r#"pliant_pool_last_scan_timestamp_seconds{pool="fast"} 1799999998.5"#,
+            r#"pliant_volume_group_size_bytes{volume_group="vg0",pool="fast"} 8192.0"#,
+            r#"pliant_volume_group_free_bytes{volume_group="vg0",pool="fast"} 0.0"#,
             r#"pliant_disk_state{disk="/dev/sdb",state="missing"} 1.0"#,
             r#"pliant_volume_size_bytes{volume="ID",name="pvc-1",pool="fast"} 1073741824.0"#,
             r#"pliant_volume_requested_bytes{volume="ID"} 1072693248.0"#,
@@ -129,31 +127,31 @@ fn every_figure_is_told_as_it_is() {
             r#"pliant_volume_filesystem_available_bytes{volume="ID"} 786432000.0"#,
             r#"pliant_volume_filesystem_inodes{volume="ID"} 1000.0"#,
             r#"pliant_volume_filesystem_inodes_used{volume="ID"} 10.0"#,
-            r#"pliant_requests{work="grow",phase="running"} 2.0"#,
-            r#"pliant_request_oldest_age_seconds{work="grow"} 90.0"#,
+            r#"pliant_volume_requests{operation="expand",phase="running"} 2.0"#,
+            r#"pliant_volume_request_oldest_creation_timestamp_seconds{operation="expand"} 90.0"#,
             r#"pliant_nodes{health="ok"} 3.0"#,
-            r#"pliant_agent_away{nodestorage="alpha"} 1.0"#,
-            r#"pliant_volumes_without_pv{nodestorage="alpha"} 4.0"#,
-            r#"pliant_pvs_without_volume{nodestorage="alpha"} 5.0"#,
-            r#"pliant_pvs_released{nodestorage="alpha"} 6.0"#,
-            r#"pliant_cluster_pool_size_bytes{pool="fast"} 2048.0"#,
-            r#"pliant_cluster_pool_free_bytes{pool="fast"} 1024.0"#,
+            r#"pliant_node_plugin_up{nodestorage="alpha"} 0.0"#,
+            r#"pliant_orphaned_volumes{nodestorage="alpha"} 4.0"#,
+            r#"pliant_missing_volumes{nodestorage="alpha"} 5.0"#,
+            r#"pliant_released_volumes{nodestorage="alpha"} 6.0"#,
+            r#"pliant_cluster_pool_capacity_bytes{pool="fast"} 2048.0"#,
+            r#"pliant_cluster_pool_available_bytes{pool="fast"} 1024.0"#,
             r#"volume_data_source_validator_operation_count{result="populator"} 1"#,
             r#"volume_populator_operation_seconds_sum{result="success"} 61.0"#,
             r#"volume_populator_operation_seconds_count{result="success"} 1"#,
             r#"volume_populator_operation_count{result="success"} 1"#,
             "pliant_swap_pause_seconds_sum 12.0",
             "pliant_swap_pause_seconds_count 1",
-            "pliant_webhook_certificate_expiry_seconds{} 1800000000.0",
-            r#"pliant_unreadable_objects{kind="Pool"} 2.0"#,
+            "pliant_webhook_certificate_expiration_timestamp_seconds{} 1800000000.0",
+            r#"pliant_invalid_objects{kind="Pool"} 2.0"#,
             r#"pliant_reconcile_panics_total{resource="claims"} 1"#,
-            "pliant_log_lines_lost_total 7",
-            r#"pliant_expansions_total{outcome="whole"} 1"#,
+            "pliant_log_lines_dropped_total 7",
+            r#"pliant_expansions_total{result="full"} 1"#,
             r#"pliant_lvm_command_duration_seconds_sum{command="lvcreate"} 0.5"#,
             r#"pliant_lvm_command_duration_seconds_count{command="lvcreate"} 3"#,
             r#"pliant_lvm_command_errors_total{command="lvcreate",code="failed"} 1"#,
             "pliant_wiped_bytes_total 4096",
-            r#"pliant_host_calls_total{call="processes"} 3"#,
+            r#"pliant_host_operations_total{operation="processes"} 3"#,
         ]
     );
     assert!(text.ends_with("# EOF\n"));
@@ -225,7 +223,10 @@ async fn prometheus_can_read_it() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     let kind = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n";
     assert!(answer.contains(kind), "{answer}");
-    assert!(answer.contains("pliant_pool_size_bytes{pool=\"fast\"} 2147483648.0\n"), "{answer}");
+    assert!(
+        answer.contains("pliant_pool_capacity_bytes{pool=\"fast\"} 2147483648.0\n"),
+        "{answer}"
+    );
     assert!(get(address, "/healthz").await.ends_with("\r\n\r\nok\n"));
 
     stop.cancel();

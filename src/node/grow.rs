@@ -26,10 +26,10 @@ impl Outcomes {
     /// Count one, if it has ended.
     pub fn count(&self, grown: &Result<Grown, VolumeError>) {
         let outcome = match grown {
-            Ok(Grown { node_expansion_required: false, .. }) => "whole",
-            Ok(Grown { node_expansion_required: true, .. }) => "volume-only",
+            Ok(Grown { node_expansion_required: false, .. }) => "full",
+            Ok(Grown { node_expansion_required: true, .. }) => "volume_only",
             Err(VolumeError::Working { .. }) => return,
-            Err(_) => "failed",
+            Err(_) => "error",
         };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(outcome).or_default() += 1;
     }
@@ -45,8 +45,8 @@ enum Takes {
 }
 
 impl Node {
-    /// How many growths have ended since the start, by outcome: `whole` with their file system,
-    /// `volume-only` where it is left to the node step, `failed`.
+    /// How many growths have ended since the start, by result: `full` with their file system,
+    /// `volume_only` where NodeExpandVolume grows the file system, `error`.
     pub fn growth_outcomes(&self) -> BTreeMap<&'static str, u64> {
         self.outcomes.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -283,6 +283,6 @@ mod tests {
             outcomes.count(&end);
         }
         let counted = outcomes.0.into_inner().unwrap();
-        assert_eq!(counted, BTreeMap::from([("whole", 1), ("volume-only", 2), ("failed", 2)]));
+        assert_eq!(counted, BTreeMap::from([("full", 1), ("volume_only", 2), ("error", 2)]));
     }
 }

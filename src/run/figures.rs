@@ -69,8 +69,8 @@ fn group(group: GroupStatus) -> GroupFigure {
 fn disk(disk: DiskStatus) -> DiskFigure {
     let state = match disk.state {
         DiskState::Used => "used",
-        DiskState::Spare => "spare",
-        DiskState::Refused => "refused",
+        DiskState::Spare => "standby",
+        DiskState::Refused => "rejected",
         DiskState::Missing => "missing",
     };
     DiskFigure { disk: disk.device, state }

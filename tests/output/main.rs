@@ -107,7 +107,8 @@ impl Served {
         stream.write_all(request.as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
-        let line = text.lines().find_map(|line| line.strip_prefix("pliant_log_lines_lost_total "));
+        let line =
+            text.lines().find_map(|line| line.strip_prefix("pliant_log_lines_dropped_total "));
         line.unwrap_or_else(|| panic!("no figure of it in {text}")).parse().unwrap()
     }
 }

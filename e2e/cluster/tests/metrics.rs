@@ -15,7 +15,7 @@ use crate::world::{World, run};
 const BY_PROMETHEUS: [&str; 3] = ["instance", "job", "node"];
 /// There only while work waits, and while a volume is wiped.
 const COMES_AND_GOES: [&str; 2] =
-    ["pliant_request_oldest_age_seconds", "pliant_volume_wiped_bytes"];
+    ["pliant_volume_request_oldest_creation_timestamp_seconds", "pliant_volume_wiped_bytes"];
 
 /// Metrics by name, each with the labels that any of its series has.
 type Told = BTreeMap<String, BTreeSet<String>>;

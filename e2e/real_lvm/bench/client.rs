@@ -127,7 +127,7 @@ impl Spent {
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("metrics");
         let count = |call: &str| {
-            let name = format!("pliant_host_calls_total{{call=\"{call}\"}} ");
+            let name = format!("pliant_host_operations_total{{operation=\"{call}\"}} ");
             let value = text.lines().find_map(|line| line.strip_prefix(&name));
             value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {text}"))
         };

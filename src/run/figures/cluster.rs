@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -32,10 +32,9 @@ impl FigureSource for ControllerFigures {
         let differences = kept.differences(cluster).lasting;
         let (away, _) = cluster.requests().away();
         let (nodes, requests) = (cluster.nodes().all(), cluster.requests().watched().all());
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut figures = of_nodes(&nodes, &differences, &away);
         count_released(&mut figures, &nodes, &kept.watched().all());
-        count_requests(&mut figures, &requests, now);
+        count_requests(&mut figures, &requests);
         Figures {
             cluster: figures,
             unreadable: unreadable_by_kind(),
@@ -92,11 +91,7 @@ fn count_released<N: Borrow<NodeStorage>, P: Borrow<Pv>>(
     }
 }
 
-fn count_requests<R: Borrow<VolumeRequest>>(
-    figures: &mut ClusterFigures,
-    requests: &[R],
-    now: Duration,
-) {
+fn count_requests<R: Borrow<VolumeRequest>>(figures: &mut ClusterFigures, requests: &[R]) {
     for work in Work::KINDS {
         figures.requests.extend(Phase::ALL.map(|phase| ((work, phase.as_str()), 0)));
     }
@@ -105,18 +100,17 @@ fn count_requests<R: Borrow<VolumeRequest>>(
         let phase = request.status.as_ref().map(|status| status.phase).unwrap_or_default();
         *figures.requests.entry((work, phase.as_str())).or_default() += 1;
         if !request.has_ended() {
-            let oldest = figures.oldest.entry(work).or_default();
-            *oldest = age(request, now).max(*oldest);
+            let made = creation_time(request);
+            let oldest = figures.oldest.entry(work).or_insert(made);
+            *oldest = made.min(*oldest);
         }
     }
 }
 
-/// How old a request is by the clock of the API server and by ours: good for a figure, not for a
-/// decision.
-fn age(request: &VolumeRequest, now: Duration) -> Duration {
+/// When a request was made by the clock of the API server, since 1970.
+fn creation_time(request: &VolumeRequest) -> Duration {
     let made = request.metadata.creation_timestamp.as_ref().map(|at| at.0.as_second());
-    let made = made.and_then(|second| u64::try_from(second).ok()).map(Duration::from_secs);
-    made.map_or(Duration::ZERO, |made| now.saturating_sub(made))
+    made.and_then(|second| u64::try_from(second).ok()).map(Duration::from_secs).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -197,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_counted_and_the_oldest_open_one_is_aged() {
+    fn requests_are_counted_and_the_oldest_unfinished_one_is_known() {
         let request = |second: &str, phase: Phase| -> VolumeRequest {
             serde_json::from_value(json!({
                 "metadata": {"name": "r", "generation": 1,
@@ -211,11 +205,11 @@ mod tests {
             request("10", Phase::Done),
             request("20", Phase::Running),
             request("30", Phase::Resizing),
-            request("59", Phase::Running), // Its clock is ahead.
+            request("59", Phase::Running),
         ];
         let mut figures = ClusterFigures::default();
-        count_requests(&mut figures, &requests, Duration::from_secs(50));
-        assert_eq!(figures.oldest, BTreeMap::from([("grow", Duration::from_secs(30))]));
+        count_requests(&mut figures, &requests);
+        assert_eq!(figures.oldest, BTreeMap::from([("grow", Duration::from_secs(20))]));
         let all = Work::KINDS.len() * Phase::ALL.len();
         assert_eq!(figures.requests.len(), all, "all that there can be have a line");
         let grow = |phase| figures.requests[&("grow", phase)];

@@ -56,15 +56,15 @@ async fn a_scrape_tells_what_was_done() {
     let lines = [
         format!(r#"pliant_volume_size_bytes{{volume="{id}",name="a",pool="fast"}} 12582912.0"#),
         format!(r#"pliant_volume_requested_bytes{{volume="{id}"}} 8388607.0"#),
-        r#"pliant_expansions_total{outcome="whole"} 1"#.to_owned(),
-        r#"pliant_expansions_total{outcome="failed"} 1"#.to_owned(),
+        r#"pliant_expansions_total{result="full"} 1"#.to_owned(),
+        r#"pliant_expansions_total{result="error"} 1"#.to_owned(),
         "pliant_wiped_bytes_total 12582912".to_owned(),
         // The volume, and the extents that were wiped before they joined it.
         r#"pliant_lvm_command_duration_seconds_count{command="lvcreate"} 2"#.to_owned(),
         r#"pliant_lvm_command_duration_seconds_count{command="lvextend"} 1"#.to_owned(),
-        r#"pliant_group_free_bytes{group="vg0",pool="fast"} 1040187392.0"#.to_owned(),
+        r#"pliant_volume_group_free_bytes{volume_group="vg0",pool="fast"} 1040187392.0"#.to_owned(),
         r#"pliant_disk_state{disk="/dev/fake0",state="used"} 1.0"#.to_owned(),
-        r#"pliant_pool_available{pool="fast"} 1.0"#.to_owned(),
+        r#"pliant_pool_up{pool="fast"} 1.0"#.to_owned(),
     ];
     let told = scrape(&node, &host, &metrics).await;
     for line in lines {
