@@ -40,7 +40,7 @@ fn stalled(status: &PvcAutoscalerStatus) -> Judged {
         },
         (None, _) => Judged {
             is_so: false,
-            reason: "Progressing".to_owned(),
+            reason: "NotStalled".to_owned(),
             message: "nothing keeps the claims from becoming as they are wanted".to_owned(),
         },
     }
@@ -64,7 +64,7 @@ mod tests {
     fn claims_are_ready_when_they_are_settled_and_stalled_when_something_is_in_the_way() {
         let told = |text: &str| Some(text.to_owned());
         let free =
-            "Stalled=False Progressing: nothing keeps the claims from becoming as they are wanted";
+            "Stalled=False NotStalled: nothing keeps the claims from becoming as they are wanted";
         let settled = PvcAutoscalerStatus {
             phase: AutoscalerPhase::Settled,
             claims: "3/3".to_owned(),

@@ -104,7 +104,7 @@ fn a_swap_waits_until_the_node_has_room() {
         world.settled("1/1").await;
         let status = world.status();
         assert_eq!(condition(&status, "Ready"), json!(["True", "Settled"]));
-        assert_eq!(condition(&status, "Stalled"), json!(["False", "Progressing"]));
+        assert_eq!(condition(&status, "Stalled"), json!(["False", "NotStalled"]));
         world.write();
     });
 }

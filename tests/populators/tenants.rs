@@ -183,7 +183,7 @@ async fn where_pods_may_not_run_as_root_a_claim_says_what_lets_its_own_do_so() {
     let label =
         "`kubectl label --overwrite namespace shop pod-security.kubernetes.io/enforce=baseline`";
     assert!(told("web").contains(RESTRICTED) && told("web").contains(label), "{}", told("web"));
-    assert!(told("web").ends_with("value operator.fillNamespace"), "{}", told("web"));
+    assert!(told("web").ends_with("value operator.populatorNamespace"), "{}", told("web"));
     assert_eq!(world.reasons("web")["PopulatorCreationError"], 1);
     // What it copies is in its namespace.
     world.source("old", "alpha").await;

@@ -165,7 +165,7 @@ async fn a_claim_and_its_edits(world: &World, figures: &mut Figures) {
 
 /// The same when the kubelet grows the file system, at its own pace.
 async fn edits_in_two_steps(world: &World, figures: &mut Figures) {
-    install(&["--set", "node.expansion=two-step"]).await;
+    install(&["--set", "node.filesystemExpansion=node"]).await;
     world.claim("data", "pliant", "64Mi", "Filesystem").await;
     world.pod("app", "data", "sleep 9999", json!({})).await;
     let (times, _) = edited(world, 80, EDITS_IN_TWO_STEPS).await;
